@@ -1,0 +1,140 @@
+"""What a pass is, and how passes compose.
+
+A pipeline is text: `propagate{level=aggressive},partition`. Options are the fields of the pass,
+so `str(Pipeline.parse(text)) == text` for any pipeline that spells out no default.
+"""
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, Self
+
+from shardir.errors import PipelineError
+from shardir.ir import Module
+
+PASSES: dict[str, type["Pass"]] = {}
+Watch = Callable[["Pass", Module, Module], None]
+"""Called after every pass with the pass and the module before and after it."""
+
+DEFAULT = "propagate,reshard,partition,cse,dce"
+"""The pipeline from a traced program to the program each device runs."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named function from module to module. Subclass, name it, add fields for options.
+
+    A pass may rely on a valid module and owes one back. Options are `str`, `int`, `float` or
+    `bool` fields with defaults; a `choices` entry lists what a field may be.
+    """
+
+    name: ClassVar[str]
+    choices: ClassVar[dict[str, Sequence[str]]] = {}
+
+    def __init_subclass__(cls, *, name: str) -> None:
+        if name in PASSES:
+            raise ValueError(f"pass {name!r} is defined twice")
+        cls.name = name
+        PASSES[name] = cls
+
+    @abstractmethod
+    def __call__(self, module: Module) -> Module: ...
+
+    def __str__(self) -> str:
+        chosen = [
+            f"{f.name}={_show(getattr(self, f.name))}"
+            for f in fields(self)
+            if getattr(self, f.name) != f.default
+        ]
+        return self.name + (f"{{{','.join(chosen)}}}" if chosen else "")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    passes: tuple[Pass, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a pipeline; raises `PipelineError` naming what is unknown and what is known."""
+        steps, at = [], 0
+        text = text.strip()
+        while at < len(text):
+            match = _STEP.match(text, at)
+            if match is None:
+                raise PipelineError(
+                    f"cannot read the pipeline at {text[at:]!r}; "
+                    "write it as pass,pass{option=value,option=value}"
+                )
+            steps.append(_build(match[1], match[2] or ""))
+            at = match.end()
+        return cls(tuple(steps))
+
+    def __call__(self, module: Module, watch: Watch | None = None) -> Module:
+        """Run every pass in turn; `watch` sees the module before and after each."""
+        for step in self.passes:
+            before = module
+            try:
+                module = step(before)
+                if watch:
+                    watch(step, before, module)
+            except Exception as error:
+                error.add_note(f"while running {str(step)!r} of the pipeline {str(self)!r}")
+                raise
+        return module
+
+    def through(self, stage: str) -> Self:
+        """The pipeline up to and including the last pass called `stage`."""
+        names = [step.name for step in self.passes]
+        if stage not in names:
+            raise PipelineError(
+                f"the pipeline {str(self)!r} has no pass called {stage!r}; "
+                f"it has {', '.join(names) or 'none'}"
+            )
+        last = len(names) - names[::-1].index(stage)
+        return type(self)(self.passes[:last])
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.passes))
+
+
+_STEP = re.compile(r"([\w-]+)(?:\{([^{}]*)\})?\s*(?:,\s*|$)")
+_READ: dict[object, Callable[[str], object]] = {
+    str: str,
+    int: int,
+    float: float,
+    bool: {"true": True, "false": False}.__getitem__,
+}
+
+
+def _show(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _build(name: str, options: str) -> Pass:
+    if name not in PASSES:
+        raise PipelineError(
+            f"no pass is called {name!r}; the passes are {', '.join(sorted(PASSES))}"
+        )
+    kind = PASSES[name]
+    types = {field.name: field.type for field in fields(kind)}
+    chosen: dict[str, object] = {}
+    for option in filter(None, map(str.strip, options.split(","))):
+        key, _, text = option.partition("=")
+        if key not in types:
+            known = ", ".join(types) or "none"
+            raise PipelineError(f"pass {name!r} has no option {key!r}; it has {known}")
+        allowed = kind.choices.get(key)
+        if allowed and text not in allowed:
+            raise PipelineError(
+                f"option {key!r} of pass {name!r} cannot be {text!r}; it is one of "
+                f"{', '.join(allowed)}"
+            )
+        try:
+            chosen[key] = _READ[types[key]](text)
+        except (ValueError, KeyError):
+            raise PipelineError(
+                f"option {key!r} of pass {name!r} cannot be {text!r}; "
+                f"it is a {getattr(types[key], '__name__', types[key])}"
+            ) from None
+    return kind(**chosen)

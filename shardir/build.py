@@ -1,0 +1,166 @@
+"""Building blocks of operations, one checked operation at a time.
+
+`Builder` collects operations; `b.add(x, y)` is `b.emit(OPS["add"], x, y)`. It applies the
+operation's type rule and gives the result a name. `substitute` rebuilds a block under a mapping
+of values, which is how a pass carries an unchanged part of a program over.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.ir import Block, Loc, Op, Value
+from shardir.opset import OPS, Attr, OpSpec, Result
+from shardir.placement import Sharding
+from shardir.types import TensorType
+
+
+class Names:
+    """Hands out names that no other value of the function has."""
+
+    def __init__(self, taken: Sequence[str] = ()) -> None:
+        self._taken = set(taken)
+        self._number = count()
+        self._next: dict[str, int] = {}
+
+    def fresh(self, wish: str = "") -> str:
+        """`wish`, or `wish.1`, `wish.2`, ... when it is taken; without a wish the next number.
+
+        A number that is taken counts as no wish: it was nobody's choice.
+        """
+        if not wish or (wish.isdigit() and wish in self._taken):
+            name = next(name for n in self._number if (name := str(n)) not in self._taken)
+        elif wish not in self._taken:
+            name = wish
+        else:
+            numbers = count(self._next.get(wish, 1))
+            n, name = next((n, s) for n in numbers if (s := f"{wish}.{n}") not in self._taken)
+            self._next[wish] = n + 1
+        self._taken.add(name)
+        return name
+
+
+def infer(
+    spec: OpSpec,
+    operands: Sequence[Value],
+    result: Result | None,
+    attrs: Mapping[str, Attr],
+    blocks: tuple[Block, ...] = (),
+) -> tuple[TensorType, ...]:
+    """The result types of an operation; raises `OperationTypeError` naming the operation."""
+    extra = {"blocks": blocks} if spec.blocks else {}
+    try:
+        types = spec.type(*(v.type for v in operands), result=result, **attrs, **extra)
+    except TypeError as error:
+        raise OperationTypeError(f"{spec.name}: {error}") from None
+    return (types,) if isinstance(types, TensorType) else tuple(types)
+
+
+class Builder:
+    """Collects the operations of one block.
+
+    New values take names from `names`, which blocks of one function share. `loc` and `why` are
+    given to every operation made while they are set.
+    """
+
+    def __init__(self, names: Names | None = None, loc: Loc | None = None) -> None:
+        self.names = names or Names()
+        self.ops: list[Op] = []
+        self.loc = loc
+        self.why = ""
+
+    def emit(
+        self,
+        spec: OpSpec,
+        *operands: Value,
+        result: Result | None = None,
+        blocks: tuple[Block, ...] = (),
+        name: str | None = None,
+        sharding: Sharding | None = None,
+        **attrs: Attr,
+    ) -> Any:
+        """Append an operation; returns its result, or a tuple of its results.
+
+        `result` states the result type where it is a choice (broadcast, reshape, convert, ...).
+        `name` is a wish for the result's name, `sharding` is given to every result.
+        """
+        types = infer(spec, operands, result, attrs, blocks)
+        results = tuple(Value(t, self.names.fresh(name or ""), sharding) for t in types)
+        self.append(Op(spec, operands, results, attrs, blocks, self.loc, self.why))
+        return results[0] if len(results) == 1 else results
+
+    def append(self, op: Op) -> None:
+        self.ops.append(op)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        try:
+            spec = OPS[name] if name in OPS else OPS[name.strip("_").replace("_", "-")]
+        except KeyError:
+            raise AttributeError(f"no operation is called {name!r}") from None
+        return lambda *operands, **options: self.emit(spec, *operands, **options)
+
+    def param(self, type: TensorType, name: str = "", sharding: Sharding | None = None) -> Value:
+        """A value for a block's parameter, with a fresh name."""
+        return Value(type, self.names.fresh(name), sharding)
+
+    def full(self, value: complex, type: TensorType) -> Value:
+        """A tensor of `type` whose every element is `value`."""
+        constant: Value = self.constant(value=value, result=type)
+        return constant
+
+    def inner(self) -> "Builder":
+        """A builder for a block inside this one: same names, same location."""
+        return Builder(self.names, self.loc)
+
+    def block(self, params: Sequence[Value], returns: Sequence[Value]) -> Block:
+        return Block(tuple(params), tuple(self.ops), tuple(returns))
+
+
+def substitute(block: Block, new: dict[Value, Value]) -> Block:
+    """The block with values replaced as `new` says; inner blocks included.
+
+    Values that `new` does not mention stay as they are.
+    """
+
+    def each(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(new.get(v, v) for v in values)
+
+    def rebuilt(op: Op) -> Op:
+        return replace(
+            op,
+            operands=each(op.operands),
+            results=each(op.results),
+            blocks=tuple(substitute(b, new) for b in op.blocks),
+        )
+
+    return Block(each(block.params), tuple(map(rebuilt, block.ops)), each(block.returns))
+
+
+def inline(b: Builder, block: Block, args: Sequence[Value]) -> tuple[Value, ...]:
+    """Append the block's operations to `b` with `args` for its parameters; returns its results.
+
+    Every value defined in the block gets a fresh copy, so a block may be inlined many times.
+    """
+    new: dict[Value, Value] = dict(zip(block.params, args, strict=True))
+    for op in block.ops:
+        b.append(_copied(op, new, b.names))
+    return tuple(new.get(v, v) for v in block.returns)
+
+
+def _copied(op: Op, new: dict[Value, Value], names: Names) -> Op:
+    operands = tuple(new.get(v, v) for v in op.operands)
+    blocks = tuple(_copied_block(block, new, names) for block in op.blocks)
+    for result in op.results:
+        new[result] = replace(result, name=names.fresh(result.name))
+    return replace(op, operands=operands, results=tuple(new[v] for v in op.results), blocks=blocks)
+
+
+def _copied_block(block: Block, new: dict[Value, Value], names: Names) -> Block:
+    for param in block.params:
+        new[param] = replace(param, name=names.fresh(param.name))
+    ops = tuple(_copied(op, new, names) for op in block.ops)
+    return Block(
+        tuple(new[p] for p in block.params), ops, tuple(new.get(v, v) for v in block.returns)
+    )

@@ -1,0 +1,62 @@
+"""Errors say what is wrong, where, and what to do about it."""
+
+
+class ShardirError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ParseError(ShardirError, ValueError):
+    """Text that is not IR. Shows the line and points at the token."""
+
+    def __init__(
+        self, message: str, text: str, line: int, column: int, width: int, file: str
+    ) -> None:
+        self.line, self.column = line, column
+        lines = text.splitlines()
+        source = lines[line - 1] if 0 < line <= len(lines) else ""
+        gutter = " " * len(str(line))
+        super().__init__(
+            f"{message}\n"
+            f"{gutter}--> {file}:{line}:{column}\n"
+            f"{gutter} |\n"
+            f"{line} | {source}\n"
+            f"{gutter} | {' ' * (column - 1)}{'^' * max(width, 1)}"
+        )
+
+
+class OperationTypeError(ShardirError, TypeError):
+    """Operands or attributes that an operation does not take."""
+
+
+class VerifyError(ShardirError, ValueError):
+    """A module that breaks the rules of the IR; lists every fault."""
+
+
+class PipelineError(ShardirError, ValueError):
+    """A pipeline that cannot be built from its text."""
+
+
+class PropagateError(ShardirError, ValueError):
+    """Shardings that cannot be propagated."""
+
+
+class PartitionError(ShardirError, ValueError):
+    """A program that cannot be cut the way its shardings ask."""
+
+
+class DifferentiateError(ShardirError, TypeError):
+    """A program that has no derivative where one is asked for."""
+
+
+class InterpretError(ShardirError, RuntimeError):
+    """A program that cannot be run as it is: wrong arguments, devices that disagree."""
+
+
+class NoRule(ShardirError, NotImplementedError):
+    """A target that has not been taught an operation."""
+
+    def __init__(self, target: str, op: str, known: list[str], file: str) -> None:
+        super().__init__(
+            f"target {target!r} has no rule for {op!r} (it has: {', '.join(known) or 'none'}); "
+            f"add one with @rules.rule({op}) in {file}"
+        )

@@ -1,0 +1,51 @@
+"""Meshes: devices arranged along named axes.
+
+A mesh is a name, its axes in order (the first is major), and the ids of its devices in row-major
+order of their coordinates. Nothing here needs the devices to exist.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """`axes` are (name, size) pairs, major first.
+
+    `device_ids` is `None` for 0, 1, 2, ... . A mesh without axes and with one device id means
+    "everything on that device" (Shardy's maximal mesh).
+    """
+
+    name: str
+    axes: tuple[tuple[str, int], ...]
+    device_ids: tuple[int, ...] | None = None
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        return dict(self.axes)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of devices."""
+        return prod(size for _, size in self.axes)
+
+    @property
+    def is_maximal(self) -> bool:
+        return not self.axes and self.device_ids is not None
+
+    def coordinates(self) -> Iterator[dict[str, int]]:
+        """Every device as its position along each axis, the last axis fastest."""
+        for point in product(*(range(size) for _, size in self.axes)):
+            yield dict(zip(self.sizes, point, strict=True))
+
+    @cached_property
+    def strides(self) -> dict[str, int]:
+        """How far apart neighbours along an axis are in row-major order of devices."""
+        strides, stride = {}, self.size
+        for name, size in self.axes:
+            stride //= size
+            strides[name] = stride
+        return strides

@@ -1,0 +1,1 @@
+"""The operations, one module per family. Importing this package declares them all."""

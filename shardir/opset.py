@@ -1,0 +1,148 @@
+"""Operations and the tables of rules about them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.errors import NoRule
+from shardir.factors import FactorRule
+from shardir.types import TensorType
+
+if TYPE_CHECKING:
+    from shardir.ir import Edge, Op
+
+Rule = TypeVar("Rule")
+
+
+class Symbol(str):
+    """A bare word in the text, such as an element type or a reduction."""
+
+    __slots__ = ()
+
+
+class Dense:
+    """An array as an attribute: frozen, compared and hashed by its bytes, shape and type."""
+
+    __slots__ = ("_hash", "array")
+
+    def __init__(self, array: npt.ArrayLike) -> None:
+        frozen = np.array(array, order="C")
+        frozen.setflags(write=False)
+        self.array: npt.NDArray[Any] = frozen
+        self._hash = hash((frozen.shape, frozen.dtype.str, frozen.tobytes()))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Dense)
+            and self.array.dtype == other.array.dtype
+            and self.array.shape == other.array.shape
+            and self.array.tobytes() == other.array.tobytes()
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Dense({self.array!r})"
+
+
+Attr = Any  # bool | int | float | complex | str | Symbol | Axis | Dense | tuple[Attr, ...]
+Result = Any  # TensorType of the only result, or a tuple of them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpSpec:
+    """Everything the compiler knows about an operation that no target owns.
+
+    One calling convention for all rules: operands by position, attributes by name, and `result`,
+    the type stated for the result (`None` while building; a tuple for several results).
+    No attribute repeats a shape that the result type states, so that the same attributes serve a
+    program over global shapes and the program over local shapes that it is partitioned into.
+    """
+
+    name: str
+    type: Callable[..., Result]
+    """(operand types..., result, attributes; blocks if it has any) -> result type or types.
+    Raises `TypeError` with a sentence that starts after the operation's name."""
+    factors: Callable[..., FactorRule] | None = None
+    """(operand types..., result, attributes) -> the loops; `None`: cannot be cut."""
+    reference: Callable[..., Any] | None = None
+    """(arrays..., result, attributes) -> array or tuple of arrays; what the operation means."""
+    vjp: Callable[..., Any] | None = None
+    """(builder, cotangent, operands..., results..., attributes) -> cotangents of the operands,
+    `None` where there is none. Several results: a tuple of cotangents, `None` where unused."""
+    partition: Callable[..., Any] | None = None
+    """What the default derivation from the factors cannot do; see `shardir.passes.partition`."""
+    edges: Callable[["Op"], tuple["Edge", ...]] | None = None
+    """How values flow into and out of its blocks (operations with blocks only)."""
+    elementwise: bool = False
+    """Whether each element of the result depends on the same element of the operands only."""
+    collective: bool = False
+    """Whether the devices of a mesh must execute it together."""
+    spmd: bool = False
+    """Whether it makes sense only in a per-device program."""
+    blocks: int = 0
+    """How many blocks it has; -1: any number, at least one."""
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+OPS: dict[str, OpSpec] = {}
+
+
+def define(name: str, **rules: Any) -> OpSpec:
+    """Declare an operation once, with every target-independent rule about it."""
+    if name in OPS:
+        raise ValueError(f"operation {name!r} is defined twice")
+    return OPS.setdefault(name, OpSpec(name, **rules))
+
+
+@lru_cache(maxsize=1 << 16)
+def factor_rule(
+    spec: OpSpec,
+    operands: tuple[TensorType, ...],
+    results: tuple[TensorType, ...],
+    attrs: tuple[tuple[str, Attr], ...],
+) -> FactorRule | None:
+    """The loops of one application of an operation; layers of one shape share the answer."""
+    if spec.factors is None:
+        return None
+    return spec.factors(
+        *operands, result=results[0] if len(results) == 1 else results, **dict(attrs)
+    )
+
+
+class Table(Generic[Rule]):
+    """One target's rules, keyed by operation."""
+
+    def __init__(self, target: str, file: str) -> None:
+        self.target = target
+        self.file = file
+        self._rules: dict[OpSpec, Rule] = {}
+
+    def rule(self, *specs: OpSpec) -> Callable[[Rule], Rule]:
+        def register(rule: Rule) -> Rule:
+            for spec in specs:
+                if spec in self._rules:
+                    raise ValueError(f"{self.target} already has a rule for {spec.name}")
+                self._rules[spec] = rule
+            return rule
+
+        return register
+
+    def __getitem__(self, spec: OpSpec) -> Rule:
+        try:
+            return self._rules[spec]
+        except KeyError:
+            raise NoRule(self.target, spec.name, sorted(s.name for s in self), self.file) from None
+
+    def __contains__(self, spec: OpSpec) -> bool:
+        return spec in self._rules
+
+    def __iter__(self) -> Iterator[OpSpec]:
+        return iter(self._rules)
