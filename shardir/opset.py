@@ -72,6 +72,11 @@ class OpSpec:
     """(operand types..., result, attributes) -> the loops; `None`: cannot be cut."""
     reference: Callable[..., Any] | None = None
     """(arrays..., result, attributes) -> array or tuple of arrays; what the operation means."""
+    exchange: Callable[..., Any] | None = None
+    """(mesh, parts, result, attributes) -> one array (or tuple) a device, for operations of
+    per-device programs that depend on the device or on other devices. `parts` holds, for every
+    device in row-major order of the mesh, the tuple of its operands. Devices that end with the
+    same value are given the same array."""
     vjp: Callable[..., Any] | None = None
     """(builder, cotangent, operands..., results..., attributes) -> cotangents of the operands,
     `None` where there is none. Several results: a tuple of cotangents, `None` where unused."""
