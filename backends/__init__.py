@@ -1,0 +1,8 @@
+"""Backends: how a partitioned program runs on real devices."""
+
+from shardir.backends.base import (
+    Backend as Backend,
+    Executable as Executable,
+    Shards as Shards,
+    get_backend as get_backend,
+)

@@ -1,0 +1,229 @@
+"""Runs a per-device program for all devices, operation by operation, in lock step.
+
+Work that several devices would do on the very same arrays is done once and its result shared:
+replicated tensors cost one computation and one buffer, whatever the number of devices. The
+distinct pieces of a large operation are computed on several threads. A tensor is dropped after
+its last use.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.base import Array, Executable, Shards
+from shardir.backends.cpu.kernels import kernel_of
+from shardir.errors import InterpretError
+from shardir.interpret import mesh_of
+from shardir.ir import Block, Module, Op, Value
+from shardir.mesh import Mesh
+
+PARALLEL_BYTES = 1 << 18
+"""Operations that write less than this run on the calling thread: handing over costs more."""
+
+Environment = dict[Value, list[Array]]
+"""What every device holds of each value that is alive."""
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="shardir")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation, ready to run: its kernel, and the values that die with it."""
+
+    op: Op
+    run: Callable[..., Any]
+    bodies: tuple["Body", ...]
+    dead: tuple[Value, ...]
+    parallel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A block, ready to run."""
+
+    block: Block
+    steps: tuple[Step, ...]
+
+
+class Program(Executable):
+    """A partitioned module as a list of steps."""
+
+    def __init__(self, module: Module) -> None:
+        function = module.main
+        self._mesh = mesh_of(module) if function.spmd else Mesh("one", (), (0,))
+        self._devices = self._mesh.size
+        self._body = _prepare(function.body, frozenset(function.body.returns))
+
+    def __call__(self, args: Sequence[Shards]) -> list[list[Array]]:
+        env: Environment = {}
+        for param, shards in zip(self._body.block.params, args, strict=True):
+            if len(shards) != self._devices:
+                raise InterpretError(
+                    f"%{param.name} has shards for {len(shards)} devices, "
+                    f"the program runs on {self._devices}"
+                )
+            env[param] = list(shards)
+        with np.errstate(all="ignore"):
+            self._run(self._body, env)
+        return [env[value] for value in self._body.block.returns]
+
+    def _run(self, body: Body, env: Environment) -> None:
+        for step in body.steps:
+            op = step.op
+            if op.spec.exchange is not None:
+                parts = list(zip(*(env[v] for v in op.operands), strict=True))
+                results = step.run(self._mesh, parts or [()] * self._devices)
+                if len(op.results) == 1:
+                    env[op.results[0]] = list(results)
+                else:
+                    for i, value in enumerate(op.results):
+                        env[value] = [result[i] for result in results]
+            elif step.bodies:
+                _CONTROL[op.name](self, step, env)
+            else:
+                self._compute(step, env)
+            for value in step.dead:
+                del env[value]
+
+    def _compute(self, step: Step, env: Environment) -> None:
+        """Run a kernel once for each distinct tuple of operands."""
+        op = step.op
+        columns = [env[v] for v in op.operands]
+        tasks: dict[tuple[int, ...], tuple[Array, ...]] = {}
+        keys = []
+        for device in range(self._devices):
+            operands = tuple(column[device] for column in columns)
+            key = tuple(map(id, operands))
+            tasks.setdefault(key, operands)
+            keys.append(key)
+        if step.parallel and len(tasks) > 1:
+            made = list(_threads().map(_quietly(step.run), *zip(*tasks.values(), strict=True)))
+        else:
+            made = [step.run(*operands) for operands in tasks.values()]
+        if len(op.results) == 1:
+            # NumPy turns arrays of rank 0 into scalars on the way.
+            made = [m if type(m) is np.ndarray else np.asarray(m) for m in made]
+        results = dict(zip(tasks, made, strict=True))
+        if len(op.results) == 1:
+            env[op.results[0]] = [results[key] for key in keys]
+        else:
+            for i, value in enumerate(op.results):
+                env[value] = [results[key][i] for key in keys]
+
+    def _while(self, step: Step, env: Environment) -> None:
+        op, (condition, body) = step.op, step.bodies
+        carried = [env[v] for v in op.operands]
+        while True:
+            env.update(zip(condition.block.params, carried, strict=True))
+            self._run(condition, env)
+            if not self._decision(op, env[condition.block.returns[0]]):
+                break
+            env.update(zip(body.block.params, carried, strict=True))
+            self._run(body, env)
+            carried = [env[v] for v in body.block.returns]
+        env.update(zip(op.results, carried, strict=True))
+
+    def _scan(self, step: Step, env: Environment) -> None:
+        op, (body,) = step.op, step.bodies
+        carries, length = op.attrs["carries"], op.attrs["length"]
+        carried = [env[v] for v in op.operands[:carries]]
+        stacked = [env[v] for v in op.operands[carries:]]
+        rows: list[list[list[Array]]] = [[] for _ in op.results[carries:]]
+        backwards = bool(op.attrs.get("reverse"))
+        for i in reversed(range(length)) if backwards else range(length):
+            slices = [_each(shards, lambda x, i=i: x[i]) for shards in stacked]
+            env.update(zip(body.block.params, [*carried, *slices], strict=True))
+            self._run(body, env)
+            carried = [env[v] for v in body.block.returns[:carries]]
+            for row, value in zip(rows, body.block.returns[carries:], strict=True):
+                row.append(env[value])
+        env.update(zip(op.results, carried, strict=False))
+        for value, row in zip(op.results[carries:], rows, strict=True):
+            env[value] = self._stack(value, row[::-1] if backwards else row)
+
+    def _stack(self, value: Value, rows: list[list[Array]]) -> list[Array]:
+        if not rows:
+            return [np.empty(value.type.shape, value.type.numpy)] * self._devices
+        stacks: dict[tuple[int, ...], Array] = {}
+        result = []
+        for device in range(self._devices):
+            pieces = [row[device] for row in rows]
+            key = tuple(map(id, pieces))
+            if key not in stacks:
+                stacks[key] = np.stack(pieces)
+            result.append(stacks[key])
+        return result
+
+    def _case(self, step: Step, env: Environment) -> None:
+        index = self._decision(step.op, env[step.op.operands[0]])
+        branch = step.bodies[index if 0 <= index < len(step.bodies) else -1]
+        self._run(branch, env)
+        env.update(zip(step.op.results, [env[v] for v in branch.block.returns], strict=True))
+
+    def _decision(self, op: Op, shards: Shards) -> int:
+        """What all devices decide; they must decide alike."""
+        choices = {int(shard) for shard in shards}
+        if len(choices) > 1:
+            raise InterpretError(f"devices disagree about which way {op.name} goes")
+        return choices.pop()
+
+
+_CONTROL: dict[str, Callable[[Program, Step, Environment], None]] = {
+    "while": Program._while,
+    "scan": Program._scan,
+    "case": Program._case,
+}
+
+
+def _each(shards: Shards, function: Callable[[Array], Array]) -> list[Array]:
+    """Apply a function to every shard, once for shards that are shared."""
+    made: dict[int, Array] = {}
+    for shard in shards:
+        if id(shard) not in made:
+            made[id(shard)] = function(shard)
+    return [made[id(shard)] for shard in shards]
+
+
+def _quietly(run: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's floating-point error state belongs to a thread; the pool's threads need it too."""
+
+    def task(*operands: Array) -> Any:
+        with np.errstate(all="ignore"):
+            return run(*operands)
+
+    return task
+
+
+def _prepare(block: Block, keep: frozenset[Value]) -> Body:
+    """Find each step's kernel and the last use of every value defined in the block."""
+    last: dict[Value, int] = {}
+    for i, op in enumerate(block.ops):
+        last.update(dict.fromkeys(op.results, i))
+        last.update(dict.fromkeys(op.uses(), i))
+    mine = set(block.values())
+    dead: list[list[Value]] = [[] for _ in block.ops]
+    for value, i in last.items():
+        if value in mine and value not in keep:
+            dead[i].append(value)
+    steps = tuple(
+        Step(
+            op,
+            kernel_of(op),
+            tuple(_prepare(b, frozenset((*b.returns, *b.params))) for b in op.blocks),
+            tuple(gone),
+            sum(v.type.nbytes for v in (*op.results, *op.operands)) >= PARALLEL_BYTES,
+        )
+        for op, gone in zip(block.ops, dead, strict=True)
+    )
+    return Body(block, steps)

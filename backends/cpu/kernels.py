@@ -1,0 +1,36 @@
+"""The CPU target's table: how one device computes an operation with NumPy.
+
+Most operations run their reference semantics, which are NumPy already; the table holds those for
+which there is a faster way to the same numbers.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from shardir.ir import Op
+from shardir.opset import Table
+
+Kernel = Callable[..., Any]
+
+kernels: Table[Callable[[Op], Kernel]] = Table("cpu", "backends/cpu/kernels.py")
+"""For an operation, what makes its kernel: a function from operand arrays to result arrays."""
+
+
+def kernel_of(op: Op) -> Kernel:
+    """The function that computes `op` from the arrays of its operands."""
+    if op.blocks:
+        return _never
+    if op.spec in kernels:
+        return kernels[op.spec](op)
+    types = tuple(v.type for v in op.results)
+    result = types[0] if len(types) == 1 else types
+    if op.spec.exchange is not None:
+        return partial(op.spec.exchange, result=result, **op.attrs)
+    if op.spec.reference is None:
+        kernels[op.spec]  # raises the error that names the table
+    return partial(op.spec.reference, result=result, **op.attrs)  # type: ignore[arg-type]
+
+
+def _never(*_: object) -> None:
+    raise AssertionError("control flow has no kernel")
