@@ -1,0 +1,62 @@
+# The commands of shardir. `make` alone lists them.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(VENV)/.demo ## train a digit classifier under four placements
+	$(BIN)/python examples/digits.py
+
+.PHONY: test
+test: $(VENV)/.test ## everything that CI runs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+.PHONY: test-long
+test-long: $(VENV)/.test ## the tests, with some thousands of random programs
+	$(BIN)/pytest -n 2 --hypothesis-profile=long
+
+.PHONY: bench
+bench: $(VENV)/.test ## one table per file of benchmarks/
+	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+.PHONY: format
+format: $(VENV)/.test ## format the code and mend what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: stories
+stories: $(VENV)/.test ## rewrite the .ir stories of tests/ from the current output
+	$(BIN)/pytest tests/stories --update-stories
+
+.PHONY: clean
+clean: ## remove what the other commands made
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment holds what pyproject.toml says, so it is made again when that file changes.
+$(VENV)/.demo $(VENV)/.test: $(VENV)/.%: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+# PYTHON if it is new enough, else the first of the known names that is.
+$(VENV)/.python:
+	@for python in "$(PYTHON)" python3.14 python3.13 python3.12 python3.11 python3; do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "making $(VENV) with $$("$$python" --version)"; \
+	    "$$python" -m venv $(VENV) && touch $@ && exit 0; \
+	    exit 1; \
+	  fi; \
+	done; \
+	echo "shardir needs Python 3.11 or newer, and none is on the path;" \
+	  "install one, or name it: make PYTHON=/path/to/python3.11" >&2; \
+	exit 1
