@@ -1,0 +1,241 @@
+"""Settings: what a program may choose about how it is traced and run.
+
+A setting is looked up in four places, the nearest first: the `with config(...)` block around the
+running code, `config.update(...)`, its environment variable, its default. Blocks are context
+variables: each thread and each asyncio task sees its own, and leaving a block restores what was
+before, so nothing is left for the next program to trip over. `update` inside a block changes
+that block alone; outside of any block it changes the process.
+
+    config.update("enable_x64", True)
+    with config(num_cpu_devices=4, verify=True):
+        ...
+    config.enable_x64
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from shardir.frontend.errors import SettingError, UnknownSetting
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing to choose. `check` returns the value to keep or raises `ValueError(must be)`."""
+
+    name: str
+    default: object
+    variable: str | None
+    check: Callable[[object], object]
+    help: str
+
+    def clean(self, value: object, source: str) -> object:
+        """`value` as the setting keeps it; `source` is what the error blames."""
+        try:
+            return self.check(value)
+        except ValueError as must:
+            raise SettingError(f"{source} is {value!r}; it must be {must}") from None
+
+
+def _switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("1", "true", "on", "yes"):
+        return True
+    if isinstance(value, str) and value.lower() in ("0", "false", "off", "no"):
+        return False
+    raise ValueError("True or False (in the environment: 1 or 0)")
+
+
+def _count(value: object) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise ValueError("a whole number of at least 1")
+
+
+def _folder(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    raise ValueError("the path of a folder, or None")
+
+
+SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "num_cpu_devices",
+            8,
+            "SHARDIR_CPU_DEVICES",
+            _count,
+            "how many virtual CPU devices there are",
+        ),
+        Setting(
+            "enable_x64",
+            False,
+            "SHARDIR_ENABLE_X64",
+            _switch,
+            "whether Python and NumPy numbers keep 64 bits",
+        ),
+        Setting(
+            "threefry_partitionable",
+            True,
+            None,
+            _switch,
+            "whether each random bit depends on its own position alone",
+        ),
+        Setting(
+            "dump_dir",
+            None,
+            "SHARDIR_DUMP",
+            _folder,
+            "the folder that receives the program after every pass",
+        ),
+        Setting(
+            "verify",
+            False,
+            "SHARDIR_VERIFY",
+            _switch,
+            "whether every pass is checked on numbers",
+        ),
+    )
+}
+
+
+def find_setting(name: str) -> Setting:
+    """The setting called `name`, with or without the prefix `jax_`."""
+    if (setting := SETTINGS.get(name.removeprefix("jax_"))) is None:
+        raise UnknownSetting(
+            f"no setting is called {name!r}; the settings are {', '.join(SETTINGS)}"
+        )
+    return setting
+
+
+_process: dict[str, object] = {}
+_block: ContextVar[Mapping[str, object] | None] = ContextVar("shardir_settings", default=None)
+
+
+def _read(name: str) -> object:
+    block = _block.get()
+    if block is not None and name in block:
+        return block[name]
+    if name in _process:
+        return _process[name]
+    setting = SETTINGS[name]
+    text = os.environ.get(setting.variable, "") if setting.variable else ""
+    if text:
+        return setting.clean(text, f"the environment variable {setting.variable}")
+    return setting.default
+
+
+class Config:
+    """The settings in force. Read them as attributes; change them by `update` or in a block."""
+
+    __slots__ = ()
+
+    @property
+    def num_cpu_devices(self) -> int:
+        """How many virtual CPU devices there are (8; `SHARDIR_CPU_DEVICES`)."""
+        count = _read("num_cpu_devices")
+        assert isinstance(count, int)
+        return count
+
+    @property
+    def enable_x64(self) -> bool:
+        """Whether Python and NumPy numbers keep 64 bits (no; `SHARDIR_ENABLE_X64`)."""
+        return bool(_read("enable_x64"))
+
+    @property
+    def threefry_partitionable(self) -> bool:
+        """Whether each random bit depends on its own position alone (yes)."""
+        return bool(_read("threefry_partitionable"))
+
+    @property
+    def dump_dir(self) -> str | None:
+        """The folder that receives the program after every pass (none; `SHARDIR_DUMP`)."""
+        folder = _read("dump_dir")
+        return None if folder is None else str(folder)
+
+    @property
+    def verify(self) -> bool:
+        """Whether every pass is checked on numbers (no; `SHARDIR_VERIFY`)."""
+        return bool(_read("verify"))
+
+    def __getattr__(self, name: str) -> object:
+        return _read(find_setting(name).name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        find_setting(name)
+        raise UnknownSetting(
+            f"config.{name} cannot be assigned; write config.update({name!r}, {value!r})"
+        )
+
+    def update(self, name: str, value: object) -> None:
+        """Change a setting for the block this runs in, or outside of any block for good."""
+        setting = find_setting(name)
+        kept = setting.clean(value, f"the setting {setting.name}")
+        block = _block.get()
+        if block is None:
+            _process[setting.name] = kept
+        else:
+            _block.set({**block, setting.name: kept})
+
+    def __call__(self, **settings: object) -> AbstractContextManager[None]:
+        """A block in which `settings` hold, and changes by `update` stay inside."""
+        found = [(find_setting(name), value) for name, value in settings.items()]
+        kept = {s.name: s.clean(value, f"the setting {s.name}") for s, value in found}
+        return _enter(kept)
+
+    def snapshot(self) -> tuple[tuple[str, object], ...]:
+        """Every setting with its value: part of the key of whatever a trace is cached by."""
+        return tuple((name, _read(name)) for name in SETTINGS)
+
+    def __repr__(self) -> str:
+        return f"config({', '.join(f'{name}={value!r}' for name, value in self.snapshot())})"
+
+
+@contextmanager
+def _enter(settings: Mapping[str, object]) -> Iterator[None]:
+    token = _block.set({**(_block.get() or {}), **settings})
+    try:
+        yield
+    finally:
+        _block.reset(token)
+
+
+config = Config()
+
+
+def set_cpu_devices(count: int) -> None:
+    """Let there be `count` virtual CPU devices from now on. Arrays in being keep theirs."""
+    config.update("num_cpu_devices", count)
+
+
+def cpu_devices(count: int) -> AbstractContextManager[None]:
+    """A block with `count` virtual CPU devices."""
+    return config(num_cpu_devices=count)
+
+
+def enable_x64(enabled: bool = True) -> AbstractContextManager[None]:
+    """A block in which numbers keep 64 bits (or, with `False`, do not)."""
+    return config(enable_x64=enabled)
+
+
+def threefry_partitionable(enabled: bool = True) -> AbstractContextManager[None]:
+    """A block in which each random bit depends on its own position alone (or not)."""
+    return config(threefry_partitionable=enabled)
+
+
+def dump_dir(folder: str | os.PathLike[str] | None) -> AbstractContextManager[None]:
+    """A block whose programs are written to `folder` after every pass."""
+    return config(dump_dir=folder)
+
+
+def verify(enabled: bool = True) -> AbstractContextManager[None]:
+    """A block in which every pass is checked on numbers (or not)."""
+    return config(verify=enabled)

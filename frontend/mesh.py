@@ -1,0 +1,203 @@
+"""Meshes: devices arranged along named axes, as a user names them.
+
+mesh = make_mesh((4, 2), ("data", "model"))
+with mesh:                       # what a bare PartitionSpec refers to
+    ...
+"""
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from functools import cached_property
+from math import prod
+from types import TracebackType
+
+import numpy as np
+
+from shardir.frontend.devices import Device, devices as all_devices
+from shardir.frontend.errors import MeshError
+
+DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
+
+
+def as_device_array(devices: object, what: str) -> DeviceArray:
+    """A read-only array of distinct devices, from nested sequences or an array of them."""
+    array = np.array(devices, dtype=object)
+    for device in array.flat:
+        if not isinstance(device, Device):
+            raise MeshError(f"{what} needs devices, got {device!r}; take them from devices()")
+    if not array.size:
+        raise MeshError(f"{what} needs at least one device, got none")
+    seen: set[Device] = set()
+    for device in array.flat:
+        if device in seen:
+            raise MeshError(f"{what} has {device} more than once; every device has one place")
+        seen.add(device)
+    array.flags.writeable = False
+    return array
+
+
+class Mesh:
+    """Devices along named axes, the last axis fastest. Meshes with equal devices, shape and
+    names are equal."""
+
+    devices: DeviceArray
+    axis_names: tuple[str, ...]
+
+    def __init__(self, devices: object, axis_names: str | Sequence[str]) -> None:
+        array = as_device_array(devices, "a Mesh")
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise MeshError(f"an axis of a Mesh is called {name!r}; a name is a string")
+        if len(set(names)) != len(names):
+            raise MeshError(f"the axes of a Mesh are {names}; every name can occur once")
+        if array.ndim != len(names):
+            raise MeshError(
+                f"the devices of a Mesh are arranged in {array.ndim} dimensions "
+                f"{array.shape}, and {len(names)} axes are named {names}; name every dimension"
+            )
+        # Frozen: set once here, past our own __setattr__.
+        self.__dict__.update(devices=array, axis_names=names)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise MeshError(f"a Mesh is frozen, and {name!r} cannot be set; make another Mesh")
+
+    @cached_property
+    def axis_sizes(self) -> tuple[int, ...]:
+        return tuple(self.devices.shape)
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """The size of each axis by its name, in order."""
+        return dict(zip(self.axis_names, self.axis_sizes, strict=True))
+
+    @property
+    def size(self) -> int:
+        """Number of devices."""
+        return self.devices.size
+
+    @property
+    def ndim(self) -> int:
+        return self.devices.ndim
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no axis to cut along."""
+        return not self.axis_names
+
+    @cached_property
+    def device_assignment(self) -> tuple[Device, ...]:
+        """The devices in order, the last axis fastest."""
+        return tuple(self.devices.ravel().tolist())
+
+    @cached_property
+    def device_ids(self) -> tuple[int, ...]:
+        return tuple(device.id for device in self.device_assignment)
+
+    @cached_property
+    def strides(self) -> dict[str, int]:
+        """How far apart neighbours along an axis are in `device_assignment`."""
+        sizes = self.axis_sizes
+        return {name: prod(sizes[i + 1 :]) for i, name in enumerate(self.axis_names)}
+
+    @cached_property
+    def _key(self) -> tuple[object, ...]:
+        return (self.device_assignment, self.axis_sizes, self.axis_names)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mesh):
+            return NotImplemented
+        return self is other or self._key == other._key
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name!r}: {size}" for name, size in self.shape.items())
+        if self.device_ids == tuple(range(self.size)):
+            return f"Mesh({axes})"
+        return f"Mesh({axes}, device_ids={list(self.device_ids)})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Mesh, (np.array(self.devices), self.axis_names))
+
+    def __enter__(self) -> "Mesh":
+        _entered.set((*_entered.get(), self))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _entered.set(_entered.get()[:-1])
+
+
+_entered: ContextVar[tuple[Mesh, ...]] = ContextVar("shardir_meshes", default=())
+
+
+def current_mesh() -> Mesh | None:
+    """The mesh of the innermost `with mesh:` around the running code."""
+    entered = _entered.get()
+    return entered[-1] if entered else None
+
+
+def create_device_mesh(
+    mesh_shape: int | Sequence[int], devices: Sequence[Device] | None = None
+) -> DeviceArray:
+    """All of `devices` arranged in `mesh_shape`, in their own order.
+
+    CPU devices have no topology that another order would suit better. Raises `MeshError` unless
+    the shape has as many places as there are devices.
+    """
+    shape = _clean_shape(mesh_shape)
+    given = list(all_devices() if devices is None else devices)
+    if prod(shape) > len(given):
+        raise _too_few(shape, len(given), devices is None)
+    if prod(shape) < len(given):
+        raise MeshError(
+            f"a device mesh of shape {shape} has {prod(shape)} places, and there are {len(given)} "
+            f"devices; pass {prod(shape)} of them, as in devices=devices()[:{prod(shape)}]"
+        )
+    array = np.empty(len(given), dtype=object)
+    array[:] = given
+    return as_device_array(array.reshape(shape), "a device mesh")
+
+
+def make_mesh(
+    axis_shapes: int | Sequence[int],
+    axis_names: str | Sequence[str],
+    *,
+    devices: Sequence[Device] | None = None,
+) -> Mesh:
+    """A mesh of the first of `devices` that fill `axis_shapes`; the rest stay out of it."""
+    shape = _clean_shape(axis_shapes)
+    given = list(all_devices() if devices is None else devices)
+    if prod(shape) > len(given):
+        raise _too_few(shape, len(given), devices is None)
+    return Mesh(create_device_mesh(shape, given[: prod(shape)]), axis_names)
+
+
+def _clean_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    for size in sizes:
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise MeshError(f"a mesh has shape {sizes}; every size must be a whole number above 0")
+    return tuple(int(size) for size in sizes)
+
+
+def _too_few(shape: tuple[int, ...], have: int, all_of_them: bool) -> MeshError:
+    more = (
+        f"let there be more by set_cpu_devices({prod(shape)}) or SHARDIR_CPU_DEVICES={prod(shape)}"
+        if all_of_them
+        else f"pass {prod(shape)} devices"
+    )
+    return MeshError(
+        f"a mesh of shape {shape} needs {prod(shape)} devices, and there are {have}; choose sizes "
+        f"whose product is at most {have}, or {more}"
+    )

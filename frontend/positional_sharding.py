@@ -1,0 +1,187 @@
+"""PositionalSharding: an array with sets of devices as its elements.
+
+It has a shape, and may be reshaped, transposed and replicated along axes like an array; given to
+a value whose shape it divides, each of its elements holds the part at the same place. It is kept
+as the digits (digits.py) that cut each dimension, beside the devices in their first order: a
+reshape deals the digits out anew, a transpose permutes dimensions, and replication forgets the
+digits of an axis.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Self, final
+
+import numpy as np
+
+from shardir.frontend.devices import Device
+from shardir.frontend.digits import Digits, merge, pieces, read, row_major, split
+from shardir.frontend.errors import ShardingError
+from shardir.frontend.mesh import as_device_array
+from shardir.frontend.shardings import Cut, Sharding
+
+
+@final
+class PositionalSharding(Sharding):
+    """`PositionalSharding(devices)`: one part for each device, in the shape of `devices` (an
+    array or nested lists). Equal when devices, shape and sets of devices are."""
+
+    _devices: tuple[Device, ...]
+    _dims: tuple[Digits, ...]
+
+    def __init__(self, devices: object) -> None:
+        array = as_device_array(devices, "a PositionalSharding")
+        dims = tuple(merge([digit]) for digit in row_major(array.shape))
+        self.__dict__.update(_devices=tuple(array.flat), _dims=dims)
+
+    @classmethod
+    def from_digits(cls, devices: tuple[Device, ...], dims: Sequence[Digits]) -> Self:
+        """The sharding whose dimension i is cut by `dims[i]`."""
+        new = cls.__new__(cls)
+        new.__dict__.update(_devices=devices, _dims=tuple(merge(digits) for digits in dims))
+        return new
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Into how many parts each dimension is cut."""
+        return tuple(pieces(digits) for digits in self._dims)
+
+    @property
+    def ndim(self) -> int:
+        return len(self._dims)
+
+    @property
+    def size(self) -> int:
+        """Number of parts."""
+        return prod(self.shape)
+
+    def reshape(self, *shape: int | Sequence[int]) -> "PositionalSharding":
+        """The same parts in row-major order in another shape; one size may be -1."""
+        sizes = _as_ints(shape)
+        known = prod(size for size in sizes if size != -1)
+        if sizes.count(-1) == 1 and known > 0 and self.size % known == 0:
+            sizes = tuple(self.size // known if size == -1 else size for size in sizes)
+        if prod(sizes) != self.size or any(size < 1 for size in sizes):
+            raise ShardingError(
+                f"a PositionalSharding of shape {self.shape} has {self.size} parts and cannot be "
+                f"reshaped to {sizes}; choose sizes whose product is {self.size}"
+            )
+        dims = split([digit for digits in self._dims for digit in digits], sizes)
+        if dims is None:
+            raise ShardingError(
+                f"reshaping this PositionalSharding from {self.shape} to {sizes} would cut across "
+                "its dimensions, because it was transposed or replicated before; "
+                "reshape first, then transpose and replicate"
+            )
+        return self.from_digits(self._devices, dims)
+
+    def transpose(self, *axes: int | Sequence[int] | None) -> "PositionalSharding":
+        """The dimensions in the order `axes`, or reversed."""
+        if not axes or axes == (None,):
+            return self.from_digits(self._devices, self._dims[::-1])
+        order = _as_ints(tuple(axis for axis in axes if axis is not None))
+        if sorted(axis + self.ndim if axis < 0 else axis for axis in order) != [*range(self.ndim)]:
+            raise ShardingError(
+                f"a PositionalSharding of shape {self.shape} cannot be transposed by {order}; "
+                f"name each of its {self.ndim} axes once"
+            )
+        return self.from_digits(self._devices, [self._dims[axis] for axis in order])
+
+    @property
+    def T(self) -> "PositionalSharding":
+        return self.transpose()
+
+    def replicate(
+        self, axis: int | Sequence[int] | None = None, keepdims: bool = True
+    ) -> "PositionalSharding":
+        """The parts along `axis` (along all axes) put together on the union of their devices."""
+        chosen = range(self.ndim) if axis is None else _as_ints((axis,))
+        for each in chosen:
+            if not -self.ndim <= each < self.ndim:
+                raise ShardingError(
+                    f"a PositionalSharding of shape {self.shape} has no axis {each} to replicate; "
+                    f"its axes are 0 to {self.ndim - 1}"
+                )
+        gone = [each % self.ndim for each in chosen]
+        dims = [
+            () if i in gone else digits
+            for i, digits in enumerate(self._dims)
+            if keepdims or i not in gone
+        ]
+        return self.from_digits(self._devices, dims)
+
+    @property
+    def device_assignment(self) -> tuple[Device, ...]:
+        return self._devices
+
+    def digits(self, rank: int) -> tuple[Cut, ...]:
+        """A value of lower rank lacks leading dimensions, which must not be cut; one that every
+        device holds whole may have any rank."""
+        if self.is_fully_replicated:
+            return ((),) * rank
+        extra = self.ndim - rank
+        if extra < 0:
+            ones = (1,) * -extra
+            raise ShardingError(
+                f"a PositionalSharding of shape {self.shape} cannot cut a value of rank {rank}; "
+                f"say which dimensions it cuts, as in .reshape{(*self.shape, *ones)}"
+            )
+        if prod(self.shape[:extra]) != 1:
+            raise ShardingError(
+                f"a PositionalSharding of shape {self.shape} cannot cut a value of rank {rank}; "
+                f"reshape it to {rank} dimensions, or replicate(...) the leading {extra}"
+            )
+        return self._dims[extra:]
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return self.size == 1
+
+    def describe_cut(self, dimension: int) -> str:
+        return f"by a PositionalSharding of shape {self.shape}"
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self._devices, self._dims))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PositionalSharding):
+            return NotImplemented
+        return self is other or (self._devices, self._dims) == (other._devices, other._dims)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (PositionalSharding.from_digits, (self._devices, self._dims))
+
+    def __repr__(self) -> str:
+        ids: list[list[int]] = [[] for _ in range(self.size)]
+        everything = [digit for digits in self._dims for digit in digits]
+        for position, device in enumerate(self._devices):
+            ids[read(everything, position)].append(device.id)
+        platform = self._devices[0].platform.upper()
+        sets = np.empty(self.size, dtype=object)
+        sets[:] = [f"{{{platform} {', '.join(map(str, sorted(each)))}}}" for each in ids]
+        body = np.array2string(
+            sets.reshape(self.shape),
+            max_line_width=100,
+            prefix="PositionalSharding(",
+            suffix=")",
+            formatter={"object": str},
+            threshold=1000,
+            edgeitems=3,
+        )
+        return f"PositionalSharding({body})"
+
+
+def _as_ints(arguments: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
+    """`f(4, 2)` and `f((4, 2))` alike."""
+    if len(arguments) == 1 and not isinstance(arguments[0], int | np.integer):
+        return tuple(int(each) for each in arguments[0])
+    flat = []
+    for each in arguments:
+        if not isinstance(each, int | np.integer):
+            raise ShardingError(f"sizes and axes are whole numbers, got {each!r}")
+        flat.append(int(each))
+    return tuple(flat)
