@@ -1,0 +1,166 @@
+"""Drawings of shardings: one box for each part of an array, labelled with its devices.
+
+A value of rank 2 is drawn as a rectangle whose sides have about the proportions of its shape, at
+most 80 columns wide; a value of rank 1 as a row of boxes; a value of rank 0 as one box. Values
+of higher rank cannot be drawn in a plane, so their parts are listed, one a line.
+
+On a terminal every box gets a colour by its devices; the text is the same with and without.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from itertools import product
+from typing import Protocol, runtime_checkable
+
+from shardir.frontend.digits import pieces
+from shardir.frontend.errors import ShardingError
+from shardir.frontend.shardings import Sharding
+
+# A square is ten lines high, and a character two and a half times as high as wide. A box is drawn
+# on at least 9 columns, borders included, and a drawing on at most 80.
+LINES = 10
+COLUMNS_PER_TWO_LINES = 5
+MIN_COLUMNS = 9
+MAX_COLUMNS = 80
+
+# Backgrounds of the xterm palette, light enough for black text; boxes cycle through them.
+COLOURS = (117, 215, 150, 218, 186, 147, 180, 159)
+
+Place = tuple[int, ...]
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """What has a shape and lives on devices."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def sharding(self) -> Sharding: ...
+
+
+def visualize_array_sharding(array: object, *, use_color: bool | None = None) -> None:
+    """Print where the parts of `array` live."""
+    if not isinstance(array, Placed) or not isinstance(array.sharding, Sharding):
+        raise ShardingError(
+            f"a value of type {type(array).__name__} is not placed on devices, so there is nothing "
+            "to draw; place it with device_put"
+        )
+    visualize_sharding(array.shape, array.sharding, use_color=use_color)
+
+
+def visualize_sharding(
+    shape: Sequence[int], sharding: Sharding, *, use_color: bool | None = None
+) -> None:
+    """Print where the parts of an array of `shape` live under `sharding`.
+
+    `use_color` is by default whether a terminal is watching and `NO_COLOR` is not set.
+    """
+    if use_color is None:
+        use_color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    print(draw_sharding(shape, sharding, colored=use_color))
+
+
+def draw_sharding(shape: Sequence[int], sharding: Sharding, *, colored: bool = False) -> str:
+    """The drawing as text, without the last line break."""
+    labels = label_parts(sharding, len(shape))
+    if len(shape) > 2:
+        return _list_parts(shape, sharding, labels)
+    rows, columns = [1, 1, *(pieces(cut) for cut in sharding.cuts(len(shape)))][-2:]
+    flat = list(labels.values())
+    grid = [flat[row * columns : (row + 1) * columns] for row in range(rows)]
+    wanted, lines = _box_size(shape, rows, columns)
+    widths = [max(wanted, *map(len, column)) for column in zip(*grid, strict=True)]
+    room = MAX_COLUMNS - columns - 1
+    if sum(widths) > room:
+        widths, grid = _squeeze(widths, grid, wanted, room)
+    return _draw_boxes(grid, widths, lines, colored)
+
+
+def label_parts(sharding: Sharding, rank: int) -> dict[Place, str]:
+    """The devices of each part by its place in the grid of parts, in row-major order."""
+    ids: dict[Place, list[int]] = {
+        place: [] for place in product(*(range(pieces(cut)) for cut in sharding.cuts(rank)))
+    }
+    for device, place in zip(
+        sharding.device_assignment, sharding.shard_positions(rank), strict=True
+    ):
+        ids[place].append(device.id)
+    platform = sharding.device_assignment[0].platform.upper()
+    return {place: f"{platform} {','.join(map(str, sorted(i)))}" for place, i in ids.items()}
+
+
+def _box_size(shape: Sequence[int], rows: int, columns: int) -> tuple[int, int]:
+    """How many columns and lines there are inside the borders of a box."""
+    if len(shape) < 2:
+        return MIN_COLUMNS - 2, 1
+    height, width = shape
+    square = LINES * width // height if height else LINES
+    share = square * COLUMNS_PER_TWO_LINES // (2 * columns)
+    return min(max(share, MIN_COLUMNS), MAX_COLUMNS) - 2, max(LINES // rows - 1, 1)
+
+
+def _squeeze(
+    widths: list[int], grid: list[list[str]], wanted: int, room: int
+) -> tuple[list[int], list[list[str]]]:
+    """Boxes that share `room` evenly, but none too narrow for its label.
+
+    Where the space that was wanted around each label is by itself more than the boxes now have,
+    the labels are left out: the tutorials draw very wide values so.
+    """
+    share, rest = divmod(room, len(widths))
+    narrow = [share + (column < rest) for column in range(len(widths))]
+    if all(
+        wanted - len(label) >= width
+        for row in grid
+        for label, width in zip(row, narrow, strict=True)
+    ):
+        return narrow, [[""] * len(widths) for _ in grid]
+    longest = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    return list(map(max, narrow, longest)), grid
+
+
+def _draw_boxes(grid: list[list[str]], widths: list[int], lines: int, colored: bool) -> str:
+    bars = ["─" * width for width in widths]
+    blank = [" " * width for width in widths]
+    drawn = ["┌" + "┬".join(bars) + "┐"]
+    for row in grid:
+        if len(drawn) > 1:
+            drawn.append("├" + "┼".join(bars) + "┤")
+        middle = [_centre(label, width) for label, width in zip(row, widths, strict=True)]
+        for line in range(lines):
+            texts = middle if line == (lines - 1) // 2 else blank
+            if colored:
+                texts = [_colour(text, row[column]) for column, text in enumerate(texts)]
+            drawn.append("│" + "│".join(texts) + "│")
+    drawn.append("└" + "┴".join(bars) + "┘")
+    return "\n".join(drawn)
+
+
+def _centre(label: str, width: int) -> str:
+    """`label` in the middle of `width` columns, an odd space to the right."""
+    return (" " * ((width - len(label)) // 2) + label).ljust(width)
+
+
+def _colour(text: str, label: str) -> str:
+    """`text` on a background chosen by the first device of its box."""
+    first = label.partition(" ")[2].partition(",")[0]
+    colour = COLOURS[int(first or 0) % len(COLOURS)]
+    return f"\x1b[30;48;5;{colour}m{text}\x1b[0m"
+
+
+def _list_parts(shape: Sequence[int], sharding: Sharding, labels: dict[Place, str]) -> str:
+    counts = [pieces(cut) for cut in sharding.cuts(len(shape))]
+
+    def index(at: int, size: int, count: int) -> str:
+        # A part that does not divide evenly is rounded up, and the last ones are shorter.
+        part = -(-size // count)
+        return ":" if count == 1 else f"{min(at * part, size)}:{min((at + 1) * part, size)}"
+
+    texts = [f"[{', '.join(map(index, place, shape, counts))}]" for place in labels]
+    width = max(map(len, texts))
+    return "\n".join(
+        f"{text.ljust(width)}  {label}" for text, label in zip(texts, labels.values(), strict=True)
+    )
