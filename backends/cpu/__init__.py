@@ -1,6 +1,7 @@
 """The CPU backend: all devices of a mesh in one process, NumPy kernels on threads."""
 
 from shardir.backends.base import Backend, Executable
+from shardir.backends.cpu import contraction as contraction
 from shardir.backends.cpu.executor import Program
 from shardir.ir import Module
 

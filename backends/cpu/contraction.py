@@ -1,0 +1,57 @@
+"""Contractions as matrix products.
+
+Any einsum of two operands is a batched matrix product between transposes: the operands' factors
+are grouped into batch, free and contracted ones, each group becomes one dimension, and NumPy's
+`matmul` (BLAS) does the rest.
+"""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.cpu.kernels import Kernel, kernels
+from shardir.ir import Op
+from shardir.ops import dot
+
+Array = npt.NDArray[Any]
+HALVES = ("f16", "bf16")
+
+
+@kernels.rule(dot)
+def _dot(op: Op) -> Kernel:
+    inputs, output = op.attrs["dims"].split("->")
+    lhs, rhs = inputs.split(",")
+    batch = "".join(c for c in output if c in lhs and c in rhs)
+    rows = "".join(c for c in output if c in lhs and c not in rhs)
+    columns = "".join(c for c in output if c in rhs and c not in lhs)
+    inner = "".join(c for c in lhs if c in rhs and c not in output)
+    lonely = [
+        tuple(i for i, c in enumerate(term) if c not in output and c not in other)
+        for term, other in ((lhs, rhs), (rhs, lhs))
+    ]
+    kept = ["".join(c for c in term if c in output or c in inner) for term in (lhs, rhs)]
+    orders = [
+        [kept[0].index(c) for c in batch + rows + inner],
+        [kept[1].index(c) for c in batch + inner + columns],
+    ]
+    back = [(batch + rows + columns).index(c) for c in output]
+    wanted = op.result.type.numpy
+    # NumPy has no fast product for half precision; single precision is what hardware adds in.
+    working = np.dtype(np.float32) if op.result.type.dtype in HALVES else wanted
+
+    def run(x: Array, y: Array) -> Array:
+        x, y = x.astype(working, copy=False), y.astype(working, copy=False)
+        x = (x.sum(lonely[0], dtype=working) if lonely[0] else x).transpose(orders[0])
+        y = (y.sum(lonely[1], dtype=working) if lonely[1] else y).transpose(orders[1])
+        b, r = len(batch), len(rows)
+        shape = (*x.shape[: b + r], *y.shape[b + len(inner) :])
+        m, k = prod(x.shape[b : b + r]), prod(x.shape[b + r :])
+        n = prod(y.shape[b + len(inner) :])
+        product = np.matmul(
+            x.reshape(*x.shape[:b], m, k), y.reshape(*y.shape[:b], k, n)
+        ).reshape(shape)
+        return product.transpose(back).astype(wanted, copy=False)
+
+    return run
