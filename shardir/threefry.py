@@ -1,0 +1,137 @@
+"""Threefry-2x32: random bits as a function of a key and a counter, in NumPy.
+
+A key is one 64-bit word, its high half first. Two schemes turn the hash into arrays of bits; both
+are JAX's, bit for bit. In the `partitionable` scheme the element with flat (row-major) index n is
+the hash of the counter n. In the `original` scheme the counters 0, 1, ..., m - 1 are hashed in
+pairs (i, i + m / 2), and the first outputs of all pairs come before the second ones. In both an
+element depends on its index in the whole array and on nothing else, so every piece of an array
+can be made where it is needed: `bits` and `split` take indices, not a shape.
+
+Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+SCHEMES = ("partitionable", "original")
+
+_PARITY = np.uint32(0x1BD11BDA)
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_CHUNK = 1 << 14
+"""How many counters are hashed at a time, so that the twenty rounds stay in the cache."""
+
+
+def hash_pairs(key: Array, first: Array, second: Array) -> tuple[Array, Array]:
+    """Hash the counter words `first` and `second` (u32, one shape), returned in that shape.
+
+    `key` (u64) is one key for all or an array of that shape.
+    """
+    shape = first.shape
+    key, first, second = key.reshape(-1), first.reshape(-1), second.reshape(-1)
+    outs = np.empty((2, first.size), np.uint32)
+    for start in range(0, first.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        keys = key if key.size == 1 else key[part]
+        outs[0, part], outs[1, part] = _hash(*halves(keys), first[part], second[part])
+    return outs[0].reshape(shape), outs[1].reshape(shape)
+
+
+def _hash(key0: Array, key1: Array, first: Array, second: Array) -> tuple[Array, Array]:
+    schedule = (key0, key1, key0 ^ key1 ^ _PARITY)
+    x, y = first + key0, second + key1
+    low = np.empty_like(y)
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            x += y
+            np.right_shift(y, np.uint32(32 - rotation), out=low)
+            np.left_shift(y, np.uint32(rotation), out=y)
+            y |= low
+            y ^= x
+        x += schedule[(group + 1) % 3]
+        y += schedule[(group + 2) % 3] + np.uint32(group + 1)
+    return x, y
+
+
+def halves(words: Array) -> tuple[Array, Array]:
+    """The high and the low 32 bits of 64-bit words."""
+    return (words >> np.uint64(32)).astype(np.uint32), words.astype(np.uint32)
+
+
+def joined(high: Array, low: Array) -> Array:
+    """64-bit words from their high and low 32 bits."""
+    words: Array = high.astype(np.uint64) << np.uint64(32) | low
+    return words
+
+
+def key_of_seed(seed: int, wide: bool = False) -> Array:
+    """The key of a seed, of rank 0: the low 32 bits of the seed, or with `wide` all 64."""
+    return np.array(seed & (0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF), np.uint64)
+
+
+def fold_in(keys: Array, data: Array) -> Array:
+    """New keys (u64) from keys and data (u32), all of one shape."""
+    return joined(*hash_pairs(keys, np.zeros_like(data), data))
+
+
+def bits(key: Array, indices: Array, size: int, width: int, scheme: str) -> Array:
+    """The elements at flat `indices` (u64) of `size` random numbers of `width` bits.
+
+    The result has the shape of `indices` and the unsigned type of that width.
+    """
+    dtype = np.dtype(f"u{width // 8}")
+    if scheme == "partitionable":
+        high, low = hash_pairs(key, *halves(indices))
+        return joined(high, low) if width == 64 else (high ^ low).astype(dtype)
+    if width == 64:
+        low = indices + np.uint64(size)
+        return joined(_original(key, indices, 2 * size), _original(key, low, 2 * size))
+    per_word = 32 // width
+    words = _original(key, indices // np.uint64(per_word), counters(size, width))
+    shifts = indices % np.uint64(per_word) * np.uint64(width)
+    return (words >> shifts.astype(np.uint32)).astype(dtype)
+
+
+def split(key: Array, indices: Array, size: int, scheme: str) -> Array:
+    """The keys at flat `indices` (u64) of the `size` keys that `key` splits into."""
+    if scheme == "partitionable":
+        return joined(*hash_pairs(key, *halves(indices)))
+    high = indices * np.uint64(2)
+    low = high + np.uint64(1)
+    return joined(_original(key, high, 2 * size), _original(key, low, 2 * size))
+
+
+def counters(size: int, width: int) -> int:
+    """How many 32-bit counters the original scheme takes for `size` numbers of `width` bits."""
+    return -(-size * width // 32)
+
+
+def _original(key: Array, words: Array, count: int) -> Array:
+    """The 32-bit words at `words` (u64) of the `count` words that the original scheme makes.
+
+    Counters are padded with one zero to an even number.
+    """
+    half = np.uint64((count + 1) // 2)
+    first = words % half
+    second = np.where(first + half < np.uint64(count), first + half, np.uint64(0))
+    outs = hash_pairs(key, first.astype(np.uint32), second.astype(np.uint32))
+    return np.where(words < half, *outs)
+
+
+def flat_indices(shape: Sequence[int], starts: Sequence[int], window: Sequence[int]) -> Array:
+    """The flat indices (u64), in an array of `shape`, of the window of shape `window` at `starts`.
+
+    A window of `shape` itself at zeros gives the index of every element.
+    """
+    flat = np.zeros((1,) * len(shape), np.uint64)
+    for dim, (start, extent) in enumerate(zip(starts, window, strict=True)):
+        along = np.arange(start, start + extent, dtype=np.uint64) * np.uint64(
+            prod(shape[dim + 1 :])
+        )
+        flat = flat + along.reshape([-1 if d == dim else 1 for d in range(len(shape))])
+    return flat
