@@ -117,7 +117,7 @@ class PositionalSharding(Sharding):
     def digits(self, rank: int) -> tuple[Cut, ...]:
         """A value of lower rank lacks leading dimensions, which must not be cut; one that every
         device holds whole may have any rank."""
-        if self.is_fully_replicated:
+        if self.size == 1:
             return ((),) * rank
         extra = self.ndim - rank
         if extra < 0:
@@ -134,8 +134,8 @@ class PositionalSharding(Sharding):
         return self._dims[extra:]
 
     @property
-    def is_fully_replicated(self) -> bool:
-        return self.size == 1
+    def natural_rank(self) -> int:
+        return self.ndim
 
     def describe_cut(self, dimension: int) -> str:
         return f"by a PositionalSharding of shape {self.shape}"

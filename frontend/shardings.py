@@ -40,8 +40,8 @@ class Sharding(ABC):
 
     @property
     @abstractmethod
-    def is_fully_replicated(self) -> bool:
-        """Whether every device holds the whole value."""
+    def natural_rank(self) -> int:
+        """The rank of the values it was written for: the number of dimensions it speaks of."""
 
     @abstractmethod
     def describe_cut(self, dimension: int) -> str:
@@ -50,6 +50,12 @@ class Sharding(ABC):
     def __setattr__(self, name: str, value: object) -> None:
         kind = type(self).__name__
         raise ShardingError(f"a {kind} is frozen, and {name!r} cannot be set; make another one")
+
+    @cached_property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device holds the whole value."""
+        cuts = self.digits(self.natural_rank)
+        return all(cut is not UNCONSTRAINED and pieces(cut) == 1 for cut in cuts)
 
     @property
     def device_set(self) -> frozenset[Device]:
@@ -170,8 +176,8 @@ class SingleDeviceSharding(Sharding):
         return ((),) * rank
 
     @property
-    def is_fully_replicated(self) -> bool:
-        return True
+    def natural_rank(self) -> int:
+        return 0
 
     def describe_cut(self, dimension: int) -> str:
         return "nowhere"
@@ -242,10 +248,9 @@ class NamedSharding(Sharding):
             return UNCONSTRAINED
         return tuple(Digit(self.mesh.strides[axis], self.mesh.shape[axis]) for axis in axes)
 
-    @cached_property
-    def is_fully_replicated(self) -> bool:
-        cuts = [self._cut(dimension) for dimension in range(len(self.spec))]
-        return all(cut is not UNCONSTRAINED and pieces(cut) == 1 for cut in cuts)
+    @property
+    def natural_rank(self) -> int:
+        return len(self.spec)
 
     def describe_cut(self, dimension: int) -> str:
         axes = self.spec.axes(dimension)
