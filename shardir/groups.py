@@ -1,0 +1,108 @@
+"""Which devices talk to which: coordinates and groups along mesh axes, as arrays over devices.
+
+A device is its row-major position in the mesh. Along a list of axes (major to minor) it has one
+coordinate, its position in the group of devices that differ only along those axes. Programs name
+axes; only running them needs what is here.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.mesh import Mesh
+from shardir.placement import Axes, Axis
+
+Devices = npt.NDArray[np.int64]
+"""One number for each device."""
+
+
+@lru_cache(maxsize=4096)
+def positions(mesh: Mesh, axes: Axes) -> Devices:
+    """Where each device stands along `axes`."""
+    devices = np.arange(mesh.size)
+    position = np.zeros_like(devices)
+    for axis in axes:
+        position = position * axis.size + _along(devices, axis, mesh)
+    return _frozen(position)
+
+
+@lru_cache(maxsize=4096)
+def groups(mesh: Mesh, axes: Axes) -> tuple[tuple[int, ...], ...]:
+    """The devices that differ only along `axes`, each group in order of its positions."""
+    devices = np.arange(mesh.size)
+    first = devices.copy()
+    for axis in axes:
+        first -= _along(devices, axis, mesh) * axis.stride(mesh)
+    members: dict[int, list[int]] = {}
+    for device in np.argsort(positions(mesh, axes), kind="stable"):
+        members.setdefault(int(first[device]), []).append(int(device))
+    return tuple(map(tuple, members.values()))
+
+
+@lru_cache(maxsize=4096)
+def senders(mesh: Mesh, source: Axes, target: Axes) -> Devices:
+    """For each device, from whom it receives when what is cut along `source` moves to `target`.
+
+    The sender's position along `source` is the receiver's along `target`. Where that leaves a
+    choice, the sender differs from the receiver only along the axes named, and every device
+    sends exactly once.
+    """
+    parts = refine((*source, *target))
+    old = [part for axis in source for part in parts[axis]]
+    new = [part for axis in target for part in parts[axis]]
+    devices = np.arange(mesh.size)
+    sender = devices.copy()
+    for part in dict.fromkeys((*old, *new)):
+        sender -= _along(devices, part, mesh) * part.stride(mesh)
+    left = tuple(part for part in old if part not in new)
+    free = tuple(part for part in new if part not in old)
+    for placed, position in ((old, positions(mesh, target)), (free, positions(mesh, left))):
+        rest: Any = position
+        for part in reversed(placed):
+            sender += rest % part.size * part.stride(mesh)
+            rest = rest // part.size
+    return _frozen(sender)
+
+
+def refine(axes: Iterable[Axis]) -> dict[Axis, tuple[Axis, ...]]:
+    """Split axes into parts such that any two parts are equal or do not overlap.
+
+    Raises `ValueError` when two axes overlap in a way that no split resolves: thirds and halves
+    of one mesh axis.
+    """
+    axes = tuple(dict.fromkeys(axes))
+    bounds: dict[str, set[int]] = {}
+    for axis in axes:
+        bounds.setdefault(axis.name, set()).update((axis.pre, axis.next))
+    return {axis: _split(axis, sorted(bounds[axis.name])) for axis in axes}
+
+
+def merge(axes: Sequence[Axis]) -> Axes:
+    """The same cut with neighbouring parts of one mesh axis joined."""
+    merged: list[Axis] = []
+    for axis in axes:
+        if merged and merged[-1].name == axis.name and merged[-1].next == axis.pre:
+            merged[-1] = Axis(axis.name, merged[-1].pre, merged[-1].size * axis.size)
+        else:
+            merged.append(axis)
+    return tuple(merged)
+
+
+def _split(axis: Axis, bounds: Sequence[int]) -> tuple[Axis, ...]:
+    inside = [bound for bound in bounds if axis.pre <= bound <= axis.next]
+    if any(high % low for low, high in pairwise(inside)):
+        raise ValueError(f"parts of axis {axis.name!r} overlap without a common refinement")
+    return tuple(Axis(axis.name, low, high // low) for low, high in pairwise(inside))
+
+
+def _along(devices: Devices, axis: Axis, mesh: Mesh) -> Devices:
+    return devices // axis.stride(mesh) % axis.size
+
+
+def _frozen(array: Devices) -> Devices:
+    array.setflags(write=False)
+    return array

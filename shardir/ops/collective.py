@@ -1,0 +1,271 @@
+"""Communication between the devices of a mesh; per-device programs only.
+
+An operation names the mesh axes along which devices exchange data, never devices, so that the
+same program serves a mesh of any size. `axes` are major to minor: the device at position p along
+them holds piece p. `all-slice` and `axis-index` depend on the device but exchange nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.groups import groups, positions, senders
+from shardir.mesh import Mesh
+from shardir.ops.check import ANY, ARITHMETIC, BITS, ORDERED, Domain, dim_of, show
+from shardir.opset import define
+from shardir.placement import Axes, Axis
+from shardir.types import TensorType
+
+Array = npt.NDArray[Any]
+Parts = Sequence[tuple[Array, ...]]
+Pairs = tuple[tuple[int, int], ...]
+
+REDUCTIONS: dict[str, tuple[Callable[[Array, Array], Array], Domain]] = {
+    "add": (np.add, Domain("numeric", tuple(d for d in ARITHMETIC.dtypes if d != "bool"))),
+    "mul": (np.multiply, Domain("numeric", tuple(d for d in ARITHMETIC.dtypes if d != "bool"))),
+    "max": (np.maximum, ORDERED),
+    "min": (np.minimum, ORDERED),
+    "and": (np.bitwise_and, BITS),
+    "or": (np.bitwise_or, BITS),
+}
+"""How parts combine, and for which element types."""
+
+
+def _axes(axes: Axes, name: str = "axes") -> int:
+    """The number of devices along `axes`, checked to be different parts of the mesh."""
+    if not axes:
+        raise TypeError(f"{name}=[] names no mesh axis")
+    for i, axis in enumerate(axes):
+        if not isinstance(axis, Axis):
+            raise TypeError(f"{name}={show(axes)} holds {axis!r}, which is no mesh axis")
+        if any(axis.overlaps(other) for other in axes[:i]):
+            raise TypeError(f"{name}={show(axes)} uses a part of {axis.name!r} twice")
+    return prod(axis.size for axis in axes)
+
+
+def _combining(x: TensorType, op: str) -> None:
+    if op not in REDUCTIONS:
+        raise TypeError(f"op={op} combines nothing; op is one of {', '.join(REDUCTIONS)}")
+    try:
+        REDUCTIONS[op][1].check(x)
+    except TypeError as error:
+        raise TypeError(f"with op={op} {error}") from None
+
+
+def _cut(x: TensorType, dim: int, count: int, name: str = "dim") -> TensorType:
+    size = x.shape[dim_of(x, dim, name)]
+    if size % count:
+        raise TypeError(f"cuts dimension {dim} of {x} into {count} pieces, which do not divide it")
+    return _resized(x, dim, size // count)
+
+
+def _resized(x: TensorType, dim: int, size: int) -> TensorType:
+    return x.with_shape((*x.shape[:dim], size, *x.shape[dim + 1 :]))
+
+
+def _exchange_groups(
+    mesh: Mesh,
+    parts: Parts,
+    axes: Axes,
+    combine: Callable[[list[Array]], Sequence[Array]],
+) -> list[Array]:
+    """Give each group's arrays, in order, to `combine`; member i gets the i-th of its answers.
+
+    Groups that hold the very same arrays are combined once.
+    """
+    results: list[Array] = [parts[0][0]] * mesh.size
+    made: dict[tuple[int, ...], Sequence[Array]] = {}
+    for group in groups(mesh, axes):
+        arrays = [parts[device][0] for device in group]
+        key = tuple(map(id, arrays))
+        if key not in made:
+            made[key] = combine(arrays)
+        for device, result in zip(group, made[key], strict=True):
+            results[device] = result
+    return results
+
+
+def _combined(arrays: list[Array], op: str) -> Array:
+    """Combine in order of position; half-width floats are added up in single precision."""
+    function, dtype = REDUCTIONS[op][0], arrays[0].dtype
+    if dtype.itemsize == 2 and dtype.kind not in "iu":
+        wide = reduce(function, (array.astype(np.float32) for array in arrays))
+        return np.asarray(wide.astype(dtype))
+    return np.asarray(reduce(function, arrays))
+
+
+def _reduce_type(x: TensorType, *, axes: Axes, op: str, result: Any) -> TensorType:
+    _axes(axes)
+    _combining(x, op)
+    return x
+
+
+def _reduce(mesh: Mesh, parts: Parts, *, axes: Axes, op: str, result: TensorType) -> list[Array]:
+    return _exchange_groups(mesh, parts, axes, lambda arrays: [_combined(arrays, op)] * len(arrays))
+
+
+all_reduce = define("all-reduce", type=_reduce_type, exchange=_reduce, collective=True, spmd=True)
+"""`all-reduce(x, axes, op)`: every device gets the parts of all, combined."""
+
+
+def _gather_type(x: TensorType, *, dim: int, axes: Axes, result: Any) -> TensorType:
+    ANY.check(x)
+    return _resized(x, dim, x.shape[dim_of(x, dim)] * _axes(axes))
+
+
+def _gather(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType) -> list[Array]:
+    return _exchange_groups(
+        mesh, parts, axes, lambda arrays: [np.concatenate(arrays, dim)] * len(arrays)
+    )
+
+
+all_gather = define("all-gather", type=_gather_type, exchange=_gather, collective=True, spmd=True)
+"""`all-gather(x, dim, axes)`: every device gets the pieces of all, put together along `dim`."""
+
+
+def _slice_type(x: TensorType, *, dim: int, axes: Axes, result: Any) -> TensorType:
+    return _cut(x, dim, _axes(axes))
+
+
+def _slice(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType) -> list[Array]:
+    made: dict[tuple[int, int], Array] = {}
+    results = []
+    for (array,), place in zip(parts, positions(mesh, axes).tolist(), strict=True):
+        key = (id(array), place)
+        if key not in made:
+            made[key] = _pieces(array, dim, prod(axis.size for axis in axes))[place]
+        results.append(made[key])
+    return results
+
+
+def _pieces(array: Array, dim: int, count: int) -> list[Array]:
+    return np.split(array, count, axis=dim)
+
+
+all_slice = define("all-slice", type=_slice_type, exchange=_slice, spmd=True)
+"""`all-slice(x, dim, axes)`: every device keeps its own piece of what all hold."""
+
+
+def _reduce_scatter_type(
+    x: TensorType, *, dim: int, axes: Axes, op: str, result: Any
+) -> TensorType:
+    _combining(x, op)
+    return _cut(x, dim, _axes(axes))
+
+
+def _reduce_scatter(
+    mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, op: str, result: TensorType
+) -> list[Array]:
+    return _exchange_groups(
+        mesh, parts, axes, lambda arrays: _pieces(_combined(arrays, op), dim, len(arrays))
+    )
+
+
+reduce_scatter = define(
+    "reduce-scatter",
+    type=_reduce_scatter_type,
+    exchange=_reduce_scatter,
+    collective=True,
+    spmd=True,
+)
+"""`reduce-scatter(x, dim, axes, op)`: every device gets its piece of the parts combined."""
+
+
+def _all_to_all_type(
+    x: TensorType, *, split: int, concat: int, axes: Axes, result: Any
+) -> TensorType:
+    if split == concat:
+        raise TypeError(f"split and concat are both {split}; they are different dimensions")
+    count = _axes(axes)
+    cut = _cut(x, split, count, "split")
+    return _resized(cut, concat, x.shape[dim_of(x, concat, "concat")] * count)
+
+
+def _all_to_all(
+    mesh: Mesh, parts: Parts, *, split: int, concat: int, axes: Axes, result: TensorType
+) -> list[Array]:
+    def turn(arrays: list[Array]) -> list[Array]:
+        rows = [_pieces(array, split, len(arrays)) for array in arrays]
+        return [np.concatenate(column, concat) for column in zip(*rows, strict=True)]
+
+    return _exchange_groups(mesh, parts, axes, turn)
+
+
+all_to_all = define(
+    "all-to-all", type=_all_to_all_type, exchange=_all_to_all, collective=True, spmd=True
+)
+"""`all-to-all(x, split, concat, axes)`: what was cut along `concat` becomes cut along `split`."""
+
+
+def _permute_type(
+    x: TensorType,
+    *,
+    result: Any,
+    source: Axes = (),
+    target: Axes = (),
+    axes: Axes = (),
+    pairs: Pairs = (),
+) -> TensorType:
+    ANY.check(x)
+    if not axes:
+        if _axes(source, "source") != _axes(target, "target"):
+            raise TypeError(
+                f"source={show(source)} and target={show(target)} differ in number of devices"
+            )
+        return x
+    count = _axes(axes)
+    for column, what in ((0, "sends"), (1, "receives")):
+        places = [pair[column] for pair in pairs]
+        if any(not 0 <= place < count for place in places):
+            raise TypeError(f"pairs={show(pairs)} leave the {count} positions along {show(axes)}")
+        if len(set(places)) < len(places):
+            raise TypeError(f"pairs={show(pairs)} hold a position that {what} twice")
+    return x
+
+
+def _permute(
+    mesh: Mesh,
+    parts: Parts,
+    *,
+    result: TensorType,
+    source: Axes = (),
+    target: Axes = (),
+    axes: Axes = (),
+    pairs: Pairs = (),
+) -> list[Array]:
+    if not axes:
+        return [parts[sender][0] for sender in senders(mesh, source, target).tolist()]
+    sender_of = {target: source for source, target in pairs}
+    zeros = np.zeros(result.shape, result.numpy)
+
+    def move(arrays: list[Array]) -> list[Array]:
+        places = range(len(arrays))
+        return [arrays[sender_of[p]] if p in sender_of else zeros for p in places]
+
+    return _exchange_groups(mesh, parts, axes, move)
+
+
+collective_permute = define(
+    "collective-permute", type=_permute_type, exchange=_permute, collective=True, spmd=True
+)
+"""`collective-permute(x, source, target)`: piece c moves from position c along `source` to
+position c along `target`. `collective-permute(x, axes, pairs)`: for each (from, to) of `pairs`
+the array moves between those positions along `axes`; who receives nothing gets zeros."""
+
+
+def _axis_index_type(*, axes: Axes, result: Any) -> TensorType:
+    _axes(axes)
+    return TensorType((), "i32")
+
+
+def _axis_index(mesh: Mesh, parts: Parts, *, axes: Axes, result: TensorType) -> list[Array]:
+    numbers = [np.asarray(i, np.int32) for i in range(prod(axis.size for axis in axes))]
+    return [numbers[place] for place in positions(mesh, axes).tolist()]
+
+
+axis_index = define("axis-index", type=_axis_index_type, exchange=_axis_index, spmd=True)
+"""`axis-index(axes)`: the device's position along `axes`."""
