@@ -29,3 +29,23 @@ class IndivisibleError(ShardingError):
 
 class IncompatibleDevicesError(ShardirError, ValueError):
     """Arrays of one computation placed on different devices, or in a different order."""
+
+
+class TracedValueError(ShardirError, TypeError):
+    """A traced value used where its numbers would have to be known."""
+
+
+class LeakedTracerError(ShardirError, RuntimeError):
+    """A traced value used after, or outside of, the trace it belongs to."""
+
+
+class ArgumentError(ShardirError, TypeError):
+    """A function called, or wrapped, with arguments that it cannot take."""
+
+
+class DeletedArrayError(ShardirError, RuntimeError):
+    """An array used after its buffers were given away or deleted."""
+
+
+class NotAnArrayError(ShardirError, TypeError):
+    """A Python object that does not stand for an array."""

@@ -1,0 +1,97 @@
+"""Functions of the namespaces, inside a trace and outside of it.
+
+A function marked `@public` is written once, on traced values. While something is being traced it
+simply runs, and its operations become part of that program; so it does when none of its own
+arguments is traced (`snp.zeros(3)` inside `jit` makes no array). Outside of any trace a call is a
+program of one function: arrays and numbers become its parameters, everything else is part of what
+the compiled program is found by. Placement rules, errors and numbers are those of `jit`, because
+it is the same path.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, TypeVar
+
+import numpy as np
+
+from shardir.frontend.trace import current
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def public(*, static: Iterable[str] = (), cached: bool = True) -> Callable[[Function], Function]:
+    """Mark a function of a namespace: it takes arrays as well as traced values.
+
+    `static` names the parameters whose values shape the program (axes, dtypes, shapes, flags,
+    functions): they reach the function as they are and must be hashable (lists and slices count
+    as such). All others are containers (optree) of arrays and numbers, which reach the function as
+    tracers; `None`, slices, strings, `...` and dtypes in them are static by nature.
+
+    `cached=False` is for functions that call a function of the user: what such a function refers
+    to may change from call to call, so it is traced every time, though compiled only once.
+
+    The function returns a container of tracers (or of anything `as_tracer` takes).
+    """
+
+    def decorate(fun: Function) -> Function:
+        outside = Eager(fun, tuple(static), cached)
+
+        @wraps(fun)
+        def wrapper(*args: Any, **options: Any) -> Any:
+            if current() is not None:
+                return fun(*args, **options)
+            return outside(args, options)
+
+        return wrapper  # type: ignore[return-value]
+
+    return decorate
+
+
+class Eager:
+    """Calls one function outside of traces."""
+
+    def __init__(self, fun: Callable[..., Any], static: Sequence[str], cached: bool) -> None:
+        parameters = list(signature(fun).parameters.values())
+        names = [p.name for p in parameters]
+        if unknown := [name for name in static if name not in names]:
+            raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
+        self.fun, self.cached = fun, cached
+        self.positional = tuple(
+            p.name
+            for p in parameters
+            if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        )
+        self.static = frozenset(static)
+        self.static_positions = frozenset(
+            i for i, name in enumerate(self.positional) if name in self.static
+        )
+        self.variadic = next((p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL), "")
+        self.programs: dict[Any, Any] = {}
+
+    def __call__(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        from shardir.frontend.calling import call_eagerly
+
+        return call_eagerly(self, args, options)
+
+
+def static_key(value: Any) -> Any:
+    """What a static argument is found by; raises `TypeError` when it has no hash.
+
+    Tells apart what Python calls equal: 1, 1.0 and True are three arguments.
+    """
+    kind = type(value)
+    if value is None or kind is str or kind is type:
+        return value
+    if kind is tuple or kind is list:
+        return (kind, *map(static_key, value))
+    if kind is slice:
+        return (slice, static_key(value.start), static_key(value.stop), static_key(value.step))
+    if kind is dict:
+        return (dict, *((key, static_key(each)) for key, each in value.items()))
+    if isinstance(value, float) and (value == 0 or value != value):
+        return kind, repr(value)
+    if isinstance(value, np.ndarray):
+        return kind, value.shape, value.dtype, value.tobytes()
+    hash(value)
+    return kind, value

@@ -1,0 +1,201 @@
+"""Where in the user's program we are: the line, and the variable a result is put into.
+
+An operation belongs to the first frame outside of this package. What the instruction there says
+(its position in the file, the names that its result is stored under) is looked up once for each
+instruction, so that tracing pays for a few dictionary look-ups per operation.
+"""
+
+import dis
+import linecache
+import os
+import sys
+from collections.abc import Iterator
+from types import CodeType, FrameType
+
+import optree
+
+import shardir
+from shardir.ir import Loc
+
+
+def _folders() -> tuple[str, ...]:
+    """Folders whose frames are never the user's: this package's own and the tree library's."""
+    package = os.path.dirname(os.path.abspath(shardir.__file__))
+    inside = [package, *(os.path.join(package, n) for n in ("frontend", "passes", "backends"))]
+    inside += [os.path.realpath(path) for path in inside]
+    inside.append(os.path.dirname(os.path.abspath(optree.__file__)))
+    return tuple(dict.fromkeys(path + os.sep for path in inside))
+
+
+_INTERNAL = (*_folders(), "<frozen ")
+
+
+class Site:
+    """An instruction of the user's program.
+
+    `names` are the variables that its result is stored in (several where it is unpacked), empty
+    when it is not; `returned` tells that its result is what the function returns.
+    """
+
+    __slots__ = ("loc", "names", "returned", "width")
+
+    def __init__(self, loc: Loc, width: int, names: tuple[str, ...], returned: bool) -> None:
+        self.loc, self.width, self.names, self.returned = loc, width, names, returned
+
+
+class _Code:
+    """What is known about a code object; `sites` by offset of the instruction."""
+
+    __slots__ = ("code", "internal", "sites")
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code  # kept, so that its id stays its own
+        self.internal = code.co_filename.startswith(_INTERNAL)
+        self.sites: dict[int, Site] = {}
+
+    def learn(self, offset: int) -> Site:
+        """Read all instructions once; an offset nobody knows is on the function's first line."""
+        if not self.sites:
+            self.sites.update(_read(self.code))
+        if offset not in self.sites:
+            line = self.code.co_firstlineno
+            self.sites[offset] = Site(Loc(_shown(self.code.co_filename), line, 1), 1, (), False)
+        return self.sites[offset]
+
+
+_codes: dict[int, _Code] = {}
+_folder = ""
+
+
+def refresh() -> None:
+    """Forget what was printed relative to another working directory. Called when tracing starts."""
+    global _folder
+    try:
+        folder = os.getcwd() + os.sep
+    except FileNotFoundError:
+        folder = ""
+    if folder != _folder or len(_codes) > 20_000:
+        _codes.clear()
+        _folder = folder
+
+
+def _shown(file: str) -> str:
+    return file[len(_folder) :] if _folder and file.startswith(_folder) else file
+
+
+def _read(code: CodeType) -> Iterator[tuple[int, Site]]:
+    file = _shown(code.co_filename)
+    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+    for i, step in enumerate(steps):
+        line, end, column, last = step.positions or (None, None, None, None)
+        width = (last or 0) - (column or 0) if end == line else 1
+        loc = Loc(file, line or code.co_firstlineno, (column or 0) + 1)
+        names, returned = _stored(steps, i + 1)
+        yield step.offset, Site(loc, max(width, 1), names, returned)
+
+
+def _stored(steps: list[dis.Instruction], at: int) -> tuple[tuple[str, ...], bool]:
+    """The variables that the value on the stack goes to, and whether it is returned instead."""
+    if at >= len(steps):
+        return (), False
+    step = steps[at]
+    if step.opname == "RETURN_VALUE":
+        return (), True
+    if step.opname == "UNPACK_SEQUENCE" and isinstance(step.argval, int):
+        names = [_variable(s) for s in steps[at + 1 : at + 1 + step.argval]]
+        found = tuple(name for name in names if name)
+        return (found if len(found) == step.argval else ()), False
+    name = _variable(step)
+    return ((name,) if name else ()), False
+
+
+def _variable(step: dis.Instruction) -> str:
+    if not step.opname.startswith(("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")):
+        return ""
+    # Python 3.13 joins a store with the instruction after it; the first name is this one's.
+    name = step.argval[0] if isinstance(step.argval, tuple) else step.argval
+    return "" if name == "_" else str(name)
+
+
+class Place:
+    """Where the user's program is now.
+
+    `call` is the frame of this package that the user's line called: two operations with the same
+    `call` serve the same execution of the same expression.
+    """
+
+    __slots__ = ("call", "frame", "site")
+
+    def __init__(self, site: Site, frame: FrameType, call: FrameType | None) -> None:
+        self.site, self.frame, self.call = site, frame, call
+
+    def names(self) -> tuple[str, ...]:
+        """The variables that the result goes to, here or where this function returns to."""
+        site, frame = self.site, self.frame
+        while site.returned:
+            caller = frame.f_back
+            if caller is None:
+                return ()
+            code = _codes.get(id(caller.f_code)) or _known(caller.f_code)
+            if code.internal:
+                return ()
+            frame = caller
+            site = code.sites.get(frame.f_lasti) or code.learn(frame.f_lasti)
+        return site.names
+
+
+def _known(code: CodeType) -> _Code:
+    found = _codes[id(code)] = _Code(code)
+    return found
+
+
+def here() -> Place | None:
+    """The innermost place in the user's program; `None` where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    call = None
+    while frame is not None:
+        code = _codes.get(id(frame.f_code)) or _known(frame.f_code)
+        if not code.internal:
+            site = code.sites.get(frame.f_lasti) or code.learn(frame.f_lasti)
+            return Place(site, frame, call)
+        call, frame = frame, frame.f_back
+    return None
+
+
+def variable_of(value: object) -> str:
+    """The name under which the user's innermost function, or its module, knows an object."""
+    place = here()
+    if place is None:
+        return ""
+    for scope in (place.frame.f_locals, place.frame.f_globals):
+        for name, known in scope.items():
+            if known is value and not name.startswith("_"):
+                return str(name)
+    return ""
+
+
+def point(message: str, site: Site | None = None) -> str:
+    """The message with the user's line below it, underlined; the current line unless told."""
+    if site is None:
+        place = here()
+        if place is None:
+            return message
+        site = place.site
+    return message + "\n" + underline(site.loc, site.width)
+
+
+def underline(loc: Loc, width: int = 1) -> str:
+    """The line that `loc` names, with a caret under its column."""
+    gutter = " " * len(str(loc.line))
+    arrow = f"{gutter}--> {loc.file}:{loc.line}:{loc.column}"
+    file = loc.file if os.path.isabs(loc.file) or loc.file.startswith("<") else _folder + loc.file
+    source = linecache.getline(file, loc.line).rstrip()
+    if not source:
+        return arrow
+    indent = len(source) - len(source.lstrip())
+    # A column counts UTF-8 bytes; the caret counts characters.
+    start = len(source.encode()[: loc.column - 1].decode(errors="ignore"))
+    return (
+        f"{arrow}\n{gutter} |\n{loc.line} | {source[indent:]}\n"
+        f"{gutter} | {' ' * (start - indent)}{'^' * max(min(width, len(source) - start), 1)}"
+    )

@@ -1,0 +1,235 @@
+"""From what a user passes to traced values of one element type and shape.
+
+Python numbers stay numbers until the element type of the other operands is known; then they
+become constants of that type, so `x + 1` needs neither a conversion nor a broadcast.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.errors import OperationTypeError
+from shardir.frontend import promotion
+from shardir.frontend.errors import NotAnArrayError
+from shardir.frontend.locations import point
+from shardir.frontend.promotion import Abstract, canonical
+from shardir.frontend.trace import captured, emit, require
+from shardir.frontend.tracer import Tracer
+from shardir.opset import Dense
+from shardir.types import COMPLEX, FLOATS, INTEGERS, TensorType, dtype_name
+
+SMALL = 256
+"""NumPy arrays of at most so many bytes become constants of the program, larger ones parameters."""
+
+_PYTHON = {bool: ("bool", False), int: ("i64", True), float: ("f64", True), complex: ("c128", True)}
+
+
+def is_number(x: Any) -> bool:
+    """Whether it is a Python number, whose type gives way."""
+    return type(x) in _PYTHON
+
+
+def kind_of(x: Any) -> tuple[str, bool]:
+    """The element type of an operand and whether it is weak; raises `NotAnArrayError`."""
+    if isinstance(x, Tracer):
+        return x.value.type.dtype, x.weak_type
+    known = _PYTHON.get(type(x))
+    if known is not None:
+        return canonical(known[0]), known[1]
+    abstract = abstract_of(x)
+    return abstract.type.dtype, abstract.weak
+
+
+def abstract_of(x: Any, name: str = "") -> Abstract:
+    """What is known of an operand; raises `NotAnArrayError` that mentions `name`."""
+    found = getattr(x, "abstract", None)
+    if isinstance(found, Abstract):
+        return found
+    if type(x) in _PYTHON:
+        dtype, weak = _PYTHON[type(x)]
+        return Abstract(TensorType((), canonical(dtype)), weak)
+    array = to_numpy(x, name)
+    return Abstract(TensorType(array.shape, dtype_name(array.dtype)))
+
+
+def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
+    """A NumPy array of a canonical element type; raises `NotAnArrayError` that mentions `name`."""
+    if not isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) and not hasattr(
+        x, "__array__"
+    ):
+        raise NotAnArrayError(point(f"{name or 'an operand'} is {_shown(x)}, which is no array"))
+    array = np.asarray(x)
+    try:
+        dtype = canonical(dtype_name(array.dtype))
+    except TypeError as error:
+        raise NotAnArrayError(point(f"{name or 'an operand'} is {_shown(x)}: {error}")) from None
+    return array.astype(TensorType((), dtype).numpy, copy=False)
+
+
+def _shown(x: Any) -> str:
+    text = repr(x)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} of type {type(x).__name__}"
+
+
+def as_tracer(x: Any) -> Tracer:
+    """Anything that stands for an array as a tracer of the current trace.
+
+    A Python number becomes a weak constant; an Array, or a NumPy array of more than a few bytes,
+    a parameter of the program that the user does not see, so that its sharding counts; a nested
+    list is stacked. Raises `NotAnArrayError` for everything else.
+    """
+    if isinstance(x, Tracer):
+        trace = require("a traced value is used")
+        if x._trace is not trace:
+            x.check(trace)
+        return x
+    if type(x) in _PYTHON:
+        abstract = abstract_of(x)
+        return splat(x, abstract.type, weak=abstract.weak)
+    if isinstance(x, (list, tuple)):
+        return _stacked(x)
+    from shardir.frontend.array import Array, from_numpy
+
+    if isinstance(x, Array):
+        return captured(x)
+    array = to_numpy(x)
+    if array.nbytes <= SMALL:
+        return constant(array)
+    return captured(from_numpy(array))
+
+
+def _stacked(items: Sequence[Any]) -> Tracer:
+    """A nested list as an array of one more dimension than its items."""
+    if _known(items):
+        try:
+            array = np.asarray(items)
+        except ValueError as error:
+            raise NotAnArrayError(point(f"a nested list is no array: {error}")) from None
+        if array.dtype.kind in "biufc":
+            # Python's own numbers are 64 bits wide for NumPy and 32 for us, unless enabled.
+            return as_tracer(array)
+    rows = align(*(as_tracer(item) for item in items))
+    kind = rows[0].value.type
+    parts = [reshape(row, (1, *kind.shape)) for row in rows]
+    stacked: Tracer = emit("concatenate", *parts, dim=0)
+    return stacked
+
+
+def _known(items: Any) -> bool:
+    if isinstance(items, (list, tuple)):
+        return all(map(_known, items))
+    return isinstance(items, (bool, int, float, complex, np.generic))
+
+
+def constant(array: npt.ArrayLike, weak: bool = False) -> Tracer:
+    """A constant of the program with the numbers of `array` (of a canonical element type)."""
+    array = np.asarray(array)
+    type = TensorType(array.shape, dtype_name(array.dtype))
+    if array.ndim == 0:
+        return splat(array.item(), type, weak)
+    made: Tracer = emit("constant", value=Dense(array), result=type, weak=weak)
+    return made
+
+
+def splat(number: complex, type: TensorType, weak: bool = False) -> Tracer:
+    """A constant of `type` whose every element is `number`, converted as Python would."""
+    made: Tracer = emit("constant", value=_fitted(number, type.dtype), result=type, weak=weak)
+    return made
+
+
+def _fitted(number: complex, dtype: str) -> complex | bool:
+    """The number as an element of `dtype`: rounded, or wrapped around within 64 bits."""
+    if dtype in INTEGERS:
+        bits = int(dtype[1:])
+        whole = int(number.real)
+        if not -(1 << 63) <= whole < 1 << 64:
+            raise OperationTypeError(point(f"the number {whole} does not fit into 64 bits"))
+        whole &= (1 << bits) - 1
+        return whole - (1 << bits) if dtype[0] == "i" and whole >> (bits - 1) else whole
+    if dtype == "bool":
+        return bool(number)
+    if dtype in FLOATS:
+        return float(number.real)
+    return complex(number) if dtype in COMPLEX else number
+
+
+def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:
+    """`x` with the element type called `dtype`; itself when it has that already."""
+    if x.value.type.dtype == dtype:
+        return x if x.weak_type == weak else Tracer(x._trace, x.value, weak, x._site)
+    converted: Tracer = emit("convert", x, result=x.value.type.with_dtype(dtype), weak=weak)
+    return converted
+
+
+def reshape(x: Tracer, shape: Sequence[int]) -> Tracer:
+    """`x` with another shape of the same size; itself when it has that already."""
+    if x.shape == tuple(shape):
+        return x
+    result = x.value.type.with_shape(shape)
+    reshaped: Tracer = emit("reshape", x, result=result, weak=x.weak_type)
+    return reshaped
+
+
+def broadcast(x: Tracer, shape: Sequence[int]) -> Tracer:
+    """`x` repeated to `shape` by NumPy's rules; raises `OperationTypeError` if it does not fit."""
+    shape = tuple(shape)
+    if x.shape == shape:
+        return x
+    lead = len(shape) - x.ndim
+    if lead < 0 or any(n not in (1, m) for n, m in zip(x.shape, shape[lead:], strict=True)):
+        raise OperationTypeError(point(f"shape {x.shape} does not broadcast to {shape}"))
+    result = x.value.type.with_shape(shape)
+    dims = tuple(range(lead, len(shape)))
+    repeated: Tracer = emit("broadcast", x, dims=dims, result=result, weak=x.weak_type)
+    return repeated
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape by NumPy's rules; raises `OperationTypeError` naming all shapes."""
+    rank = max(map(len, shapes), default=0)
+    common = []
+    for dim in range(-rank, 0):
+        sizes = {shape[dim] for shape in shapes if len(shape) >= -dim} - {1}
+        if len(sizes) > 1:
+            told = " and ".join(map(str, shapes))
+            raise OperationTypeError(point(f"shapes {told} do not broadcast to one shape"))
+        common.append(sizes.pop() if sizes else 1)
+    return tuple(common)
+
+
+def promote(*xs: Any) -> tuple[Tracer, ...]:
+    """The operands as tracers of their common element type, shapes as they are."""
+    return promote_to(promotion.result_type(*map(kind_of, xs)), *xs)
+
+
+def promote_inexact(*xs: Any) -> tuple[Tracer, ...]:
+    """The operands as tracers of their common floating or complex element type."""
+    name, weak = promotion.result_type(*map(kind_of, xs))
+    return promote_to((promotion.inexact(name), weak), *xs)
+
+
+def promote_to(kind: tuple[str, bool], *xs: Any) -> tuple[Tracer, ...]:
+    """The operands as tracers of the element type `kind`, (name, weak)."""
+    name, weak = kind
+    return tuple(
+        splat(x, TensorType((), name), weak) if is_number(x) else convert(as_tracer(x), name, weak)
+        for x in xs
+    )
+
+
+def align(*xs: Any, kind: tuple[str, bool] | None = None) -> tuple[Tracer, ...]:
+    """The operands as tracers of one element type and one shape, by promotion and broadcasting.
+
+    `kind` (name, weak) is the element type when it is not that of promotion. Python numbers
+    become constants of the common shape.
+    """
+    kind = kind or promotion.result_type(*map(kind_of, xs))
+    name, weak = kind
+    known = [None if is_number(x) else convert(as_tracer(x), name, weak) for x in xs]
+    shape = broadcast_shapes(*(x.shape for x in known if x is not None))
+    return tuple(
+        splat(x, TensorType(shape, name), weak) if tracer is None else broadcast(tracer, shape)
+        for x, tracer in zip(xs, known, strict=True)
+    )

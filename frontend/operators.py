@@ -1,0 +1,174 @@
+"""Operators and methods that traced values and arrays share.
+
+Each is one line into the NumPy-like namespace, looked up when first used: `x + y` is
+`shardir.numpy.add(x, y)`, `x.sum(axis=0)` is `shardir.numpy.sum(x, axis=0)`.
+"""
+
+from functools import cache
+from importlib import import_module
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shardir.frontend.promotion import DType
+
+_NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
+
+
+@cache
+def _function(name: str) -> Any:
+    return getattr(import_module("shardir.frontend.numpy"), name)
+
+
+@cache
+def _indexing(name: str) -> Any:
+    return getattr(import_module("shardir.frontend.numpy.indexing"), name)
+
+
+def _binary(function: str, swapped: bool = False) -> Any:
+    def operator(self: "Operators", other: Any) -> Any:
+        if not isinstance(other, (Operators, *_NUMBERS)) and not hasattr(other, "__array__"):
+            return NotImplemented
+        return _function(function)(other, self) if swapped else _function(function)(self, other)
+
+    return operator
+
+
+def _unary(function: str) -> Any:
+    def operator(self: "Operators") -> Any:
+        return _function(function)(self)
+
+    return operator
+
+
+def _method(function: str) -> Any:
+    def method(self: "Operators", *args: Any, **options: Any) -> Any:
+        return _function(function)(self, *args, **options)
+
+    method.__name__ = function
+    method.__doc__ = f"`shardir.numpy.{function}` of this array."
+    return method
+
+
+class Operators:
+    """What can be written with an array. Subclasses have `shape` and `dtype`."""
+
+    __slots__ = ()
+
+    # NumPy arrays leave `ndarray + x` to `x`.
+    __array_priority__: ClassVar[int] = 100
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> DType:
+        raise NotImplementedError
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    __add__, __radd__ = _binary("add"), _binary("add", swapped=True)
+    __sub__, __rsub__ = _binary("subtract"), _binary("subtract", swapped=True)
+    __mul__, __rmul__ = _binary("multiply"), _binary("multiply", swapped=True)
+    __truediv__, __rtruediv__ = _binary("true_divide"), _binary("true_divide", swapped=True)
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", swapped=True)
+    __mod__, __rmod__ = _binary("remainder"), _binary("remainder", swapped=True)
+    __divmod__, __rdivmod__ = _binary("divmod"), _binary("divmod", swapped=True)
+    __pow__, __rpow__ = _binary("power"), _binary("power", swapped=True)
+    __matmul__, __rmatmul__ = _binary("matmul"), _binary("matmul", swapped=True)
+    __and__, __rand__ = _binary("bitwise_and"), _binary("bitwise_and", swapped=True)
+    __or__, __ror__ = _binary("bitwise_or"), _binary("bitwise_or", swapped=True)
+    __xor__, __rxor__ = _binary("bitwise_xor"), _binary("bitwise_xor", swapped=True)
+    __lshift__, __rlshift__ = _binary("left_shift"), _binary("left_shift", swapped=True)
+    __rshift__, __rrshift__ = _binary("right_shift"), _binary("right_shift", swapped=True)
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __neg__, __pos__ = _unary("negative"), _unary("positive")
+    __abs__, __invert__ = _unary("abs"), _unary("invert")
+    # Comparison is elementwise, so an array cannot be a key.
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+    def __getitem__(self, index: Any) -> Any:
+        return _indexing("getitem")(self, index)
+
+    @property
+    def at(self) -> Any:
+        """Updates at an index: `x.at[i].set(y)`, `.add`, `.multiply`, `.min`, `.max`, `.get`."""
+        return _indexing("At")(self)
+
+    @property
+    def T(self) -> Any:
+        return _function("transpose")(self)
+
+    @property
+    def mT(self) -> Any:
+        return _function("matrix_transpose")(self)
+
+    @property
+    def real(self) -> Any:
+        return _function("real")(self)
+
+    @property
+    def imag(self) -> Any:
+        return _function("imag")(self)
+
+    @property
+    def flat(self) -> Any:
+        return _function("ravel")(self)
+
+    def astype(self, dtype: Any) -> Any:
+        """This array with another element type."""
+        return _function("astype")(self, dtype)
+
+    def view(self, dtype: Any) -> Any:
+        """The bits of this array read as another element type."""
+        return _indexing("view")(self, dtype)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Any:
+        """`x.reshape(2, 3)` or `x.reshape((2, 3))`."""
+        wanted = shape[0] if len(shape) == 1 else shape
+        return _function("reshape")(self, wanted, order=order)
+
+    def transpose(self, *axes: Any) -> Any:
+        """`x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
+        if not axes or axes == (None,):
+            return _function("transpose")(self)
+        return _function("transpose")(self, axes[0] if len(axes) == 1 else axes)
+
+    def flatten(self, order: str = "C") -> Any:
+        return _function("ravel")(self, order=order)
+
+    all, any = _method("all"), _method("any")
+    argmax, argmin = _method("argmax"), _method("argmin")
+    argsort, sort = _method("argsort"), _method("sort")
+    clip, round = _method("clip"), _method("round")
+    conj, conjugate = _method("conj"), _method("conj")
+    copy = _method("copy")
+    cumsum, cumprod = _method("cumsum"), _method("cumprod")
+    diagonal, trace = _method("diagonal"), _method("trace")
+    dot = _method("dot")
+    max, min = _method("max"), _method("min")
+    mean, std, var = _method("mean"), _method("std"), _method("var")
+    nonzero = _method("nonzero")
+    prod, sum, ptp = _method("prod"), _method("sum"), _method("ptp")
+    ravel, squeeze = _method("ravel"), _method("squeeze")
+    repeat, swapaxes = _method("repeat"), _method("swapaxes")
+    searchsorted = _method("searchsorted")
+    take = _method("take")

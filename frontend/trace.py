@@ -1,0 +1,327 @@
+"""Tracing: a Python function, run once on traced values, leaves a program behind.
+
+While a function is traced, one `Trace` is current: the block under construction. `emit` appends
+one operation to it. Blocks of control flow are traces inside it (`trace_block`); they may use
+values of the traces around them, and share one `Program`, which knows what values are called
+and which arrays from outside were met on the way.
+
+Names: a value is called after the variable that the user's line puts it into; the last operation
+that one expression emits gets the name. All others get numbers in program order, when the
+outermost trace ends. Nothing is renamed before, so values are plain identities meanwhile.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shardir.build import Names, infer
+from shardir.errors import OperationTypeError
+from shardir.frontend import locations
+from shardir.frontend.locations import here, point
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.tracer import Tracer
+from shardir.ir import Block, Function, Op, Value
+from shardir.opset import OPS, Attr, OpSpec, Result
+from shardir.placement import Sharding
+
+if TYPE_CHECKING:
+    from shardir.frontend.array import Array
+    from shardir.frontend.shardings import Sharding as UserSharding
+
+_current: ContextVar["Trace | None"] = ContextVar("shardir_trace", default=None)
+
+
+class Program:
+    """What the traces of one program share.
+
+    `captured` are the arrays from outside that became parameters, `asked` the user's shardings
+    that `annotations.token` gave a number.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.names = Names()
+        self.hints: dict[Value, str] = {}
+        self.captured: dict[int, tuple[Array, Tracer]] = {}
+        self.asked: list[tuple[UserSharding, int]] = []
+        self._call: FrameType | None = None
+        self._hinted: tuple[Value, ...] = ()
+        self._named: dict[Value, Value] = {}
+
+    def hint(
+        self, call: FrameType | None, names: tuple[str, ...], results: tuple[Value, ...]
+    ) -> None:
+        """Call `results` by the variables they go to, instead of what the same call made before."""
+        if call is not None and call is self._call:
+            for value in self._hinted:
+                self.hints.pop(value, None)
+        self._call, self._hinted = call, ()
+        if names and (len(names) == len(results) or len(names) == 1):
+            self._hinted = results
+            each = names if len(names) == len(results) else names * len(results)
+            self.hints.update(zip(results, each, strict=True))
+
+    def forget_frames(self) -> None:
+        self._call, self._hinted = None, ()
+
+    def named(self, value: Value) -> Value:
+        """The value under its final name; one that has a name keeps it."""
+        if value.name:
+            return value
+        found = self._named.get(value)
+        if found is None:
+            name = self.names.fresh(self.hints.get(value, ""))
+            found = self._named[value] = Value(value.type, name, value.sharding)
+        return found
+
+    def settle(self, trace: "Trace") -> None:
+        """Give names to everything recorded so far in `trace` and those around it."""
+        if trace.parent is not None:
+            self.settle(trace.parent)
+        for value in trace.params:
+            self.named(value)
+        for op in trace.ops:
+            self._settle(op)
+
+    def _settle(self, op: Op) -> None:
+        for value in op.results:
+            self.named(value)
+        for block in op.blocks:
+            for value in block.params:
+                self.named(value)
+            for inner in block.ops:
+                self._settle(inner)
+
+    def renamed(self, block: Block) -> Block:
+        """The block with every value under its final name."""
+        params = tuple(map(self.named, block.params))
+        ops = []
+        for op in block.ops:
+            results = tuple(map(self.named, op.results))
+            operands = tuple([self._renamed(v) for v in op.operands])
+            blocks = tuple(map(self.renamed, op.blocks))
+            ops.append(Op(op.spec, operands, results, op.attrs, blocks, op.loc, op.why))
+        return Block(params, tuple(ops), tuple([self._renamed(v) for v in block.returns]))
+
+    def _renamed(self, value: Value) -> Value:
+        return value if value.name else self._named.get(value, value)
+
+
+class Trace:
+    """A block under construction. `what` names it in errors (`mlp`, `the body of scan`)."""
+
+    __slots__ = ("ended", "ops", "params", "parent", "program", "what")
+
+    def __init__(self, program: Program, parent: "Trace | None", what: str) -> None:
+        self.program, self.parent, self.what = program, parent, what
+        self.ops: list[Op] = []
+        self.params: list[Value] = []
+        self.ended = False
+
+    @property
+    def root(self) -> "Trace":
+        return self if self.parent is None else self.parent.root
+
+    def param(self, abstract: Abstract, name: str = "") -> Tracer:
+        """One more parameter."""
+        value = Value(abstract.type)
+        if name:
+            self.program.hints[value] = name
+        self.params.append(value)
+        return Tracer(self, value, abstract.weak, None)
+
+
+def current() -> Trace | None:
+    """The block under construction, if any."""
+    return _current.get()
+
+
+def require(what: str) -> Trace:
+    """The block under construction; an error that names `what` needs it."""
+    trace = _current.get()
+    if trace is None:
+        raise RuntimeError(f"{what} outside of a trace")
+    return trace
+
+
+def emit(
+    spec: OpSpec | str,
+    *operands: Tracer,
+    result: Result | None = None,
+    weak: bool = False,
+    blocks: tuple[Block, ...] = (),
+    sharding: Sharding | None = None,
+    **attrs: Attr,
+) -> Any:
+    """Append one operation to the current trace; returns a tracer, or a tuple of tracers.
+
+    `spec` may be the operation's name. The operands are used as they are: of the element types
+    and shapes that the operation demands. `result` states the result type where it is a choice,
+    `weak` marks the results as made of Python numbers alone. Raises `OperationTypeError` with the
+    user's line when the operation does not take the operands, `LeakedTracerError` when one belongs
+    to a trace that has ended.
+    """
+    if isinstance(spec, str):
+        spec = OPS[spec]
+    trace = require(spec.name)
+    for operand in operands:
+        if operand._trace is not trace:
+            operand.check(trace)
+    values = tuple([operand.value for operand in operands])
+    try:
+        types = infer(spec, values, result, attrs, blocks)
+    except OperationTypeError as error:
+        raise OperationTypeError(point(str(error))) from None
+    results = tuple([Value(t, "", sharding) for t in types])
+    site, loc = None, None
+    place = here()
+    if place is not None:
+        site = place.site
+        loc = site.loc
+        trace.program.hint(place.call, place.names(), results)
+    trace.ops.append(Op(spec, values, results, attrs, blocks, loc))
+    tracers = tuple([Tracer(trace, value, weak, site) for value in results])
+    return tracers[0] if len(tracers) == 1 else tracers
+
+
+def append_block(block: Block, args: Sequence[Tracer]) -> tuple[Value, ...]:
+    """Append the operations of `block` with `args` for its parameters; returns its results.
+
+    Values keep the names they have, so the block must come from this program, and only once.
+    """
+    trace = require("a block is inlined")
+    new = {p: a.value for p, a in zip(block.params, args, strict=True)}
+    trace.ops.extend(_replaced(op, new) for op in block.ops)
+    return tuple(new.get(v, v) for v in block.returns)
+
+
+def _replaced(op: Op, new: dict[Value, Value]) -> Op:
+    blocks = tuple(
+        Block(
+            b.params,
+            tuple(_replaced(o, new) for o in b.ops),
+            tuple(new.get(v, v) for v in b.returns),
+        )
+        for b in op.blocks
+    )
+    operands = tuple(new.get(v, v) for v in op.operands)
+    return Op(op.spec, operands, op.results, op.attrs, blocks, op.loc, op.why)
+
+
+def captured(array: "Array") -> Tracer:
+    """An array from outside as a parameter of the outermost trace, the same one each time."""
+    trace = require("an array is captured")
+    program = trace.program
+    if id(array) not in program.captured:
+        root = trace.root
+        tracer = root.param(array.abstract, locations.variable_of(array) or "captured")
+        program.captured[id(array)] = array, tracer
+    return program.captured[id(array)][1]
+
+
+@contextmanager
+def _entered(trace: Trace) -> Iterator[None]:
+    token = _current.set(trace)
+    try:
+        yield
+    finally:
+        trace.ended = True
+        _current.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function that has been traced.
+
+    The parameters of `function` are those asked for, then one for each array in `captured`.
+    `results` has what is known of each result. `asked` are the shardings that tokens in the
+    function stand for (see annotations.py).
+    """
+
+    function: Function
+    params: tuple[Abstract, ...]
+    results: tuple[Abstract, ...]
+    captured: "tuple[Array, ...]"
+    asked: "tuple[tuple[UserSharding, int], ...]"
+
+
+def trace_program(
+    fun: Callable[[list[Tracer]], Sequence[Tracer]],
+    params: Sequence[tuple[str, Abstract]],
+    name: str,
+) -> Traced:
+    """Trace `fun`, from a list of tracers to a sequence of tracers, as a program of its own.
+
+    `params` are names and types of the parameters. What is traced around it is not seen.
+    """
+    locations.refresh()
+    program = Program(name)
+    trace = Trace(program, None, name)
+    tracers = [trace.param(abstract, wish) for wish, abstract in params]
+    with _entered(trace), np.errstate(all="ignore"):
+        results = list(fun(tracers))
+        for result in results:
+            result.check(trace)
+    program.forget_frames()
+    for value in trace.params:
+        program.named(value)
+    block = Block(tuple(trace.params), tuple(trace.ops), tuple(r.value for r in results))
+    body = program.renamed(block)
+    arrays = tuple(array for array, _ in program.captured.values())
+    return Traced(
+        Function(name, body, (None,) * len(results)),
+        (*(abstract for _, abstract in params), *(array.abstract for array in arrays)),
+        tuple(r.abstract for r in results),
+        arrays,
+        tuple(program.asked),
+    )
+
+
+def trace_block(
+    fun: Callable[..., Sequence[Tracer]],
+    params: Sequence[Abstract],
+    what: str,
+    names: Sequence[str] = (),
+) -> tuple[Block, tuple[Abstract, ...]]:
+    """Trace `fun`, called with one tracer for each of `params`, as a block inside the current one.
+
+    `what` names it in errors (`the body of while_loop`), `names` are wishes for its parameters.
+    Returns the block and what is known of its results. It may use tracers of the traces around
+    it directly. A block that is thrown away leaves no operations behind.
+    """
+    outer = require(what)
+    trace = Trace(outer.program, outer, what)
+    wishes = (*names, *[""] * (len(params) - len(names)))
+    tracers = [trace.param(abstract, wish) for abstract, wish in zip(params, wishes, strict=True)]
+    with _entered(trace):
+        results = list(fun(*tracers))
+        for result in results:
+            result.check(trace)
+    block = Block(tuple(trace.params), tuple(trace.ops), tuple(r.value for r in results))
+    return block, tuple(r.abstract for r in results)
+
+
+def trace_function(
+    fun: Callable[..., Sequence[Tracer]], params: Sequence[Abstract], name: str
+) -> tuple[Function, tuple[Abstract, ...]]:
+    """Like `trace_block`, but values have their final names, for a transformation of the function.
+
+    The transformed block goes into the current trace with `append_block`; new values take names
+    from `current().program.names`.
+    """
+    outer = require(name)
+    outer.program.settle(outer)
+    block, results = trace_block(fun, params, name)
+    for value in block.params:
+        outer.program.named(value)
+    return Function(name, outer.program.renamed(block), (None,) * len(results)), results
+
+
+def wrap(value: Value, weak: bool = False) -> Tracer:
+    """A tracer of the current trace for a value that `append_block` put into it."""
+    return Tracer(require("a value is wrapped"), value, weak, None)

@@ -1,0 +1,139 @@
+"""Traced values: what a function sees instead of numbers while it is being traced.
+
+A tracer knows its shape and element type, and stands for a value of the program under
+construction. Everything that would need its numbers raises an error that shows the user's line
+and names the way out.
+"""
+
+from typing import TYPE_CHECKING, Any, NoReturn, final
+
+from shardir.frontend.errors import LeakedTracerError, TracedValueError
+from shardir.frontend.locations import Site, point, underline
+from shardir.frontend.operators import Operators
+from shardir.frontend.promotion import Abstract, DType, user_dtype
+from shardir.ir import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shardir.frontend.trace import Trace
+
+
+@final
+class Tracer(Operators):
+    """A value of the program being traced. Made by `emit` and by the trace's parameters only.
+
+    `value` is the value in the IR; `weak_type` tells whether it came from Python numbers alone.
+    """
+
+    __slots__ = ("_site", "_trace", "value", "weak_type")
+
+    def __init__(self, trace: "Trace", value: Value, weak: bool, site: Site | None) -> None:
+        self._trace, self.value, self.weak_type, self._site = trace, value, weak, site
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return user_dtype(self.value.type.dtype)
+
+    @property
+    def abstract(self) -> Abstract:
+        return Abstract(self.value.type, self.weak_type)
+
+    def check(self, trace: "Trace") -> None:
+        """Raise `LeakedTracerError` unless it belongs to `trace` or to one around it."""
+        around: Trace | None = trace
+        while around is not None:
+            if around is self._trace:
+                return
+            around = around.parent
+        ended = "has ended" if self._trace.ended else "is not one of those around this line"
+        message = point(
+            f"a traced {self.value.type} was used outside of the trace it belongs to: "
+            f"{self._trace.what} {ended}; return it from there instead of keeping it in a "
+            "variable, list or attribute"
+        )
+        if self._site is not None:
+            message += f"\nit was made here:\n{underline(self._site.loc, self._site.width)}"
+        raise LeakedTracerError(message)
+
+    def _refuse(self, wanted: str, way_out: str) -> NoReturn:
+        text = f"a traced {self.value.type} has no {wanted} while {self._trace.what} is traced"
+        raise TracedValueError(point(f"{text}; {way_out}"))
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            self._refuse(
+                "single truth value",
+                "reduce it with .all() or .any(), and choose with snp.where or lax.cond",
+            )
+        self._refuse(
+            "truth value",
+            "choose elementwise with snp.where, between computations with lax.cond, loop with "
+            "lax.while_loop, or make the argument it comes from static (static_argnums)",
+        )
+
+    def _number(self, kind: str) -> NoReturn:
+        self._refuse(
+            f"{kind} value",
+            "keep computing with arrays (.astype changes the element type), or make the argument "
+            "it comes from static (static_argnums)",
+        )
+
+    def __int__(self) -> int:
+        self._number("int")
+
+    def __float__(self) -> float:
+        self._number("float")
+
+    def __complex__(self) -> complex:
+        self._number("complex")
+
+    def __index__(self) -> int:
+        self._refuse(
+            "int value",
+            "index arrays with it directly, loop with lax.fori_loop, slice with "
+            "lax.dynamic_slice, or make the argument it comes from static (static_argnums): "
+            "shapes and Python's range need numbers that are known",
+        )
+
+    def item(self, *index: int) -> Any:
+        self._refuse("item", "return it from the traced function and call .item() there")
+
+    def tolist(self) -> Any:
+        self._refuse("list of numbers", "return it from the traced function and convert it there")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        self._refuse(
+            "NumPy array",
+            "use the function of the same name in shardir.numpy instead of NumPy's, or convert "
+            "the result outside of the traced function",
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError(point("len() of a traced array of rank 0"))
+        return self.shape[0]
+
+    def __iter__(self) -> "Iterator[Any]":
+        if not self.shape:
+            raise TypeError(point("a traced array of rank 0 cannot be iterated over"))
+        return iter([self[i] for i in range(self.shape[0])])
+
+    @property
+    def sharding(self) -> Any:
+        self._refuse(
+            "sharding",
+            "it is decided when the program is compiled; look at the result's .sharding, or ask "
+            "for one with lax.with_sharding_constraint",
+        )
+
+    def block_until_ready(self) -> "Tracer":
+        return self
+
+    def __repr__(self) -> str:
+        weak = ", weak" if self.weak_type else ""
+        return f"Tracer({self.value.type}{weak})"
