@@ -1,0 +1,78 @@
+"""What a program says about its own execution: where values live, what may not be moved."""
+
+from dataclasses import replace
+from typing import Any
+
+from shardir.factors import FactorRule, RuleBuilder, pointwise
+from shardir.ir import Edge, Op
+from shardir.opset import define
+from shardir.types import TensorType
+
+
+def _constraint_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+    if y.sharding is None:
+        return (g,)
+    return (b.sharding_constraint(g, sharding=replace(y.sharding, unreduced=())),)
+
+
+sharding_constraint = define(
+    "sharding_constraint",
+    type=lambda x, *, result: x,
+    factors=lambda x, *, result: pointwise([x.shape], [x.shape]),
+    reference=lambda x, *, result: x,
+    vjp=_constraint_vjp,
+    elementwise=True,
+)
+"""`x`, spread over the mesh as the sharding of the result says; propagation works around it."""
+
+
+def _reshard_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+    if x.sharding is None:
+        return (g,)
+    return (b.reshard(g, sharding=replace(x.sharding, unreduced=())),)
+
+
+reshard = define(
+    "reshard",
+    type=lambda x, *, result: x,
+    reference=lambda x, *, result: x,
+    vjp=_reshard_vjp,
+    elementwise=True,
+)
+"""`x` moved from its sharding to that of the result. Nothing propagates through it."""
+
+
+def _barrier_type(*xs: TensorType, result: Any) -> tuple[TensorType, ...]:
+    if not xs:
+        raise TypeError("takes at least one operand")
+    return xs
+
+
+def _barrier_factors(*xs: TensorType, result: Any) -> FactorRule:
+    """Each operand and its result share factors that no other tensor walks."""
+    shapes = [x.shape for x in xs]
+    builder = RuleBuilder(shapes, shapes)
+    for i, shape in enumerate(shapes):
+        for dim, size in enumerate(shape):
+            own = [dim if k == i else None for k in range(len(xs))]
+            builder.add(own, own, size)
+    return builder.build()
+
+
+def _barrier_edges(op: Op) -> tuple[Edge, ...]:
+    return tuple(Edge((x,), (y,)) for x, y in zip(op.operands, op.results, strict=True))
+
+
+def _barrier_vjp(b: Any, g: Any, *values: Any) -> Any:
+    return g if isinstance(g, tuple) else (g,)
+
+
+optimization_barrier = define(
+    "optimization_barrier",
+    type=_barrier_type,
+    factors=_barrier_factors,
+    reference=lambda *xs, result: xs if len(xs) > 1 else xs[0],
+    vjp=_barrier_vjp,
+    edges=_barrier_edges,
+)
+"""The operands; nothing is moved or merged across it."""

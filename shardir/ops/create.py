@@ -1,0 +1,79 @@
+"""Values made of nothing: constants and running numbers."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.ops.check import ARITHMETIC, REAL, dim_of, stated
+from shardir.opset import Dense, define
+from shardir.types import COMPLEX, FLOATS, TensorType
+
+
+def _constant_type(*, value: Any, result: TensorType | None) -> TensorType:
+    to = stated(result)
+    if isinstance(value, Dense):
+        if value.array.shape != to.shape or value.array.dtype != to.numpy:
+            raise TypeError(
+                f"its value is {value.array.dtype}{list(value.array.shape)}, stated as {to}"
+            )
+        return to
+    ARITHMETIC.check(to)
+    if not isinstance(value, bool | int | float | complex | np.generic):
+        raise TypeError(f"takes a number or a Dense array, got {value!r}")
+    _check_number(value, to)
+    return to
+
+
+def _check_number(value: Any, to: TensorType) -> None:
+    """A splat must be a value of the element type, but for the rounding of floats."""
+    if isinstance(value, complex | np.complexfloating) and to.dtype not in COMPLEX:
+        raise TypeError(f"{value!r} is no value of {to}; convert it")
+    if to.dtype in COMPLEX or to.dtype in FLOATS:
+        return
+    if value != value or value in (float("inf"), float("-inf")) or value != int(value):
+        raise TypeError(f"{value!r} is no value of {to}; round it or state a float type")
+    if to.dtype == "bool":
+        low, high = 0, 1
+    else:
+        low, high = np.iinfo(to.numpy).min, np.iinfo(to.numpy).max
+    if not low <= value <= high:
+        raise TypeError(f"{value!r} is no value of {to}; its values are {low} to {high}")
+
+
+def _constant_reference(*, value: Any, result: TensorType) -> Any:
+    if isinstance(value, Dense):
+        return value.array
+    with np.errstate(all="ignore"):
+        return np.full(result.shape, value, result.numpy)
+
+
+constant = define(
+    "constant",
+    type=_constant_type,
+    reference=_constant_reference,
+    vjp=lambda b, g, y, *, value: (),
+)
+"""`value`: a number for every element, or an array of the stated type."""
+
+
+def _iota_type(*, dim: int, result: TensorType | None) -> TensorType:
+    to = stated(result)
+    dim_of(to, dim)
+    if to.dtype not in (*REAL.dtypes, *COMPLEX):
+        raise TypeError(f"counts in integer, floating-point or complex numbers, not in {to}")
+    return to
+
+
+def _iota_reference(*, dim: int, result: TensorType) -> Any:
+    shape = [n if d == dim else 1 for d, n in enumerate(result.shape)]
+    counted = np.arange(result.shape[dim]).astype(result.numpy).reshape(shape)
+    return np.broadcast_to(counted, result.shape)
+
+
+iota = define(
+    "iota",
+    type=_iota_type,
+    reference=_iota_reference,
+    vjp=lambda b, g, y, *, dim: (),
+)
+"""Each element is its own index along `dim`."""

@@ -1,0 +1,330 @@
+"""Pointwise operations. The tables are the documentation.
+
+Each row: name, what operands it takes, its meaning in NumPy, and the cotangents of its operands
+as a formula over the cotangent, the operands and the result (no formula: flat wherever there is
+a derivative). Cotangents of complex values follow JAX: the cotangent of z pairs with dz as
+Re(g * dz), so that a holomorphic function multiplies by its derivative, without conjugation.
+"""
+
+from collections.abc import Callable
+from math import log as log_of
+from typing import Any
+
+import numpy as np
+
+from shardir.factors import FactorRule, pointwise
+from shardir.ops import numerics, special
+from shardir.ops.check import (
+    ANY,
+    ARITHMETIC,
+    BITS,
+    COMPLEX_ONLY,
+    FLOAT,
+    INEXACT,
+    INTEGER,
+    NUMBER,
+    ORDERED,
+    PART,
+    REAL,
+    Domain,
+    one_type,
+    stated,
+)
+from shardir.ops.term import Term, formula
+from shardir.opset import OpSpec, define
+from shardir.types import COMPLEX, REAL_OF, TensorType
+
+LN2 = log_of(2)
+COMPLEX_OF = {real: whole for whole, real in REAL_OF.items()}
+
+
+def _same(x: TensorType) -> TensorType:
+    return x
+
+
+def _bool(x: TensorType) -> TensorType:
+    return x.with_dtype("bool")
+
+
+def _real(x: TensorType) -> TensorType:
+    return x.with_dtype(REAL_OF.get(x.dtype, x.dtype))
+
+
+def _complex(x: TensorType) -> TensorType:
+    return x.with_dtype(COMPLEX_OF[x.dtype])
+
+
+def _factors(*operands: TensorType, result: TensorType, **attrs: Any) -> FactorRule:
+    return pointwise([x.shape for x in operands], [result.shape])
+
+
+def _flat(b: Any, g: Any, *values: Any, **attrs: Any) -> Any:
+    return (None,) * (len(values) - 1)
+
+
+def _declare(
+    arity: int,
+    name: str,
+    takes: Domain,
+    numpy: Callable[..., Any],
+    cotangents: Callable[..., Any] | None = None,
+    to: Callable[[TensorType], TensorType] = _same,
+) -> OpSpec:
+    """Declare an operation on operands of one type, whose result type follows from theirs."""
+    compute = numerics.rounded(numpy)
+
+    def type(*operands: TensorType, result: TensorType | None) -> TensorType:
+        if len(operands) != arity:
+            raise TypeError(f"takes {arity} operands, got {len(operands)}")
+        takes.check(*operands)
+        return to(one_type(*operands))
+
+    def reference(*operands: Any, result: TensorType) -> Any:
+        with np.errstate(all="ignore"):
+            return compute(*operands).astype(result.numpy, copy=False)
+
+    vjp = formula(cotangents) if cotangents else _flat
+    return define(
+        name, type=type, factors=_factors, reference=reference, vjp=vjp, elementwise=True
+    )
+
+
+def unary(name: str, *row: Any) -> OpSpec:
+    return _declare(1, name, *row)
+
+
+def binary(name: str, *row: Any) -> OpSpec:
+    return _declare(2, name, *row)
+
+
+def _is_complex(x: Term) -> bool:
+    return x.value.type.dtype in COMPLEX
+
+
+def _abs(g: Term, x: Term, y: Term) -> Term:
+    return g.complex(0) * x.sign().conj() if _is_complex(x) else g * x.sign()
+
+
+def _sign(g: Term, x: Term, y: Term) -> Any:
+    if not _is_complex(x):
+        return (None,)
+    turn = (g * y).imag() / x.abs()
+    return turn.full(0).complex(turn) * y.conj()
+
+
+def _pow(g: Term, x: Term, y: Term, z: Term) -> Any:
+    """Finite where it can be: no slope in `x` for y = 0, none in `y` for x = 0 (as in JAX)."""
+    flat = y.eq(0)
+    slope = (y * x.pow((y - 1).where(flat.not_(), 1))).where(flat.not_(), 0)
+    return g * slope, g * (x.where(x.ne(0), 1).log() * z)
+
+
+def _atan2(g: Term, y: Term, x: Term, z: Term) -> Any:
+    part = g / (x * x + y * y)
+    return part * x, -(part * y)
+
+
+def _div(g: Term, x: Term, y: Term, z: Term) -> Any:
+    part = g / y
+    return part, -(part * z)
+
+
+def _maximum(g: Term, x: Term, y: Term, z: Term) -> Any:
+    """All to the operand that wins, halves to both in a draw."""
+    draw = (g * 0.5).where(x.eq(y), 0)
+    return g.where(x.gt(y), draw), g.where(y.gt(x), draw)
+
+
+def _minimum(g: Term, x: Term, y: Term, z: Term) -> Any:
+    draw = (g * 0.5).where(x.eq(y), 0)
+    return g.where(x.lt(y), draw), g.where(y.lt(x), draw)
+
+
+# fmt: off
+neg       = unary("neg",       NUMBER,  np.negative,       lambda g, x, y: -g)
+abs_      = unary("abs",       NUMBER,  np.abs,            _abs, _real)
+sign      = unary("sign",      NUMBER,  numerics.sign,     _sign)
+floor     = unary("floor",     FLOAT,   np.floor)
+ceil      = unary("ceil",      FLOAT,   np.ceil)
+round_    = unary("round",     FLOAT,   np.rint)
+exp       = unary("exp",       INEXACT, np.exp,            lambda g, x, y: g * y)
+exp2      = unary("exp2",      INEXACT, np.exp2,           lambda g, x, y: g * (y * LN2))
+expm1     = unary("expm1",     INEXACT, np.expm1,          lambda g, x, y: g * (y + 1))
+log       = unary("log",       INEXACT, np.log,            lambda g, x, y: g / x)
+log2      = unary("log2",      INEXACT, np.log2,           lambda g, x, y: g / (x * LN2))
+log1p     = unary("log1p",     INEXACT, np.log1p,          lambda g, x, y: g / (x + 1))
+sqrt      = unary("sqrt",      INEXACT, np.sqrt,           lambda g, x, y: g * 0.5 / y)
+rsqrt     = unary("rsqrt",     INEXACT, numerics.rsqrt,    lambda g, x, y: g * -0.5 * (y / x))
+cbrt      = unary("cbrt",      FLOAT,   np.cbrt,           lambda g, x, y: g / (y * y * 3))
+sin       = unary("sin",       INEXACT, np.sin,            lambda g, x, y: g * x.cos())
+cos       = unary("cos",       INEXACT, np.cos,            lambda g, x, y: -(g * x.sin()))
+tan       = unary("tan",       INEXACT, np.tan,            lambda g, x, y: g * (y * y + 1))
+asin      = unary("asin",      INEXACT, np.arcsin,         lambda g, x, y: g * (1 - x * x).rsqrt())
+acos      = unary("acos",      INEXACT, np.arccos,         lambda g, x, y: -g * (1 - x * x).rsqrt())
+atan      = unary("atan",      INEXACT, np.arctan,         lambda g, x, y: g / (x * x + 1))
+sinh      = unary("sinh",      INEXACT, np.sinh,           lambda g, x, y: g * x.cosh())
+cosh      = unary("cosh",      INEXACT, np.cosh,           lambda g, x, y: g * x.sinh())
+tanh      = unary("tanh",      INEXACT, np.tanh,           lambda g, x, y: g * (1 - y * y))
+asinh     = unary("asinh",     INEXACT, np.arcsinh,        lambda g, x, y: g * (x * x + 1).rsqrt())
+acosh     = unary("acosh",     INEXACT, np.arccosh,
+                  lambda g, x, y: g * ((x - 1).rsqrt() * (x + 1).rsqrt()))
+atanh     = unary("atanh",     INEXACT, np.arctanh,        lambda g, x, y: g / (1 - x * x))
+logistic  = unary("logistic",  INEXACT, numerics.logistic, lambda g, x, y: g * (y * (1 - y)))
+erf       = unary("erf",       FLOAT,   special.erf,       lambda g, x, y: g * special.bell(x))
+erfc      = unary("erfc",      FLOAT,   special.erfc,      lambda g, x, y: -(g * special.bell(x)))
+erf_inv   = unary("erf_inv",   FLOAT,   special.erf_inv,   lambda g, x, y: g / special.bell(y))
+lgamma    = unary("lgamma",    FLOAT,   special.lgamma,    lambda g, x, y: g * x.digamma())
+digamma   = unary("digamma",   FLOAT,   special.digamma,   lambda g, x, y: g * special.trigamma(x))
+is_finite = unary("is_finite", INEXACT, np.isfinite,       None, _bool)
+not_      = unary("not",       BITS,    np.invert)
+popcnt    = unary("popcnt",    INTEGER, numerics.popcnt)
+clz       = unary("clz",       INTEGER, numerics.clz)
+real      = unary("real",      COMPLEX_ONLY, np.real,      lambda g, x, y: g.complex(0), _real)
+imag      = unary("imag",      COMPLEX_ONLY, np.imag,
+                  lambda g, x, y: g.full(0).complex(-g), _real)
+conj      = unary("conj",      COMPLEX_ONLY, np.conj,      lambda g, x, y: g.conj())
+
+add       = binary("add",      ARITHMETIC, np.add,     lambda g, x, y, z: (g, g))
+sub       = binary("sub",      NUMBER,  np.subtract,       lambda g, x, y, z: (g, -g))
+mul       = binary("mul",      ARITHMETIC, np.multiply, lambda g, x, y, z: (g * y, g * x))
+div       = binary("div",      NUMBER,  numerics.divide,   _div)
+rem       = binary("rem",      REAL,    numerics.remainder,
+                   lambda g, x, y, z: (g, -(g * ((x - z) / y).round())))
+pow_      = binary("pow",      NUMBER,  numerics.power,    _pow)
+atan2     = binary("atan2",    FLOAT,   np.arctan2,        _atan2)
+maximum   = binary("maximum",  ORDERED, numerics.maximum,  _maximum)
+minimum   = binary("minimum",  ORDERED, numerics.minimum,  _minimum)
+and_      = binary("and",      BITS,    np.bitwise_and)
+or_       = binary("or",       BITS,    np.bitwise_or)
+xor       = binary("xor",      BITS,    np.bitwise_xor)
+shift_left             = binary("shift_left",             INTEGER, numerics.shift_left)
+shift_right_logical    = binary("shift_right_logical",    INTEGER, numerics.shift_right_logical)
+shift_right_arithmetic = binary("shift_right_arithmetic", INTEGER, numerics.shift_right_arithmetic)
+complex_  = binary("complex",  PART,    numerics.complex_of,
+                   lambda g, x, y, z: (g.real(), -g.imag()), _complex)
+
+eq        = binary("eq",       ANY,     np.equal,          None, _bool)
+ne        = binary("ne",       ANY,     np.not_equal,      None, _bool)
+lt        = binary("lt",       ORDERED, np.less,           None, _bool)
+le        = binary("le",       ORDERED, np.less_equal,     None, _bool)
+gt        = binary("gt",       ORDERED, np.greater,        None, _bool)
+ge        = binary("ge",       ORDERED, np.greater_equal,  None, _bool)
+# fmt: on
+
+
+def _nextafter_type(x: TensorType, y: TensorType, *, result: TensorType | None) -> TensorType:
+    FLOAT.check(x, y)
+    return one_type(x, y)
+
+
+nextafter = define(
+    "nextafter",
+    type=_nextafter_type,
+    factors=_factors,
+    reference=lambda x, y, *, result: np.asarray(np.nextafter(x, y)),
+    vjp=_flat,
+    elementwise=True,
+)
+"""The neighbour of `x` in the direction of `y`, in the spacing of its own element type."""
+
+
+def _select_type(
+    pred: TensorType, x: TensorType, y: TensorType, *, result: TensorType | None
+) -> TensorType:
+    one_type(x, y)
+    if pred.dtype != "bool" or pred.shape not in ((), x.shape):
+        raise TypeError(f"its condition must be bool[] or {_bool(x)}, got {pred}")
+    return x
+
+
+def _select_vjp(b: Any, g: Any, pred: Any, x: Any, y: Any, z: Any) -> Any:
+    zero = b.full(0, g.type)
+    return None, b.select(pred, g, zero), b.select(pred, zero, g)
+
+
+select = define(
+    "select",
+    type=_select_type,
+    factors=_factors,
+    reference=lambda pred, x, y, *, result: np.where(pred, x, y),
+    vjp=_select_vjp,
+    elementwise=True,
+)
+"""`x` where the condition holds, `y` where not; the condition may be a scalar."""
+
+
+def _clamp_type(
+    low: TensorType, x: TensorType, high: TensorType, *, result: TensorType | None
+) -> TensorType:
+    ORDERED.check(x)
+    for name, bound in (("lower", low), ("upper", high)):
+        if bound.dtype != x.dtype or bound.shape not in ((), x.shape):
+            raise TypeError(f"its {name} bound must be {x.with_shape(())} or {x}, got {bound}")
+    return x
+
+
+def _clamp_vjp(b: Any, g: Any, low: Any, x: Any, high: Any, z: Any) -> Any:
+    """A bound takes the cotangent where it is beyond `x`; nobody does where they are equal."""
+
+    def whole(bound: Any) -> Any:
+        return bound if bound.type == x.type else b.broadcast(bound, dims=(), result=x.type)
+
+    def fitted(part: Any, bound: Any) -> Any:
+        if bound.type == x.type:
+            return part
+        return b.sum(part, dims=tuple(range(x.type.rank)))
+
+    zero = b.full(0, g.type)
+    least, most = whole(low), whole(high)
+    inside = b.and_(b.gt(x, least), b.lt(x, most))
+    below, above = b.select(b.gt(least, x), g, zero), b.select(b.lt(most, x), g, zero)
+    return fitted(below, low), b.select(inside, g, zero), fitted(above, high)
+
+
+clamp = define(
+    "clamp",
+    type=_clamp_type,
+    factors=_factors,
+    reference=lambda low, x, high, *, result: numerics.clamp(low, x, high),
+    vjp=_clamp_vjp,
+    elementwise=True,
+)
+"""minimum(maximum(x, low), high); each bound may be a scalar."""
+
+
+def _convert_type(x: TensorType, *, result: TensorType | None) -> TensorType:
+    to = stated(result)
+    ARITHMETIC.check(x, to)
+    if x.shape != to.shape:
+        raise TypeError(f"keeps the shape, but {x} would become {to}; reshape or broadcast it")
+    return to
+
+
+def _convert_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+    source, to = x.type.dtype, y.type.dtype
+    if source not in INEXACT.dtypes or to not in INEXACT.dtypes:
+        return (None,)
+    if to in COMPLEX and source not in COMPLEX:
+        g = b.real(g)
+    return (g if g.type == x.type else b.convert(g, result=x.type),)
+
+
+convert = define(
+    "convert",
+    type=_convert_type,
+    factors=_factors,
+    reference=lambda x, *, result: numerics.convert(x, result),
+    vjp=_convert_vjp,
+    elementwise=True,
+)
+"""The same numbers as another element type; see `shardir.ops.numerics.convert`."""
+
+stop_gradient = define(
+    "stop_gradient",
+    type=lambda x, *, result: x,
+    factors=_factors,
+    reference=lambda x, *, result: x,
+    vjp=_flat,
+    elementwise=True,
+)
+"""`x`, through which no cotangent flows."""

@@ -1,0 +1,98 @@
+"""Contractions.
+
+`dims` is an einsum: `bi,ih->bh` loops over `b`, `i` and `h`, and sums over `i`, which the result
+does not have. Its loops are its factors.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.factors import FactorRule, einsum
+from shardir.ops.check import ARITHMETIC, one_dtype
+from shardir.opset import define
+from shardir.types import TensorType
+
+
+def _terms(dims: str) -> tuple[str, str, str]:
+    """The letters of both operands and of the result."""
+    operands, arrow, output = dims.partition("->")
+    terms = operands.split(",")
+    letters = "".join((*terms, output))
+    if not arrow or len(terms) != 2 or not ((letters.isascii() and letters.isalpha()) or not letters):
+        raise TypeError(f'dims={dims!r} is no contraction of two operands such as "bi,ih->bh"')
+    for term in (*terms, output):
+        if len(set(term)) != len(term):
+            raise TypeError(f"dims={dims!r} repeats a letter within {term!r}; diagonalise first")
+    for letter in output:
+        if letter not in operands:
+            raise TypeError(f"dims={dims!r} has {letter!r} in the result only; broadcast it later")
+    return terms[0], terms[1], output
+
+
+def _type(x: TensorType, y: TensorType, *, dims: str, result: TensorType | None) -> TensorType:
+    *terms, output = _terms(dims)
+    ARITHMETIC.check(x, y)
+    dtype = one_dtype(x, y)
+    sizes: dict[str, int] = {}
+    for type, term in zip((x, y), terms, strict=True):
+        if len(term) != type.rank:
+            raise TypeError(f"dims={dims!r} gives {len(term)} dimensions to {type}")
+        for letter, size in zip(term, type.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise TypeError(
+                    f"{letter!r} of dims={dims!r} is both {sizes[letter]} and {size} in {x}, {y}"
+                )
+    computed = TensorType(tuple(sizes[letter] for letter in output), dtype)
+    if result is not None and result.dtype != dtype:
+        return computed.with_dtype(_accumulator(dtype, result.dtype))
+    return computed
+
+
+def _accumulator(dtype: str, to: str) -> str:
+    ARITHMETIC.check(TensorType((), to))
+    if np.result_type(TensorType((), dtype).numpy, TensorType((), to).numpy) == TensorType(
+        (), to
+    ).numpy:
+        return to
+    raise TypeError(f"cannot accumulate {dtype} products in {to}; convert the result instead")
+
+
+def _factors(x: TensorType, y: TensorType, *, dims: str, result: TensorType) -> FactorRule:
+    return einsum(dims, [x.shape, y.shape])
+
+
+def _reference(x: Any, y: Any, *, dims: str, result: TensorType) -> Any:
+    """Products and sums in the result's type (in f32 for f16 and bf16), rounded once."""
+    wide = np.dtype(np.float32) if result.dtype in ("f16", "bf16") else result.numpy
+    with np.errstate(all="ignore"):
+        product = np.einsum(dims, x.astype(wide), y.astype(wide))
+        return np.asarray(product).astype(result.numpy)
+
+
+def _vjp(b: Any, g: Any, x: Any, y: Any, z: Any, *, dims: str) -> Any:
+    left, right, output = _terms(dims)
+    return (
+        _cotangent(b, g, y, x.type, f"{output},{right}->", left),
+        _cotangent(b, g, x, y.type, f"{output},{left}->", right),
+    )
+
+
+def _cotangent(b: Any, g: Any, other: Any, to: TensorType, dims: str, term: str) -> Any:
+    """A dot of `g` and the other operand; letters that only this operand had are broadcast."""
+    if g.type.dtype != other.type.dtype:
+        other = b.convert(other, result=other.type.with_dtype(g.type.dtype))
+    kept = "".join(letter for letter in term if letter in dims)
+    part = b.dot(g, other, dims=dims + kept)
+    if kept != term:
+        spread = tuple(i for i, letter in enumerate(term) if letter in kept)
+        part = b.broadcast(part, dims=spread, result=to.with_dtype(part.type.dtype))
+    return part if part.type == to else b.convert(part, result=to)
+
+
+dot = define("dot", type=_type, factors=_factors, reference=_reference, vjp=_vjp)
+"""Products of elements, summed over the letters that the result lacks.
+
+A stated result type may have a wider element type than the operands, which then is the one that
+sums are taken in.
+"""

@@ -1,0 +1,218 @@
+"""Pointwise arithmetic where NumPy's differs from StableHLO's, or has no word for it.
+
+Integers wrap, and no function here warns: the interpreter runs them with NumPy's warnings off.
+Source: the StableHLO specification (openxla/stablehlo, docs/spec.md); where it leaves a case
+open, what is chosen is said.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.types import FLOATS, TensorType, dtype_name
+
+Array = npt.NDArray[Any]
+
+NARROW = ("f16", "bf16")
+"""Floats that are computed in f32 and rounded once."""
+
+
+def rounded(function: Callable[..., Any]) -> Callable[..., Array]:
+    """`function` with narrow floats computed in f32; arrays stay arrays, also of rank 0."""
+
+    def compute(*operands: Array) -> Array:
+        wide = [x.astype(np.float32) if dtype_name(x.dtype) in NARROW else x for x in operands]
+        return np.asarray(function(*wide))
+
+    return compute
+
+
+def is_float(x: Array) -> bool:
+    return dtype_name(x.dtype) in FLOATS
+
+
+def bits(x: Array) -> int:
+    """Width of an element."""
+    return x.dtype.itemsize * 8
+
+
+def unsigned(x: Array) -> Array:
+    """The same bits as unsigned integers."""
+    return x.view(np.dtype(f"u{x.dtype.itemsize}"))
+
+
+def signed(x: Array) -> Array:
+    """The same bits as signed integers."""
+    return x.view(np.dtype(f"i{x.dtype.itemsize}"))
+
+
+def divide(x: Array, y: Array) -> Array:
+    """Quotient; of integers truncated, with x / 0 = -1 (all bits set) and min / -1 = min."""
+    if x.dtype.kind not in "iu":
+        return np.asarray(np.divide(x, y))
+    safe = np.where(y == 0, np.ones_like(y), y)
+    quotient = (x - np.fmod(x, safe)) // safe
+    return np.where(y == 0, ~np.zeros_like(x), quotient)
+
+
+def remainder(x: Array, y: Array) -> Array:
+    """Remainder with the sign of `x`; of integers x rem 0 = x and min rem -1 = 0."""
+    if x.dtype.kind not in "iu":
+        return np.asarray(np.fmod(x, y))
+    safe = np.where(y == 0, np.ones_like(y), y)
+    return np.where(y == 0, x, np.fmod(x, safe))
+
+
+def power(x: Array, y: Array) -> Array:
+    """x to the power y; of integers by wrapping products, towards zero for negative powers."""
+    if x.dtype.kind != "i":
+        return np.asarray(np.power(x, y))
+    minus_one = np.where(y % 2 == 0, np.ones_like(x), -np.ones_like(x))
+    inverse = np.where(x == 1, np.ones_like(x), np.where(x == -1, minus_one, np.zeros_like(x)))
+    return np.where(y < 0, inverse, np.power(x, np.maximum(y, np.zeros_like(y))))
+
+
+def maximum(x: Array, y: Array) -> Array:
+    """The larger; NaN if either is, +0 above -0, complex numbers in lexicographic order."""
+    if is_float(x):
+        return np.where((x == 0) & (y == 0), x + y, np.maximum(x, y))
+    return np.asarray(np.maximum(x, y))
+
+
+def minimum(x: Array, y: Array) -> Array:
+    """The smaller; NaN if either is, -0 below +0, complex numbers in lexicographic order."""
+    if is_float(x):
+        return np.where((x == 0) & (y == 0), -(-x - y), np.minimum(x, y))
+    return np.asarray(np.minimum(x, y))
+
+
+def clamp(low: Array, x: Array, high: Array) -> Array:
+    """`x` between the bounds: minimum(maximum(x, low), high)."""
+    low, high = np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
+    return minimum(maximum(x, low), high)
+
+
+def sign(x: Array) -> Array:
+    """-1, 0 or 1; zeros keep their sign, NaN stays, a complex number is divided by its size."""
+    if x.dtype.kind == "c":
+        size = np.abs(x)
+        return np.where(size == 0, np.zeros_like(x), x / np.where(size == 0, 1, size))
+    if is_float(x):
+        return np.where(x == 0, x, np.sign(x))
+    return np.asarray(np.sign(x))
+
+
+def logistic(x: Array) -> Array:
+    """1 / (1 + exp(-x)), computed from whichever exponential is small."""
+    negative = x.real < 0
+    small = np.exp(np.where(negative, x, -x))
+    one = np.ones_like(small)
+    return np.where(negative, small, one) / (one + small)
+
+
+def rsqrt(x: Array) -> Array:
+    return np.asarray(np.ones_like(x) / np.sqrt(x))
+
+
+def popcnt(x: Array) -> Array:
+    """Number of bits that are set."""
+    return np.asarray(np.bitwise_count(unsigned(x))).astype(x.dtype)
+
+
+def clz(x: Array) -> Array:
+    """Number of zero bits above the highest bit that is set."""
+    smeared = unsigned(x)
+    for step in (1, 2, 4, 8, 16, 32):
+        if step < bits(x):
+            smeared = smeared | (smeared >> np.asarray(step, smeared.dtype))
+    return (bits(x) - np.bitwise_count(smeared)).astype(x.dtype)
+
+
+def _within(x: Array, amount: Array) -> tuple[Array, Array]:
+    """Whether a shift leaves anything, and the amount if so. Amounts count as unsigned."""
+    amount = unsigned(amount)
+    some = amount < bits(x)
+    return some, np.where(some, amount, np.zeros_like(amount))
+
+
+def shift_left(x: Array, amount: Array) -> Array:
+    """0 when all bits are shifted out."""
+    some, within = _within(x, amount)
+    shifted = (unsigned(x) << within).view(x.dtype)
+    return np.where(some, shifted, np.zeros_like(x))
+
+
+def shift_right_logical(x: Array, amount: Array) -> Array:
+    """Zeros come in from the left, also for negative numbers."""
+    some, within = _within(x, amount)
+    shifted = (unsigned(x) >> within).view(x.dtype)
+    return np.where(some, shifted, np.zeros_like(x))
+
+
+def shift_right_arithmetic(x: Array, amount: Array) -> Array:
+    """Copies of the highest bit come in from the left, also for unsigned numbers."""
+    some, within = _within(x, amount)
+    last = np.asarray(bits(x) - 1, within.dtype)
+    shifted: Array = signed(x) >> signed(np.where(some, within, last))
+    return shifted.view(x.dtype)
+
+
+def complex_of(real: Array, imag: Array) -> Array:
+    """real + imag * 1j, without the arithmetic (which would spoil infinities and -0)."""
+    whole = np.empty(real.shape, np.result_type(real, np.complex64))
+    whole.real, whole.imag = real, imag
+    return whole
+
+
+def convert(x: Array, to: TensorType) -> Array:
+    """Elements as another type.
+
+    Floats become integers towards zero, the nearest integer that exists when out of range, 0 for
+    NaN (StableHLO leaves these open; XLA's CPU target does so). Integers wrap. Everything but
+    zero is true. The imaginary part is dropped.
+    """
+    if x.dtype.kind == "c" and to.dtype not in ("c64", "c128", "bool"):
+        x = x.real
+    if to.dtype == "bool":
+        return np.asarray(x != 0)
+    if is_float(x) and to.numpy.kind in "iu":
+        return _saturated(x, to.numpy)
+    if to.dtype == "bf16" and x.dtype.itemsize > 2:
+        return _odd_f32(x).astype(to.numpy)
+    return x.astype(to.numpy)
+
+
+def _saturated(x: Array, dtype: np.dtype[Any]) -> Array:
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    whole = np.trunc(x.astype(np.float64))
+    below, above = whole <= float(least), whole >= float(most)
+    inside = np.where(below | above | np.isnan(whole), 0, whole).astype(dtype)
+    return np.where(below, dtype.type(least), np.where(above, dtype.type(most), inside))
+
+
+def _odd_f32(x: Array) -> Array:
+    """`x` in f32, inexact values with an odd last bit: rounding again is then as from `x`.
+
+    Casting wide numbers to bf16 by way of the nearest f32 rounds twice, and may end on the
+    wrong side of a tie.
+    """
+    if x.dtype == np.float32:
+        return x
+    wide = _odd_f64(x) if x.dtype.kind in "iu" else x
+    single = wide.astype(np.float32)
+    back = single.astype(np.float64)
+    inward = np.where(np.abs(back) > np.abs(wide), np.nextafter(single, np.float32(0)), single)
+    odd = (inward.view(np.uint32) | np.uint32(1)).view(np.float32)
+    return np.where((back == wide) | ~np.isfinite(wide), single, odd)
+
+
+def _odd_f64(x: Array) -> Array:
+    """Integers in f64, inexact ones with an odd last bit (f64 has 53 bits, 64 - 11)."""
+    if x.dtype.itemsize < 8:
+        return x.astype(np.float64)
+    lost = x.dtype.type(0x7FF)
+    odd = ((x >> 11) | (x & lost != 0)) << 11
+    small = (x <= 2**53) & (x >= 0 if x.dtype.kind == "u" else x >= -(2**53))
+    return np.where(small, x, odd).astype(np.float64)

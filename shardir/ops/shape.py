@@ -1,0 +1,227 @@
+"""Operations that arrange data without computing on it.
+
+Their result shape is a choice, so they read it from the result type: no attribute repeats a
+shape, and a program over local shapes has the same attributes as the one over global shapes.
+"""
+
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ops.check import Ints, dim_of, dims_of, one_dtype, show, stated
+from shardir.opset import define
+from shardir.types import TensorType
+
+
+def _broadcast_type(x: TensorType, *, dims: Ints, result: TensorType | None) -> TensorType:
+    to = stated(result, x)
+    dims_of(to, dims)
+    if len(dims) != x.rank or list(dims) != sorted(dims):
+        raise TypeError(f"dims={show(dims)} must name a dimension of {to} for each of {x}, rising")
+    for size, dim in zip(x.shape, dims, strict=True):
+        if size not in (1, to.shape[dim]):
+            raise TypeError(
+                f"{x} does not spread over {to}: {size} is neither 1 nor {to.shape[dim]}"
+            )
+    return to
+
+
+def _broadcast_factors(x: TensorType, *, dims: Ints, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape], [result.shape])
+    source = {dim: i for i, dim in enumerate(dims) if x.shape[i] == result.shape[dim]}
+    for dim, size in enumerate(result.shape):
+        builder.add([source.get(dim)], [dim], size)
+    return builder.build()
+
+
+def _broadcast_reference(x: Any, *, dims: Ints, result: TensorType) -> Any:
+    aligned = [1] * result.rank
+    for size, dim in zip(x.shape, dims, strict=True):
+        aligned[dim] = size
+    return np.broadcast_to(x.reshape(aligned), result.shape)
+
+
+def _broadcast_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
+    source = dict(zip(dims, x.type.shape, strict=True))
+    summed = tuple(d for d, n in enumerate(y.type.shape) if source.get(d) != n)
+    if summed:
+        g = b.sum(g, dims=summed)
+    return (g if g.type == x.type else b.reshape(g, result=x.type),)
+
+
+broadcast = define(
+    "broadcast",
+    type=_broadcast_type,
+    factors=_broadcast_factors,
+    reference=_broadcast_reference,
+    vjp=_broadcast_vjp,
+)
+"""Dimension i of `x` becomes dimension dims[i]; everything repeats along the others."""
+
+
+def _reshape_type(x: TensorType, *, result: TensorType | None) -> TensorType:
+    to = stated(result, x)
+    if to.size != x.size:
+        raise TypeError(f"cannot make {to} ({to.size} elements) of {x} ({x.size} elements)")
+    return to
+
+
+def _reshape_factors(x: TensorType, *, result: TensorType) -> FactorRule | None:
+    """Common factors by a walk over both shapes from their major ends.
+
+    Where the shapes agree on a divisor, that is a shared factor. Where they do not, each side
+    walks private factors until the products meet again.
+    """
+    if x.size == 0:
+        return None
+    builder = RuleBuilder([x.shape], [result.shape])
+    for source, target, size in _common(x.shape, result.shape):
+        builder.add([source], [target], size)
+    return builder.build()
+
+
+def _common(source: Ints, target: Ints) -> list[tuple[int | None, int | None, int]]:
+    """(dimension of source, dimension of target, size) of each factor larger than 1."""
+    factors: list[tuple[int | None, int | None, int]] = []
+    i = j = 0
+    left, right = (list(shape) for shape in (source, target))
+    while i < len(left) or j < len(right):
+        if i < len(left) and left[i] == 1:
+            i += 1
+        elif j < len(right) and right[j] == 1:
+            j += 1
+        elif (size := gcd(left[i], right[j])) > 1:
+            factors.append((i, j, size))
+            left[i] //= size
+            right[j] //= size
+        else:
+            i, j = _diverge(left, right, i, j, factors)
+    return factors
+
+
+def _diverge(
+    left: list[int],
+    right: list[int],
+    i: int,
+    j: int,
+    factors: list[tuple[int | None, int | None, int]],
+) -> Any:
+    """Private factors of both sides from (i, j) up to where the products meet."""
+    product_left, product_right = left[i], right[j]
+    factors += [(i, None, left[i]), (None, j, right[j])]
+    left[i] = right[j] = 1
+    while product_left != product_right:
+        if product_left < product_right:
+            i += 1
+            product_left *= left[i]
+            factors.append((i, None, left[i]))
+            left[i] = 1
+        else:
+            j += 1
+            product_right *= right[j]
+            factors.append((None, j, right[j]))
+            right[j] = 1
+    return i, j
+
+
+reshape = define(
+    "reshape",
+    type=_reshape_type,
+    factors=_reshape_factors,
+    reference=lambda x, *, result: x.reshape(result.shape),
+    vjp=lambda b, g, x, y: (b.reshape(g, result=x.type),),
+)
+"""The same elements in row-major order under another shape."""
+
+
+def _transpose_type(x: TensorType, *, perm: Ints, result: TensorType | None) -> TensorType:
+    if len(dims_of(x, perm, "perm")) != x.rank:
+        raise TypeError(f"perm={show(perm)} must name all {x.rank} dimensions of {x}")
+    return x.with_shape([x.shape[d] for d in perm])
+
+
+def _transpose_factors(x: TensorType, *, perm: Ints, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape], [result.shape])
+    for target, source in enumerate(perm):
+        builder.add([source], [target], x.shape[source])
+    return builder.build()
+
+
+def _transpose_vjp(b: Any, g: Any, x: Any, y: Any, *, perm: Ints) -> Any:
+    return (b.transpose(g, perm=tuple(perm.index(d) for d in range(len(perm)))),)
+
+
+transpose = define(
+    "transpose",
+    type=_transpose_type,
+    factors=_transpose_factors,
+    reference=lambda x, *, perm, result: np.transpose(x, perm),
+    vjp=_transpose_vjp,
+)
+"""Dimension i of the result is dimension perm[i] of `x`."""
+
+
+def _reverse_type(x: TensorType, *, dims: Ints, result: TensorType | None) -> TensorType:
+    dims_of(x, dims)
+    return x
+
+
+def _reverse_factors(x: TensorType, *, dims: Ints, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape], [x.shape])
+    for d, size in enumerate(x.shape):
+        builder.add([d], [d], size, Kind.PERMUTE if d in dims else Kind.PASS)
+    return builder.build()
+
+
+reverse = define(
+    "reverse",
+    type=_reverse_type,
+    factors=_reverse_factors,
+    reference=lambda x, *, dims, result: np.flip(x, dims),
+    vjp=lambda b, g, x, y, *, dims: (b.reverse(g, dims=dims),),
+)
+"""The order of elements along `dims` turned around."""
+
+
+def _concatenate_type(*xs: TensorType, dim: int, result: TensorType | None) -> TensorType:
+    if not xs:
+        raise TypeError("takes at least one operand")
+    first = xs[0]
+    one_dtype(*xs)
+    dim_of(first, dim)
+    for x in xs[1:]:
+        if x.rank != first.rank or any(
+            x.shape[d] != n for d, n in enumerate(first.shape) if d != dim
+        ):
+            raise TypeError(f"{first} and {x} differ in more than dimension {dim}")
+    size = sum(x.shape[dim] for x in xs)
+    return first.with_shape([size if d == dim else n for d, n in enumerate(first.shape)])
+
+
+def _concatenate_factors(*xs: TensorType, dim: int, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape for x in xs], [result.shape])
+    for d, size in enumerate(result.shape):
+        kind = Kind.REPLICATE if d == dim else Kind.PASS
+        builder.add([d] * len(xs), [d], size, kind)
+    return builder.build()
+
+
+def _concatenate_vjp(b: Any, g: Any, *values: Any, dim: int) -> Any:
+    cotangents, start = [], 0
+    for x in values[:-1]:
+        starts = tuple(start if d == dim else 0 for d in range(x.type.rank))
+        cotangents.append(b.slice(g, starts=starts, strides=(1,) * x.type.rank, result=x.type))
+        start += x.type.shape[dim]
+    return tuple(cotangents)
+
+
+concatenate = define(
+    "concatenate",
+    type=_concatenate_type,
+    factors=_concatenate_factors,
+    reference=lambda *xs, dim, result: np.concatenate(xs, dim),
+    vjp=_concatenate_vjp,
+)
+"""The operands one after the other along `dim`."""

@@ -1,0 +1,85 @@
+"""Formulas over IR values, written as formulas: `g * (1 - y * y)`.
+
+A `Term` is a value and the builder that grows the program it is in. Arithmetic between terms and
+Python numbers appends operations; any other pointwise operation is a method of its name. Vjp
+rules are written in it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardir.ir import Value
+
+Scalar = complex
+
+
+class Term:
+    __slots__ = ("b", "value")
+
+    def __init__(self, b: Any, value: Value) -> None:
+        self.b = b
+        self.value = value
+
+    def apply(self, name: str, *others: "Term | Scalar") -> "Term":
+        """The operation `name` on this term and others; numbers become constants of its type."""
+        operands = [self._operand(other) for other in others]
+        return Term(self.b, getattr(self.b, name)(self.value, *operands))
+
+    def __getattr__(self, name: str) -> Callable[..., "Term"]:
+        return lambda *others: self.apply(name, *others)
+
+    def full(self, number: Scalar) -> "Term":
+        """`number` in every place of this term."""
+        return Term(self.b, self._full(number))
+
+    def _operand(self, other: "Term | Scalar") -> Value:
+        return other.value if isinstance(other, Term) else self._full(other)
+
+    def _full(self, number: Scalar) -> Value:
+        value: Value = self.b.full(number, self.value.type)
+        return value
+
+    def where(self, condition: "Term", other: "Term | Scalar") -> "Term":
+        """This term where the condition holds, the other where not."""
+        return Term(self.b, self.b.select(condition.value, self.value, self._operand(other)))
+
+    def __neg__(self) -> "Term":
+        return self.apply("neg")
+
+    def __add__(self, other: "Term | Scalar") -> "Term":
+        return self.apply("add", other)
+
+    def __sub__(self, other: "Term | Scalar") -> "Term":
+        return self.apply("sub", other)
+
+    def __mul__(self, other: "Term | Scalar") -> "Term":
+        return self.apply("mul", other)
+
+    def __truediv__(self, other: "Term | Scalar") -> "Term":
+        return self.apply("div", other)
+
+    def __radd__(self, other: Scalar) -> "Term":
+        return self + other
+
+    def __rsub__(self, other: Scalar) -> "Term":
+        return self.full(other) - self
+
+    def __rmul__(self, other: Scalar) -> "Term":
+        return self * other
+
+    def __rtruediv__(self, other: Scalar) -> "Term":
+        return self.full(other) / self
+
+
+def formula(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A vjp rule from a formula over terms: (cotangent, operands..., results...) -> cotangents.
+
+    The formula gives one term, or a tuple with `None` where an operand has no cotangent.
+    """
+
+    def vjp(b: Any, g: Any, *values: Any) -> Any:
+        terms = rule(*(Term(b, value) for value in (g, *values)))
+        each = terms if isinstance(terms, tuple) else (terms,)
+        return tuple(None if term is None else term.value for term in each)
+
+    return vjp
