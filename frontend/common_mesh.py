@@ -85,8 +85,8 @@ def express(digit: Digit, axes: MeshAxes) -> Axes:
         if whole.span % high or high % low or low % whole.stride:
             text = ", ".join(f"{each}={size}" for each, size in axes)
             raise ShardingError(
-                f"cutting groups of {digit.span} devices into {digit.size} does not nest in the mesh "
-                f"[{text}]; use sizes that divide those of the mesh, or one mesh throughout"
+                f"cutting groups of {digit.span} devices into {digit.size} does not nest in the "
+                f"mesh [{text}]; use sizes that divide those of the mesh, or one mesh throughout"
             )
         parts.append(Axis(name, whole.span // high, high // low))
     return tuple(parts)

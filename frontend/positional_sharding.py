@@ -58,6 +58,7 @@ class PositionalSharding(Sharding):
     def reshape(self, *shape: int | Sequence[int]) -> "PositionalSharding":
         """The same parts in row-major order in another shape; one size may be -1."""
         sizes = _as_ints(shape)
+        # What -1 stands for, when there is one and it can be.
         known = prod(size for size in sizes if size != -1)
         if sizes.count(-1) == 1 and known > 0 and self.size % known == 0:
             sizes = tuple(self.size // known if size == -1 else size for size in sizes)
@@ -129,7 +130,8 @@ class PositionalSharding(Sharding):
         if prod(self.shape[:extra]) != 1:
             raise ShardingError(
                 f"a PositionalSharding of shape {self.shape} cannot cut a value of rank {rank}; "
-                f"reshape it to {rank} dimensions, or replicate(...) the leading {extra}"
+                f"reshape it to {rank} dimension{'s' * (rank != 1)}, "
+                f"or call .replicate on the first {extra}"
             )
         return self._dims[extra:]
 

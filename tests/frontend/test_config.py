@@ -1,0 +1,182 @@
+"""Settings: where they come from, how long they last, and what they refuse."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from shardir.errors import ShardirError
+from shardir.frontend.config import (
+    Config,
+    config,
+    cpu_devices,
+    dump_dir,
+    enable_x64,
+    set_cpu_devices,
+    threefry_partitionable,
+    verify,
+)
+from shardir.frontend.errors import SettingError, UnknownSetting
+
+KNOWN = "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify"
+
+
+@pytest.fixture(autouse=True)
+def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("CPU_DEVICES", "ENABLE_X64", "DUMP", "VERIFY"):
+        monkeypatch.delenv(f"SHARDIR_{variable}", raising=False)
+
+
+def test_defaults() -> None:
+    assert repr(config) == (
+        "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
+        "verify=False)"
+    )
+
+
+def test_the_environment_overrides_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDIR_CPU_DEVICES", "3")
+    monkeypatch.setenv("SHARDIR_ENABLE_X64", "1")
+    monkeypatch.setenv("SHARDIR_DUMP", "out")
+    monkeypatch.setenv("SHARDIR_VERIFY", "on")
+    assert (config.num_cpu_devices, config.enable_x64) == (3, True)
+    assert (config.dump_dir, config.verify) == ("out", True)
+
+
+def test_an_empty_variable_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDIR_DUMP", "")
+    assert config.dump_dir is None
+
+
+def test_a_block_overrides_the_environment_and_restores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDIR_CPU_DEVICES", "3")
+    with config(num_cpu_devices=2, jax_enable_x64=True):
+        assert (config.num_cpu_devices, config.enable_x64) == (2, True)
+        with config(num_cpu_devices=1):
+            assert (config.num_cpu_devices, config.enable_x64) == (1, True)
+        assert config.num_cpu_devices == 2
+    assert (config.num_cpu_devices, config.enable_x64) == (3, False)
+
+
+def test_a_block_restores_after_an_error() -> None:
+    with pytest.raises(KeyError), config(verify=True):
+        raise KeyError
+    assert not config.verify
+
+
+def test_update_inside_a_block_ends_with_the_block() -> None:
+    with config():
+        config.update("jax_threefry_partitionable", False)
+        set_cpu_devices(5)
+        assert (config.threefry_partitionable, config.num_cpu_devices) == (False, 5)
+        assert config.jax_threefry_partitionable is False
+    assert (config.threefry_partitionable, config.num_cpu_devices) == (True, 8)
+
+
+def test_update_outside_of_blocks_holds_for_every_thread() -> None:
+    # In a process of its own: there is no way back from it.
+    program = """\
+import threading
+from shardir.frontend.config import config
+config.update("jax_num_cpu_devices", 4)
+thread = threading.Thread(target=lambda: print(config.num_cpu_devices))
+thread.start()
+thread.join()
+with config(num_cpu_devices=5):
+    print(config.num_cpu_devices)
+print(config.num_cpu_devices)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "4\n5\n4\n"
+
+
+def test_a_block_is_seen_by_its_own_thread_only() -> None:
+    seen = []
+    with enable_x64():
+        thread = threading.Thread(target=lambda: seen.append(config.enable_x64))
+        thread.start()
+        thread.join()
+        assert config.enable_x64
+    assert seen == [False]
+
+
+def test_blocks_by_name(tmp_path: Path) -> None:
+    with enable_x64(True), cpu_devices(2), threefry_partitionable(False), verify(), dump_dir("d"):
+        assert config.snapshot() == (
+            ("num_cpu_devices", 2),
+            ("enable_x64", True),
+            ("threefry_partitionable", False),
+            ("dump_dir", "d"),
+            ("verify", True),
+        )
+    with dump_dir(tmp_path):
+        assert config.dump_dir == str(tmp_path)
+    with verify(True), verify(False):
+        assert not config.verify
+
+
+@pytest.mark.parametrize("use", [lambda: config.update("jax_x64", 1), lambda: config(jax_x64=1)])
+def test_an_unknown_setting(use: object) -> None:
+    assert callable(use)
+    with pytest.raises(UnknownSetting) as caught:
+        use()
+    assert str(caught.value) == f"no setting is called 'jax_x64'; the settings are {KNOWN}"
+    assert isinstance(caught.value, ShardirError)
+
+
+def test_reading_an_unknown_setting_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = config.x64
+    assert str(caught.value) == f"no setting is called 'x64'; the settings are {KNOWN}"
+    assert not hasattr(config, "x64")
+
+
+def test_settings_are_not_assigned() -> None:
+    with pytest.raises(UnknownSetting) as caught:
+        Config.__setattr__(config, "verify", True)
+    assert str(caught.value) == (
+        "config.verify cannot be assigned; write config.update('verify', True)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "num_cpu_devices",
+            0,
+            "the setting num_cpu_devices is 0; it must be a whole number of at least 1",
+        ),
+        (
+            "num_cpu_devices",
+            True,
+            "the setting num_cpu_devices is True; it must be a whole number of at least 1",
+        ),
+        (
+            "enable_x64",
+            1,
+            "the setting enable_x64 is 1; it must be True or False (in the environment: 1 or 0)",
+        ),
+        ("dump_dir", 3, "the setting dump_dir is 3; it must be the path of a folder, or None"),
+    ],
+)
+def test_a_value_that_a_setting_does_not_take(name: str, value: object, message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        config.update(name, value)
+    assert str(caught.value) == message
+    with pytest.raises(ValueError, match="must be"):
+        config(**{name: value})
+
+
+def test_a_bad_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDIR_CPU_DEVICES", "many")
+    with pytest.raises(SettingError) as caught:
+        _ = config.num_cpu_devices
+    assert str(caught.value) == (
+        "the environment variable SHARDIR_CPU_DEVICES is 'many'; "
+        "it must be a whole number of at least 1"
+    )
