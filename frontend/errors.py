@@ -49,3 +49,11 @@ class DeletedArrayError(ShardirError, RuntimeError):
 
 class NotAnArrayError(ShardirError, TypeError):
     """A Python object that does not stand for an array."""
+
+
+class NumberError(ShardirError, OverflowError):
+    """A Python number that does not fit into the element type it is needed in."""
+
+
+class ControlFlowError(ShardirError, TypeError):
+    """A loop or a branch whose function does not take or give what it has to."""

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
 from shardir.frontend import promotion
-from shardir.frontend.errors import NotAnArrayError
+from shardir.frontend.errors import NotAnArrayError, NumberError
 from shardir.frontend.locations import point
 from shardir.frontend.promotion import Abstract, canonical
 from shardir.frontend.trace import captured, emit, require
 from shardir.frontend.tracer import Tracer
 from shardir.opset import Dense
-from shardir.types import COMPLEX, FLOATS, INTEGERS, TensorType, dtype_name
+from shardir.types import FLOATS, INTEGERS, TensorType, dtype_name
 
 SMALL = 256
 """NumPy arrays of at most so many bytes become constants of the program, larger ones parameters."""
@@ -140,19 +140,33 @@ def splat(number: complex, type: TensorType, weak: bool = False) -> Tracer:
 
 
 def _fitted(number: complex, dtype: str) -> complex | bool:
-    """The number as an element of `dtype`: rounded, or wrapped around within 64 bits."""
+    """The number as an element of `dtype`.
+
+    An integer that fits the default integer type wraps around in a narrower one; one that fits
+    neither raises `NumberError`.
+    """
     if dtype in INTEGERS:
-        bits = int(dtype[1:])
-        whole = int(number.real)
-        if not -(1 << 63) <= whole < 1 << 64:
-            raise OperationTypeError(point(f"the number {whole} does not fit into 64 bits"))
-        whole &= (1 << bits) - 1
-        return whole - (1 << bits) if dtype[0] == "i" and whole >> (bits - 1) else whole
+        return _wrapped(int(number.real), dtype)
     if dtype == "bool":
         return bool(number)
     if dtype in FLOATS:
         return float(number.real)
-    return complex(number) if dtype in COMPLEX else number
+    return complex(number)
+
+
+def _wrapped(whole: int, dtype: str) -> int:
+    bits = int(dtype[1:])
+    usual = int(canonical("i64")[1:])
+    lowest, highest = (
+        (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype[0] == "i" else (0, (1 << bits) - 1)
+    )
+    if lowest <= whole <= highest:
+        return whole
+    if not -(1 << usual - 1) <= whole < 1 << usual - 1:
+        hint = "" if usual == 64 else "; shardir.enable_x64() allows 64-bit integers"
+        raise NumberError(point(f"the number {whole} does not fit into {dtype}{hint}"))
+    whole &= (1 << bits) - 1
+    return whole - (1 << bits) if dtype[0] == "i" and whole >> (bits - 1) else whole
 
 
 def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:

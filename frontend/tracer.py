@@ -43,9 +43,9 @@ class Tracer(Operators):
     def abstract(self) -> Abstract:
         return Abstract(self.value.type, self.weak_type)
 
-    def check(self, trace: "Trace") -> None:
+    def check(self, trace: "Trace | None") -> None:
         """Raise `LeakedTracerError` unless it belongs to `trace` or to one around it."""
-        around: Trace | None = trace
+        around = trace
         while around is not None:
             if around is self._trace:
                 return
@@ -115,12 +115,12 @@ class Tracer(Operators):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError(point("len() of a traced array of rank 0"))
+            raise TracedValueError(point("a traced array of rank 0 has no len()"))
         return self.shape[0]
 
     def __iter__(self) -> "Iterator[Any]":
         if not self.shape:
-            raise TypeError(point("a traced array of rank 0 cannot be iterated over"))
+            raise TracedValueError(point("a traced array of rank 0 cannot be iterated over"))
         return iter([self[i] for i in range(self.shape[0])])
 
     @property

@@ -1,0 +1,392 @@
+"""Arrays: numbers of one global shape, in parts that live on devices.
+
+An array holds one NumPy array for each device, in the order of its sharding's devices; devices
+that hold the same part share it. Nothing is ever written into one. An array is committed to its
+devices when somebody placed it there; otherwise it goes wherever the computation is.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.frontend.devices import Device, devices
+from shardir.frontend.errors import DeletedArrayError, TracedValueError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import to_numpy
+from shardir.frontend.operators import Operators
+from shardir.frontend.promotion import Abstract, DType, dtype_of, user_dtype
+from shardir.frontend.shardings import Index, Sharding, SingleDeviceSharding
+from shardir.types import TensorType, dtype_name
+
+Buffer = npt.NDArray[Any]
+
+
+@final
+class Signature:
+    """What compiled programs are found by: type, weakness, and the sharding if committed.
+
+    There is one object for each, so that comparing and hashing them costs nothing.
+    """
+
+    __slots__ = ("__weakref__", "abstract", "sharding")
+
+    def __init__(self, abstract: Abstract, sharding: Sharding | None) -> None:
+        self.abstract, self.sharding = abstract, sharding
+
+
+_signatures: WeakValueDictionary[tuple[Abstract, Sharding | None], Signature] = (
+    WeakValueDictionary()
+)
+
+
+def signature_of(abstract: Abstract, sharding: Sharding | None) -> Signature:
+    """The one signature object for these; `sharding` is `None` for what is not committed."""
+    key = abstract, sharding
+    found = _signatures.get(key)
+    return found if found is not None else _signatures.setdefault(key, Signature(*key))
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One device's part of an array: `data`, which is `index` of the whole.
+
+    `replica_id` counts the devices before this one that hold the same part.
+    """
+
+    device: Device
+    index: Index
+    replica_id: int
+    data: "Array"
+
+
+def default_device() -> Device:
+    """Where uncommitted arrays are."""
+    return devices()[0]
+
+
+@final
+class Array(Operators):
+    """An array on one or more devices. Make one with `device_put` or `shardir.numpy`."""
+
+    __slots__ = ("__weakref__", "_gone", "_parts", "_whole", "sharding", "signature")
+
+    def __init__(self, signature: Signature, sharding: Sharding, parts: Sequence[Buffer]) -> None:
+        self.signature, self.sharding = signature, sharding
+        self._parts: Sequence[Buffer] | None = parts
+        self._whole: Buffer | None = None
+        self._gone = ""
+
+    @property
+    def abstract(self) -> Abstract:
+        return self.signature.abstract
+
+    @property
+    def type(self) -> TensorType:
+        return self.signature.abstract.type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.signature.abstract.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return user_dtype(self.signature.abstract.type.dtype)
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether it is made of Python numbers alone, so that its type gives way to others."""
+        return self.signature.abstract.weak
+
+    @property
+    def committed(self) -> bool:
+        """Whether somebody placed it on its devices."""
+        return self.signature.sharding is not None
+
+    @property
+    def parts(self) -> Sequence[Buffer]:
+        """What each device holds, in order of the devices; not to be written into."""
+        return self._require_parts()
+
+    def _require_parts(self) -> Sequence[Buffer]:
+        if self._parts is None:
+            raise DeletedArrayError(point(f"this array of type {self.type} {self._gone}"))
+        return self._parts
+
+    # Where it is.
+
+    def devices(self) -> set[Device]:
+        return set(self.sharding.device_set)
+
+    @property
+    def device(self) -> Device | Sharding:
+        """Its only device, or its sharding when there are several."""
+        assigned = self.sharding.device_assignment
+        return assigned[0] if len(assigned) == 1 else self.sharding
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return self.sharding.is_fully_replicated
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return True
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The part of each device, in order of the devices."""
+        local = TensorType(self.sharding.shard_shape(self.shape), self.type.dtype)
+        abstract = Abstract(local, self.weak_type)
+        seen: dict[tuple[tuple[int | None, int | None], ...], int] = {}
+        shards = []
+        where = self.sharding.devices_indices_map(self.shape)
+        for (device, index), part in zip(where.items(), self.parts, strict=True):
+            place = tuple((s.start, s.stop) for s in index)
+            replica = seen.get(place, 0)
+            seen[place] = replica + 1
+            sharding = SingleDeviceSharding(device)
+            data = Array(signature_of(abstract, sharding), sharding, [part])
+            shards.append(Shard(device, index, replica, data))
+        return shards
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        return self.addressable_shards
+
+    def addressable_data(self, index: int) -> "Array":
+        """The part of the device at `index`, as an array on that device."""
+        return self.addressable_shards[index].data
+
+    # Its numbers.
+
+    def whole(self) -> Buffer:
+        """All numbers in one NumPy array, not to be written into. Keys are 64-bit words."""
+        parts = self._require_parts()
+        if self._whole is None:
+            self._whole = _joined(parts, self.sharding, self.type)
+            self._whole.flags.writeable = False
+        return self._whole
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Buffer:
+        if self.type.dtype == "key":
+            raise TracedValueError(
+                point(
+                    "random keys are not numbers, so NumPy cannot hold them; "
+                    "take their words with shardir.random.key_data"
+                )
+            )
+        whole = self.whole()
+        if dtype is not None and np.dtype(dtype) != whole.dtype:
+            return whole.astype(dtype)
+        return whole.copy() if copy else whole
+
+    def item(self, *index: int) -> Any:
+        """The only element, or the one at `index`, as a Python number."""
+        return np.asarray(self).item(*index)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return np.asarray(self).tolist()
+
+    def __bool__(self) -> bool:
+        return bool(np.asarray(self))
+
+    def __int__(self) -> int:
+        return int(np.asarray(self))
+
+    def __float__(self) -> float:
+        return float(np.asarray(self))
+
+    def __complex__(self) -> complex:
+        return complex(np.asarray(self))
+
+    def __index__(self) -> int:
+        return np.asarray(self).__index__()
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array of rank 0")
+        return self.shape[0]
+
+    def __iter__(self) -> "Iterator[Any]":
+        if not self.shape:
+            raise TypeError("an array of rank 0 cannot be iterated over")
+        if self.sharding.num_devices > 1:
+            return (self[i] for i in range(self.shape[0]))
+        (part,) = self.parts
+        rows = Abstract(TensorType(self.shape[1:], self.type.dtype), self.weak_type)
+        signature = signature_of(rows, self.signature.sharding)
+        return (Array(signature, self.sharding, [np.asarray(row)]) for row in part)
+
+    # Its life.
+
+    def block_until_ready(self) -> "Array":
+        """This array, once its numbers are there; computations are over when they return."""
+        self._require_parts()
+        return self
+
+    def is_ready(self) -> bool:
+        return True
+
+    def copy_to_host_async(self) -> None:
+        """Nothing: the host's memory is where it is."""
+
+    def is_deleted(self) -> bool:
+        return self._parts is None
+
+    def delete(self) -> None:
+        """Let go of the numbers; using the array from now on is an error."""
+        self.give_up("has been deleted")
+
+    def give_up(self, reason: str) -> None:
+        """Let go of the numbers; `reason` follows the array in the error of a later use."""
+        if self._parts is not None:
+            self._parts, self._whole, self._gone = None, None, reason
+
+    def __copy__(self) -> "Array":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Array":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return from_numpy, (self.whole(), self.weak_type, self.type.dtype)
+
+    def __str__(self) -> str:
+        return repr(self) if self.type.dtype == "key" else str(np.asarray(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if not self.shape and spec else format(str(self), spec)
+
+    def __repr__(self) -> str:
+        if self.is_deleted():
+            return f"Array({self.type} that {self._gone})"
+        if self.type.dtype == "key":
+            return f"Array({self.shape}, dtype={self.dtype}) of words\n{_words(self.whole())}"
+        width = np.get_printoptions()["linewidth"]
+        text = np.array2string(
+            np.asarray(self), prefix="Array(", suffix=",", separator=", ", max_line_width=width
+        )
+        ending = f"dtype={self.dtype.name}{', weak_type=True' if self.weak_type else ''})"
+        if not self.size:
+            text, ending = "[]", f"shape={self.shape}, {ending}"
+        last = len(text) - text.rfind("\n") - 1 + len("Array(" if "\n" not in text else "")
+        space = " " if last + len(ending) + 2 <= width else "\n" + " " * len("Array(")
+        return f"Array({text},{space}{ending}"
+
+
+def _words(keys: Buffer) -> Buffer:
+    """Each key as its two 32-bit words, high word first."""
+    high, low = keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)
+    return np.stack([high, low], -1).astype(np.uint32)
+
+
+def _joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
+    if all(part is parts[0] for part in parts) and parts[0].shape == type.shape:
+        return parts[0].view()
+    whole = np.empty(type.shape, type.numpy)
+    done: set[int] = set()
+    for index, part in zip(sharding.devices_indices_map(type.shape).values(), parts, strict=True):
+        if id(part) not in done:
+            done.add(id(part))
+            whole[index] = part
+    return whole
+
+
+def cut(whole: Buffer, sharding: Sharding) -> list[Buffer]:
+    """The part of each device, devices with the same part sharing one.
+
+    Raises `IndivisibleError` when a dimension does not divide.
+    """
+    made: dict[tuple[tuple[int | None, int | None], ...], Buffer] = {}
+    parts = []
+    for index in sharding.devices_indices_map(whole.shape).values():
+        place = tuple((s.start, s.stop) for s in index)
+        if place not in made:
+            made[place] = np.ascontiguousarray(whole[index]).reshape(whole[index].shape)
+        parts.append(made[place])
+    return parts
+
+
+def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Array:
+    """An uncommitted array on the default device with a copy of the numbers of `array`.
+
+    Element types of 64 bits are narrowed unless enabled; `dtype` names another type to have.
+    """
+    numbers = np.array(to_numpy(array))
+    name = dtype or dtype_name(numbers.dtype)
+    abstract = Abstract(TensorType(numbers.shape, name), weak)
+    return uncommitted(numbers, abstract)
+
+
+def uncommitted(numbers: Buffer, abstract: Abstract) -> Array:
+    """An uncommitted array on the default device that owns `numbers`."""
+    return Array(signature_of(abstract, None), SingleDeviceSharding(default_device()), [numbers])
+
+
+def placed(numbers: Buffer, abstract: Abstract, sharding: Sharding) -> Array:
+    """An array committed to `sharding` that owns `numbers`."""
+    return Array(signature_of(abstract, sharding), sharding, cut(numbers, sharding))
+
+
+@final
+class ShapeDtypeStruct:
+    """The shape and element type of an array that need not exist, and where it would be.
+
+    Takes the place of an array in `lower`, so that programs can be compiled without data, also
+    for devices that this machine does not have.
+    """
+
+    __slots__ = ("abstract", "sharding")
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        *,
+        sharding: Sharding | None = None,
+        weak_type: bool = False,
+    ) -> None:
+        self.abstract = Abstract(TensorType(tuple(shape), dtype_of(dtype)), weak_type)
+        self.sharding = sharding
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.abstract.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return user_dtype(self.abstract.type.dtype)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.abstract.type.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self.abstract.weak
+
+    @property
+    def signature(self) -> Signature:
+        return signature_of(self.abstract, self.sharding)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ShapeDtypeStruct):
+            return NotImplemented
+        return (self.abstract, self.sharding) == (other.abstract, other.sharding)
+
+    def __hash__(self) -> int:
+        return hash((self.abstract, self.sharding))
+
+    def __repr__(self) -> str:
+        where = f", sharding={self.sharding}" if self.sharding is not None else ""
+        weak = ", weak_type=True" if self.weak_type else ""
+        name = self.dtype.name
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{where}{weak})"

@@ -1,0 +1,266 @@
+"""Calls outside of a trace: find the compiled program, or make it.
+
+A program is found by what shapes it: the containers and static parts of the arguments, the
+signatures of the arrays, and the settings. Making it means tracing the function on tracers in the
+places of the arrays, lowering and compiling.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import tree
+from shardir.frontend.array import Array, ShapeDtypeStruct, Signature, signature_of
+from shardir.frontend.config import config
+from shardir.frontend.eager import Eager, static_key
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.fingerprint import fingerprint
+from shardir.frontend.locations import point
+from shardir.frontend.lowering import Plan, lower
+from shardir.frontend.operands import abstract_of, as_tracer, is_number
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.runnable import Runnable
+from shardir.frontend.trace import Traced, trace_program
+from shardir.frontend.tracer import Tracer
+
+MANY = 4096
+"""A cache that has grown to so many programs starts anew."""
+
+
+def is_array_like(x: Any) -> bool:
+    """Whether a leaf of a container is traced (arrays and numbers) rather than static."""
+    return (
+        isinstance(x, (Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct))
+        or is_number(x)
+        or (hasattr(x, "__array__") and not isinstance(x, type))
+    )
+
+
+_numbers: dict[tuple[type, bool], Signature] = {}
+
+
+def signature_of_leaf(leaf: Any, name: str = "") -> Signature:
+    """What a program for this argument is found by; raises `NotAnArrayError` naming it."""
+    if type(leaf) is Array:
+        return leaf.signature
+    if is_number(leaf):
+        key = type(leaf), config.enable_x64
+        if key not in _numbers:
+            _numbers[key] = signature_of(abstract_of(leaf), None)
+        return _numbers[key]
+    if isinstance(leaf, Tracer):
+        leaf.check(None)
+    if isinstance(leaf, ShapeDtypeStruct):
+        return leaf.signature
+    return signature_of(abstract_of(leaf, name), None)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An argument of a program: its name in the program, where it is in the call, what it is."""
+
+    name: str
+    word: str
+    signature: Signature
+
+
+def trace_call(
+    fun: Callable[..., Any],
+    name: str,
+    leaves: Sequence[Leaf],
+    rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[Any], dict[str, Any]]],
+) -> tuple[Traced, tree.PyTreeDef]:
+    """Trace a call of `fun`; `rebuild` puts tracers where the leaves were.
+
+    Returns the traced program and the containers of its results. Raises `NotAnArrayError` when
+    `fun` returns something else than arrays.
+    """
+    structure: list[tree.PyTreeDef] = []
+
+    def flat(tracers: list[Tracer]) -> list[Tracer]:
+        args, options = rebuild(iter(tracers))
+        results, found = tree.flatten(fun(*args, **options))
+        structure.append(found)
+        return [returned(result, i, found, name) for i, result in enumerate(results)]
+
+    params = [(leaf.name, leaf.signature.abstract) for leaf in leaves]
+    return trace_program(flat, params, name), structure[0]
+
+
+def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Tracer:
+    """A result of a traced function as a tracer; an error names its place in the result."""
+    if not is_array_like(result):
+        place = "".join(f"[{entry!r}]" for entry in structure.paths()[i])
+        raise NotAnArrayError(
+            f"{name} returned {result!r} of type {type(result).__name__}"
+            f"{f' at result{place}' if place else ''}, which is no array; return arrays, numbers "
+            "and containers of them only"
+        )
+    return as_tracer(result)
+
+
+def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Call a function of a namespace outside of a trace."""
+    leaves: list[Any] = []
+    shape: list[Any] = []
+    for i, arg in enumerate(args):
+        _describe(arg, i in eager.static_positions, leaves, shape)
+    for key in options:
+        shape.append(key)
+        _describe(options[key], key in eager.static, leaves, shape)
+    signatures = tuple([x.signature if type(x) is Array else signature_of_leaf(x) for x in leaves])
+    found = None
+    where: Any = None
+    if eager.cached:
+        where = (tuple(shape), signatures, config.snapshot())
+        try:
+            found = eager.programs.get(where)
+        except TypeError as error:
+            raise _unhashable(eager, args, options) from error
+    if found is None:
+        found = _make(eager, args, options, signatures)
+        if eager.cached:
+            if len(eager.programs) >= MANY:
+                eager.programs.clear()
+            eager.programs[where] = found
+    program, structure = found
+    results = program(leaves)
+    if structure is None:
+        return results[0]
+    return tree.unflatten(structure, results)
+
+
+class _Place:
+    """Stands in a key where an array is."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+PLACE = _Place()
+
+
+def _describe(arg: Any, static: bool, leaves: list[Any], shape: list[Any]) -> None:
+    """Append the arrays of an argument to `leaves` and the rest to `shape`."""
+    if static:
+        shape.append(static_key(arg))
+    elif type(arg) is Array or is_array_like(arg):
+        leaves.append(arg)
+        shape.append(PLACE)
+    elif arg is None:
+        shape.append(None)
+    else:
+        parts, structure = tree.flatten(arg)
+        shape.append(structure)
+        for part in parts:
+            if is_array_like(part):
+                leaves.append(part)
+                shape.append(PLACE)
+            else:
+                shape.append(static_key(part))
+
+
+def _filled(arg: Any, static: bool, tracers: Iterator[Tracer]) -> Any:
+    """The argument with tracers in the places of its arrays."""
+    if static or arg is None:
+        return arg
+    if is_array_like(arg):
+        return next(tracers)
+    parts, structure = tree.flatten(arg)
+    return tree.unflatten(
+        structure, [next(tracers) if is_array_like(part) else part for part in parts]
+    )
+
+
+def _make(
+    eager: Eager,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    signatures: tuple[Signature, ...],
+) -> tuple[Runnable, tree.PyTreeDef | None]:
+    """Trace and compile a call; the containers of its results are `None` for a single array."""
+    name = eager.fun.__name__
+    labels: list[str] = []
+    for i, arg in enumerate(args):
+        positional = i < len(eager.positional)
+        base = (
+            eager.positional[i] if positional else f"{eager.variadic}.{i - len(eager.positional)}"
+        )
+        if not (positional and i in eager.static_positions):
+            labels.extend(_labels(base, arg))
+    for key, option in options.items():
+        if key not in eager.static:
+            labels.extend(_labels(key, option))
+
+    def rebuild(tracers: Iterator[Tracer]) -> tuple[list[Any], dict[str, Any]]:
+        filled = [_filled(a, i in eager.static_positions, tracers) for i, a in enumerate(args)]
+        return filled, {k: _filled(v, k in eager.static, tracers) for k, v in options.items()}
+
+    described = [
+        Leaf(label, f"argument {label} of {name}", signature)
+        for label, signature in zip(labels, signatures, strict=True)
+    ]
+    traced, structure = trace_call(eager.fun, name, described, rebuild)
+    plan = lower(
+        traced,
+        [leaf.signature.sharding for leaf in described],
+        [None] * len(traced.results),
+        [leaf.word for leaf in described],
+    )
+    program = (
+        Runnable(plan, traced.results, traced.captured) if eager.cached else once(plan, traced)
+    )
+    return program, None if structure.is_leaf() else structure
+
+
+def _labels(base: str, arg: Any) -> list[str]:
+    """Names for the arrays of an argument."""
+    if arg is None:
+        return []
+    if is_array_like(arg):
+        return [base]
+    parts, structure = tree.flatten(arg)
+    return [
+        ".".join(map(str, (base, *path)))
+        for path, part in zip(structure.paths(), parts, strict=True)
+        if is_array_like(part)
+    ]
+
+
+_programs: dict[Any, Runnable] = {}
+
+
+def once(plan: Plan, traced: Traced) -> Runnable:
+    """The compiled program of a function that is traced at every call.
+
+    Two calls that trace to the same program share it; arrays from outside are arguments.
+    """
+    weak = tuple(abstract.weak for abstract in traced.results)
+    key = fingerprint(plan.module), plan.seen, plan.devices, weak, config.snapshot()
+    found = _programs.get(key)
+    if found is None:
+        if len(_programs) >= MANY:
+            _programs.clear()
+        found = _programs[key] = Runnable(plan, traced.results, ())
+    return found
+
+
+def _unhashable(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -> ArgumentError:
+    """The error for a static argument without a hash."""
+    named = [
+        *((eager.positional[i], args[i]) for i in sorted(eager.static_positions) if i < len(args)),
+        *((name, value) for name, value in options.items() if name in eager.static),
+    ]
+    for name, value in named:
+        try:
+            hash(static_key(value))
+        except TypeError:
+            return ArgumentError(
+                point(
+                    f"argument {name} of {eager.fun.__name__} is {value!r}; it must be known and "
+                    "hashable, because it shapes the program"
+                )
+            )
+    return ArgumentError(point(f"{eager.fun.__name__} has an argument that cannot be hashed"))

@@ -1,0 +1,43 @@
+"""What makes two modules the same program: everything but names and locations."""
+
+from collections.abc import Hashable
+from typing import Any
+
+from shardir.ir import Block, Module, Value
+
+
+def fingerprint(module: Module) -> Hashable:
+    """Equal for modules that mean the same, operation by operation."""
+    numbers: dict[Value, int] = {}
+    parts: list[Any] = [module.meshes]
+    for function in module.functions:
+        _block(function.body, numbers, parts)
+        parts.append(function.results)
+    return tuple(parts)
+
+
+def _block(block: Block, numbers: dict[Value, int], parts: list[Any]) -> None:
+    for param in block.params:
+        numbers[param] = len(numbers)
+        parts.append((param.type, param.sharding))
+    for op in block.ops:
+        parts.append(op.spec)
+        parts.append(tuple([numbers[v] for v in op.operands]))
+        for name, value in op.attrs.items():
+            parts.append(name)
+            parts.append(_attribute(value))
+        for inner in op.blocks:
+            _block(inner, numbers, parts)
+        for result in op.results:
+            numbers[result] = len(numbers)
+            parts.append((result.type, result.sharding))
+    parts.append(tuple([numbers[v] for v in block.returns]))
+
+
+def _attribute(value: Any) -> Any:
+    """Numbers by their text: zeros have signs, and NaN is not equal to itself."""
+    if isinstance(value, (float, complex)):
+        return type(value), repr(value)
+    if isinstance(value, tuple):
+        return tuple(map(_attribute, value))
+    return value

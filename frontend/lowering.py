@@ -1,0 +1,151 @@
+"""From a traced function and the shardings of its arguments to a module on one mesh.
+
+All shardings of a program, those of its arguments, of its results and those asked for inside it,
+are on one ordered list of devices, or it is an error. They are said in the axes of one mesh (the
+user's, when there is a NamedSharding), and so the module knows nothing of users' classes. A
+program without any sharding, or on one device, has no mesh.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardir.frontend.annotations import resolve, resolved
+from shardir.frontend.array import default_device
+from shardir.frontend.common_mesh import (
+    MeshAxes,
+    check_same_devices,
+    common_axes,
+    express_sharding,
+    from_axes,
+)
+from shardir.frontend.devices import Device
+from shardir.frontend.errors import IndivisibleError
+from shardir.frontend.partition_spec import UNCONSTRAINED
+from shardir.frontend.shardings import Sharding as UserSharding, SingleDeviceSharding
+from shardir.frontend.trace import Traced
+from shardir.ir import Function, Module, Value
+from shardir.mesh import Mesh
+from shardir.placement import OPEN, Dim, Sharding
+from shardir.types import TensorType
+
+MESH = "mesh"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A module, and what its mesh means to the user.
+
+    `seen` are the user's shardings in the order in which they were met; without any, the program
+    runs on the default device and its results are not committed. `params` and `results` have the
+    shardings that the user has given to them.
+    """
+
+    module: Module
+    devices: tuple[Device, ...]
+    axes: MeshAxes
+    seen: tuple[UserSharding, ...]
+    params: tuple[UserSharding | None, ...]
+    results: tuple[UserSharding | None, ...]
+
+    @property
+    def committed(self) -> bool:
+        return bool(self.seen)
+
+    def sharding_of(self, sharding: Sharding | None, rank: int) -> UserSharding:
+        """A sharding of the compiled module as a user can read it."""
+        if not self.seen:
+            return SingleDeviceSharding(self.devices[0])
+        dims = sharding.axes if sharding is not None else ((),) * rank
+        return from_axes(dims, self.axes, self.devices, self.seen)
+
+
+def lower(
+    traced: Traced,
+    params: Sequence[UserSharding | None],
+    results: Sequence[UserSharding | None],
+    words: Sequence[str],
+) -> Plan:
+    """The module of a traced function.
+
+    `params` and `results` are the shardings of arguments and results, `None` where the compiler
+    is free; `words` say which argument each parameter is (`argument x of f`). Raises
+    `IncompatibleDevicesError` when the devices of two shardings differ, `IndivisibleError` when an
+    argument or a result does not divide.
+    """
+    name = traced.function.name
+    hidden = [array.signature.sharding for array in traced.captured]
+    given = (*params, *hidden)
+    words = (*words, *(f"an array that {name} refers to" for _ in hidden))
+    met: list[tuple[str, UserSharding]] = []
+    for word, sharding, abstract in zip(words, given, traced.params, strict=True):
+        if sharding is not None:
+            _check_divides(word, sharding, abstract.type)
+            met.append((word, sharding))
+    met.extend((f"a sharding constraint in {name}", sharding) for sharding, _ in traced.asked)
+    for i, (sharding, abstract) in enumerate(zip(results, traced.results, strict=True)):
+        if sharding is not None:
+            word = f"result {i} of {name}" if len(results) > 1 else f"the result of {name}"
+            _check_divides(word, sharding, abstract.type)
+            met.append((word, sharding))
+    seen = tuple(dict.fromkeys(sharding for _, sharding in met))
+    devices = check_same_devices(met) if met else (default_device(),)
+    if len(devices) == 1:
+        function = _without_mesh(traced)
+        return Plan(Module((), (function,)), devices, (), seen, given, tuple(results))
+    axes = common_axes(seen)
+    ids = tuple(device.id for device in devices)
+    mesh = Mesh(MESH, axes, None if ids == tuple(range(len(ids))) else ids)
+    function = _on_mesh(traced, given, results, axes)
+    return Plan(Module((mesh,), (function,)), devices, axes, seen, given, tuple(results))
+
+
+def _check_divides(word: str, sharding: UserSharding, type: TensorType) -> None:
+    if any(cut is UNCONSTRAINED for cut in sharding.digits(type.rank)):
+        return
+    try:
+        sharding.shard_shape(type.shape)
+    except IndivisibleError as error:
+        raise IndivisibleError(f"{word}: {error}") from None
+
+
+def _without_mesh(traced: Traced) -> Function:
+    function = traced.function
+    if not traced.asked:
+        return function
+    return Function(function.name, resolve(function.body, lambda _: None), function.results)
+
+
+def _on_mesh(
+    traced: Traced,
+    params: Sequence[UserSharding | None],
+    results: Sequence[UserSharding | None],
+    axes: MeshAxes,
+) -> Function:
+    function = traced.function
+    given: dict[Value, Sharding] = {}
+    for value, sharding in zip(function.body.params, params, strict=True):
+        if sharding is not None:
+            given[value] = _on_axes(sharding, value.type.rank, axes)
+    asked = [express_sharding(sharding, rank, axes) for sharding, rank in traced.asked]
+
+    def sharded(value: Value) -> Sharding | None:
+        if value.sharding is not None:
+            return resolved(value.sharding, MESH, asked)
+        return given.get(value)
+
+    body = resolve(function.body, sharded)
+    wanted = tuple(
+        None if sharding is None else _on_axes(sharding, len(abstract.type.shape), axes)
+        for sharding, abstract in zip(results, traced.results, strict=True)
+    )
+    return Function(function.name, body, wanted)
+
+
+def _on_axes(sharding: UserSharding, rank: int, axes: MeshAxes) -> Sharding:
+    return Sharding(
+        MESH,
+        tuple(
+            OPEN if cut is UNCONSTRAINED else Dim(cut, open=False)
+            for cut in express_sharding(sharding, rank, axes)
+        ),
+    )

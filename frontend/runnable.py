@@ -1,0 +1,122 @@
+"""A compiled program together with its arguments' and results' places.
+
+Everything that a call needs is looked up beforehand: how to cut an argument that nobody has
+placed, and what each result is.
+"""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from shardir.backends.base import Executable, get_backend
+from shardir.frontend.array import Array, Buffer, cut, signature_of
+from shardir.frontend.config import config
+from shardir.frontend.errors import NumberError
+from shardir.frontend.locations import point
+from shardir.frontend.lowering import Plan
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.shardings import Sharding
+from shardir.ir import Module
+from shardir.passes.pipeline import DEFAULT, Pipeline, Watch
+
+
+def pipeline() -> Pipeline:
+    """The passes that every program goes through."""
+    return Pipeline.parse(DEFAULT)
+
+
+def watch_of(name: str) -> Watch | None:
+    """What the settings say is to be done around every pass of the program called `name`."""
+    watches: list[Watch] = []
+    if config.dump_dir is not None:
+        from shardir.passes.dump import Dump
+
+        watches.append(Dump(config.dump_dir, name))
+    if config.verify:
+        from shardir.passes.check import Check
+
+        watches.append(Check())
+    if not watches:
+        return None
+    return lambda step, before, after: [watch(step, before, after) for watch in watches][-1]
+
+
+@final
+class Runnable:
+    """A program that can be called with arrays, one for each parameter that the user sees."""
+
+    def __init__(
+        self, plan: Plan, abstracts: Sequence[Abstract], captured: Sequence[Array]
+    ) -> None:
+        """Compile `plan`; `abstracts` are of its results, `captured` its last arguments."""
+        self.plan = plan
+        self.module: Module = pipeline()(plan.module, watch_of(plan.module.main.name))
+        self._execute: Executable = get_backend(plan.devices[0].platform).compile(self.module)
+        main, spmd = self.module.main, self.module.main.spmd
+        types = [v.type for v in plan.module.main.body.params]
+        inner = [None] * len(types) if spmd is None else [g.sharding for g in spmd.params]
+        self.params: list[Sharding] = [
+            given if given is not None else plan.sharding_of(sharding, type.rank)
+            for given, sharding, type in zip(plan.params, inner, types, strict=True)
+        ]
+        outer = [None] * len(abstracts) if spmd is None else [g.sharding for g in spmd.results]
+        self.results: list[Sharding] = [
+            given if given is not None else plan.sharding_of(sharding, abstract.type.rank)
+            for given, sharding, abstract in zip(plan.results, outer, abstracts, strict=True)
+        ]
+        self._made = [
+            (signature_of(abstract, sharding if plan.committed else None), sharding)
+            for abstract, sharding in zip(abstracts, self.results, strict=True)
+        ]
+        self._types = [type.numpy for type in types]
+        self._names = [v.name for v in main.body.params]
+        visible = len(types) - len(captured)
+        self._one = len(plan.devices) == 1
+        self._captured = [self._parts(array, i) for i, array in enumerate(captured, start=visible)]
+
+    def __call__(self, leaves: Sequence[Any]) -> list[Array]:
+        """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
+        foreign: list[Buffer] = []
+        args = [
+            leaf.parts if type(leaf) is Array and leaf.signature.sharding is not None
+            else self._parts(leaf, i, foreign)
+            for i, leaf in enumerate(leaves)
+        ]  # fmt: skip
+        outs = self._execute(args + self._captured)
+        if foreign:
+            outs = [_detached(parts, foreign) for parts in outs]
+        return [
+            Array(signature, sharding, parts)
+            for (signature, sharding), parts in zip(self._made, outs, strict=True)
+        ]
+
+    def _parts(self, leaf: Any, i: int, foreign: list[Buffer] | None = None) -> Sequence[Buffer]:
+        """What each device gets of an argument."""
+        if type(leaf) is Array:
+            if leaf.signature.sharding is not None:
+                return leaf.parts
+            whole = leaf.parts[0]
+        else:
+            whole = self._number(leaf, i)
+            if foreign is not None and isinstance(leaf, np.ndarray):
+                foreign.append(whole)
+        return [whole] if self._one else cut(whole, self.params[i])
+
+    def _number(self, leaf: Any, i: int) -> Buffer:
+        try:
+            return np.asarray(leaf, self._types[i])
+        except OverflowError:
+            raise NumberError(
+                point(f"the number {leaf} does not fit into {self._types[i]} (%{self._names[i]})")
+            ) from None
+
+
+def _detached(parts: list[Buffer], foreign: Sequence[Buffer]) -> list[Buffer]:
+    """Results that are views of arrays the caller may write into, as copies."""
+    copies: dict[int, Buffer] = {}
+    for part in parts:
+        if id(part) not in copies:
+            shared = any(np.may_share_memory(part, other) for other in foreign)
+            copies[id(part)] = part.copy() if shared else part
+    return [copies[id(part)] for part in parts]
