@@ -14,13 +14,13 @@ from types import CodeType, FrameType
 
 import optree
 
-import shardir
+from shardir import ir
 from shardir.ir import Loc
 
 
 def _folders() -> tuple[str, ...]:
     """Folders whose frames are never the user's: this package's own and the tree library's."""
-    package = os.path.dirname(os.path.abspath(shardir.__file__))
+    package = os.path.dirname(os.path.abspath(ir.__file__))
     inside = [package, *(os.path.join(package, n) for n in ("frontend", "passes", "backends"))]
     inside += [os.path.realpath(path) for path in inside]
     inside.append(os.path.dirname(os.path.abspath(optree.__file__)))
