@@ -1,1 +1,99 @@
-"""shardir: a graph IR whose tensors know how they are spread over a mesh of devices."""
+"""shardir: a graph IR whose tensors know how they are spread over a mesh of devices.
+
+Names are imported when they are first used, so that `import shardir` costs next to nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE = {
+    # programs of users
+    "shardir.frontend.array": ("Array", "ShapeDtypeStruct"),
+    "shardir.frontend.config": ("config", "cpu_devices", "enable_x64", "set_cpu_devices"),
+    "shardir.frontend.devices": (
+        "Device",
+        "default_backend",
+        "device_count",
+        "devices",
+        "local_device_count",
+        "local_devices",
+    ),
+    "shardir.frontend.jit": ("Compiled", "Lowered", "jit"),
+    "shardir.frontend.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
+    "shardir.frontend.partition_spec": ("PartitionSpec",),
+    "shardir.frontend.placing": ("block_until_ready", "device_get", "device_put"),
+    "shardir.frontend.positional_sharding": ("PositionalSharding",),
+    "shardir.frontend.shardings": ("NamedSharding", "SingleDeviceSharding"),
+    "shardir.frontend.transforms": ("grad", "value_and_grad"),
+    "shardir.debug": (),
+    "shardir.experimental": (),
+    "shardir.lax": (),
+    "shardir.numpy": (),
+    "shardir.random": (),
+    "shardir.sharding": (),
+    "shardir.tree": (),
+    # the IR itself
+    "shardir.errors": ("ShardirError",),
+    "shardir.ir": ("Block", "Function", "Loc", "Module", "Op", "Value"),
+    "shardir.text.parser": ("parse",),
+    "shardir.types": ("TensorType",),
+}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir import (
+        debug as debug,
+        experimental as experimental,
+        lax as lax,
+        numpy as numpy,
+        random as random,
+        sharding as sharding,
+        tree as tree,
+    )
+    from shardir.errors import ShardirError as ShardirError
+    from shardir.frontend.array import Array as Array, ShapeDtypeStruct as ShapeDtypeStruct
+    from shardir.frontend.config import (
+        config as config,
+        cpu_devices as cpu_devices,
+        enable_x64 as enable_x64,
+        set_cpu_devices as set_cpu_devices,
+    )
+    from shardir.frontend.devices import (
+        Device as Device,
+        default_backend as default_backend,
+        device_count as device_count,
+        devices as devices,
+        local_device_count as local_device_count,
+        local_devices as local_devices,
+    )
+    from shardir.frontend.jit import Compiled as Compiled, Lowered as Lowered, jit as jit
+    from shardir.frontend.mesh import (
+        Mesh as Mesh,
+        create_device_mesh as create_device_mesh,
+        make_mesh as make_mesh,
+    )
+    from shardir.frontend.partition_spec import PartitionSpec as PartitionSpec
+    from shardir.frontend.placing import (
+        block_until_ready as block_until_ready,
+        device_get as device_get,
+        device_put as device_put,
+    )
+    from shardir.frontend.positional_sharding import PositionalSharding as PositionalSharding
+    from shardir.frontend.shardings import (
+        NamedSharding as NamedSharding,
+        SingleDeviceSharding as SingleDeviceSharding,
+    )
+    from shardir.frontend.transforms import grad as grad, value_and_grad as value_and_grad
+    from shardir.ir import (
+        Block as Block,
+        Function as Function,
+        Loc as Loc,
+        Module as Module,
+        Op as Op,
+        Value as Value,
+    )
+    from shardir.text.parser import parse as parse
+    from shardir.types import TensorType as TensorType
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)

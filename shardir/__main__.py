@@ -1,0 +1,5 @@
+"""`python -m shardir`: the command line."""
+
+from shardir.cli import main
+
+main()

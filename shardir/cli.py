@@ -1,0 +1,3 @@
+"""The command `shardir`."""
+
+from shardir.frontend.cli import main as main

@@ -1,0 +1,13 @@
+"""Names that programs written for the tutorials import from here."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE: dict[str, tuple[str, ...]] = {"shardir.experimental.mesh_utils": ()}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir.experimental import mesh_utils as mesh_utils
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -1,0 +1,13 @@
+"""Devices arranged for a mesh."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE = {"shardir.frontend.mesh": ("create_device_mesh",)}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir.frontend.mesh import create_device_mesh as create_device_mesh
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -1,0 +1,10 @@
+"""Operations close to the IR: control flow, sharding constraints, general contractions."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.lax import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.lax")

@@ -1,0 +1,10 @@
+"""Random numbers from explicit keys: the same bits however they are spread."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.random import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.random")

@@ -1,0 +1,25 @@
+"""How arrays are spread: meshes and the ways to say who holds what."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE = {
+    "shardir.frontend.mesh": ("Mesh",),
+    "shardir.frontend.partition_spec": ("PartitionSpec",),
+    "shardir.frontend.positional_sharding": ("PositionalSharding",),
+    "shardir.frontend.shardings": ("NamedSharding", "Sharding", "SingleDeviceSharding"),
+}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir.frontend.mesh import Mesh as Mesh
+    from shardir.frontend.partition_spec import PartitionSpec as PartitionSpec
+    from shardir.frontend.positional_sharding import PositionalSharding as PositionalSharding
+    from shardir.frontend.shardings import (
+        NamedSharding as NamedSharding,
+        Sharding as Sharding,
+        SingleDeviceSharding as SingleDeviceSharding,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -1,0 +1,26 @@
+"""What all tests share: how many programs hypothesis tries, and `.ir` stories as tests."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("quick", max_examples=200, deadline=None, derandomize=True)
+settings.register_profile("long", max_examples=5000, deadline=None)
+settings.load_profile("quick")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-stories",
+        action="store_true",
+        help="rewrite .ir stories from the current output",
+    )
+
+
+def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:
+    if file_path.suffix != ".ir":
+        return None
+    from tests.story import StoryFile
+
+    return StoryFile.from_parent(parent, path=file_path)

@@ -1,0 +1,106 @@
+"""Who may import whom. The core knows nobody; passes and backends never meet."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+FACES = {
+    "__init__",
+    "__main__",
+    "cli",
+    "debug",
+    "experimental",
+    "lax",
+    "numpy",
+    "random",
+    "sharding",
+    "tree",
+}
+"""What in `shardir/` stands over the frontend, and nothing beneath may import."""
+
+ALLOWED = {
+    "core": {"core"},
+    "passes": {"core", "passes"},
+    "backends": {"core", "backends"},
+    "frontend": {"core", "passes", "backends", "frontend"},
+    "face": {"core", "passes", "backends", "frontend", "face"},
+}
+FOLDERS = ("shardir", "passes", "backends", "frontend")
+FILES = [
+    path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if path.parent.resolve().is_relative_to(ROOT / folder)
+]
+
+
+def layer_of_file(path: Path) -> str:
+    folder, inside = path.relative_to(ROOT).parts[:2]
+    if folder != "shardir":
+        return folder
+    return "face" if inside.removesuffix(".py") in FACES else "core"
+
+
+def layer_of_module(module: str) -> str | None:
+    """`None` for modules of others; `shardir.Name` is a name of the face."""
+    top, *inside = module.split(".")
+    if top in FOLDERS[1:]:
+        return top
+    if top != "shardir":
+        return None
+    if not inside or inside[0] in FACES:
+        return "face"
+    if inside[0] in FOLDERS:
+        return inside[0]
+    here = ROOT / "shardir" / inside[0]
+    return "core" if here.is_dir() or here.with_suffix(".py").exists() else "face"
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports name their module in full"
+            module = node.module or ""
+            if module == "shardir":
+                yield from (f"shardir.{alias.name}" for alias in node.names)
+            else:
+                yield module
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_one_way(path: Path) -> None:
+    here = layer_of_file(path)
+    for module in imported(ast.parse(path.read_text())):
+        there = layer_of_module(module)
+        assert there is None or there in ALLOWED[here], f"{here} may not import {module}"
+
+
+@pytest.mark.parametrize(
+    ("source", "layer"),
+    [
+        ("import numpy", None),
+        ("import shardir.ir", "core"),
+        ("from shardir import ops", "core"),
+        ("from shardir import passes", "passes"),
+        ("from shardir.backends.cpu import kernels", "backends"),
+        ("from frontend import devices", "frontend"),
+        ("import shardir", "face"),
+        ("from shardir import jit", "face"),
+        ("from shardir.numpy import add", "face"),
+    ],
+)
+def test_every_import_has_a_layer(source: str, layer: str | None) -> None:
+    (module,) = imported(ast.parse(source))
+    assert layer_of_module(module) == layer
+
+
+def test_every_face_exists() -> None:
+    core = ROOT / "shardir"
+    missing = [f for f in FACES if not (core / f).is_dir() and not (core / f"{f}.py").exists()]
+    assert missing == []

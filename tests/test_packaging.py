@@ -1,0 +1,50 @@
+"""What pyproject.toml ships is what is on disk."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SIBLINGS = ("passes", "frontend", "backends")
+CONFIG: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+def folders() -> dict[str, Path]:
+    """Every package by its import name."""
+    found = {}
+    for top in ("shardir", *SIBLINGS):
+        for init in (ROOT / top).rglob("__init__.py"):
+            parts = init.parent.relative_to(ROOT).parts
+            if parts[0] == "shardir" and parts[1:2] and parts[1] in SIBLINGS:
+                continue
+            found[".".join(parts if top == "shardir" else ("shardir", *parts))] = init.parent
+    return found
+
+
+def test_every_package_is_shipped() -> None:
+    assert set(CONFIG["packages"]) == set(folders())
+
+
+def test_the_list_of_packages_is_sorted() -> None:
+    assert CONFIG["packages"] == sorted(CONFIG["packages"])
+
+
+def test_every_data_file_is_shipped() -> None:
+    found = {
+        (package, file.name)
+        for package, folder in folders().items()
+        for file in folder.iterdir()
+        if file.is_file() and file.suffix not in {".py", ".pyc"}
+    }
+    shipped = {
+        (package, name) for package, names in CONFIG["package-data"].items() for name in names
+    }
+    assert shipped == found
+
+
+def test_the_siblings_are_linked_into_the_package() -> None:
+    for name in SIBLINGS:
+        link = ROOT / "shardir" / name
+        assert link.is_symlink()
+        assert link.resolve() == ROOT / name
+        assert CONFIG["package-dir"][f"shardir.{name}"] == name
