@@ -1,0 +1,68 @@
+"""The public faces: what they list is what type checkers see, and importing them is cheap."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import shardir
+from shardir import _lazy
+
+ROOT = Path(__file__).parents[1]
+TABLES = (
+    "shardir",
+    "shardir.debug",
+    "shardir.experimental",
+    "shardir.experimental.mesh_utils",
+    "shardir.sharding",
+)
+"""The faces that list their names; the others show all of one module."""
+
+
+def table(face: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = import_module(face).TABLE
+    return found
+
+
+def source(face: str) -> str:
+    path = ROOT.joinpath(*face.split("."))
+    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+
+
+@pytest.mark.parametrize("face", TABLES)
+def test_type_checkers_see_the_names_of_the_table(face: str) -> None:
+    (guard,) = (node for node in ast.parse(source(face)).body if isinstance(node, ast.If))
+    seen = {
+        (f"{node.module}.{alias.name}", alias.asname)
+        for node in guard.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    listed = {(f"{module}.{name}", name) for module, names in table(face).items() for name in names}
+    listed |= {(module, module.rpartition(".")[2]) for module, n in table(face).items() if not n}
+    assert seen == listed
+
+
+def test_an_unknown_name_suggests_a_known_one() -> None:
+    wrong = "make_mush"
+    with pytest.raises(_lazy.UnknownName) as caught:
+        getattr(shardir, wrong)
+    assert str(caught.value) == "shardir has no name 'make_mush'; did you mean 'make_mesh'"
+    assert not hasattr(shardir, "qqq")
+
+
+def test_importing_shardir_imports_nothing_heavy() -> None:
+    code = "import shardir, sys; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    heavy = {"lark", "ml_dtypes", "networkx", "numpy", "optree", "rich", "typer"}
+    assert "shardir" in done.stdout.split()
+    assert heavy.isdisjoint(done.stdout.split())
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert {"Mesh", "jit", "numpy", "parse"} <= set(dir(shardir))
