@@ -1,6 +1,6 @@
 # The commands of shardir. `make` alone lists them.
 
-PYTHON ?= python3
+PYTHON ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
 
@@ -48,15 +48,15 @@ $(VENV)/.demo $(VENV)/.test: $(VENV)/.%: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-# PYTHON if it is new enough, else the first of the known names that is.
+# By PYTHON where it is given, else by the first of the usual names that is new enough.
 $(VENV)/.python:
-	@for python in "$(PYTHON)" python3.14 python3.13 python3.12 python3.11 python3; do \
+	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
 	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	    echo "making $(VENV) with $$("$$python" --version)"; \
 	    "$$python" -m venv $(VENV) && touch $@ && exit 0; \
 	    exit 1; \
 	  fi; \
 	done; \
-	echo "shardir needs Python 3.11 or newer, and none is on the path;" \
-	  "install one, or name it: make PYTHON=/path/to/python3.11" >&2; \
+	echo "shardir needs Python 3.11 or newer,$(if $(PYTHON), which $(PYTHON) is not, and none is on the path);" \
+	  "install one, or name it: make PYTHON=/path/to/python3.11 ..." >&2; \
 	exit 1
