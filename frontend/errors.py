@@ -57,3 +57,7 @@ class NumberError(ShardirError, OverflowError):
 
 class ControlFlowError(ShardirError, TypeError):
     """A loop or a branch whose function does not take or give what it has to."""
+
+
+class RandomError(ShardirError, ValueError):
+    """Random numbers asked for from what is no key, or of a type or shape there is none of."""
