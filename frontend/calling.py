@@ -14,13 +14,12 @@ import numpy as np
 from shardir.frontend import tree
 from shardir.frontend.array import Array, ShapeDtypeStruct, Signature, signature_of
 from shardir.frontend.config import config
-from shardir.frontend.eager import Eager, static_key
+from shardir.frontend.eager import Eager, UnhashableError, static_key
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.fingerprint import fingerprint
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan, lower
 from shardir.frontend.operands import abstract_of, as_tracer, is_number
-from shardir.frontend.promotion import Abstract
 from shardir.frontend.runnable import Runnable
 from shardir.frontend.trace import Traced, trace_program
 from shardir.frontend.tracer import Tracer
@@ -105,28 +104,25 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
     """Call a function of a namespace outside of a trace."""
     leaves: list[Any] = []
     shape: list[Any] = []
-    for i, arg in enumerate(args):
-        _describe(arg, i in eager.static_positions, leaves, shape)
-    for key in options:
-        shape.append(key)
-        _describe(options[key], key in eager.static, leaves, shape)
+    try:
+        for i, arg in enumerate(args):
+            _describe(arg, i in eager.static_positions, leaves, shape)
+        for key in options:
+            shape.append(key)
+            _describe(options[key], key in eager.static, leaves, shape)
+    except UnhashableError as error:
+        raise _unhashable(eager, args, options) from error
     signatures = tuple([x.signature if type(x) is Array else signature_of_leaf(x) for x in leaves])
-    found = None
-    where: Any = None
-    if eager.cached:
-        where = (tuple(shape), signatures, config.snapshot())
-        try:
-            found = eager.programs.get(where)
-        except TypeError as error:
-            raise _unhashable(eager, args, options) from error
+    where = (tuple(shape), signatures, config.snapshot())
+    found = eager.programs.get(where) if eager.cached else None
     if found is None:
         found = _make(eager, args, options, signatures)
         if eager.cached:
             if len(eager.programs) >= MANY:
                 eager.programs.clear()
             eager.programs[where] = found
-    program, structure = found
-    results = program(leaves)
+    program, structure, more = found
+    results = program(leaves + more)
     if structure is None:
         return results[0]
     return tree.unflatten(structure, results)
@@ -179,8 +175,12 @@ def _make(
     args: tuple[Any, ...],
     options: dict[str, Any],
     signatures: tuple[Signature, ...],
-) -> tuple[Runnable, tree.PyTreeDef | None]:
-    """Trace and compile a call; the containers of its results are `None` for a single array."""
+) -> tuple[Runnable, tree.PyTreeDef | None, list[Array]]:
+    """Trace and compile a call.
+
+    Returns the program, the containers of its results (`None` for a single array), and the arrays
+    that it takes beside those of the call.
+    """
     name = eager.fun.__name__
     labels: list[str] = []
     for i, arg in enumerate(args):
@@ -209,10 +209,10 @@ def _make(
         [None] * len(traced.results),
         [leaf.word for leaf in described],
     )
-    program = (
-        Runnable(plan, traced.results, traced.captured) if eager.cached else once(plan, traced)
-    )
-    return program, None if structure.is_leaf() else structure
+    containers = None if structure.is_leaf() else structure
+    if eager.cached:
+        return Runnable(plan, traced.results, traced.captured), containers, []
+    return once(plan, traced), containers, list(traced.captured)
 
 
 def _labels(base: str, arg: Any) -> list[str]:
@@ -255,8 +255,8 @@ def _unhashable(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) ->
     ]
     for name, value in named:
         try:
-            hash(static_key(value))
-        except TypeError:
+            static_key(value)
+        except UnhashableError:
             return ArgumentError(
                 point(
                     f"argument {name} of {eager.fun.__name__} is {value!r}; it must be known and "

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from shardir.errors import ShardirError
 from shardir.frontend.trace import current
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -75,8 +76,12 @@ class Eager:
         return call_eagerly(self, args, options)
 
 
+class UnhashableError(ShardirError, TypeError):
+    """A static argument without a hash."""
+
+
 def static_key(value: Any) -> Any:
-    """What a static argument is found by; raises `TypeError` when it has no hash.
+    """What a static argument is found by; raises `UnhashableError` when it has no hash.
 
     Tells apart what Python calls equal: 1, 1.0 and True are three arguments.
     """
@@ -93,5 +98,8 @@ def static_key(value: Any) -> Any:
         return kind, repr(value)
     if isinstance(value, np.ndarray):
         return kind, value.shape, value.dtype, value.tobytes()
-    hash(value)
+    try:
+        hash(value)
+    except TypeError as error:
+        raise UnhashableError(f"{value!r} cannot be hashed") from error
     return kind, value

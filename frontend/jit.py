@@ -1,0 +1,287 @@
+"""`jit`: functions that are traced once for each kind of arguments, and run compiled.
+
+A call flattens its arguments, looks up the program that fits their signatures, and runs it.
+Inside another trace there is nothing to compile: the function becomes part of that program.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import update_wrapper
+from types import MethodType
+from typing import Any, final, overload
+
+from shardir.frontend import tree
+from shardir.frontend.annotations import constrain
+from shardir.frontend.array import Array, Signature
+from shardir.frontend.calling import MANY, Leaf, is_array_like, signature_of_leaf, trace_call
+from shardir.frontend.config import config
+from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
+from shardir.frontend.locations import here, point
+from shardir.frontend.lowering import lower
+from shardir.frontend.operands import as_tracer
+from shardir.frontend.parameters import Parameters
+from shardir.frontend.prefix import spread
+from shardir.frontend.runnable import Runnable
+from shardir.frontend.shardings import Sharding
+from shardir.frontend.stages import Compiled as Compiled, Lowered as Lowered
+from shardir.frontend.trace import current
+from shardir.frontend.tracer import Tracer
+
+Numbers = int | Sequence[int] | None
+Names = str | Sequence[str] | None
+
+
+@final
+class JitFunction:
+    """What `jit` returns. Call it, or `lower` it for arguments without running it."""
+
+    def __init__(
+        self, fun: Callable[..., Any], parameters: Parameters, in_shardings: Any, out_shardings: Any
+    ) -> None:
+        update_wrapper(self, fun)
+        self._fun, self._parameters = fun, parameters
+        self._in, self._out = in_shardings, out_shardings
+        self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """The function's result for these arguments."""
+        if current() is not None:
+            return self._inlined(args, options)
+        known = self._parameters
+        dynamic, static = known.divide(args, options) if known.has_static else ((args, options), ())
+        leaves, structure = tree.flatten(dynamic)
+        try:
+            # All arrays, the common case; the exception is for numbers and NumPy arrays.
+            signatures = tuple([leaf.signature for leaf in leaves])
+        except AttributeError:
+            signatures = self._signatures(leaves, dynamic)
+        key = structure, signatures, static, config.snapshot()
+        found = self._programs.get(key)
+        if found is None:
+            if len(self._programs) >= MANY:
+                self._programs.clear()
+            found = self._programs[key] = self._lowered(args, options).program()
+        program, results = found
+        out = tree.unflatten(results, program(leaves))
+        if known.donated:
+            self._give_up(args, options)
+        return out
+
+    def lower(self, *args: Any, **options: Any) -> Lowered:
+        """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running anything."""
+        return self._lowered(args, options)
+
+    def eval_shape(self, *args: Any, **options: Any) -> Any:
+        """The result's containers with a `ShapeDtypeStruct` for each array."""
+        return self._lowered(args, options).out_info
+
+    def clear_cache(self) -> None:
+        """Forget all compiled programs."""
+        self._programs.clear()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jit of {self._parameters.name}>"
+
+    def _signatures(self, leaves: list[Any], dynamic: Any) -> tuple[Signature, ...]:
+        try:
+            return tuple([signature_of_leaf(leaf) for leaf in leaves])
+        except NotAnArrayError:
+            # The leaf at fault is found again, now with its name.
+            args, options = dynamic
+            labels = self._parameters.labels(args, options)
+            for leaf, label in zip(leaves, labels, strict=True):
+                self._check_leaf(leaf, label)
+            raise
+
+    def _check_leaf(self, leaf: Any, label: str) -> None:
+        name = self._parameters.name
+        if not is_array_like(leaf):
+            raise NotAnArrayError(
+                point(
+                    f"argument {label} of {name} is {leaf!r} of type {type(leaf).__name__}, which "
+                    "is no array; make it static (static_argnums, static_argnames), or register "
+                    "its class as a container (shardir.tree)"
+                )
+            )
+        signature_of_leaf(leaf, f"argument {label} of {name}")
+
+    def _lowered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Lowered:
+        known = self._parameters
+        dynamic, _ = known.divide(args, options)
+        leaves, structure = tree.flatten(dynamic)
+        labels = known.labels(*dynamic)
+        signatures = self._signatures(leaves, dynamic)
+        described = [
+            Leaf(label, f"argument {label} of {known.name}", signature)
+            for label, signature in zip(labels, signatures, strict=True)
+        ]
+        wanted = self._in_shardings(dynamic, len(leaves))
+        placed = [_placed(leaf, sharding) for leaf, sharding in zip(described, wanted, strict=True)]
+
+        def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[Any], dict[str, Any]]:
+            return known.join(tree.unflatten(structure, tracers), args, options)
+
+        traced, results = trace_call(self._fun, known.name, described, rebuild)
+        plan = lower(
+            traced, placed, self._out_shardings(results), [leaf.word for leaf in described]
+        )
+        return Lowered(plan, traced, structure, results, labels)
+
+    def _in_shardings(self, dynamic: Any, count: int) -> list[Sharding | None]:
+        """What the user asked of each argument."""
+        if self._in is None:
+            return [None] * count
+        args, options = dynamic
+        if options:
+            raise ArgumentError(
+                point(
+                    f"{self._parameters.name} has in_shardings, which are for positional "
+                    f"arguments, and was called with {', '.join(options)} by name; pass all "
+                    "arguments by position"
+                )
+            )
+        word = f"in_shardings of {self._parameters.name}"
+        return spread(self._in, args, _is_sharding, word)
+
+    def _out_shardings(self, results: tree.PyTreeDef) -> list[Sharding | None]:
+        """What the user asked of each result."""
+        if self._out is None:
+            return [None] * results.num_leaves
+        whole = tree.unflatten(results, range(results.num_leaves))
+        return spread(self._out, whole, _is_sharding, f"out_shardings of {self._parameters.name}")
+
+    def _inlined(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Call inside a trace."""
+        known = self._parameters
+        dynamic, _ = known.divide(args, options)
+        leaves, structure = tree.flatten(dynamic)
+        for leaf, label in zip(leaves, known.labels(*dynamic), strict=True):
+            if not is_array_like(leaf):
+                self._check_leaf(leaf, label)
+        wanted = self._in_shardings(dynamic, len(leaves))
+        tracers = [
+            as_tracer(leaf) if sharding is None else constrain(as_tracer(leaf), sharding)
+            for leaf, sharding in zip(leaves, wanted, strict=True)
+        ]
+        filled, named = known.join(tree.unflatten(structure, tracers), args, options)
+        result = self._fun(*filled, **named)
+        if self._out is None:
+            return result
+        outs, results = tree.flatten(result)
+        asked = self._out_shardings(results)
+        return tree.unflatten(
+            results,
+            [
+                out if sharding is None else constrain(as_tracer(out), sharding)
+                for out, sharding in zip(outs, asked, strict=True)
+            ],
+        )
+
+    def _give_up(self, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        place = here()
+        where = f" at {place.site.loc}" if place else ""
+        for leaf in tree.leaves(self._parameters.donations(args, options)):
+            if type(leaf) is Array:
+                leaf.give_up(f"has been donated to {self._parameters.name}{where}")
+
+
+def _is_sharding(x: Any) -> bool:
+    return x is None or isinstance(x, Sharding)
+
+
+def _placed(leaf: Leaf, wanted: Sharding | None) -> Sharding | None:
+    """The sharding of an argument: where it is, which must be what was asked for."""
+    given, rank = leaf.signature.sharding, leaf.signature.abstract.type.rank
+    if wanted is None or given is None:
+        return given or wanted
+    if given.device_assignment != wanted.device_assignment or not given.is_equivalent_to(
+        wanted, rank
+    ):
+        raise ShardingError(
+            point(
+                f"{leaf.word} is placed as {given}, and in_shardings asks for {wanted}; "
+                "move it there with device_put, or leave its entry of in_shardings None"
+            )
+        )
+    return given
+
+
+@overload
+def jit(
+    fun: Callable[..., Any],
+    /,
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    donate_argnums: Numbers = None,
+    donate_argnames: Names = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+) -> JitFunction: ...
+
+
+@overload
+def jit(
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    donate_argnums: Numbers = None,
+    donate_argnames: Names = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+) -> Callable[[Callable[..., Any]], JitFunction]: ...
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    donate_argnums: Numbers = None,
+    donate_argnames: Names = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+) -> Any:
+    """A function that computes what `fun` computes, as one compiled program.
+
+    `fun` takes and returns containers of arrays. It is run on traced values once for each
+    combination of containers, shapes, element types, shardings, static arguments and settings;
+    later calls do not run Python code of it.
+
+    `static_argnums`, `static_argnames`: arguments that reach `fun` as they are; hashable.
+    `donate_argnums`, `donate_argnames`: arguments that may not be used after the call.
+    `in_shardings`, `out_shardings`: where arguments and results are to live, containers of
+    shardings and `None` (no wish) that may stop early: an entry is for everything below it.
+    `keep_unused` and `inline` are accepted and change nothing here.
+
+    Use as `jit(f)`, `@jit` or `@jit(static_argnums=0)`. Raises `ArgumentError` for parameters that
+    `fun` does not have.
+    """
+
+    def wrapped(fun: Callable[..., Any]) -> JitFunction:
+        if not callable(fun):
+            raise ArgumentError(point(f"jit takes a function, got {fun!r}"))
+        for word, prefix in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+            for entry in tree.leaves(prefix):
+                if not _is_sharding(entry):
+                    raise ArgumentError(
+                        point(
+                            f"{word} has {entry!r}, which is no sharding; "
+                            "write NamedSharding(mesh, PartitionSpec(...))"
+                        )
+                    )
+        parameters = Parameters.of(
+            fun, static_argnums, static_argnames, donate_argnums, donate_argnames
+        )
+        return JitFunction(fun, parameters, in_shardings, out_shardings)
+
+    return wrapped if fun is None else wrapped(fun)

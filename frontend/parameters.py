@@ -1,0 +1,175 @@
+"""The parameters of a function that is to be traced: names, which are static, which are donated."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, Self
+
+from shardir.frontend import tree
+from shardir.frontend.eager import UnhashableError, static_key
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+
+Dynamic = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """`names` are those that may be given by position; `variadic` is the name after `*`.
+
+    Static and donated parameters are known by position and by name, whichever way they are given.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    variadic: str
+    static: frozenset[int]
+    static_names: frozenset[str]
+    donated: bool
+    donated_numbers: frozenset[int]
+    donated_names: frozenset[str]
+
+    @classmethod
+    def of(
+        cls,
+        fun: Callable[..., Any],
+        static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Sequence[str] | None = None,
+        donate_argnums: int | Sequence[int] | None = None,
+        donate_argnames: str | Sequence[str] | None = None,
+    ) -> Self:
+        """The parameters of `fun`; raises `ArgumentError` for those that it does not have."""
+        name = name_of(fun)
+        try:
+            known = list(signature(fun).parameters.values())
+        except (TypeError, ValueError):
+            known = [Parameter("args", Parameter.VAR_POSITIONAL)]
+        positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        names = tuple(p.name for p in known if p.kind in positional)
+        variadic = next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), "")
+        kinds = {p.kind for p in known}
+        keywords = None if Parameter.VAR_KEYWORD in kinds else tuple(p.name for p in known)
+
+        def resolve(word: str, numbers: Any, wanted: Any) -> tuple[frozenset[int], frozenset[str]]:
+            at = _numbers(name, f"{word}_argnums", numbers, names, variadic)
+            called = _names(name, f"{word}_argnames", wanted, keywords)
+            both = {names[i] for i in at if i < len(names)} | called
+            return frozenset(at | {names.index(n) for n in both if n in names}), frozenset(both)
+
+        static, static_names = resolve("static", static_argnums, static_argnames)
+        donated, donated_names = resolve("donate", donate_argnums, donate_argnames)
+        if both := sorted(static & donated):
+            raise ArgumentError(
+                point(f"argument {both[0]} of {name} is both static and donated; choose one")
+            )
+        any_donated = bool(donated or donated_names)
+        return cls(name, names, variadic, static, static_names, any_donated, donated, donated_names)
+
+    @property
+    def has_static(self) -> bool:
+        return bool(self.static or self.static_names)
+
+    def divide(self, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Dynamic, Any]:
+        """The dynamic arguments, and what the static ones are found by.
+
+        Raises `ArgumentError` for a static argument without a hash.
+        """
+        if not self.has_static:
+            return (args, options), ()
+        static: list[Any] = []
+        for i in sorted(self.static):
+            if i < len(args):
+                static.append((i, self._key(self._label(i), args[i])))
+        named = {}
+        for name in sorted(options):
+            if name in self.static_names:
+                static.append((name, self._key(name, options[name])))
+            else:
+                named[name] = options[name]
+        dynamic = tuple(arg for i, arg in enumerate(args) if i not in self.static)
+        return (dynamic, named), tuple(static)
+
+    def _key(self, label: str, value: Any) -> Any:
+        try:
+            return static_key(value)
+        except UnhashableError:
+            raise ArgumentError(
+                point(
+                    f"static argument {label} of {self.name} is {value!r} of type "
+                    f"{type(value).__name__}, which cannot be hashed; pass a tuple or another "
+                    "hashable value, or do not make it static"
+                )
+            ) from None
+
+    def join(
+        self, dynamic: Dynamic, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """All arguments in order: the dynamic ones from `dynamic`, the static ones as given."""
+        filled = iter(dynamic[0])
+        joined = [arg if i in self.static else next(filled) for i, arg in enumerate(args)]
+        return joined, {**options, **dynamic[1]}
+
+    def labels(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[str]:
+        """A name for each leaf of the dynamic arguments: `x`, `params.0.w`."""
+        numbers = iter(i for i in range(len(args) + len(self.static)) if i not in self.static)
+        labels = []
+        for number, arg in zip(numbers, args, strict=False):
+            labels.extend(labels_of(self._label(number), arg))
+        for name in sorted(options):
+            labels.extend(labels_of(name, options[name]))
+        return labels
+
+    def _label(self, number: int) -> str:
+        if number < len(self.names):
+            return self.names[number]
+        return f"{self.variadic or 'args'}.{number - len(self.names)}"
+
+    def donations(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        """The donated arguments of a call."""
+        given = [args[i] for i in sorted(self.donated_numbers) if i < len(args)]
+        return given + [options[name] for name in sorted(options) if name in self.donated_names]
+
+
+def labels_of(base: str, arg: Any) -> list[str]:
+    """A name for each leaf of `arg`, from where it is in there."""
+    return [".".join(map(str, (base, *path))) for path in tree.structure(arg).paths()]
+
+
+def name_of(fun: Callable[..., Any]) -> str:
+    """What a function is called in programs and errors."""
+    while not hasattr(fun, "__name__") and hasattr(fun, "func"):
+        fun = fun.func
+    name = getattr(fun, "__name__", type(fun).__name__)
+    return "lambda" if name == "<lambda>" else str(name)
+
+
+def _numbers(
+    fun: str, word: str, numbers: Any, names: Sequence[str], variadic: str
+) -> frozenset[int]:
+    if numbers is None:
+        return frozenset()
+    listed = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+    found = set()
+    for number in listed:
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ArgumentError(point(f"{word} of {fun} has {number!r}, which is no number"))
+        at = number + len(names) if number < 0 else number
+        if at < 0 or (at >= len(names) and not variadic):
+            takes = f"{len(names)} ({', '.join(names)})" if names else "none"
+            raise ArgumentError(
+                point(f"{word} of {fun} has {number}, but its positional parameters are {takes}")
+            )
+        found.add(at)
+    return frozenset(found)
+
+
+def _names(fun: str, word: str, wanted: Any, known: Sequence[str] | None) -> frozenset[str]:
+    if wanted is None:
+        return frozenset()
+    listed = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    for name in listed:
+        if known is not None and name not in known:
+            raise ArgumentError(
+                point(f"{word} of {fun} has {name!r}, but its parameters are {', '.join(known)}")
+            )
+    return frozenset(listed)

@@ -1,0 +1,152 @@
+"""What `lower` and `compile` return: a program as text, and the program that runs."""
+
+from typing import Any, final
+
+from shardir.frontend import tree
+from shardir.frontend.array import Array, ShapeDtypeStruct, Signature
+from shardir.frontend.calling import signature_of_leaf
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.lowering import Plan
+from shardir.frontend.runnable import Runnable, pipeline
+from shardir.frontend.trace import Traced
+from shardir.ir import Module
+from shardir.text.printer import show
+
+
+@final
+class Lowered:
+    """A function traced for some arguments.
+
+    `in_tree` are the containers of its arguments, (positional, named); `out_tree` of its result.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        traced: Traced,
+        in_tree: tree.PyTreeDef,
+        out_tree: tree.PyTreeDef,
+        labels: list[str],
+    ) -> None:
+        self._plan, self._traced, self._labels = plan, traced, labels
+        self.in_tree, self.out_tree = in_tree, out_tree
+
+    @property
+    def module(self) -> Module:
+        """The traced program."""
+        return self._plan.module
+
+    @property
+    def out_info(self) -> Any:
+        """The result's containers with a `ShapeDtypeStruct` for each array."""
+        structs = [
+            ShapeDtypeStruct(
+                result.type.shape, result.type.numpy, sharding=sharding, weak_type=result.weak
+            )
+            for result, sharding in zip(self._traced.results, self._plan.results, strict=True)
+        ]
+        return tree.unflatten(self.out_tree, structs)
+
+    def after(self, stage: str) -> Module:
+        """The program after the pass called `stage`; raises `PipelineError` naming the passes."""
+        return pipeline().through(stage)(self._plan.module)
+
+    def as_text(self, stage: str | None = None, *, locations: bool = False) -> str:
+        """The traced program as text, or the program after the pass called `stage`.
+
+        `locations` adds the line of the user's program to every operation.
+        """
+        module = self.module if stage is None else self.after(stage)
+        return show(module, locations=locations)
+
+    def compile(self) -> "Compiled":
+        """The program that runs."""
+        runnable, _ = self.program()
+        return Compiled(self, runnable)
+
+    def program(self) -> tuple[Runnable, tree.PyTreeDef]:
+        """The program as `jit` keeps it, and the containers of its result."""
+        runnable = Runnable(self._plan, self._traced.results, self._traced.captured)
+        return runnable, self.out_tree
+
+    def check(self, args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        """The arrays of a call; raises `ArgumentError` when it is not one it was compiled for."""
+        leaves, structure = tree.flatten((args, options))
+        name = self.module.main.name
+        if structure != self.in_tree:
+            raise ArgumentError(
+                point(
+                    f"{name} was compiled for arguments {self.in_tree}, and called with {structure}"
+                )
+            )
+        for leaf, label, abstract, sharding in zip(
+            leaves, self._labels, self._traced.params, self._plan.params, strict=False
+        ):
+            signature = signature_of_leaf(leaf, f"argument {label} of {name}")
+            if not self._fits(signature, abstract.type, sharding):
+                raise ArgumentError(
+                    point(
+                        f"argument {label} of {name} is {signature.abstract.type} "
+                        f"{_where(signature.sharding)}, and it was compiled for "
+                        f"{abstract.type} {_where(sharding)}"
+                    )
+                )
+        return leaves
+
+    def _fits(self, signature: Signature, type: Any, sharding: Any) -> bool:
+        given = signature.sharding
+        return bool(signature.abstract.type == type) and (
+            given is None
+            or (
+                sharding is not None
+                and given.device_assignment == sharding.device_assignment
+                and given.is_equivalent_to(sharding, type.rank)
+            )
+        )
+
+
+def _where(sharding: Any) -> str:
+    return "wherever it is" if sharding is None else f"placed as {sharding}"
+
+
+@final
+class Compiled:
+    """A function compiled for some arguments. Call it with such arguments."""
+
+    def __init__(self, lowered: Lowered, program: Runnable) -> None:
+        self._lowered, self._program = lowered, program
+
+    @property
+    def module(self) -> Module:
+        """The program that each device runs."""
+        return self._program.module
+
+    def as_text(self, *, locations: bool = False) -> str:
+        """The program that each device runs, with its collectives, as text."""
+        return show(self.module, locations=locations)
+
+    @property
+    def in_tree(self) -> tree.PyTreeDef:
+        return self._lowered.in_tree
+
+    @property
+    def out_tree(self) -> tree.PyTreeDef:
+        return self._lowered.out_tree
+
+    @property
+    def input_shardings(self) -> Any:
+        """The arguments' containers, (positional, named), with the sharding of each array."""
+        count = self.in_tree.num_leaves
+        return tree.unflatten(self.in_tree, self._program.params[:count])
+
+    @property
+    def output_shardings(self) -> Any:
+        """The result's containers with the sharding of each array."""
+        return tree.unflatten(self.out_tree, self._program.results)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """The function's result; arguments have the types and shardings it was compiled for."""
+        leaves = self._lowered.check(args, options)
+        results: list[Array] = self._program(leaves)
+        return tree.unflatten(self.out_tree, results)
