@@ -166,7 +166,7 @@ class Array(Operators):
         """All numbers in one NumPy array, not to be written into. Keys are 64-bit words."""
         parts = self._require_parts()
         if self._whole is None:
-            self._whole = _joined(parts, self.sharding, self.type)
+            self._whole = joined(parts, self.sharding, self.type)
             self._whole.flags.writeable = False
         return self._whole
 
@@ -284,7 +284,8 @@ def _words(keys: Buffer) -> Buffer:
     return np.stack([high, low], -1).astype(np.uint32)
 
 
-def _joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
+def joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
+    """All numbers in one array, which is a part's own when that is all of them."""
     if all(part is parts[0] for part in parts) and parts[0].shape == type.shape:
         return parts[0].view()
     whole = np.empty(type.shape, type.numpy)

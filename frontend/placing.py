@@ -1,0 +1,108 @@
+"""Where arrays go: onto devices, and back to the host."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import tree
+from shardir.frontend.annotations import constrain
+from shardir.frontend.array import (
+    Array,
+    cut,
+    joined,
+    placed,
+    signature_of,
+    uncommitted,
+)
+from shardir.frontend.devices import Device
+from shardir.frontend.errors import ArgumentError, ShardingError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import abstract_of, as_tracer, to_numpy
+from shardir.frontend.parameters import labels_of
+from shardir.frontend.partition_spec import PartitionSpec
+from shardir.frontend.prefix import spread
+from shardir.frontend.shardings import Sharding, SingleDeviceSharding
+from shardir.frontend.trace import current
+from shardir.frontend.tracer import Tracer
+
+Target = Sharding | None
+
+
+def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
+    """Containers of arrays, NumPy arrays and numbers, placed on devices.
+
+    `device` is a `Sharding`, a `Device`, or a container of these that may stop early: an entry is
+    for everything below it. The arrays are committed to it. Where it is `None`, arrays stay where
+    they are, and all else goes to the default device uncommitted. While a function is traced,
+    this is `with_sharding_constraint`. `donate` lets go of the given arrays.
+
+    Numbers are never changed. Raises `IndivisibleError` when a dimension does not divide.
+    """
+    leaves, structure = tree.flatten(x)
+    targets = [_target(entry) for entry in spread(device, x, _is_entry, "the device of device_put")]
+    if current() is not None:
+        moved: list[Any] = [
+            as_tracer(leaf) if to is None else constrain(as_tracer(leaf), to)
+            for leaf, to in zip(leaves, targets, strict=True)
+        ]
+        return tree.unflatten(structure, moved)
+    moved = []
+    for i, (leaf, to) in enumerate(zip(leaves, targets, strict=True)):
+        try:
+            moved.append(_put(leaf, to))
+        except ShardingError as error:
+            word = f"{labels_of('x', x)[i]} of device_put: " if len(leaves) > 1 else ""
+            raise type(error)(point(f"{word}{error}")) from None
+    if donate:
+        for leaf, result in zip(leaves, moved, strict=True):
+            if isinstance(leaf, Array) and leaf is not result:
+                leaf.give_up("has been donated to device_put")
+    return tree.unflatten(structure, moved)
+
+
+def _is_entry(x: Any) -> bool:
+    return x is None or isinstance(x, (Sharding, Device, PartitionSpec))
+
+
+def _target(entry: Any) -> Target:
+    if isinstance(entry, PartitionSpec):
+        raise ArgumentError(
+            point(
+                f"device_put got {entry}, which does not say on which devices; "
+                f"write NamedSharding(mesh, {entry})"
+            )
+        )
+    return SingleDeviceSharding(entry) if isinstance(entry, Device) else entry
+
+
+def _put(leaf: Any, to: Target) -> Array:
+    if isinstance(leaf, Tracer):
+        leaf.check(None)
+    if not isinstance(leaf, Array):
+        abstract = abstract_of(leaf, "x of device_put")
+        numbers = np.array(to_numpy(leaf))
+        return uncommitted(numbers, abstract) if to is None else placed(numbers, abstract, to)
+    if to is None or leaf.signature.sharding == to:
+        return leaf
+    shape = leaf.shape
+    # Asked even when nothing is moved: what does not divide is never placed.
+    to.shard_shape(shape)
+    same = leaf.sharding.device_assignment == to.device_assignment
+    if same and leaf.sharding.is_equivalent_to(to, len(shape)):
+        parts = leaf.parts
+    else:
+        parts = cut(joined(leaf.parts, leaf.sharding, leaf.type), to)
+    return Array(signature_of(leaf.abstract, to), to, parts)
+
+
+def device_get(x: Any) -> Any:
+    """Containers of arrays as containers of NumPy arrays."""
+    return tree.map(np.asarray, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """`x`, once all arrays in it are there."""
+    for leaf in tree.leaves(x):
+        if isinstance(leaf, Array):
+            leaf.block_until_ready()
+    return x
