@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardir.errors import ParseError
 from shardir.interpret import run
 from shardir.ir import Module
 from shardir.passes import Pipeline
@@ -73,6 +74,8 @@ class Step(pytest.Item):
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         if isinstance(excinfo.value, Differs):
             return f"{excinfo.value}\n\nIf that is right: pytest --update-stories"
+        if isinstance(excinfo.value, ParseError):
+            return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
