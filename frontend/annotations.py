@@ -39,9 +39,7 @@ def constrain(tracer: "Tracer", sharding: "UserSharding") -> "Tracer":
 def token(program: Program, sharding: "UserSharding", rank: int) -> Sharding:
     """What stands for `sharding` until the program's mesh is known."""
     cuts = sharding.digits(rank)
-    if (sharding, rank) not in program.asked:
-        program.asked.append((sharding, rank))
-    mesh = f"?{program.asked.index((sharding, rank))}"
+    mesh = f"?{program.asked.setdefault((sharding, rank), len(program.asked))}"
     dims = []
     for i, cut in enumerate(cuts):
         if cut is UNCONSTRAINED:

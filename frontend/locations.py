@@ -9,7 +9,9 @@ import dis
 import linecache
 import os
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator
+from operator import itemgetter
 from types import CodeType, FrameType
 
 import optree
@@ -44,23 +46,23 @@ class Site:
 
 
 class _Code:
-    """What is known about a code object; `sites` by offset of the instruction."""
+    """What is known about a code object: its instructions in order, and those met by offset."""
 
-    __slots__ = ("code", "internal", "sites")
+    __slots__ = ("code", "internal", "known", "sites")
 
     def __init__(self, code: CodeType) -> None:
         self.code = code  # kept, so that its id stays its own
         self.internal = code.co_filename.startswith(_INTERNAL)
         self.sites: dict[int, Site] = {}
+        self.known: list[tuple[int, Site]] = []
 
     def learn(self, offset: int) -> Site:
-        """Read all instructions once; an offset nobody knows is on the function's first line."""
-        if not self.sites:
-            self.sites.update(_read(self.code))
-        if offset not in self.sites:
-            line = self.code.co_firstlineno
-            self.sites[offset] = Site(Loc(_shown(self.code.co_filename), line, 1), 1, (), False)
-        return self.sites[offset]
+        """The instruction at `offset`, or the one whose inline caches are there."""
+        if not self.known:
+            self.known = list(_read(self.code))
+        i = bisect_right(self.known, offset, key=itemgetter(0)) - 1
+        site = self.sites[offset] = self.known[max(i, 0)][1]
+        return site
 
 
 _codes: dict[int, _Code] = {}
@@ -85,7 +87,7 @@ def _shown(file: str) -> str:
 
 def _read(code: CodeType) -> Iterator[tuple[int, Site]]:
     file = _shown(code.co_filename)
-    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+    steps = list(dis.get_instructions(code))
     for i, step in enumerate(steps):
         line, end, column, last = step.positions or (None, None, None, None)
         width = (last or 0) - (column or 0) if end == line else 1

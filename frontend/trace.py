@@ -40,7 +40,7 @@ class Program:
     """What the traces of one program share.
 
     `captured` are the arrays from outside that became parameters, `asked` the user's shardings
-    that `annotations.token` gave a number.
+    (each for values of one rank) that `annotations.token` gave a number.
     """
 
     def __init__(self, name: str) -> None:
@@ -48,7 +48,7 @@ class Program:
         self.names = Names()
         self.hints: dict[Value, str] = {}
         self.captured: dict[int, tuple[Array, Tracer]] = {}
-        self.asked: list[tuple[UserSharding, int]] = []
+        self.asked: dict[tuple[UserSharding, int], int] = {}
         self._call: FrameType | None = None
         self._hinted: tuple[Value, ...] = ()
         self._named: dict[Value, Value] = {}
