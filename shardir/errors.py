@@ -1,5 +1,8 @@
 """Errors say what is wrong, where, and what to do about it."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class ShardirError(Exception):
     """Base of every error this package raises on purpose."""
@@ -12,7 +15,7 @@ class ParseError(ShardirError, ValueError):
         self, message: str, text: str, line: int, column: int, width: int, file: str
     ) -> None:
         self.line, self.column = line, column
-        lines = text.splitlines()
+        lines = text.split("\n")
         source = lines[line - 1] if 0 < line <= len(lines) else ""
         gutter = " " * len(str(line))
         super().__init__(
@@ -60,3 +63,9 @@ class NoRule(ShardirError, NotImplementedError):
             f"target {target!r} has no rule for {op!r} (it has: {', '.join(known) or 'none'}); "
             f"add one with @rules.rule({op}) in {file}"
         )
+
+
+def suggestion(wrong: str, known: Iterable[str]) -> str:
+    """`did you mean 'relu'?`, or nothing when no known name is close to the wrong one."""
+    close = get_close_matches(wrong, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,157 @@
+"""Literals: names, numbers, strings and arrays, both to text and back.
+
+Everything round-trips exactly: floats are the shortest text that reads back as the same number,
+and an array whose list would lose something (the bits of a NaN, the shape of an empty array) or
+take much space is written as the base64 of its bytes.
+"""
+
+import json
+import re
+from base64 import b64decode, b64encode
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.opset import Dense, Symbol
+from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES, TensorType, dtype_name
+
+LISTED = 64
+"""Arrays of more elements are written in base64."""
+
+_WORD = re.compile(r"[A-Za-z_][\w-]*")
+_NAME = re.compile(r"[\w.]+")
+_TAKEN = ("true", "false", "inf", "nan")
+
+
+def quote(text: str) -> str:
+    """A string literal in one line."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def unquote(literal: str) -> str:
+    """The string of a literal; raises `ValueError` for an escape that means nothing."""
+    text: str = json.loads(literal)
+    return text
+
+
+def show_name(name: str) -> str:
+    """What follows `%` or `@`; quoted when it is no plain name."""
+    return name if _NAME.fullmatch(name) else quote(name)
+
+
+def show_word(word: str) -> str:
+    """An axis name; quoted when it is no plain word."""
+    return word if _WORD.fullmatch(word) else quote(word)
+
+
+def show_number(number: complex) -> str:
+    """A Python number such that reading it gives the same type and value."""
+    if isinstance(number, bool):
+        return "true" if number else "false"
+    if isinstance(number, int):
+        return int.__repr__(number)
+    if isinstance(number, float):
+        return float.__repr__(number)
+    return f"complex({show_number(number.real)}, {show_number(number.imag)})"
+
+
+def show_symbol(symbol: Symbol) -> str:
+    """A bare word; quoted when it would not read back as one."""
+    plain = _WORD.fullmatch(symbol) and symbol not in _TAKEN
+    return str(symbol) if plain else quote(symbol)
+
+
+def show_dense(dense: Dense) -> str:
+    """`dense(f32, [1.0, 2.0])`, or `dense(f32[100], "...")` with the bytes in base64."""
+    array = dense.array
+    dtype = dtype_name(array.dtype)
+    if 0 < array.size <= LISTED:
+        element = _element(dtype)
+        items = _mapped(lambda i: element(array[i]), array.shape, ())
+        if dense_of(dtype, items[1]) == dense:
+            return f"dense({dtype}, {items[0]})"
+    data = b64encode(array.tobytes()).decode()
+    return f'dense({TensorType(array.shape, dtype)}, "{data}")'
+
+
+def _mapped(element: Any, shape: tuple[int, ...], index: tuple[int, ...]) -> tuple[str, Any]:
+    """The elements from `index` on as (text, nested lists of Python numbers)."""
+    if len(index) == len(shape):
+        number: tuple[str, Any] = element(index)
+        return number
+    rows = [_mapped(element, shape, (*index, i)) for i in range(shape[len(index)])]
+    return f"[{', '.join(text for text, _ in rows)}]", [row for _, row in rows]
+
+
+def _element(dtype: str) -> Any:
+    """A function from a NumPy scalar to its text and the Python number which that reads as."""
+    if dtype in COMPLEX:
+        real = _float
+        return lambda z: (
+            f"complex({real(z.real)}, {real(z.imag)})",
+            complex(float(real(z.real)), float(real(z.imag))),
+        )
+    if dtype in FLOATS:
+        return lambda x: (_float(x), float(_float(x)))
+    return lambda x: (show_number(x.item()), x.item())
+
+
+def _float(x: Any) -> str:
+    """The shortest text that reads back as `x` in its own precision."""
+    text = str(x)
+    if type(x)(float(text)) != x:
+        text = repr(float(x))
+    return text if any(c in text for c in ".en") else f"{text}.0"
+
+
+def dense_of(dtype: str, items: Any) -> Dense:
+    """The array of nested lists of Python numbers; raises `ValueError` when it is none."""
+    allowed = _ALLOWED.get(dtype, (int,))
+    shape, flat = _flattened(items)
+    for number in flat:
+        if type(number) not in allowed:
+            raise ValueError(f"{show_any(number)} is no element of {dtype}")
+    try:
+        with np.errstate(all="ignore"):
+            array = np.array(flat, NUMPY_DTYPES[dtype])
+    except OverflowError:
+        low, high = (getattr(np.iinfo(NUMPY_DTYPES[dtype]), end) for end in ("min", "max"))
+        wrong = next(n for n in flat if not low <= n <= high)
+        raise ValueError(f"{wrong} does not fit in {dtype}") from None
+    return Dense(array.reshape(shape))
+
+
+_ALLOWED: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    **dict.fromkeys(FLOATS, (int, float)),
+    **dict.fromkeys(COMPLEX, (int, float, complex)),
+}
+
+
+def show_any(item: object) -> str:
+    return show_number(item) if isinstance(item, (bool, int, float, complex)) else repr(item)
+
+
+def _flattened(items: Any) -> tuple[tuple[int, ...], list[Any]]:
+    if not isinstance(items, tuple | list):
+        return (), [items]
+    rows = [_flattened(item) for item in items]
+    if len({shape for shape, _ in rows}) > 1:
+        raise ValueError("the rows of an array have one shape")
+    inner = rows[0][0] if rows else ()
+    return (len(rows), *inner), [number for _, row in rows for number in row]
+
+
+def dense_from(type: TensorType, data: str) -> Dense:
+    """The array of a type from the base64 of its bytes; raises `ValueError` when it is none."""
+    try:
+        content = b64decode(data, validate=True)
+    except ValueError:
+        raise ValueError("the data of an array is base64") from None
+    if len(content) != type.nbytes:
+        raise ValueError(f"{type} has {type.nbytes} bytes, but the data has {len(content)}")
+    if type.dtype == "bool" and content.strip(b"\0\1"):
+        raise ValueError("the data of a bool array is bytes 0 and 1")
+    array: npt.NDArray[Any] = np.frombuffer(content, type.numpy).reshape(type.shape)
+    return Dense(array)

@@ -1,0 +1,241 @@
+"""What meshes, types and attributes mean: the parts of the text that no value occurs in."""
+
+from lark import Token
+
+from shardir.errors import suggestion
+from shardir.ir import Global
+from shardir.mesh import Mesh
+from shardir.opset import Attr, Dense, Symbol
+from shardir.placement import OPEN, Axes, Axis, Dim, Sharding
+from shardir.text import syntax
+from shardir.text.literals import dense_from, dense_of, unquote
+from shardir.text.printer import AXES, mesh_of
+from shardir.types import DTYPES, TensorType
+
+Typed = tuple[TensorType, Sharding | None]
+
+_REDUCTIONS = ("add", "max", "min", "mul")
+
+
+class Meanings:
+    """Knows the meshes read so far, and every type by its spelling."""
+
+    def __init__(self, source: syntax.Source) -> None:
+        self.source = source
+        self.meshes: dict[str, Mesh] = {}
+        self._typed: dict[str, Typed] = {}
+
+    def mesh(self, written: syntax.Mesh) -> None:
+        """Take a mesh up."""
+        fail, name = self.source.fail, self.name(written.name)
+        if name in self.meshes:
+            raise fail(f"two meshes are called @{name}", written.name)
+        axes: dict[str, int] = {}
+        for extent in written.extents:
+            axis, size = self.word(extent.name), self.integer(extent.size)
+            if axis in axes:
+                raise fail(f"mesh @{name} has two axes called {axis!r}", extent.name)
+            if size < 1:
+                raise fail("a mesh axis has 1 or more positions", extent.size)
+            axes[axis] = size
+        mesh = Mesh(name, tuple(axes.items()))
+        if written.devices is not None:
+            ids = self.attr("devices", written.devices)
+            wanted = "one device id" if not axes else f"the ids 0 to {mesh.size - 1} in some order"
+            if len(ids) != mesh.size or not (_is_permutation(ids) if axes else _is_id(ids[0])):
+                raise fail(f"mesh @{name} needs {wanted}", written.name)
+            mesh = Mesh(name, mesh.axes, ids)
+        self.meshes[name] = mesh
+
+    def typed(self, written: syntax.Type) -> Typed:
+        """A type and the sharding said of it; each spelling is read once."""
+        typed = self._typed.get(key := str(written))
+        if typed is None:
+            if isinstance(written, Token):
+                typed = self._read(written, [])
+            else:
+                typed = self._read(written.tensor, written.marks)
+            self._typed[key] = typed
+        return typed
+
+    def outer(self, written: syntax.Type) -> Global:
+        """What a per-device tensor is a shard of; it has a sharding even if that is not said."""
+        type, sharding = self.typed(written)
+        if sharding is None:
+            at = written if isinstance(written, Token) else written.tensor
+            sharding = Sharding.open(self._first(at).name, type.rank)
+        return Global(type, sharding)
+
+    def _read(self, token: Token, marks: list[syntax.Mark]) -> Typed:
+        tensor, base = self.source.tensor(token), token.start_pos or 0
+        if tensor.dtype not in DTYPES:
+            known = suggestion(tensor.dtype, DTYPES) or f"the element types are {', '.join(DTYPES)}"
+            message = f"no element type is called {str(tensor.dtype)!r}; {known}"
+            raise self.source.fail(message, tensor.dtype, base)
+        shape = tuple(self.integer(dim.size, base, least=0) for dim in tensor.dims)
+        type = TensorType(shape, str(tensor.dtype))
+        cut = any(dim.cut or dim.open or dim.priority for dim in tensor.dims)
+        return type, self._sharding(token, tensor, marks, base) if cut or marks else None
+
+    def _sharding(
+        self, token: Token, tensor: syntax.Tensor, marks: list[syntax.Mark], base: int
+    ) -> Sharding:
+        said: dict[str, syntax.Mark] = {}
+        for mark in marks:
+            word = mark.word.split("[")[0]
+            if word in said:
+                raise self.source.fail(f"{word!r} is said twice", mark.word)
+            said[word] = mark
+        mesh = self._named(said["on"].items[0]) if "on" in said else self._first(token)
+        reduction = "add"
+        if "unreduced" in said and (how := said["unreduced"].word[len("unreduced[") : -1]):
+            if how not in _REDUCTIONS:
+                raise self.source.fail(
+                    f"partial values are not combined by {how!r}; "
+                    f"it is one of {', '.join(_REDUCTIONS)}",
+                    said["unreduced"].word,
+                )
+            reduction = how
+        replicated, unreduced = (
+            tuple(self._axis(axis, mesh) for axis in said[word].items) if word in said else ()
+            for word in ("replicated", "unreduced")
+        )
+        dims = tuple(self._dim(dim, mesh, base) for dim in tensor.dims)
+        return Sharding(mesh.name, dims, replicated, unreduced, reduction)
+
+    def _dim(self, dim: syntax.Dim, mesh: Mesh, base: int) -> Dim:
+        if dim.cut is None and not dim.open:
+            return OPEN
+        axes: Axes = ()
+        if dim.cut is not None:
+            axes = tuple(self._axis(axis, mesh, base) for axis in dim.cut.axes)
+        priority = dim.priority
+        if priority is None:
+            return Dim(axes, dim.open)
+        if len(priority) > 19:
+            raise self.source.fail("this priority is too large", priority, base)
+        return Dim(axes, dim.open, int(priority[1:]))
+
+    def _first(self, at: Token) -> Mesh:
+        for mesh in self.meshes.values():
+            return mesh
+        raise self.source.fail(
+            "there is no mesh to cut this over; declare one first, as mesh @grid = [data=4]", at
+        )
+
+    def _named(self, token: Token) -> Mesh:
+        name = self.name(token)
+        if name not in self.meshes:
+            has = f"there is {', '.join('@' + m for m in self.meshes)}" if self.meshes else ""
+            hint = suggestion(name, self.meshes) or has or "declare it first"
+            raise self.source.fail(f"no mesh is called {name!r}; {hint}", token)
+        return self.meshes[name]
+
+    def _axis(self, written: syntax.Axis, mesh: Mesh | None, base: int = 0) -> Axis:
+        """An axis of a mesh; without a mesh, of the first that has an axis of this name."""
+        name, fail = self.word(written.name, base), self.source.fail
+        where = f"mesh @{mesh.name}" if mesh else "no mesh"
+        mesh = mesh or mesh_of(name, tuple(self.meshes.values()))
+        if mesh is None or name not in mesh.sizes:
+            meshes = self.meshes.values() if mesh is None else (mesh,)
+            known = [axis for m in meshes for axis in m.sizes]
+            has = f"it has {', '.join(known)}" if mesh and known else "it has none"
+            if mesh is None:
+                has = f"the axes are {', '.join(known)}" if known else "declare a mesh first"
+            verb = "has an axis" if mesh is None else "has no axis"
+            raise fail(
+                f"{where} {verb} called {name!r}; {suggestion(name, known) or has}",
+                written.name,
+                base,
+            )
+        if written.pre is None or written.size is None:
+            return Axis.whole(name, mesh)
+        pre, size = self.integer(written.pre, base), self.integer(written.size, base)
+        if pre < 1 or size < 1 or mesh.sizes[name] % (pre * size):
+            raise fail(
+                f"axis {name!r} of size {mesh.sizes[name]} has no part ({pre}){size}; "
+                "the product of both must divide its size",
+                written.name,
+                base,
+            )
+        return Axis(name, pre, size)
+
+    def attr(self, key: str, written: syntax.Attr) -> Attr:
+        """The value of an attribute; `key` decides whether words are symbols or mesh axes."""
+        match written:
+            case Token():
+                return self._leaf(key, written)
+            case syntax.List():
+                return tuple(self.attr(key, item) for item in written.items)
+            case syntax.Axis():
+                return self._axis(written, None)
+            case syntax.Complex():
+                return complex(float(written.real), float(written.imag))
+            case _:
+                return self._dense(written)
+
+    def _leaf(self, key: str, token: Token) -> Attr:
+        if token.type == "INT":
+            return self.integer(token)
+        if token.type == "FLOAT":
+            return float(token)
+        if token.type == "NAME" and token in ("true", "false"):
+            return token == "true"
+        if key in AXES:
+            return self._axis(syntax.Axis(token), None)
+        return self.string(token) if token.type == "STRING" else Symbol(token)
+
+    def _dense(self, written: syntax.Dense | syntax.Blob) -> Dense:
+        try:
+            if isinstance(written, syntax.Blob):
+                type, sharding = self.typed(written.type)
+                if sharding is None and type.dtype != "key":
+                    return dense_from(type, self.string(written.data))
+                raise ValueError(f"an array is not stored as {written.type}")
+            if written.dtype == "key" or written.dtype not in DTYPES:
+                hint = suggestion(written.dtype, DTYPES)
+                raise ValueError(
+                    f"no array has the element type {str(written.dtype)!r}; "
+                    f"{'keys are stored as u64' if written.dtype == 'key' else hint}"
+                )
+            return dense_of(str(written.dtype), self.attr("value", written.items))
+        except ValueError as error:
+            raise self.source.fail(str(error), written.at) from None
+
+    def integer(self, token: Token, base: int = 0, *, least: int | None = None) -> int:
+        try:
+            number = int(token)
+        except ValueError:  # Python reads no integer of thousands of digits
+            raise self.source.fail("this integer is too large", token, base) from None
+        if least is not None and number < least:
+            raise self.source.fail(f"this is at least {least}", token, base)
+        return number
+
+    def string(self, token: Token, base: int = 0) -> str:
+        try:
+            return unquote(token)
+        except ValueError:
+            raise self.source.fail(
+                'this string has an escape that means nothing; there are \\" \\\\ \\/ \\b \\f \\n '
+                "\\r \\t \\uXXXX",
+                token,
+                base,
+            ) from None
+
+    def word(self, token: Token, base: int = 0) -> str:
+        """An axis name."""
+        return self.string(token, base) if token.type == "STRING" else str(token)
+
+    def name(self, token: Token) -> str:
+        """What follows `%` or `@`."""
+        if token[1] == '"':
+            return self.string(Token("STRING", token[1:], start_pos=token.start_pos))
+        return str(token[1:])
+
+
+def _is_id(device: Attr) -> bool:
+    return type(device) is int and device >= 0
+
+
+def _is_permutation(ids: tuple[Attr, ...]) -> bool:
+    return all(map(_is_id, ids)) and sorted(ids) == list(range(len(ids)))

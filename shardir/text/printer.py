@@ -1,0 +1,259 @@
+"""IR to text: one operation per line, nothing aligned, so that diffs stay small.
+
+Printing never fails, whatever is wrong with a module: the verifier shows broken programs with it.
+Values keep their names; only clashing and empty names are made unique.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shardir.build import Names
+from shardir.ir import Block, Function, Global, Module, Op, Value
+from shardir.mesh import Mesh
+from shardir.opset import Attr, Dense, Symbol
+from shardir.placement import Axes, Axis, Dim, Sharding
+from shardir.text.literals import (
+    quote,
+    show_dense,
+    show_name,
+    show_number,
+    show_symbol,
+    show_word,
+)
+from shardir.types import TensorType
+
+AXES = ("axes", "source", "target")
+"""The attributes whose words are mesh axes."""
+
+
+def show(module: Module, *, locations: bool = False) -> str:
+    """The module as text; with `locations`, where each operation came from and why it is there."""
+    printer = Printer(module.meshes, locations)
+    meshes = "\n".join(map(show_mesh, module.meshes))
+    functions = ("\n".join(printer.function(f)) for f in module.functions)
+    text = "\n\n".join(filter(None, [meshes, *functions]))
+    return f"{text}\n" if text else ""
+
+
+def show_mesh(mesh: Mesh) -> str:
+    axes = ", ".join(f"{show_word(name)}={size}" for name, size in mesh.axes)
+    devices = f" devices=[{', '.join(map(str, mesh.device_ids))}]" if mesh.device_ids else ""
+    return f"mesh @{show_name(mesh.name)} = [{axes}]{devices}"
+
+
+@dataclass
+class Line:
+    """The text of an operation in pieces, so that one of them can be pointed at."""
+
+    results: list[str]
+    name: str
+    operands: list[str]
+    attrs: list[str]
+    types: list[str]
+    rest: str = ""
+
+    def __str__(self) -> str:
+        left = f"{', '.join(self.results)} = " if self.results else ""
+        right = f" : {', '.join(self.types)}" if self.types else ""
+        return f"{left}{self.name}({', '.join(self.operands + self.attrs)}){right}{self.rest}"
+
+    def span(self, part: str, index: int = 0) -> tuple[int, int]:
+        """Where a piece starts and how wide it is; the operation's name if there is no such."""
+        at = 0
+        arguments = self.operands + self.attrs
+        if part == "attrs":
+            part, index = "arguments", index + len(self.operands)
+        for name, pieces, after in (
+            ("results", self.results, 3 if self.results else 0),
+            ("name", [self.name], 1),
+            ("arguments", arguments, 4),
+            ("types", self.types, 0),
+        ):
+            if name == ("arguments" if part == "operands" else part) and index < len(pieces):
+                return at + sum(len(p) + 2 for p in pieces[:index]), len(pieces[index])
+            at += len(", ".join(pieces)) + after
+        return (0, len(str(self))) if part == "name" else self.span("name")
+
+
+@dataclass
+class Printer:
+    """Shows the parts of a module that has these meshes."""
+
+    meshes: tuple[Mesh, ...]
+    locations: bool = False
+    _types: dict[tuple[TensorType, Sharding | None, bool], str] = field(default_factory=dict)
+
+    def function(self, function: Function) -> list[str]:
+        """The lines of a function."""
+        body, spmd = function.body, function.spmd
+        names = unique_names(function)
+        params = [self.param(p, names) for p in body.params]
+        results = self.results(function)
+        if spmd:
+            params = _outer(params, [self.outer(g) for g in spmd.params])
+            results = _outer(results, [self.outer(g) for g in spmd.results])
+        head = f"{'spmd ' if spmd else ''}func @{show_name(function.name)}("
+        tail = f") -> ({', '.join(results)}) {{"
+        lines = [head, *(f"  {param}," for param in params), tail] if params else [head + tail]
+        self._ops(body, names, "  ", lines)
+        lines.append(f"  {_leave('return', body, names)}")
+        lines.append("}")
+        return lines
+
+    def param(self, param: Value, names: Mapping[Value, str]) -> str:
+        return f"{names[param]}: {self.typed(param.type, param.sharding)}"
+
+    def results(self, function: Function) -> list[str]:
+        """The type of each result, with the sharding that is asked of it."""
+        asked = list(function.results) + [None] * len(function.body.returns)
+        return [self.typed(v.type, s) for v, s in zip(function.body.returns, asked, strict=False)]
+
+    def outer(self, outer: Global) -> str:
+        return self.typed(outer.type, outer.sharding, outer=True)
+
+    def op(self, op: Op, names: Mapping[Value, str]) -> Line:
+        """The line of an operation, without its blocks."""
+        return Line(
+            [names[v] for v in op.results],
+            op.spec.name,
+            [names[v] for v in op.operands],
+            [f"{key}={self.attr(key, attr)}" for key, attr in op.attrs.items()],
+            [self.typed(v.type, v.sharding) for v in op.results],
+            self._origin(op) if self.locations else "",
+        )
+
+    def _ops(self, block: Block, names: Mapping[Value, str], indent: str, lines: list[str]) -> None:
+        for op in block.ops:
+            lines.append(f"{indent}{self.op(op, names)}")
+            if not op.blocks:
+                continue
+            inner = f"{indent}  "
+            for block in op.blocks:
+                lines[-1] += " {"
+                if block.params:
+                    params = ", ".join(self.param(p, names) for p in block.params)
+                    lines.append(f"{inner}({params}) =>")
+                self._ops(block, names, inner, lines)
+                lines.append(f"{inner}{_leave('yield', block, names)}")
+                lines.append(f"{indent}}}")
+
+    @staticmethod
+    def _origin(op: Op) -> str:
+        loc = f" loc({quote(op.loc.file)}:{op.loc.line}:{op.loc.column})" if op.loc else ""
+        return loc + (f" why({quote(op.why)})" if op.why else "")
+
+    def typed(self, type: TensorType, sharding: Sharding | None, *, outer: bool = False) -> str:
+        """A type with its sharding; what a per-device tensor is a shard of has one anyway."""
+        key = (type, sharding, outer)
+        if key not in self._types:
+            self._types[key] = self._typed(type, sharding, outer)
+        return self._types[key]
+
+    def _typed(self, type: TensorType, sharding: Sharding | None, outer: bool) -> str:
+        if sharding is None:
+            return str(type)
+        mesh = next((mesh for mesh in self.meshes if mesh.name == sharding.mesh), None)
+        dims = list(sharding.dims) + [Dim()] * (type.rank - len(sharding.dims))
+        sizes = [*map(str, type.shape), *["?"] * (len(dims) - type.rank)]
+        cuts = [f"{n}{self._dim(dim, mesh)}" for n, dim in zip(sizes, dims, strict=True)]
+        text = f"{type.dtype}[{', '.join(cuts)}]"
+        said = text != str(type)
+        if sharding.replicated:
+            text += f" replicated({self._axes(sharding.replicated, mesh)})"
+        if sharding.unreduced or sharding.reduction != "add":
+            how = "" if sharding.reduction == "add" else f"[{sharding.reduction}]"
+            text += f" unreduced{how}({self._axes(sharding.unreduced, mesh)})"
+        said = said or outer or text[-1] != "]"
+        first = self.meshes[0].name if self.meshes else None
+        return text if said and sharding.mesh == first else f"{text} on @{show_name(sharding.mesh)}"
+
+    def _dim(self, dim: Dim, mesh: Mesh | None) -> str:
+        priority = "" if dim.priority is None else f" p{dim.priority}"
+        if not dim.axes:
+            return f"@-{priority}" if not dim.open else f"@?{priority}" if priority else ""
+        axes = self._axes(dim.axes, mesh)
+        cut = axes if len(dim.axes) == 1 else f"({axes})"
+        return f"@{cut}{'?' if dim.open else ''}{priority}"
+
+    def _axes(self, axes: Axes, mesh: Mesh | None) -> str:
+        return ", ".join(show_axis(axis, mesh) for axis in axes)
+
+    def attr(self, key: str, attr: Attr) -> str:
+        match attr:
+            case tuple() | list():
+                return f"[{', '.join(self.attr(key, item) for item in attr)}]"
+            case Axis():
+                return show_axis(attr, mesh_of(attr.name, self.meshes) if key in AXES else None)
+            case Symbol():
+                return show_symbol(attr)
+            case str():
+                return quote(attr)
+            case Dense():
+                return show_dense(attr)
+            case np.generic():
+                return self.attr(key, attr.item())
+            case bool() | int() | float() | complex():
+                return show_number(attr)
+            case _:
+                return quote(repr(attr))
+
+
+def mesh_of(axis: str, meshes: tuple[Mesh, ...]) -> Mesh | None:
+    """The first mesh that has an axis of this name."""
+    return next((mesh for mesh in meshes if axis in mesh.sizes), None)
+
+
+def show_axis(axis: Axis, mesh: Mesh | None) -> str:
+    """`data` if it is a whole axis of the mesh, else `data:(pre)size`."""
+    name = show_word(axis.name)
+    if mesh and axis.name in mesh.sizes and axis.is_whole(mesh):
+        return name
+    return f"{name}:({axis.pre}){axis.size}"
+
+
+def _outer(local: list[str], outer: list[str]) -> list[str]:
+    return [f"{text} of {outer[i]}" if i < len(outer) else text for i, text in enumerate(local)]
+
+
+def _leave(word: str, block: Block, names: Mapping[Value, str]) -> str:
+    return " ".join([word, ", ".join(names[v] for v in block.returns)]).rstrip()
+
+
+class _Spellings(dict[Value, str]):
+    """How each value is written; a value without definition is given a name when it is met."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+
+    def __missing__(self, value: Value) -> str:
+        self[value] = text = f"%{show_name(self.names.fresh(value.name))}"
+        return text
+
+
+def unique_names(function: Function) -> Mapping[Value, str]:
+    """How each value of a function is written, `%` included.
+
+    The first value of a name keeps it, so a name that was nobody's choice yields to it.
+    """
+    spellings, nameless = _Spellings(), []
+    taken: set[str] = set()
+    for value in _definitions(function.body):
+        if not value.name or value.name in taken:
+            nameless.append(value)
+        elif value not in spellings:
+            taken.add(value.name)
+            spellings[value] = f"%{show_name(value.name)}"
+    spellings.names = Names(sorted(taken))
+    for value in nameless:
+        spellings[value]
+    return spellings
+
+
+def _definitions(block: Block) -> Iterator[Value]:
+    yield from block.params
+    for op in block.ops:
+        yield from op.results
+        for inner in op.blocks:
+            yield from _definitions(inner)
