@@ -10,6 +10,7 @@ gradients, or give them another dimension; `resolve` puts the axes of the real m
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from shardir import ops
 from shardir.frontend.digits import pieces
 from shardir.frontend.partition_spec import UNCONSTRAINED, Unconstrained
 from shardir.frontend.trace import Program, emit, require
@@ -28,7 +29,7 @@ def constrain(tracer: "Tracer", sharding: "UserSharding") -> "Tracer":
     """
     program = require("with_sharding_constraint").program
     constrained: Tracer = emit(
-        "sharding_constraint",
+        ops.sharding_constraint,
         tracer,
         sharding=token(program, sharding, tracer.ndim),
         weak=tracer.weak_type,

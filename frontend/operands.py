@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir import ops
 from shardir.errors import OperationTypeError
 from shardir.frontend import promotion
 from shardir.frontend.errors import NotAnArrayError, NumberError
@@ -113,7 +114,7 @@ def _stacked(items: Sequence[Any]) -> Tracer:
     rows = align(*(as_tracer(item) for item in items))
     kind = rows[0].value.type
     parts = [reshape(row, (1, *kind.shape)) for row in rows]
-    stacked: Tracer = emit("concatenate", *parts, dim=0)
+    stacked: Tracer = emit(ops.concatenate, *parts, dim=0)
     return stacked
 
 
@@ -129,13 +130,13 @@ def constant(array: npt.ArrayLike, weak: bool = False) -> Tracer:
     type = TensorType(array.shape, dtype_name(array.dtype))
     if array.ndim == 0:
         return splat(array.item(), type, weak)
-    made: Tracer = emit("constant", value=Dense(array), result=type, weak=weak)
+    made: Tracer = emit(ops.constant, value=Dense(array), result=type, weak=weak)
     return made
 
 
 def splat(number: complex, type: TensorType, weak: bool = False) -> Tracer:
     """A constant of `type` whose every element is `number`, converted as Python would."""
-    made: Tracer = emit("constant", value=_fitted(number, type.dtype), result=type, weak=weak)
+    made: Tracer = emit(ops.constant, value=_fitted(number, type.dtype), result=type, weak=weak)
     return made
 
 
@@ -173,7 +174,7 @@ def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:
     """`x` with the element type called `dtype`; itself when it has that already."""
     if x.value.type.dtype == dtype:
         return x if x.weak_type == weak else Tracer(x._trace, x.value, weak, x._site)
-    converted: Tracer = emit("convert", x, result=x.value.type.with_dtype(dtype), weak=weak)
+    converted: Tracer = emit(ops.convert, x, result=x.value.type.with_dtype(dtype), weak=weak)
     return converted
 
 
@@ -182,7 +183,7 @@ def reshape(x: Tracer, shape: Sequence[int]) -> Tracer:
     if x.shape == tuple(shape):
         return x
     result = x.value.type.with_shape(shape)
-    reshaped: Tracer = emit("reshape", x, result=result, weak=x.weak_type)
+    reshaped: Tracer = emit(ops.reshape, x, result=result, weak=x.weak_type)
     return reshaped
 
 
@@ -196,7 +197,7 @@ def broadcast(x: Tracer, shape: Sequence[int]) -> Tracer:
         raise OperationTypeError(point(f"shape {x.shape} does not broadcast to {shape}"))
     result = x.value.type.with_shape(shape)
     dims = tuple(range(lead, len(shape)))
-    repeated: Tracer = emit("broadcast", x, dims=dims, result=result, weak=x.weak_type)
+    repeated: Tracer = emit(ops.broadcast, x, dims=dims, result=result, weak=x.weak_type)
     return repeated
 
 
