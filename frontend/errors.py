@@ -61,3 +61,15 @@ class ControlFlowError(ShardirError, TypeError):
 
 class RandomError(ShardirError, ValueError):
     """Random numbers asked for from what is no key, or of a type or shape there is none of."""
+
+
+class AxisError(ShardirError, ValueError, IndexError):
+    """An axis that the array does not have, or one that is named twice."""
+
+
+class ShapeError(ShardirError, ValueError):
+    """A shape that no array has, or that does not fit what it is wanted for."""
+
+
+class AxisError(ShardirError, ValueError, IndexError):
+    """An axis that an array does not have."""
