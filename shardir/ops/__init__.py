@@ -1,12 +1,19 @@
 """The operations, one module per family. Importing this package declares them all."""
 
-# One operation a line would bury the families; see each module for what its operations mean.
 from shardir.ops.annotate import (
     optimization_barrier as optimization_barrier,
     reshard as reshard,
     sharding_constraint as sharding_constraint,
 )
+from shardir.ops.bits import bitcast as bitcast
 from shardir.ops.create import constant as constant, iota as iota
+from shardir.ops.cumulative import (
+    cumlogsumexp as cumlogsumexp,
+    cummax as cummax,
+    cummin as cummin,
+    cumprod as cumprod,
+    cumsum as cumsum,
+)
 from shardir.ops.elementwise import (
     abs_ as abs_,
     acos as acos,
@@ -77,7 +84,16 @@ from shardir.ops.elementwise import (
     xor as xor,
 )
 from shardir.ops.linalg import dot as dot
-from shardir.ops.reduce import max_ as max_, min_ as min_, sum_ as sum_
+from shardir.ops.reduce import (
+    all_ as all_,
+    any_ as any_,
+    argmax as argmax,
+    argmin as argmin,
+    max_ as max_,
+    min_ as min_,
+    prod as prod,
+    sum_ as sum_,
+)
 from shardir.ops.shape import (
     broadcast as broadcast,
     concatenate as concatenate,
@@ -85,3 +101,10 @@ from shardir.ops.shape import (
     reverse as reverse,
     transpose as transpose,
 )
+from shardir.ops.slicing import (
+    dynamic_slice as dynamic_slice,
+    dynamic_update_slice as dynamic_update_slice,
+    pad as pad,
+    slice_ as slice_,
+)
+from shardir.ops.sort import sort as sort, top_k as top_k

@@ -25,6 +25,7 @@ class Domain:
                 raise TypeError(f"takes {self.words} operands, got {type}")
 
 
+BOOL = Domain("bool", ("bool",))
 FLOAT = Domain("floating-point", FLOATS)
 PART = Domain("f32 or f64", ("f32", "f64"))
 COMPLEX_ONLY = Domain("complex", COMPLEX)

@@ -84,9 +84,7 @@ def _declare(
             return compute(*operands).astype(result.numpy, copy=False)
 
     vjp = formula(cotangents) if cotangents else _flat
-    return define(
-        name, type=type, factors=_factors, reference=reference, vjp=vjp, elementwise=True
-    )
+    return define(name, type=type, factors=_factors, reference=reference, vjp=vjp, elementwise=True)
 
 
 def unary(name: str, *row: Any) -> OpSpec:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from shardir.factors import FactorRule, einsum
-from shardir.ops.check import ARITHMETIC, one_dtype
+from shardir.ops.check import NUMBER, one_dtype
+from shardir.ops.numerics import wider
 from shardir.opset import define
 from shardir.types import TensorType
 
@@ -19,7 +20,7 @@ def _terms(dims: str) -> tuple[str, str, str]:
     operands, arrow, output = dims.partition("->")
     terms = operands.split(",")
     letters = "".join((*terms, output))
-    if not arrow or len(terms) != 2 or not ((letters.isascii() and letters.isalpha()) or not letters):
+    if not arrow or len(terms) != 2 or not (letters + "a").isalpha() or not letters.isascii():
         raise TypeError(f'dims={dims!r} is no contraction of two operands such as "bi,ih->bh"')
     for term in (*terms, output):
         if len(set(term)) != len(term):
@@ -32,7 +33,7 @@ def _terms(dims: str) -> tuple[str, str, str]:
 
 def _type(x: TensorType, y: TensorType, *, dims: str, result: TensorType | None) -> TensorType:
     *terms, output = _terms(dims)
-    ARITHMETIC.check(x, y)
+    NUMBER.check(x, y)
     dtype = one_dtype(x, y)
     sizes: dict[str, int] = {}
     for type, term in zip((x, y), terms, strict=True):
@@ -50,10 +51,11 @@ def _type(x: TensorType, y: TensorType, *, dims: str, result: TensorType | None)
 
 
 def _accumulator(dtype: str, to: str) -> str:
-    ARITHMETIC.check(TensorType((), to))
-    if np.result_type(TensorType((), dtype).numpy, TensorType((), to).numpy) == TensorType(
-        (), to
-    ).numpy:
+    NUMBER.check(TensorType((), to))
+    if (
+        np.result_type(TensorType((), dtype).numpy, TensorType((), to).numpy)
+        == TensorType((), to).numpy
+    ):
         return to
     raise TypeError(f"cannot accumulate {dtype} products in {to}; convert the result instead")
 
@@ -63,10 +65,10 @@ def _factors(x: TensorType, y: TensorType, *, dims: str, result: TensorType) -> 
 
 
 def _reference(x: Any, y: Any, *, dims: str, result: TensorType) -> Any:
-    """Products and sums in the result's type (in f32 for f16 and bf16), rounded once."""
-    wide = np.dtype(np.float32) if result.dtype in ("f16", "bf16") else result.numpy
+    """Floats are multiplied and summed in f64 and rounded once."""
+    wide = wider(result.numpy)
     with np.errstate(all="ignore"):
-        product = np.einsum(dims, x.astype(wide), y.astype(wide))
+        product = np.einsum(dims, x.astype(wide), y.astype(wide), optimize=True)
         return np.asarray(product).astype(result.numpy)
 
 

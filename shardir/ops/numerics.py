@@ -33,6 +33,13 @@ def is_float(x: Array) -> bool:
     return dtype_name(x.dtype) in FLOATS
 
 
+def wider(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What long sums of a type are taken in: f64 for floats, c128 for complex, else itself."""
+    if dtype.kind == "c":
+        return np.dtype(np.complex128)
+    return np.dtype(np.float64) if dtype_name(dtype) in FLOATS else dtype
+
+
 def bits(x: Array) -> int:
     """Width of an element."""
     return x.dtype.itemsize * 8
@@ -46,6 +53,14 @@ def unsigned(x: Array) -> Array:
 def signed(x: Array) -> Array:
     """The same bits as signed integers."""
     return x.view(np.dtype(f"i{x.dtype.itemsize}"))
+
+
+def total_order(x: Array) -> Array:
+    """Numbers that compare as `x`; of floats integers, which compare in IEEE's total order."""
+    if not is_float(x):
+        return x
+    whole = signed(x)
+    return np.where(whole < 0, whole ^ np.iinfo(whole.dtype).max, whole)
 
 
 def divide(x: Array, y: Array) -> Array:
@@ -71,7 +86,8 @@ def power(x: Array, y: Array) -> Array:
         return np.asarray(np.power(x, y))
     minus_one = np.where(y % 2 == 0, np.ones_like(x), -np.ones_like(x))
     inverse = np.where(x == 1, np.ones_like(x), np.where(x == -1, minus_one, np.zeros_like(x)))
-    return np.where(y < 0, inverse, np.power(x, np.maximum(y, np.zeros_like(y))))
+    product: Array = np.power(x, np.maximum(y, np.zeros_like(y)))
+    return np.where(y < 0, inverse, product)
 
 
 def maximum(x: Array, y: Array) -> Array:

@@ -1,15 +1,16 @@
 """Reductions: dimensions folded into one element each."""
 
 from collections.abc import Callable
+from math import prod as product
 from typing import Any
 
 import numpy as np
 
 from shardir.factors import FactorRule, Kind, RuleBuilder
-from shardir.ops.check import ARITHMETIC, ORDERED, Domain, Ints, dims_of
-from shardir.ops.numerics import NARROW
+from shardir.ops.check import BOOL, NUMBER, ORDERED, Domain, Ints, dim_of, dims_of, stated
+from shardir.ops.numerics import NARROW, is_float, wider
 from shardir.opset import OpSpec, define
-from shardir.types import TensorType, dtype_name
+from shardir.types import INTEGERS, TensorType, dtype_name
 
 
 def _without(x: TensorType, dims: Ints) -> TensorType:
@@ -69,6 +70,31 @@ def _extreme_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
     return (b.mul(ones, spread(b, share, x, dims)),)
 
 
+def _prod_vjp(b: Any, g: Any, x: Any, y: Any, *, dims: Ints) -> Any:
+    """Each element times the product of those before it and of those after it.
+
+    No division, so that zeros have their cotangents too.
+    """
+    kept = tuple(d for d in range(x.type.rank) if d not in dims)
+    perm = (*kept, *dims)
+    moved = b.transpose(x, perm=perm)
+    shape = tuple(x.type.shape[d] for d in kept)
+    count = product(x.type.shape[d] for d in dims)
+    line = b.reshape(moved, result=x.type.with_shape((*shape, count)))
+    last, none = len(kept), (0,) * (len(kept) + 1)
+    one = b.full(1, x.type.with_shape(()))
+
+    def others(step: int) -> Any:
+        low, high = (*none[1:], step), (*none[1:], -step)
+        shifted = b.pad(line, one, low=low, high=high, interior=none) if count else line
+        return b.cumprod(shifted, dim=last, reverse=step < 0)
+
+    spread_out = b.broadcast(g, dims=tuple(range(last)), result=line.type)
+    flat = b.mul(spread_out, b.mul(others(1), others(-1)))
+    back = tuple(perm.index(d) for d in range(len(perm)))
+    return (b.transpose(b.reshape(flat, result=moved.type), perm=back),)
+
+
 def _lowest(dtype: np.dtype[Any]) -> Any:
     if dtype == np.bool_:
         return False
@@ -81,18 +107,74 @@ def _highest(dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
 
 
-def _sum(x: Any, dims: Ints) -> Any:
-    return np.logical_or.reduce(x, dims) if x.dtype == np.bool_ else np.sum(x, dims, x.dtype)
-
-
 def _max(x: Any, dims: Ints) -> Any:
-    return np.max(x, dims, initial=_lowest(x.dtype))
+    best = np.max(x, dims, initial=_lowest(x.dtype))
+    if not is_float(x):
+        return best
+    positive = np.any((x == 0) & ~np.signbit(x), dims)
+    return np.where(best == 0, np.where(positive, 0.0, -0.0).astype(x.dtype), best)
 
 
 def _min(x: Any, dims: Ints) -> Any:
-    return np.min(x, dims, initial=_highest(x.dtype))
+    best = np.min(x, dims, initial=_highest(x.dtype))
+    if not is_float(x):
+        return best
+    negative = np.any((x == 0) & np.signbit(x), dims)
+    return np.where(best == 0, np.where(negative, -0.0, 0.0).astype(x.dtype), best)
 
 
-sum_ = _reduction("sum", ARITHMETIC, "add", _sum, _sum_vjp)
+def _sum(x: Any, dims: Ints) -> Any:
+    return np.sum(x, dims, wider(x.dtype))
+
+
+def _prod(x: Any, dims: Ints) -> Any:
+    return np.prod(x, dims, wider(x.dtype))
+
+
+def _no_vjp(b: Any, g: Any, x: Any, y: Any, **attrs: Any) -> Any:
+    return (None,)
+
+
+sum_ = _reduction("sum", NUMBER, "add", _sum, _sum_vjp)
+"""Floats are summed in f64 by the reference and rounded once."""
+prod = _reduction("prod", NUMBER, "mul", _prod, _prod_vjp)
 max_ = _reduction("max", ORDERED, "max", _max, _extreme_vjp)
+"""NaN if any is; of nothing, the lowest value."""
 min_ = _reduction("min", ORDERED, "min", _min, _extreme_vjp)
+any_ = _reduction("any", BOOL, "or", np.any, _no_vjp)
+all_ = _reduction("all", BOOL, "and", np.all, _no_vjp)
+
+
+def _index(name: str, numpy: Callable[..., Any]) -> OpSpec:
+    """Declare the position of an extreme; no reduction combines positions alone."""
+
+    def type(x: TensorType, *, dim: int, result: TensorType | None) -> TensorType:
+        to = stated(result)
+        ORDERED.check(x)
+        dim_of(x, dim)
+        if to.dtype not in INTEGERS or to.shape != _without(x, (dim,)).shape:
+            raise TypeError(
+                f"gives positions of type {_without(x, (dim,)).with_dtype('i32')} "
+                f"(or another integer), not {to}"
+            )
+        size = x.shape[dim]
+        if size == 0:
+            raise TypeError(f"no element of {x} is an extreme: dimension {dim} is empty")
+        if size - 1 > np.iinfo(to.numpy).max:
+            raise TypeError(f"positions up to {size - 1} do not fit into {to.dtype}")
+        return to
+
+    def factors(x: TensorType, *, dim: int, result: TensorType) -> FactorRule:
+        return _rule(x, (dim,), None)
+
+    def reference(x: Any, *, dim: int, result: TensorType) -> Any:
+        wide = x.astype(np.float32) if dtype_name(x.dtype) in NARROW else x
+        return np.asarray(numpy(wide, dim)).astype(result.numpy)
+
+    return define(name, type=type, factors=factors, reference=reference, vjp=_no_vjp)
+
+
+argmax = _index("argmax", np.argmax)
+"""Where along `dim` the largest element is: the first NaN, or the first of equals."""
+argmin = _index("argmin", np.argmin)
+"""Where along `dim` the smallest element is: the first NaN, or the first of equals."""

@@ -69,61 +69,64 @@ def _reshape_type(x: TensorType, *, result: TensorType | None) -> TensorType:
 
 
 def _reshape_factors(x: TensorType, *, result: TensorType) -> FactorRule | None:
-    """Common factors by a walk over both shapes from their major ends.
-
-    Where the shapes agree on a divisor, that is a shared factor. Where they do not, each side
-    walks private factors until the products meet again.
-    """
     if x.size == 0:
         return None
     builder = RuleBuilder([x.shape], [result.shape])
-    for source, target, size in _common(x.shape, result.shape):
+    for source, target, size in _common_factors(x.shape, result.shape):
         builder.add([source], [target], size)
     return builder.build()
 
 
-def _common(source: Ints, target: Ints) -> list[tuple[int | None, int | None, int]]:
-    """(dimension of source, dimension of target, size) of each factor larger than 1."""
+def _common_factors(source: Ints, target: Ints) -> list[tuple[int | None, int | None, int]]:
+    """(dimension of source, dimension of target, size) of each factor, by a walk from the left.
+
+    While both sides have walked as many elements, their dimensions share a factor as large as
+    the divisor they have in common. Where they have none, both take what is left of their
+    dimensions as private factors, and then whichever is behind takes private factors until they
+    meet again. This is Shardy's walk, to the factor.
+    """
     factors: list[tuple[int | None, int | None, int]] = []
-    i = j = 0
-    left, right = (list(shape) for shape in (source, target))
-    while i < len(left) or j < len(right):
-        if i < len(left) and left[i] == 1:
-            i += 1
-        elif j < len(right) and right[j] == 1:
-            j += 1
-        elif (size := gcd(left[i], right[j])) > 1:
-            factors.append((i, j, size))
-            left[i] //= size
-            right[j] //= size
+    shapes, at, walked = (list(source), list(target)), [0, 0], [1, 1]
+
+    def take(side: int, size: int) -> int:
+        dim = at[side]
+        walked[side] *= size
+        shapes[side][dim] //= size
+        at[side] += shapes[side][dim] == 1
+        return dim
+
+    def private(side: int, size: int) -> None:
+        dim = take(side, size)
+        factors.append((dim, None, size) if side == 0 else (None, dim, size))
+
+    while True:
+        left = [
+            shape[dim] if dim < len(shape) else 0 for shape, dim in zip(shapes, at, strict=True)
+        ]
+        if 1 in left:
+            private(left.index(1), 1)
+        elif walked[0] != walked[1]:
+            behind = int(walked[1] < walked[0])
+            private(behind, _step(left[behind], left[1 - behind], walked[behind], max(walked)))
+        elif left == [0, 0]:
+            return factors
+        elif (size := gcd(*left)) > 1:
+            factors.append((take(0, size), take(1, size), size))
         else:
-            i, j = _diverge(left, right, i, j, factors)
-    return factors
+            private(0, left[0])
+            private(1, left[1])
 
 
-def _diverge(
-    left: list[int],
-    right: list[int],
-    i: int,
-    j: int,
-    factors: list[tuple[int | None, int | None, int]],
-) -> Any:
-    """Private factors of both sides from (i, j) up to where the products meet."""
-    product_left, product_right = left[i], right[j]
-    factors += [(i, None, left[i]), (None, j, right[j])]
-    left[i] = right[j] = 1
-    while product_left != product_right:
-        if product_left < product_right:
-            i += 1
-            product_left *= left[i]
-            factors.append((i, None, left[i]))
-            left[i] = 1
-        else:
-            j += 1
-            product_right *= right[j]
-            factors.append((None, j, right[j]))
-            right[j] = 1
-    return i, j
+def _step(left: int, other: int, walked: int, goal: int) -> int:
+    """How much of a dimension the side that is behind takes.
+
+    Exactly what it is behind, if that divides; else all that the other side's dimension does not
+    have too, which may still be shared.
+    """
+    if goal % walked == 0 and left % (goal // walked) == 0:
+        return goal // walked
+    common = gcd(left, other)
+    return left // common if left > common else left
 
 
 reshape = define(

@@ -1,0 +1,150 @@
+"""Running sums, products and extremes along a dimension.
+
+All but `cumsum` are differentiated as the doubling algorithm that could compute them: step k
+combines each element with the one 2^k before it. Its steps have simple derivatives without
+division, so zeros, draws and higher orders come out right.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ops import numerics
+from shardir.ops.check import FLOAT, NUMBER, ORDERED, Domain, dim_of
+from shardir.opset import OPS, OpSpec, define
+from shardir.types import TensorType
+
+Combine = Callable[[Any, Any, Any], Any]
+"""(builder, values so far, earlier values) -> values so far, combined with the earlier ones."""
+Pull = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
+"""(builder, cotangent, both operands of `Combine`, its result) -> cotangents of both operands."""
+
+
+def _factors(x: TensorType, *, dim: int, reverse: bool, result: TensorType) -> FactorRule:
+    """Pieces of the dimension need what all pieces before them have come to."""
+    builder = RuleBuilder([x.shape], [x.shape])
+    for d, size in enumerate(x.shape):
+        builder.add([d], [d], size, Kind.PERMUTE if d == dim and size != 1 else Kind.PASS)
+    return builder.build()
+
+
+def _cumulative(
+    name: str, takes: Domain, numpy: Callable[..., Any], vjp: Callable[..., Any]
+) -> OpSpec:
+    def type(x: TensorType, *, dim: int, reverse: bool, result: TensorType | None) -> TensorType:
+        takes.check(x)
+        dim_of(x, dim)
+        return x
+
+    def reference(x: Any, *, dim: int, reverse: bool, result: TensorType) -> Any:
+        turned = np.flip(x, dim) if reverse else x
+        with np.errstate(all="ignore"):
+            run = numpy(turned.astype(numerics.wider(x.dtype)), dim).astype(result.numpy)
+        return np.flip(run, dim) if reverse else run
+
+    return define(name, type=type, factors=_factors, reference=reference, vjp=vjp)
+
+
+def _accumulate(combine: Callable[..., Any]) -> Callable[..., Any]:
+    """Combine slice after slice along a dimension."""
+
+    def run(x: Any, dim: int) -> Any:
+        out = np.array(x)
+        for i in range(1, x.shape[dim]):
+            place, before = ((slice(None),) * dim + (n,) for n in (i, i - 1))
+            out[place] = combine(out[before], out[place])
+        return out
+
+    return run
+
+
+def _cumsum_vjp(b: Any, g: Any, x: Any, y: Any, *, dim: int, reverse: bool) -> Any:
+    return (b.cumsum(g, dim=dim, reverse=not reverse),)
+
+
+def _doubling(identity: Callable[[TensorType], float], combine: Combine, pull: Pull) -> Any:
+    """The vjp of a running combination, from that of one step."""
+
+    def vjp(b: Any, g: Any, x: Any, y: Any, *, dim: int, reverse: bool) -> Any:
+        def shift(value: Any, step: int, fill: float) -> Any:
+            step = -step if reverse else step
+            low = tuple(step if d == dim else 0 for d in range(x.type.rank))
+            high = tuple(-n for n in low)
+            filler = b.full(fill, x.type.with_shape(()))
+            return b.pad(value, filler, low=low, high=high, interior=(0,) * x.type.rank)
+
+        steps, total, step = [], x, 1
+        while step < x.type.shape[dim]:
+            earlier = shift(total, step, identity(x.type))
+            combined = combine(b, total, earlier)
+            steps.append((step, total, earlier, combined))
+            total, step = combined, step * 2
+        for step, total, earlier, combined in reversed(steps):
+            own, before = pull(b, g, total, earlier, combined)
+            g = b.add(own, shift(before, -step, 0))
+        return (g,)
+
+    return vjp
+
+
+def _through(name: str) -> tuple[Combine, Pull]:
+    """One step by an operation that has a vjp itself."""
+
+    def combine(b: Any, x: Any, earlier: Any) -> Any:
+        return b.emit(OPS[name], x, earlier)
+
+    def pull(b: Any, g: Any, x: Any, earlier: Any, z: Any) -> Any:
+        rule = OPS[name].vjp
+        assert rule is not None
+        return rule(b, g, x, earlier, z)
+
+    return combine, pull
+
+
+def _add_exp(b: Any, x: Any, earlier: Any) -> Any:
+    """log(exp(x) + exp(earlier)) without overflow, also where both are infinite."""
+    top = b.maximum(x, earlier)
+    gap = b.neg(b.abs(b.sub(x, earlier)))
+    equal = b.eq(x, earlier)
+    safe = b.select(equal, b.full(0, x.type), gap)
+    infinite = b.eq(b.abs(top), b.full(np.inf, x.type))
+    return b.select(infinite, top, b.add(top, b.log1p(b.exp(safe))))
+
+
+def _add_exp_pull(b: Any, g: Any, x: Any, earlier: Any, z: Any) -> Any:
+    def share(part: Any) -> Any:
+        """exp(part - z): none where the part is nothing."""
+        nothing = b.eq(part, b.full(-np.inf, x.type))
+        safe = b.select(nothing, z, part)
+        return b.select(nothing, b.full(0, x.type), b.exp(b.sub(safe, z)))
+
+    return b.mul(g, share(x)), b.mul(g, share(earlier))
+
+
+cumsum = _cumulative("cumsum", NUMBER, lambda x, dim: np.cumsum(x, dim, x.dtype), _cumsum_vjp)
+cumprod = _cumulative(
+    "cumprod",
+    NUMBER,
+    lambda x, dim: np.cumprod(x, dim, x.dtype),
+    _doubling(lambda x: 1, *_through("mul")),
+)
+cummax = _cumulative(
+    "cummax",
+    ORDERED,
+    _accumulate(numerics.maximum),
+    _doubling(lambda x: -np.inf, *_through("maximum")),
+)
+cummin = _cumulative(
+    "cummin",
+    ORDERED,
+    _accumulate(numerics.minimum),
+    _doubling(lambda x: np.inf, *_through("minimum")),
+)
+cumlogsumexp = _cumulative(
+    "cumlogsumexp",
+    FLOAT,
+    np.logaddexp.accumulate,
+    _doubling(lambda x: -np.inf, _add_exp, _add_exp_pull),
+)

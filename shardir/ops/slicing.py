@@ -1,0 +1,247 @@
+"""Parts of tensors: cut out, put in, widened and narrowed at the edges.
+
+Where a dimension changes its size, pieces of it must be exchanged (a fixed start) or gathered
+(a start that is known only at run time).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ops.check import INTEGER, Ints, one_dtype, per_dim, show, stated
+from shardir.opset import define
+from shardir.types import TensorType
+
+
+def _slice_type(
+    x: TensorType, *, starts: Ints, strides: Ints, result: TensorType | None
+) -> TensorType:
+    to = stated(result, x)
+    per_dim(x, starts=starts, strides=strides)
+    if to.rank != x.rank:
+        raise TypeError(f"keeps the rank, but {x} would become {to}; reshape it")
+    for d, (start, stride, size) in enumerate(zip(starts, strides, to.shape, strict=True)):
+        if start < 0 or stride < 1:
+            raise TypeError(f"starts={show(starts)} must be at least 0, strides={show(strides)} 1")
+        if start + (size - 1) * stride >= max(x.shape[d], 1) or start > x.shape[d]:
+            raise TypeError(
+                f"{to} from starts={show(starts)} in strides={show(strides)} "
+                f"leaves {x} in dimension {d}"
+            )
+    return to
+
+
+def _changed_factors(
+    x: TensorType, *others: TensorType, result: TensorType, **_: Any
+) -> FactorRule:
+    """Unchanged dimensions run in pieces; the pieces of the others move."""
+    builder = RuleBuilder([x.shape, *(y.shape for y in others)], [result.shape])
+    rest = [None] * len(others)
+    for d, size in enumerate(x.shape):
+        kind = Kind.PASS if size == result.shape[d] else Kind.PERMUTE
+        builder.add([d, *rest], [d], size, kind)
+    return builder.build()
+
+
+def _slice_reference(x: Any, *, starts: Ints, strides: Ints, result: TensorType) -> Any:
+    return x[
+        tuple(
+            slice(start, start + size * stride, stride)
+            for start, stride, size in zip(starts, strides, result.shape, strict=True)
+        )
+    ]
+
+
+def _slice_vjp(b: Any, g: Any, x: Any, y: Any, *, starts: Ints, strides: Ints) -> Any:
+    walked = [
+        (size - 1) * stride + 1 if size else 0
+        for size, stride in zip(y.type.shape, strides, strict=True)
+    ]
+    high = tuple(n - s - w for n, s, w in zip(x.type.shape, starts, walked, strict=True))
+    interior = tuple(stride - 1 for stride in strides)
+    zero = b.full(0, g.type.with_shape(()))
+    return (b.pad(g, zero, low=tuple(starts), high=high, interior=interior),)
+
+
+slice_ = define(
+    "slice",
+    type=_slice_type,
+    factors=_changed_factors,
+    reference=_slice_reference,
+    vjp=_slice_vjp,
+)
+"""Every `strides`-th element from `starts` on, as many as the result has."""
+
+
+def _pad_type(
+    x: TensorType,
+    value: TensorType,
+    *,
+    low: Ints,
+    high: Ints,
+    interior: Ints,
+    result: TensorType | None,
+) -> TensorType:
+    if value != x.with_shape(()):
+        raise TypeError(f"its padding value must be {x.with_shape(())}, got {value}")
+    per_dim(x, low=low, high=high, interior=interior)
+    if any(between < 0 for between in interior):
+        raise TypeError(f"interior={show(interior)} must be at least 0; slice with strides instead")
+    shape = [
+        before + after + size + max(size - 1, 0) * between
+        for size, before, after, between in zip(x.shape, low, high, interior, strict=True)
+    ]
+    if any(size < 0 for size in shape):
+        raise TypeError(f"low={show(low)} and high={show(high)} take more than {x} has")
+    return x.with_shape(shape)
+
+
+def _pad_reference(
+    x: Any, value: Any, *, low: Ints, high: Ints, interior: Ints, result: TensorType
+) -> Any:
+    spaced = np.full(
+        [n + max(n - 1, 0) * between for n, between in zip(x.shape, interior, strict=True)],
+        value,
+        x.dtype,
+    )
+    spaced[tuple(slice(None, None, between + 1) for between in interior)] = x
+    kept = spaced[
+        tuple(
+            slice(max(-before, 0), max(n + min(after, 0), 0))
+            for n, before, after in zip(spaced.shape, low, high, strict=True)
+        )
+    ]
+    padded = np.full(result.shape, value, x.dtype)
+    padded[
+        tuple(slice(max(before, 0), max(before, 0) + n) for n, before in zip(kept.shape, low,
+                                                                            strict=True))
+    ] = kept  # fmt: skip
+    return padded
+
+
+def _pad_vjp(
+    b: Any, g: Any, x: Any, value: Any, y: Any, *, low: Ints, high: Ints, interior: Ints
+) -> Any:
+    zero = b.full(0, value.type)
+    none = (0,) * x.type.rank
+    spaced = b.pad(g, zero, low=tuple(-n for n in low), high=tuple(-n for n in high), interior=none)
+    own = b.slice(spaced, starts=none, strides=tuple(n + 1 for n in interior), result=x.type)
+    dims = tuple(range(x.type.rank))
+    return own, b.sub(b.sum(g, dims=dims), b.sum(own, dims=dims))
+
+
+pad = define(
+    "pad",
+    type=_pad_type,
+    factors=_changed_factors,
+    reference=_pad_reference,
+    vjp=_pad_vjp,
+)
+"""`x` with `low` copies of the value before it, `high` after it, `interior` between elements.
+
+A negative `low` or `high` takes that many elements away instead, after the interior is spread.
+"""
+
+
+def _check_starts(x: TensorType, starts: tuple[TensorType, ...]) -> None:
+    if len(starts) != x.rank:
+        raise TypeError(f"takes a start for each dimension of {x}, got {len(starts)}")
+    INTEGER.check(*starts)
+    one_dtype(*starts) if starts else None
+    for start in starts:
+        if start.shape:
+            raise TypeError(f"takes starts without dimensions, got {start}")
+
+
+def _dynamic_slice_type(
+    x: TensorType, *starts: TensorType, result: TensorType | None
+) -> TensorType:
+    to = stated(result, x)
+    _check_starts(x, starts)
+    if to.rank != x.rank or any(n > m for n, m in zip(to.shape, x.shape, strict=True)):
+        raise TypeError(f"{to} does not fit into {x}")
+    return to
+
+
+def _dynamic_slice_factors(x: TensorType, *starts: TensorType, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape, *(s.shape for s in starts)], [result.shape])
+    rest = [None] * len(starts)
+    for d, size in enumerate(x.shape):
+        if size == result.shape[d]:
+            builder.add([d, *rest], [d], size)
+        else:
+            builder.add([d, *rest], [d], size, Kind.REPLICATE, blocked=True)
+    return builder.build()
+
+
+def _window(shape: Ints, starts: tuple[Any, ...], sizes: Ints) -> tuple[slice, ...]:
+    """The part at `starts`, moved inside where it would stick out."""
+    at = [
+        min(max(int(start), 0), whole - size)
+        for start, whole, size in zip(starts, shape, sizes, strict=True)
+    ]
+    return tuple(slice(start, start + size) for start, size in zip(at, sizes, strict=True))
+
+
+def _dynamic_slice_vjp(b: Any, g: Any, x: Any, *rest: Any) -> Any:
+    starts = rest[:-1]
+    whole = b.dynamic_update_slice(b.full(0, x.type), g, *starts)
+    return (whole, *(None for _ in starts))
+
+
+dynamic_slice = define(
+    "dynamic_slice",
+    type=_dynamic_slice_type,
+    factors=_dynamic_slice_factors,
+    reference=lambda x, *starts, result: x[_window(x.shape, starts, result.shape)],
+    vjp=_dynamic_slice_vjp,
+)
+"""The part of `x` at the starts, of the result's shape, moved inside where it would stick out."""
+
+
+def _dynamic_update_slice_type(
+    x: TensorType, update: TensorType, *starts: TensorType, result: TensorType | None
+) -> TensorType:
+    one_dtype(x, update)
+    _check_starts(x, starts)
+    if update.rank != x.rank or any(n > m for n, m in zip(update.shape, x.shape, strict=True)):
+        raise TypeError(f"{update} does not fit into {x}")
+    return x
+
+
+def _dynamic_update_slice_factors(
+    x: TensorType, update: TensorType, *starts: TensorType, result: TensorType
+) -> FactorRule:
+    builder = RuleBuilder([x.shape, update.shape, *(s.shape for s in starts)], [x.shape])
+    rest = [None] * len(starts)
+    for d, (size, part) in enumerate(zip(x.shape, update.shape, strict=True)):
+        if size == part:
+            builder.add([d, d, *rest], [d], size)
+        else:
+            builder.add([d, None, *rest], [d], size)
+            builder.add([None, d, *rest], [None], part, Kind.REPLICATE)
+    return builder.build()
+
+
+def _dynamic_update_slice_reference(x: Any, update: Any, *starts: Any, result: TensorType) -> Any:
+    whole = np.array(x)
+    whole[_window(x.shape, starts, update.shape)] = update
+    return whole
+
+
+def _dynamic_update_slice_vjp(b: Any, g: Any, x: Any, update: Any, *rest: Any) -> Any:
+    starts = rest[:-1]
+    around = b.dynamic_update_slice(g, b.full(0, update.type), *starts)
+    inside = b.dynamic_slice(g, *starts, result=update.type)
+    return (around, inside, *(None for _ in starts))
+
+
+dynamic_update_slice = define(
+    "dynamic_update_slice",
+    type=_dynamic_update_slice_type,
+    factors=_dynamic_update_slice_factors,
+    reference=_dynamic_update_slice_reference,
+    vjp=_dynamic_update_slice_vjp,
+)
+"""`x` with the part at the starts replaced by the update; see `dynamic_slice`."""

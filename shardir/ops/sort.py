@@ -1,0 +1,153 @@
+"""Order: sorting along a dimension, and the largest few."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ops.check import REAL, dim_of
+from shardir.ops.numerics import NARROW, total_order
+from shardir.opset import define
+from shardir.types import TensorType, dtype_name
+
+
+def _sort_type(
+    *xs: TensorType, dim: int, result: Any, keys: int = 1, stable: bool = True
+) -> tuple[TensorType, ...]:
+    if not xs:
+        raise TypeError("takes at least one operand")
+    dim_of(xs[0], dim)
+    if any(x.shape != xs[0].shape for x in xs):
+        raise TypeError(f"operands must have one shape, got {', '.join(map(str, xs))}")
+    if not 1 <= keys <= len(xs):
+        raise TypeError(
+            f"keys={keys} of {len(xs)} operands cannot be compared; name 1 to {len(xs)}"
+        )
+    if any(x.dtype == "key" for x in xs[:keys]):
+        raise TypeError("random keys have no order; sort by another operand")
+    return xs
+
+
+def _sort_factors(
+    *xs: TensorType, dim: int, result: Any, keys: int = 1, stable: bool = True
+) -> FactorRule:
+    count, shape = len(xs), xs[0].shape
+    alone = all(size == 1 for d, size in enumerate(shape) if d != dim)
+    builder = RuleBuilder([x.shape for x in xs], [x.shape for x in xs])
+    for d, size in enumerate(shape):
+        if d == dim:
+            builder.add([d] * count, [d] * count, size, Kind.REPLICATE, blocked=alone)
+        else:
+            builder.add([d] * count, [d] * count, size)
+    return builder.build()
+
+
+def _comparable(x: Any) -> Any:
+    return x.astype(np.float32) if dtype_name(x.dtype) in NARROW else x
+
+
+def _sort_reference(
+    *xs: Any, dim: int, result: Any, keys: int = 1, stable: bool = True
+) -> tuple[Any, ...] | Any:
+    order = np.lexsort([_comparable(x) for x in reversed(xs[:keys])], axis=dim)
+    results = tuple(np.take_along_axis(x, order, dim) for x in xs)
+    return results if len(xs) > 1 else results[0]
+
+
+def _sort_vjp(
+    b: Any, g: Any, *values: Any, dim: int, keys: int = 1, stable: bool = True
+) -> tuple[Any, ...]:
+    """Sort the positions along, then sort the cotangents back by them."""
+    xs = values[: len(values) // 2]
+    gs = g if isinstance(g, tuple) else (g,)
+    given = [cotangent for cotangent in gs if cotangent is not None]
+    positions = b.iota(dim=dim, result=xs[0].type.with_dtype("i32"))
+    *_, order = b.sort(*xs[:keys], positions, dim=dim, keys=keys, stable=True)
+    _, *back = b.sort(order, *given, dim=dim, keys=1, stable=True)
+    returned = iter(back)
+    return tuple(None if cotangent is None else next(returned) for cotangent in gs)
+
+
+sort = define(
+    "sort",
+    type=_sort_type,
+    factors=_sort_factors,
+    reference=_sort_reference,
+    vjp=_sort_vjp,
+)
+"""All operands in the order that sorts the first `keys` of them along `dim`, major key first.
+
+NaN comes after every number, -0 and +0 are equal, complex numbers go by their real parts first.
+Equal elements keep their order (with stable=false a target may change it).
+"""
+
+
+def _top_k_type(x: TensorType, *, result: Any) -> tuple[TensorType, TensorType]:
+    REAL.check(x)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError("its result types are a choice; state both with result=")
+    values, indices = result
+    if x.rank == 0:
+        raise TypeError(f"takes the largest along the last dimension, but {x} has none")
+    if values.dtype != x.dtype or indices != values.with_dtype("i32"):
+        raise TypeError(
+            f"gives values in {x.dtype} and as many positions in i32, not {values} and {indices}"
+        )
+    if values.shape[:-1] != x.shape[:-1] or not values.rank or values.shape[-1] > x.shape[-1]:
+        raise TypeError(f"{values} is no selection along the last dimension of {x}")
+    return values, indices
+
+
+def _top_k_factors(x: TensorType, *, result: Any) -> FactorRule:
+    values, indices = result
+    last = x.rank - 1
+    builder = RuleBuilder([x.shape], [values.shape, indices.shape])
+    for d, size in enumerate(x.shape):
+        if d < last:
+            builder.add([d], [d, d], size)
+        else:
+            builder.add([d], [d, d], size, Kind.REPLICATE, blocked=True)
+    return builder.build()
+
+
+def _top_k_reference(x: Any, *, result: Any) -> tuple[Any, Any]:
+    """A stable sort of the reversed line, read backwards: the first of equals comes first."""
+    count, size = result[0].shape[-1], x.shape[-1]
+    order = np.argsort(np.flip(total_order(x), -1), axis=-1, kind="stable")
+    chosen = size - 1 - np.flip(order, -1)[..., :count]
+    return np.take_along_axis(x, chosen, -1), chosen.astype(np.int32)
+
+
+def _top_k_vjp(b: Any, g: Any, x: Any, values: Any, indices: Any) -> Any:
+    last = x.type.rank - 1
+    if g[0] is None:
+        return (None,)
+    pointers = b.reshape(indices, result=indices.type.with_shape((*indices.type.shape, 1)))
+    batch = tuple(range(last))
+    return (
+        b.scatter(
+            b.full(0, x.type),
+            pointers,
+            g[0],
+            update_window_dims=(),
+            inserted_window_dims=(last,),
+            scatter_dims=(last,),
+            operand_batching_dims=batch,
+            indices_batching_dims=batch,
+            op="add",
+        ),
+    )
+
+
+top_k = define(
+    "top_k",
+    type=_top_k_type,
+    factors=_top_k_factors,
+    reference=_top_k_reference,
+    vjp=_top_k_vjp,
+)
+"""The largest elements along the last dimension, in falling order, and where they are (i32).
+
+How many is stated by the result types. Of equals the first comes first. Floats are in total order
+(NaN, infinity, ..., +0, -0, ..., -infinity, NaN with a sign), as XLA has them.
+"""
