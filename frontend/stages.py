@@ -2,6 +2,7 @@
 
 from typing import Any, final
 
+from shardir.communication import Collective, collectives
 from shardir.frontend import tree
 from shardir.frontend.array import Array, ShapeDtypeStruct, Signature
 from shardir.frontend.calling import signature_of_leaf
@@ -125,6 +126,10 @@ class Compiled:
     def as_text(self, *, locations: bool = False) -> str:
         """The program that each device runs, with its collectives, as text."""
         return show(self.module, locations=locations)
+
+    def collectives(self) -> list[Collective]:
+        """Every collective of one run: kind, axes, bytes on one device, the line it serves."""
+        return collectives(self.module)
 
     @property
     def in_tree(self) -> tree.PyTreeDef:

@@ -138,3 +138,15 @@ def _build(name: str, options: str) -> Pass:
                 f"it is a {getattr(types[key], '__name__', types[key])}"
             ) from None
     return kind(**chosen)
+
+
+def watches(*each: Watch) -> Watch | None:
+    """Several watches as one, called in order; `None` for none."""
+    if not each:
+        return None
+
+    def all_of_them(step: Pass, before: Module, after: Module) -> None:
+        for watch in each:
+            watch(step, before, after)
+
+    return all_of_them
