@@ -16,10 +16,9 @@ import pytest
 
 from shardir.errors import ParseError
 from shardir.interpret import run
-from shardir.ir import Module
 from shardir.passes import Pipeline
+from shardir.sampling import random_arguments
 from shardir.text.parser import parse
-from shardir.types import TensorType
 
 HEADING = re.compile(r"^// ===== (.+)\n\n", re.MULTILINE)
 
@@ -67,7 +66,7 @@ class Step(pytest.Item):
             raise Differs(
                 "\n".join(difflib.unified_diff(want, got, "story", "actual", lineterm=""))
             )
-        arguments = random_arguments(first)
+        arguments = random_arguments([p.type for p in first.main.body.params])
         for wanted, given in zip(run(first, arguments), run(after, arguments), strict=True):
             np.testing.assert_allclose(given, wanted, rtol=1e-5, atol=1e-5)
 
@@ -84,19 +83,3 @@ class Step(pytest.Item):
 
 class Differs(AssertionError):
     """The text of a story is not what its pipeline prints."""
-
-
-def random_arguments(module: Module) -> list[np.ndarray[Any, Any]]:
-    """Arguments for the first function, the same in every run."""
-    rng = np.random.default_rng(0)
-
-    def sample(type: TensorType) -> np.ndarray[Any, Any]:
-        kind = type.numpy.kind
-        if kind == "b":
-            return rng.integers(0, 2, type.shape).astype(type.numpy)
-        if kind in "iu":
-            return rng.integers(0, 8, type.shape).astype(type.numpy)
-        values = rng.standard_normal(type.shape)
-        return (values + 1j * values if kind == "c" else values).astype(type.numpy)
-
-    return [sample(param.type) for param in module.main.body.params]
