@@ -1,0 +1,154 @@
+"""Spread the shardings a program states over the values that state none.
+
+Every operation has loops, its factors, and says which dimension of each tensor a loop walks.
+Wherever one dimension is cut, the other dimensions of its factor are cut the same way: forwards
+and backwards, until nothing changes. Dimensions that nothing reached are whole.
+
+before: `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8, 6]` with `%x: f32[8@data, 4]`
+after:  `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8@data, 6@-]`
+
+The decisions are those of OpenXLA Shardy, to the axis; docs/propagation.md tells the algorithm
+in the terms of `shardir/passes/propagation`, and where we differ. Unlike Shardy, operations
+whose results nobody uses are propagated through and kept.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import ClassVar
+
+from shardir.ir import Function, Module, Value
+from shardir.mesh import Mesh
+from shardir.passes.pipeline import Pass
+from shardir.passes.propagation.constants import split_constants
+from shardir.passes.propagation.constraints import Wishes, apply_constraints
+from shardir.passes.propagation.draft import Draft
+from shardir.passes.propagation.finish import at_the_border, without_unit_axes
+from shardir.passes.propagation.levels import LEVELS, ORDERS, STRATEGIES, Run, State
+from shardir.passes.propagation.network import Network, Steppers, connect
+from shardir.passes.propagation.record import Record
+from shardir.passes.propagation.recorder import Recorder
+from shardir.passes.propagation.step import Shardings
+from shardir.placement import Sharding
+from shardir.types import TensorType
+
+Close = Callable[[int, TensorType, bool], Sharding | None]
+"""A sharding's number, the type it is for, and whether that enters or leaves the function."""
+
+
+@dataclass(frozen=True)
+class Propagate(Pass, name="propagate"):
+    """Decide the sharding of every value.
+
+    `level`: how conflicts and priorities are treated, see `propagation.levels`.
+    `strategy`: what the levels above aggressive run in each round.
+    `order`: which of the waiting operations comes next.
+    `keep_open`: leave dimensions open that nothing closed, and say nothing where nothing is
+    known.
+    """
+
+    choices: ClassVar = {"level": LEVELS, "strategy": tuple(STRATEGIES), "order": ORDERS}
+
+    level: str = "user-priority"
+    strategy: str = "aggressive"
+    order: str = "lifo"
+    keep_open: bool = False
+
+    def __call__(self, module: Module) -> Module:
+        return self.run(module, None)
+
+    def explained(self, module: Module) -> tuple[Module, Record]:
+        """The propagated module and everything that happened on the way."""
+        record = Record()
+        return self.run(module, record), record
+
+    def run(self, module: Module, record: Record | None) -> Module:
+        meshes = [mesh for mesh in module.meshes if not mesh.is_maximal]
+        if not meshes:
+            return module
+        steppers = Steppers(Shardings(module), explain=record is not None)
+        functions = tuple(
+            function if function.spmd else self.spread(function, meshes[0], steppers, record)
+            for function in module.functions
+        )
+        return replace(module, functions=functions)
+
+    def spread(
+        self, function: Function, mesh: Mesh, steppers: Steppers, record: Record | None
+    ) -> Function:
+        """One function; values on which nothing is known are whole on `mesh`."""
+        draft = Draft(function)
+        split_constants(draft)
+        owners = flows(draft)
+        wishes = apply_constraints(draft, owners)
+        edges = {op: draft.edges(op) for op in draft.walk() if op.spec.edges}
+        network = connect(draft, edges, steppers)
+        state = begin(function, network, wishes, steppers.shardings)
+        recorder = None if record is None else Recorder(record, draft, network, steppers.shardings)
+        run = Run(
+            network,
+            draft.inputs(function.body),
+            steppers,
+            level=self.level,
+            strategy=self.strategy,
+            order=self.order,
+            watch=recorder.step if recorder else None,
+        )
+        run.run(state)
+        close = self.closed(steppers.shardings, mesh)
+        border = dict.fromkeys(function.body.params)
+        new = {
+            value: Value(
+                value.type, value.name, close(state.cells[cell], value.type, value in border)
+            )
+            for value, cell in network.cells.items()
+        }
+        if recorder:
+            recorder.finish(state.cells, run, new)
+        built = draft.build(new.__getitem__)
+        results = zip(state.results, built.body.returns, strict=True)
+        return replace(built, results=tuple(close(n, v.type, True) for n, v in results))
+
+    def closed(self, shardings: Shardings, mesh: Mesh) -> Close:
+        """What to write for a sharding of a given number."""
+
+        @cache
+        def close(number: int, type: TensorType, border: bool) -> Sharding | None:
+            found = shardings[number]
+            if self.keep_open:
+                return found
+            if found is None:
+                return Sharding.whole(mesh.name, type.rank)
+            if border:
+                found = at_the_border(found, type.shape, shardings.meshes[found.mesh])
+            return found.close()
+
+        return close
+
+
+def flows(draft: Draft) -> dict[Value, Value]:
+    """Each target of an edge, and the one that owns the edge.
+
+    The uses of an owner turn round, since in MLIR they have moved to the edge by now.
+    """
+    owners: dict[Value, Value] = {}
+    for op in draft.walk():
+        for edge in draft.edges(op):
+            owners.update(dict.fromkeys(edge.targets, edge.targets[0]))
+            draft.uses_of(edge.targets[0]).reverse()
+    return owners
+
+
+def begin(function: Function, network: Network, wishes: Wishes, shardings: Shardings) -> State:
+    """The shardings that are stated."""
+
+    def stated(value: Value) -> Sharding | None:
+        found = wishes.get(value) or value.sharding
+        return found and without_unit_axes(found)
+
+    cells = [shardings.number(stated(owner)) for owner in network.owners]
+    for value, cell in network.cells.items():
+        if not cells[cell]:
+            cells[cell] = shardings.number(stated(value))
+    results = [shardings.number(s and without_unit_axes(s)) for s in function.results]
+    return State(cells, results)

@@ -1,0 +1,125 @@
+"""Aggressive propagation of one operation: each tensor takes what it can, conflicts are decided.
+
+Which axes each factor would like is found first, without regard to conflicts. Then every tensor
+on its own, results before operands, is cut along the factors in one order of preference, as far
+as its own dimensions and the factors before allow. When two factors want one axis, the factor
+wins that the larger tensor brings it for; then (in elementwise operations) the one that is cut
+into more pieces; then the one whose axes an earlier tensor brings; then the earlier factor.
+The tensors that lose keep the cuts they have, and a reshard is inserted later.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from shardir.axes import is_prefix, is_strict_prefix, truncate
+from shardir.passes.propagation.conflicts import across, agreed_axes, within
+from shardir.passes.propagation.directions import Directions
+from shardir.passes.propagation.projection import View
+from shardir.passes.propagation.record import Reason, Refuse
+from shardir.placement import Axes, Axis
+
+
+def propagate_aggressive(
+    views: Sequence[View],
+    operands: int,
+    sizes: tuple[int, ...],
+    directions: Directions,
+    elementwise: bool,
+    refuse: Refuse | None = None,
+) -> set[int]:
+    """Extend the cuts of `views` (operands, then results); returns the tensors that changed."""
+    wishes = [
+        agreed_axes(views, operands, factor, direction, refuse)
+        for factor, direction in enumerate(directions)
+    ]
+    if not any(wishes):
+        return set()
+    order = preference(views, sizes, wishes, elementwise)
+    changed = set()
+    for number in (*range(operands, len(views)), *range(operands)):
+        view = views[number]
+        gained: set[int] = set()
+        for factor in order:
+            cut = view.cuts.get(factor)
+            if cut is None or not is_strict_prefix(cut.axes, wishes[factor]):
+                continue
+            axes = _possible(wishes[factor], number, view, factor, sizes[factor], gained, refuse)
+            if elementwise and number < operands:
+                axes = _as_result(axes, number, views[operands:], factor, refuse)
+            if is_strict_prefix(cut.axes, axes):
+                cut.axes = axes
+                gained.add(factor)
+                changed.add(number)
+    return changed
+
+
+def preference(
+    views: Sequence[View], sizes: tuple[int, ...], wishes: Sequence[Axes], elementwise: bool
+) -> list[int]:
+    """The factors that wish for axes, the strongest first."""
+    largest = dict.fromkeys(range(len(sizes)), (-1, -1))
+    for number, view in enumerate(views):
+        size = prod(sizes[factor] for factor in view.cuts)
+        for factor, cut in view.cuts.items():
+            wish = wishes[factor]
+            if wish and size > largest[factor][0] and is_prefix(wish, cut.axes):
+                largest[factor] = (size, number)
+
+    def rank(factor: int) -> tuple[int, int, int, int]:
+        size, number = largest[factor]
+        pieces = prod(axis.size for axis in wishes[factor]) if elementwise else 0
+        return -size, -pieces, number, factor
+
+    return sorted((factor for factor, wish in enumerate(wishes) if wish), key=rank)
+
+
+def _possible(
+    axes: Axes,
+    number: int,
+    view: View,
+    factor: int,
+    size: int,
+    gained: set[int],
+    refuse: Refuse | None,
+) -> Axes:
+    """What one tensor can take of `axes`, given how it is cut by now."""
+    cut = view.cuts[factor]
+
+    def can(axis: Axis, pieces: int) -> Axis | None:
+        part, reason = within(axis, view, cut, pieces, size)
+        if refuse and reason:
+            refuse(factor, number, axis, reason)
+        return part
+
+    def free(axis: Axis, pieces: int) -> Axis | None:
+        part = across(axis, view, factor)
+        if refuse and part != axis:
+            lost = any(a.overlaps(axis) for other in gained for a in view.cuts[other].axes)
+            refuse(factor, number, axis, Reason.LOST if lost else Reason.USED)
+        return part
+
+    axes = truncate(axes, can)
+    return truncate(axes, free) if is_strict_prefix(cut.axes, axes) else cut.axes
+
+
+def _as_result(
+    axes: Axes, number: int, results: Sequence[View], factor: int, refuse: Refuse | None
+) -> Axes:
+    """No more than any result takes.
+
+    Cutting an operand of an elementwise operation beyond the result would only make it
+    disagree with the other operands.
+    """
+    for result in results:
+        cut = result.cuts.get(factor)
+        if cut is not None and is_strict_prefix(cut.axes, axes):
+            if refuse:
+                refuse(factor, number, axes[min(len(cut.axes), len(axes) - 1)], Reason.RESULT)
+            axes = cut.axes
+    return axes
+
+
+Propagate = Callable[
+    [Sequence[View], int, tuple[int, ...], Directions, bool, Refuse | None], set[int]
+]
+"""What `propagate_basic` and `propagate_aggressive` are."""

@@ -1,0 +1,59 @@
+"""Basic propagation of one operation: only what no tensor objects to.
+
+For each factor in turn: take the axes that all tensors agree on, shorten them by what any tensor
+objects to (the axis cuts another factor of it, its dimension is closed, ...), and give what is
+left to every tensor that has the factor and is cut less.
+"""
+
+from collections.abc import Sequence
+
+from shardir.axes import is_strict_prefix, truncate
+from shardir.passes.propagation.conflicts import across, agreed_axes, within
+from shardir.passes.propagation.directions import Directions
+from shardir.passes.propagation.projection import View
+from shardir.passes.propagation.record import Reason, Refuse
+from shardir.placement import Axes, Axis
+
+
+def propagate_basic(
+    views: Sequence[View],
+    operands: int,
+    sizes: tuple[int, ...],
+    directions: Directions,
+    elementwise: bool,
+    refuse: Refuse | None = None,
+) -> set[int]:
+    """Extend the cuts of `views` (operands, then results); returns the tensors that changed."""
+    changed = set()
+    for factor, direction in enumerate(directions):
+        axes = agreed_axes(views, operands, factor, direction, refuse)
+        if axes:
+            axes = _unopposed(axes, views, factor, sizes[factor], refuse)
+        for number, view in enumerate(views):
+            cut = view.cuts.get(factor)
+            if cut is not None and is_strict_prefix(cut.axes, axes):
+                cut.axes = axes
+                changed.add(number)
+    return changed
+
+
+def _unopposed(
+    axes: Axes, views: Sequence[View], factor: int, size: int, refuse: Refuse | None
+) -> Axes:
+    def keep(axis: Axis, pieces: int) -> Axis | None:
+        part = axis
+        for number, view in enumerate(views):
+            free = across(part, view, factor)
+            reason = None if free == part else Reason.USED
+            cut = view.cuts.get(factor)
+            if free and cut is not None:
+                free, why = within(free, view, cut, pieces, size)
+                reason = why or reason
+            if refuse and reason:
+                refuse(factor, number, axis, reason)
+            if free is None:
+                return None
+            part = free
+        return part
+
+    return truncate(axes, keep)

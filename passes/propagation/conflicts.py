@@ -1,0 +1,139 @@
+"""How far along its list of axes a factor may be cut, and what stops it.
+
+Three questions about one factor: which axes the tensors agree on (`agreed_axes`), what part of an
+axis one tensor can still take along it (`within`), and what the tensor's other factors leave of
+the axis (`across`). Each answer that is less than the whole names a `Reason`.
+"""
+
+from collections.abc import Sequence
+from math import gcd
+
+from shardir.axes import clear_of, starts
+from shardir.passes.propagation.directions import Direction
+from shardir.passes.propagation.projection import Cut, View
+from shardir.passes.propagation.record import Reason, Refuse
+from shardir.placement import Axes, Axis
+
+
+def agreed_axes(
+    views: Sequence[View],
+    operands: int,
+    factor: int,
+    direction: Direction,
+    refuse: Refuse | None = None,
+) -> Axes:
+    """The longest list of axes that every tensor's cut along `factor` begins, or begins with it.
+
+    Tensors cuts move towards (results when moving forward) may contradict, not contribute: they
+    come second and do not make the list longer. `views` are operands, then results.
+    """
+    if direction is Direction.NONE:
+        return ()
+    numbers = range(len(views))
+    first: Sequence[int] = numbers[:operands]
+    second: Sequence[int] = numbers[operands:]
+    if direction is Direction.BACKWARD:
+        first, second = second, first
+    axes: Axes = ()
+    extend = True
+    for group in (first, second):
+        if group is second and direction is not Direction.BOTH:
+            extend = False
+        for number in group:
+            cut = views[number].cuts.get(factor)
+            if cut is None:
+                continue
+            could = extend
+            merged, extend = _fold(axes, cut.axes, extend)
+            if refuse and could and not extend:
+                theirs = axes if merged == cut.axes[: len(merged)] else cut.axes
+                for axis in theirs[len(merged) :][:1]:
+                    refuse(factor, number, axis, Reason.DISAGREE)
+            axes = merged
+    return axes
+
+
+def _fold(old: Axes, new: Axes, extend: bool) -> tuple[Axes, bool]:
+    """What `old` and `new` agree on, and whether that may still grow.
+
+    Without `extend`, `new` can only confirm or contradict `old`.
+    """
+    if not old:
+        return (new if extend else ()), extend
+    if not new or old == new:
+        return old, extend
+    for i, (a, b) in enumerate(zip(old, new, strict=False)):
+        if a == b:
+            continue
+        if starts(b, a):
+            if i + 1 < len(new):
+                return (*old[:i], b), False
+        elif starts(a, b):
+            if not extend or i + 1 < len(old):
+                return (*old[:i], a), False
+            return (*old[:i], *new[i:]), True
+        else:
+            return old[:i], False
+    if len(new) > len(old) and extend:
+        return (*old, *new[len(old) :]), True
+    return old, extend
+
+
+def within(
+    axis: Axis, view: View, cut: Cut, pieces: int, size: int
+) -> tuple[Axis | None, Reason | None]:
+    """The part of `axis` by which the tensor's cut along one factor may go on.
+
+    `cut` is the present one and cuts into `pieces` before `axis`; `size` is the factor's.
+    """
+    part: Axis | None = axis
+    reason: Reason | None = None
+    if sharding := view.sharding:
+        if sharding.replicated:
+            part, reason = _less(part, sharding.replicated, Reason.REPLICATED, reason)
+        if part and sharding.unreduced:
+            part, reason = _less(part, sharding.unreduced, Reason.UNREDUCED, reason)
+        if part is None:
+            return None, reason
+    assert part is not None
+    if any(mine.contains(part) for mine in cut.axes):
+        return part, reason
+    if not cut.open:
+        reason = Reason.CLOSED
+    elif cut.overflow:
+        reason = Reason.OVERFLOW
+    elif cut.last:
+        return part, reason
+    else:
+        if size % pieces == 0:
+            common = gcd(size // pieces, part.size)
+            if common == part.size:
+                return part, reason
+            if common > 1:
+                return Axis(part.name, part.pre, common), Reason.UNEVEN
+        reason = Reason.UNEVEN
+    # The list begins as the cut does, so only the last axis of the cut can be a part of this one.
+    if cut.axes and starts(cut.axes[-1], part):
+        return cut.axes[-1], reason
+    return None, reason
+
+
+def _less(
+    axis: Axis | None, others: Axes, why: Reason, reason: Reason | None
+) -> tuple[Axis | None, Reason | None]:
+    assert axis is not None
+    part = clear_of(axis, others)
+    return part, (reason if part == axis else why)
+
+
+def across(axis: Axis, view: View, factor: int) -> Axis | None:
+    """The part of `axis` that does not cut the tensor along another factor yet."""
+    part: Axis | None = axis
+    for other, cut in view.cuts.items():
+        if other == factor or part is None:
+            continue
+        if cut.overflow:
+            part = clear_of(part, cut.overflow)
+        if part and cut.axes:
+            part = clear_of(part, cut.axes)
+    return part

@@ -1,0 +1,131 @@
+"""Give every use of a constant its own copy, so that each copy can be cut as its user is.
+
+A constant is a number or array, a count (`iota`), or what broadcasts, reshapes, slices and
+elementwise operations make of constants; so is a broadcast of any scalar. Making it twice costs
+nothing, while sharing it would tie together the shardings of all its users. Scalars stay shared:
+there is nothing to cut. Copies of a value `%zero` are called `%zero`, `%zero.1`, ...
+
+before: `%zero = constant(...)`, `%y = maximum(%x, %zero)`, `%w = add(%v, %zero)`
+after:  `%zero = constant(...)`, `%zero.1 = constant(...)`, `%y = maximum(%x, %zero)`,
+        `%w = add(%v, %zero.1)`
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from shardir.build import Names
+from shardir.ir import Block, Op, Value
+from shardir.passes.propagation.draft import Draft, User
+
+SOURCES = ("constant", "iota")
+CARRIERS = ("broadcast", "reshape", "slice")
+ANNOTATIONS = ("sharding_constraint", "reshard", "stop_gradient")
+
+
+def split_constants(draft: Draft) -> None:
+    """Change the draft so that no constant that can be cut has two users."""
+    makers = _constants(draft)
+    if any(len(draft.uses_of(value)) > 1 for value in makers if value.type.rank):
+        _Splitter(draft, makers).run()
+
+
+def _constants(draft: Draft) -> dict[Value, Op]:
+    """The constants of a function and the operations that make them."""
+    constants: dict[Value, Op] = {}
+    expansions: dict[Value, Op] = {}
+    for op in draft.walk():
+        if op.name in SOURCES or (
+            (op.name in CARRIERS or (op.spec.elementwise and op.name not in ANNOTATIONS))
+            and all(value in constants for value in op.operands)
+        ):
+            constants[op.result] = op
+        elif op.name == "broadcast" and op.operands[0].type.rank == 0:
+            expansions[op.result] = op
+    return constants | expansions
+
+
+class _Splitter:
+    """The first user of a constant keeps the original, others get copies behind it."""
+
+    def __init__(self, draft: Draft, makers: dict[Value, Op]) -> None:
+        self.draft = draft
+        self.makers = makers
+        self.names = Names([value.name for value in _values(draft.function.body)])
+        self.taken: set[Op] = set()
+        self.copies: dict[Op, list[Op]] = {}
+
+    def run(self) -> None:
+        for user in list(self._users(self.draft.function.body)):
+            self._own(user)
+        for block in dict.fromkeys(self.draft.homes[op] for op in self.copies):
+            ops = self.draft.ops(block)
+            copied = [each for op in ops for each in (op, *self.copies.get(op, ()))]
+            self.draft.replace_ops(block, copied)
+
+    def _users(self, block: Block) -> Iterator[User]:
+        """What is no constant, or is one that is not copied: a scalar, or unused."""
+        for op in self.draft.ops(block):
+            if (
+                not op.results
+                or op.results[0] not in self.makers
+                or op.result.type.rank == 0
+                or not self.draft.uses_of(op.result)
+            ):
+                yield op
+            for inner in op.blocks:
+                yield from self._users(inner)
+        yield block
+
+    def _own(self, user: User) -> None:
+        """Make `user` the only user of each constant it uses."""
+        for i, value in enumerate(tuple(self.draft.inputs(user))):
+            if value in self.makers and value.type.rank:
+                own = self._copy(value)
+                if own is not value:
+                    self.draft.rewire((user, i), own)
+
+    def _copy(self, root: Value) -> Value:
+        """A constant that nothing else uses, made of constants that nothing else uses.
+
+        It is the original, the first time.
+        """
+        copied: dict[Value, Value] = {}
+        for value in self._parts(root):
+            op = self.makers[value]
+            if op not in self.taken:
+                self.taken.add(op)
+                copied[value] = value
+                for i, operand in enumerate(op.operands):
+                    if copied.get(operand, operand) is not operand:
+                        self.draft.rewire((op, i), copied[operand])
+            else:
+                copied[value] = self._duplicate(op, copied)
+        return copied[root]
+
+    def _parts(self, root: Value) -> list[Value]:
+        """The constants that a constant is made of, and itself, in the order to make them."""
+        parts: dict[Value, None] = {}
+        waiting = [(root, False)]
+        while waiting:
+            value, made = waiting.pop()
+            if made:
+                parts[value] = None
+            elif value not in parts and value in self.makers and value.type.rank:
+                waiting.append((value, True))
+                waiting += ((v, False) for v in reversed(self.makers[value].operands))
+        return list(parts)
+
+    def _duplicate(self, op: Op, copied: dict[Value, Value]) -> Value:
+        result = replace(op.result, name=self.names.fresh(op.result.name))
+        operands = tuple(copied.get(value, value) for value in op.operands)
+        new = replace(op, operands=operands, results=(result,))
+        self.draft.add(new, self.draft.homes[op])
+        self.copies.setdefault(op, []).append(new)
+        return result
+
+
+def _values(block: Block) -> Iterator[Value]:
+    yield from block.values()
+    for op in block.walk():
+        for inner in op.blocks:
+            yield from inner.values()

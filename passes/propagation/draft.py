@@ -1,0 +1,151 @@
+"""A function while propagation prepares it: who uses what can be changed, then built again.
+
+The IR is frozen, and two preparations rewire it (`constants`, `constraints`). A draft keeps the
+function and, beside it, what is different by now; `build` makes the new function once, at the
+end.
+
+Uses are kept in the order in which they were made: those inside the blocks of an operation
+before those by the operation itself, a use that was moved after all others. The work list visits
+the most recent first, as MLIR does, and where cuts conflict that order can be seen.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+from shardir.ir import Block, Edge, Function, Op, Value
+
+User = Op | Block
+"""What uses a value: an operation, or a block that returns it."""
+Use = tuple[User, int]
+"""A user and which of its operands (or returned values) it is."""
+
+
+class Draft:
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.uses: dict[Value, list[Use]] = {}
+        self._ops: dict[Block, list[Op]] = {}
+        self._inputs: dict[User, list[Value]] = {}
+        self._add_uses(function.body)
+
+    def _add_uses(self, block: Block) -> None:
+        uses = self.uses
+        for op in block.ops:
+            for inner in op.blocks:
+                self._add_uses(inner)
+            for i, value in enumerate(op.operands):
+                uses.setdefault(value, []).append((op, i))
+        for i, value in enumerate(block.returns):
+            uses.setdefault(value, []).append((block, i))
+
+    def uses_of(self, value: Value) -> list[Use]:
+        return self.uses.get(value, [])
+
+    def ops(self, block: Block) -> list[Op] | tuple[Op, ...]:
+        """The operations of a block as they are by now."""
+        return self._ops.get(block, block.ops)
+
+    def inputs(self, user: User) -> list[Value] | tuple[Value, ...]:
+        """The operands of an operation, or what a block returns, as they are by now."""
+        changed = self._inputs.get(user)
+        if changed is not None:
+            return changed
+        return user.operands if isinstance(user, Op) else user.returns
+
+    def walk(self, block: Block | None = None) -> Iterator[Op]:
+        """Every operation, each before those of its own blocks."""
+        for op in self.ops(block or self.function.body):
+            yield op
+            for inner in op.blocks:
+                yield from self.walk(inner)
+
+    def edges(self, op: Op) -> tuple[Edge, ...]:
+        """The edges of an operation, between values as they are by now."""
+        if op.spec.edges is None:
+            return ()
+        blocks = tuple(Block(b.params, (), tuple(self.inputs(b))) for b in op.blocks)
+        now = Op(op.spec, tuple(self.inputs(op)), op.results, op.attrs, blocks)
+        return now.edges()
+
+    @cached_property
+    def makers(self) -> dict[Value, Op]:
+        """The operation that makes each value; parameters have none."""
+        return {value: op for op in self.walk() for value in op.results}
+
+    @cached_property
+    def homes(self) -> dict[Op, Block]:
+        """The block each operation is in."""
+        homes: dict[Op, Block] = {}
+
+        def enter(block: Block) -> None:
+            for op in self.ops(block):
+                homes[op] = block
+                for inner in op.blocks:
+                    enter(inner)
+
+        enter(self.function.body)
+        return homes
+
+    def rewire(self, use: Use, value: Value) -> None:
+        """Make one user use `value` instead of what it used."""
+        user, i = use
+        inputs = self._inputs.setdefault(user, list(self.inputs(user)))
+        self.uses[inputs[i]].remove(use)
+        inputs[i] = value
+        self.uses.setdefault(value, []).append(use)
+
+    def block_of(self, param: Value) -> Block:
+        """The block that has `param` as a parameter."""
+
+        def find(block: Block) -> Iterator[Block]:
+            if param in block.params:
+                yield block
+            for op in self.ops(block):
+                for inner in op.blocks:
+                    yield from find(inner)
+
+        return next(find(self.function.body))
+
+    def insert(self, op: Op, at: int, block: Block) -> None:
+        """Put an operation at a position of a block."""
+        self._ops.setdefault(block, list(block.ops)).insert(at, op)
+        self.homes[op] = block
+
+    def remove(self, op: Op) -> None:
+        """Take an operation out of its block; its uses stay."""
+        home = self.homes[op]
+        self._ops.setdefault(home, list(home.ops)).remove(op)
+
+    def replace_ops(self, block: Block, ops: list[Op]) -> None:
+        self._ops[block] = ops
+
+    def add(self, op: Op, block: Block) -> None:
+        """Take note of a new operation: its uses, its maker, its home."""
+        self.makers.update(dict.fromkeys(op.results, op))
+        self.homes[op] = block
+        for i, value in enumerate(op.operands):
+            self.uses.setdefault(value, []).append((op, i))
+
+    def build(self, new: Callable[[Value], Value] = lambda value: value) -> Function:
+        """The function as it is by now, with `new(v)` for every value v."""
+
+        def values(old: list[Value] | tuple[Value, ...]) -> tuple[Value, ...]:
+            return tuple([new(value) for value in old])
+
+        def built(op: Op) -> Op:
+            return Op(
+                op.spec,
+                values(self.inputs(op)),
+                values(op.results),
+                op.attrs,
+                tuple([block(b) for b in op.blocks]),
+                op.loc,
+                op.why,
+            )
+
+        def block(old: Block) -> Block:
+            ops = tuple([built(op) for op in self.ops(old)])
+            return Block(values(old.params), ops, values(self.inputs(old)))
+
+        body = block(self.function.body)
+        return Function(self.function.name, body, self.function.results, self.function.spmd)

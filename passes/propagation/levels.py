@@ -1,0 +1,167 @@
+"""The levels of propagation: what is run to a fixed point, how often, with which shardings.
+
+    basic          once, only what no tensor objects to
+    aggressive     once, conflicts are decided
+    op-priority    aggressive in five rounds (`priorities`)
+    user-priority  op-priority for the dimensions of priority 0, then again for those of p1, ...
+
+Each includes the one before it. A dimension whose priority has not come is kept whole and
+closed, and no other dimension of its tensor may use its axes until then.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from shardir.ir import Value
+from shardir.mesh import Mesh
+from shardir.passes.propagation.aggressive import Propagate, propagate_aggressive
+from shardir.passes.propagation.basic import propagate_basic
+from shardir.passes.propagation.directions import Direction, Directions
+from shardir.passes.propagation.network import Network, Steppers, edge_rule
+from shardir.passes.propagation.priorities import LAST, ROUNDS, directions
+from shardir.passes.propagation.step import Outcome
+from shardir.passes.propagation.worklist import Watch as WatchStep, settle
+from shardir.placement import WHOLE, Axes, Dim, Sharding
+
+LEVELS = ("basic", "aggressive", "op-priority", "user-priority")
+STRATEGIES: dict[str, tuple[Propagate, ...]] = {
+    "basic": (propagate_basic,),
+    "aggressive": (propagate_aggressive,),
+    "basic-then-aggressive": (propagate_basic, propagate_aggressive),
+}
+ORDERS = ("lifo", "fifo")
+
+Watch = Callable[[int, int, int, tuple[int, ...], Outcome], None]
+"""Called with a priority, a round, a node, its tensors' shardings before, and what changed.
+
+Nodes below 0 are the function's results: -1 is the first.
+"""
+
+
+@dataclass(slots=True)
+class State:
+    """The sharding of every cell and of every result of the function, by number."""
+
+    cells: list[int]
+    results: list[int]
+
+
+class Run:
+    """One function's way to its fixed point."""
+
+    def __init__(
+        self,
+        network: Network,
+        returned: Sequence[Value],
+        steppers: Steppers,
+        *,
+        level: str,
+        strategy: str,
+        order: str,
+        watch: Watch | None = None,
+    ) -> None:
+        self.network = network
+        self.shardings = steppers.shardings
+        self.level = level
+        self.strategies = STRATEGIES["basic" if level == "basic" else strategy]
+        self.order = order
+        self.watch = watch
+        self.priority = 0
+        self.returned = [network.cells[value] for value in returned]
+        self.meets = [steppers.of(edge_rule((v.type, v.type), (False, False))) for v in returned]
+
+    def run(self, state: State) -> None:
+        """Propagate at the level asked for."""
+        if self.level != "user-priority":
+            self.run_rounds(state)
+            return
+        originals = list(self.prioritised(state))
+        for originals_of, cell, original in originals:
+            originals_of[cell] = self.shardings.number(self.postponed(original))
+        self.run_rounds(state)
+        priorities = {
+            dim.priority for _, _, original in originals for dim in original.dims if dim.priority
+        }
+        for priority in sorted(priorities):
+            for numbers, cell, original in originals:
+                present = self.shardings[numbers[cell]]
+                assert present is not None
+                numbers[cell] = self.shardings.number(restored(present, original, priority))
+            self.priority = priority
+            self.run_rounds(state)
+
+    def prioritised(self, state: State) -> Iterator[tuple[list[int], int, Sharding]]:
+        """The shardings that name a priority, and where they are; edges are not postponed."""
+        edges = self.network.edge_cells
+        for numbers, skipped in ((state.cells, edges), (state.results, set[int]())):
+            for cell, number in enumerate(numbers):
+                sharding = self.shardings[number]
+                if sharding is None or cell in skipped:
+                    continue
+                if any(dim.priority is not None for dim in sharding.dims):
+                    yield numbers, cell, sharding
+
+    def postponed(self, sharding: Sharding) -> Sharding:
+        """What it says at priority 0: later dimensions are whole, their axes out of use."""
+        later = tuple(axis for dim in sharding.dims if dim.priority for axis in dim.axes)
+        dims = tuple(WHOLE if dim.priority else Dim(dim.axes, dim.open) for dim in sharding.dims)
+        mesh = self.shardings.meshes[sharding.mesh]
+        return replace(sharding, dims=dims, replicated=in_mesh_order(
+            sharding.replicated + later, mesh))  # fmt: skip
+
+    def run_rounds(self, state: State) -> None:
+        """The five rounds, or the last of them alone where operations have no priorities."""
+        prioritise = self.level in ("op-priority", "user-priority")
+        for round in range(ROUNDS) if prioritise else (LAST,):
+            ways = self.directions(round)
+            for propagate in self.strategies:
+                watch = self.watch and partial(self.watch, self.priority, round)
+                self.meet(state, propagate, watch)
+                settle(self.network, state.cells, propagate, ways, order=self.order, watch=watch)
+                self.meet(state, propagate, watch)
+
+    def directions(self, round: int) -> list[Directions]:
+        found: dict[tuple[int, object, bool], Directions] = {}
+        ways = []
+        for node in self.network.nodes:
+            key = (id(node.stepper), node.kind, node.single_use)
+            way = found.get(key)
+            if way is None:
+                way = found[key] = directions(
+                    node.stepper.rule, node.kind, single_use=node.single_use, round=round
+                )
+            ways.append(way)
+        return ways
+
+    def meet(self, state: State, propagate: Propagate, watch: WatchStep | None) -> None:
+        """Let each result of the function and the value it returns learn from one another."""
+        for i, (cell, stepper) in enumerate(zip(self.returned, self.meets, strict=True)):
+            both = Direction.BOTH
+            before = (state.cells[cell], state.results[i])
+            ways = (both,) * len(stepper.rule.factors)
+            outcome = stepper.ask(propagate, ways, before)
+            for tensor, number in outcome.updates:
+                if tensor == 0:
+                    state.cells[cell] = number
+                else:
+                    state.results[i] = number
+            if outcome.updates and watch:
+                watch(-1 - i, before, outcome)
+
+
+def restored(present: Sharding, original: Sharding, priority: int) -> Sharding:
+    """`present` once the dimensions of a priority are what they were said to be."""
+    dims = list(present.dims)
+    returned: set[object] = set()
+    for i, dim in enumerate(original.dims):
+        if (dim.priority or 0) == priority:
+            dims[i] = Dim(dim.axes, dim.open)
+            returned.update(dim.axes)
+    replicated = tuple(axis for axis in present.replicated if axis not in returned)
+    return replace(present, dims=tuple(dims), replicated=replicated)
+
+
+def in_mesh_order(axes: Axes, mesh: Mesh) -> Axes:
+    names = list(mesh.sizes)
+    return tuple(sorted(axes, key=lambda axis: (names.index(axis.name), axis.pre, axis.size)))

@@ -1,0 +1,214 @@
+"""A function as operations that wake one another.
+
+Every value has a *cell* that holds its sharding; all spellings of a value that an edge connects
+(what a loop starts with is not one of them, what it carries and returns is) share one cell. A
+*node* is something that cuts pass through: an operation with a factor rule, or an edge, which is
+an identity from all its sources to its cell. When a cell changes, the nodes in its `wakes` are
+looked at again: what makes the value, then its users, the most recent first.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ir import Block, Edge, Op, Value
+from shardir.passes.propagation.draft import Draft, Use
+from shardir.passes.propagation.priorities import Traffic, is_elementwise, traffic
+from shardir.passes.propagation.step import Shardings, Stepper
+from shardir.types import TensorType
+
+
+@dataclass(slots=True)
+class Node:
+    """`cells` are in step with the tensors of the stepper's rule, `tensors` name them."""
+
+    op: Op
+    edge: Edge | None
+    cells: tuple[int, ...]
+    tensors: tuple[Value, ...]
+    stepper: Stepper
+    kind: Traffic
+    single_use: bool
+
+
+@dataclass(slots=True)
+class Network:
+    nodes: list[Node] = field(default_factory=list)
+    cells: dict[Value, int] = field(default_factory=dict)
+    owners: list[Value] = field(default_factory=list)
+    """The value each cell belongs to."""
+    edge_cells: set[int] = field(default_factory=set)
+    """Cells that an edge owns."""
+    wakes: list[tuple[int, ...]] = field(default_factory=list)
+    mute: list[Op] = field(default_factory=list)
+    """Operations that cuts cannot pass: those without a rule and without edges."""
+
+
+class Steppers:
+    """One stepper a rule, for all functions of a module."""
+
+    def __init__(self, shardings: Shardings, *, explain: bool) -> None:
+        self.shardings = shardings
+        self._explain = explain
+        self._of: dict[tuple[int, bool], Stepper] = {}
+
+    def of(self, rule: FactorRule, *, elementwise: bool = False) -> Stepper:
+        # Equal rules are almost always one object, and a stepper keeps its rule alive, so that
+        # its identity can stand for it; hashing a rule would take longer than a step.
+        key = (id(rule), elementwise)
+        stepper = self._of.get(key)
+        if stepper is None:
+            stepper = self._of[key] = Stepper(
+                rule, self.shardings, elementwise=elementwise, explain=self._explain
+            )
+        return stepper
+
+
+def connect(draft: Draft, edges: Mapping[Op, tuple[Edge, ...]], steppers: Steppers) -> Network:
+    """The network of a prepared function; `edges` are those of its operations that have any."""
+    network = Network()
+    _Connector(draft, edges, steppers, network).run()
+    return network
+
+
+class _Connector:
+    def __init__(
+        self,
+        draft: Draft,
+        edges: Mapping[Op, tuple[Edge, ...]],
+        steppers: Steppers,
+        network: Network,
+    ) -> None:
+        self.draft = draft
+        self.edges = edges
+        self.steppers = steppers
+        self.network = network
+        self.node_of: dict[Op, int] = {}
+        self.edge_nodes: dict[Op, list[tuple[int, Edge]]] = {}
+        self.edge_of_owner: dict[Value, tuple[int, Edge]] = {}
+        self.holders: dict[Block, Op] = {}
+
+    def run(self) -> None:
+        body = self.draft.function.body
+        for param in body.params:
+            self.cell(param)
+        self.enter(body)
+        for value in self.network.owners:
+            self.network.wakes.append(tuple(dict.fromkeys(self.wakes(value))))
+
+    def cell(self, value: Value) -> int:
+        """The cell of a value, a new one the first time."""
+        cells = self.network.cells
+        number = cells.get(value)
+        if number is None:
+            number = cells[value] = len(self.network.owners)
+            self.network.owners.append(value)
+        return number
+
+    def enter(self, block: Block) -> None:
+        """Make the nodes of a block, in the order in which the work list begins."""
+        for op in self.draft.ops(block):
+            edges = self.edges.get(op)
+            if edges is None:
+                self.add_op(op)
+            else:
+                for edge in edges:
+                    self.share_cell(edge)
+            for inner in op.blocks:
+                self.holders[inner] = op
+                self.enter(inner)
+            if edges is not None:
+                self.edge_nodes[op] = [(self.add_edge(op, edge), edge) for edge in edges]
+
+    def share_cell(self, edge: Edge) -> None:
+        owner, *others = edge.targets
+        number = self.cell(owner)
+        self.network.edge_cells.add(number)
+        for target in others:
+            self.network.cells[target] = number
+
+    def add_op(self, op: Op) -> None:
+        results = tuple([self.cell(value) for value in op.results])
+        rule = op.factors()
+        if rule is None:
+            if op.operands:
+                self.network.mute.append(op)
+            return
+        operands = tuple(self.draft.inputs(op))
+        single_use = all(
+            len(self.draft.uses_of(value)) == 1 for value in operands if value.type.shape
+        )
+        self.node_of[op] = len(self.network.nodes)
+        self.network.nodes.append(
+            Node(
+                op,
+                None,
+                tuple([self.cell(value) for value in operands]) + results,
+                operands + op.results,
+                self.steppers.of(rule, elementwise=is_elementwise(op)),
+                traffic(op),
+                single_use,
+            )
+        )
+
+    def add_edge(self, op: Op, edge: Edge) -> int:
+        tensors = (*edge.sources, edge.targets[0])
+        rule = edge_rule(
+            tuple(value.type for value in tensors),
+            tuple(value in edge.stacked for value in tensors),
+        )
+        cells = tuple([self.cell(value) for value in tensors])
+        stepper = self.steppers.of(rule)
+        self.network.nodes.append(
+            Node(op, edge, cells, tensors, stepper, Traffic.THROUGH, single_use=True)
+        )
+        number = len(self.network.nodes) - 1
+        self.edge_of_owner[edge.targets[0]] = number, edge
+        return number
+
+    def wakes(self, owner: Value) -> Iterable[int]:
+        """The nodes to look at when the cell of `owner` changes, in the order MLIR has them."""
+        if owner in self.edge_of_owner:
+            number, edge = self.edge_of_owner[owner]
+            for target in edge.targets[1:]:
+                yield from self.users(target)
+            yield number
+        elif (maker := self.draft.makers.get(owner)) in self.node_of:
+            assert maker is not None
+            yield self.node_of[maker]
+        yield from self.users(owner)
+
+    def users(self, value: Value) -> Iterable[int]:
+        for use in reversed(self.draft.uses_of(value)):
+            yield from self.nodes_of_use(use, value)
+
+    def nodes_of_use(self, use: Use, value: Value) -> Iterable[int]:
+        user, _ = use
+        op = self.holders.get(user) if isinstance(user, Block) else user
+        if op is None:
+            return
+        if op in self.node_of:
+            yield self.node_of[op]
+        for number, edge in self.edge_nodes.get(op, ()):
+            if value in edge.sources:
+                yield number
+
+
+@lru_cache(maxsize=1 << 12)
+def edge_rule(types: tuple[TensorType, ...], stacked: tuple[bool, ...]) -> FactorRule:
+    """An identity from all tensors but the last to the last.
+
+    A stacked tensor has one more dimension in front, which nothing else walks.
+    """
+    shapes = [type.shape for type in types]
+    builder = RuleBuilder(shapes[:-1], shapes[-1:])
+    base = next(shape[extra:] for shape, extra in zip(shapes, stacked, strict=True))
+    for dim, size in enumerate(base):
+        where = [dim + extra for extra in stacked]
+        builder.add(where[:-1], where[-1:], size)
+    for number, extra in enumerate(stacked):
+        if extra:
+            alone = [0 if i == number else None for i in range(len(types))]
+            builder.add(alone[:-1], alone[-1:], shapes[number][0], Kind.REPLICATE)
+    return builder.build()

@@ -1,0 +1,75 @@
+"""Which operations may move cuts, and which way, in each of five rounds.
+
+Propagation by operation priority runs to a fixed point five times; each round allows what the
+rounds before it allowed, and more. What costs nothing goes first: elementwise operations, then
+everything without communication, then contractions and the like, and last the broadcasts
+forward, which would spread a cut to tensors that nothing else asks to cut.
+
+    round 0  elementwise operations, reshape, transpose and edges both ways, dynamic slices
+             forward; only where every operand has this one use
+    round 1  the same without that condition
+    round 2  all operations along pass-through factors; broadcasts only backward
+    round 3  all factors; broadcasts still only backward
+    round 4  everything
+"""
+
+from enum import Enum
+
+from shardir.factors import FactorRule, Kind
+from shardir.ir import Op
+from shardir.passes.propagation.directions import Direction, Directions
+
+ROUNDS = 5
+LAST = ROUNDS - 1
+"""The round in which everything may move; the only one without operation priorities."""
+
+
+class Traffic(Enum):
+    """What kind of operation it is, as far as priorities care."""
+
+    THROUGH = "elementwise, reshape, transpose, edge"
+    SLICE = "dynamic slice or update"
+    BROADCAST = "broadcast"
+    OTHER = "other"
+
+
+def traffic(op: Op) -> Traffic:
+    if is_elementwise(op) or op.name in ("reshape", "transpose"):
+        return Traffic.THROUGH
+    if op.name in ("dynamic_slice", "dynamic_update_slice"):
+        return Traffic.SLICE
+    return Traffic.BROADCAST if op.name == "broadcast" else Traffic.OTHER
+
+
+def is_elementwise(op: Op) -> bool:
+    """Whether it counts as elementwise; reinterpreting bits does if the shape stays."""
+    if op.name == "bitcast":
+        return op.operands[0].type.shape == op.result.type.shape
+    return op.spec.elementwise
+
+
+def directions(rule: FactorRule, kind: Traffic, *, single_use: bool, round: int) -> Directions:
+    """Where cuts may move along each factor in a round.
+
+    `single_use`: no operand (of rank above 0) is used elsewhere.
+    """
+    return tuple(
+        Direction.NONE
+        if factor.blocked
+        else _direction(kind, factor.kind is Kind.PASS, single_use, round)
+        for factor in rule.factors
+    )
+
+
+def _direction(kind: Traffic, passes: bool, single_use: bool, round: int) -> Direction:
+    allowed = Direction.NONE
+    if round >= 1 or single_use:
+        if kind is Traffic.THROUGH:
+            allowed |= Direction.BOTH
+        elif kind is Traffic.SLICE:
+            allowed |= Direction.FORWARD
+    if round >= 3 or (round == 2 and passes):
+        allowed |= Direction.BACKWARD if kind is Traffic.BROADCAST else Direction.BOTH
+    if round >= LAST:
+        allowed |= Direction.BOTH
+    return allowed

@@ -1,0 +1,215 @@
+"""One operation, one step: what its tensors' shardings become.
+
+A step depends on the operation's factor rule, on the directions its factors may move in, and on
+the shardings of its tensors; not on which operation it is. Programs repeat themselves (layers,
+and five rounds over everything), so every answer is remembered. Shardings are numbered, which
+makes a question a tuple of small integers and a repeated step a dictionary lookup.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shardir.axes import is_prefix
+from shardir.factors import FactorRule
+from shardir.ir import Module
+from shardir.mesh import Mesh
+from shardir.passes.propagation.aggressive import Propagate
+from shardir.passes.propagation.directions import Direction, Directions
+from shardir.passes.propagation.projection import View, project, unproject
+from shardir.passes.propagation.record import Gain, Reason, Refusal, Refuse
+from shardir.placement import Axis, Sharding
+
+NOTHING = 0
+"""The number of "nothing has been said" among the shardings."""
+
+
+class Shardings:
+    """Numbers shardings, and knows their meshes."""
+
+    def __init__(self, module: Module) -> None:
+        self.meshes: Mapping[str, Mesh] = {mesh.name: mesh for mesh in module.meshes}
+        self._all: list[Sharding | None] = [None]
+        self._numbers: dict[Sharding | None, int] = {None: NOTHING}
+
+    def number(self, sharding: Sharding | None) -> int:
+        number = self._numbers.get(sharding)
+        if number is None:
+            number = self._numbers[sharding] = len(self._all)
+            self._all.append(sharding)
+        return number
+
+    def __getitem__(self, number: int) -> Sharding | None:
+        return self._all[number]
+
+    def common_mesh(self, shardings: Sequence[Sharding | None]) -> str | Reason | None:
+        """The mesh all of them are on, or why none is; `None` if nothing is said at all.
+
+        Meshes of different names are the same if they have the same axes and devices. A mesh
+        without axes goes with any.
+        """
+        common: Mesh | None = None
+        for sharding in shardings:
+            if sharding is None:
+                continue
+            mesh = self.meshes[sharding.mesh]
+            if common is None or not (common.axes or common.is_maximal):
+                common = mesh
+            elif not (mesh.axes or mesh.is_maximal):
+                continue
+            elif (mesh.axes, mesh.device_ids) != (common.axes, common.device_ids):
+                return Reason.MESHES
+        if common is None:
+            return None
+        return Reason.SINGLE_DEVICE if common.is_maximal else common.name
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`updates` are (tensor, number of its new sharding), operands first."""
+
+    updates: tuple[tuple[int, int], ...]
+    gains: tuple[Gain, ...]
+    refusals: tuple[Refusal, ...]
+
+
+Memo = dict[tuple[int, ...], Outcome]
+
+
+class Stepper:
+    """A factor rule and what it made of every combination of shardings so far.
+
+    `explain` keeps what was refused.
+    """
+
+    def __init__(
+        self, rule: FactorRule, shardings: Shardings, *, elementwise: bool, explain: bool
+    ) -> None:
+        self.rule = rule
+        self._shardings = shardings
+        self._elementwise = elementwise
+        self._explain = explain
+        self._sizes = tuple(factor.size for factor in rule.factors)
+        self._memos: dict[tuple[Propagate, Directions], Memo] = {}
+
+    def memo(self, propagate: Propagate, directions: Directions) -> Memo:
+        """Answers found so far with this kind of propagation and these directions."""
+        return self._memos.setdefault((propagate, directions), {})
+
+    def ask(self, propagate: Propagate, directions: Directions, state: tuple[int, ...]) -> Outcome:
+        """What becomes of tensors whose shardings have the numbers in `state`."""
+        memo = self.memo(propagate, directions)
+        outcome = memo.get(state)
+        if outcome is None:
+            outcome = memo[state] = self._compute(propagate, directions, state)
+        return outcome
+
+    def _compute(
+        self, propagate: Propagate, directions: Directions, state: tuple[int, ...]
+    ) -> Outcome:
+        before = [self._shardings[number] for number in state]
+        mesh = self._shardings.common_mesh(before)
+        refusals: dict[Refusal, None] = {}
+
+        def refuse(factor: int, tensor: int, axis: Axis, reason: Reason) -> None:
+            refusals[Refusal(factor, tensor, axis, reason)] = None
+
+        if not isinstance(mesh, str):
+            if self._explain and mesh is not None:
+                for number, axis in _used(before):
+                    refuse(-1, number, axis, mesh)
+            return Outcome((), (), tuple(refusals))
+        views = self._views(before)
+        operands = len(self.rule.operands)
+        changed = propagate(
+            views,
+            operands,
+            self._sizes,
+            directions,
+            self._elementwise,
+            refuse if self._explain else None,
+        )
+        updates = []
+        for number in sorted(changed):
+            new = unproject(views[number], self._sizes, mesh)
+            if new != before[number] and not (before[number] is None and not any(new.axes)):
+                updates.append((number, self._shardings.number(new)))
+        gains: tuple[Gain, ...] = ()
+        if self._explain:
+            old = self._views(before)
+            self._note_directions(old, directions, refuse)
+            gains = self._gains(old, views, changed, updates, refuse)
+        return Outcome(tuple(updates), gains, tuple(refusals))
+
+    def _views(self, shardings: Sequence[Sharding | None]) -> list[View]:
+        return [
+            project(mapping, sharding, self._sizes)
+            for mapping, sharding in zip(self.rule.tensors, shardings, strict=True)
+        ]
+
+    def _note_directions(
+        self, views: Sequence[View], directions: Directions, refuse: Refuse
+    ) -> None:
+        """Say of every tensor that has less than another where the direction was the reason."""
+        operands = len(self.rule.operands)
+        for factor, direction in enumerate(directions):
+            if direction is Direction.BOTH:
+                continue
+            blocked = self.rule.factors[factor].blocked
+            reason = Reason.BLOCKED if blocked else Reason.DIRECTION
+            for source, view in enumerate(views):
+                cut = view.cuts.get(factor)
+                way = Direction.FORWARD if source < operands else Direction.BACKWARD
+                if cut is None or not cut.axes or direction & way:
+                    continue
+                for number, other in enumerate(views):
+                    theirs = other.cuts.get(factor)
+                    if theirs is not None and len(theirs.axes) < len(cut.axes):
+                        refuse(factor, number, cut.axes[len(theirs.axes)], reason)
+
+    def _gains(
+        self,
+        old: Sequence[View],
+        new: Sequence[View],
+        changed: set[int],
+        updates: Sequence[tuple[int, int]],
+        refuse: Refuse,
+    ) -> tuple[Gain, ...]:
+        """What each factor of each tensor gained, and from where.
+
+        A cut that unprojection dropped is no gain: it would have left strided pieces.
+        """
+        made = {
+            number: project(self.rule.tensors[number], self._shardings[sharding], self._sizes)
+            for number, sharding in updates
+        }
+        gains = []
+        for number in sorted(changed):
+            result = made.get(number, old[number])
+            for factor, cut in new[number].cuts.items():
+                if cut.axes == old[number].cuts[factor].axes:
+                    continue
+                kept = result.cuts.get(factor)
+                if kept is None or kept.axes != cut.axes:
+                    refuse(factor, number, cut.axes[-1], Reason.STRIDED)
+                else:
+                    gains.append(Gain(factor, number, cut.axes, _source(factor, cut.axes, old)))
+        return tuple(gains)
+
+
+def _used(shardings: Sequence[Sharding | None]) -> list[tuple[int, Axis]]:
+    return [(i, axis) for i, sharding in enumerate(shardings) if sharding for axis in
+            sharding.used()]  # fmt: skip
+
+
+def _source(factor: int, axes: tuple[Axis, ...], old: Sequence[View]) -> int:
+    """The tensor whose cut along `factor` had all of `axes`, else most of them."""
+    best, length = 0, -1
+    for number, view in enumerate(old):
+        cut = view.cuts.get(factor)
+        if cut is None:
+            continue
+        if is_prefix(axes, cut.axes):
+            return number
+        if is_prefix(cut.axes, axes) and len(cut.axes) > length:
+            best, length = number, len(cut.axes)
+    return best

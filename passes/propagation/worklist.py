@@ -1,0 +1,64 @@
+"""Run a network to its fixed point.
+
+Every node is looked at once, in the order of the program; whoever changes a cell puts the nodes
+that the cell wakes on the list, unless they are on it. The order in which a list is worked off
+cannot change what agrees, but it decides who comes first where cuts conflict: `lifo` is MLIR's
+order and so Shardy's, `fifo` goes round the program in waves.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from shardir.passes.propagation.aggressive import Propagate
+from shardir.passes.propagation.directions import Directions
+from shardir.passes.propagation.network import Network
+from shardir.passes.propagation.step import Memo, Outcome
+
+Watch = Callable[[int, tuple[int, ...], Outcome], None]
+"""Called with a node, the shardings its tensors had, and what changed."""
+
+
+def settle(
+    network: Network,
+    states: list[int],
+    propagate: Propagate,
+    directions: Sequence[Directions],
+    *,
+    order: str,
+    watch: Watch | None = None,
+) -> None:
+    """Propagate until nothing changes; `states` are the shardings of the cells, in and out.
+
+    `directions` says for each node where it may move cuts.
+    """
+    nodes, wakes = network.nodes, network.wakes
+    memos: list[Memo | None] = [
+        node.stepper.memo(propagate, ways) if any(ways) else None
+        for node, ways in zip(nodes, directions, strict=True)
+    ]
+    cells = [node.cells for node in nodes]
+    waiting = deque(i for i, memo in enumerate(memos) if memo is not None)
+    if order == "lifo":
+        waiting.reverse()
+    take = waiting.pop if order == "lifo" else waiting.popleft
+    listed = bytearray(memo is not None for memo in memos)
+    while waiting:
+        number = take()
+        listed[number] = False
+        memo = memos[number]
+        assert memo is not None
+        state = tuple([states[cell] for cell in cells[number]])
+        outcome = memo.get(state)
+        if outcome is None:
+            outcome = nodes[number].stepper.ask(propagate, directions[number], state)
+        if not outcome.updates:
+            continue
+        if watch is not None:
+            watch(number, state, outcome)
+        for tensor, sharding in outcome.updates:
+            cell = cells[number][tensor]
+            states[cell] = sharding
+            for woken in wakes[cell]:
+                if woken != number and not listed[woken] and memos[woken] is not None:
+                    listed[woken] = True
+                    waiting.append(woken)

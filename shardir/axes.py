@@ -1,0 +1,114 @@
+"""Sub-axes: what parts of mesh axes have to do with one another.
+
+An axis of size n seen as a reshape [pre, size, n / (pre * size)] has the sub-axis (pre)size in
+the middle. Two sub-axes of one axis *coexist* when one reshape shows both; only then can one
+tensor be cut along the two. A list of axes cuts a dimension from major to minor, so what two
+lists have in common is a prefix, and the last axis of a prefix may be a major part of the axis
+it stands for: (a, b:(1)2) is a prefix of (a, b).
+
+The algebra is that of OpenXLA Shardy, whose whole axis is here the sub-axis (1)n.
+"""
+
+from collections.abc import Callable, Iterable
+from math import gcd, prod
+
+from shardir.placement import Axes, Axis
+
+
+def coexist(a: Axis, b: Axis) -> bool:
+    """Whether one reshape of the axis shows both (always, for different axes)."""
+    if a.name != b.name:
+        return True
+    low, high = sorted((a.pre, b.pre))
+    end, far = sorted((a.next, b.next))
+    if end > high:
+        return end % high == 0 and high % low == 0 and far % end == 0
+    return high % end == 0
+
+
+def starts(a: Axis, b: Axis) -> bool:
+    """Whether `a` is `b` or a major part of it."""
+    return a.name == b.name and a.pre == b.pre and a.size <= b.size
+
+
+def clear_of(axis: Axis, others: Iterable[Axis]) -> Axis | None:
+    """The largest major part of `axis` that overlaps none of `others`; `None` if there is none."""
+    for other in others:
+        if other.name != axis.name:
+            continue
+        if not coexist(axis, other):
+            return None
+        if axis.overlaps(other):
+            if axis.pre >= other.pre:
+                return None
+            axis = Axis(axis.name, axis.pre, other.pre // axis.pre)
+    return axis
+
+
+def overlap(axes: Iterable[Axis], others: Axes) -> bool:
+    """Whether any of `axes` shares positions with any of `others`."""
+    return any(a.overlaps(b) for a in axes for b in others)
+
+
+def append(axes: Axes, axis: Axis) -> Axes:
+    """`axes` and then `axis`, as one axis where it continues the last of them."""
+    if axes and axes[-1].name == axis.name and axes[-1].next == axis.pre:
+        last = axes[-1]
+        return (*axes[:-1], Axis(last.name, last.pre, last.size * axis.size))
+    return (*axes, axis)
+
+
+def is_prefix(axes: Axes, of: Axes) -> bool:
+    """Whether `axes` begins `of`, or is it."""
+    if not axes:
+        return True
+    last = len(axes) - 1
+    return last < len(of) and axes[:last] == of[:last] and starts(axes[last], of[last])
+
+
+def is_strict_prefix(axes: Axes, of: Axes) -> bool:
+    """Whether `axes` begins `of` and is shorter."""
+    return is_prefix(axes, of) and axes != of
+
+
+def common_prefix(first: Axes, second: Axes) -> Axes:
+    """The longest list that begins both."""
+    common: list[Axis] = []
+    for a, b in zip(first, second, strict=False):
+        if a == b:
+            common.append(a)
+            continue
+        if coexist(a, b) and (starts(a, b) or starts(b, a)):
+            common.append(min(a, b))
+        break
+    return tuple(common)
+
+
+def truncate(axes: Axes, keep: Callable[[Axis, int], Axis | None]) -> Axes:
+    """The axes up to the first that `keep` shortens (to that part of it) or refuses.
+
+    `keep` is given an axis and into how many pieces those before it cut.
+    """
+    kept: list[Axis] = []
+    pieces = 1
+    for axis in axes:
+        part = keep(axis, pieces)
+        if part is None:
+            break
+        kept.append(part)
+        if part != axis:
+            break
+        pieces *= axis.size
+    return tuple(kept)
+
+
+def dividing_prefix(axes: Axes, size: int) -> Axes:
+    """The longest prefix that cuts `size` positions into even pieces."""
+    if size % prod(axis.size for axis in axes) == 0:
+        return axes
+
+    def keep(axis: Axis, pieces: int) -> Axis | None:
+        common = gcd(axis.size, size // pieces)
+        return Axis(axis.name, axis.pre, common) if common > 1 else None
+
+    return truncate(axes, keep)
