@@ -1,0 +1,151 @@
+"""Whether two modules are the same program, and if not, where they first differ.
+
+Values are equal when they are defined at the same place, so two modules are equal although no
+two of their values are. Names, shardings and attributes count, where an operation came from and
+why it is there only on request. Attributes are compared to the bit: 1, 1.0 and true differ, a NaN
+equals itself, and 0.0 is not -0.0.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.opset import Attr
+from shardir.text.printer import Printer, show_mesh, unique_names
+
+
+def equal(a: Module, b: Module, *, names: bool = True, locations: bool = False) -> bool:
+    """Whether the modules are the same; `names=False` lets values be called differently."""
+    return difference(a, b, names=names, locations=locations) is None
+
+
+def difference(a: Module, b: Module, *, names: bool = True, locations: bool = False) -> str | None:
+    """The first difference in reading order, for people; `None` if there is none."""
+    return next(_modules(a, b, names, locations), None)
+
+
+def _modules(a: Module, b: Module, names: bool, locations: bool) -> Iterator[str]:
+    for one, other in zip(a.meshes, b.meshes, strict=False):
+        if one != other:
+            yield _differ("a mesh differs", show_mesh(one), show_mesh(other))
+    yield from _counts("meshes", a.meshes, b.meshes)
+    for f, g in zip(a.functions, b.functions, strict=False):
+        if f.name != g.name:
+            yield _differ("a function differs", f"@{f.name}", f"@{g.name}")
+        yield from _Functions(a, f, b, g, names, locations).differences()
+    yield from _counts("functions", a.functions, b.functions)
+
+
+class _Functions:
+    """Compares two functions; `same` maps values of the first to those of the second."""
+
+    def __init__(
+        self, a: Module, f: Function, b: Module, g: Function, names: bool, locations: bool
+    ) -> None:
+        self.f, self.g, self.names, self.locations = f, g, names, locations
+        self.printers = Printer(a.meshes, locations), Printer(b.meshes, locations)
+        self.where = f"@{f.name}"
+        self.same: dict[Value, Value] = {}
+
+    def differences(self) -> Iterator[str]:
+        yield from self.blocks(self.f.body, self.g.body)
+        if self.f.results != self.g.results or self.f.spmd != self.g.spmd:
+            yield _differ(f"{self.where}: the signature differs", *self.heads())
+
+    def heads(self) -> tuple[str, str]:
+        """The text from the name of the function to the types of its results."""
+        one, other = (
+            "\n".join(line for line in printer.function(function) if _of_head(line))
+            for printer, function in zip(self.printers, (self.f, self.g), strict=True)
+        )
+        return one, other
+
+    def blocks(self, a: Block, b: Block) -> Iterator[str]:
+        yield from _counts(f"parameters of {self.where}", a.params, b.params)
+        for p, q in zip(a.params, b.params, strict=True):
+            if not self.define(p, q):
+                texts = (
+                    printer.param(value, unique_names(function))
+                    for printer, value, function in zip(
+                        self.printers, (p, q), (self.f, self.g), strict=True
+                    )
+                )
+                yield _differ(f"{self.where}: a parameter differs", *texts)
+        for op, other in zip(a.ops, b.ops, strict=False):
+            if what := self.ops(op, other):
+                yield self.lines(what, op, other)
+            for block, inner in zip(op.blocks, other.blocks, strict=True):
+                yield from self.blocks(block, inner)
+            if not all(map(self.define, op.results, other.results)):
+                yield self.lines("a result differs", op, other)
+        if len(a.ops) != len(b.ops):
+            longer, at, which = (a, self.f, 0) if len(a.ops) > len(b.ops) else (b, self.g, 1)
+            line = self.printers[which].op(
+                longer.ops[min(len(a.ops), len(b.ops))], unique_names(at)
+            )
+            word = ("first", "second")[which]
+            yield f"{self.where}: only the {word} has\n  {line}"
+        if not self.use(a.returns, b.returns):
+            texts = (
+                ", ".join(unique_names(function)[v] for v in values)
+                for function, values in ((self.f, a.returns), (self.g, b.returns))
+            )
+            yield _differ(f"{self.where}: what is returned differs", *texts)
+
+    def ops(self, a: Op, b: Op) -> str | None:
+        """What differs between two operations, their blocks and results left out."""
+        if a.spec is not b.spec:
+            return "the operation differs"
+        if not self.use(a.operands, b.operands):
+            return "the operands differ"
+        if list(a.attrs) != list(b.attrs) or not same_attr(
+            tuple(a.attrs.values()), tuple(b.attrs.values())
+        ):
+            return "the attributes differ"
+        if len(a.results) != len(b.results):
+            return "the number of results differs"
+        if len(a.blocks) != len(b.blocks):
+            return "the number of blocks differs"
+        if self.locations and (a.loc, a.why) != (b.loc, b.why):
+            return "the origin differs"
+        return None
+
+    def lines(self, what: str, a: Op, b: Op) -> str:
+        one = self.printers[0].op(a, unique_names(self.f))
+        other = self.printers[1].op(b, unique_names(self.g))
+        return _differ(f"{self.where}: {what}", str(one), str(other))
+
+    def define(self, p: Value, q: Value) -> bool:
+        self.same[p] = q
+        same = p.type == q.type and p.sharding == q.sharding
+        return same and (not self.names or p.name == q.name)
+
+    def use(self, a: Sequence[Value], b: Sequence[Value]) -> bool:
+        return len(a) == len(b) and all(self.same.get(v) is w for v, w in zip(a, b, strict=True))
+
+
+def same_attr(a: Attr, b: Attr) -> bool:
+    """Whether two attributes are of the same kind and the same to the bit."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same_attr, a, b))
+    if isinstance(a, float):
+        return struct.pack("d", a) == struct.pack("d", b) or (a != a and b != b)
+    if isinstance(a, complex):
+        return same_attr((a.real, a.imag), (b.real, b.imag))
+    return bool(a == b)
+
+
+def _of_head(line: str) -> bool:
+    return not line.startswith("  ") or line.endswith(",")
+
+
+def _counts(what: str, a: Sequence[object], b: Sequence[object]) -> Iterator[str]:
+    if len(a) != len(b):
+        yield f"the number of {what} differs\n  {len(a)}\n  {len(b)}"
+
+
+def _differ(what: str, a: str, b: str) -> str:
+    one, other = (text.replace("\n", "\n    ") for text in (a, b))
+    return f"{what}\n  {one}\n  {other}"

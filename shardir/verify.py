@@ -1,0 +1,330 @@
+"""The rules of the IR, and every place where a module breaks them.
+
+A pass may rely on a module that `verify` accepts, and owes one back. All faults are found in one
+walk and reported together, each with its line of text, the wrong part underlined, and where in
+the user's program it came from.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from shardir.build import infer
+from shardir.errors import OperationTypeError, VerifyError
+from shardir.ir import Block, Function, Global, Loc, Module, Op, Value
+from shardir.mesh import Mesh
+from shardir.opset import Attr
+from shardir.placement import Axis, Sharding
+from shardir.signature import check_call
+from shardir.text.printer import AXES, Printer, mesh_of, show_mesh, unique_names
+from shardir.types import TensorType
+from shardir.wellformed import (
+    attribute_faults,
+    axis_faults,
+    mesh_faults,
+    sharding_faults,
+    type_faults,
+)
+
+GLOBAL_ONLY = ("reshard", "sharding_constraint")
+"""Operations about shardings, which values of per-device programs do not have."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A rule that is broken: what is wrong, in which function, and the text it is about.
+
+    `op` and `value` are what it is about, where there is one; `width` characters of `line` from
+    `start` on are to blame.
+    """
+
+    message: str
+    function: str
+    line: str
+    start: int
+    width: int
+    op: Op | None = None
+    value: Value | None = None
+
+    @property
+    def loc(self) -> Loc | None:
+        return self.op.loc if self.op else None
+
+    def __str__(self) -> str:
+        place = f"@{self.function}" if self.function else "the module"
+        origin = f", from {self.loc}" if self.loc else ""
+        underline = f"{' ' * self.start}{'^' * max(self.width, 1)}"
+        return f"{self.message}\n --> {place}{origin}\n  |\n  | {self.line}\n  | {underline}"
+
+
+def verify(module: Module) -> None:
+    """Raises `VerifyError`, which lists every fault of the module."""
+    found = faults(module)
+    if not found:
+        return
+    if len(found) == 1:
+        raise VerifyError(str(found[0]))
+    raise VerifyError("\n\n".join([f"the module has {len(found)} faults", *map(str, found)]))
+
+
+def faults(module: Module) -> list[Fault]:
+    """Every place where the module breaks a rule, in reading order."""
+    found: list[Fault] = []
+    meshes: dict[str, Mesh] = {}
+    for mesh in module.meshes:
+        line = show_mesh(mesh)
+        messages = list(mesh_faults(mesh))
+        if mesh.name in meshes:
+            messages.append(f"two meshes are called @{mesh.name}")
+        found += [Fault(message, "", line, 0, len(line)) for message in messages]
+        meshes.setdefault(mesh.name, mesh)
+    names: set[str] = set()
+    for function in module.functions:
+        checker = _Checker(function, meshes)
+        if function.name in names:
+            line = f"func @{function.name}"
+            message = f"two functions are called @{function.name}"
+            found.append(Fault(message, function.name, line, 0, len(line)))
+        names.add(function.name)
+        checker.check()
+        found += checker.found
+    return found
+
+
+class _Checker:
+    """Walks one function and collects its faults."""
+
+    def __init__(self, function: Function, meshes: dict[str, Mesh]) -> None:
+        self.function, self.meshes = function, meshes
+        self.found: list[Fault] = []
+        self.visible: set[Value] = set()
+        self.defined: set[Value] = set()
+        self.named: dict[str, Value] = {}
+        self._shardings: dict[tuple[Sharding, int], list[str]] = {}
+        self._types: dict[TensorType, list[str]] = {}
+
+    def check(self) -> None:
+        self.block(self.function.body, None)
+        self.results()
+        if self.function.spmd:
+            self.interface()
+
+    def block(self, block: Block, owner: Op | None) -> None:
+        """What is defined here is seen by the operations below it and by their blocks."""
+        defined: list[Value] = []
+        for i, param in enumerate(block.params):
+            for _, message in self.definition(param, defined):
+                self.report_block(message, block, owner, "params", i)
+        for op in block.ops:
+            self.op(op)
+            for i, result in enumerate(op.results):
+                for part, message in self.definition(result, defined):
+                    self.report(message, op, "results" if part == "name" else "types", i, result)
+        for i, value in enumerate(block.returns):
+            if value not in self.visible:
+                self.report_block(self.unseen(value), block, owner, "returns", i)
+        self.visible.difference_update(defined)
+
+    def op(self, op: Op) -> None:
+        for i, value in enumerate(op.operands):
+            if value not in self.visible:
+                self.report(self.unseen(value), op, "operands", i, value)
+        for i, (name, attr) in enumerate(op.attrs.items()):
+            for message in attribute_faults(attr):
+                self.report(f"attribute {name!r} of {op.name} {message}", op, "attrs", i)
+            if name in AXES:
+                for message in self.axes(attr):
+                    self.report(message, op, "attrs", i)
+        for block in op.blocks:
+            self.block(block, op)
+        self.types(op)
+        spmd = self.function.spmd is not None
+        if op.spec.spmd and not spmd:
+            self.report(f"{op.name} goes only into a spmd function; partition the module first", op)
+        if spmd and op.name in GLOBAL_ONLY:
+            self.report(f"{op.name} has no meaning in a spmd function, whose values are local", op)
+
+    def types(self, op: Op) -> None:
+        """Whether the type rule gives the results their types."""
+        stated = tuple(value.type for value in op.results)
+        try:
+            check_call(op.spec, len(op.operands), op.attrs, len(op.blocks))
+            inferred = infer(
+                op.spec,
+                op.operands,
+                stated[0] if len(stated) == 1 else stated,
+                op.attrs,
+                op.blocks,
+            )
+        except OperationTypeError as error:
+            self.report(str(error), op)
+            return
+        except Exception as error:  # what a rule says about values that it does not expect
+            kind = type(error).__name__
+            self.report(f"{op.name}: its type rule fails on this ({kind}: {error})", op)
+            return
+        if inferred == stated:
+            return
+        if len(inferred) != len(stated):
+            self.report(f"{op.name} has {len(inferred)} results, not {len(stated)}", op)
+            return
+        for i, (want, got) in enumerate(zip(inferred, stated, strict=True)):
+            if want != got:
+                self.report(f"the result of {op.name} is {want}, not {got}", op, "types", i)
+
+    def definition(self, value: Value, defined: list[Value]) -> Iterator[tuple[str, str]]:
+        """Take the value up as defined; yields (name or type, what is wrong with it)."""
+        if value in self.defined:
+            yield "name", f"{self.name(value)} is defined twice"
+        elif value.name and self.named.setdefault(value.name, value) is not value:
+            yield "name", f"two values are called %{value.name}"
+        self.defined.add(value)
+        self.visible.add(value)
+        defined.append(value)
+        if value.type not in self._types:
+            self._types[value.type] = list(type_faults(value.type))
+        for message in self._types[value.type]:
+            yield "type", message
+        if value.sharding is not None:
+            if self.function.spmd:
+                yield "type", "values of a spmd function are local and have no sharding"
+            for message in self.sharding(value.sharding, value.type):
+                yield "type", message
+
+    def sharding(self, sharding: Sharding, type: TensorType) -> list[str]:
+        key = (sharding, type.rank)
+        if key not in self._shardings:
+            self._shardings[key] = list(sharding_faults(sharding, type.rank, self.meshes))
+        return self._shardings[key]
+
+    def axes(self, attr: Attr) -> Iterator[str]:
+        """Whether the mesh axes in an attribute exist."""
+        for axis in attr if isinstance(attr, tuple) else ():
+            if isinstance(axis, Axis):
+                mesh = mesh_of(axis.name, tuple(self.meshes.values()))
+                if mesh is None:
+                    yield f"no mesh has an axis called {axis.name!r}"
+                else:
+                    yield from axis_faults(axis, mesh)
+
+    def unseen(self, value: Value) -> str:
+        """Why a value cannot be used where it is."""
+        if value in self.defined:
+            return (
+                f"{self.name(value)} is defined in a block that has ended; let the block yield it"
+            )
+        if value in self._everything:
+            return f"{self.name(value)} is used before it is defined"
+        return f"{self.name(value)} is not defined"
+
+    def results(self) -> None:
+        """Whether the shardings asked of the results fit them."""
+        function, returns = self.function, self.function.body.returns
+        if len(function.results) != len(returns):
+            self.report_head(
+                f"@{function.name} returns {len(returns)} values, "
+                f"but asks for {len(function.results)} shardings"
+            )
+        for i, (value, sharding) in enumerate(zip(returns, function.results, strict=False)):
+            if sharding is None:
+                continue
+            if function.spmd:
+                self.report_head("results of a spmd function are local and have no sharding", i)
+            for message in self.sharding(sharding, value.type):
+                self.report_head(message, i)
+
+    def interface(self) -> None:
+        """Whether the values of a per-device function are the shards that they are said to be."""
+        function, spmd = self.function, self.function.spmd
+        assert spmd is not None
+        for noun, values, outer in (
+            ("parameter", function.body.params, spmd.params),
+            ("result", function.body.returns, spmd.results),
+        ):
+            if len(values) != len(outer):
+                self.report_head(
+                    f"@{function.name} has {len(values)} {noun}s, "
+                    f"but says of {len(outer)} what they are shards of"
+                )
+            for i, (value, whole) in enumerate(zip(values, outer, strict=False)):
+                for message in self.shard(value, whole):
+                    if noun == "result":
+                        self.report_head(message, i)
+                    else:
+                        self.report_block(message, function.body, None, "params", i)
+
+    def shard(self, value: Value, outer: Global) -> Iterator[str]:
+        """Whether the value is what one device holds of the global tensor."""
+        messages = [*type_faults(outer.type), *self.sharding(outer.sharding, outer.type)]
+        yield from messages
+        if messages:
+            return
+        local = outer.type.with_shape(outer.sharding.local_shape(outer.type.shape))
+        if value.type != local:
+            yield f"a shard of {self.printer.outer(outer)} is {local}, not {value.type}"
+
+    def name(self, value: Value) -> str:
+        return self.spellings[value]
+
+    @cached_property
+    def spellings(self) -> Mapping[Value, str]:
+        return unique_names(self.function)
+
+    @cached_property
+    def printer(self) -> Printer:
+        return Printer(tuple(self.meshes.values()))
+
+    @cached_property
+    def _everything(self) -> set[Value]:
+        """All values that the function defines anywhere."""
+        return {
+            *self.function.body.params,
+            *(v for op in self.function.body.walk() for v in op.results),
+            *(v for op in self.function.body.walk() for b in op.blocks for v in b.params),
+        }
+
+    def report(
+        self, message: str, op: Op, part: str = "name", index: int = 0, value: Value | None = None
+    ) -> None:
+        line = self.printer.op(op, self.spellings)
+        start, width = line.span(part, index)
+        self.add(message, str(line), start, width, op, value)
+
+    def report_block(
+        self, message: str, block: Block, owner: Op | None, part: str, index: int
+    ) -> None:
+        """About a parameter of a block, or a value that leaves it."""
+        values = block.params if part == "params" else block.returns
+        if part == "params":
+            pieces = [self.printer.param(p, self.spellings) for p in values]
+            before, after = ("(", ") =>") if owner else (f"func @{self.function.name}(", ")")
+        else:
+            pieces = [self.name(v) for v in values]
+            before, after = ("yield " if owner else "return "), ""
+        self.add(message, *_pointed(before, pieces, after, index), owner, values[index])
+
+    def report_head(self, message: str, index: int | None = None) -> None:
+        """About the results that the head of the function states."""
+        pieces = self.printer.results(self.function)
+        before = f"func @{self.function.name}(...) -> ("
+        if index is None:
+            self.add(message, f"{before}{', '.join(pieces)})", 5, len(self.function.name) + 1)
+        else:
+            self.add(message, *_pointed(before, pieces, ")", index))
+
+    def add(
+        self,
+        message: str,
+        line: str,
+        start: int,
+        width: int,
+        op: Op | None = None,
+        value: Value | None = None,
+    ) -> None:
+        self.found.append(Fault(message, self.function.name, line, start, width, op, value))
+
+
+def _pointed(before: str, pieces: list[str], after: str, index: int) -> tuple[str, int, int]:
+    """A line of pieces, and where one of them is."""
+    start = len(before) + sum(len(piece) + 2 for piece in pieces[:index])
+    return f"{before}{', '.join(pieces)}{after}", start, len(pieces[index])

@@ -1,0 +1,147 @@
+"""What makes meshes, types, shardings and attributes well-formed, each apart from any program.
+
+Every function yields one sentence for each rule that is broken, and nothing if all is well.
+The rules for shardings are those of OpenXLA Shardy (docs/sharding_representation.md there).
+"""
+
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+
+from shardir.axes import coexist
+from shardir.errors import suggestion
+from shardir.mesh import Mesh
+from shardir.opset import Attr, Dense
+from shardir.placement import Axes, Axis, Dim, Sharding
+from shardir.text.printer import show_axis
+from shardir.types import DTYPES, NUMPY_DTYPES, TensorType
+
+REDUCTIONS = ("add", "max", "min", "mul")
+"""How pending values may combine."""
+
+
+def mesh_faults(mesh: Mesh) -> Iterator[str]:
+    names = [name for name, _ in mesh.axes]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"mesh @{mesh.name} has two axes called {name!r}"
+    for name, size in mesh.axes:
+        if size < 1:
+            yield f"axis {name!r} of mesh @{mesh.name} has size {size}; it has 1 or more positions"
+    ids = mesh.device_ids
+    if ids is None:
+        return
+    if mesh.is_maximal:
+        if len(ids) != 1 or ids[0] < 0:
+            yield f"mesh @{mesh.name} without axes needs one device id, it has {list(ids)}"
+    elif len(ids) != mesh.size or sorted(ids) != list(range(len(ids))):
+        yield f"mesh @{mesh.name} needs the device ids 0 to {mesh.size - 1} in some order"
+
+
+def type_faults(type: TensorType) -> Iterator[str]:
+    if type.dtype not in DTYPES:
+        hint = suggestion(type.dtype, DTYPES)
+        message = f"no element type is called {type.dtype!r}"
+        yield f"{message}; {hint}" if hint else message
+    for size in type.shape:
+        if not _is_int(size) or size < 0:
+            yield f"{size!r} is no size of a dimension; it is an integer of 0 or more"
+
+
+def sharding_faults(sharding: Sharding, rank: int, meshes: dict[str, Mesh]) -> Iterator[str]:
+    mesh = meshes.get(sharding.mesh)
+    if mesh is None:
+        has = ", ".join(f"@{name}" for name in meshes) or "none"
+        yield f"no mesh is called {sharding.mesh!r}; the module has {has}"
+        return
+    if len(sharding.dims) != rank:
+        yield f"the sharding has {len(sharding.dims)} dimensions, the tensor has {rank}"
+    lists = [dim.axes for dim in sharding.dims] + [sharding.replicated, sharding.unreduced]
+    axes = [axis for part in lists for axis in part]
+    for axis in axes:
+        yield from axis_faults(axis, mesh)
+    for dim in sharding.dims:
+        yield from _dim_faults(dim)
+    if sharding.reduction not in REDUCTIONS:
+        combine = ", ".join(REDUCTIONS)
+        yield f"pending values do not combine by {sharding.reduction!r}; it is one of {combine}"
+    if any(axis.name not in mesh.sizes or axis.pre < 1 or axis.size < 1 for axis in axes):
+        return
+    yield from _clash_faults(axes, mesh)
+    for part in lists:
+        yield from _merge_faults(part, mesh)
+    order = list(mesh.sizes)
+    for word, part in (("replicated", sharding.replicated), ("unreduced", sharding.unreduced)):
+        ordered = tuple(sorted(part, key=lambda axis: (order.index(axis.name), axis.pre)))
+        if part != ordered:
+            yield (
+                f"{word} axes are in the order of the mesh; "
+                f"write {word}({', '.join(show_axis(axis, mesh) for axis in ordered)})"
+            )
+
+
+def axis_faults(axis: Axis, mesh: Mesh) -> Iterator[str]:
+    """Whether the mesh has the axis, or the part of one."""
+    if axis.name not in mesh.sizes:
+        hint = suggestion(axis.name, mesh.sizes)
+        has = hint or f"it has {', '.join(mesh.sizes) or 'none'}"
+        yield f"mesh @{mesh.name} has no axis called {axis.name!r}; {has}"
+        return
+    size = mesh.sizes[axis.name]
+    if axis.pre < 1 or axis.size < 1 or size % axis.next:
+        yield f"axis {axis.name!r} of size {size} has no part ({axis.pre}){axis.size}"
+    elif axis.size == 1 and size > 1:
+        yield f"{axis} is a part of one position, which cuts nothing; leave it out"
+
+
+def attribute_faults(attr: Attr) -> Iterator[str]:
+    """Whether an attribute is of a kind that text can show."""
+    if isinstance(attr, tuple):
+        for item in attr:
+            yield from attribute_faults(item)
+    elif isinstance(attr, Dense):
+        if attr.array.dtype not in NUMPY_DTYPES.values():
+            yield f"holds an array of NumPy's {attr.array.dtype}, which no element type stands for"
+    elif type(attr) not in _PLAIN and not isinstance(attr, str | Axis):
+        yield (
+            f"is a {type(attr).__name__}; attributes are bool, int, float, complex, str, Symbol, "
+            "Axis, Dense, or tuples of them"
+        )
+
+
+_PLAIN = (bool, int, float, complex)
+
+
+def _is_int(number: object) -> bool:
+    return type(number) is int
+
+
+def _dim_faults(dim: Dim) -> Iterator[str]:
+    if dim.priority is None:
+        return
+    if dim.priority < 0:
+        yield f"a priority is 0 or more, not {dim.priority}"
+    if not dim.axes and not dim.open:
+        yield f"a dimension that is whole for good has no use for its priority p{dim.priority}"
+
+
+def _clash_faults(axes: list[Axis], mesh: Mesh) -> Iterator[str]:
+    for a, b in combinations(axes, 2):
+        if a == b:
+            yield f"{show_axis(a, mesh)} is used twice in one sharding"
+        elif a.overlaps(b):
+            yield f"{show_axis(a, mesh)} and {show_axis(b, mesh)} share positions of {a.name!r}"
+        elif not coexist(a, b):
+            yield (
+                f"{show_axis(a, mesh)} and {show_axis(b, mesh)} are parts of no common way "
+                f"to split {a.name!r}"
+            )
+
+
+def _merge_faults(axes: Axes, mesh: Mesh) -> Iterator[str]:
+    for a, b in pairwise(axes):
+        if a.name == b.name and a.next == b.pre:
+            whole = Axis(a.name, a.pre, a.size * b.size)
+            yield (
+                f"{show_axis(a, mesh)} and {show_axis(b, mesh)} follow one another; "
+                f"write {show_axis(whole, mesh)}"
+            )
