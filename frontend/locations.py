@@ -10,7 +10,7 @@ import linecache
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from types import CodeType, FrameType
 
@@ -138,7 +138,7 @@ class Place:
             caller = frame.f_back
             if caller is None:
                 return ()
-            code = _codes.get(id(caller.f_code)) or _known(caller.f_code)
+            code = _code_of(caller)
             if code.internal:
                 return ()
             frame = caller
@@ -146,8 +146,11 @@ class Place:
         return site.names
 
 
-def _known(code: CodeType) -> _Code:
-    found = _codes[id(code)] = _Code(code)
+def _code_of(frame: FrameType) -> _Code:
+    code = frame.f_code
+    found = _codes.get(id(code))
+    if found is None:
+        found = _codes[id(code)] = _Code(code)
     return found
 
 
@@ -156,7 +159,7 @@ def here() -> Place | None:
     frame: FrameType | None = sys._getframe(1)
     call = None
     while frame is not None:
-        code = _codes.get(id(frame.f_code)) or _known(frame.f_code)
+        code = _code_of(frame)
         if not code.internal:
             site = code.sites.get(frame.f_lasti) or code.learn(frame.f_lasti)
             return Place(site, frame, call)
@@ -165,15 +168,22 @@ def here() -> Place | None:
 
 
 def variable_of(value: object) -> str:
-    """The name under which the user's innermost function, or its module, knows an object."""
+    """The name by which the user's program knows an object: a variable of the outermost function
+    that is running, or of its module; `""` when nobody has named it."""
     place = here()
     if place is None:
         return ""
-    for scope in (place.frame.f_locals, place.frame.f_globals):
-        for name, known in scope.items():
-            if known is value and not name.startswith("_"):
-                return str(name)
-    return ""
+    found = _name_in(place.frame.f_globals, value)
+    frame: FrameType | None = place.frame
+    while frame is not None and not _code_of(frame).internal:
+        found = _name_in(frame.f_locals, value) or found
+        frame = frame.f_back
+    return found
+
+
+def _name_in(scope: Mapping[str, object], value: object) -> str:
+    names = (name for name, known in scope.items() if known is value)
+    return next((name for name in names if not name.startswith("_")), "")
 
 
 def point(message: str, site: Site | None = None) -> str:

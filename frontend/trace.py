@@ -79,6 +79,10 @@ class Program:
             found = self._named[value] = Value(value.type, name, value.sharding)
         return found
 
+    def call(self, value: Value, name: str) -> None:
+        """Call a value so, whether or not another has the name."""
+        self._named[value] = Value(value.type, name, value.sharding)
+
     def settle(self, trace: "Trace") -> None:
         """Give names to everything recorded so far in `trace` and those around it."""
         if trace.parent is not None:
@@ -307,18 +311,21 @@ def trace_block(
 
 
 def trace_function(
-    fun: Callable[..., Sequence[Tracer]], params: Sequence[Abstract], name: str
+    fun: Callable[..., Sequence[Tracer]],
+    params: Sequence[Abstract],
+    name: str,
+    names: Sequence[str] = (),
 ) -> tuple[Function, tuple[Abstract, ...]]:
     """Like `trace_block`, but values have their final names, for a transformation of the function.
 
-    The transformed block goes into the current trace with `append_block`; new values take names
-    from `current().program.names`.
+    The transformed block goes into the current trace with `append_block`, which puts arguments in
+    the places of its parameters; new values take names from `current().program.names`.
     """
     outer = require(name)
     outer.program.settle(outer)
     block, results = trace_block(fun, params, name)
-    for value in block.params:
-        outer.program.named(value)
+    for i, value in enumerate(block.params):
+        outer.program.call(value, names[i] if i < len(names) else f"arg{i}")
     return Function(name, outer.program.renamed(block), (None,) * len(results)), results
 
 
