@@ -6,6 +6,8 @@ from shardir.ops.annotate import (
     sharding_constraint as sharding_constraint,
 )
 from shardir.ops.bits import bitcast as bitcast
+from shardir.ops.control import case as case, scan as scan, while_ as while_
+from shardir.ops.convolution import convolution as convolution
 from shardir.ops.create import constant as constant, iota as iota
 from shardir.ops.cumulative import (
     cumlogsumexp as cumlogsumexp,
@@ -83,7 +85,15 @@ from shardir.ops.elementwise import (
     tanh as tanh,
     xor as xor,
 )
+from shardir.ops.index import gather as gather, scatter as scatter
 from shardir.ops.linalg import dot as dot
+from shardir.ops.random import (
+    random_bits as random_bits,
+    random_bits_at as random_bits_at,
+    random_fold_in as random_fold_in,
+    random_split as random_split,
+    random_split_at as random_split_at,
+)
 from shardir.ops.reduce import (
     all_ as all_,
     any_ as any_,
@@ -108,3 +118,7 @@ from shardir.ops.slicing import (
     slice_ as slice_,
 )
 from shardir.ops.sort import sort as sort, top_k as top_k
+from shardir.ops.window import (
+    reduce_window as reduce_window,
+    select_and_scatter as select_and_scatter,
+)

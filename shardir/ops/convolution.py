@@ -1,0 +1,251 @@
+"""Convolution over any number of spatial dimensions.
+
+`dims` names the dimensions of both operands and of the result: `b01f,01io->b01f` reads a batch of
+images with features last, filters from `i` input to `o` output features, and gives images again.
+Digits are spatial dimensions. As everywhere in machine learning the filter is not turned around.
+"""
+
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ops.check import NUMBER, Ints, one_dtype
+from shardir.ops.convolution_gradients import convolution_vjp
+from shardir.ops.numerics import NARROW
+from shardir.ops.windowing import (
+    Array,
+    Padding,
+    arranged,
+    check_numbers,
+    check_padding,
+    count,
+    dilated,
+    windows,
+)
+from shardir.opset import define
+from shardir.types import TensorType
+
+_CHUNK = 1 << 25
+"""Bytes of windows that are laid out for one matrix product."""
+
+
+class Side(NamedTuple):
+    """Where one tensor has its two other dimensions and its spatial ones."""
+
+    first: int
+    """Batch; in a filter, input features."""
+    second: int
+    """Features; in a filter, output features."""
+    spatial: Ints
+
+
+@lru_cache(maxsize=256)
+def sides(dims: str) -> tuple[Side, Side, Side]:
+    """Operand, filter and result; raises `TypeError` when `dims` is malformed."""
+    operands, arrow, output = dims.partition("->")
+    terms = (*operands.split(","), output)
+    digits = "".join(map(str, range(len(output) - 2)))
+    wanted = [sorted(letters + digits) for letters in ("bf", "io", "bf")]
+    if not arrow or [sorted(term) for term in terms] != wanted or len(digits) > 10:
+        raise TypeError(f'dims={dims!r} is no convolution such as "b01f,01io->b01f"')
+    places = [
+        Side(term.index(letters[0]), term.index(letters[1]), tuple(term.index(d) for d in digits))
+        for term, letters in zip(terms, ("bf", "io", "bf"), strict=True)
+    ]
+    return places[0], places[1], places[2]
+
+
+def _type(
+    x: TensorType,
+    w: TensorType,
+    *,
+    result: TensorType | None,
+    strides: Ints,
+    padding: Padding,
+    lhs_dilation: Ints,
+    rhs_dilation: Ints,
+    dims: str,
+    groups: int = 1,
+    batch_groups: int = 1,
+) -> TensorType:
+    NUMBER.check(x, w)
+    dtype = one_dtype(x, w)
+    of, by, to = sides(dims)
+    rank = len(of.spatial)
+    for type in (x, w):
+        if type.rank != rank + 2:
+            raise TypeError(f"dims={dims!r} gives {rank + 2} dimensions to {type}")
+    check_numbers(
+        rank,
+        "spatial dimension",
+        strides=strides,
+        lhs_dilation=lhs_dilation,
+        rhs_dilation=rhs_dilation,
+    )
+    check_padding(rank, "spatial dimension", padding)
+    _check_groups(x, w, of, by, groups, batch_groups)
+    shape = [0] * (rank + 2)
+    shape[to.first] = x.shape[of.first] // batch_groups
+    shape[to.second] = w.shape[by.second]
+    for i in range(rank):
+        lo, hi = padding[i]
+        reach = dilated(x.shape[of.spatial[i]], lhs_dilation[i]) + lo + hi
+        window = dilated(w.shape[by.spatial[i]], rhs_dilation[i])
+        shape[to.spatial[i]] = count(reach, window, strides[i])
+    made = TensorType(tuple(shape), dtype)
+    if result is None or result.dtype == dtype:
+        return made
+    wide = made.with_dtype(result.dtype)
+    NUMBER.check(wide)
+    if np.result_type(made.numpy, wide.numpy) != wide.numpy:
+        raise TypeError(
+            f"cannot accumulate {dtype} products in {result.dtype}; convert the result instead"
+        )
+    return wide
+
+
+def _check_groups(
+    x: TensorType, w: TensorType, of: Side, by: Side, groups: int, batch_groups: int
+) -> None:
+    if groups < 1 or batch_groups < 1 or (groups > 1 and batch_groups > 1):
+        raise TypeError(
+            f"groups={groups} and batch_groups={batch_groups} must be at least 1, and one of them 1"
+        )
+    features, batch = x.shape[of.second], x.shape[of.first]
+    inputs, outputs = w.shape[by.first], w.shape[by.second]
+    if inputs * groups != features:
+        raise TypeError(
+            f"a filter for {inputs} input features in groups={groups} needs {inputs * groups} "
+            f"features, got {features} in {x}"
+        )
+    if outputs % (groups * batch_groups):
+        name = "groups" if groups > 1 else "batch_groups"
+        raise TypeError(f"{outputs} output features do not divide into {name} of {w}")
+    if batch % batch_groups:
+        raise TypeError(f"a batch of {batch} does not divide into batch_groups={batch_groups}")
+
+
+def _factors(
+    x: TensorType,
+    w: TensorType,
+    *,
+    result: TensorType,
+    dims: str,
+    groups: int = 1,
+    batch_groups: int = 1,
+    **attrs: Any,
+) -> FactorRule:
+    """Shardy's loops.
+
+    A spatial dimension of `x` walks the places of the windows and the inside of a window, the
+    larger of both first. Spatial dimensions that are left without a loop may not be cut.
+    """
+    of, by, to = sides(dims)
+    builder = RuleBuilder([x.shape, w.shape], [result.shape])
+    if batch_groups > 1:
+        builder.add([of.first, by.second], [to.second], batch_groups)
+    batch = result.shape[to.first]
+    builder.add([of.first if batch_groups == 1 or batch > 1 else None, None], [to.first], batch)
+    exact, left_over = True, []
+    for i, (d, k, p) in enumerate(zip(of.spatial, by.spatial, to.spatial, strict=True)):
+        left, window, places = x.shape[d], w.shape[k], result.shape[p]
+        inside, outside = False, False
+        for is_inside in (True, False) if places < window else (False, True):
+            size = min(left, window if is_inside else places)
+            if size <= 1:
+                continue
+            if is_inside:
+                builder.add([d, k], [None], size, Kind.REDUCE)
+                exact &= _contracts(x.shape[d], window, i, **attrs)
+                inside = True
+            else:
+                builder.add([d, None], [p], size, Kind.PERMUTE)
+                outside = True
+            left //= size
+        if not inside and not outside:
+            left_over.append((0, d, x.shape[d]))
+        if not inside:
+            left_over.append((1, k, window))
+    if groups > 1:
+        builder.add([of.second, by.second], [to.second], groups)
+    inputs = w.shape[by.first]
+    source = of.second if groups == 1 or inputs > 1 else None
+    builder.add([source, by.first], [None], inputs, Kind.REDUCE)
+    outputs = result.shape[to.second] // (groups * batch_groups)
+    if outputs > 1:
+        builder.add([None, by.second], [to.second], outputs)
+    for tensor, dim, size in sorted(left_over):
+        if size > 1:
+            own = [dim if tensor == t else None for t in range(2)]
+            builder.add(own, [None], size, Kind.REPLICATE)
+    return builder.build("add" if exact else None)
+
+
+def _contracts(
+    size: int, window: int, i: int, *, padding: Padding, lhs_dilation: Ints, **_: Any
+) -> bool:
+    """Whether one window takes all of a spatial dimension, so that the loop is a contraction.
+
+    Otherwise neighbouring windows overlap, and cutting the loop on both sides is not enough.
+    """
+    return size == window and padding[i] == (0, 0) and lhs_dilation[i] == 1
+
+
+def _reference(
+    x: Array,
+    w: Array,
+    *,
+    result: TensorType,
+    strides: Ints,
+    padding: Padding,
+    lhs_dilation: Ints,
+    rhs_dilation: Ints,
+    dims: str,
+    groups: int = 1,
+    batch_groups: int = 1,
+) -> Array:
+    """Windows laid out as the rows of a matrix, times the filter as a matrix, group by group."""
+    of, by, to = sides(dims)
+    rank = len(of.spatial)
+    wide = np.dtype(np.float32) if result.dtype in NARROW else result.numpy
+    x = x.transpose(of.first, *of.spatial, of.second).astype(wide, copy=False)
+    w = w.transpose(*by.spatial, by.first, by.second).astype(wide, copy=False)
+    x = arranged(x, 0, ((0, 0), *padding, (0, 0)), (1, *lhs_dilation, 1))
+    kernel, inputs, outputs = w.shape[:-2], w.shape[-2], w.shape[-1]
+    parts = groups * batch_groups
+
+    views = windows(x, (1, *kernel, 1), (1, *strides, 1), (1, *rhs_dilation, 1))
+    batch, places = views.shape[0] // batch_groups, views.shape[1 : rank + 1]
+    if not (views.size and w.size):
+        return np.zeros(result.shape, result.numpy)
+    # batch, places, features, 1, kernel, 1 -> part, batch, places, kernel, inputs of the part
+    views = views.reshape(batch_groups, batch, *places, groups, inputs, *kernel)
+    views = np.moveaxis(views, (0, rank + 2), (0, 1))
+    views = np.moveaxis(views, rank + 3, -1).reshape(parts, batch, *places, *kernel, inputs)
+    filters = w.reshape(-1, parts, outputs // parts).transpose(1, 0, 2)
+
+    out = np.empty((batch, prod(places), parts, outputs // parts), wide)
+    row = prod((parts, *places, *kernel, inputs)) * wide.itemsize
+    step = max(1, _CHUNK // row)
+    for start in range(0, batch, step):
+        rows = views[:, start : start + step]
+        product = rows.reshape(parts, -1, prod(kernel) * inputs) @ filters
+        out[start : start + step] = np.moveaxis(
+            product.reshape(parts, -1, prod(places), outputs // parts), 0, 2
+        )
+    made = out.reshape(batch, *places, outputs).astype(result.numpy, copy=False)
+    return made.transpose(np.argsort((to.first, *to.spatial, to.second)))
+
+
+convolution = define(
+    "convolution", type=_type, factors=_factors, reference=_reference, vjp=convolution_vjp
+)
+"""Products of filter and window, summed over both; see `sides` for `dims`.
+
+`groups` splits the features of `x` and the output features of the filter into groups that do not
+mix; `batch_groups` splits the batch and the output features. A stated result type may have a wider
+element type than the operands, in which sums are taken.
+"""

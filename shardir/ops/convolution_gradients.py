@@ -1,0 +1,142 @@
+"""Cotangents of convolution: two more convolutions, with the same loops in other roles.
+
+With the filter turned around, strides and dilation of the operand change places; summing over the
+batch instead of the features makes the operand a filter and the cotangent an operand. Nothing is
+copied for that but the filter's groups, since `dims` can name any dimension anything.
+"""
+
+from typing import Any
+
+from shardir.ir import Value
+from shardir.ops.check import Ints
+from shardir.ops.windowing import Padding, dilated
+from shardir.types import TensorType
+
+
+def convolution_vjp(b: Any, g: Value, x: Value, w: Value, y: Value, **attrs: Any) -> Any:
+    """The cotangents of operand and filter, summed in the result's element type."""
+    if 0 in (x.type.size, w.type.size, y.type.size):
+        return b.full(0, x.type), b.full(0, w.type)
+    left, right = _as(b, x, g.type.dtype), _as(b, w, g.type.dtype)
+    return (
+        _as(b, _to_operand(b, g, left.type, right, **attrs), x.type.dtype),
+        _as(b, _to_filter(b, g, left, right.type, **attrs), w.type.dtype),
+    )
+
+
+def _as(b: Any, x: Value, dtype: str) -> Value:
+    if x.type.dtype == dtype:
+        return x
+    converted: Value = b.convert(x, result=x.type.with_dtype(dtype))
+    return converted
+
+
+def _to_operand(
+    b: Any,
+    g: Value,
+    x: TensorType,
+    w: Value,
+    *,
+    strides: Ints,
+    padding: Padding,
+    lhs_dilation: Ints,
+    rhs_dilation: Ints,
+    dims: str,
+    groups: int = 1,
+    batch_groups: int = 1,
+) -> Value:
+    """Each element of the cotangent sent back over the window that it came from."""
+    of, by, to = _terms(dims)
+    parts = groups * batch_groups
+    spatial = _spatial(by)
+    low, high = [], []
+    for i, k in enumerate(spatial):
+        window = dilated(w.type.shape[k], rhs_dilation[i])
+        reach = dilated(g.type.shape[to.index(str(i))], strides[i])
+        low.append(window - 1 - padding[i][0])
+        size = dilated(x.shape[of.index(str(i))], lhs_dilation[i])
+        high.append(size + window - 1 - reach - low[-1])
+    turned = b.reverse(w, dims=tuple(sorted(spatial)))
+    if parts > 1:
+        turned = _regrouped(b, turned, by.index("i"), by.index("o"), parts)
+    swapped = by.translate(str.maketrans("io", "oi"))
+    back: Value = b.convolution(
+        g,
+        turned,
+        strides=lhs_dilation,
+        padding=tuple(zip(low, high, strict=True)),
+        lhs_dilation=strides,
+        rhs_dilation=rhs_dilation,
+        dims=f"{to},{swapped}->{of}",
+        groups=parts,
+    )
+    if batch_groups > 1:
+        back = _regrouped(b, back, of.index("b"), of.index("f"), batch_groups)
+    return back
+
+
+def _to_filter(
+    b: Any,
+    g: Value,
+    x: Value,
+    w: TensorType,
+    *,
+    strides: Ints,
+    padding: Padding,
+    lhs_dilation: Ints,
+    rhs_dilation: Ints,
+    dims: str,
+    groups: int = 1,
+    batch_groups: int = 1,
+) -> Value:
+    """The operand under every place of the filter, times the cotangent, over batch and places."""
+    of, by, to = _terms(dims)
+    pads = []
+    for i, (lo, _) in enumerate(padding):
+        size = dilated(x.type.shape[of.index(str(i))], lhs_dilation[i])
+        window = dilated(g.type.shape[to.index(str(i))], strides[i])
+        reach = dilated(w.shape[by.index(str(i))], rhs_dilation[i])
+        pads.append((lo, reach + window - 1 - size - lo))
+    operand = of.translate(str.maketrans("bf", "fb"))
+    kernel = to.translate(str.maketrans("bf", "io"))
+    result = by.translate(str.maketrans("io", "bf"))
+    found: Value = b.convolution(
+        x,
+        g,
+        strides=rhs_dilation,
+        padding=tuple(pads),
+        lhs_dilation=lhs_dilation,
+        rhs_dilation=strides,
+        dims=f"{operand},{kernel}->{result}",
+        groups=batch_groups,
+        batch_groups=groups,
+    )
+    return found
+
+
+def _terms(dims: str) -> tuple[str, str, str]:
+    operands, _, output = dims.partition("->")
+    first, second = operands.split(",")
+    return first, second, output
+
+
+def _spatial(term: str) -> Ints:
+    """Where a term has its spatial dimensions, in their order."""
+    return tuple(term.index(str(i)) for i in range(len(term) - 2))
+
+
+def _regrouped(b: Any, x: Value, to: int, of: int, parts: int) -> Value:
+    """Groups moved between dimensions: from t, (group, f) to (group, t), f.
+
+    `to` and `of` are the two dimensions.
+    """
+    shape = x.type.shape
+    split = (*shape[:of], parts, shape[of] // parts, *shape[of + 1 :])
+    order = [d for d in range(len(split)) if d != of]
+    order.insert(order.index(to + (to > of)), of)
+    x = b.transpose(b.reshape(x, result=x.type.with_shape(split)), perm=tuple(order))
+    merged = list(shape)
+    merged[of] //= parts
+    merged[to] *= parts
+    joined: Value = b.reshape(x, result=x.type.with_shape(merged))
+    return joined

@@ -1,0 +1,178 @@
+"""Gather and scatter: reading and writing windows at computed places.
+
+The dimensions are named as in StableHLO, and the index vector is always the last dimension of the
+indices. A gather moves windows that would reach outside the operand back inside; a scatter drops
+the elements that fall outside. Reading with an index array and writing with `.at[]` become these.
+"""
+
+from math import prod
+
+import numpy as np
+
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ops.check import ARITHMETIC, NUMBER, ORDERED, Ints, stated
+from shardir.ops.index_gradients import gather_vjp, scatter_vjp
+from shardir.ops.indexing import (
+    GATHER,
+    SCATTER,
+    Array,
+    Dimensions,
+    Layout,
+    add_factors,
+    check_layout,
+    positions,
+)
+from shardir.ops.numerics import NARROW
+from shardir.opset import define
+from shardir.types import TensorType, dtype_name
+
+
+def _gather_type(
+    x: TensorType,
+    indices: TensorType,
+    *,
+    result: TensorType | None,
+    offset_dims: Ints,
+    collapsed_dims: Ints,
+    start_index_map: Ints,
+    operand_batching_dims: Ints = (),
+    indices_batching_dims: Ints = (),
+) -> TensorType:
+    made = stated(result, x)
+    dims = Dimensions(
+        offset_dims,
+        collapsed_dims,
+        start_index_map,
+        operand_batching_dims,
+        indices_batching_dims,
+    )
+    check_layout(x, indices, made, GATHER, dims)
+    return made
+
+
+def _gather_factors(
+    x: TensorType, indices: TensorType, *, result: TensorType, **dims: Ints
+) -> FactorRule:
+    """A dimension that is looked up may be cut: every device looks among its own.
+
+    What the others have is then masked, which adding partial results does not say by itself.
+    """
+    builder = RuleBuilder([x.shape, indices.shape], [result.shape])
+    layout = Layout.of(x.shape, result.rank, GATHER.read(dims))
+    add_factors(builder, layout, indices, result, lambda d, i, s: ((d, i), (s,)), None)
+    return builder.build(None)
+
+
+def _gather_reference(x: Array, indices: Array, *, result: TensorType, **dims: Ints) -> Array:
+    if result.size == 0:
+        return np.empty(result.shape, x.dtype)
+    layout = Layout.of(x.shape, result.rank, GATHER.read(dims))
+    at = positions(layout, indices, result.shape, clamp=True)
+    rows = x.transpose(*at.lead, *at.whole)
+    rest = tuple(x.shape[d] for d in at.whole)
+    found = rows[at.index] if at.index else rows.reshape((1,) * len(at.shape) + rest)
+    found = np.broadcast_to(found, at.shape + rest)
+    return found.transpose(np.argsort(at.slices))
+
+
+gather = define(
+    "gather",
+    type=_gather_type,
+    factors=_gather_factors,
+    reference=_gather_reference,
+    vjp=gather_vjp,
+)
+
+_COMBINE = {
+    "add": (ARITHMETIC, np.add),
+    "mul": (NUMBER, np.multiply),
+    "min": (ORDERED, np.minimum),
+    "max": (ORDERED, np.maximum),
+}
+"""What a scatter does with the element it finds: takes which types, and how."""
+
+
+def _scatter_type(
+    x: TensorType,
+    indices: TensorType,
+    updates: TensorType,
+    *,
+    result: TensorType | None,
+    update_window_dims: Ints,
+    inserted_window_dims: Ints,
+    scatter_dims: Ints,
+    operand_batching_dims: Ints = (),
+    indices_batching_dims: Ints = (),
+    op: str,
+) -> TensorType:
+    if op != "set":
+        if op not in _COMBINE:
+            raise TypeError(f"op={op} is none of {', '.join(_COMBINE)}, set")
+        _COMBINE[op][0].check(x)
+    dims = Dimensions(
+        update_window_dims,
+        inserted_window_dims,
+        scatter_dims,
+        operand_batching_dims,
+        indices_batching_dims,
+    )
+    check_layout(x, indices, updates, SCATTER, dims)
+    return x
+
+
+def _scatter_factors(
+    x: TensorType,
+    indices: TensorType,
+    updates: TensorType,
+    *,
+    result: TensorType,
+    op: str,
+    **dims: Ints,
+) -> FactorRule:
+    """Updates may be cut along their batch when the order in which they combine does not matter.
+
+    Partial results of min and max combine as they are. Those of add and mul hold the operand once
+    a device, which combining alone would count as often.
+    """
+    builder = RuleBuilder([x.shape, indices.shape, updates.shape], [x.shape])
+    layout = Layout.of(x.shape, updates.rank, SCATTER.read(dims))
+    kind = Kind.REPLICATE if op == "set" else Kind.REDUCE
+    add_factors(builder, layout, indices, updates, lambda d, i, s: ((d, i, s), (d,)), kind)
+    return builder.build(op if op in ("min", "max") else None)
+
+
+def _scatter_reference(
+    x: Array, indices: Array, updates: Array, *, result: TensorType, op: str, **dims: Ints
+) -> Array:
+    layout = Layout.of(x.shape, updates.ndim, SCATTER.read(dims))
+    at = positions(layout, indices, updates.shape, clamp=False)
+    order = (*at.lead, *at.whole)
+    extents = [x.shape[d] for d in at.lead]
+    rest = prod(x.shape[d] for d in at.whole)
+    wide = np.float32 if dtype_name(x.dtype) in NARROW and op in ("add", "mul") else x.dtype
+    rows = np.array(x.transpose(order), wide, order="C").reshape(prod(extents), rest)
+    news = updates.transpose(at.slices).astype(wide, copy=False).reshape(prod(at.shape), rest)
+
+    inside, row = np.ones(at.shape, bool), np.zeros(at.shape, np.int64)
+    for extent, index in zip(extents, at.index, strict=True):
+        inside &= (index >= 0) & (index < extent)
+        row = row * extent + np.clip(index, 0, max(extent - 1, 0))
+    inside, row = inside.reshape(-1), row.reshape(-1)
+    if not inside.all():
+        row, news = row[inside], news[inside]
+    if op == "set":
+        rows[row] = news
+    else:
+        _COMBINE[op][1].at(rows, row, news)
+    made = rows.astype(x.dtype, copy=False).reshape([x.shape[d] for d in order])
+    return made.transpose(np.argsort(order))
+
+
+scatter = define(
+    "scatter",
+    type=_scatter_type,
+    factors=_scatter_factors,
+    reference=_scatter_reference,
+    vjp=scatter_vjp,
+)
+"""Updates combined into a copy of `x`; with `op=set`, of several for one element the last wins."""

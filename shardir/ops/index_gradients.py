@@ -1,0 +1,223 @@
+"""Cotangents of gather and scatter: each is written with the other.
+
+A scatter drops elements that fall outside while a gather moves whole windows, so before updates
+are read back, windows that can move are spelled out as one index vector an element. Then an
+element is inside or it is not, and what is read for those outside is masked.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardir.ir import Value
+from shardir.ops.check import Ints
+from shardir.ops.indexing import GATHER, SCATTER, Dimensions, Layout
+from shardir.opset import Dense, Symbol
+from shardir.types import TensorType
+
+
+def gather_vjp(b: Any, g: Value, x: Value, indices: Value, y: Value, **dims: Ints) -> Any:
+    """The cotangent added up where it was read from."""
+    read = GATHER.read(dims)
+    limits = _limits(Layout.of(x.type.shape, y.type.rank, read), y.type.shape)
+    places = _clamped(b, indices, limits)
+    zeros = b.full(0, x.type)
+    return b.scatter(zeros, places, g, op=Symbol("add"), **_named(SCATTER, read)), None
+
+
+def _named(names: Dimensions, dims: Dimensions) -> dict[str, Ints]:
+    """Attributes by name; batching dimensions only where there are any."""
+    pairs = zip(names, dims, strict=True)
+    return {name: chosen for name, chosen in pairs if chosen or "batching" not in name}
+
+
+def _limits(layout: Layout, slices: Ints) -> Ints:
+    """The last place, along each indexed dimension, where a window is still inside."""
+    sizes = {d: slices[s] for s, d in layout.window.items()}
+    return tuple(max(layout.operand[d] - sizes.get(d, 1), 0) for d in layout.index_map)
+
+
+def _clamped(b: Any, indices: Value, limits: Ints) -> Value:
+    if not limits or indices.type.size == 0:
+        return indices
+    scalar = TensorType((), indices.type.dtype)
+    top = int(np.iinfo(indices.type.numpy).max)
+    reach = tuple(min(limit, top) for limit in limits)
+    high = b.full(reach[0], scalar) if len(set(reach)) == 1 else _row(b, reach, indices.type)
+    clamped: Value = b.clamp(b.full(0, scalar), indices, high)
+    return clamped
+
+
+def _row(b: Any, numbers: Ints, type: TensorType) -> Value:
+    """A tensor of `type` whose every index vector is `numbers`."""
+    row = Dense(np.array(numbers, type.numpy))
+    vector = b.constant(value=row, result=type.with_shape((len(numbers),)))
+    spread: Value = b.broadcast(vector, dims=(type.rank - 1,), result=type)
+    return spread
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The elements that a scatter writes, every window that can move spelled out.
+
+    `led` are the dimensions of the updates along which the place is computed, `inside` tells
+    (bool, of the shape of the updates) which updates are not dropped; `None`: all of them.
+    """
+
+    b: Any
+    indices: Value
+    dims: Dimensions
+    shape: Ints
+    led: Ints
+    inside: Value | None
+
+    def write(self, x: Value, updates: Value, op: str) -> Value:
+        """Scatter into `x`."""
+        attrs = _named(SCATTER, self.dims)
+        written: Value = self.b.scatter(x, self.indices, updates, op=Symbol(op), **attrs)
+        return written
+
+    def read(self, y: Value) -> Value:
+        """What `y`, a tensor like the operand, has for each update; zero for those outside."""
+        type = TensorType(self.shape, y.type.dtype)
+        found: Value = self.b.gather(y, self.indices, result=type, **_named(GATHER, self.dims))
+        if self.inside is not None:
+            found = self.b.select(self.inside, found, self.b.full(0, type))
+        return found
+
+
+def _places(b: Any, x: Value, indices: Value, updates: Value, dims: Dimensions) -> Places:
+    layout = Layout.of(x.type.shape, updates.type.rank, dims)
+    shape = updates.type.shape
+    whole = layout.whole(shape)
+    led = tuple(s for s in range(len(shape)) if s not in whole)
+    if indices.type.numpy.itemsize < 4:
+        indices = b.convert(indices, result=indices.type.with_dtype("i64"))
+    moving = {s: d for s, d in layout.window.items() if s not in whole}
+    if moving:
+        indices, dims = _spelled_out(b, layout, indices, dims, moving, led, shape)
+    inside = None
+    if dims.index_map:
+        extents = _row(b, tuple(x.type.shape[d] for d in dims.index_map), indices.type)
+        within = b.and_(b.ge(indices, b.full(0, indices.type)), b.lt(indices, extents))
+        every = b.all(within, dims=(indices.type.rank - 1,))
+        inside = b.broadcast(every, dims=led, result=TensorType(shape, "bool"))
+    return Places(b, indices, dims, shape, led, inside)
+
+
+def _spelled_out(
+    b: Any,
+    layout: Layout,
+    indices: Value,
+    dims: Dimensions,
+    moving: dict[int, int],
+    led: Ints,
+    shape: Ints,
+) -> tuple[Value, Dimensions]:
+    """Index vectors for single elements of the `moving` windows, and the attributes with them."""
+    still = tuple(d for d in moving.values() if d not in dims.index_map)
+    index_map = (*dims.index_map, *still)
+    if still:
+        zeros = b.full(0, indices.type.with_shape((*indices.type.shape[:-1], len(still))))
+        indices = b.concatenate(indices, zeros, dim=indices.type.rank - 1)
+    type = indices.type.with_shape((*(shape[s] for s in led), len(index_map)))
+    batch = tuple(led.index(s) for s in layout.batch)
+    indices = b.broadcast(indices, dims=(*batch, len(led)), result=type)
+    for s, d in moving.items():
+        along = _row(b, tuple(int(d == to) for to in index_map), type)
+        steps = b.iota(dim=led.index(s), result=type)
+        indices = b.add(indices, b.mul(steps, along))
+    return indices, Dimensions(
+        tuple(s for s in dims.window if s not in moving),
+        tuple(sorted((*dims.dropped, *moving.values()))),
+        index_map,
+        dims.operand_batching,
+        tuple(batch[i] for i in dims.indices_batching),
+    )
+
+
+def scatter_vjp(
+    b: Any, g: Value, x: Value, indices: Value, updates: Value, y: Value, *, op: str, **attrs: Ints
+) -> Any:
+    """The cotangents of operand and updates. Where several elements decide together (min and max
+    with equal elements), they share it."""
+    dims = SCATTER.read(attrs)
+    places = _places(b, x, indices, updates, dims)
+    vectors = [n for i, n in enumerate(indices.type.shape[:-1]) if i not in dims.indices_batching]
+    collide = prod(vectors) > 1
+    if op == "add":
+        return g, None, places.read(g)
+    if op == "set":
+        return _set_vjp(places, g, x, updates, collide)
+    if op == "mul":
+        return _mul_vjp(places, g, x, updates, y, collide)
+    return _extreme_vjp(places, g, x, updates, y)
+
+
+def _set_vjp(places: Places, g: Value, x: Value, updates: Value, collide: bool) -> Any:
+    """Of several updates of one element only the last is in the result."""
+    b, zeros = places.b, places.b.full(0, updates.type)
+    read = places.read(g)
+    if collide:
+        read = b.select(_lasting(places, x), read, zeros)
+    return places.write(g, zeros, "set"), None, read
+
+
+def _lasting(places: Places, x: Value) -> Value:
+    """Which updates no later one has overwritten: those that find their own number back."""
+    b, dims = places.b, places.dims
+    free = (*dims.dropped, *dims.operand_batching)
+    kept = [d for d in range(x.type.rank) if d in free]
+    sizes = tuple(places.shape[s] for s in places.led)
+    counted = b.iota(dim=0, result=TensorType((prod(sizes),), "i64"))
+    numbers = b.reshape(counted, result=TensorType(sizes, "i64"))
+    alone = Dimensions(
+        (),
+        tuple(kept.index(d) for d in dims.dropped),
+        tuple(kept.index(d) for d in dims.index_map),
+        tuple(kept.index(d) for d in dims.operand_batching),
+        dims.indices_batching,
+    )
+    slots = b.full(0, TensorType(tuple(x.type.shape[d] for d in kept), "i64"))
+    placed = b.scatter(slots, places.indices, numbers, op=Symbol("set"), **_named(SCATTER, alone))
+    found = b.gather(placed, places.indices, result=numbers.type, **_named(GATHER, alone))
+    lasting: Value = b.broadcast(
+        b.eq(found, numbers), dims=places.led, result=TensorType(places.shape, "bool")
+    )
+    return lasting
+
+
+def _mul_vjp(places: Places, g: Value, x: Value, updates: Value, y: Value, collide: bool) -> Any:
+    """Each factor times the product of all others.
+
+    That is the result divided by the factor, and for a factor that is zero the product of all that
+    are not, if it is the only zero.
+    """
+    b = places.b
+    ones = b.full(1, updates.type)
+    product = places.write(b.full(1, x.type), updates, "mul")
+    if not collide:
+        others = places.read(x)
+    else:
+        zero = b.eq(updates, b.full(0, updates.type))
+        safe = b.select(zero, ones, updates)
+        zeros = b.full(0, x.type.with_dtype("i32"))
+        count = places.write(zeros, b.convert(zero, result=updates.type.with_dtype("i32")), "add")
+        only = b.eq(places.read(count), b.full(1, updates.type.with_dtype("i32")))
+        rest = places.read(places.write(x, safe, "mul"))
+        alone = b.select(only, rest, b.full(0, updates.type))
+        others = b.select(zero, alone, b.div(places.read(y), safe))
+    return b.mul(g, product), None, b.mul(places.read(g), others)
+
+
+def _extreme_vjp(places: Places, g: Value, x: Value, updates: Value, y: Value) -> Any:
+    b = places.b
+    kept = b.convert(b.eq(x, y), result=x.type)
+    won = b.eq(updates, places.read(y))
+    if places.inside is not None:
+        won = b.and_(won, places.inside)
+    taken = b.convert(won, result=updates.type)
+    share = b.div(g, places.write(kept, taken, "add"))
+    return b.mul(share, kept), None, b.mul(places.read(share), taken)

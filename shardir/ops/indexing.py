@@ -1,0 +1,271 @@
+"""The geometry that gather and scatter share.
+
+Both relate three tensors: an operand, indices whose last dimension is an index vector, and slices
+(the result of a gather, the updates of a scatter). A dimension of the slices is either a window
+dimension, which runs along a dimension of the operand, or a batch dimension, which runs along the
+indices. The dimensions of the operand without a window dimension are dropped (one index of them is
+taken) or batching dimensions, which run along a dimension of the indices as well. Component i of an
+index vector says where the window starts along operand dimension `index_map[i]`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.factors import Kind, RuleBuilder
+from shardir.ops.check import INTEGER, Ints, dims_of, one_dtype, show
+from shardir.types import TensorType
+
+Array = npt.NDArray[Any]
+
+DimOf = tuple[int | None, ...]
+"""The dimension of each tensor that a loop walks."""
+
+_FAR = 1 << 62
+"""Where indices are cut off, so that adding to them cannot overflow."""
+
+
+class Dimensions(NamedTuple):
+    """The attributes of a gather or a scatter, under the names that both share."""
+
+    window: Any
+    dropped: Any
+    index_map: Any
+    operand_batching: Any
+    indices_batching: Any
+
+    def read(self, attrs: Mapping[str, Any]) -> "Dimensions":
+        """The attributes that have these names; dimensions that are not given are none."""
+        return Dimensions(*(attrs.get(name, ()) for name in self))
+
+
+GATHER = Dimensions(
+    "offset_dims",
+    "collapsed_dims",
+    "start_index_map",
+    "operand_batching_dims",
+    "indices_batching_dims",
+)
+SCATTER = Dimensions(
+    "update_window_dims",
+    "inserted_window_dims",
+    "scatter_dims",
+    "operand_batching_dims",
+    "indices_batching_dims",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the dimensions of operand, indices and slices correspond."""
+
+    operand: Ints
+    """The shape of the operand."""
+    window: dict[int, int]
+    """Window dimensions of the slices -> dimensions of the operand."""
+    batch: Ints
+    """Batch dimensions of the slices; the i-th runs along dimension i of the indices."""
+    dropped: Ints
+    batching: dict[int, int]
+    """Batching dimensions of the operand -> dimensions of the indices."""
+    index_map: Ints
+
+    @classmethod
+    def of(cls, operand: Ints, slices: int, dims: Dimensions) -> "Layout":
+        """The layout for an operand of shape `operand` and slices of rank `slices`."""
+        gone = (*dims.dropped, *dims.operand_batching)
+        free = [d for d in range(len(operand)) if d not in gone]
+        return cls(
+            operand,
+            dict(zip(dims.window, free, strict=True)),
+            tuple(d for d in range(slices) if d not in dims.window),
+            dims.dropped,
+            dict(zip(dims.operand_batching, dims.indices_batching, strict=True)),
+            dims.index_map,
+        )
+
+    def whole(self, slices: Ints) -> Ints:
+        """The window dimensions that cover their operand dimension and cannot move."""
+        return tuple(
+            s
+            for s, d in self.window.items()
+            if slices[s] == self.operand[d] and d not in self.index_map
+        )
+
+
+def check_layout(
+    x: TensorType, indices: TensorType, slices: TensorType, names: Dimensions, dims: Dimensions
+) -> None:
+    """Raises `TypeError` with the sentence for whatever does not fit together."""
+    one_dtype(x, slices)
+    INTEGER.check(indices)
+    if indices.rank == 0:
+        raise TypeError("indices have at least one dimension, that of the index vector; reshape")
+    for of, name, chosen in (
+        (slices, names.window, dims.window),
+        (x, names.dropped, dims.dropped),
+        (x, names.operand_batching, dims.operand_batching),
+    ):
+        if list(dims_of(of, chosen, name)) != sorted(chosen):
+            raise TypeError(f"{name}={show(chosen)} must be rising")
+    _check_batching(indices, names, dims)
+    _check_map(x, indices, names, dims)
+    left = x.rank - len(dims.dropped) - len(dims.operand_batching)
+    if len(dims.window) != left:
+        raise TypeError(
+            f"{names.window}={show(dims.window)} has {len(dims.window)} dimensions for the {left} "
+            f"of {x} that are neither in {names.dropped} nor in {names.operand_batching}"
+        )
+    _check_sizes(Layout.of(x.shape, slices.rank, dims), x, indices, slices)
+
+
+def _check_batching(indices: TensorType, names: Dimensions, dims: Dimensions) -> None:
+    dims_of(indices, dims.indices_batching, names.indices_batching)
+    if len(dims.operand_batching) != len(dims.indices_batching):
+        raise TypeError(
+            f"{names.operand_batching}={show(dims.operand_batching)} and "
+            f"{names.indices_batching}={show(dims.indices_batching)} go in pairs"
+        )
+    if indices.rank - 1 in dims.indices_batching:
+        raise TypeError(
+            f"{names.indices_batching}={show(dims.indices_batching)} names the last dimension of "
+            f"{indices}, which is the index vector"
+        )
+    if both := set(dims.dropped) & set(dims.operand_batching):
+        raise TypeError(f"dimension {min(both)} is in {names.dropped} and {names.operand_batching}")
+
+
+def _check_map(x: TensorType, indices: TensorType, names: Dimensions, dims: Dimensions) -> None:
+    dims_of(x, dims.index_map, names.index_map)
+    if len(dims.index_map) != indices.shape[-1]:
+        raise TypeError(
+            f"{names.index_map}={show(dims.index_map)} has {len(dims.index_map)} dimensions for "
+            f"index vectors of {indices.shape[-1]} ({indices})"
+        )
+    if both := set(dims.index_map) & set(dims.operand_batching):
+        raise TypeError(
+            f"dimension {min(both)} is in {names.index_map} and {names.operand_batching}"
+        )
+
+
+def _check_sizes(layout: Layout, x: TensorType, indices: TensorType, slices: TensorType) -> None:
+    batch = tuple(slices.shape[d] for d in layout.batch)
+    if batch != indices.shape[:-1]:
+        raise TypeError(
+            f"slices {slices} have the batch sizes {show(batch)} where {indices} has "
+            f"{show(indices.shape[:-1])}"
+        )
+    for s, d in layout.window.items():
+        if slices.shape[s] > x.shape[d]:
+            raise TypeError(
+                f"a window of {slices.shape[s]} (dimension {s} of {slices}) does not fit "
+                f"dimension {d} of {x}"
+            )
+    for d, i in layout.batching.items():
+        if x.shape[d] != indices.shape[i]:
+            raise TypeError(
+                f"batching dimension {d} of {x} and dimension {i} of {indices} differ in size"
+            )
+    if slices.size and any(x.shape[d] == 0 for d in layout.dropped):
+        raise TypeError(f"there is nothing to index in {x}")
+
+
+def add_factors(
+    builder: RuleBuilder,
+    layout: Layout,
+    indices: TensorType,
+    slices: TensorType,
+    place: Callable[..., tuple[DimOf, DimOf]],
+    scatter: Kind | None,
+) -> None:
+    """Add the loops of a gather, or of a scatter when `scatter` says how its batch loops combine.
+
+    `place(operand, indices, slices)` gives the dimensions for `RuleBuilder.add`.
+    """
+    own = {i: d for d, i in layout.batching.items()}
+    batch = iter(range(len(layout.batch)))
+    for s, size in enumerate(slices.shape):
+        if s not in layout.window:
+            i = next(batch)
+            kind = Kind.PASS if scatter is None or i in own else scatter
+            builder.add(*place(own.get(i), i, s), size, kind)
+            continue
+        d = layout.window[s]
+        extent = layout.operand[d]
+        if size == extent:
+            builder.add(*place(d, None, s), extent)
+        elif scatter is None and size != 1:
+            builder.add(*place(d, None, s), extent, Kind.REPLICATE, blocked=True)
+        else:
+            alone = Kind.REPLICATE if scatter else Kind.REDUCE
+            builder.add(*place(d, None, None), extent, alone)
+            builder.add(*place(None, None, s), size, Kind.REPLICATE)
+    for d in layout.dropped:
+        extent = layout.operand[d]
+        looked_up = Kind.REPLICATE if extent == 1 else Kind.REDUCE
+        builder.add(*place(d, None, None), extent, Kind.PASS if scatter else looked_up)
+    builder.add(*place(None, indices.rank - 1, None), indices.shape[-1], Kind.REPLICATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where elements of the slices lie in the operand, window dimensions that are whole aside.
+
+    `lead` and `whole` are the dimensions of the operand that are indexed and those that are not;
+    `index` has an array for each of `lead`, and these broadcast to `shape`, which are the
+    dimensions `slices` of the slices.
+    """
+
+    lead: Ints
+    whole: Ints
+    index: tuple[Array, ...]
+    shape: Ints
+    slices: Ints
+
+
+def positions(layout: Layout, indices: Array, slices: Ints, clamp: bool) -> Positions:
+    """Resolve index vectors; `clamp` moves windows that reach outside back in."""
+    vectors = _signed(indices)
+    whole = layout.whole(slices)
+    led = tuple(s for s in range(len(slices)) if s not in whole)
+    lead = tuple(
+        d for d in range(len(layout.operand)) if d not in [layout.window[s] for s in whole]
+    )
+    along = {d: s for s, d in layout.window.items()}
+
+    def spread(array: Array, dims: Ints) -> Array:
+        """`array`, whose dimensions are `dims` of the slices, among all that are led."""
+        sizes = dict(zip(dims, array.shape, strict=True))
+        return array.reshape([sizes.get(s, 1) for s in led])
+
+    index = []
+    for d in lead:
+        if d in layout.batching:
+            batch = layout.batch[layout.batching[d]]
+            index.append(spread(np.arange(layout.operand[d]), (batch,)))
+            continue
+        size = slices[along[d]] if d in along else 1
+        start: Array = np.zeros((1,) * len(led), np.int64)
+        if d in layout.index_map:
+            start = spread(vectors[..., layout.index_map.index(d)], layout.batch)
+            if clamp:
+                start = np.clip(start, 0, max(layout.operand[d] - size, 0))
+        if d in along:
+            start = start + spread(np.arange(size), (along[d],))
+        index.append(start)
+    return Positions(
+        lead,
+        tuple(layout.window[s] for s in whole),
+        tuple(index),
+        tuple(slices[s] for s in led),
+        (*led, *whole),
+    )
+
+
+def _signed(indices: Array) -> Array:
+    if indices.dtype == np.uint64:
+        indices = np.minimum(indices, np.uint64(_FAR))
+    return np.clip(indices.astype(np.int64), -_FAR, _FAR)

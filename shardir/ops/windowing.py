@@ -1,0 +1,76 @@
+"""Windows that slide over an array: sizes, padding and strided views.
+
+Along each dimension an array is first dilated (elements set apart), then padded or cut at both
+ends; then windows, themselves dilated, start every `stride` elements while they fit.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+from shardir.ops.check import Ints, show
+
+Array = npt.NDArray[Any]
+Padding = tuple[tuple[int, int], ...]
+
+
+def dilated(size: int, dilation: int) -> int:
+    """How far `size` elements reach when their neighbours are `dilation` apart."""
+    return (size - 1) * dilation + 1 if size else 0
+
+
+def count(size: int, window: int, stride: int) -> int:
+    """How many windows fit into `size` elements."""
+    return (size - window) // stride + 1 if size > 0 and window <= size else 0
+
+
+def check_numbers(rank: int, what: str, **attrs: Sequence[int]) -> None:
+    """Each attribute must have `rank` positive integers, one for each of `what`."""
+    for name, numbers in attrs.items():
+        if len(numbers) != rank:
+            raise TypeError(f"{name}={show(numbers)} needs {rank} numbers, one for each {what}")
+        if any(number < 1 for number in numbers):
+            raise TypeError(f"{name}={show(numbers)} must be at least 1 everywhere")
+
+
+def check_padding(rank: int, what: str, padding: Padding) -> None:
+    """Raises `TypeError` unless there is a (low, high) pair for each of `what`."""
+    if len(padding) != rank or any(len(pair) != 2 for pair in padding):
+        pairs = show([show(pair) for pair in padding])
+        raise TypeError(f"padding={pairs} needs {rank} pairs [low, high], one for each {what}")
+
+
+def arranged(x: Array, fill: Any, padding: Padding, dilation: Ints) -> Array:
+    """`x` dilated and padded with `fill`; negative padding cuts."""
+    if not any(lo or hi for lo, hi in padding) and all(step == 1 for step in dilation):
+        return x
+    reach = [dilated(n, step) for n, step in zip(x.shape, dilation, strict=True)]
+    shape = [max(n + lo + hi, 0) for n, (lo, hi) in zip(reach, padding, strict=True)]
+    out = np.full(shape, fill, x.dtype)
+    source, target = [], []
+    for n, step, (lo, _), extent in zip(x.shape, dilation, padding, shape, strict=True):
+        first = max(-(lo // step), 0)  # the first element that is not cut off
+        last = min(n, -((lo - extent) // step))  # one past the last
+        source.append(slice(first, max(first, last)))
+        start = lo + first * step
+        target.append(slice(start, start + max(last - first, 0) * step, step))
+    out[tuple(target)] = x[tuple(source)]
+    return out
+
+
+def windows(x: Array, window: Ints, strides: Ints, dilation: Ints) -> Array:
+    """A view of every window of `x`: first the dimensions of the windows' places, then theirs."""
+    places = tuple(
+        count(n, dilated(w, d), s)
+        for n, w, s, d in zip(x.shape, window, strides, dilation, strict=True)
+    )
+    if not all(places):
+        return np.empty((*places, *window), x.dtype)
+    steps = (
+        *(step * s for step, s in zip(x.strides, strides, strict=True)),
+        *(step * d for step, d in zip(x.strides, dilation, strict=True)),
+    )
+    return as_strided(x, (*places, *window), steps, writeable=False)
