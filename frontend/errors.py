@@ -69,7 +69,3 @@ class AxisError(ShardirError, ValueError, IndexError):
 
 class ShapeError(ShardirError, ValueError):
     """A shape that no array has, or that does not fit what it is wanted for."""
-
-
-class AxisError(ShardirError, ValueError, IndexError):
-    """An axis that an array does not have."""

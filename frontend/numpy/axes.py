@@ -1,10 +1,11 @@
-"""Axes as users give them: negative, several, checked."""
+"""Axes and shapes as users give them: negative, several, one number for one, checked."""
 
+from operator import index
 from typing import Any
 
 import numpy as np
 
-from shardir.frontend.errors import AxisError
+from shardir.frontend.errors import AxisError, ShapeError
 from shardir.frontend.locations import point
 
 
@@ -18,9 +19,22 @@ def axis_of(axis: Any, rank: int) -> int:
 
 
 def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
-    """One axis or several, counted from the front; raises `AxisError`, also when one is twice."""
-    given = (axes,) if isinstance(axes, (int, np.integer)) else tuple(axes)
+    """One axis or several, counted from the front, as given; `None` means all.
+
+    Raises `AxisError`, also when one is twice.
+    """
+    if axes is None:
+        return tuple(range(rank))
+    given = tuple(axes) if hasattr(axes, "__iter__") else (axes,)
     found = tuple(axis_of(axis, rank) for axis in given)
     if len(set(found)) != len(found):
         raise AxisError(point(f"axes {tuple(given)} name one dimension twice"))
     return found
+
+
+def shape_of(shape: Any) -> tuple[int, ...]:
+    """A shape from a number or several; raises `ShapeError` for a negative one."""
+    sizes = tuple(map(index, shape)) if hasattr(shape, "__iter__") else (index(shape),)
+    if min(sizes, default=0) < 0:
+        raise ShapeError(point(f"shape {sizes} has a negative size"))
+    return sizes

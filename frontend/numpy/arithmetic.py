@@ -1,0 +1,206 @@
+"""Arithmetic: sums, products, quotients and powers, by NumPy's rules.
+
+Integers wrap. An integer divided by zero, and the rest of it, is 0 as in NumPy.
+"""
+
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.pointwise import common, inexact, like, pointwise, same
+from shardir.frontend.operands import align, as_tracer
+from shardir.frontend.tracer import Tracer
+from shardir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED
+
+UNROLLED = 64
+"""Powers up to this one with a known whole exponent are products."""
+
+
+@public()
+def add(x: Any, y: Any, /) -> Any:
+    """x + y, elementwise; of bools, or."""
+    return pointwise("add", x, y)
+
+
+@public()
+def subtract(x: Any, y: Any, /) -> Any:
+    """x - y, elementwise. Bools have no difference."""
+    kind = common(x, y)
+    if kind[0] == "bool":
+        raise OperationTypeError(
+            point("subtract does not take bools; use logical_xor, or .astype(int)")
+        )
+    return pointwise("sub", x, y)
+
+
+@public()
+def multiply(x: Any, y: Any, /) -> Any:
+    """x * y, elementwise; of bools, and."""
+    return pointwise("mul", x, y)
+
+
+@public()
+def divide(x: Any, y: Any, /) -> Any:
+    """x / y, elementwise; the quotient of integers is a float."""
+    return pointwise("div", x, y, kind=inexact(x, y))
+
+
+true_divide = divide
+
+
+@public()
+def negative(x: Any, /) -> Any:
+    """-x, elementwise. Bools have none."""
+    if common(x)[0] == "bool":
+        raise OperationTypeError(
+            point("negative does not take bools; use logical_not, or .astype(int)")
+        )
+    return pointwise("neg", x)
+
+
+@public()
+def positive(x: Any, /) -> Any:
+    """x itself."""
+    return as_tracer(x)
+
+
+@public()
+def floor_divide(x: Any, y: Any, /) -> Any:
+    """The largest whole number not above x / y, elementwise."""
+    return _quotient(*_pair("floor_divide", x, y), y)
+
+
+@public()
+def remainder(x: Any, y: Any, /) -> Any:
+    """x - floor_divide(x, y) * y, elementwise: it has the sign of `y`."""
+    return _rest(*_pair("remainder", x, y), y)
+
+
+mod = remainder
+
+
+@public()
+def divmod(x: Any, y: Any, /) -> Any:
+    """(floor_divide(x, y), remainder(x, y)), elementwise."""
+    pair = _pair("divmod", x, y)
+    return _quotient(*pair, y), _rest(*pair, y)
+
+
+@public()
+def fmod(x: Any, y: Any, /) -> Any:
+    """The remainder with the sign of `x`, elementwise."""
+    first, second = _pair("fmod", x, y)
+    rest = same("rem", first, second)
+    return _unless_zero(second, rest, y)
+
+
+def _pair(name: str, x: Any, y: Any) -> tuple[Tracer, Tracer]:
+    """Two operands of one real type; bools count as integers."""
+    dtype, weak = common(x, y)
+    if dtype in COMPLEX:
+        raise OperationTypeError(
+            point(f"{name} does not take complex numbers, which have no order; got {dtype}")
+        )
+    first, second = align(x, y, kind=("i8", False) if dtype == "bool" else (dtype, weak))
+    return first, second
+
+
+def _positive(y: Any) -> bool:
+    """Whether the divisor is known to be a positive number."""
+    return isinstance(y, (int, float)) and y > 0
+
+
+def _unless_zero(divisor: Tracer, result: Tracer, y: Any) -> Tracer:
+    """`result`, 0 where an integer would be divided by zero; `y` is the divisor as it was given."""
+    if divisor.value.type.dtype not in INTEGERS or (isinstance(y, int) and y != 0):
+        return result
+    zero = like(divisor, 0)
+    return same("select", same("eq", divisor, zero), zero, result)
+
+
+def _crosses(rest: Tracer, divisor: Tracer, y: Any) -> Tracer:
+    """Where truncating went the other way than down: the rest has not the divisor's sign."""
+    zero = like(divisor, 0)
+    below = same("lt", rest, zero)
+    if _positive(y):
+        return below
+    other = same("ne", below, same("lt", divisor, zero))
+    return same("and", same("ne", rest, zero), other)
+
+
+def _rest(x: Tracer, divisor: Tracer, y: Any) -> Tracer:
+    rest = same("rem", x, divisor)
+    if x.value.type.dtype not in UNSIGNED:
+        rest = same("select", _crosses(rest, divisor, y), same("add", rest, divisor), rest)
+    return _unless_zero(divisor, rest, y)
+
+
+def _quotient(x: Tracer, divisor: Tracer, y: Any) -> Tracer:
+    """Floats as NumPy computes it: exactly, from the rest, unless the divisor is zero."""
+    dtype = x.value.type.dtype
+    if dtype in FLOATS:
+        exact = same("div", same("sub", x, _rest(x, divisor, y)), divisor)
+        whole = same("round", exact)
+        if _positive(y):
+            return whole
+        by_zero = same("eq", divisor, like(divisor, 0))
+        return same("select", by_zero, same("div", x, divisor), whole)
+    quotient = same("div", x, divisor)
+    if dtype not in UNSIGNED:
+        crosses = _crosses(same("rem", x, divisor), divisor, y)
+        quotient = same("select", crosses, same("sub", quotient, like(quotient, 1)), quotient)
+    return _unless_zero(divisor, quotient, y)
+
+
+def power(x: Any, y: Any, /) -> Any:
+    """x to the power y, elementwise.
+
+    A whole exponent that is a Python number makes products, so `x ** 2` is `x * x`, and keeps the
+    element type of `x`. Integers have no negative powers: a negative exponent gives 0 (or 1 and -1
+    for those), one that is a Python number raises `OperationTypeError`.
+    """
+    if type(y) is int and abs(y) <= UNROLLED:
+        return _whole_power(x, y)
+    return _power(x, y)
+
+
+@public(static=("exponent",))
+def _whole_power(x: Any, exponent: int) -> Any:
+    x = as_tracer(x)
+    dtype = x.value.type.dtype
+    if dtype == "bool":
+        return _power(x, exponent)
+    if exponent < 0 and dtype in INTEGERS:
+        raise OperationTypeError(
+            point(f"integers have no power {exponent}; use float_power, or .astype(float)")
+        )
+    if exponent < 0:
+        return same("div", like(x, 1), _product(x, -exponent))
+    return _product(x, exponent) if exponent else like(x, 1)
+
+
+def _product(x: Tracer, exponent: int) -> Tracer:
+    """By squaring; `exponent` is at least 1."""
+    result = None
+    while True:
+        if exponent & 1:
+            result = x if result is None else same("mul", result, x)
+        exponent >>= 1
+        if not exponent:
+            assert result is not None
+            return result
+        x = same("mul", x, x)
+
+
+@public()
+def _power(x: Any, y: Any) -> Any:
+    dtype, weak = common(x, y)
+    kind = ("i32", False) if dtype == "bool" else (dtype, weak)
+    return pointwise("pow", x, y, kind=kind)
+
+
+@public()
+def float_power(x: Any, y: Any, /) -> Any:
+    """x to the power y as floats, elementwise."""
+    return pointwise("pow", x, y, kind=inexact(x, y))

@@ -1,0 +1,204 @@
+"""Products of vectors, matrices and stacks of them, each one `dot` operation.
+
+The letters of a `dot` are chosen to read well: `bi,ih->bh` is a product of matrices. A dimension
+of size 1 that is broadcast against a larger one is dropped instead of repeated.
+"""
+
+from operator import index
+from string import ascii_letters
+from typing import Any
+
+from shardir.frontend import promotion
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.numpy.pointwise import pointwise, same
+from shardir.frontend.operands import broadcast_shapes, convert, promote, reshape
+from shardir.frontend.promotion import dtype_of
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import COMPLEX, TensorType
+
+LETTERS = [letter for letter in ascii_letters if letter not in "bih"]
+STATIC = ("precision", "preferred_element_type")
+
+
+def contract(x: Tracer, y: Tracer, dims: str, dtype: Any = None) -> Tracer:
+    """`dot` of operands of one element type; `dtype` is that of the result if not theirs."""
+    left, right, output = dims.replace("->", ",").split(",")
+    x, left = _without_ones(x, left, y, right)
+    y, right = _without_ones(y, right, x, left)
+    sizes = dict(zip(left + right, x.shape + y.shape, strict=True))
+    weak = x.weak_type and y.weak_type and dtype is None
+    name = x.value.type.dtype
+    wanted = name if dtype is None else dtype_of(dtype)
+    wide, _ = promotion.result_type((name, False), (wanted, False))
+    shape = tuple(sizes[letter] for letter in output)
+    stated = TensorType(shape, wide) if wide != name else None
+    result: Tracer = emit("dot", x, y, dims=f"{left},{right}->{output}", result=stated, weak=weak)
+    return convert(result, wanted, weak)
+
+
+def _without_ones(x: Tracer, letters: str, y: Tracer, others: str) -> tuple[Tracer, str]:
+    """`x` without the dimensions of size 1 that `y` has in another size."""
+    sizes = dict(zip(others, y.shape, strict=True))
+    kept = [
+        (letter, n)
+        for letter, n in zip(letters, x.shape, strict=True)
+        if n != 1 or sizes.get(letter, 1) == 1
+    ]
+    return reshape(x, [n for _, n in kept]), "".join(letter for letter, _ in kept)
+
+
+def _disagree(name: str, x: Tracer, i: int, y: Tracer, j: int) -> None:
+    """Raise `ShapeError` unless two dimensions that are multiplied have one size."""
+    if x.shape[i] != y.shape[j]:
+        raise ShapeError(
+            point(
+                f"{name} multiplies axis {i % x.ndim} of shape {x.shape} with axis {j % y.ndim} "
+                f"of shape {y.shape}, but {x.shape[i]} is not {y.shape[j]}"
+            )
+        )
+
+
+@public(static=STATIC)
+def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The product of matrices, the last two axes; the axes before are a stack and broadcast.
+
+    A vector counts as a row on the left and as a column on the right, which the result lacks.
+    `precision` is accepted for compatibility and ignored: products are exact to the type.
+    """
+    x, y = promote(a, b)
+    if not x.ndim or not y.ndim:
+        raise ShapeError(
+            point(f"matmul takes no scalars, got shapes {x.shape} and {y.shape}; use multiply")
+        )
+    _disagree("matmul", x, -1, y, -2 if y.ndim > 1 else -1)
+    stacks = max(x.ndim - 2, 0), max(y.ndim - 2, 0)
+    broadcast_shapes(x.shape[: stacks[0]], y.shape[: stacks[1]])
+    stack = "".join(LETTERS[: max(stacks)])
+    left, right = (stack[len(stack) - n :] for n in stacks)
+    row, column = ("b" if x.ndim > 1 else ""), ("h" if y.ndim > 1 else "")
+    dims = f"{left}{row}i,{right}i{column}->{stack}{row}{column}"
+    return contract(x, y, dims, preferred_element_type)
+
+
+@public(static=STATIC)
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The product over the last axis of `a` and the last but one (the only one) of `b`.
+
+    Scalars multiply. `precision` is accepted for compatibility and ignored.
+    """
+    x, y = promote(a, b)
+    if not x.ndim or not y.ndim:
+        product = pointwise("mul", x, y)
+        return (
+            product
+            if preferred_element_type is None
+            else convert(product, dtype_of(preferred_element_type))
+        )
+    _disagree("dot", x, -1, y, -2 if y.ndim > 1 else -1)
+    rows = "b" if x.ndim == 2 else "".join(LETTERS[: x.ndim - 1])
+    columns = "h" if y.ndim == 2 else "".join(LETTERS[x.ndim :][: y.ndim - 1])
+    right = f"{columns[:-1]}i{columns[-1:]}"
+    return contract(x, y, f"{rows}i,{right}->{rows}{columns}", preferred_element_type)
+
+
+def conjugate_of(x: Tracer) -> Tracer:
+    """The complex conjugate; itself when it is real."""
+    return same("conj", x) if x.value.type.dtype in COMPLEX else x
+
+
+def flat(x: Tracer) -> Tracer:
+    """All elements in one dimension."""
+    return reshape(x, (x.value.type.size,))
+
+
+@public(static=STATIC)
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The sum of the products of all elements, those of `a` conjugated."""
+    x, y = map(flat, promote(a, b))
+    _disagree("vdot", x, 0, y, 0)
+    return contract(conjugate_of(x), y, "i,i->", preferred_element_type)
+
+
+@public(static=("axis", *STATIC))
+def vecdot(
+    x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:  # fmt: skip
+    """The products of vectors along `axis`, those of `x1` conjugated; other axes broadcast."""
+    x, y = promote(x1, x2)
+    i, j = axis_of(axis, x.ndim), axis_of(axis, y.ndim)
+    _disagree("vecdot", x, i, y, j)
+    stack = LETTERS[: max(x.ndim, y.ndim) - 1]
+    left, right = (stack[len(stack) - v.ndim + 1 :] for v in (x, y))
+    sizes = ([n for d, n in enumerate(v.shape) if d != k] for v, k in ((x, i), (y, j)))
+    broadcast_shapes(*map(tuple, sizes))
+    left.insert(i, "i")
+    right.insert(j, "i")
+    dims = f"{''.join(left)},{''.join(right)}->{''.join(stack)}"
+    return contract(conjugate_of(x), y, dims, preferred_element_type)
+
+
+@public(static=STATIC)
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The product over the last axes of both; scalars multiply."""
+    x, y = promote(a, b)
+    if not x.ndim or not y.ndim:
+        return pointwise("mul", x, y)
+    _disagree("inner", x, -1, y, -1)
+    rows = "".join(LETTERS[: x.ndim - 1])
+    columns = "".join(LETTERS[x.ndim :][: y.ndim - 1])
+    return contract(x, y, f"{rows}i,{columns}i->{rows}{columns}", preferred_element_type)
+
+
+@public()
+def outer(a: Any, b: Any, out: None = None) -> Any:
+    """The products of each element of `a` with each of `b`, as a matrix."""
+    x, y = map(flat, promote(a, b))
+    return contract(x, y, "b,h->bh")
+
+
+@public(static=("axes", *STATIC))
+def tensordot(
+    a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """The product over some axes: the last `axes` of `a` and first of `b`, or a pair of lists."""
+    x, y = promote(a, b)
+    if isinstance(axes, (tuple, list)):
+        pair = [(e,) if not isinstance(e, (tuple, list)) else tuple(e) for e in axes]
+        if len(pair) != 2 or len(pair[0]) != len(pair[1]):
+            raise ShapeError(
+                point(f"axes={axes} of tensordot is no number and no pair of lists of one length")
+            )
+        first = [axis_of(d, x.ndim) for d in pair[0]]
+        second = [axis_of(d, y.ndim) for d in pair[1]]
+    else:
+        count = index(axes)
+        if not 0 <= count <= min(x.ndim, y.ndim):
+            raise ShapeError(
+                point(f"axes={count} of tensordot is more than shapes {x.shape}, {y.shape} have")
+            )
+        first, second = list(range(x.ndim - count, x.ndim)), list(range(count))
+    left, right = list(ascii_letters[: x.ndim]), list(ascii_letters[x.ndim :][: y.ndim])
+    for i, j in zip(first, second, strict=True):
+        _disagree("tensordot", x, i, y, j)
+        right[j] = left[i]
+    output = [s for d, s in enumerate(left) if d not in first]
+    output += [s for d, s in enumerate(right) if d not in second]
+    dims = f"{''.join(left)},{''.join(right)}->{''.join(output)}"
+    return contract(x, y, dims, preferred_element_type)
+
+
+@public()
+def kron(a: Any, b: Any) -> Any:
+    """The Kronecker product: every element of `a` times the whole of `b`, as blocks."""
+    x, y = promote(a, b)
+    rank = max(x.ndim, y.ndim)
+    x, y = (reshape(v, (1,) * (rank - v.ndim) + v.shape) for v in (x, y))
+    left, right = ascii_letters[:rank], ascii_letters[26 : 26 + rank]
+    woven = "".join(u + v for u, v in zip(left, right, strict=True))
+    blocks = contract(x, y, f"{left},{right}->{woven}")
+    return reshape(blocks, [n * m for n, m in zip(x.shape, y.shape, strict=True)])

@@ -1,0 +1,61 @@
+"""Diagonals: taken out, put in, and masks of triangles."""
+
+from typing import Any
+
+from shardir.frontend.eager import public
+from shardir.frontend.errors import AxisError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.operands import as_tracer, reshape
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+
+
+def transposed(x: Tracer, perm: tuple[int, ...]) -> Tracer:
+    """`x` with its dimensions in another order; itself if it is the same one."""
+    if perm == tuple(range(x.ndim)):
+        return x
+    result: Tracer = emit("transpose", x, perm=perm, weak=x.weak_type)
+    return result
+
+
+def diagonal_of(x: Tracer, first: int, second: int) -> Tracer:
+    """The diagonal of two dimensions of one size, in the place of the first."""
+    rest = [d for d in range(x.ndim) if d not in (first, second)]
+    taken = _last_diagonal(transposed(x, (*rest, first, second)), 0)
+    place = first - (second < first)
+    perm = [*range(place), x.ndim - 2, *range(place, x.ndim - 2)]
+    return transposed(taken, tuple(perm))
+
+
+def _last_diagonal(x: Tracer, offset: int) -> Tracer:
+    """The diagonal of the matrices in the last two dimensions, as the last one.
+
+    In the flat row-major order its elements stand one row and one column apart.
+    """
+    *stack, rows, columns = x.shape
+    length = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
+    start = offset if offset >= 0 else -offset * columns
+    line = reshape(x, (*stack, rows * columns))
+    if not length:
+        start = 0
+    result: Tracer = emit(
+        "slice",
+        line,
+        starts=(*[0] * len(stack), start),
+        strides=(*[1] * len(stack), columns + 1),
+        result=x.value.type.with_shape((*stack, length)),
+        weak=x.weak_type,
+    )
+    return result
+
+
+@public(static=("offset", "axis1", "axis2"))
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The diagonal of matrices, which lie in two axes of `a`, as the last axis."""
+    x = as_tracer(a)
+    first, second = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
+    if first == second:
+        raise AxisError(point(f"axis1={axis1} and axis2={axis2} of diagonal are the same axis"))
+    rest = [d for d in range(x.ndim) if d not in (first, second)]
+    return _last_diagonal(transposed(x, (*rest, first, second)), offset)

@@ -1,0 +1,91 @@
+"""What the pointwise functions of the namespace share: promote, broadcast, emit one operation."""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardir.frontend import promotion
+from shardir.frontend.operands import (
+    align,
+    as_tracer,
+    broadcast,
+    broadcast_shapes,
+    convert,
+    is_number,
+    kind_of,
+    splat,
+)
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import TensorType
+
+Kind = tuple[str, bool]
+"""An element type and whether it is weak."""
+
+Unary = Callable[[Any], Any]
+Binary = Callable[[Any, Any], Any]
+
+
+def same(op: str, *operands: Tracer) -> Tracer:
+    """`op` on operands of one type; the result is weak where they all are."""
+    weak = all(operand.weak_type for operand in operands)
+    result: Tracer = emit(op, *operands, weak=weak)
+    return result
+
+
+def pointwise(op: str, *xs: Any, kind: Kind | None = None) -> Tracer:
+    """`op` on the operands after promotion (or in the element type `kind`) and broadcasting."""
+    return same(op, *align(*xs, kind=kind))
+
+
+def known(*xs: Any) -> tuple[Any, ...]:
+    """The operands as tracers, but for Python numbers, which stay what they are."""
+    return tuple(x if is_number(x) else as_tracer(x) for x in xs)
+
+
+def common(*xs: Any) -> Kind:
+    """The element type of promotion."""
+    return promotion.result_type(*map(kind_of, known(*xs)))
+
+
+def inexact(*xs: Any) -> Kind:
+    """The element type of promotion, made a floating one if it is bool or integer."""
+    name, weak = common(*xs)
+    return promotion.inexact(name), weak
+
+
+def fitted(shape: tuple[int, ...], kind: Kind, *xs: Any) -> tuple[Tracer, ...]:
+    """The operands as tracers of the given element type, broadcast to `shape`."""
+    name, weak = kind
+    return tuple(
+        splat(x, TensorType(shape, name), weak)
+        if is_number(x)
+        else broadcast(convert(as_tracer(x), name, weak), shape)
+        for x in xs
+    )
+
+
+def like(x: Tracer, number: complex) -> Tracer:
+    """A constant of the type of `x`."""
+    return splat(number, x.value.type, x.weak_type)
+
+
+def truth(x: Any) -> Tracer:
+    """The operand as bools: everything but zero is true."""
+    x = as_tracer(x)
+    if x.value.type.dtype == "bool":
+        return x
+    result: Tracer = emit("ne", x, like(x, 0))
+    return result
+
+
+def choose(condition: Tracer, x: Any, y: Any) -> Tracer:
+    """`x` where the condition holds, `y` where not, after promotion and broadcasting."""
+    x, y = known(x, y)
+    kind = common(x, y)
+    shapes = [v.shape for v in (condition, x, y) if not is_number(v)]
+    shape = broadcast_shapes(*shapes)
+    if condition.ndim:
+        condition = broadcast(condition, shape)
+    x, y = fitted(shape, kind, x, y)
+    result: Tracer = emit("select", condition, x, y, weak=kind[1])
+    return result

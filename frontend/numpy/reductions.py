@@ -1,0 +1,267 @@
+"""Reductions: sums, products, extremes, truths over some axes or all.
+
+`axis` is a number, a tuple or `None` (all axes), `keepdims` leaves axes of size 1 behind, `where`
+says which elements count, `initial` is what a reduction starts from.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import axes_of, axis_of
+from shardir.frontend.numpy.pointwise import choose, like, same, truth
+from shardir.frontend.operands import as_tracer, broadcast, convert, reshape, splat
+from shardir.frontend.promotion import canonical, dtype_of, inexact
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import INTEGERS, UNSIGNED, TensorType
+
+STATIC = ("axis", "dtype", "out", "keepdims", "promote_integers")
+
+
+def reduced(op: str, x: Tracer, dims: tuple[int, ...], keepdims: bool) -> Tracer:
+    """One reduction over `dims`; with `keepdims` they stay, of size 1."""
+    result: Tracer = emit(op, x, dims=dims) if dims else x
+    return kept(result, x, dims) if keepdims else result
+
+
+def kept(result: Tracer, x: Tracer, dims: tuple[int, ...]) -> Tracer:
+    """A reduced value of `x` with the reduced dimensions back, of size 1."""
+    return reshape(result, [1 if d in dims else n for d, n in enumerate(x.shape)])
+
+
+def total(dtype: str) -> str:
+    """The element type of sums and products of a type: at least the default integers."""
+    if dtype == "bool":
+        return canonical("i64")
+    if dtype in INTEGERS:
+        usual = canonical("u64" if dtype in UNSIGNED else "i64")
+        return dtype if int(dtype[1:]) > int(usual[1:]) else usual
+    return dtype
+
+
+def no_out(name: str, out: Any) -> None:
+    """Arrays never change, so a result cannot be written into one."""
+    if out is not None:
+        raise OperationTypeError(point(f"{name} takes no out=; arrays never change"))
+
+
+def only(x: Tracer, where: Any, otherwise: complex) -> Tracer:
+    """`x` with `otherwise` where it does not count."""
+    if where is None:
+        return x
+    return choose(truth(where), x, convert(splat_like(x, otherwise), x.value.type.dtype))
+
+
+def splat_like(x: Tracer, number: complex) -> Tracer:
+    return splat(number, TensorType((), x.value.type.dtype))
+
+
+def _accumulated(
+    name: str, op: str, combine: str, neutral: int, a: Any, axis: Any, dtype: Any, out: Any,
+    keepdims: bool, initial: Any, where: Any, promote: bool,
+) -> Any:  # fmt: skip
+    no_out(name, out)
+    x = as_tracer(a)
+    if dtype is not None:
+        x = convert(x, dtype_of(dtype))
+    elif promote or x.value.type.dtype == "bool":
+        x = convert(x, total(x.value.type.dtype))
+    x = only(x, where, neutral)
+    result = reduced(op, x, axes_of(axis, x.ndim), keepdims)
+    return result if initial is None else started(combine, result, initial)
+
+
+def started(combine: str, result: Tracer, initial: Any) -> Tracer:
+    """A reduction's result together with what it starts from."""
+    start = convert(as_tracer(initial), result.value.type.dtype)
+    return same(combine, result, broadcast(start, result.shape))
+
+
+@public(static=STATIC)
+def sum(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None, promote_integers: bool = True,
+) -> Any:  # fmt: skip
+    """The sum of elements. Bools and narrow integers are summed as default integers."""
+    return _accumulated(
+        "sum", "sum", "add", 0, a, axis, dtype, out, keepdims, initial, where, promote_integers
+    )
+
+
+@public(static=STATIC)
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None, promote_integers: bool = True,
+) -> Any:  # fmt: skip
+    """The product of elements. Bools and narrow integers are multiplied as default integers."""
+    return _accumulated(
+        "prod", "prod", "mul", 1, a, axis, dtype, out, keepdims, initial, where, promote_integers
+    )
+
+
+def _extreme(
+    name: str, a: Any, axis: Any, out: Any, keepdims: bool, initial: Any, where: Any
+) -> Any:
+    no_out(name, out)
+    x = as_tracer(a)
+    dims = axes_of(axis, x.ndim)
+    if initial is None and any_empty(x, dims):
+        raise ShapeError(point(f"{name} of no elements (shape {x.shape}) needs initial="))
+    if where is not None:
+        if initial is None:
+            raise OperationTypeError(point(f"{name} with where= needs initial="))
+        x = only(x, where, lowest(x) if name == "max" else highest(x))
+    result = reduced(name, x, dims, keepdims)
+    return result if initial is None else started(f"{name}imum", result, initial)
+
+
+def any_empty(x: Tracer, dims: tuple[int, ...]) -> bool:
+    """Whether a reduction over `dims` has nothing to reduce."""
+    return 0 in [x.shape[d] for d in dims]
+
+
+def lowest(x: Tracer) -> Any:
+    """The smallest element there is of the type of `x`."""
+    dtype = x.value.type.numpy
+    if dtype == np.bool_:
+        return False
+    return int(np.iinfo(dtype).min) if dtype.kind in "iu" else -np.inf
+
+
+def highest(x: Tracer) -> Any:
+    """The largest element there is of the type of `x`."""
+    dtype = x.value.type.numpy
+    if dtype == np.bool_:
+        return True
+    return int(np.iinfo(dtype).max) if dtype.kind in "iu" else np.inf
+
+
+@public(static=("axis", "out", "keepdims"))
+def max(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """The largest element; NaN if there is one. Raises `ShapeError` when there is none."""
+    return _extreme("max", a, axis, out, keepdims, initial, where)
+
+
+@public(static=("axis", "out", "keepdims"))
+def min(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """The smallest element; NaN if there is one. Raises `ShapeError` when there is none."""
+    return _extreme("min", a, axis, out, keepdims, initial, where)
+
+
+amax, amin = max, min
+
+
+@public(static=("axis", "out", "keepdims"))
+def any(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
+) -> Any:
+    """Whether some element is true (not zero)."""
+    no_out("any", out)
+    x = only(truth(a), where, False)
+    return reduced("any", x, axes_of(axis, x.ndim), keepdims)
+
+
+@public(static=("axis", "out", "keepdims"))
+def all(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
+) -> Any:
+    """Whether every element is true (not zero)."""
+    no_out("all", out)
+    x = only(truth(a), where, True)
+    return reduced("all", x, axes_of(axis, x.ndim), keepdims)
+
+
+@public(static=("axis", "keepdims"))
+def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """How many elements are not zero."""
+    x = convert(truth(a), canonical("i64"))
+    return reduced("sum", x, axes_of(axis, x.ndim), keepdims)
+
+
+@public(static=("axis", "dtype", "out", "keepdims"))
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """The arithmetic mean; of integers a float. Half floats are averaged as float32."""
+    no_out("mean", out)
+    x = as_tracer(a)
+    name = inexact(x.value.type.dtype) if dtype is None else dtype_of(dtype)
+    return averaged(x, name, axes_of(axis, x.ndim), keepdims, where)
+
+
+WIDE = {"f16": "f32", "bf16": "f32"}
+"""The types that sums are taken in before they are divided."""
+
+
+def averaged(
+    x: Tracer, name: str, dims: tuple[int, ...], keepdims: bool, where: Any = None
+) -> Tracer:
+    """The mean over `dims` as the element type called `name`."""
+    wide = convert(x, WIDE.get(name, name))
+    summed = reduced("sum", only(wide, where, 0), dims, keepdims)
+    if where is None:
+        count: Any = like(summed, size_of(x, dims))
+    else:
+        counting = convert(broadcast(truth(where), x.shape), summed.value.type.dtype)
+        count = reduced("sum", counting, dims, keepdims)
+    divisor = splat_count(summed, count)
+    return convert(same("div", summed, divisor), name)
+
+
+def splat_count(summed: Tracer, count: Any) -> Tracer:
+    return count if isinstance(count, Tracer) else like(summed, count)
+
+
+def size_of(x: Tracer, dims: tuple[int, ...]) -> int:
+    """How many elements a reduction over `dims` folds into one."""
+    return int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
+
+
+def _best(op: str, a: Any, axis: Any, keepdims: Any) -> Tracer:
+    x = as_tracer(a)
+    if axis is None:
+        flat = reshape(x, (x.value.type.size,))
+        dim = 0
+    else:
+        flat, dim = x, axis_of(axis, x.ndim)
+    if flat.shape[dim] == 0:
+        raise ShapeError(point(f"{op} of no elements (shape {x.shape})"))
+    sizes = [n for d, n in enumerate(flat.shape) if d != dim]
+    result: Tracer = emit(op, flat, dim=dim, result=TensorType(tuple(sizes), canonical("i64")))
+    if not keepdims:
+        return result
+    dims = axes_of(axis, x.ndim)
+    return kept(result, x, dims)
+
+
+@public(static=("axis", "out", "keepdims"))
+def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+    """The index of the largest element (the first of equals, or of NaN), flat without `axis`."""
+    no_out("argmax", out)
+    return _best("argmax", a, axis, keepdims)
+
+
+@public(static=("axis", "out", "keepdims"))
+def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+    """The index of the smallest element (the first of equals, or of NaN), flat without `axis`."""
+    no_out("argmin", out)
+    return _best("argmin", a, axis, keepdims)
+
+
+@public(static=("axis", "out", "keepdims"))
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+    """The largest element minus the smallest."""
+    no_out("ptp", out)
+    return same("sub", max(a, axis, None, keepdims), min(a, axis, None, keepdims))
