@@ -69,3 +69,7 @@ class AxisError(ShardirError, ValueError, IndexError):
 
 class ShapeError(ShardirError, ValueError):
     """A shape that no array has, or that does not fit what it is wanted for."""
+
+
+class IndexingError(ShardirError, IndexError):
+    """An index that is none, that the array does not have, or that does not fit it."""

@@ -1,0 +1,172 @@
+"""Reading: `x[...]` as few operations as can be.
+
+Slices and integers are one `slice`, new and lost dimensions one `reshape`, traced integers one
+`dynamic_slice`, index arrays one `gather`. Where a traced index is out of range, the nearest
+element is read.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.at import At as At
+from shardir.frontend.numpy.subscripts import Subscript, parse
+from shardir.frontend.numpy.vectors import inside, vectors, wrapped
+from shardir.frontend.operands import as_tracer, reshape, splat
+from shardir.frontend.promotion import dtype_of
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """`x[index]` with everything that NumPy takes between brackets.
+
+    Integers, slices, None, `...`, integer arrays (traced or not) and boolean arrays that are known.
+    Raises `IndexingError` for an integer out of range; index arrays and traced integers that are
+    out of range read the nearest element.
+    """
+    subscript, arrays = parse(tuple(x.shape), index)
+    return _read(x, arrays, subscript)
+
+
+def get(x: Any, index: Any, mode: str | None, fill_value: Any = None) -> Any:
+    """`x[index]`; with the mode "fill" `fill_value` where an index is out of range."""
+    subscript, arrays = parse(tuple(x.shape), index)
+    return _read(x, arrays, subscript, mode, fill_value)
+
+
+@public(static=("subscript", "mode", "fill_value"))
+def _read(
+    x: Any, arrays: Any, subscript: Subscript, mode: str | None = None, fill_value: Any = None
+) -> Any:
+    tracer = as_tracer(x)
+    fill = filling(tracer.value.type.dtype, fill_value) if mode == "fill" else None
+    return read(tracer, subscript, [as_tracer(array) for array in arrays], fill)
+
+
+_read.__name__ = "getitem"
+
+
+def filling(dtype: str, fill_value: Any) -> complex:
+    """What stands for elements that do not exist."""
+    if fill_value is not None:
+        number: complex = np.asarray(fill_value).item()
+        return number
+    if dtype == "bool":
+        return True
+    if dtype in INTEGERS:
+        limits = np.iinfo(NUMPY_DTYPES[dtype])
+        return int(limits.max if dtype in UNSIGNED else limits.min)
+    return float("nan")
+
+
+def read(
+    x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], fill: complex | None = None
+) -> Tracer:
+    """The elements that `subscript` and its index arrays say.
+
+    Index vectors out of range read the nearest element, or give `fill`.
+    """
+    kind = x.value.type
+    if 0 in subscript.batch and (0 in kind.shape or not arrays):
+        return splat(0, kind.with_shape(subscript.shape), x.weak_type)
+    cut = _sliced(x, subscript)
+    if arrays and subscript.batch == () and fill is None and not subscript.known:
+        cut = _one(cut, subscript, arrays)
+    elif arrays:
+        cut = _gathered(cut, subscript, arrays, fill)
+    return reshape(cut, subscript.shape)
+
+
+def _sliced(x: Tracer, subscript: Subscript) -> Tracer:
+    """What the spans leave; dimensions of points have size 1, those of arrays are whole."""
+    starts, strides, shape = [], [], []
+    for size, span in zip(x.shape, subscript.spans, strict=True):
+        starts.append(span.start if span else 0)
+        strides.append(span.stride if span else 1)
+        shape.append(span.size if span else size)
+    if tuple(shape) != x.shape:
+        x = emit(
+            "slice",
+            x,
+            starts=tuple(starts),
+            strides=tuple(strides),
+            result=x.value.type.with_shape(shape),
+            weak=x.weak_type,
+        )
+    back = tuple(d for d, span in enumerate(subscript.spans) if span and span.reverse)
+    return emit("reverse", x, dims=back, weak=x.weak_type) if back else x
+
+
+def _one(x: Tracer, subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer:
+    """Traced integers: one element along their dimensions."""
+    indexed = dict(zip(subscript.indexed, arrays, strict=True))
+    starts = wrapped(list(indexed.values()), [x.shape[d] for d in indexed])
+    zero = splat(0, starts[0].value.type) if len(starts) < x.ndim else None
+    found = dict(zip(indexed, starts, strict=True))
+    shape = [1 if d in indexed else n for d, n in enumerate(x.shape)]
+    piece: Tracer = emit(
+        "dynamic_slice",
+        x,
+        *(found.get(d, zero) for d in range(x.ndim)),
+        result=x.value.type.with_shape(shape),
+        weak=x.weak_type,
+    )
+    return piece
+
+
+def _gathered(
+    x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], fill: complex | None
+) -> Tracer:
+    points = [d for d, span in enumerate(subscript.spans) if span and span.point]
+    indices = vectors(subscript, arrays)
+    x = reshape(x, [n for d, n in enumerate(x.shape) if d not in points])
+    indexed = tuple(d - sum(p < d for p in points) for d in subscript.indexed)
+    plain, lead, count = subscript.plain, subscript.lead, len(subscript.batch)
+    batch = range(lead, lead + count)
+    found: Tracer = emit(
+        "gather",
+        x,
+        indices,
+        offset_dims=tuple(d for d in range(len(plain)) if d not in batch),
+        collapsed_dims=indexed,
+        start_index_map=indexed,
+        result=x.value.type.with_shape(plain),
+        weak=x.weak_type,
+    )
+    if fill is None:
+        return found
+    sizes = [x.shape[d] for d in indexed]
+    there = inside(indices, sizes)
+    mask: Tracer = emit("broadcast", there, dims=tuple(batch), result=TensorType(plain, "bool"))
+    made: Tracer = emit(
+        "select", mask, found, splat(fill, found.value.type, True), weak=x.weak_type
+    )
+    return made
+
+
+@public(static=("dtype",))
+def view(x: Any, dtype: Any) -> Any:
+    """The bits of `x` read as another element type; the last dimension grows or shrinks to fit."""
+    tracer, name = as_tracer(x), dtype_of(dtype)
+    have = tracer.value.type
+    old, new = have.numpy.itemsize, TensorType((), name).numpy.itemsize
+    if name == have.dtype:
+        return tracer
+    if "bool" in (name, have.dtype) or old == new:
+        return emit("bitcast", tracer, result=have.with_dtype(name))
+    if not tracer.ndim or (new > old and tracer.shape[-1] * old % new):
+        raise OperationTypeError(
+            point(f"{have} cannot be viewed as {name}: its last dimension does not divide")
+        )
+    *rest, last = tracer.shape
+    if old > new:
+        parts = emit("bitcast", tracer, result=TensorType((*rest, last, old // new), name))
+        return reshape(parts, (*rest, last * (old // new)))
+    grouped = reshape(tracer, (*rest, last * old // new, new // old))
+    return emit("bitcast", grouped, result=TensorType((*rest, last * old // new), name))

@@ -1,0 +1,310 @@
+"""What is written between brackets, understood: `x[1:3, None, i, [0, 2]]` as a `Subscript`.
+
+A subscript is split in two. What shapes the result (slices, integers, where new dimensions go) is
+known while tracing and hashable; index arrays, known or traced, are kept beside it. Boolean masks
+must be known: they become the arrays of their true positions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.frontend.errors import IndexingError, TracedValueError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer, broadcast_shapes, kind_of, to_numpy
+from shardir.frontend.tracer import Tracer
+from shardir.types import INTEGERS
+
+Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Every `stride`-th index from `start` on, `size` of them.
+
+    `reverse` goes from the last of them to the first; `point` tells that it is one integer, whose
+    dimension the result does not have.
+    """
+
+    start: int
+    size: int
+    stride: int = 1
+    reverse: bool = False
+    point: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subscript:
+    """How an array of shape `operand` is indexed.
+
+    The result has the dimensions of the spans that are no points, in order; before the one
+    numbered `lead` come the dimensions `batch` that all index arrays share. New dimensions of
+    size 1 are at the positions `new` of the whole.
+    """
+
+    operand: tuple[int, ...]
+    spans: tuple[Span | None, ...]
+    """One for each dimension; `None` where an index array says which."""
+    batch: tuple[int, ...] = ()
+    lead: int = 0
+    new: tuple[int, ...] = ()
+    known: bool = False
+    """Whether the arrays were known, which makes them one: index vectors in the last dimension."""
+
+    @property
+    def indexed(self) -> tuple[int, ...]:
+        """The dimensions that index arrays are for."""
+        return tuple(d for d, span in enumerate(self.spans) if span is None)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The dimensions of the operand that the result has."""
+        return tuple(d for d, span in enumerate(self.spans) if span and not span.point)
+
+    @property
+    def plain(self) -> tuple[int, ...]:
+        """The result's shape without new dimensions."""
+        sizes = tuple(span.size for span in self.spans if span and not span.point)
+        return sizes[: self.lead] + self.batch + sizes[self.lead :]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The result's shape."""
+        rest = iter(self.plain)
+        rank = len(self.plain) + len(self.new)
+        return tuple(1 if d in self.new else next(rest) for d in range(rank))
+
+
+Parsed = tuple[Subscript, tuple[Any, ...]]
+"""A subscript and its index arrays: one known array of index vectors, or one for each dimension."""
+
+
+def parse(shape: tuple[int, ...], index: Any) -> Parsed:
+    """Understand `index` as NumPy would for an array of `shape`.
+
+    Raises `IndexingError` for what is no index, or out of range; `TracedValueError` for a mask or
+    the bounds of a slice whose numbers are not known.
+    """
+    items = _expanded([_item(i) for i in (index if isinstance(index, tuple) else (index,))], shape)
+    spans: list[Span | None] = []
+    arrays: list[Any] = []
+    shapes: list[tuple[int, ...]] = []
+    advanced: list[int] = []
+    for position, item in enumerate(items):
+        if item is None or item is Ellipsis:
+            continue
+        if isinstance(item, bool):
+            advanced.append(position)
+            shapes.append((int(item),))
+            continue
+        size = shape[len(spans)]
+        if isinstance(item, int):
+            advanced.append(position)
+            spans.append(_point(item, len(spans), shape))
+        elif isinstance(item, slice):
+            spans.append(_span(item, size))
+        else:
+            advanced.append(position)
+            spans.append(None)
+            arrays.append(item)
+            shapes.append(tuple(item.shape))
+    batch = broadcast_shapes(*shapes)
+    together = bool(advanced) and advanced[-1] - advanced[0] == len(advanced) - 1
+    lead = _kept_before(items, advanced[0]) if together else 0
+    if not shapes:
+        lead = 0
+    fitting = _known_vectors(arrays, spans, shape, batch)
+    subscript = Subscript(
+        shape,
+        tuple(spans),
+        batch,
+        lead,
+        _new_positions(items, advanced, batch, together),
+        fitting is not None,
+    )
+    for d in subscript.indexed:
+        if not shape[d] and 0 not in batch:
+            raise IndexingError(point(f"dimension {d} of shape {shape} has no elements to index"))
+    return subscript, tuple(arrays) if fitting is None else (fitting,)
+
+
+def _item(item: Any) -> Any:
+    """One part of an index: None, ..., a bool, an int, a slice, or an array (known or not)."""
+    if item is None or isinstance(item, (EllipsisType, bool, slice)):
+        return item
+    if isinstance(item, (int, np.integer)):
+        return int(item)
+    if isinstance(item, np.bool_):
+        return bool(item)
+    if isinstance(item, (list, tuple)):
+        item = _listed(item)
+    dtype = _checked_dtype(item)
+    if dtype == "bool":
+        if isinstance(item, Tracer):
+            raise TracedValueError(
+                point(
+                    "the size of x[mask] depends on the numbers of the mask, which is traced; "
+                    "choose elementwise with snp.where(mask, x, y), or take at most so many "
+                    "with x[snp.nonzero(mask, size=...)]"
+                )
+            )
+        mask = np.asarray(item)
+        return mask if mask.ndim else bool(mask)
+    if isinstance(item, np.ndarray) and item.ndim == 0:
+        return int(item)
+    return item
+
+
+def _listed(item: Any) -> Any:
+    """A list as an array of indices."""
+    if not len(item):
+        return np.zeros((0,), np.int32)
+    if _has_traced(item):
+        return as_tracer(item)
+    try:
+        return np.asarray(item)
+    except ValueError as error:
+        raise IndexingError(point(f"a list of different lengths is no index: {error}")) from None
+
+
+def _has_traced(item: Any) -> bool:
+    if isinstance(item, (list, tuple)):
+        return any(map(_has_traced, item))
+    return isinstance(item, Tracer)
+
+
+def _checked_dtype(item: Any) -> str:
+    if isinstance(item, (str, float, complex)) or not hasattr(item, "shape"):
+        raise IndexingError(
+            point(
+                f"{item!r} of type {type(item).__name__} is no index; indices are integers, "
+                "slices, ..., None, and arrays of integers or bools"
+            )
+        )
+    dtype, _ = kind_of(item)
+    if dtype not in INTEGERS and dtype != "bool":
+        raise IndexingError(point(f"an array of {dtype} is no index; convert it with .astype(int)"))
+    return dtype
+
+
+def _consumes(item: Any) -> int:
+    """How many dimensions of the operand an item is for."""
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    return item.ndim if _is_mask(item) else 1
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype == np.bool_
+
+
+def _expanded(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    """The items with `...` (kept as a mark) written out and masks as arrays of positions."""
+    rank = len(shape)
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise IndexingError(point("an index has at most one '...'"))
+    used = sum(map(_consumes, items))
+    if used > rank:
+        raise IndexingError(
+            point(f"an array of shape {shape} takes at most {rank} indices, got {used}")
+        )
+    if not dots:
+        items, dots = [*items, Ellipsis], [len(items)]
+    rest = [slice(None)] * (rank - used)
+    at = dots[0]
+    written: list[Any] = []
+    dim = 0
+    for item in [*items[: at + 1], *rest, *items[at + 1 :]]:
+        if _is_mask(item):
+            wanted = shape[dim : dim + item.ndim]
+            if item.shape != wanted:
+                raise IndexingError(
+                    point(f"a mask of shape {item.shape} does not fit dimensions of {wanted}")
+                )
+            written.extend(np.nonzero(item))
+        else:
+            written.append(item)
+        dim += _consumes(item)
+    return written
+
+
+def _point(index: int, dim: int, shape: tuple[int, ...]) -> Span:
+    size = shape[dim]
+    if not -size <= index < size:
+        raise IndexingError(
+            point(f"index {index} is out of range for dimension {dim} of shape {shape}")
+        )
+    return Span(index % size, 1, point=True)
+
+
+def _bound(bound: Any) -> int | None:
+    if bound is None:
+        return None
+    if isinstance(bound, Tracer):
+        raise TracedValueError(
+            point(
+                "the bounds of a slice are traced, so its size is not known; use "
+                "lax.dynamic_slice, whose size is known, or make them static (static_argnums)"
+            )
+        )
+    try:
+        return int(bound.__index__())
+    except (AttributeError, TypeError):
+        raise IndexingError(
+            point(f"the bounds of a slice are integers or None, got {bound!r}")
+        ) from None
+
+
+def _span(item: slice, size: int) -> Span:
+    step = _bound(item.step)
+    if step == 0:
+        raise IndexingError(point("the step of a slice cannot be 0"))
+    walk = range(size)[_bound(item.start) : _bound(item.stop) : step]
+    if not walk:
+        return Span(0, 0)
+    stride = abs(walk.step) if len(walk) > 1 else 1
+    return Span(min(walk[0], walk[-1]), len(walk), stride, walk.step < 0 and len(walk) > 1)
+
+
+def _kept_before(items: Sequence[Any], position: int) -> int:
+    return sum(isinstance(item, slice) for item in items[:position])
+
+
+def _new_positions(
+    items: Sequence[Any], advanced: Sequence[int], batch: tuple[int, ...], together: bool
+) -> tuple[int, ...]:
+    """Where in the result the new dimensions are."""
+    positions = []
+    at = 0
+    if advanced and not together:
+        at = len(batch)
+    for position, item in enumerate(items):
+        if together and position == advanced[0]:
+            at += len(batch)
+        if item is None:
+            positions.append(at)
+        at += item is None or isinstance(item, slice)
+    return tuple(positions)
+
+
+def _known_vectors(
+    arrays: Sequence[Any],
+    spans: Sequence[Span | None],
+    shape: tuple[int, ...],
+    batch: tuple[int, ...],
+) -> Numbers | None:
+    """All index arrays as one of index vectors, counted from the front, if they are NumPy's."""
+    if not arrays or not all(isinstance(array, np.ndarray) for array in arrays):
+        return None
+    dims = [d for d, span in enumerate(spans) if span is None]
+    vectors = []
+    for d, array in zip(dims, arrays, strict=True):
+        indices = array.astype(np.int64)
+        indices = np.where(indices < 0, indices + shape[d], indices)
+        vectors.append(np.broadcast_to(np.clip(indices, -1, shape[d]), batch))
+    return to_numpy(np.stack(vectors, -1).astype(np.int32))

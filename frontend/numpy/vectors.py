@@ -1,0 +1,70 @@
+"""Index arrays as the index vectors that gather and scatter take."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardir.frontend.numpy.subscripts import Subscript
+from shardir.frontend.operands import broadcast, constant, convert, reshape, splat
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import UNSIGNED
+
+_WIDE = ("i32", "i64", "u32", "u64")
+
+
+def wrapped(indices: Sequence[Tracer], sizes: Sequence[int]) -> list[Tracer]:
+    """Indices of one integer type where negative ones, which count from the end, are not."""
+    kinds = {index.value.type.dtype for index in indices}
+    common = kinds.pop() if len(kinds) == 1 else "i32"
+    dtype = common if common in _WIDE else "i32"
+    pairs = zip(indices, sizes, strict=True)
+    return [_wrapped(convert(index, dtype), size) for index, size in pairs]
+
+
+def _wrapped(index: Tracer, size: int) -> Tracer:
+    kind = index.value.type
+    if kind.dtype in UNSIGNED:
+        return index
+    below = emit("lt", index, splat(0, kind))
+    moved: Tracer = emit("select", below, emit("add", index, splat(size, kind)), index)
+    return moved
+
+
+def vectors(subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer:
+    """The index arrays as one array of index vectors, counted from the front."""
+    if subscript.known:
+        return arrays[0]
+    sizes = [subscript.operand[d] for d in subscript.indexed]
+    return stacked(wrapped(arrays, sizes), subscript.batch)
+
+
+def stacked(indices: Sequence[Tracer], batch: tuple[int, ...]) -> Tracer:
+    """Indices of one type, broadcast to `batch`, as vectors in the last dimension."""
+    parts = [reshape(broadcast(index, batch), (*batch, 1)) for index in indices]
+    if len(parts) == 1:
+        return parts[0]
+    joined: Tracer = emit("concatenate", *parts, dim=len(batch))
+    return joined
+
+
+def inside(indices: Tracer, sizes: Sequence[int]) -> Tracer:
+    """Which index vectors are in range; bool, without the last dimension."""
+    kind = indices.value.type
+    last = len(kind.shape) - 1
+    limits = constant(np.asarray(sizes, kind.numpy))
+    high = emit("broadcast", limits, dims=(last,), result=kind)
+    low = emit("ge", indices, splat(0, kind))
+    both = emit("and", low, emit("lt", indices, high))
+    there: Tracer = emit("all", both, dims=(last,))
+    return there
+
+
+def clamped(indices: Tracer, sizes: Sequence[int]) -> Tracer:
+    """Index vectors moved inside, component by component."""
+    kind = indices.value.type
+    last = len(kind.shape) - 1
+    highest = constant(np.asarray([max(size - 1, 0) for size in sizes], kind.numpy))
+    high = emit("broadcast", highest, dims=(last,), result=kind)
+    moved: Tracer = emit("clamp", splat(0, kind.with_shape(())), indices, high)
+    return moved
