@@ -125,7 +125,8 @@ def logistic(x: Array) -> Array:
     negative = x.real < 0
     small = np.exp(np.where(negative, x, -x))
     one = np.ones_like(small)
-    return np.where(negative, small, one) / (one + small)
+    value: Array = np.where(negative, small, one) / (one + small)
+    return value
 
 
 def rsqrt(x: Array) -> Array:

@@ -1,0 +1,133 @@
+"""What a sample of an operation is, and how its operands get numbers.
+
+A sample is one application of an operation: the operation, the types of its operands, its
+attributes, and what random operands have to look like. Everything that must hold for every
+operation is tested over samples: the type rule, the reference, derivatives, partitioning,
+backends.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.build import Builder
+from shardir.ir import Block, Function, Module, Value
+from shardir.opset import OpSpec
+from shardir.types import COMPLEX, FLOATS, REAL_OF, TensorType
+
+Array = npt.NDArray[Any]
+Source = Callable[[np.random.Generator, TensorType], Array]
+"""Makes an operand of a type."""
+
+WIDE = {"f16": "f64", "bf16": "f64", "f32": "f64", "c64": "c128"}
+"""Where derivatives are measured."""
+
+
+def between(low: float, high: float) -> Source:
+    """Floats (complex: both parts) in a range, all apart from each other; integers in it."""
+
+    def make(rng: np.random.Generator, type: TensorType) -> Array:
+        if type.dtype in COMPLEX:
+            part = type.with_dtype(REAL_OF[type.dtype])
+            return (make(rng, part) + 1j * make(rng, part)).astype(type.numpy)
+        if type.dtype not in FLOATS:
+            return rng.integers(int(low), int(high), type.shape, endpoint=True).astype(type.numpy)
+        places = rng.permutation(type.size) + rng.uniform(0.2, 0.8, type.size)
+        numbers = low + (high - low) * places / max(type.size, 1)
+        return numbers.reshape(type.shape).astype(type.numpy)
+
+    return make
+
+
+def exactly(values: npt.ArrayLike) -> Source:
+    """These values, whatever the type."""
+    return lambda rng, type: np.asarray(values).astype(type.numpy).reshape(type.shape)
+
+
+def anything(rng: np.random.Generator, type: TensorType) -> Array:
+    """Values without special cases: bools, numbers around zero, any key."""
+    if type.dtype == "bool":
+        return rng.integers(0, 2, type.shape).astype(np.bool_)
+    if type.dtype == "key":
+        return rng.integers(0, 2**64, type.shape, np.uint64)
+    if type.dtype.startswith("u"):
+        return between(0, 9)(rng, type)
+    return (
+        between(-2.1, 2.3)(rng, type) if type.numpy.kind not in "iu" else between(-9, 9)(rng, type)
+    )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One application of an operation.
+
+    `result` is stated where the operation asks for it. `sources` makes the operands (the last
+    one serves all that follow). `blocks` builds the blocks of an operation that has any, with a
+    builder of the function around it and the operands, which a block may use. `smooth` is false
+    where the vjp is not the derivative, or there is none.
+    """
+
+    spec: OpSpec
+    operands: tuple[TensorType, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    result: TensorType | tuple[TensorType, ...] | None = None
+    sources: tuple[Source, ...] = (anything,)
+    blocks: Callable[[Builder, Sequence[Value]], tuple[Block, ...]] | None = None
+    smooth: bool = True
+
+    @property
+    def id(self) -> str:
+        """A name for test reports; tells samples of one operation apart."""
+        operands = ",".join(f"{t.dtype}[{'x'.join(map(str, t.shape))}]" for t in self.operands)
+        attrs = ",".join(f"{name}={_brief(value)}" for name, value in self.attrs.items())
+        stated = "" if self.result is None else "->" + _brief(self.result)
+        return f"{self.spec.name}({operands}{';' if attrs else ''}{attrs}){stated}".replace(" ", "")
+
+    def arrays(self, seed: int = 0) -> list[Array]:
+        """Operands; the same for the same seed."""
+        rng = np.random.default_rng(seed)
+        last = len(self.sources) - 1
+        return [self.sources[min(i, last)](rng, type) for i, type in enumerate(self.operands)]
+
+    def emit(self, b: Builder, operands: Sequence[Value]) -> tuple[Value, ...]:
+        """Apply the operation; returns all its results."""
+        blocks = self.blocks(b, operands) if self.blocks else ()
+        made = b.emit(self.spec, *operands, result=self.result, blocks=blocks, **self.attrs)
+        return made if isinstance(made, tuple) else (made,)
+
+    def function(self) -> Function:
+        """A function of the operands that applies the operation once."""
+        b = Builder()
+        params = [b.param(type, f"x{i}") for i, type in enumerate(self.operands)]
+        results = self.emit(b, params)
+        return Function("f", b.block(params, results), (None,) * len(results))
+
+    def module(self) -> Module:
+        """A module without meshes around `function`."""
+        return Module((), (self.function(),))
+
+    def widened(self) -> "Sample":
+        """The same in f64 and c128."""
+        result = self.result
+        if isinstance(result, tuple):
+            result = tuple(_wide(type) for type in result)
+        elif result is not None:
+            result = _wide(result)
+        return replace(self, operands=tuple(map(_wide, self.operands)), result=result)
+
+
+def _wide(type: TensorType) -> TensorType:
+    return type.with_dtype(WIDE.get(type.dtype, type.dtype))
+
+
+def _brief(value: Any) -> str:
+    text = str(value) if not isinstance(value, tuple) else ",".join(map(_brief, value))
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def t(dtype: str, *shape: int) -> TensorType:
+    """A tensor type, for tables."""
+    return TensorType(shape, dtype)
