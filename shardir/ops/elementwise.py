@@ -58,7 +58,7 @@ def _factors(*operands: TensorType, result: TensorType, **attrs: Any) -> FactorR
     return pointwise([x.shape for x in operands], [result.shape])
 
 
-def _flat(b: Any, g: Any, *values: Any, **attrs: Any) -> Any:
+def flat(b: Any, g: Any, *values: Any, **attrs: Any) -> Any:
     return (None,) * (len(values) - 1)
 
 
@@ -83,7 +83,7 @@ def _declare(
         with np.errstate(all="ignore"):
             return compute(*operands).astype(result.numpy, copy=False)
 
-    vjp = formula(cotangents) if cotangents else _flat
+    vjp = formula(cotangents) if cotangents else flat
     return define(name, type=type, factors=_factors, reference=reference, vjp=vjp, elementwise=True)
 
 
@@ -220,7 +220,7 @@ nextafter = define(
     type=_nextafter_type,
     factors=_factors,
     reference=lambda x, y, *, result: np.asarray(np.nextafter(x, y)),
-    vjp=_flat,
+    vjp=flat,
     elementwise=True,
 )
 """The neighbour of `x` in the direction of `y`, in the spacing of its own element type."""
@@ -322,7 +322,7 @@ stop_gradient = define(
     type=lambda x, *, result: x,
     factors=_factors,
     reference=lambda x, *, result: x,
-    vjp=_flat,
+    vjp=flat,
     elementwise=True,
 )
 """`x`, through which no cotangent flows."""
