@@ -19,6 +19,7 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.fingerprint import fingerprint
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan, lower
+from shardir.frontend.mesh import current_mesh
 from shardir.frontend.operands import abstract_of, as_tracer, is_number
 from shardir.frontend.runnable import Runnable
 from shardir.frontend.trace import Traced, trace_program
@@ -35,6 +36,11 @@ def is_array_like(x: Any) -> bool:
         or is_number(x)
         or (hasattr(x, "__array__") and not isinstance(x, type))
     )
+
+
+def surroundings() -> tuple[object, ...]:
+    """What is around a call that shapes its program: the settings and the mesh entered."""
+    return config.snapshot(), current_mesh()
 
 
 _numbers: dict[tuple[type, bool], Signature] = {}
@@ -113,7 +119,7 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
     except UnhashableError as error:
         raise _unhashable(eager, args, options) from error
     signatures = tuple([x.signature if type(x) is Array else signature_of_leaf(x) for x in leaves])
-    where = (tuple(shape), signatures, config.snapshot())
+    where = (tuple(shape), signatures, surroundings())
     found = eager.programs.get(where) if eager.cached else None
     if found is None:
         found = _make(eager, args, options, signatures)
@@ -238,7 +244,7 @@ def once(plan: Plan, traced: Traced) -> Runnable:
     Two calls that trace to the same program share it; arrays from outside are arguments.
     """
     weak = tuple(abstract.weak for abstract in traced.results)
-    key = fingerprint(plan.module), plan.seen, plan.devices, weak, config.snapshot()
+    key = fingerprint(plan.module), plan.seen, plan.devices, weak, surroundings()
     found = _programs.get(key)
     if found is None:
         if len(_programs) >= MANY:

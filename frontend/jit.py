@@ -12,8 +12,14 @@ from typing import Any, final, overload
 from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array, Signature
-from shardir.frontend.calling import MANY, Leaf, is_array_like, signature_of_leaf, trace_call
-from shardir.frontend.config import config
+from shardir.frontend.calling import (
+    MANY,
+    Leaf,
+    is_array_like,
+    signature_of_leaf,
+    surroundings,
+    trace_call,
+)
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
 from shardir.frontend.locations import here, point
 from shardir.frontend.lowering import lower
@@ -25,6 +31,7 @@ from shardir.frontend.shardings import Sharding
 from shardir.frontend.stages import Compiled as Compiled, Lowered as Lowered
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.wishes import granted, is_wish
 
 Numbers = int | Sequence[int] | None
 Names = str | Sequence[str] | None
@@ -33,6 +40,8 @@ Names = str | Sequence[str] | None
 @final
 class JitFunction:
     """What `jit` returns. Call it, or `lower` it for arguments without running it."""
+
+    __name__: str
 
     def __init__(
         self, fun: Callable[..., Any], parameters: Parameters, in_shardings: Any, out_shardings: Any
@@ -54,7 +63,7 @@ class JitFunction:
             signatures = tuple([leaf.signature for leaf in leaves])
         except AttributeError:
             signatures = self._signatures(leaves, dynamic)
-        key = structure, signatures, static, config.snapshot()
+        key = structure, signatures, static, surroundings()
         found = self._programs.get(key)
         if found is None:
             if len(self._programs) >= MANY:
@@ -143,14 +152,15 @@ class JitFunction:
                 )
             )
         word = f"in_shardings of {self._parameters.name}"
-        return spread(self._in, args, _is_sharding, word)
+        return [granted(wish, word) for wish in spread(self._in, args, is_wish, word)]
 
     def _out_shardings(self, results: tree.PyTreeDef) -> list[Sharding | None]:
         """What the user asked of each result."""
         if self._out is None:
             return [None] * results.num_leaves
         whole = tree.unflatten(results, range(results.num_leaves))
-        return spread(self._out, whole, _is_sharding, f"out_shardings of {self._parameters.name}")
+        word = f"out_shardings of {self._parameters.name}"
+        return [granted(wish, word) for wish in spread(self._out, whole, is_wish, word)]
 
     def _inlined(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Call inside a trace."""
@@ -185,10 +195,6 @@ class JitFunction:
         for leaf in tree.leaves(self._parameters.donations(args, options)):
             if type(leaf) is Array:
                 leaf.give_up(f"has been donated to {self._parameters.name}{where}")
-
-
-def _is_sharding(x: Any) -> bool:
-    return x is None or isinstance(x, Sharding)
 
 
 def _placed(leaf: Leaf, wanted: Sharding | None) -> Sharding | None:
@@ -260,7 +266,8 @@ def jit(
     `static_argnums`, `static_argnames`: arguments that reach `fun` as they are; hashable.
     `donate_argnums`, `donate_argnames`: arguments that may not be used after the call.
     `in_shardings`, `out_shardings`: where arguments and results are to live, containers of
-    shardings and `None` (no wish) that may stop early: an entry is for everything below it.
+    shardings, specs on the mesh entered by `with mesh:`, and `None` (no wish) that may stop early:
+    an entry is for everything below it.
     `keep_unused` and `inline` are accepted and change nothing here.
 
     Use as `jit(f)`, `@jit` or `@jit(static_argnums=0)`. Raises `ArgumentError` for parameters that
@@ -271,14 +278,9 @@ def jit(
         if not callable(fun):
             raise ArgumentError(point(f"jit takes a function, got {fun!r}"))
         for word, prefix in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-            for entry in tree.leaves(prefix):
-                if not _is_sharding(entry):
-                    raise ArgumentError(
-                        point(
-                            f"{word} has {entry!r}, which is no sharding; "
-                            "write NamedSharding(mesh, PartitionSpec(...))"
-                        )
-                    )
+            for entry in tree.leaves(prefix, is_leaf=is_wish):
+                if not is_wish(entry):
+                    granted(entry, word)
         parameters = Parameters.of(
             fun, static_argnums, static_argnames, donate_argnums, donate_argnames
         )

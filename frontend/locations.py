@@ -10,9 +10,10 @@ import linecache
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from types import CodeType, FrameType
+from typing import TypeVar
 
 import optree
 
@@ -32,6 +33,16 @@ def _folders() -> tuple[str, ...]:
 _INTERNAL = (*_folders(), "<frozen ")
 
 
+_boundaries: list[CodeType] = []
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def boundary(function: Function) -> Function:
+    """Mark a function that starts a trace: what its caller does with the result names nothing."""
+    _boundaries.append(function.__code__)
+    return function
+
+
 class Site:
     """An instruction of the user's program.
 
@@ -48,11 +59,12 @@ class Site:
 class _Code:
     """What is known about a code object: its instructions in order, and those met by offset."""
 
-    __slots__ = ("code", "internal", "known", "sites")
+    __slots__ = ("boundary", "code", "internal", "known", "sites")
 
     def __init__(self, code: CodeType) -> None:
         self.code = code  # kept, so that its id stays its own
         self.internal = code.co_filename.startswith(_INTERNAL)
+        self.boundary = code in _boundaries
         self.sites: dict[int, Site] = {}
         self.known: list[tuple[int, Site]] = []
 
@@ -132,18 +144,19 @@ class Place:
         self.site, self.frame, self.call = site, frame, call
 
     def names(self) -> tuple[str, ...]:
-        """The variables that the result goes to, here or where this function returns to."""
-        site, frame = self.site, self.frame
-        while site.returned:
-            caller = frame.f_back
-            if caller is None:
+        """The variables that the result goes to, here or where this function returns to.
+
+        Functions of this package in between hand the result on.
+        """
+        site, frame = self.site, self.frame.f_back
+        while site.returned and frame is not None:
+            code = _code_of(frame)
+            if code.boundary:
                 return ()
-            code = _code_of(caller)
-            if code.internal:
-                return ()
-            frame = caller
-            site = code.sites.get(frame.f_lasti) or code.learn(frame.f_lasti)
-        return site.names
+            if not code.internal:
+                site = code.sites.get(frame.f_lasti) or code.learn(frame.f_lasti)
+            frame = frame.f_back
+        return () if site.returned else site.names
 
 
 def _code_of(frame: FrameType) -> _Code:

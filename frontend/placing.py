@@ -14,32 +14,31 @@ from shardir.frontend.array import (
     signature_of,
     uncommitted,
 )
-from shardir.frontend.devices import Device
-from shardir.frontend.errors import ArgumentError, ShardingError
+from shardir.frontend.errors import ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, to_numpy
 from shardir.frontend.parameters import labels_of
-from shardir.frontend.partition_spec import PartitionSpec
 from shardir.frontend.prefix import spread
-from shardir.frontend.shardings import Sharding, SingleDeviceSharding
+from shardir.frontend.shardings import Sharding
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
-
-Target = Sharding | None
+from shardir.frontend.wishes import granted, is_wish
 
 
 def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
     """Containers of arrays, NumPy arrays and numbers, placed on devices.
 
     `device` is a `Sharding`, a `Device`, or a container of these that may stop early: an entry is
-    for everything below it. The arrays are committed to it. Where it is `None`, arrays stay where
+    for everything below it; a `PartitionSpec` is on the mesh entered by `with mesh:`. The arrays
+    are committed to it. Where it is `None`, arrays stay where
     they are, and all else goes to the default device uncommitted. While a function is traced,
     this is `with_sharding_constraint`. `donate` lets go of the given arrays.
 
     Numbers are never changed. Raises `IndivisibleError` when a dimension does not divide.
     """
     leaves, structure = tree.flatten(x)
-    targets = [_target(entry) for entry in spread(device, x, _is_entry, "the device of device_put")]
+    word = "the device of device_put"
+    targets = [granted(wish, word) for wish in spread(device, x, is_wish, word)]
     if current() is not None:
         moved: list[Any] = [
             as_tracer(leaf) if to is None else constrain(as_tracer(leaf), to)
@@ -51,8 +50,8 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
         try:
             moved.append(_put(leaf, to))
         except ShardingError as error:
-            word = f"{labels_of('x', x)[i]} of device_put: " if len(leaves) > 1 else ""
-            raise type(error)(point(f"{word}{error}")) from None
+            which = f"{labels_of('x', x)[i]} of device_put: " if len(leaves) > 1 else ""
+            raise type(error)(point(f"{which}{error}")) from None
     if donate:
         for leaf, result in zip(leaves, moved, strict=True):
             if isinstance(leaf, Array) and leaf is not result:
@@ -60,22 +59,7 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
     return tree.unflatten(structure, moved)
 
 
-def _is_entry(x: Any) -> bool:
-    return x is None or isinstance(x, (Sharding, Device, PartitionSpec))
-
-
-def _target(entry: Any) -> Target:
-    if isinstance(entry, PartitionSpec):
-        raise ArgumentError(
-            point(
-                f"device_put got {entry}, which does not say on which devices; "
-                f"write NamedSharding(mesh, {entry})"
-            )
-        )
-    return SingleDeviceSharding(entry) if isinstance(entry, Device) else entry
-
-
-def _put(leaf: Any, to: Target) -> Array:
+def _put(leaf: Any, to: Sharding | None) -> Array:
     if isinstance(leaf, Tracer):
         leaf.check(None)
     if not isinstance(leaf, Array):

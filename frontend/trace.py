@@ -22,7 +22,7 @@ import numpy as np
 from shardir.build import Names, infer
 from shardir.errors import OperationTypeError
 from shardir.frontend import locations
-from shardir.frontend.locations import here, point
+from shardir.frontend.locations import boundary, here, point
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.tracer import Tracer
 from shardir.ir import Block, Function, Op, Value
@@ -254,6 +254,7 @@ class Traced:
     asked: "tuple[tuple[UserSharding, int], ...]"
 
 
+@boundary
 def trace_program(
     fun: Callable[[list[Tracer]], Sequence[Tracer]],
     params: Sequence[tuple[str, Abstract]],
@@ -286,6 +287,7 @@ def trace_program(
     )
 
 
+@boundary
 def trace_block(
     fun: Callable[..., Sequence[Tracer]],
     params: Sequence[Abstract],

@@ -81,8 +81,10 @@ def test_a_sharding_must_fit_the_rank() -> None:
         device_put(np.ones(4), NamedSharding(MESH, P("a", "b")))
 
 
-def test_a_spec_alone_says_no_devices() -> None:
-    with pytest.raises(ArgumentError, match=r"device_put got .*; write NamedSharding\(mesh, "):
+def test_a_spec_is_on_the_mesh_entered() -> None:
+    with MESH:
+        assert device_put(NUMBERS, P("a")).sharding == NamedSharding(MESH, P("a"))
+    with pytest.raises(ArgumentError, match=r"does not say on which devices; write NamedSharding"):
         device_put(NUMBERS, P("a"))
 
 

@@ -1,0 +1,189 @@
+"""Functions of the namespaces run outside of traces as programs of one function."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir import ops
+from shardir.frontend.array import Array, from_numpy
+from shardir.frontend.config import enable_x64
+from shardir.frontend.devices import devices
+from shardir.frontend.eager import UnhashableError, public, static_key
+from shardir.frontend.errors import (
+    ArgumentError,
+    IncompatibleDevicesError,
+    LeakedTracerError,
+    NotAnArrayError,
+    NumberError,
+)
+from shardir.frontend.jit import jit
+from shardir.frontend.mesh import make_mesh
+from shardir.frontend.operands import align, as_tracer
+from shardir.frontend.partition_spec import P
+from shardir.frontend.placing import device_put
+from shardir.frontend.shardings import NamedSharding
+from shardir.frontend.trace import emit
+
+MESH = make_mesh((4, 2), ("a", "b"))
+NUMBERS = np.arange(32, dtype=np.float32).reshape(8, 4)
+runs: list[str] = []
+
+
+@public()
+def plus(x: Any, y: Any) -> Any:
+    """The sum."""
+    runs.append("plus")
+    x, y = align(x, y)
+    return emit(ops.add, x, y, weak=x.weak_type)
+
+
+@public(static=("dim",))
+def total(x: Any, dim: Any = 0) -> Any:
+    return emit(ops.sum_, as_tracer(x), dims=(dim,))
+
+
+@public(static=("function",), cached=False)
+def applied(function: Any, *xs: Any) -> Any:
+    return function(*xs)
+
+
+@public()
+def both(pair: Any) -> Any:
+    return {"sum": plus(pair[0], pair[1]), "first": pair[0], "none": None}
+
+
+def test_a_call_makes_an_array() -> None:
+    x = plus(NUMBERS, 1)
+    assert isinstance(x, Array)
+    assert not x.committed
+    np.testing.assert_array_equal(x, NUMBERS + 1)
+    assert plus.__doc__ == "The sum."
+
+
+def test_python_numbers_stay_weak() -> None:
+    assert plus(1, 2).weak_type
+    assert plus(1, 2.5).dtype == np.float32
+    assert not plus(from_numpy(np.float16(1)), 2.5).weak_type
+    assert plus(from_numpy(np.float16(1)), 2.5).dtype == np.float16
+    with enable_x64():
+        assert plus(1, 2.5).dtype == np.float64
+
+
+def test_a_function_is_traced_once_for_each_kind_of_arguments() -> None:
+    plus(NUMBERS, NUMBERS)
+    runs.clear()
+    plus(NUMBERS + 1, NUMBERS)
+    plus(NUMBERS, y=NUMBERS)
+    plus(NUMBERS, y=NUMBERS)
+    assert runs == ["plus"]
+
+
+def test_equal_numbers_of_different_types_are_different_arguments() -> None:
+    assert plus(NUMBERS, True).dtype == np.float32
+    assert plus(np.int8(1), True).dtype == np.int8
+    assert plus(np.int8(1), 1.0).dtype == np.float32
+    keys = [static_key(x) for x in (1, 1.0, True, 0.0, -0.0)]
+    assert len(set(keys)) == 5
+    assert static_key((1, [2, slice(3)])) == static_key((1, [2, slice(3)]))
+    with pytest.raises(UnhashableError):
+        static_key({1, 2})
+
+
+def test_static_arguments_shape_the_program() -> None:
+    assert total(NUMBERS, 1).shape == (8,)
+    assert total(NUMBERS, dim=0).shape == (4,)
+    with pytest.raises(ArgumentError, match=r"argument dim of total is \{1\}; it must be known"):
+        total(NUMBERS, {1})
+
+
+def test_containers_go_in_and_come_out() -> None:
+    out = both((NUMBERS, 1.0))
+    assert set(out) == {"sum", "first", "none"}
+    np.testing.assert_array_equal(out["sum"], NUMBERS + 1)
+    assert out["none"] is None
+
+
+def test_functions_of_users_are_traced_at_every_call() -> None:
+    offset = 1.0
+
+    def shift(x: Any) -> Any:
+        return plus(x, offset)
+
+    np.testing.assert_array_equal(applied(shift, NUMBERS), NUMBERS + 1)
+    offset = 2.0
+    np.testing.assert_array_equal(applied(shift, NUMBERS), NUMBERS + 2)
+    table = from_numpy(NUMBERS)
+    assert applied(lambda x: plus(x, table), NUMBERS)[1, 0].item() == 8
+    table = device_put(NUMBERS * 10, NamedSharding(MESH, P("a")))
+    result = applied(lambda x: plus(x, table), NUMBERS)
+    np.testing.assert_array_equal(result, NUMBERS * 11)
+    assert result.sharding == table.sharding
+
+
+def test_inside_a_trace_nothing_is_computed() -> None:
+    made: list[Any] = []
+
+    @jit
+    def f(x: Any) -> Any:
+        made.append(plus(1, 2))
+        return plus(x, made[-1])
+
+    np.testing.assert_array_equal(f(NUMBERS), NUMBERS + 3)
+    with pytest.raises(LeakedTracerError, match="f has ended; return it from there"):
+        plus(made[0], 1)
+
+
+def test_computation_follows_placement() -> None:
+    sharding = NamedSharding(MESH, P("a", "b"))
+    x = device_put(NUMBERS, sharding)
+    y = plus(x, 1)
+    assert (y.sharding, y.committed) == (sharding, True)
+    assert plus(x, NUMBERS).sharding == sharding
+    assert plus(from_numpy(NUMBERS), x).sharding == sharding
+    on_one = device_put(NUMBERS, devices()[3])
+    assert plus(on_one, 1).device is devices()[3]
+
+
+def test_placements_that_disagree_are_named() -> None:
+    x = device_put(NUMBERS, NamedSharding(make_mesh((4,), ("a",), devices=devices()[:4]), P("a")))
+    y = device_put(NUMBERS, NamedSharding(make_mesh((4,), ("a",), devices=devices()[4:]), P("a")))
+    with pytest.raises(IncompatibleDevicesError) as caught:
+        plus(x, y)
+    assert str(caught.value).startswith(
+        "devices of all arrays of a computation should be the same: argument x of plus has device "
+        "ids [0, 1, 2, 3] on platform CPU, and argument y of plus has device ids [4, 5, 6, 7] on "
+        "platform CPU; move one to the devices of the other with device_put"
+    )
+
+
+def test_results_do_not_change_with_the_callers_array() -> None:
+    numbers = NUMBERS.copy()
+
+    @public()
+    def same(x: Any) -> Any:
+        return x, emit(ops.transpose, x, perm=(1, 0))
+
+    x, turned = same(numbers)
+    numbers[:] = -1
+    np.testing.assert_array_equal(x, NUMBERS)
+    np.testing.assert_array_equal(turned, NUMBERS.T)
+
+
+def test_numbers_that_do_not_fit() -> None:
+    with pytest.raises(NumberError, match=r"the number 1099511627776 does not fit into int32"):
+        plus(NUMBERS, 2**40)
+    np.testing.assert_array_equal(plus(np.uint8(1), 255), 0)
+
+
+def test_what_is_no_array() -> None:
+    with pytest.raises(NotAnArrayError, match=r"an operand is 'text' of type str, which is no arr"):
+        plus("text", 1)
+
+
+def test_only_parameters_are_static() -> None:
+    with pytest.raises(ValueError, match="f has no parameter 'axis' to be static"):
+
+        @public(static=("axis",))
+        def f(x: Any) -> Any:
+            return x

@@ -1,0 +1,376 @@
+"""`jit`: one compiled program for each kind of arguments."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir import ops
+from shardir.errors import PipelineError
+from shardir.frontend.annotations import constrain
+from shardir.frontend.array import Array, ShapeDtypeStruct, from_numpy
+from shardir.frontend.config import enable_x64
+from shardir.frontend.devices import devices
+from shardir.frontend.eager import public
+from shardir.frontend.errors import (
+    ArgumentError,
+    DeletedArrayError,
+    IncompatibleDevicesError,
+    IndivisibleError,
+    NotAnArrayError,
+    ShardingError,
+)
+from shardir.frontend.jit import jit
+from shardir.frontend.mesh import make_mesh
+from shardir.frontend.operands import align, as_tracer
+from shardir.frontend.partition_spec import P
+from shardir.frontend.placing import device_put
+from shardir.frontend.positional_sharding import PositionalSharding
+from shardir.frontend.shardings import NamedSharding, SingleDeviceSharding
+from shardir.frontend.trace import emit
+
+MESH = make_mesh((4, 2), ("data", "model"))
+NUMBERS = np.arange(32, dtype=np.float32).reshape(8, 4)
+
+
+@public()
+def add(x: Any, y: Any) -> Any:
+    x, y = align(x, y)
+    return emit(ops.add, x, y, weak=x.weak_type)
+
+
+@public()
+def dot(x: Any, w: Any) -> Any:
+    return emit(ops.dot, *align_types(x, w), dims="bi,ih->bh")
+
+
+def align_types(*xs: Any) -> Any:
+    return tuple(map(as_tracer, xs))
+
+
+def named(*spec: Any) -> NamedSharding:
+    return NamedSharding(MESH, P(*spec))
+
+
+def test_the_result_is_that_of_the_function() -> None:
+    @jit
+    def f(x: Any, y: Any) -> Any:
+        """What it does."""
+        return {"sum": add(x, y), "pair": (x, [y, None])}
+
+    out = f(NUMBERS, 2)
+    np.testing.assert_array_equal(out["sum"], NUMBERS + 2)
+    np.testing.assert_array_equal(out["pair"][0], NUMBERS)
+    assert out["pair"][1][0].weak_type
+    assert out["pair"][1][1] is None
+    assert (f.__name__, f.__doc__) == ("f", "What it does.")
+    assert repr(f) == "<jit of f>"
+
+
+def test_a_function_is_traced_once_for_each_kind_of_arguments() -> None:
+    count = 0
+
+    @jit
+    def f(tree: Any) -> Any:
+        nonlocal count
+        count += 1
+        return add(tree["x"], 1)
+
+    calls: list[Any] = [
+        NUMBERS,
+        NUMBERS + 1,
+        from_numpy(NUMBERS),
+        NUMBERS[0],
+        NUMBERS.astype(np.int32),
+        device_put(NUMBERS, named("data")),
+        device_put(NUMBERS + 1, named("data")),
+        device_put(NUMBERS, named("model")),
+        1,
+        2,
+    ]
+    counts = []
+    for x in calls:
+        f({"x": x})
+        counts.append(count)
+    assert counts == [1, 1, 1, 2, 3, 4, 4, 5, 6, 6]
+    with enable_x64():
+        f({"x": NUMBERS})
+    assert count == 7
+    f.clear_cache()
+    f({"x": NUMBERS})
+    assert count == 8
+
+
+def test_static_arguments_reach_the_function_as_they_are() -> None:
+    @partial(jit, static_argnums=(1,), static_argnames="mode")
+    def f(x: Any, times: int, *, mode: str = "up") -> Any:
+        for _ in range(times):
+            x = add(x, 1.0 if mode == "up" else -1.0)
+        return x
+
+    np.testing.assert_array_equal(f(NUMBERS, 3), NUMBERS + 3)
+    np.testing.assert_array_equal(f(NUMBERS, times=2, mode="down"), NUMBERS - 2)
+
+
+def test_jit_takes_its_options_in_two_ways() -> None:
+    @jit(static_argnames=["n"])
+    def f(x: Any, n: int) -> Any:
+        return add(x, n)
+
+    np.testing.assert_array_equal(f(NUMBERS, n=2), NUMBERS + 2)
+    np.testing.assert_array_equal(jit(lambda x, n: add(x, n), static_argnums=-1)(NUMBERS, 2),
+                                  NUMBERS + 2)  # fmt: skip
+
+
+def test_methods_may_be_jitted() -> None:
+    class Model:
+        def __init__(self, w: float) -> None:
+            self.w = w
+
+        @partial(jit, static_argnums=0)
+        def call(self, x: Any) -> Any:
+            return add(x, self.w)
+
+    np.testing.assert_array_equal(Model(2.0).call(NUMBERS), NUMBERS + 2)
+
+
+def test_jit_inside_jit_is_one_program() -> None:
+    @jit
+    def inner(x: Any) -> Any:
+        y = add(x, x)
+        return y
+
+    @jit
+    def outer(x: Any) -> Any:
+        return inner(inner(x))
+
+    np.testing.assert_array_equal(outer(NUMBERS), NUMBERS * 4)
+    assert "%y.1 = add(%y, %y)" in outer.lower(NUMBERS).as_text()
+
+
+def test_results_say_how_they_are_cut() -> None:
+    x, w = device_put(NUMBERS, named("data")), device_put(NUMBERS.T, named(None, "model"))
+    y = jit(dot)(x, w)
+    assert y.sharding == named("data", "model")
+    np.testing.assert_allclose(y, NUMBERS @ NUMBERS.T)
+    assert y.committed
+
+
+def test_uncommitted_arguments_run_on_the_default_device() -> None:
+    y = jit(dot)(NUMBERS, from_numpy(NUMBERS.T))
+    assert y.sharding == SingleDeviceSharding(devices()[0])
+    assert not y.committed
+
+
+def test_uncommitted_arguments_go_where_the_others_are() -> None:
+    x = device_put(NUMBERS, named("data"))
+    y = jit(add)(x, from_numpy(NUMBERS))
+    assert y.sharding == named("data")
+    np.testing.assert_array_equal(y, NUMBERS * 2)
+
+
+def test_a_constraint_decides_the_mesh() -> None:
+    @jit
+    def f(x: Any) -> Any:
+        return constrain(add(x, 1), named("data", "model"))
+
+    y = f(NUMBERS)
+    assert y.sharding == named("data", "model")
+    np.testing.assert_array_equal(y, NUMBERS + 1)
+
+
+def test_positional_shardings_of_several_shapes_meet_in_one_program() -> None:
+    sharding = PositionalSharding(devices())
+
+    @jit
+    def f(x: Any) -> Any:
+        x = add(x, 1)
+        return constrain(x, sharding.reshape(2, 4))
+
+    x = device_put(NUMBERS, sharding.reshape(4, 2))
+    y = f(x)
+    assert y.sharding.is_equivalent_to(sharding.reshape(2, 4), 2)
+    np.testing.assert_array_equal(y, NUMBERS + 1)
+    assert jit(lambda x: constrain(x, sharding.replicate()))(x).is_fully_replicated
+
+
+def test_arguments_and_results_may_be_placed() -> None:
+    f = jit(lambda x, y: (add(x, y), x), in_shardings=(named("data"), None),
+            out_shardings=(named("model"), named()))  # fmt: skip
+    total, x = f(NUMBERS, NUMBERS)
+    assert (total.sharding, x.sharding) == (named("model"), named())
+    np.testing.assert_array_equal(total, NUMBERS * 2)
+    placed = device_put(NUMBERS, named("data"))
+    np.testing.assert_array_equal(f(placed, 1)[0], NUMBERS + 1)
+
+
+def test_one_sharding_is_for_all_arguments() -> None:
+    compiled = jit(lambda a, b: add(a, b["x"]), in_shardings=named("data")).lower(
+        NUMBERS, {"x": NUMBERS}
+    ).compile()  # fmt: skip
+    assert compiled.input_shardings == ((named("data"), {"x": named("data")}), {})
+
+
+def test_specs_are_on_the_mesh_entered() -> None:
+    f = jit(lambda x: add(x, 1), out_shardings=P("model"))
+    with MESH:
+        assert f(NUMBERS).sharding == named("model")
+    with pytest.raises(ArgumentError, match=r"out_shardings of lambda has .* on which devices"):
+        f(NUMBERS)
+
+
+def test_donated_arrays_are_gone() -> None:
+    f = jit(lambda x, y: add(x, y["y"]), donate_argnums=(0,))
+    x, y = from_numpy(NUMBERS), from_numpy(NUMBERS)
+    np.testing.assert_array_equal(f(x, {"y": y}), NUMBERS * 2)
+    with pytest.raises(DeletedArrayError, match=r"has been donated to lambda at .*test_jit.py:"):
+        np.asarray(x)
+    np.testing.assert_array_equal(y, NUMBERS)
+    with pytest.raises(DeletedArrayError):
+        f(x, {"y": y})
+
+
+def test_a_lowered_program_shows_every_stage() -> None:
+    @jit
+    def f(x: Any, w: Any) -> Any:
+        h = dot(x, w)
+        return h
+
+    x = ShapeDtypeStruct((8, 4), np.float32, sharding=named("data"))
+    w = ShapeDtypeStruct((4, 6), np.float32, sharding=named(None, "model"))
+    lowered = f.lower(x, w)
+    assert (
+        lowered.as_text()
+        == """\
+mesh @mesh = [data=4, model=2]
+
+func @f(
+  %x: f32[8@data, 4@-],
+  %w: f32[4@-, 6@model],
+) -> (f32[8, 6]) {
+  %h = dot(%x, %w, dims="bi,ih->bh") : f32[8, 6]
+  return %h
+}
+"""
+    )
+    assert '%h = dot(%x, %w, dims="bi,ih->bh") : f32[8@data, 6@model]' in lowered.as_text(
+        stage="propagate"
+    )
+    assert 'loc("' in lowered.as_text(locations=True)
+    with pytest.raises(PipelineError, match="has no pass called 'propogate'"):
+        lowered.as_text(stage="propogate")
+    assert lowered.out_info == ShapeDtypeStruct((8, 6), np.float32)
+    assert "spmd func @f" in lowered.compile().as_text()
+
+
+def test_a_compiled_program_knows_its_shardings() -> None:
+    x = device_put(NUMBERS, named("data"))
+    compiled = jit(lambda x, y: {"sum": add(x, y)}).lower(x, y=NUMBERS).compile()
+    assert compiled.input_shardings == ((named("data"),), {"y": named("data")})
+    assert compiled.output_shardings == {"sum": named("data")}
+    np.testing.assert_array_equal(compiled(x, y=NUMBERS)["sum"], NUMBERS * 2)
+    with pytest.raises(ArgumentError) as caught:
+        compiled(NUMBERS[:4], y=NUMBERS)
+    assert str(caught.value).startswith(
+        "argument x of lambda is f32[4, 4] wherever it is, and it was compiled for f32[8, 4] "
+        "placed as NamedSharding("
+    )
+    with pytest.raises(ArgumentError, match=r"lambda was compiled for arguments .*, and called wi"):
+        compiled(x, NUMBERS)
+
+
+def test_programs_compile_for_devices_that_this_machine_lacks() -> None:
+    from shardir.frontend.devices import virtual_devices
+
+    mesh = make_mesh((16, 4), ("data", "model"), devices=virtual_devices(64))
+    x = ShapeDtypeStruct((64, 64), np.float32, sharding=NamedSharding(mesh, P("data", "model")))
+    text = jit(lambda x: add(x, 1)).lower(x).compile().as_text()
+    assert "f32[4, 16] of f32[64@data, 64@model]" in text
+
+
+def test_shapes_without_running() -> None:
+    out = jit(lambda x: {"y": dot(x, x)}).eval_shape(ShapeDtypeStruct((4, 4), "float32"))
+    assert out == {"y": ShapeDtypeStruct((4, 4), "float32")}
+
+
+def shown(error: pytest.ExceptionInfo[Exception]) -> str:
+    return str(error.value).splitlines()[0]
+
+
+def test_parameters_that_a_function_does_not_have() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x
+
+    with pytest.raises(ArgumentError) as caught:
+        jit(f, static_argnums=2)
+    assert shown(caught) == (
+        "static_argnums of f has 2, but its positional parameters are 2 (x, y)"
+    )
+    assert "test_jit.py" in str(caught.value)
+    with pytest.raises(ArgumentError, match="static_argnames of f has 'z', but its parameters are"):
+        jit(f, static_argnames="z")
+    with pytest.raises(ArgumentError, match="donate_argnums of f has 'y', which is no number"):
+        jit(f, donate_argnums=("y",))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="argument 0 of f is both static and donated"):
+        jit(f, static_argnums=0, donate_argnums=0)
+    with pytest.raises(ArgumentError, match="jit takes a function, got 3"):
+        jit(3)  # type: ignore[call-overload]
+
+
+def test_arguments_that_cannot_be_traced() -> None:
+    f = jit(lambda x, config: x)
+    with pytest.raises(NotAnArrayError) as caught:
+        f(NUMBERS, {"mode": "up"})
+    assert shown(caught) == (
+        "argument config.mode of lambda is 'up' of type str, which is no array; make it static "
+        "(static_argnums, static_argnames), or register its class as a container (shardir.tree)"
+    )
+    static = jit(lambda x, n: x, static_argnums=1)
+    with pytest.raises(ArgumentError) as unhashable:
+        static(NUMBERS, {1})
+    assert shown(unhashable) == (
+        "static argument n of lambda is {1} of type set, which cannot be hashed; pass a tuple or "
+        "another hashable value, or do not make it static"
+    )
+
+
+def test_shardings_that_do_not_fit() -> None:
+    x = device_put(NUMBERS, named("model"))
+    with pytest.raises(ShardingError, match=r"argument x of .* in_shardings asks for .*; move it"):
+        jit(lambda x: x, in_shardings=named("data"))(x)
+    with pytest.raises(IndivisibleError, match=r"^argument x of lambda: dimension 0 of shape"):
+        jit(lambda x: x, in_shardings=named("data"))(NUMBERS[:6])
+    with pytest.raises(IndivisibleError, match=r"^result 1 of lambda: dimension 0 of shape"):
+        jit(lambda x: (x, x), out_shardings=(None, named("data")))(NUMBERS[:6])
+    with pytest.raises(ArgumentError, match=r"out_shardings of lambda has a tuple of 2, where"):
+        jit(lambda x: x, out_shardings=(named(), named()))(NUMBERS)
+    with pytest.raises(ArgumentError, match=r"in_shardings has 'data' of type str, which is no"):
+        jit(lambda x: x, in_shardings=("data",))
+    with pytest.raises(ArgumentError, match="called with x by name; pass all arguments by posit"):
+        jit(lambda x: x, in_shardings=named("data"))(x=NUMBERS)
+
+
+def test_placements_that_disagree_are_named() -> None:
+    x = device_put(NUMBERS, named("data"))
+    order = [devices()[i] for i in (0, 1, 2, 3, 6, 7, 4, 5)]
+    y = device_put(NUMBERS, PositionalSharding(order).reshape(8, 1))
+
+    def f(a: Any, b: Any) -> Any:
+        return add(a["x"], b)
+
+    with pytest.raises(IncompatibleDevicesError) as caught:
+        jit(f)({"x": x}, y)
+    assert str(caught.value) == (
+        "devices of all arrays of a computation should be the same, in the same order: argument "
+        "a.x of f has device ids [0, 1, 2, 3, 4, 5, 6, 7] on platform CPU, and argument b of f has "
+        "device ids [0, 1, 2, 3, 6, 7, 4, 5] on platform CPU; move one to the devices of the other "
+        "with device_put"
+    )
+
+
+def test_many_leaves() -> None:
+    params = [{"w": from_numpy(NUMBERS), "b": from_numpy(NUMBERS[0])} for _ in range(20)]
+    updated = jit(lambda tree: [{"w": add(p["w"], 1), "b": p["b"]} for p in tree])(params)
+    assert isinstance(updated[19]["w"], Array)
+    np.testing.assert_array_equal(updated[19]["w"], NUMBERS + 1)
