@@ -8,46 +8,24 @@ devices when somebody placed it there; otherwise it goes wherever the computatio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
-from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from shardir.frontend.buffers import Buffer, cut, joined, words_of
 from shardir.frontend.devices import Device, devices
 from shardir.frontend.errors import DeletedArrayError, TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
 from shardir.frontend.operators import Operators
-from shardir.frontend.promotion import Abstract, DType, dtype_of, user_dtype
+from shardir.frontend.promotion import Abstract, DType, user_dtype
 from shardir.frontend.shardings import Index, Sharding, SingleDeviceSharding
-from shardir.types import TensorType, dtype_name
-
-Buffer = npt.NDArray[Any]
-
-
-@final
-class Signature:
-    """What compiled programs are found by: type, weakness, and the sharding if committed.
-
-    There is one object for each, so that comparing and hashing them costs nothing.
-    """
-
-    __slots__ = ("__weakref__", "abstract", "sharding")
-
-    def __init__(self, abstract: Abstract, sharding: Sharding | None) -> None:
-        self.abstract, self.sharding = abstract, sharding
-
-
-_signatures: WeakValueDictionary[tuple[Abstract, Sharding | None], Signature] = (
-    WeakValueDictionary()
+from shardir.frontend.signature import (
+    ShapeDtypeStruct as ShapeDtypeStruct,
+    Signature,
+    signature_of,
 )
-
-
-def signature_of(abstract: Abstract, sharding: Sharding | None) -> Signature:
-    """The one signature object for these; `sharding` is `None` for what is not committed."""
-    key = abstract, sharding
-    found = _signatures.get(key)
-    return found if found is not None else _signatures.setdefault(key, Signature(*key))
+from shardir.types import TensorType, dtype_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +243,7 @@ class Array(Operators):
         if self.is_deleted():
             return f"Array({self.type} that {self._gone})"
         if self.type.dtype == "key":
-            return f"Array({self.shape}, dtype={self.dtype}) of words\n{_words(self.whole())}"
+            return f"Array({self.shape}, dtype={self.dtype}) of words\n{words_of(self.whole())}"
         width = np.get_printoptions()["linewidth"]
         text = np.array2string(
             np.asarray(self), prefix="Array(", suffix=",", separator=", ", max_line_width=width
@@ -276,40 +254,6 @@ class Array(Operators):
         last = len(text) - text.rfind("\n") - 1 + len("Array(" if "\n" not in text else "")
         space = " " if last + len(ending) + 2 <= width else "\n" + " " * len("Array(")
         return f"Array({text},{space}{ending}"
-
-
-def _words(keys: Buffer) -> Buffer:
-    """Each key as its two 32-bit words, high word first."""
-    high, low = keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)
-    return np.stack([high, low], -1).astype(np.uint32)
-
-
-def joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
-    """All numbers in one array, which is a part's own when that is all of them."""
-    if all(part is parts[0] for part in parts) and parts[0].shape == type.shape:
-        return parts[0].view()
-    whole = np.empty(type.shape, type.numpy)
-    done: set[int] = set()
-    for index, part in zip(sharding.devices_indices_map(type.shape).values(), parts, strict=True):
-        if id(part) not in done:
-            done.add(id(part))
-            whole[index] = part
-    return whole
-
-
-def cut(whole: Buffer, sharding: Sharding) -> list[Buffer]:
-    """The part of each device, devices with the same part sharing one.
-
-    Raises `IndivisibleError` when a dimension does not divide.
-    """
-    made: dict[tuple[tuple[int | None, int | None], ...], Buffer] = {}
-    parts = []
-    for index in sharding.devices_indices_map(whole.shape).values():
-        place = tuple((s.start, s.stop) for s in index)
-        if place not in made:
-            made[place] = np.ascontiguousarray(whole[index]).reshape(whole[index].shape)
-        parts.append(made[place])
-    return parts
 
 
 def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Array:
@@ -331,63 +275,3 @@ def uncommitted(numbers: Buffer, abstract: Abstract) -> Array:
 def placed(numbers: Buffer, abstract: Abstract, sharding: Sharding) -> Array:
     """An array committed to `sharding` that owns `numbers`."""
     return Array(signature_of(abstract, sharding), sharding, cut(numbers, sharding))
-
-
-@final
-class ShapeDtypeStruct:
-    """The shape and element type of an array that need not exist, and where it would be.
-
-    Takes the place of an array in `lower`, so that programs can be compiled without data, also
-    for devices that this machine does not have.
-    """
-
-    __slots__ = ("abstract", "sharding")
-
-    def __init__(
-        self,
-        shape: Sequence[int],
-        dtype: Any,
-        *,
-        sharding: Sharding | None = None,
-        weak_type: bool = False,
-    ) -> None:
-        self.abstract = Abstract(TensorType(tuple(shape), dtype_of(dtype)), weak_type)
-        self.sharding = sharding
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.abstract.type.shape
-
-    @property
-    def dtype(self) -> DType:
-        return user_dtype(self.abstract.type.dtype)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return self.abstract.type.size
-
-    @property
-    def weak_type(self) -> bool:
-        return self.abstract.weak
-
-    @property
-    def signature(self) -> Signature:
-        return signature_of(self.abstract, self.sharding)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ShapeDtypeStruct):
-            return NotImplemented
-        return (self.abstract, self.sharding) == (other.abstract, other.sharding)
-
-    def __hash__(self) -> int:
-        return hash((self.abstract, self.sharding))
-
-    def __repr__(self) -> str:
-        where = f", sharding={self.sharding}" if self.sharding is not None else ""
-        weak = ", weak_type=True" if self.weak_type else ""
-        name = self.dtype.name
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{where}{weak})"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import tree
-from shardir.frontend.array import Array, ShapeDtypeStruct, Signature, signature_of
+from shardir.frontend.array import Array
 from shardir.frontend.config import config
 from shardir.frontend.eager import Eager, UnhashableError, static_key
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
@@ -22,6 +22,7 @@ from shardir.frontend.lowering import Plan, lower
 from shardir.frontend.mesh import current_mesh
 from shardir.frontend.operands import abstract_of, as_tracer, is_number
 from shardir.frontend.runnable import Runnable
+from shardir.frontend.signature import ShapeDtypeStruct, Signature, signature_of
 from shardir.frontend.trace import Traced, trace_program
 from shardir.frontend.tracer import Tracer
 

@@ -11,7 +11,7 @@ from typing import Any, final, overload
 
 from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
-from shardir.frontend.array import Array, Signature
+from shardir.frontend.array import Array
 from shardir.frontend.calling import (
     MANY,
     Leaf,
@@ -28,6 +28,7 @@ from shardir.frontend.parameters import Parameters
 from shardir.frontend.prefix import spread
 from shardir.frontend.runnable import Runnable
 from shardir.frontend.shardings import Sharding
+from shardir.frontend.signature import Signature
 from shardir.frontend.stages import Compiled as Compiled, Lowered as Lowered
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer

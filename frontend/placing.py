@@ -6,20 +6,15 @@ import numpy as np
 
 from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
-from shardir.frontend.array import (
-    Array,
-    cut,
-    joined,
-    placed,
-    signature_of,
-    uncommitted,
-)
+from shardir.frontend.array import Array, placed, uncommitted
+from shardir.frontend.buffers import cut, joined
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, to_numpy
 from shardir.frontend.parameters import labels_of
 from shardir.frontend.prefix import spread
 from shardir.frontend.shardings import Sharding
+from shardir.frontend.signature import signature_of
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wishes import granted, is_wish

@@ -10,13 +10,15 @@ from typing import Any, final
 import numpy as np
 
 from shardir.backends.base import Executable, get_backend
-from shardir.frontend.array import Array, Buffer, cut, signature_of
+from shardir.frontend.array import Array
+from shardir.frontend.buffers import Buffer, cut
 from shardir.frontend.config import config
 from shardir.frontend.errors import NumberError
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import Sharding
+from shardir.frontend.signature import signature_of
 from shardir.ir import Module
 from shardir.passes.pipeline import DEFAULT, Pipeline, Watch
 

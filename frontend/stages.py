@@ -4,12 +4,13 @@ from typing import Any, final
 
 from shardir.communication import Collective, collectives
 from shardir.frontend import tree
-from shardir.frontend.array import Array, ShapeDtypeStruct, Signature
+from shardir.frontend.array import Array
 from shardir.frontend.calling import signature_of_leaf
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
 from shardir.frontend.runnable import Runnable, pipeline
+from shardir.frontend.signature import ShapeDtypeStruct, Signature
 from shardir.frontend.trace import Traced
 from shardir.ir import Module
 from shardir.text.printer import show

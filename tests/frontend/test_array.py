@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shardir.frontend.array import Array, ShapeDtypeStruct, from_numpy, signature_of
+from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.config import enable_x64
 from shardir.frontend.devices import devices
 from shardir.frontend.errors import DeletedArrayError
@@ -17,6 +17,7 @@ from shardir.frontend.partition_spec import P
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import KEY, Abstract
 from shardir.frontend.shardings import NamedSharding, SingleDeviceSharding
+from shardir.frontend.signature import ShapeDtypeStruct, signature_of
 from shardir.types import TensorType
 
 MESH = make_mesh((4, 2), ("a", "b"))

@@ -1,0 +1,46 @@
+"""Parts of arrays: NumPy arrays, one for each device, shared by devices that hold the same."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.frontend.shardings import Sharding
+from shardir.types import TensorType
+
+Buffer = npt.NDArray[Any]
+
+
+def words_of(keys: Buffer) -> Buffer:
+    """Each key as its two 32-bit words, high word first."""
+    high, low = keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)
+    return np.stack([high, low], -1).astype(np.uint32)
+
+
+def joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
+    """All numbers in one array, which is a part's own when that is all of them."""
+    if all(part is parts[0] for part in parts) and parts[0].shape == type.shape:
+        return parts[0].view()
+    whole = np.empty(type.shape, type.numpy)
+    done: set[int] = set()
+    for index, part in zip(sharding.devices_indices_map(type.shape).values(), parts, strict=True):
+        if id(part) not in done:
+            done.add(id(part))
+            whole[index] = part
+    return whole
+
+
+def cut(whole: Buffer, sharding: Sharding) -> list[Buffer]:
+    """The part of each device, devices with the same part sharing one.
+
+    Raises `IndivisibleError` when a dimension does not divide.
+    """
+    made: dict[tuple[tuple[int | None, int | None], ...], Buffer] = {}
+    parts = []
+    for index in sharding.devices_indices_map(whole.shape).values():
+        place = tuple((s.start, s.stop) for s in index)
+        if place not in made:
+            made[place] = np.ascontiguousarray(whole[index]).reshape(whole[index].shape)
+        parts.append(made[place])
+    return parts

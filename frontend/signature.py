@@ -1,0 +1,94 @@
+"""What an array is to a program that takes it: type and place, without its numbers."""
+
+from collections.abc import Sequence
+from typing import Any, final
+from weakref import WeakValueDictionary
+
+from shardir.frontend.promotion import Abstract, DType, dtype_of, user_dtype
+from shardir.frontend.shardings import Sharding
+from shardir.types import TensorType
+
+
+@final
+class Signature:
+    """What compiled programs are found by: type, weakness, and the sharding if committed.
+
+    There is one object for each, so that comparing and hashing them costs nothing.
+    """
+
+    __slots__ = ("__weakref__", "abstract", "sharding")
+
+    def __init__(self, abstract: Abstract, sharding: Sharding | None) -> None:
+        self.abstract, self.sharding = abstract, sharding
+
+
+_signatures: WeakValueDictionary[tuple[Abstract, Sharding | None], Signature] = (
+    WeakValueDictionary()
+)
+
+
+def signature_of(abstract: Abstract, sharding: Sharding | None) -> Signature:
+    """The one signature object for these; `sharding` is `None` for what is not committed."""
+    key = abstract, sharding
+    found = _signatures.get(key)
+    return found if found is not None else _signatures.setdefault(key, Signature(*key))
+
+
+@final
+class ShapeDtypeStruct:
+    """The shape and element type of an array that need not exist, and where it would be.
+
+    Takes the place of an array in `lower`, so that programs can be compiled without data, also
+    for devices that this machine does not have.
+    """
+
+    __slots__ = ("abstract", "sharding")
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        *,
+        sharding: Sharding | None = None,
+        weak_type: bool = False,
+    ) -> None:
+        self.abstract = Abstract(TensorType(tuple(shape), dtype_of(dtype)), weak_type)
+        self.sharding = sharding
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.abstract.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return user_dtype(self.abstract.type.dtype)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.abstract.type.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self.abstract.weak
+
+    @property
+    def signature(self) -> Signature:
+        return signature_of(self.abstract, self.sharding)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ShapeDtypeStruct):
+            return NotImplemented
+        return (self.abstract, self.sharding) == (other.abstract, other.sharding)
+
+    def __hash__(self) -> int:
+        return hash((self.abstract, self.sharding))
+
+    def __repr__(self) -> str:
+        where = f", sharding={self.sharding}" if self.sharding is not None else ""
+        weak = ", weak_type=True" if self.weak_type else ""
+        name = self.dtype.name
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{where}{weak})"
