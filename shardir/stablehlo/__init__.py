@@ -1,0 +1,1 @@
+"""StableHLO text with Shardy's shardings, as JAX and XLA exchange programs."""

@@ -1,0 +1,135 @@
+"""Types, literals and shardings as MLIR writes them."""
+
+from collections.abc import Iterable
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from shardir.ir import Value
+from shardir.mesh import Mesh
+from shardir.opset import Dense
+from shardir.placement import Axis, Dim, Sharding
+from shardir.types import TensorType
+
+ELEMENTS = {
+    "bool": "i1",
+    "u8": "ui8",
+    "u16": "ui16",
+    "u32": "ui32",
+    "u64": "ui64",
+    "c64": "complex<f32>",
+    "c128": "complex<f64>",
+    "key": "ui64",
+}
+"""MLIR's names of element types; the others are called as ours. A key is its 64 bits."""
+
+
+def tensor(type: TensorType) -> str:
+    """`tensor<8x4xf32>`."""
+    return f"tensor<{''.join(f'{n}x' for n in type.shape)}{ELEMENTS.get(type.dtype, type.dtype)}>"
+
+
+def array(numbers: Iterable[int]) -> str:
+    """`array<i64: 1, 2>`."""
+    text = ", ".join(map(str, numbers))
+    return f"array<i64: {text}>" if text else "array<i64>"
+
+
+def list_of(numbers: Iterable[int]) -> str:
+    """`[1, 2]`."""
+    return f"[{', '.join(map(str, numbers))}]"
+
+
+def table(rows: Iterable[Iterable[int]]) -> str:
+    """A matrix of i64: `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
+    numbers = [list(row) for row in rows]
+    shape = f"{len(numbers)}x{len(numbers[0]) if numbers else 2}"
+    return f"dense<{numbers if numbers else ''}> : tensor<{shape}xi64>"
+
+
+def integer(value: int, width: int = 64) -> str:
+    return f"{value} : i{width}"
+
+
+def boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def literal(value: Any, type: TensorType) -> str:
+    """A constant: `dense<1.0> : tensor<8xf32>`; arrays are written as their bytes."""
+    return f"dense<{_elements(value, type)}> : {tensor(type)}"
+
+
+def _elements(value: Any, type: TensorType) -> str:
+    if isinstance(value, Dense):
+        data = value.array
+        if data.size == 0:
+            return ""
+        if data.dtype == np.bool_:
+            return str(data.tolist()).lower()
+        return f'"0x{data.astype(data.dtype.newbyteorder("<")).tobytes().hex().upper()}"'
+    if type.dtype == "bool":
+        return boolean(bool(value))
+    if type.dtype in ("c64", "c128"):
+        part = "f32" if type.dtype == "c64" else "f64"
+        number = complex(value)
+        return f"({_float(number.real, part)}, {_float(number.imag, part)})"
+    if type.numpy.kind in "iu":
+        return str(int(value))
+    return _float(float(value), type.dtype)
+
+
+def _float(value: float, dtype: str) -> str:
+    """Decimal if that says it all, else the bits."""
+    if isfinite(value):
+        digits, exponent, power = repr(value).partition("e")
+        return f"{digits if '.' in digits else digits + '.0'}{exponent}{power}"
+    stored = np.array(value).astype(TensorType((), dtype).numpy)
+    return f"0x{stored.tobytes()[::-1].hex().upper()}"
+
+
+def mesh_text(mesh: Mesh) -> str:
+    """`<["data"=4, "model"=2]>`."""
+    axes = ", ".join(f'"{name}"={size}' for name, size in mesh.axes)
+    if mesh.device_ids is None or (mesh.device_ids == tuple(range(mesh.size)) and mesh.axes):
+        return f"<[{axes}]>"
+    return f"<[{axes}], device_ids={list_of(mesh.device_ids)}>"
+
+
+def axis_text(axis: Axis, mesh: Mesh) -> str:
+    """`"data"`, or `"data":(1)2` for a part."""
+    part = "" if axis.is_whole(mesh) else f":({axis.pre}){axis.size}"
+    return f'"{axis.name}"{part}'
+
+
+def sharding_text(sharding: Sharding, mesh: Mesh) -> str:
+    """`<@grid, [{"data", ?}, {}]>`."""
+
+    def axes(group: Iterable[Axis]) -> str:
+        return ", ".join(axis_text(axis, mesh) for axis in group)
+
+    def dim(each: Dim) -> str:
+        inner = ", ".join(filter(None, [axes(each.axes), "?" if each.open else ""]))
+        return f"{{{inner}}}{'' if each.priority is None else f'p{each.priority}'}"
+
+    text = f"@{sharding.mesh}, [{', '.join(map(dim, sharding.dims))}]"
+    if sharding.replicated:
+        text += f", replicated={{{axes(sharding.replicated)}}}"
+    if sharding.unreduced:
+        how = "" if sharding.reduction == "add" else sharding.reduction
+        text += f", unreduced={how}{{{axes(sharding.unreduced)}}}"
+    return f"<{text}>"
+
+
+def per_value(values: Iterable[Value], meshes: dict[str, Mesh]) -> str:
+    """The shardings of an operation's results; empty if nothing is said about any of them."""
+    shardings = [(value, value.sharding) for value in values]
+    said = next((s for _, s in shardings if s), None)
+    if said is None:
+        return ""
+    texts = []
+    for value, sharding in shardings:
+        each = sharding or Sharding.open(said.mesh, value.type.rank)
+        texts.append(sharding_text(each, meshes[each.mesh]))
+    return f"#sdy.sharding_per_value<[{', '.join(texts)}]>"

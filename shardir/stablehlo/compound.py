@@ -1,0 +1,91 @@
+"""What our operations are in StableHLO: those that take several operations there.
+
+The last of them gets the name, the sharding and the location of ours.
+"""
+
+from math import log
+
+from shardir.ir import Op
+from shardir.opset import OPS
+from shardir.stablehlo.attributes import array, list_of
+from shardir.stablehlo.regions import reduce_over
+from shardir.stablehlo.writer import RULES, Writer
+from shardir.types import TensorType
+
+
+@RULES.rule(OPS["dot"])
+def _dot(w: Writer, op: Op) -> None:
+    """Sum letters away that only one operand has, contract, bring the letters into order."""
+    terms, output = op.attrs["dims"].split("->")
+    parts, letters = [], []
+    for value, term, other in zip(
+        op.operands, terms.split(","), reversed(terms.split(",")), strict=True
+    ):
+        alone = [d for d, c in enumerate(term) if c not in other and c not in output]
+        part = (w.name(value), value.type)
+        parts.append(reduce_over(w, part, alone, "add") if alone else part)
+        letters.append("".join(c for c in term if c in other or c in output))
+    x, y = letters
+    batch = [c for c in x if c in y and c in output]
+    summed = [c for c in x if c in y and c not in output]
+    numbers = {
+        "lhs_batching_dimensions": [x.index(c) for c in batch],
+        "rhs_batching_dimensions": [y.index(c) for c in batch],
+        "lhs_contracting_dimensions": [x.index(c) for c in summed],
+        "rhs_contracting_dimensions": [y.index(c) for c in summed],
+    }
+    fields = ", ".join(f"{key} = {list_of(dims)}" for key, dims in numbers.items())
+    attrs = {"dot_dimension_numbers": f"#stablehlo.dot<{fields}>"}
+    made = [*batch, *(c for c in x + y if c not in batch and c not in summed)]
+    if made == list(output):
+        w.op(op, "stablehlo.dot_general", attrs, operands=parts)
+        return
+    type = op.result.type
+    sizes = dict(zip(output, type.shape, strict=True))
+    plain = type.with_shape([sizes[c] for c in made])
+    product = w.step("stablehlo.dot_general", parts, plain, attrs)
+    perm = array(made.index(c) for c in output)
+    w.op(op, "stablehlo.transpose", {"permutation": perm}, operands=[product])
+
+
+@RULES.rule(OPS["exp2"])
+def _exp2(w: Writer, op: Op) -> None:
+    type = op.result.type
+    scaled = w.step("stablehlo.multiply", [_operand(w, op), _splat(w, log(2), type)], type)
+    w.op(op, "stablehlo.exponential", operands=[scaled])
+
+
+@RULES.rule(OPS["log2"])
+def _log2(w: Writer, op: Op) -> None:
+    type = op.result.type
+    natural = w.step("stablehlo.log", [_operand(w, op)], type)
+    w.op(op, "stablehlo.divide", operands=[natural, _splat(w, log(2), type)])
+
+
+def _operand(w: Writer, op: Op) -> tuple[str, TensorType]:
+    (value,) = op.operands
+    return w.name(value), value.type
+
+
+def _splat(w: Writer, value: float, type: TensorType) -> tuple[str, TensorType]:
+    """`value` everywhere, as a broadcast scalar, which Shardy cuts for free."""
+    scalar = w.constant(value, type.with_shape(()))
+    return w.step("stablehlo.broadcast_in_dim", [scalar], type, {"broadcast_dimensions": array(())})
+
+
+@RULES.rule(OPS["bitcast"])
+def _bitcast(w: Writer, op: Op) -> None:
+    """As in StableHLO, but that the words of a key come highest first."""
+    (x,) = op.operands
+    result = op.result.type
+    if x.type.dtype == result.dtype or "key" not in (x.type.dtype, result.dtype):
+        w.op(op, "stablehlo.bitcast_convert")
+        return
+    words = result if x.type.dtype == "key" else x.type
+    turn = {"dimensions": array([words.rank - 1])}
+    if x.type.dtype == "key":
+        lowest_first = w.step("stablehlo.bitcast_convert", [_operand(w, op)], words)
+        w.op(op, "stablehlo.reverse", turn, operands=[lowest_first])
+    else:
+        lowest_first = w.step("stablehlo.reverse", [_operand(w, op)], words, turn)
+        w.op(op, "stablehlo.bitcast_convert", operands=[lowest_first])

@@ -1,0 +1,97 @@
+"""What our operations are in StableHLO: control flow."""
+
+from shardir.ir import Block, Op, Value
+from shardir.opset import OPS
+from shardir.stablehlo.attributes import array, literal
+from shardir.stablehlo.writer import RULES, Region, Writer
+from shardir.types import TensorType
+
+COUNTER = TensorType((), "i32")
+Typed = tuple[str, TensorType]
+
+
+@RULES.rule(OPS["while"])
+def _while(w: Writer, op: Op) -> None:
+    w.op(op, "stablehlo.while", regions=[_block(w, block) for block in op.blocks])
+
+
+@RULES.rule(OPS["case"])
+def _case(w: Writer, op: Op) -> None:
+    (value,) = op.operands
+    index: Typed = (w.name(value), value.type)
+    if value.type.dtype == "bool":
+        index = w.step("stablehlo.convert", [index], COUNTER)
+    regions = [_block(w, block) for block in op.blocks]
+    w.op(op, "stablehlo.case", operands=[index], regions=regions)
+
+
+def _block(w: Writer, block: Block) -> Region:
+    return w.region(block.params, lambda: _returned(w, w.block(block)))
+
+
+def _returned(w: Writer, values: tuple[Value, ...]) -> list[Typed]:
+    return [(w.name(value), value.type) for value in values]
+
+
+@RULES.rule(OPS["scan"])
+def _scan(w: Writer, op: Op) -> None:
+    """A while over a counter: take slices, run the body, put its slices into place."""
+    (body,) = op.blocks
+    carries, length = op.attrs["carries"], op.attrs["length"]
+    inits = [(w.name(v), v.type) for v in op.operands[:carries]]
+    stacked = [(w.name(v), v.type) for v in op.operands[carries:]]
+    empty = [w.constant(0, value.type) for value in op.results[carries:]]
+    names = ["counter", *(v.name for v in op.results)]
+    types = [COUNTER, *(type for _, type in inits), *(type for _, type in empty)]
+    last = w.constant(length - 1, COUNTER)
+    limit = w.constant(length, COUNTER)
+
+    def condition() -> list[Typed]:
+        attrs = {"comparison_direction": "#stablehlo<comparison_direction LT>"}
+        yes = COUNTER.with_dtype("bool")
+        return [w.step("stablehlo.compare", [w.typed(tested[0]), limit], yes, attrs)]
+
+    def step() -> list[Typed]:
+        counter = w.typed(carried[0])
+        at = w.step("stablehlo.subtract", [last, counter], COUNTER)
+        at = at if op.attrs.get("reverse", False) else counter
+        slices = [_take(w, x, at) for x in stacked]
+        for param, value in zip(body.params[:carries], carried[1:], strict=False):
+            w.alias(param, w.name(value))
+        for param, (name, _) in zip(body.params[carries:], slices, strict=True):
+            w.alias(param, name)
+        returned = _returned(w, w.block(body))
+        whole = [w.typed(value) for value in carried[1 + carries :]]
+        outs = [_put(w, y, out, at) for y, out in zip(whole, returned[carries:], strict=True)]
+        one = w.constant(1, COUNTER)
+        return [w.step("stablehlo.add", [counter, one], COUNTER), *returned[:carries], *outs]
+
+    tested = [Value(type, name) for type, name in zip(types, names, strict=True)]
+    carried = [Value(type, name) for type, name in zip(types, names, strict=True)]
+    w.op(
+        op,
+        "stablehlo.while",
+        operands=[w.constant(0, COUNTER), *inits, *empty],
+        regions=[w.region(tested, condition), w.region(carried, step)],
+        hidden=[COUNTER],
+    )
+
+
+def _start(w: Writer, at: Typed, rank: int) -> list[Typed]:
+    zero = w.step("stablehlo.constant", [], COUNTER, {"value": literal(0, COUNTER)})
+    return [at, *[zero] * (rank - 1)]
+
+
+def _take(w: Writer, x: Typed, at: Typed) -> Typed:
+    _, type = x
+    one = type.with_shape((1, *type.shape[1:]))
+    attrs = {"slice_sizes": array(one.shape)}
+    cut = w.step("stablehlo.dynamic_slice", [x, *_start(w, at, type.rank)], one, attrs)
+    return w.step("stablehlo.reshape", [cut], type.with_shape(type.shape[1:]))
+
+
+def _put(w: Writer, whole: Typed, piece: Typed, at: Typed) -> Typed:
+    _, type = whole
+    one = type.with_shape((1, *type.shape[1:]))
+    piece = w.step("stablehlo.reshape", [piece], one)
+    return w.step("stablehlo.dynamic_update_slice", [whole, piece, *_start(w, at, type.rank)], type)

@@ -1,0 +1,329 @@
+"""What our operations are in StableHLO: those that carry a computation in a region there."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shardir.ir import Op
+from shardir.opset import OPS
+from shardir.stablehlo.attributes import array, boolean, integer, list_of, table
+from shardir.stablehlo.writer import RULES, ExportError, Region, Writer
+from shardir.types import FLOATS, TensorType
+
+Typed = tuple[str, TensorType]
+
+COMBINE = {
+    "add": "add",
+    "mul": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "and": "and",
+    "or": "or",
+}
+REDUCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+
+
+def identity(op: str, dtype: str) -> Any:
+    """What combines with anything to that thing."""
+    stored = TensorType((), dtype).numpy
+    if op in ("add", "mul"):
+        return int(op == "mul")
+    if dtype == "bool":
+        return op in ("and", "min")
+    if stored.kind in "iu":
+        return np.iinfo(stored).min if op == "max" else np.iinfo(stored).max
+    return float("-inf") if op == "max" else float("inf")
+
+
+def combiner(w: Writer, op: str, dtype: str) -> Region:
+    """The region that combines two scalars."""
+    scalar = TensorType((), dtype)
+    return w.small_region(
+        [scalar, scalar], lambda a, b: [w.step(f"stablehlo.{COMBINE[op]}", [a, b], scalar)]
+    )
+
+
+def reduce_over(w: Writer, x: Typed, dims: Sequence[int], op: str) -> Typed:
+    """Reduce a value on the way to another."""
+    _, type = x
+    initial = w.constant(identity(op, type.dtype), type.with_shape(()))
+    made = type.with_shape([n for d, n in enumerate(type.shape) if d not in dims])
+    attrs = {"dimensions": array(dims)}
+    return w.step("stablehlo.reduce", [x, initial], made, attrs, [combiner(w, op, type.dtype)])
+
+
+def _reduction(name: str, combine: str) -> None:
+    @RULES.rule(OPS[name])
+    def _(w: Writer, op: Op) -> None:
+        (x,) = op.operands
+        initial = w.constant(identity(combine, x.type.dtype), x.type.with_shape(()))
+        w.op(
+            op,
+            "stablehlo.reduce",
+            {"dimensions": array(op.attrs["dims"])},
+            operands=[(w.name(x), x.type), initial],
+            regions=[combiner(w, combine, x.type.dtype)],
+        )
+
+
+for _name, _combine in REDUCTIONS.items():
+    _reduction(_name, _combine)
+
+
+def _window_attrs(**attrs: Any) -> dict[str, str]:
+    return {
+        "window_dimensions": array(attrs["window"]),
+        "window_strides": array(attrs["strides"]),
+        "padding": table(attrs["padding"]),
+        "base_dilations": array(attrs["base_dilation"]),
+        "window_dilations": array(attrs["window_dilation"]),
+    }
+
+
+@RULES.rule(OPS["reduce_window"])
+def _reduce_window(w: Writer, op: Op) -> None:
+    (x,) = op.operands
+    combine = str(op.attrs["op"])
+    initial = w.constant(identity(combine, x.type.dtype), x.type.with_shape(()))
+    w.op(
+        op,
+        "stablehlo.reduce_window",
+        _window_attrs(**op.attrs),
+        operands=[(w.name(x), x.type), initial],
+        regions=[combiner(w, combine, x.type.dtype)],
+    )
+
+
+def _whole_window(x: TensorType, dim: int, reverse: bool) -> dict[str, str]:
+    """At each position, all positions before it (behind it, if `reverse`) and itself."""
+    rest = x.shape[dim] - 1
+    pair = [0, rest] if reverse else [rest, 0]
+    ones = (1,) * x.rank
+    return _window_attrs(
+        window=[x.shape[dim] if d == dim else 1 for d in range(x.rank)],
+        strides=ones,
+        padding=[pair if d == dim else [0, 0] for d in range(x.rank)],
+        base_dilation=ones,
+        window_dilation=ones,
+    )
+
+
+def _cumulative(name: str, combine: str) -> None:
+    @RULES.rule(OPS[name])
+    def _(w: Writer, op: Op) -> None:
+        (x,) = op.operands
+        initial = w.constant(identity(combine, x.type.dtype), x.type.with_shape(()))
+        w.op(
+            op,
+            "stablehlo.reduce_window",
+            _whole_window(x.type, op.attrs["dim"], op.attrs["reverse"]),
+            operands=[(w.name(x), x.type), initial],
+            regions=[combiner(w, combine, x.type.dtype)],
+        )
+
+
+for _name, _combine in CUMULATIVE.items():
+    _cumulative(_name, _combine)
+
+
+@RULES.rule(OPS["cumlogsumexp"])
+def _cumlogsumexp(w: Writer, op: Op) -> None:
+    (x,) = op.operands
+    scalar = x.type.with_shape(())
+
+    def add_exponentials(a: Typed, b: Typed) -> list[Typed]:
+        high = w.step("stablehlo.maximum", [a, b], scalar)
+        low = w.step("stablehlo.minimum", [a, b], scalar)
+        same = _compare(w, "EQ", high, low)
+        gap = w.step("stablehlo.subtract", [low, high], scalar)
+        gap = w.step("stablehlo.select", [same, w.constant(0, scalar), gap], scalar)
+        grown = w.step("stablehlo.log_plus_one", [w.step("stablehlo.exponential", [gap], scalar)],
+                       scalar)  # fmt: skip
+        return [w.step("stablehlo.add", [high, grown], scalar)]
+
+    w.op(
+        op,
+        "stablehlo.reduce_window",
+        _whole_window(x.type, op.attrs["dim"], op.attrs["reverse"]),
+        operands=[(w.name(x), x.type), w.constant(float("-inf"), scalar)],
+        regions=[w.small_region([scalar, scalar], add_exponentials)],
+    )
+
+
+def _compare(w: Writer, direction: str, a: Typed, b: Typed) -> Typed:
+    attrs = {"comparison_direction": f"#stablehlo<comparison_direction {direction}>"}
+    return w.step("stablehlo.compare", [a, b], a[1].with_dtype("bool"), attrs)
+
+
+@RULES.rule(OPS["argmax"], OPS["argmin"])
+def _position(w: Writer, op: Op) -> None:
+    """Reduce values and positions together: the first NaN, else the first of the extremes."""
+    (x,) = op.operands
+    value, index = x.type.with_shape(()), op.result.type.with_shape(())
+    better = "GT" if op.name == "argmax" else "LT"
+    boolean_ = value.with_dtype("bool")
+    counted = w.step(
+        "stablehlo.iota",
+        [],
+        x.type.with_dtype(index.dtype),
+        {"iota_dimension": integer(op.attrs["dim"])},
+    )
+
+    def choose(a: Typed, i: Typed, b: Typed, j: Typed) -> list[Typed]:
+        wins = _compare(w, better, a, b)
+        draws = _compare(w, "EQ", a, b)
+        if value.dtype in FLOATS:
+            wins = w.step("stablehlo.or", [wins, _compare(w, "NE", a, a)], boolean_)
+            neither = w.step(
+                "stablehlo.and", [_compare(w, "NE", a, a), _compare(w, "NE", b, b)], boolean_
+            )
+            draws = w.step("stablehlo.or", [draws, neither], boolean_)
+        first = w.step("stablehlo.and", [draws, _compare(w, "LT", i, j)], boolean_)
+        only = w.step("stablehlo.not", [draws], boolean_)
+        wins = w.step("stablehlo.and", [wins, only], boolean_)
+        takes = w.step("stablehlo.or", [wins, first], boolean_)
+        return [
+            w.step("stablehlo.select", [takes, a, b], value),
+            w.step("stablehlo.select", [takes, i, j], index),
+        ]
+
+    combine = "max" if op.name == "argmax" else "min"
+    w.op(
+        op,
+        "stablehlo.reduce",
+        {"dimensions": array([op.attrs["dim"]])},
+        hidden=[op.result.type.with_dtype(x.type.dtype)],
+        operands=[
+            (w.name(x), x.type),
+            counted,
+            w.constant(identity(combine, value.dtype), value),
+            w.constant(0, index),
+        ],
+        regions=[w.small_region([value, index, value, index], choose)],
+    )
+
+
+@RULES.rule(OPS["sort"])
+def _sort(w: Writer, op: Op) -> None:
+    """Compare the keys from major to minor; NaN counts as larger than every number."""
+    types = [value.type.with_shape(()) for value in op.operands]
+    pairs = [type for type in types for _ in range(2)]
+    yes = TensorType((), "bool")
+
+    def before(*values: Typed) -> list[Typed]:
+        decided: Typed | None = None
+        for key in reversed(range(op.attrs.get("keys", 1))):
+            a, b = values[2 * key : 2 * key + 2]
+            less, same = _less(w, a, b), _same(w, a, b)
+            if decided is not None:
+                rest = w.step("stablehlo.and", [same, decided], yes)
+                less = w.step("stablehlo.or", [less, rest], yes)
+            decided = less
+        assert decided is not None
+        return [decided]
+
+    attrs = {
+        "dimension": integer(op.attrs["dim"]),
+        "is_stable": boolean(op.attrs.get("stable", True)),
+    }
+    w.op(op, "stablehlo.sort", attrs, regions=[w.small_region(pairs, before)])
+
+
+def _is_nan(w: Writer, a: Typed) -> Typed:
+    return _compare(w, "NE", a, a)
+
+
+def _less(w: Writer, a: Typed, b: Typed) -> Typed:
+    less = _compare(w, "LT", a, b)
+    if a[1].dtype not in FLOATS:
+        return less
+    yes = TensorType((), "bool")
+    number = w.step("stablehlo.not", [_is_nan(w, a)], yes)
+    last = w.step("stablehlo.and", [number, _is_nan(w, b)], yes)
+    return w.step("stablehlo.or", [less, last], yes)
+
+
+def _same(w: Writer, a: Typed, b: Typed) -> Typed:
+    same = _compare(w, "EQ", a, b)
+    if a[1].dtype not in FLOATS:
+        return same
+    yes = TensorType((), "bool")
+    both = w.step("stablehlo.and", [_is_nan(w, a), _is_nan(w, b)], yes)
+    return w.step("stablehlo.or", [same, both], yes)
+
+
+@RULES.rule(OPS["scatter"])
+def _scatter(w: Writer, op: Op) -> None:
+    x, indices, _ = op.operands
+    scalar = x.type.with_shape(())
+    numbers = {
+        "update_window_dims": list_of(op.attrs["update_window_dims"]),
+        "inserted_window_dims": list_of(op.attrs["inserted_window_dims"]),
+        "input_batching_dims": list_of(op.attrs.get("operand_batching_dims", ())),
+        "scatter_indices_batching_dims": list_of(op.attrs.get("indices_batching_dims", ())),
+        "scatter_dims_to_operand_dims": list_of(op.attrs["scatter_dims"]),
+        "index_vector_dim": str(indices.type.rank - 1),
+    }
+    fields = ", ".join(f"{key} = {value}" for key, value in numbers.items())
+    attrs = {
+        "scatter_dimension_numbers": f"#stablehlo.scatter<{fields}>",
+        "indices_are_sorted": boolean(False),
+        "unique_indices": boolean(False),
+    }
+    combine = str(op.attrs["op"])
+    region = (
+        w.small_region([scalar, scalar], lambda old, new: [new])
+        if combine == "set"
+        else combiner(w, combine, scalar.dtype)
+    )
+    w.op(op, "stablehlo.scatter", attrs, regions=[region])
+
+
+@RULES.rule(OPS["select_and_scatter"])
+def _select_and_scatter(w: Writer, op: Op) -> None:
+    x, source = op.operands
+    if any(step != 1 for name in ("base_dilation", "window_dilation") for step in op.attrs[name]):
+        raise ExportError("select_and_scatter has no dilation in StableHLO")
+    scalar = x.type.with_shape(())
+    better = "GE" if op.attrs["op"] == "max" else "LE"
+    attrs = {
+        "window_dimensions": array(op.attrs["window"]),
+        "window_strides": array(op.attrs["strides"]),
+        "padding": table(op.attrs["padding"]),
+    }
+    w.op(
+        op,
+        "stablehlo.select_and_scatter",
+        attrs,
+        operands=[(w.name(v), v.type) for v in (x, source)] + [w.constant(0, scalar)],
+        regions=[
+            w.small_region([scalar, scalar], lambda a, b: [_compare(w, better, a, b)]),
+            combiner(w, "add", scalar.dtype),
+        ],
+    )
+
+
+@RULES.rule(OPS["convolution"])
+def _convolution(w: Writer, op: Op) -> None:
+    attrs = op.attrs
+    count = len(attrs["strides"])
+    operands, output = attrs["dims"].split("->")
+    lhs, rhs = operands.split(",")
+    named = "x".join(f"[{', '.join(term)}]" for term in (lhs, rhs))
+    w.op(
+        op,
+        "stablehlo.convolution",
+        {
+            "dimension_numbers": f"#stablehlo.conv<{named}->[{', '.join(output)}]>",
+            "window_strides": array(attrs["strides"]),
+            "padding": table(attrs["padding"]),
+            "lhs_dilation": array(attrs["lhs_dilation"]),
+            "rhs_dilation": array(attrs["rhs_dilation"]),
+            "window_reversal": f"array<i1: {', '.join(['false'] * count)}>" if count else
+            "array<i1>",
+            "feature_group_count": integer(attrs.get("groups", 1)),
+            "batch_group_count": integer(attrs.get("batch_groups", 1)),
+        },
+    )  # fmt: skip

@@ -1,0 +1,175 @@
+"""Collects lines of MLIR in its generic form, which every parser of the dialects reads.
+
+A rule writes what one of our operations becomes. Most become one operation; `Writer.op` gives it
+the results, the sharding and the location of ours. Operations that serve it (constants, steps on
+the way) are written by `Writer.step`, under names nobody else has.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from shardir.build import Names
+from shardir.errors import ShardirError
+from shardir.ir import Block, Op, Value
+from shardir.mesh import Mesh
+from shardir.opset import Table
+from shardir.stablehlo.attributes import literal, per_value, tensor
+from shardir.types import TensorType
+
+Attrs = Mapping[str, str]
+Region = tuple[Sequence[tuple[str, TensorType]], Sequence[str]]
+"""The parameters of a block, and its lines."""
+
+
+class ExportError(ShardirError, ValueError):
+    """A module that StableHLO cannot say."""
+
+
+PLAIN = re.compile(r"\d+|[A-Za-z_][\w$.-]*")
+
+
+class Writer:
+    """The lines of one function."""
+
+    def __init__(self, meshes: Mapping[str, Mesh], *, locations: bool) -> None:
+        self.meshes = dict(meshes)
+        self.locations = locations
+        self.lines: list[str] = []
+        self._names = Names()
+        self._of: dict[Value, str] = {}
+
+    def define(self, value: Value) -> str:
+        """Give a value a name that MLIR takes; its own if possible."""
+        wish = value.name if not value.name or PLAIN.fullmatch(value.name) else f"v{value.name}"
+        name = self._of[value] = "%" + self._names.fresh(re.sub(r"[^\w$.-]", "_", wish))
+        return name
+
+    def alias(self, value: Value, name: str) -> None:
+        """Let a value be what already has a name."""
+        self._of[value] = name
+
+    def name(self, value: Value) -> str:
+        return self._of[value]
+
+    def operands(self, op: Op) -> list[str]:
+        return [self._of[value] for value in op.operands]
+
+    def op(
+        self,
+        op: Op,
+        name: str,
+        attrs: Attrs | None = None,
+        *,
+        operands: Sequence[tuple[str, TensorType]] | None = None,
+        regions: Sequence[Region] = (),
+        hidden: Sequence[TensorType] = (),
+        extra: Attrs | None = None,
+        annotate: bool = True,
+    ) -> None:
+        """Write what stands for `op`; its operands are those of `op` unless given.
+
+        `hidden` are results before those of `op` that nobody else reads, `extra` are attributes
+        that the dialect does not know.
+        """
+        inputs = [self.typed(value) for value in op.operands] if operands is None else operands
+        results = [*map(Value, hidden), *op.results]
+        made = [(self.define(value), value.type) for value in results]
+        more = dict(extra or {})
+        if annotate and (shardings := per_value(results, self.meshes)):
+            more["sdy.sharding"] = shardings
+        self._write(made, name, inputs, attrs or {}, regions, more, self.location(op))
+
+    def step(
+        self,
+        name: str,
+        inputs: Sequence[tuple[str, TensorType]],
+        result: TensorType,
+        attrs: Attrs | None = None,
+        regions: Sequence[Region] = (),
+    ) -> tuple[str, TensorType]:
+        """Write an operation of our own; returns its result and its type."""
+        made = "%" + self._names.fresh("s0")
+        self._write([(made, result)], name, inputs, attrs or {}, regions, {}, "")
+        return made, result
+
+    def constant(self, value: object, type: TensorType) -> tuple[str, TensorType]:
+        return self.step("stablehlo.constant", (), type, {"value": literal(value, type)})
+
+    def _write(
+        self,
+        results: Sequence[tuple[str, TensorType]],
+        name: str,
+        inputs: Sequence[tuple[str, TensorType]],
+        attrs: Attrs,
+        regions: Sequence[Region],
+        extra: Attrs,
+        location: str,
+    ) -> None:
+        made = f"{', '.join(name for name, _ in results)} = " if results else ""
+        properties = f" <{{{_fields(attrs)}}}>" if attrs else ""
+        rest = f" {{{_fields(extra)}}}" if extra else ""
+        types = ", ".join(tensor(type) for _, type in inputs)
+        gives = ", ".join(tensor(type) for _, type in results)
+        head = f'{made}"{name}"({", ".join(name for name, _ in inputs)}){properties}'
+        tail = f"{rest} : ({types}) -> ({gives}){location}"
+        if not regions:
+            self.lines.append(head + tail)
+            return
+        for i, (params, lines) in enumerate(regions):
+            self.lines.append(f"{head} ({{" if i == 0 else "}, {")
+            if params:
+                listed = ", ".join(f"{param}: {tensor(type)}" for param, type in params)
+                self.lines.append(f"^bb0({listed}):")
+            self.lines += (f"  {line}" for line in lines)
+        self.lines.append("})" + tail)
+
+    def location(self, op: Op) -> str:
+        """The operation's first result and the user's line."""
+        if not self.locations:
+            return ""
+        name = op.results[0].name if op.results else ""
+        line = f'("{op.loc.file}":{op.loc.line}:{op.loc.column})' if op.loc else ""
+        return f' loc("{name}"{line})'
+
+    def typed(self, value: Value) -> tuple[str, TensorType]:
+        return self._of[value], value.type
+
+    def region(
+        self, params: Sequence[Value], write: Callable[[], Sequence[tuple[str, TensorType]]]
+    ) -> Region:
+        """A block in which `write` writes the operations; it returns what `write` does."""
+        outer, self.lines = self.lines, []
+        named = [(self.define(param), param.type) for param in params]
+        self.give_back(write())
+        lines, self.lines = self.lines, outer
+        return named, lines
+
+    def small_region(
+        self,
+        types: Sequence[TensorType],
+        write: Callable[..., Sequence[tuple[str, TensorType]]],
+    ) -> Region:
+        """A block over fresh parameters, such as that of a reduction."""
+        outer, self.lines = self.lines, []
+        params = [("%" + self._names.fresh("p0"), type) for type in types]
+        self.give_back(write(*params))
+        lines, self.lines = self.lines, outer
+        return params, lines
+
+    def give_back(self, values: Sequence[tuple[str, TensorType]]) -> None:
+        self._write([], "stablehlo.return", values, {}, (), {}, "")
+
+    def block(self, block: Block) -> tuple[Value, ...]:
+        """Write the operations of a block; what it returns."""
+        for op in block.ops:
+            RULES[op.spec](self, op)
+        return block.returns
+
+
+def _fields(attrs: Attrs) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in attrs.items())
+
+
+Rule = Callable[[Writer, Op], None]
+RULES: Table[Rule] = Table("stablehlo", "shardir/stablehlo/rules.py")
+"""What each operation is in StableHLO."""
