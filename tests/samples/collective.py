@@ -1,0 +1,77 @@
+"""Operations of per-device programs."""
+
+from collections.abc import Sequence
+from math import prod
+
+from hypothesis import strategies as st
+
+from shardir.ir import Value
+from shardir.opset import Symbol
+from shardir.placement import Axes
+from shardir.types import DTYPES, INTEGERS
+from tests.samples.scope import NUMBERS, ORDERED, Scope, sampler
+
+_COMBINED = {"add": NUMBERS, "mul": NUMBERS, "max": ORDERED, "min": ORDERED,
+             "and": ("bool", *INTEGERS), "or": ("bool", *INTEGERS)}  # fmt: skip
+
+
+def _pieces(axes: Axes) -> int:
+    return prod(axis.size for axis in axes)
+
+
+def _divided(s: Scope, dtypes: Sequence[str], pieces: int, rank: int = 1) -> tuple[Value, int]:
+    """A value of at least this rank, and a dimension of it that divides into pieces."""
+    type = s.type(dtypes, rank)
+    dim = s.integer(0, type.rank - 1)
+    shape = [n * pieces if d == dim else n for d, n in enumerate(type.shape)]
+    return s.value(type.with_shape(shape)), dim
+
+
+@sampler("all-reduce")
+def _(s: Scope, name: str) -> None:
+    op = s.choose(*_COMBINED)
+    s.emit(name, s.tensor(_COMBINED[op]), axes=s.axes(), op=Symbol(op))
+
+
+@sampler("all-gather")
+def _(s: Scope, name: str) -> None:
+    x = s.tensor(low=1, high=2)
+    s.emit(name, x, dim=s.dim(x), axes=s.axes())
+
+
+@sampler("all-slice")
+def _(s: Scope, name: str) -> None:
+    axes = s.axes()
+    x, dim = _divided(s, DTYPES, _pieces(axes))
+    s.emit(name, x, dim=dim, axes=axes)
+
+
+@sampler("reduce-scatter")
+def _(s: Scope, name: str) -> None:
+    op, axes = s.choose(*_COMBINED), s.axes()
+    x, dim = _divided(s, _COMBINED[op], _pieces(axes))
+    s.emit(name, x, dim=dim, axes=axes, op=Symbol(op))
+
+
+@sampler("all-to-all")
+def _(s: Scope, name: str) -> None:
+    axes = s.axes()
+    x, split = _divided(s, DTYPES, _pieces(axes), 2)
+    concat = s.choose(*(d for d in range(x.type.rank) if d != split))
+    s.emit(name, x, split=split, concat=concat, axes=axes)
+
+
+@sampler("collective-permute")
+def _(s: Scope, name: str) -> None:
+    axes = s.axes()
+    if s.flag():
+        s.emit(name, s.tensor(), source=axes, target=tuple(s.draw(st.permutations(axes))))
+        return
+    places = range(_pieces(axes))
+    pairs = zip(s.draw(st.permutations(places)), s.draw(st.permutations(places)), strict=True)
+    s.emit(name, s.tensor(), axes=axes, pairs=tuple(pairs)[: s.integer(0, len(places))])
+
+
+@sampler("axis-index")
+def _(s: Scope, name: str) -> None:
+    s.emit(name, axes=s.axes())

@@ -1,0 +1,76 @@
+"""Pointwise operations."""
+
+from shardir.opset import OPS, OpSpec
+from shardir.types import COMPLEX, DTYPES, TensorType
+from tests.samples.scope import ARITHMETIC, REAL, Scope, sampler
+
+
+def _takes(spec: OpSpec, arity: int, dtype: str) -> bool:
+    try:
+        spec.type(*[TensorType((2,), dtype)] * arity, result=None)
+    except TypeError:
+        return False
+    return True
+
+
+_APART = (
+    "clamp",
+    "convert",
+    "random_fold_in",
+    "reshard",
+    "select",
+    "sharding_constraint",
+    "stop_gradient",
+)
+POINTWISE = {
+    name: tuple(
+        (arity, dtype) for arity in (1, 2) for dtype in DTYPES if _takes(spec, arity, dtype)
+    )
+    for name, spec in OPS.items()
+    if spec.elementwise and name not in _APART
+}
+
+
+@sampler(*POINTWISE)
+def _(s: Scope, name: str) -> None:
+    arity = POINTWISE[name][0][0]
+    x = s.tensor([dtype for _, dtype in POINTWISE[name]])
+    s.emit(name, x, *(s.value(x.type) for _ in range(arity - 1)))
+
+
+@sampler("stop_gradient", "reshard", "sharding_constraint")
+def _(s: Scope, name: str) -> None:
+    s.emit(name, s.tensor())
+
+
+@sampler("select")
+def _(s: Scope, name: str) -> None:
+    x = s.tensor()
+    pred = s.value(TensorType(s.choose(x.type.shape, ()), "bool"))
+    s.emit(name, pred, x, s.value(x.type))
+
+
+@sampler("clamp")
+def _(s: Scope, name: str) -> None:
+    x = s.tensor(REAL)
+    bound = x.type.with_shape(s.choose(x.type.shape, ()))
+    s.emit(name, s.value(bound), x, s.value(bound))
+
+
+@sampler("convert")
+def _(s: Scope, name: str) -> None:
+    x = s.tensor(ARITHMETIC)
+    s.emit(name, x, result=x.type.with_dtype(s.choose(*ARITHMETIC)))
+
+
+@sampler("bitcast")
+def _(s: Scope, name: str) -> None:
+    x = s.tensor([d for d in DTYPES if d not in ("bool", *COMPLEX)])
+    if x.type.dtype == "key":
+        s.emit(name, x, result=TensorType((*x.type.shape, 2), "u32"))
+        return
+    width = x.type.numpy.itemsize
+    same = [d for d in REAL if TensorType((), d).numpy.itemsize <= width and d != "u32"]
+    dtype = s.choose(*same)
+    ratio = width // TensorType((), dtype).numpy.itemsize
+    s.emit(name, x, result=TensorType((*x.type.shape, *[ratio][: ratio > 1]), dtype))

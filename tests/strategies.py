@@ -1,0 +1,137 @@
+"""Random modules: hypothesis strategies over all operations, shardings and locations."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from shardir.build import Builder
+from shardir.ir import Block, Function, Global, Interface, Loc, Module, Op, Value
+from shardir.mesh import Mesh
+from shardir.placement import Axes, Dim, Sharding
+from shardir.verify import GLOBAL_ONLY
+from tests.samples import SAMPLERS, Scope, sampled
+from tests.shardings import MESHES, merged, parts
+
+OTHER_MESHES = (
+    Mesh("reversed", (("a", 2), ("b", 3)), (5, 4, 3, 2, 1, 0)),
+    Mesh("one", (), (3,)),
+)
+
+
+@st.composite
+def modules(
+    draw: st.DrawFn,
+    *,
+    ops: list[str] | None = None,
+    mesh: Mesh | None = None,
+    size: int = 6,
+) -> Module:
+    """A function of up to `size` operations (those named, or any) without shardings.
+
+    It returns all values that nothing uses, so nothing in it is dead.
+    """
+    mesh = mesh or draw(st.sampled_from(MESHES))
+    return Module((mesh,), (_function(draw, mesh, ops or sampled(spmd=False), size),))
+
+
+@st.composite
+def sharded_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
+    """A module with any valid shardings on some of its values and results, on several meshes."""
+    module = draw(modules(size=size))
+    meshes = module.meshes + OTHER_MESHES[: draw(st.integers(0, 2))]
+
+    def choose(value: Value) -> Sharding | None:
+        if not draw(st.booleans()):
+            return None
+        return draw(any_shardings(draw(st.sampled_from(meshes)), value.type.rank))
+
+    body = _changed(module.main.body, lambda v: replace(v, sharding=choose(v)), _located(draw), {})
+    results = tuple(map(choose, body.returns))
+    return Module(meshes, (replace(module.main, body=body, results=results),))
+
+
+@st.composite
+def spmd_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
+    """A per-device program, with collectives."""
+    mesh = draw(st.sampled_from(MESHES))
+    names = [name for name in SAMPLERS if name not in GLOBAL_ONLY]
+    function = _function(draw, mesh, names, size)
+
+    def whole(value: Value) -> Global:
+        sharding = draw(any_shardings(mesh, value.type.rank))
+        shape = zip(value.type.shape, sharding.dims, strict=True)
+        return Global(value.type.with_shape([n * dim.pieces for n, dim in shape]), sharding)
+
+    body = _changed(function.body, lambda v: v, _located(draw), {})
+    interface = Interface(tuple(map(whole, body.params)), tuple(map(whole, body.returns)))
+    return Module((mesh,), (replace(function, body=body, spmd=interface),))
+
+
+def any_modules() -> st.SearchStrategy[Module]:
+    """A module of any kind; some of its operations have locations and reasons."""
+    return st.one_of(sharded_modules(), spmd_modules())
+
+
+@st.composite
+def any_shardings(draw: st.DrawFn, mesh: Mesh, rank: int) -> Sharding:
+    """Every kind of sharding: open and closed, parts of axes, priorities, pending sums."""
+    atoms = [axis for name, _ in mesh.axes for axis in draw(st.sampled_from(parts(mesh, name)))]
+    lists: list[list[Axes]] = [[] for _ in range(rank + 3)]
+    for axis in draw(st.permutations(atoms)):
+        lists[draw(st.integers(0, rank + 2))].append((axis,))
+    flat = [merged([axis for axes in part for axis in axes]) for part in lists]
+    order = list(mesh.sizes)
+    *cuts, replicated, unreduced, _ = flat
+
+    def in_order(axes: Axes) -> Axes:
+        return merged(sorted(axes, key=lambda axis: (order.index(axis.name), axis.pre)))
+
+    dims = []
+    for axes in cuts:
+        open = draw(st.booleans())
+        priority = draw(st.none() | st.integers(0, 3)) if axes or open else None
+        dims.append(Dim(axes, open, priority))
+    reduction = draw(st.sampled_from(("add", "max", "min", "mul"))) if unreduced else "add"
+    return Sharding(mesh.name, tuple(dims), in_order(replicated), in_order(unreduced), reduction)
+
+
+def _function(draw: st.DrawFn, mesh: Mesh, names: list[str], size: int) -> Function:
+    b = Builder()
+    scope = Scope(draw, b, mesh)
+    for _ in range(draw(st.integers(0, size))):
+        SAMPLERS[draw(st.sampled_from(names))](scope)
+    used = {value for op in b.ops for value in op.uses()}
+    returns = [value for op in b.ops for value in op.results if value not in used]
+    block = b.block(scope.params, returns)
+    return Function("main", block, (None,) * len(returns))
+
+
+def _changed(
+    block: Block,
+    value: Callable[[Value], Value],
+    op: Callable[[Op], Op],
+    new: dict[Value, Value],
+) -> Block:
+    """The block with every value and every operation changed; `new` collects the values."""
+
+    def define(old: Value) -> Value:
+        new[old] = value(old)
+        return new[old]
+
+    def change(old: Op) -> Op:
+        operands = tuple(new[v] for v in old.operands)
+        blocks = tuple(_changed(inner, value, op, new) for inner in old.blocks)
+        results = tuple(map(define, old.results))
+        return op(replace(old, operands=operands, blocks=blocks, results=results))
+
+    params = tuple(map(define, block.params))
+    ops = tuple(map(change, block.ops))
+    return Block(params, ops, tuple(new[v] for v in block.returns))
+
+
+def _located(draw: st.DrawFn) -> Callable[[Op], Op]:
+    lines = st.integers(1, 1000)
+    locations = st.none() | st.builds(Loc, st.text(min_size=1, max_size=8), lines, lines)
+    reasons = st.just("") | st.text(max_size=8)
+    return lambda op: replace(op, loc=draw(locations), why=draw(reasons))
