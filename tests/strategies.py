@@ -10,7 +10,7 @@ from shardir.ir import Block, Function, Global, Interface, Loc, Module, Op, Valu
 from shardir.mesh import Mesh
 from shardir.placement import Axes, Dim, Sharding
 from shardir.verify import GLOBAL_ONLY
-from tests.samples import SAMPLERS, Scope, sampled
+from tests.samplers import SAMPLERS, Scope, sampled
 from tests.shardings import MESHES, merged, parts
 
 OTHER_MESHES = (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from shardir.ir import Value
 from shardir.opset import OPS, Symbol
 from shardir.types import FLOATS, TensorType
-from tests.samples.scope import REAL, Scope, sampler
+from tests.samplers.scope import REAL, Scope, sampler
 
 
 @sampler("convolution")

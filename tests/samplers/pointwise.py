@@ -2,7 +2,7 @@
 
 from shardir.opset import OPS, OpSpec
 from shardir.types import COMPLEX, DTYPES, TensorType
-from tests.samples.scope import ARITHMETIC, REAL, Scope, sampler
+from tests.samplers.scope import ARITHMETIC, REAL, Scope, sampler
 
 
 def _takes(spec: OpSpec, arity: int, dtype: str) -> bool:

@@ -2,7 +2,7 @@
 
 from shardir.ir import Value
 from shardir.types import DTYPES, TensorType
-from tests.samples.scope import INDEX, Scope, sampler
+from tests.samplers.scope import INDEX, Scope, sampler
 
 
 @sampler("while")

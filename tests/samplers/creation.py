@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shardir.opset import Dense, Symbol
 from shardir.types import COMPLEX, INTEGERS, UNSIGNED, TensorType
-from tests.samples.scope import ARITHMETIC, INDEX, NUMBERS, Scope, sampler
+from tests.samplers.scope import ARITHMETIC, INDEX, NUMBERS, Scope, sampler
 
 
 @sampler("iota")

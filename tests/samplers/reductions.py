@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from shardir.types import FLOATS, TensorType
-from tests.samples.scope import NUMBERS, ORDERED, REAL, SIZES, Scope, sampler
+from tests.samplers.scope import NUMBERS, ORDERED, REAL, SIZES, Scope, sampler
 
 _REDUCED = {"sum": NUMBERS, "prod": NUMBERS, "max": ORDERED, "min": ORDERED,
             "any": ("bool",), "all": ("bool",)}  # fmt: skip

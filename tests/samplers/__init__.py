@@ -4,8 +4,8 @@ A sampler draws operands and attributes that the operation takes, and appends it
 made so runs: indices may be out of range, since the operations say what that means, but loops end.
 """
 
-from tests.samples import collective, control, creation, pointwise, reductions, shapes, windows
-from tests.samples.scope import SAMPLERS, Scope, sampled
+from tests.samplers import collective, control, creation, pointwise, reductions, shapes, windows
+from tests.samplers.scope import SAMPLERS, Scope, sampled
 
 __all__ = [
     "SAMPLERS",

@@ -9,7 +9,7 @@ from shardir.ir import Value
 from shardir.opset import Symbol
 from shardir.placement import Axes
 from shardir.types import DTYPES, INTEGERS
-from tests.samples.scope import NUMBERS, ORDERED, Scope, sampler
+from tests.samplers.scope import NUMBERS, ORDERED, Scope, sampler
 
 _COMBINED = {"add": NUMBERS, "mul": NUMBERS, "max": ORDERED, "min": ORDERED,
              "and": ("bool", *INTEGERS), "or": ("bool", *INTEGERS)}  # fmt: skip

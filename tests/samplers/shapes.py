@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from shardir.ir import Value
 from shardir.types import INTEGERS, TensorType
-from tests.samples.scope import SIZES, Scope, sampler
+from tests.samplers.scope import SIZES, Scope, sampler
 
 
 @sampler("broadcast")
