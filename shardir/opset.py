@@ -14,6 +14,7 @@ from shardir.types import TensorType
 
 if TYPE_CHECKING:
     from shardir.ir import Edge, Op
+    from shardir.partitioning import Partitioning
 
 Rule = TypeVar("Rule")
 
@@ -80,8 +81,8 @@ class OpSpec:
     vjp: Callable[..., Any] | None = None
     """(builder, cotangent, operands..., results..., attributes) -> cotangents of the operands,
     `None` where there is none. Several results: a tuple of cotangents, `None` where unused."""
-    partition: Callable[..., Any] | None = None
-    """What the default derivation from the factors cannot do; see `shardir.passes.partition`."""
+    partition: "Partitioning | None" = None
+    """What the default derivation from the factors cannot do; see `shardir.partitioning`."""
     edges: Callable[["Op"], tuple["Edge", ...]] | None = None
     """How values flow into and out of its blocks (operations with blocks only)."""
     elementwise: bool = False

@@ -6,6 +6,15 @@ from shardir.ops.annotate import (
     sharding_constraint as sharding_constraint,
 )
 from shardir.ops.bits import bitcast as bitcast
+from shardir.ops.collective import (
+    all_gather as all_gather,
+    all_reduce as all_reduce,
+    all_slice as all_slice,
+    all_to_all as all_to_all,
+    axis_index as axis_index,
+    collective_permute as collective_permute,
+    reduce_scatter as reduce_scatter,
+)
 from shardir.ops.control import case as case, scan as scan, while_ as while_
 from shardir.ops.convolution import convolution as convolution
 from shardir.ops.create import constant as constant, iota as iota

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from shardir.groups import groups, positions, senders
 from shardir.mesh import Mesh
+from shardir.ops import numerics
 from shardir.ops.check import ANY, ARITHMETIC, BITS, ORDERED, Domain, dim_of, show
 from shardir.opset import define
 from shardir.placement import Axes, Axis
@@ -25,10 +26,10 @@ Parts = Sequence[tuple[Array, ...]]
 Pairs = tuple[tuple[int, int], ...]
 
 REDUCTIONS: dict[str, tuple[Callable[[Array, Array], Array], Domain]] = {
-    "add": (np.add, Domain("numeric", tuple(d for d in ARITHMETIC.dtypes if d != "bool"))),
-    "mul": (np.multiply, Domain("numeric", tuple(d for d in ARITHMETIC.dtypes if d != "bool"))),
-    "max": (np.maximum, ORDERED),
-    "min": (np.minimum, ORDERED),
+    "add": (np.add, ARITHMETIC),
+    "mul": (np.multiply, ARITHMETIC),
+    "max": (numerics.maximum, ORDERED),
+    "min": (numerics.minimum, ORDERED),
     "and": (np.bitwise_and, BITS),
     "or": (np.bitwise_or, BITS),
 }

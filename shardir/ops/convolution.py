@@ -26,6 +26,7 @@ from shardir.ops.windowing import (
     windows,
 )
 from shardir.opset import define
+from shardir.partitioning import Local, Partitioning
 from shardir.types import TensorType
 
 _CHUNK = 1 << 25
@@ -240,8 +241,26 @@ def _reference(
     return made.transpose(np.argsort((to.first, *to.spatial, to.second)))
 
 
+def _lower(b: Any, local: Local, x: Any, w: Any, *, dims: str, groups: int = 1,
+           batch_groups: int = 1, **attrs: Any) -> Any:  # fmt: skip
+    """A device that has some of the groups counts only those."""
+    of, by, to = sides(dims)
+    if groups > 1:
+        groups = x.type.shape[of.second] // w.type.shape[by.first]
+    if batch_groups > 1:
+        batch_groups = x.type.shape[of.first] // local.result.shape[to.first]
+    return b.convolution(
+        x, w, result=local.result, dims=dims, groups=groups, batch_groups=batch_groups, **attrs
+    )
+
+
 convolution = define(
-    "convolution", type=_type, factors=_factors, reference=_reference, vjp=convolution_vjp
+    "convolution",
+    type=_type,
+    factors=_factors,
+    reference=_reference,
+    vjp=convolution_vjp,
+    partition=Partitioning(_lower),
 )
 """Products of filter and window, summed over both; see `sides` for `dims`.
 

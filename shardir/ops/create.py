@@ -6,6 +6,7 @@ import numpy as np
 
 from shardir.ops.check import ARITHMETIC, REAL, dim_of, stated
 from shardir.opset import Dense, define
+from shardir.partitioning import Local, Partitioning
 from shardir.types import COMPLEX, FLOATS, TensorType
 
 
@@ -47,10 +48,23 @@ def _constant_reference(*, value: Any, result: TensorType) -> Any:
         return np.full(result.shape, value, result.numpy)
 
 
+def _constant_lower(b: Any, local: Local, *, value: Any) -> Any:
+    """A splat is made small; of an array every device keeps its piece."""
+    if not isinstance(value, Dense):
+        return b.constant(value=value, result=local.result)
+    whole = local.op.result
+    piece = b.constant(value=value, result=whole.type, name=f"{whole.name}.whole")
+    for dim in range(whole.type.rank):
+        if axes := local.axes(whole, dim):
+            piece = b.all_slice(piece, dim=dim, axes=axes)
+    return piece
+
+
 constant = define(
     "constant",
     type=_constant_type,
     reference=_constant_reference,
+    partition=Partitioning(_constant_lower),
     vjp=lambda b, g, y, *, value: (),
 )
 """`value`: a number for every element, or an array of the stated type."""
@@ -70,10 +84,21 @@ def _iota_reference(*, dim: int, result: TensorType) -> Any:
     return np.broadcast_to(counted, result.shape)
 
 
+def _iota_lower(b: Any, local: Local, *, dim: int) -> Any:
+    """Counting in integers from where the piece starts, so that large floats stay exact."""
+    start = local.start(b, local.op.result, dim)
+    if start is None:
+        return b.iota(dim=dim, result=local.result)
+    counted = b.iota(dim=dim, result=local.result.with_dtype("i32"))
+    counted = b.add(counted, b.broadcast(start, dims=(), result=counted.type))
+    return counted if counted.type == local.result else b.convert(counted, result=local.result)
+
+
 iota = define(
     "iota",
     type=_iota_type,
     reference=_iota_reference,
+    partition=Partitioning(_iota_lower),
     vjp=lambda b, g, y, *, dim: (),
 )
 """Each element is its own index along `dim`."""

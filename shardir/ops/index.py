@@ -12,6 +12,7 @@ import numpy as np
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import ARITHMETIC, NUMBER, ORDERED, Ints, stated
 from shardir.ops.index_gradients import gather_vjp, scatter_vjp
+from shardir.ops.index_pieces import gather_cuts, gather_pieces, scatter_cuts, scatter_pieces
 from shardir.ops.indexing import (
     GATHER,
     SCATTER,
@@ -24,6 +25,7 @@ from shardir.ops.indexing import (
 )
 from shardir.ops.numerics import NARROW
 from shardir.opset import define
+from shardir.partitioning import Partitioning
 from shardir.types import TensorType, dtype_name
 
 
@@ -81,6 +83,7 @@ gather = define(
     factors=_gather_factors,
     reference=_gather_reference,
     vjp=gather_vjp,
+    partition=Partitioning(gather_pieces, gather_cuts, lambda **_: "add"),
 )
 
 _COMBINE = {
@@ -174,5 +177,6 @@ scatter = define(
     factors=_scatter_factors,
     reference=_scatter_reference,
     vjp=scatter_vjp,
+    partition=Partitioning(scatter_pieces, scatter_cuts, lambda *, op, **_: op),
 )
 """Updates combined into a copy of `x`; with `op=set`, of several for one element the last wins."""

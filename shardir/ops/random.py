@@ -7,11 +7,13 @@ with the start of its piece and the shape of the whole.
 """
 
 from math import prod
+from typing import Any
 
 from shardir import threefry
 from shardir.factors import FactorRule, RuleBuilder
 from shardir.ops.check import show, stated
-from shardir.opset import define
+from shardir.opset import OPS, Symbol, define
+from shardir.partitioning import Local, Partitioning
 from shardir.threefry import SCHEMES, Array
 from shardir.types import INTEGERS, UNSIGNED, TensorType
 
@@ -148,8 +150,39 @@ def _fold_in(keys: Array, data: Array, *, result: TensorType) -> Array:
     return threefry.fold_in(keys, data)
 
 
-random_bits = define("random_bits", type=_bits_type, factors=_every_dim, reference=_bits)
-random_split = define("random_split", type=_split_type, factors=_every_dim, reference=_split)
+def _lower_to(name: str) -> Partitioning:
+    """Every device makes its own piece, from where it starts in the whole."""
+
+    def lower(b: Any, local: Local, key: Any, *, scheme: str = _PARTITIONABLE) -> Any:
+        whole = local.op.result
+        starts = [local.start(b, whole, dim) for dim in range(whole.type.rank)]
+        zero = b.full(0, TensorType((), "i32")) if None in starts else None
+        return b.emit(
+            OPS[name],
+            key,
+            *(zero if start is None else start for start in starts),
+            result=local.result,
+            shape=whole.type.shape,
+            scheme=Symbol(scheme),
+        )
+
+    return Partitioning(lower)
+
+
+random_bits = define(
+    "random_bits",
+    type=_bits_type,
+    factors=_every_dim,
+    reference=_bits,
+    partition=_lower_to("random_bits_at"),
+)
+random_split = define(
+    "random_split",
+    type=_split_type,
+    factors=_every_dim,
+    reference=_split,
+    partition=_lower_to("random_split_at"),
+)
 random_fold_in = define(
     "random_fold_in",
     type=_fold_in_type,

@@ -12,6 +12,7 @@ import numpy as np
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import Ints, dim_of, dims_of, one_dtype, show, stated
 from shardir.opset import define
+from shardir.partitioning import Partitioning
 from shardir.types import TensorType
 
 
@@ -30,9 +31,12 @@ def _broadcast_type(x: TensorType, *, dims: Ints, result: TensorType | None) -> 
 
 def _broadcast_factors(x: TensorType, *, dims: Ints, result: TensorType) -> FactorRule:
     builder = RuleBuilder([x.shape], [result.shape])
-    source = {dim: i for i, dim in enumerate(dims) if x.shape[i] == result.shape[dim]}
     for dim, size in enumerate(result.shape):
-        builder.add([source.get(dim)], [dim], size)
+        source = dims.index(dim) if dim in dims else None
+        if source is not None and x.shape[source] != size:
+            builder.add([source], [None], 1)
+            source = None
+        builder.add([source], [dim], size)
     return builder.build()
 
 
@@ -129,10 +133,18 @@ def _step(left: int, other: int, walked: int, goal: int) -> int:
     return left // common if left > common else left
 
 
+def _reshape_cuts(rule: FactorRule, x: TensorType, *, result: TensorType) -> list[int]:
+    """Loops of one side alone are walked in different orders, so that pieces do not match."""
+    (source,), (target,) = rule.operands, rule.results
+    there = {i for dim in target for i in dim}
+    return [i for dim in source for i in dim if i in there]
+
+
 reshape = define(
     "reshape",
     type=_reshape_type,
     factors=_reshape_factors,
+    partition=Partitioning(cuts=_reshape_cuts),
     reference=lambda x, *, result: x.reshape(result.shape),
     vjp=lambda b, g, x, y: (b.reshape(g, result=x.type),),
 )

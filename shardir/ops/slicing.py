@@ -10,7 +10,9 @@ import numpy as np
 
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import INTEGER, Ints, one_dtype, per_dim, show, stated
+from shardir.ops.slicing_pieces import pad_cuts, update_cuts, update_pieces
 from shardir.opset import define
+from shardir.partitioning import Partitioning
 from shardir.types import TensorType
 
 
@@ -135,6 +137,7 @@ pad = define(
     "pad",
     type=_pad_type,
     factors=_changed_factors,
+    partition=Partitioning(cuts=pad_cuts),
     reference=_pad_reference,
     vjp=_pad_vjp,
 )
@@ -241,6 +244,7 @@ dynamic_update_slice = define(
     "dynamic_update_slice",
     type=_dynamic_update_slice_type,
     factors=_dynamic_update_slice_factors,
+    partition=Partitioning(update_pieces, update_cuts),
     reference=_dynamic_update_slice_reference,
     vjp=_dynamic_update_slice_vjp,
 )

@@ -129,8 +129,9 @@ VECTOR = TensorType((6,), "f32")
          "all-reduce: axes=[x:(1)2, x:(1)2] uses a part of 'x' twice"),
         (collective.all_reduce, VECTOR, {"axes": (X,), "op": "mean"},
          "all-reduce: op=mean combines nothing; op is one of add, mul, max, min, and, or"),
-        (collective.all_reduce, TensorType((6,), "bool"), {"axes": (X,), "op": "add"},
-         "all-reduce: with op=add takes numeric operands, got bool[6]"),
+        (collective.all_reduce, TensorType((6,), "key"), {"axes": (X,), "op": "add"},
+         "all-reduce: with op=add takes bool, integer, floating-point or complex operands, "
+         "got key[6]"),
         (collective.all_slice, VECTOR, {"axes": (X, Y), "dim": 0},
          "all-slice: cuts dimension 0 of f32[6] into 4 pieces, which do not divide it"),
         (collective.all_to_all, TensorType((2, 2), "f32"), {"axes": (X,), "split": 0, "concat": 0},

@@ -1,0 +1,253 @@
+"""Bring the tensors of one operation to shardings that fit together.
+
+Seen through the factors of the operation every loop must be cut alike in all tensors that walk
+it, no mesh axis may cut two loops, and loops that cannot be cut are whole. If the shardings do
+not say that already, one of two things decides (as in OpenXLA Shardy,
+docs/insert-explicit-reshards there): between two tensors the larger one is followed; among more,
+the cuts that most of the data has are taken one after the other. What cuts a loop that must be
+whole moves to a loop that all tensors share, if there is room: exchanging pieces is cheaper than
+gathering them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from shardir.axes import append, clear_of, is_prefix, truncate
+from shardir.factors import FactorRule, Kind, TensorFactors
+from shardir.ir import Op
+from shardir.partitioning import natural_cuts
+from shardir.passes.propagation.projection import View, project
+from shardir.placement import Axes, Dim, Sharding
+
+RANK = {Kind.PASS: 3, Kind.REDUCE: 2, Kind.PERMUTE: 1, Kind.REPLICATE: 0}
+"""Which cuts are kept first, other things being equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Shardings of operands and then results, the axes of cut reduced factors, and those of each
+    factor."""
+
+    tensors: tuple[Sharding, ...]
+    pending: Axes
+    cuts: tuple[Axes, ...]
+
+
+@lru_cache(maxsize=1 << 14)
+def align(
+    rule: FactorRule, shardings: tuple[Sharding, ...], cuttable: tuple[int, ...]
+) -> Alignment:
+    """Shardings that fit the rule, as near to the given ones as can be.
+
+    `shardings` are closed and divide their tensors; sums that are pending in them are not kept.
+    `cuttable` are the factors that may be cut.
+    """
+    sizes = tuple(factor.size for factor in rule.factors)
+    views = [project(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
+    cuts = _agreed(rule, views, cuttable)
+    if cuts is None:
+        cuts = _settled(rule, views, cuttable)
+    tensors = tuple(
+        _unprojected(mapping, cuts, sharding.mesh)
+        for mapping, sharding in zip(rule.tensors, shardings, strict=True)
+    )
+    pending = tuple(axis for i in rule.of_kind(Kind.REDUCE) for axis in cuts[i])
+    return Alignment(tensors, pending, tuple(cuts))
+
+
+def _agreed(
+    rule: FactorRule, views: Sequence[View], cuttable: tuple[int, ...]
+) -> list[Axes] | None:
+    """The cuts, if all tensors have the same already."""
+    cuts: dict[int, Axes] = {}
+    for view in views:
+        for factor, cut in view.cuts.items():
+            if cut.overflow or cuts.setdefault(factor, cut.axes) != cut.axes:
+                return None
+            if cut.axes and (
+                factor not in cuttable or rule.factors[factor].size % _pieces(cut.axes)
+            ):
+                return None
+    used = [axis for axes in cuts.values() for axis in axes]
+    if any(a.overlaps(b) for i, a in enumerate(used) for b in used[:i]):
+        return None
+    return [cuts.get(i, ()) for i in range(len(rule.factors))]
+
+
+def _pieces(axes: Axes) -> int:
+    return prod(axis.size for axis in axes)
+
+
+def _settled(rule: FactorRule, views: Sequence[View], cuttable: tuple[int, ...]) -> list[Axes]:
+    """Resolve a conflict: decide the cuts, then clear those that cannot be."""
+    factors = rule.factors
+    compound = any(len(dim) > 1 for mapping in rule.tensors for dim in mapping)
+    tensors = [i for i, mapping in enumerate(rule.tensors) if any(mapping)]
+    if len(tensors) == 2 and not compound and len(cuttable) == len(factors):
+        cuts = _follow_one(rule, views, tensors)
+    else:
+        cuts = _Vote(rule, views, cuttable).run()
+    for i in range(len(factors)):
+        if i not in cuttable and cuts[i]:
+            axes, cuts[i] = cuts[i], ()
+            if all(_walks(rule.tensors[t], i) for t in tensors):
+                _hand_over(rule, cuts, axes, tensors, cuttable)
+    while loose := [i for i, axes in enumerate(cuts) if axes and not fits(rule, cuts, i, axes)]:
+        for i in loose:
+            cuts[i] = ()
+    return cuts
+
+
+def _walks(mapping: TensorFactors, factor: int) -> bool:
+    return any(factor in dim for dim in mapping)
+
+
+def _follow_one(rule: FactorRule, views: Sequence[View], tensors: Sequence[int]) -> list[Axes]:
+    """Both tensors as the larger, or else the more cut one has it."""
+
+    def weight(tensor: int) -> tuple[bool, int, int]:
+        view = views[tensor]
+        exchanging = any(
+            cut.axes and rule.factors[i].kind is Kind.PERMUTE for i, cut in view.cuts.items()
+        )
+        return not exchanging, _elements(rule, rule.tensors[tensor]), view.pieces
+
+    leader, follower = max(tensors, key=weight), min(tensors, key=weight)
+    if leader == follower:
+        leader, follower = tensors
+    cuts: list[Axes] = [()] * len(rule.factors)
+    for i, cut in views[leader].cuts.items():
+        cuts[i] = cut.axes
+    taken = [axis for axes in cuts for axis in axes]
+    for i, cut in views[follower].cuts.items():
+        if i not in views[leader].cuts:
+            cuts[i] = truncate(cut.axes, lambda axis, _: clear_of(axis, taken))
+    return [
+        axes if factor.size % _pieces(axes) == 0 else ()
+        for axes, factor in zip(cuts, rule.factors, strict=True)
+    ]
+
+
+def _elements(rule: FactorRule, mapping: TensorFactors) -> int:
+    return prod(rule.factors[i].size for dim in mapping for i in dim)
+
+
+def _hand_over(
+    rule: FactorRule,
+    cuts: list[Axes],
+    axes: Axes,
+    tensors: Sequence[int],
+    cuttable: tuple[int, ...],
+) -> None:
+    """Cut loops that all tensors share over axes that are left without a loop."""
+    shared = [
+        i
+        for i, factor in enumerate(rule.factors)
+        if factor.kind is Kind.PASS
+        and i in cuttable
+        and all(_walks(rule.tensors[t], i) for t in tensors)
+    ]
+    for axis in axes:
+        for i in shared:
+            grown = append(cuts[i], axis)
+            if fits(rule, cuts, i, grown):
+                cuts[i] = grown
+                break
+
+
+def fits(rule: FactorRule, cuts: Sequence[Axes], factor: int, axes: Axes) -> bool:
+    """Whether a factor can be cut along `axes`: evenly, with all that is major to it in some
+    dimension cut down to single positions."""
+    if rule.factors[factor].size % _pieces(axes):
+        return False
+    for mapping in rule.tensors:
+        for dim in mapping:
+            if factor in dim:
+                major = dim[: dim.index(factor)]
+                if any(_pieces(cuts[i]) != rule.factors[i].size for i in major):
+                    return False
+    return True
+
+
+class _Vote:
+    """Cuts are candidates; every tensor votes with its elements for those that begin its own."""
+
+    def __init__(self, rule: FactorRule, views: Sequence[View], cuttable: tuple[int, ...]) -> None:
+        self.rule = rule
+        self.views = views
+        self.cuts: list[Axes] = [()] * len(rule.factors)
+        self.weights = [_elements(rule, mapping) for mapping in rule.tensors]
+        self.rank = [
+            RANK[factor.kind] if i in cuttable else 0 for i, factor in enumerate(rule.factors)
+        ]
+        candidates: dict[tuple[int, Axes], None] = {}
+        for view in views:
+            for i, cut in view.cuts.items():
+                for n in range(1, len(cut.axes) + 1):
+                    candidates[i, cut.axes[:n]] = None
+        self.candidates = list(candidates)
+
+    def run(self) -> list[Axes]:
+        while eligible := [c for c in self.candidates if fits(self.rule, self.cuts, *c)]:
+            factor, axes = max(eligible, key=self.score)
+            self.cuts[factor] = axes
+            self.candidates = self.remaining(factor, axes)
+        return self.cuts
+
+    def score(self, candidate: tuple[int, Axes]) -> tuple[int, int, int, int, int, Axes]:
+        factor, axes = candidate
+        votes = sum(
+            weight
+            for weight, view in zip(self.weights, self.views, strict=True)
+            if factor in view.cuts and is_prefix(axes, view.cuts[factor].axes)
+        )
+        gain = _pieces(axes) // max(_pieces(self.cuts[factor]), 1)
+        return votes, self.rank[factor], gain, factor, len(axes), axes
+
+    def remaining(self, factor: int, axes: Axes) -> list[tuple[int, Axes]]:
+        """What may still be added: longer cuts of this factor, and of the others what does not
+        touch its axes."""
+        left: dict[tuple[int, Axes], None] = {}
+        for i, candidate in self.candidates:
+            if i == factor:
+                if is_prefix(axes, candidate) and candidate != axes:
+                    left[i, candidate] = None
+                continue
+            cut = truncate(candidate, lambda axis, _: clear_of(axis, axes))
+            if cut and cut != self.cuts[i] and is_prefix(self.cuts[i], cut):
+                left[i, cut] = None
+        return list(left)
+
+
+def _unprojected(mapping: TensorFactors, cuts: Sequence[Axes], mesh: str) -> Sharding:
+    """The sharding whose dimensions are cut as their factors are."""
+    dims = []
+    for factors in mapping:
+        axes: Axes = ()
+        for i in factors:
+            for axis in cuts[i]:
+                axes = append(axes, axis)
+        dims.append(Dim(axes, open=False))
+    return Sharding(mesh, tuple(dims))
+
+
+def cuts_of(op: Op, rule: FactorRule) -> tuple[int, ...]:
+    """The factors along which an operation can run in pieces."""
+    declared = op.spec.partition
+    if declared is None or declared.cuts is None:
+        return natural_cuts(rule)
+    types = [value.type for value in op.operands]
+    results = tuple(value.type for value in op.results)
+    result = results[0] if len(results) == 1 else results
+    return tuple(declared.cuts(rule, *types, result=result, **op.attrs))
+
+
+def reduction_of(op: Op, rule: FactorRule) -> str | None:
+    """How results that are pending over cut loops combine; `None` if nothing is left pending."""
+    declared = op.spec.partition
+    if declared is not None and declared.reduction is not None:
+        return declared.reduction(**op.attrs)
+    # Of truth values, the maximum says whether any is true.
+    return {"or": "max", "and": "min"}.get(rule.reduction or "", rule.reduction)

@@ -1,0 +1,96 @@
+"""Compute what is computed twice only once.
+
+before: `%a = exp(%x)`, `%b = exp(%x)`, `%y = add(%a, %b)`
+after:  `%a = exp(%x)`, `%y = add(%a, %a)`
+
+Two operations are the same if they apply one operation to the same values with the same
+attributes and make values of one type and sharding; constants and collectives are operations like
+any other. Inside a block the operations before it count too. Barriers stay, since nothing is
+merged across them, and so do operations with blocks.
+"""
+
+import struct
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.opset import Attr
+from shardir.passes.pipeline import Pass
+
+Key = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class CommonSubexpressions(Pass, name="cse"):
+    """Keep the first of equal operations."""
+
+    def __call__(self, module: Module) -> Module:
+        functions = tuple(map(_function, module.functions))
+        same = all(a is b for a, b in zip(functions, module.functions, strict=True))
+        return module if same else replace(module, functions=functions)
+
+
+def _function(function: Function) -> Function:
+    body = _Merger().block(function.body)
+    return function if body is function.body else replace(function, body=body)
+
+
+class _Merger:
+    """Walks blocks, with what is known on the way in."""
+
+    def __init__(self) -> None:
+        self.known: dict[Key, Op] = {}
+        self.new: dict[Value, Value] = {}
+
+    def block(self, block: Block) -> Block:
+        """The block without repetitions; the block itself if it has none."""
+        added: list[Key] = []
+        ops: list[Op] = []
+        for op in block.ops:
+            rebuilt = self.rebuilt(op)
+            if op.blocks or op.name == "optimization_barrier":
+                ops.append(rebuilt)
+                continue
+            key = key_of(rebuilt)
+            first = self.known.get(key)
+            if first is None:
+                self.known[key] = rebuilt
+                added.append(key)
+                ops.append(rebuilt)
+            else:
+                self.new.update(zip(op.results, first.results, strict=True))
+        for key in added:
+            del self.known[key]
+        returns = tuple(self.new.get(v, v) for v in block.returns)
+        same = len(ops) == len(block.ops) and returns == block.returns
+        if same and all(a is b for a, b in zip(ops, block.ops, strict=True)):
+            return block
+        return Block(block.params, tuple(ops), returns)
+
+    def rebuilt(self, op: Op) -> Op:
+        new = self.new
+        operands = op.operands
+        if any(v in new for v in operands):
+            operands = tuple(new.get(v, v) for v in operands)
+        blocks = tuple(map(self.block, op.blocks))
+        if operands is op.operands and all(a is b for a, b in zip(blocks, op.blocks, strict=True)):
+            return op
+        return replace(op, operands=operands, blocks=blocks)
+
+
+def key_of(op: Op) -> Key:
+    """What two operations share if and only if they compute the same."""
+    attrs = tuple((name, exact(attr)) for name, attr in sorted(op.attrs.items()))
+    made = tuple((value.type, value.sharding) for value in op.results)
+    return (op.spec, op.operands, attrs, made)
+
+
+def exact(attr: Attr) -> Hashable:
+    """An attribute such that equal means the same: 1, 1.0, true, 0.0 and -0.0 all differ."""
+    if isinstance(attr, tuple):
+        return tuple(map(exact, attr))
+    if isinstance(attr, float):
+        return ("float", struct.pack("<d", attr))
+    if isinstance(attr, complex):
+        return ("complex", struct.pack("<dd", attr.real, attr.imag))
+    return (type(attr).__name__, attr)

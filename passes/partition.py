@@ -1,0 +1,226 @@
+"""Turn a program over global tensors into the program that each device runs.
+
+before: `%3.part = dot(%h, %w2, dims="bh,ho->bo") : f32[64@data, 128@-] unreduced(model)`
+        `%3 = reshard(%3.part) : f32[64@data, 128@-]`
+after:  `%3.part = dot(%h, %w2, dims="bh,ho->bo") : f32[16, 128]`
+        `%3 = all-reduce(%3.part, axes=[model], op=add) : f32[16, 128]`
+
+Types shrink to what one device holds; with the loops of their factor rules cut, the operations
+stay as they are, attributes included. Those that need more declare it (`shardir.partitioning`).
+Every `reshard` becomes the collectives that the planner finds, which keep its `why`. The function
+remembers in its `Interface` how its parameters and results are cut.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shardir.build import Builder, Names, infer, substitute
+from shardir.errors import OperationTypeError, PartitionError
+from shardir.factors import FactorRule
+from shardir.ir import Block, Function, Global, Interface, Module, Op, Value
+from shardir.mesh import Mesh
+from shardir.opset import OPS
+from shardir.partitioning import Local, identity, local_type
+from shardir.passes.align import align, cuts_of, reduction_of
+from shardir.passes.pipeline import Pass
+from shardir.passes.planner import Step, plan, same_placement
+from shardir.passes.program import in_order, mesh_of, names_of
+from shardir.passes.reasons import Words, loop_name
+from shardir.passes.reshard import IDENTITIES
+from shardir.placement import Dim, Sharding
+
+SUFFIX = {
+    "all-slice": "slice",
+    "all-gather": "gather",
+    "all-to-all": "turn",
+    "collective-permute": "swap",
+    "all-reduce": "sum",
+    "reduce-scatter": "scatter",
+    "unreduce": "first",
+}
+"""What a value on the way to a result is called, by the step that makes it."""
+
+
+@dataclass(frozen=True)
+class Partition(Pass, name="partition"):
+    """Cut every value to the piece that one device holds."""
+
+    def __call__(self, module: Module) -> Module:
+        functions = tuple(
+            function if function.spmd else _function(function, module)
+            for function in module.functions
+        )
+        return replace(module, functions=functions)
+
+
+def _function(function: Function, module: Module) -> Function:
+    mesh = mesh_of(function, module)
+    if mesh is None:
+        return function
+    cutter = _Cutter(mesh, names_of(function))
+    body = function.body
+    for value, asked in zip(body.returns, function.results, strict=True):
+        cutter.check_result(value, asked, function)
+    interface = Interface(
+        tuple(Global(p.type, cutter.sharding(p)) for p in body.params),
+        tuple(Global(v.type, cutter.sharding(v)) for v in body.returns),
+    )
+    return Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
+
+
+class _Cutter:
+    """Cuts the blocks of one function."""
+
+    def __init__(self, mesh: Mesh, names: Names) -> None:
+        self.mesh, self.names = mesh, names
+        self.words = Words(mesh)
+        self.local: dict[Value, Value] = {}
+
+    def sharding(self, value: Value) -> Sharding:
+        return value.sharding or Sharding.whole(self.mesh.name, value.type.rank)
+
+    def piece(self, value: Value) -> Value:
+        """What one device holds of a value, under the same name."""
+        for dim, size in zip(self.sharding(value).dims, value.type.shape, strict=True):
+            if size % dim.pieces:
+                raise PartitionError(
+                    f"%{value.name}: {size} does not divide over {self.words.axes(dim.axes)}; "
+                    "run 'reshard' before 'partition'"
+                )
+        return Value(local_type(value), value.name)
+
+    def block(self, block: Block) -> Block:
+        params = tuple(map(self.piece, block.params))
+        self.local.update(zip(block.params, params, strict=True))
+        b = Builder(self.names)
+        for op in block.ops:
+            b.loc, b.why = op.loc, op.why
+            self.op(op, b)
+        return b.block(params, [self.local[v] for v in block.returns])
+
+    def op(self, op: Op, b: Builder) -> None:
+        if op.name in IDENTITIES:
+            self.local[op.result] = self.move(op, b)
+            return
+        operands = tuple(self.local[v] for v in op.operands)
+        if op.blocks:
+            blocks = tuple(map(self.block, op.blocks))
+            self.keep(replace(op, operands=operands, blocks=blocks), op, b)
+            return
+        if not any(value.sharding and any(value.sharding.axes) for value in op.tensors):
+            self.keep(replace(op, operands=operands), op, b)
+            return
+        self.check(op)
+        declared = op.spec.partition
+        if declared is not None and declared.lower is not None:
+            inner = Builder(self.names, b.loc)
+            inner.why = b.why
+            made = declared.lower(inner, Local(op, self.mesh), *operands, **op.attrs)
+            self.rename(op, (made,) if isinstance(made, Value) else tuple(made), inner, b)
+        else:
+            self.keep(replace(op, operands=operands), op, b)
+
+    def keep(self, op: Op, old: Op, b: Builder) -> None:
+        """The same operation on local types."""
+        results = tuple(map(self.piece, old.results))
+        types = tuple(v.type for v in results)
+        stated = types[0] if len(types) == 1 else types
+        try:
+            inferred = infer(op.spec, op.operands, stated, op.attrs, op.blocks)
+        except OperationTypeError as error:
+            raise self.misfit(old) from error
+        if inferred != types:
+            raise self.misfit(old)
+        b.append(replace(op, results=results))
+        self.local.update(zip(old.results, results, strict=True))
+
+    def rename(self, op: Op, made: Sequence[Value], inner: Builder, b: Builder) -> None:
+        """Give what an operation was lowered to the names of its results."""
+        renamed: dict[Value, Value] = {}
+        defined = {value for new in inner.ops for value in new.results}
+        for result, value in zip(op.results, made, strict=True):
+            piece = self.piece(result)
+            if value.type != piece.type:
+                raise self.misfit(op)
+            if value in defined:
+                renamed.setdefault(value, piece)
+            self.local[result] = renamed.get(value, value)
+        b.ops.extend(substitute(inner.block((), ()), renamed).ops)
+
+    def move(self, op: Op, b: Builder) -> Value:
+        """The collectives that bring a value to another sharding."""
+        (source,), result = op.operands, op.result
+        steps = plan(self.sharding(source), self.sharding(result), result.type)
+        value = self.local[source]
+        for i, step in enumerate(steps):
+            last = i == len(steps) - 1
+            name = result.name if last else self.names.fresh(f"{result.name}.{SUFFIX[step.name]}")
+            value = self.step(step, value, self.sharding(result).reduction, name, b)
+        return value
+
+    def step(self, step: Step, value: Value, reduction: str, name: str, b: Builder) -> Value:
+        attrs = dict(step.attrs)
+        operands: tuple[Value, ...] = (value,)
+        if step.name == "unreduce":
+            place = b.axis_index(**attrs)
+            first = b.eq(place, b.full(0, place.type))
+            rest = b.full(identity(reduction, value.type.dtype), value.type)
+            operands, attrs = (first, value, rest), {}
+        spec = OPS["select" if step.name == "unreduce" else step.name]
+        (type,) = infer(spec, operands, None, attrs)
+        made = Value(type, name)
+        b.append(Op(spec, operands, (made,), attrs, (), b.loc, b.why))
+        return made
+
+    # What must hold
+
+    def check(self, op: Op) -> None:
+        """Raises `PartitionError` unless the tensors of an operation are cut alike."""
+        rule = op.factors()
+        if rule is None:
+            made_in_pieces = op.spec.partition is not None and not op.operands
+            if not made_in_pieces:
+                raise self.misfit(op, "has no factors and cannot be cut")
+            return
+        shardings = tuple(
+            replace(self.sharding(v), unreduced=(), reduction="add") for v in op.tensors
+        )
+        fitting = align(rule, shardings, cuts_of(op, rule))
+        for i, (want, got) in enumerate(zip(fitting.tensors, shardings, strict=True)):
+            if want.axes != got.axes:
+                raise self.misfit(op, self.disagreement(op, rule, i))
+        pending = in_order(fitting.pending, self.mesh) if reduction_of(op, rule) else ()
+        for value in op.results:
+            if self.sharding(value).unreduced != pending:
+                raise self.misfit(op, "leaves sums that nothing completes")
+
+    def disagreement(self, op: Op, rule: FactorRule, tensor: int) -> str:
+        """Which loop is cut in two ways, or cannot be cut."""
+        seen: dict[int, Dim] = {}
+        for value, mapping in zip(op.tensors, rule.tensors, strict=True):
+            for dim, factors in zip(self.sharding(value).dims, mapping, strict=True):
+                for factor in factors:
+                    other = seen.setdefault(factor, dim)
+                    if len(factors) == 1 and other.axes != dim.axes:
+                        return (
+                            f"cuts its factor {loop_name(op, rule, factor)} over "
+                            f"{self.words.axes(other.axes)} and over {self.words.axes(dim.axes)}"
+                        )
+        return f"cannot run with %{op.tensors[tensor].name} cut as it is"
+
+    def check_result(self, value: Value, asked: Sharding | None, function: Function) -> None:
+        made = self.sharding(value)
+        if asked is not None and not same_placement(made, asked):
+            raise PartitionError(
+                f"@{function.name} is asked a result {self.words.shown(asked)} and makes "
+                f"%{value.name} {self.words.shown(made)}; run 'reshard' before 'partition'"
+            )
+
+    def misfit(
+        self, op: Op, what: str = "does not fit the pieces of its operands"
+    ) -> PartitionError:
+        origin = f" (from {op.loc})" if op.loc else ""
+        name = op.results[0].name if op.results else ""
+        return PartitionError(
+            f"{op.name} {what}; run 'reshard' before 'partition', or constrain %{name}{origin}"
+        )

@@ -1,0 +1,57 @@
+"""Facts about a whole function that several passes need."""
+
+from collections.abc import Iterator
+
+from shardir.axes import append
+from shardir.build import Names
+from shardir.errors import PartitionError
+from shardir.ir import Block, Function, Module, Value
+from shardir.mesh import Mesh
+from shardir.placement import Axes, Sharding
+
+
+def values_of(block: Block) -> Iterator[Value]:
+    """Every value that a block and the blocks inside it define."""
+    yield from block.values()
+    for op in block.ops:
+        for inner in op.blocks:
+            yield from values_of(inner)
+
+
+def names_of(function: Function) -> Names:
+    """The names that are taken in a function."""
+    return Names([value.name for value in values_of(function.body)])
+
+
+def mesh_of(function: Function, module: Module) -> Mesh | None:
+    """The one mesh a function's values are on, `None` for a module without any.
+
+    Raises `PartitionError` when there are several.
+    """
+    used = dict.fromkeys(s.mesh for s in _shardings(function))
+    meshes = [module.mesh(name) for name in used] or list(module.meshes[:1])
+    if len(meshes) > 1:
+        raise PartitionError(
+            f"@{function.name} has values on the meshes "
+            f"{' and '.join(f'@{mesh.name}' for mesh in meshes)}; a program runs on one mesh"
+        )
+    if meshes and meshes[0].is_maximal:
+        raise PartitionError(
+            f"@{function.name} has values on the single device of @{meshes[0].name}; "
+            "a program that is partitioned runs on a mesh with axes"
+        )
+    return meshes[0] if meshes else None
+
+
+def _shardings(function: Function) -> Iterator[Sharding]:
+    yield from (v.sharding for v in values_of(function.body) if v.sharding)
+    yield from (s for s in function.results if s)
+
+
+def in_order(axes: Axes, mesh: Mesh) -> Axes:
+    """Axes in the order of the mesh, as pending axes are written."""
+    order = list(mesh.sizes)
+    joined: Axes = ()
+    for axis in sorted(axes, key=lambda axis: (order.index(axis.name), axis.pre)):
+        joined = append(joined, axis)
+    return joined

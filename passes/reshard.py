@@ -1,0 +1,268 @@
+"""Make every change of sharding explicit, so that each operation can run on local pieces.
+
+before: `%y = add(%a, %b) : f32[8@x]` with `%a: f32[8@x]`, `%b: f32[8@-]`
+after:  `%b.cut = reshard(%b) : f32[8@x]`, then `%y = add(%a, %b.cut) : f32[8@x]`
+
+Afterwards the tensors of every operation are cut alike along its factors, what flows into and out
+of a block arrives as the block says, and results are as the function says. A sum over a loop that
+is cut leaves a pending value, `%3.part`, and the `reshard` after it says where the sum is due.
+Cuts that do not divide a dimension are trimmed to those that do. Every `reshard` says in `why`
+what it is for; `shardir.passes.planner` decides what it takes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shardir.axes import dividing_prefix
+from shardir.factors import FactorRule
+from shardir.ir import Block, Function, Loc, Module, Op, Value
+from shardir.mesh import Mesh
+from shardir.opset import OPS
+from shardir.passes.align import Alignment, align, cuts_of, reduction_of
+from shardir.passes.flow import Flow
+from shardir.passes.pipeline import Pass
+from shardir.passes.planner import same_placement
+from shardir.passes.program import in_order, mesh_of, names_of
+from shardir.passes.reasons import Words
+from shardir.placement import Dim, Sharding
+
+IDENTITIES = ("reshard", "sharding_constraint")
+"""Operations whose result is their operand in another place."""
+
+
+@dataclass(frozen=True)
+class Reshard(Pass, name="reshard"):
+    """Insert `reshard` wherever shardings do not fit together."""
+
+    def __call__(self, module: Module) -> Module:
+        functions = tuple(
+            function if function.spmd else _function(function, module)
+            for function in module.functions
+        )
+        return replace(module, functions=functions)
+
+
+def _function(function: Function, module: Module) -> Function:
+    mesh = mesh_of(function, module)
+    if mesh is None:
+        return function
+    rewriter = _Rewriter(mesh, function)
+    body = function.body
+    scope = _Scope({p: rewriter.settled(p) for p in body.params}, None)
+    ops = rewriter.ops(body, scope)
+    returns, results = [], []
+    for i, (value, asked) in enumerate(zip(body.returns, function.results, strict=True)):
+        new = scope.value(value)
+        assert new.sharding is not None
+        target = rewriter.settle(asked, value) if asked else new.sharding
+        why = f"result {i} of @{function.name} is asked {rewriter.words.shown(target)}"
+        returns.append(rewriter.moved(new, target, scope, ops, None, why))
+        results.append(target)
+    return replace(function, body=Block(scope.params(body), tuple(ops), tuple(returns)),
+                   results=tuple(results))  # fmt: skip
+
+
+class _Scope:
+    """What the values of a block have become, and where they are known to have been moved to."""
+
+    def __init__(self, new: dict[Value, Value], outer: "_Scope | None") -> None:
+        self.new, self.outer = new, outer
+        self.places: dict[tuple[Value, Sharding], Value] = {}
+
+    def value(self, old: Value) -> Value:
+        found = self.new.get(old)
+        if found is None:
+            assert self.outer is not None, f"%{old.name} is not defined"
+            return self.outer.value(old)
+        return found
+
+    def place(self, value: Value, sharding: Sharding) -> Value | None:
+        found = self.places.get((value, sharding))
+        return self.outer.place(value, sharding) if found is None and self.outer else found
+
+    def params(self, block: Block) -> tuple[Value, ...]:
+        return tuple(self.new[p] for p in block.params)
+
+
+class _Rewriter:
+    """Rebuilds the blocks of one function."""
+
+    def __init__(self, mesh: Mesh, function: Function) -> None:
+        self.mesh = mesh
+        self.names = names_of(function)
+        self.words = Words(mesh)
+
+    # Shardings as they will be
+
+    def settle(self, sharding: Sharding | None, value: Value) -> Sharding:
+        """Closed, and trimmed to the cuts that divide the value evenly."""
+        if sharding is None:
+            return Sharding.whole(self.mesh.name, value.type.rank)
+        dims = tuple(
+            Dim(dividing_prefix(dim.axes, size) if size else (), open=False)
+            for dim, size in zip(sharding.dims, value.type.shape, strict=True)
+        )
+        return replace(sharding, dims=dims, replicated=())
+
+    def settled(self, value: Value) -> Value:
+        sharding = self.settle(value.sharding, value)
+        return value if sharding == value.sharding else replace(value, sharding=sharding)
+
+    def whole(self, value: Value) -> Sharding:
+        return Sharding.whole(self.mesh.name, value.type.rank)
+
+    # Operations
+
+    def ops(self, block: Block, scope: _Scope) -> list[Op]:
+        made: list[Op] = []
+        for op in block.ops:
+            if op.name in IDENTITIES:
+                self.identity(op, scope, made)
+            elif op.blocks:
+                self.control(op, scope, made)
+            else:
+                self.plain(op, scope, made)
+        return made
+
+    def identity(self, op: Op, scope: _Scope, made: list[Op]) -> None:
+        """A stated change of place; nothing, if the operand is there already."""
+        source, result = scope.value(op.operands[0]), self.settled(op.result)
+        assert source.sharding is not None
+        assert result.sharding is not None
+        if same_placement(source.sharding, result.sharding):
+            scope.new[op.result] = source
+            return
+        why = op.why or f"%{result.name} = {op.name} is asked {self.words.shown(result.sharding)}"
+        made.append(Op(OPS["reshard"], (source,), (result,), {}, (), op.loc, why))
+        self.arrived(source, result, scope)
+        scope.new[op.result] = result
+
+    def plain(self, op: Op, scope: _Scope, made: list[Op]) -> None:
+        """An operation without blocks: align its operands and results."""
+        operands = tuple(map(scope.value, op.operands))
+        results = tuple(map(self.settled, op.results))
+        rule = op.factors()
+        fitting, reduction = self.fitting(op, rule, operands, results)
+        count = len(operands)
+        moved = []
+        for i, (value, sharding) in enumerate(zip(operands, fitting.tensors, strict=False)):
+            if not same_placement(_of(value), sharding):
+                why = self.words.need(op, i, sharding, rule is not None)
+                value = self.moved(value, sharding, scope, made, op.loc, why)
+            moved.append(value)
+        pending = in_order(fitting.pending, self.mesh) if reduction else ()
+        raw = []
+        for result, sharding in zip(results, fitting.tensors[count:], strict=True):
+            if pending and reduction:
+                sharding = replace(sharding, unreduced=pending, reduction=reduction)
+            raw.append(self.raw(result, sharding))
+        self.finish(
+            op, replace(op, operands=tuple(moved)), results, raw, scope, made, rule, fitting
+        )
+
+    def fitting(
+        self,
+        op: Op,
+        rule: FactorRule | None,
+        operands: Sequence[Value],
+        results: Sequence[Value],
+    ) -> tuple[Alignment, str | None]:
+        """The shardings under which an operation can run, and how its results then combine."""
+        tensors = (*operands, *results)
+        if rule is None:
+            free = op.spec.partition is not None and not operands
+            kept = tuple(
+                replace(t.sharding, unreduced=()) if free and t.sharding else self.whole(t)
+                for t in tensors
+            )
+            return Alignment(kept, (), ()), None
+        shardings = tuple(replace(_of(t), unreduced=(), reduction="add") for t in tensors)
+        cuttable = cuts_of(op, rule)
+        return align(rule, shardings, cuttable), reduction_of(op, rule)
+
+    def raw(self, result: Value, sharding: Sharding) -> Value:
+        """The value that an operation makes on the way to `result`."""
+        wanted = _of(result)
+        if same_placement(wanted, sharding):
+            return result
+        suffix = "part" if sharding.unreduced else "raw"
+        return Value(result.type, self.names.fresh(f"{result.name}.{suffix}"), sharding)
+
+    def finish(
+        self,
+        old: Op,
+        new: Op,
+        results: Sequence[Value],
+        raw: Sequence[Value],
+        scope: _Scope,
+        made: list[Op],
+        rule: FactorRule | None = None,
+        fitting: Alignment | None = None,
+    ) -> None:
+        """Append an operation with the results it makes, and what brings them into place."""
+        made.append(replace(new, results=tuple(raw)))
+        for value, result, made_as in zip(old.results, results, raw, strict=True):
+            scope.new[value] = result
+            if made_as is not result:
+                why = self.words.reason(old, result, made_as, rule, fitting)
+                made.append(Op(OPS["reshard"], (made_as,), (result,), {}, (), old.loc, why))
+                self.arrived(made_as, result, scope)
+
+    def control(self, op: Op, scope: _Scope, made: list[Op]) -> None:
+        """An operation with blocks: what flows along an edge has one sharding on all of it."""
+        flow = Flow(op, lambda value: _of(self.settled(value)), self.whole)
+        name = op.results[0].name if op.results else op.name
+        operands = []
+        for i, value in enumerate(op.operands):
+            sharding = flow.operands[i]
+            why = self.words.need(op, i, sharding)
+            operands.append(self.moved(scope.value(value), sharding, scope, made, op.loc, why))
+        blocks = []
+        for number, block in enumerate(op.blocks):
+            params = {p: replace(p, sharding=flow.params[p]) for p in block.params}
+            inner = _Scope(params, scope)
+            ops = self.ops(block, inner)
+            returns = []
+            for i, value in enumerate(block.returns):
+                sharding = flow.returns[number][i]
+                why = f"what {op.name} yields for %{name} needs {self.words.shown(sharding)}"
+                returned = inner.value(value)
+                returns.append(self.moved(returned, sharding, inner, ops, op.loc, why))
+            blocks.append(Block(inner.params(block), tuple(ops), tuple(returns)))
+        results = tuple(map(self.settled, op.results))
+        raw = [self.raw(result, flow.results[i]) for i, result in enumerate(results)]
+        new = replace(op, operands=tuple(operands), blocks=tuple(blocks))
+        self.finish(op, new, results, raw, scope, made)
+
+    # Moving values
+
+    def moved(
+        self,
+        value: Value,
+        target: Sharding,
+        scope: _Scope,
+        made: list[Op],
+        loc: Loc | None,
+        why: str,
+    ) -> Value:
+        """`value` under the sharding `target`: itself, or what an earlier move made of it."""
+        if same_placement(_of(value), target):
+            return value
+        found = scope.place(value, target)
+        if found is None:
+            suffix = "cut" if any(target.axes) else "whole"
+            found = Value(value.type, self.names.fresh(f"{value.name}.{suffix}"), target)
+            made.append(Op(OPS["reshard"], (value,), (found,), {}, (), loc, why))
+            self.arrived(value, found, scope)
+        return found
+
+    def arrived(self, source: Value, result: Value, scope: _Scope) -> None:
+        """Remember that both are the same tensor, each in its place."""
+        scope.places[source, _of(result)] = result
+        if not _of(source).unreduced:
+            scope.places[result, _of(source)] = source
+
+
+def _of(value: Value) -> Sharding:
+    assert value.sharding is not None
+    return value.sharding

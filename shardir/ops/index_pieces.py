@@ -1,0 +1,127 @@
+"""How a device that has a piece of a tensor looks up in it and writes to it.
+
+Indices count in the whole tensor. A device subtracts where its piece starts and leaves alone what
+then lies outside: a scatter drops such elements by itself, a gather gives the identity of the sum
+over the devices, of which one has the element.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from shardir.factors import FactorRule, Kind
+from shardir.ops.check import Ints
+from shardir.ops.indexing import GATHER, SCATTER, Layout
+from shardir.partitioning import Local, identity, natural_cuts
+from shardir.placement import Axes
+from shardir.types import TensorType
+
+
+def gather_cuts(
+    rule: FactorRule, x: TensorType, indices: TensorType, *, result: TensorType, **dims: Ints
+) -> list[int]:
+    """Dimensions that are looked up may be cut, if the elements can be added up."""
+    looked_up = _looked_up(rule, GATHER.read(dims).index_map) if x.dtype != "key" else set()
+    return [*natural_cuts(rule), *looked_up]
+
+
+def scatter_cuts(
+    rule: FactorRule,
+    x: TensorType,
+    indices: TensorType,
+    updates: TensorType,
+    *,
+    result: TensorType,
+    op: str,
+    **dims: Ints,
+) -> list[int]:
+    """Dimensions that single elements are written to may be cut, windows that move may not.
+
+    Updates may be cut as well: each device then has a part of what is to be combined.
+    """
+    layout = Layout.of(x.shape, updates.rank, SCATTER.read(dims))
+    moving = {
+        i for d in layout.window.values() if d in layout.index_map for i in rule.operands[0][d]
+    }
+    fixed = {i for d in layout.dropped if d not in layout.index_map for i in rule.operands[0][d]}
+    parts = rule.of_kind(Kind.REDUCE) if op != "set" else ()
+    cuts = dict.fromkeys((*natural_cuts(rule), *parts))
+    return [i for i in cuts if i not in moving and i not in fixed]
+
+
+def _looked_up(rule: FactorRule, index_map: Ints) -> list[int]:
+    """The reduced factors of operand dimensions that indices point into."""
+    return [
+        i for d in index_map for i in rule.operands[0][d] if rule.factors[i].kind is Kind.REDUCE
+    ]
+
+
+def gather_pieces(b: Any, local: Local, x: Any, indices: Any, **dims: Ints) -> Any:
+    """Look up what is here; elsewhere there is nothing to add."""
+    layout = Layout.of(x.type.shape, local.result.rank, GATHER.read(dims))
+    whole = local.op.operands[0]
+    # A window that covers its dimension starts at 0 wherever the dimension is cut.
+    sizes = {d: local.op.result.type.shape[s] for s, d in layout.window.items()}
+    starts = [
+        None if sizes.get(d, 1) == whole.type.shape[d] else local.start(b, whole, d)
+        for d in layout.index_map
+    ]
+    if all(start is None for start in starts):
+        return b.gather(x, indices, result=local.result, **dims)
+    indices = _wide(b, indices)
+    limits = [whole.type.shape[d] - sizes.get(d, 1) for d in layout.index_map]
+    low, high = b.full(0, indices.type), _row(b, limits, indices)
+    indices = b.clamp(low, indices, high)
+    indices = b.sub(indices, _row(b, starts, indices))
+    extents = [
+        limit + 1 if start is None else x.type.shape[d]
+        for d, start, limit in zip(layout.index_map, starts, limits, strict=True)
+    ]
+    here = b.and_(b.ge(indices, low), b.lt(indices, _row(b, extents, indices)))
+    here = b.all(here, dims=(indices.type.rank - 1,))
+    here = b.broadcast(here, dims=layout.batch, result=local.result.with_dtype("bool"))
+    found = b.gather(x, indices, result=local.result, **dims)
+    return b.select(here, found, b.full(identity("add", found.type.dtype), found.type))
+
+
+def scatter_pieces(
+    b: Any, local: Local, x: Any, indices: Any, updates: Any, *, op: str, **dims: Ints
+) -> Any:
+    """Write what falls into the piece; what is there already counts on one device only."""
+    layout = Layout.of(x.type.shape, updates.type.rank, SCATTER.read(dims))
+    whole = local.op.operands[0]
+    starts = [local.start(b, whole, d) if d in layout.dropped else None for d in layout.index_map]
+    if any(start is not None for start in starts):
+        indices = _wide(b, indices)
+        indices = b.sub(indices, _row(b, starts, indices))
+    pending = _pending(local)
+    if pending and op in ("add", "mul"):
+        x = b.select(local.is_first(b, pending), x, b.full(identity(op, x.type.dtype), x.type))
+    return b.scatter(x, indices, updates, op=op, **dims)
+
+
+def _pending(local: Local) -> Axes:
+    """The axes that leave the result in parts."""
+    sharding = local.op.result.sharding
+    return sharding.unreduced if sharding else ()
+
+
+def _wide(b: Any, indices: Any) -> Any:
+    """Indices in an integer type that holds every position."""
+    if indices.type.numpy.itemsize >= 4:
+        return indices
+    return b.convert(indices, result=indices.type.with_dtype("i32"))
+
+
+def _row(b: Any, numbers: Sequence[Any], indices: Any) -> Any:
+    """One number for each component of the index vectors (`None` is 0), as many as `indices`."""
+    one = TensorType((1,), indices.type.dtype)
+    parts = []
+    for number in numbers:
+        if number is None or isinstance(number, int):
+            parts.append(b.full(number or 0, one))
+            continue
+        if number.type.dtype != one.dtype:
+            number = b.convert(number, result=one.with_shape(()))
+        parts.append(b.reshape(number, result=one))
+    row = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
+    return b.broadcast(row, dims=(indices.type.rank - 1,), result=indices.type)
