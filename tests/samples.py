@@ -1,5 +1,15 @@
-"""Samples of every operation: operands, attributes and results to test its rules with."""
+"""Samples of every operation; see `tests.sampling` for what a sample is.
+
+A new operation needs a row in one of the tables; `tests/core/ops/test_samples.py` says which is
+missing.
+"""
 
 from tests.op_samples import arrangement, computation, pointwise
+from tests.sampling import Sample
 
-SAMPLES = [*pointwise.SAMPLES, *arrangement.SAMPLES, *computation.SAMPLES]
+SAMPLES: list[Sample] = [*pointwise.SAMPLES, *arrangement.SAMPLES, *computation.SAMPLES]
+
+
+def samples_of(*names: str) -> list[Sample]:
+    """The samples of the operations of these names."""
+    return [sample for sample in SAMPLES if sample.spec.name in names]

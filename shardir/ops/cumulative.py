@@ -41,7 +41,8 @@ def _cumulative(
     def reference(x: Any, *, dim: int, reverse: bool, result: TensorType) -> Any:
         turned = np.flip(x, dim) if reverse else x
         with np.errstate(all="ignore"):
-            run = numpy(turned.astype(numerics.wider(x.dtype)), dim).astype(result.numpy)
+            wide = numpy(turned.astype(numerics.wider(x.dtype)), dim)
+        run = numerics.narrowed(wide, result.numpy)
         return np.flip(run, dim) if reverse else run
 
     return define(name, type=type, factors=_factors, reference=reference, vjp=vjp)

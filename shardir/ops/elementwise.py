@@ -81,7 +81,7 @@ def _declare(
 
     def reference(*operands: Any, result: TensorType) -> Any:
         with np.errstate(all="ignore"):
-            return compute(*operands).astype(result.numpy, copy=False)
+            return numerics.narrowed(compute(*operands), result.numpy)
 
     vjp = formula(cotangents) if cotangents else flat
     return define(name, type=type, factors=_factors, reference=reference, vjp=vjp, elementwise=True)

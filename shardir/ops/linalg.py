@@ -10,7 +10,7 @@ import numpy as np
 
 from shardir.factors import FactorRule, einsum
 from shardir.ops.check import NUMBER, one_dtype
-from shardir.ops.numerics import wider
+from shardir.ops.numerics import narrowed, wider
 from shardir.opset import define
 from shardir.types import TensorType
 
@@ -69,7 +69,7 @@ def _reference(x: Any, y: Any, *, dims: str, result: TensorType) -> Any:
     wide = wider(result.numpy)
     with np.errstate(all="ignore"):
         product = np.einsum(dims, x.astype(wide), y.astype(wide), optimize=True)
-        return np.asarray(product).astype(result.numpy)
+        return narrowed(np.asarray(product), result.numpy)
 
 
 def _vjp(b: Any, g: Any, x: Any, y: Any, z: Any, *, dims: str) -> Any:

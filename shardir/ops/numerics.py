@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.types import FLOATS, TensorType, dtype_name
+from shardir.types import FLOATS, NUMPY_DTYPES, TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 
+BF16 = NUMPY_DTYPES["bf16"]
 NARROW = ("f16", "bf16")
 """Floats that are computed in f32 and rounded once."""
 
@@ -91,14 +92,14 @@ def power(x: Array, y: Array) -> Array:
 
 
 def maximum(x: Array, y: Array) -> Array:
-    """The larger; NaN if either is, +0 above -0, complex numbers in lexicographic order."""
+    """The larger; NaN if either is, +0 above -0."""
     if is_float(x):
         return np.where((x == 0) & (y == 0), x + y, np.maximum(x, y))
     return np.asarray(np.maximum(x, y))
 
 
 def minimum(x: Array, y: Array) -> Array:
-    """The smaller; NaN if either is, -0 below +0, complex numbers in lexicographic order."""
+    """The smaller; NaN if either is, -0 below +0."""
     if is_float(x):
         return np.where((x == 0) & (y == 0), -(-x - y), np.minimum(x, y))
     return np.asarray(np.minimum(x, y))
@@ -196,9 +197,14 @@ def convert(x: Array, to: TensorType) -> Array:
         return np.asarray(x != 0)
     if is_float(x) and to.numpy.kind in "iu":
         return _saturated(x, to.numpy)
-    if to.dtype == "bf16" and x.dtype.itemsize > 2:
-        return _odd_f32(x).astype(to.numpy)
-    return x.astype(to.numpy)
+    return narrowed(x, to.numpy)
+
+
+def narrowed(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Numbers as another type, rounded once (ml_dtypes goes to bf16 by way of f32)."""
+    if dtype == BF16 and x.dtype.itemsize > 2:
+        return _odd_f32(x).astype(dtype)
+    return x.astype(dtype, copy=False)
 
 
 def _saturated(x: Array, dtype: np.dtype[Any]) -> Array:

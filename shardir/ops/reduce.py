@@ -8,7 +8,7 @@ import numpy as np
 
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import BOOL, NUMBER, ORDERED, Domain, Ints, dim_of, dims_of, stated
-from shardir.ops.numerics import NARROW, is_float, wider
+from shardir.ops.numerics import NARROW, is_float, narrowed, wider
 from shardir.opset import OpSpec, define
 from shardir.types import INTEGERS, TensorType, dtype_name
 
@@ -47,7 +47,7 @@ def _reduction(
     def reference(x: Any, *, dims: Ints, result: TensorType) -> Any:
         wide = x.astype(np.float32) if dtype_name(x.dtype) in NARROW else x
         with np.errstate(all="ignore"):
-            return np.asarray(numpy(wide, tuple(dims))).astype(result.numpy)
+            return narrowed(np.asarray(numpy(wide, tuple(dims))), result.numpy)
 
     return define(name, type=type, factors=factors, reference=reference, vjp=vjp)
 

@@ -106,7 +106,8 @@ def _top_k_factors(x: TensorType, *, result: Any) -> FactorRule:
         if d < last:
             builder.add([d], [d, d], size)
         else:
-            builder.add([d], [d, d], size, Kind.REPLICATE, blocked=True)
+            some = values.shape[-1] != size
+            builder.add([d], [d, d], size, Kind.REPLICATE, blocked=some)
     return builder.build()
 
 
