@@ -191,6 +191,8 @@ def bitcast_convert_type(x: Any, new_dtype: Any) -> Any:
         shape = (*shape, old // new)
     elif old < new:
         shape = shape[:-1]
+    if (tracer.value.type.dtype, name) == ("u64", "u32"):  # as keys are stored; see the op
+        tracer = emit("bitcast", tracer, result=tracer.value.type.with_dtype("i64"))
     return emit("bitcast", tracer, result=TensorType(shape, name))
 
 
