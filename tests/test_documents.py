@@ -1,0 +1,71 @@
+"""What README and the documentation show is what happens.
+
+The Python blocks of a document run in order, as one program. A block of text right after one is
+what it prints. A block of `console` shows commands of `shardir` behind `$` and what they print;
+its files are those that the document's Python blocks wrote.
+"""
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_shows_what_happens(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    namespace: dict[str, Any] = {"__name__": "__document__"}
+    printed: str | None = None
+    end = 0
+    for match in BLOCK.finditer(text):
+        language, body = match[1], match[2]
+        adjacent = not text[end : match.start()].strip()
+        if language == "python":
+            printed = _run(body, f"{path.name}:{text[: match.start()].count(chr(10)) + 1}",
+                           namespace)  # fmt: skip
+        elif language == "console":
+            _run_commands(body)
+        elif language == "text" and adjacent and printed is not None:
+            assert printed.rstrip("\n") == body.rstrip("\n")
+            printed = None
+        end = match.end()
+
+
+def _run(body: str, name: str, namespace: dict[str, Any]) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(body, name, "exec"), namespace)
+    return out.getvalue()
+
+
+def _run_commands(body: str) -> None:
+    """Each `$ shardir ...` line prints the lines that follow it."""
+    parts = re.split(r"^\$ (.*)\n", body, flags=re.MULTILINE)
+    for command, wanted in zip(parts[1::2], parts[2::2], strict=True):
+        words = shlex.split(command)
+        if words[0] != "shardir":
+            continue
+        done = subprocess.run(
+            [sys.executable, "-m", *words], capture_output=True, text=True, timeout=120
+        )
+        assert done.stdout + done.stderr == wanted
+
+
+def test_the_makefile_has_the_targets_that_documents_name() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for path in DOCUMENTS:
+        for target in re.findall(r"`make ([\w-]+)`", path.read_text(encoding="utf-8")):
+            assert target in targets, f"{path.name} names `make {target}`"
