@@ -107,7 +107,7 @@ def _one(x: Tracer, subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer:
     """Traced integers: one element along their dimensions."""
     indexed = dict(zip(subscript.indexed, arrays, strict=True))
     starts = wrapped(list(indexed.values()), [x.shape[d] for d in indexed])
-    zero = splat(0, starts[0].value.type) if len(starts) < x.ndim else None
+    zero = splat(0, starts[0].value.type) if len(starts) < x.ndim else starts[0]
     found = dict(zip(indexed, starts, strict=True))
     shape = [1 if d in indexed else n for d, n in enumerate(x.shape)]
     piece: Tracer = emit(
@@ -141,12 +141,22 @@ def _gathered(
     )
     if fill is None:
         return found
-    sizes = [x.shape[d] for d in indexed]
-    there = inside(indices, sizes)
-    mask: Tracer = emit("broadcast", there, dims=tuple(batch), result=TensorType(plain, "bool"))
-    made: Tracer = emit(
-        "select", mask, found, splat(fill, found.value.type, True), weak=x.weak_type
-    )
+    return select_inside(found, indices, [x.shape[d] for d in indexed], fill, batch)
+
+
+def select_inside(
+    found: Tracer, indices: Tracer, sizes: Sequence[int], fill: complex, batch: Sequence[int]
+) -> Tracer:
+    """What was found, but `fill` where the index vector was out of range.
+
+    `batch` are the dimensions of what was found that run along the indices.
+    """
+    there: Tracer = inside(indices, sizes)
+    if there.shape != found.shape:
+        kind = TensorType(found.shape, "bool")
+        there = emit("broadcast", there, dims=tuple(batch), result=kind)
+    other = splat(fill, found.value.type, True)
+    made: Tracer = emit("select", there, found, other, weak=found.weak_type)
     return made
 
 

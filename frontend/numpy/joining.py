@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend import promotion
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import joined, piece
 from shardir.frontend.numpy.axes import axis_of
-from shardir.frontend.operands import as_tracer, convert, kind_of, promote_to, reshape
+from shardir.frontend.numpy.known import frozen
+from shardir.frontend.numpy.pointwise import common, known
+from shardir.frontend.operands import as_tracer, convert, promote_to, reshape
 from shardir.frontend.promotion import dtype_of
-from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 
 
@@ -24,8 +25,8 @@ def _promoted(arrays: Any, what: str, dtype: Any = None) -> list[Tracer]:
         arrays = [whole[i] for i in range(whole.shape[0])]
     if not len(arrays):
         raise OperationTypeError(point(f"{what} takes at least one array"))
-    kind = promotion.result_type(*map(kind_of, arrays))
-    tracers = list(promote_to(kind, *arrays))
+    arrays = known(*arrays)
+    tracers = list(promote_to(common(*arrays), *arrays))
     return [convert(x, dtype_of(dtype)) for x in tracers] if dtype is not None else tracers
 
 
@@ -50,11 +51,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
                     f"{dim}; all other dimensions must agree"
                 )
             )
-    full = [x for x in parts if x.shape[dim]] or parts[:1]
-    if len(full) == 1:
-        return full[0]
-    weak = all(x.weak_type for x in parts)
-    return emit("concatenate", *full, dim=dim, weak=weak)
+    return joined(parts, dim)
 
 
 concat = concatenate
@@ -104,6 +101,12 @@ def column_stack(tup: Any) -> Any:
     return concatenate(parts, 1)
 
 
+@public(static=("axis",))
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    """`values` behind `arr` along `axis`; without it both are flat."""
+    return concatenate([arr, values], axis)
+
+
 @public()
 def block(arrays: Any) -> Any:
     """Nested lists of blocks, the innermost joined along the last dimension."""
@@ -117,13 +120,13 @@ def block(arrays: Any) -> Any:
     levels = depth(arrays)
     dims = max(levels, rank(arrays))
 
-    def joined(x: Any, level: int) -> Any:
+    def whole(x: Any, level: int) -> Any:
         if isinstance(x, (list, tuple)):
-            return concatenate([joined(part, level - 1) for part in x], dims - level)
+            return concatenate([whole(part, level - 1) for part in x], dims - level)
         tracer = as_tracer(x)
         return reshape(tracer, (1,) * (dims - tracer.ndim) + tracer.shape)
 
-    return joined(arrays, levels)
+    return whole(arrays, levels)
 
 
 def _bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
@@ -143,45 +146,41 @@ def _bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
     return [(a, max(a, b)) for a, b in itertools.pairwise(cuts)]
 
 
+@public(static=("sections", "axis", "even"))
 def _split(ary: Any, sections: Any, axis: int, even: bool) -> list[Tracer]:
-    from shardir.frontend.numpy.manipulation import _piece
-
     x = as_tracer(ary)
     if not x.ndim:
         raise OperationTypeError(point("a scalar cannot be split"))
     dim = axis_of(axis, x.ndim)
-    return [_piece(x, dim, a, b) for a, b in _bounds(x.shape[dim], sections, even)]
+    return [piece(x, dim, a, b) for a, b in _bounds(x.shape[dim], sections, even)]
 
 
-@public(static=("indices_or_sections", "axis"))
+_split.__name__ = "split"
+
+
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """Equal parts along `axis`, or parts between the given indices."""
-    return _split(ary, indices_or_sections, axis, even=True)
+    """Equal parts along `axis`, or parts between the given indices, as a list."""
+    return _split(ary, frozen(indices_or_sections), axis, True)
 
 
-@public(static=("indices_or_sections", "axis"))
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """Like `split`; parts may differ by one element."""
-    return _split(ary, indices_or_sections, axis, even=False)
+    return _split(ary, frozen(indices_or_sections), axis, False)
 
 
-@public(static=("indices_or_sections",))
 def vsplit(ary: Any, indices_or_sections: Any) -> Any:
     """`split` along the first dimension."""
-    return _split(ary, indices_or_sections, 0, even=True)
+    return split(ary, indices_or_sections, 0)
 
 
-@public(static=("indices_or_sections",))
 def hsplit(ary: Any, indices_or_sections: Any) -> Any:
     """`split` along the second dimension, or the only one."""
-    x = as_tracer(ary)
-    return _split(x, indices_or_sections, 0 if x.ndim == 1 else 1, even=True)
+    return split(ary, indices_or_sections, 0 if len(ary.shape) == 1 else 1)
 
 
-@public(static=("indices_or_sections",))
 def dsplit(ary: Any, indices_or_sections: Any) -> Any:
     """`split` along the third dimension."""
-    return _split(ary, indices_or_sections, 2, even=True)
+    return split(ary, indices_or_sections, 2)
 
 
 @public(static=("axis",))
@@ -189,6 +188,6 @@ def unstack(x: Any, /, *, axis: int = 0) -> Any:
     """The slices along `axis`, as a tuple."""
     tracer = as_tracer(x)
     dim = axis_of(axis, tracer.ndim)
-    parts = _split(tracer, tracer.shape[dim], dim, even=True) if tracer.shape[dim] else []
+    parts = _split(tracer, tracer.shape[dim], dim, True) if tracer.shape[dim] else []
     shape = tracer.shape[:dim] + tracer.shape[dim + 1 :]
     return tuple(reshape(part, shape) for part in parts)

@@ -1,0 +1,221 @@
+"""Counting: how often each number comes, how many fall into each bin."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, TracedValueError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.known import is_known
+from shardir.frontend.numpy.searching import searchsorted
+from shardir.frontend.operands import as_tracer, is_number, promote_inexact, reshape
+from shardir.frontend.tracer import Tracer
+from shardir.types import INTEGERS
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+    """How often each whole number from 0 on is in the vector `x`, or the sum of its `weights`.
+
+    The result is as long as the numbers demand, at least `minlength`; `length` states it, which is
+    needed for a traced vector: numbers from there on are not counted. Negative ones count as 0.
+    """
+    if minlength < 0:
+        raise ArgumentError(point(f"minlength is at least 0, got {minlength}"))
+    if length is None:
+        if not is_known(x):
+            raise TracedValueError(
+                point(
+                    "the length of bincount depends on the numbers, which are traced; "
+                    "state it with length="
+                )
+            )
+        numbers = np.asarray(x)
+        length = max(int(numbers.max()) + 1 if numbers.size else 0, minlength)
+    return _bincount(x, weights, max(length, minlength))
+
+
+@public(static=("length",))
+def _bincount(x: Any, weights: Any, length: int) -> Any:
+    from shardir.frontend import numpy as snp
+
+    numbers = as_tracer(x)
+    if numbers.ndim != 1 or numbers.value.type.dtype not in INTEGERS:
+        raise OperationTypeError(
+            point(f"bincount takes a vector of integers, got {numbers.value.type}")
+        )
+    if weights is None:
+        counted: Any = snp.ones(numbers.shape, np.int32)
+    else:
+        counted = as_tracer(weights)
+        if counted.shape != numbers.shape:
+            raise OperationTypeError(
+                point(f"bincount takes as many weights as numbers, got {counted.value.type}")
+            )
+    return snp.zeros((length,), counted.dtype).at[snp.maximum(numbers, 0)].add(counted)
+
+
+_bincount.__name__ = "bincount"
+
+
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    """The edges of `bins` equal bins from the lowest to the highest element, or over `range`.
+
+    A vector of edges is what it is.
+    """
+    if isinstance(bins, str):
+        raise ArgumentError(
+            point(f"bins={bins!r} is unknown; it is a number of bins or a vector of edges")
+        )
+    if not (is_number(bins) or isinstance(bins, np.integer)):
+        return _edges_given(bins)
+    return _edges(a, range, int(bins))
+
+
+@public()
+def _edges_given(bins: Any) -> Any:
+    (edges,) = promote_inexact(bins)
+    if edges.ndim != 1 or not edges.shape[0]:
+        raise OperationTypeError(point(f"edges are a vector, got {edges.value.type}"))
+    return edges
+
+
+@public(static=("count",))
+def _edges(a: Any, range: Any, count: int) -> Any:
+    from shardir.frontend import numpy as snp
+
+    (x,) = promote_inexact(a)
+    if count < 1:
+        raise ArgumentError(point(f"bins must be at least 1, got {count}"))
+    if range is not None:
+        low, high = (snp.asarray(range[i], x.dtype) for i in (0, 1))
+    elif x.size:
+        low, high = snp.min(x), snp.max(x)
+    else:
+        low, high = snp.zeros((), x.dtype), snp.ones((), x.dtype)
+    # Where there is one value only, the bins surround it.
+    alone = low == high
+    half = snp.asarray(0.5, x.dtype)
+    low, high = snp.where(alone, low - half, low), snp.where(alone, high + half, high)
+    return snp.linspace(low, high, count + 1, dtype=x.dtype)
+
+
+_edges_given.__name__ = _edges.__name__ = "histogram_bin_edges"
+
+
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None
+) -> tuple[Any, Any]:
+    """How many elements fall into each bin, as floats, and the edges of the bins.
+
+    `bins` is a number of equal bins (over `range`, or from the lowest to the highest element) or a
+    vector of edges. The last bin has its upper edge, too. `weights` are summed instead of ones;
+    `density` divides such that the integral is 1.
+    """
+    edges = histogram_bin_edges(a, bins, range)
+    counts = _histogram(a, weights, edges, bool(density))
+    return counts, edges
+
+
+@public(static=("density",))
+def _histogram(a: Any, weights: Any, edges: Any, density: bool) -> Any:
+    from shardir.frontend import numpy as snp
+
+    x, edges = promote_inexact(a, edges)
+    if weights is None:
+        counted: Tracer = snp.ones(x.shape, x.dtype)
+    else:
+        counted = as_tracer(weights)
+        if counted.shape != x.shape:
+            raise OperationTypeError(
+                point(f"histogram takes as many weights as elements, got {counted.value.type}")
+            )
+    counts = _counts([reshape(x, (x.size,))], [edges], reshape(counted, (x.size,)))
+    if not density:
+        return counts
+    widths = edges[1:] - edges[:-1]
+    return counts / widths / snp.sum(counts)
+
+
+_histogram.__name__ = "histogram"
+
+
+def _counts(columns: Sequence[Tracer], edges: Sequence[Tracer], weights: Tracer) -> Tracer:
+    """The weights that fall into each bin of a grid; those outside are dropped."""
+    from shardir.frontend import numpy as snp
+
+    shape = tuple(e.shape[0] - 1 for e in edges)
+    flat: Any = 0
+    inside: Any = True
+    for x, e, size in zip(columns, edges, shape, strict=True):
+        place = snp.clip(searchsorted(e, x, "right") - 1, 0, max(size - 1, 0))
+        flat = flat * size + place
+        inside = inside & ((x >= e[0]) & (x <= e[-1]))
+    total = prod(shape)
+    grid = snp.zeros((total,), weights.dtype).at[snp.where(inside, flat, total)].add(weights)
+    return reshape(grid, shape)
+
+
+def histogram2d(
+    x: Any,
+    y: Any,
+    bins: Any = 10,
+    range: Any = None,
+    weights: Any = None,
+    density: bool | None = None,
+) -> tuple[Any, Any, Any]:
+    """How many points (x, y) fall into each bin of a grid, and the edges along both."""
+    from shardir.frontend import numpy as snp
+
+    pair = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else (bins, bins)
+    points = snp.stack([snp.ravel(x), snp.ravel(y)], axis=1)
+    counts, edges = histogramdd(points, pair, range, weights, density)
+    return counts, edges[0], edges[1]
+
+
+def histogramdd(
+    sample: Any,
+    bins: Any = 10,
+    range: Any = None,
+    weights: Any = None,
+    density: bool | None = None,
+) -> tuple[Any, list[Any]]:
+    """How many rows of `sample` fall into each bin of a grid, and the edges along each column."""
+    from shardir.frontend import numpy as snp
+
+    if isinstance(sample, (list, tuple)):
+        sample = snp.stack([snp.ravel(column) for column in sample], axis=1)
+    if len(sample.shape) != 2:
+        raise OperationTypeError(
+            point(f"histogramdd takes rows of coordinates, got shape {tuple(sample.shape)}")
+        )
+    rank = sample.shape[1]
+    each = list(bins) if isinstance(bins, (list, tuple)) else [bins] * rank
+    ranges = [None] * rank if range is None else list(range)
+    if len(each) != rank or len(ranges) != rank:
+        raise ArgumentError(point(f"histogramdd takes bins and ranges for {rank} columns"))
+    edges = [histogram_bin_edges(sample[:, i], each[i], ranges[i]) for i, _ in enumerate(each)]
+    return _grid(sample, weights, edges, bool(density)), edges
+
+
+@public(static=("density",))
+def _grid(sample: Any, weights: Any, edges: Any, density: bool) -> Any:
+    from shardir.frontend import numpy as snp
+
+    (rows,) = promote_inexact(sample)
+    counted = snp.ones(rows.shape[:1], rows.dtype) if weights is None else as_tracer(weights)
+    counts = _counts([rows[:, i] for i, _ in enumerate(edges)], edges, counted)
+    if not density:
+        return counts
+    volume: Any = 1
+    for i, e in enumerate(edges):
+        widths = e[1:] - e[:-1]
+        shape = tuple(-1 if d == i else 1 for d, _ in enumerate(edges))
+        volume = volume * snp.reshape(widths, shape)
+    return counts / volume / snp.sum(counts)
+
+
+_grid.__name__ = "histogramdd"

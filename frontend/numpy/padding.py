@@ -1,0 +1,263 @@
+"""Borders around an array: of one value, of what is near, of what is on the other side."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import joined, piece, repeated, resized
+from shardir.frontend.numpy.known import as_ints, frozen
+from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, splat
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
+
+Border = Callable[[Tracer, int, int, int], Tracer]
+"""(array, dimension, how many before, how many after) -> the array with its border."""
+
+Pair = tuple[Any, Any]
+"""What is for the two sides of a dimension."""
+
+_OPTIONS = {
+    "constant": ("constant_values",),
+    "empty": (),
+    "edge": (),
+    "wrap": (),
+    "linear_ramp": ("end_values",),
+    "reflect": ("reflect_type",),
+    "symmetric": ("reflect_type",),
+    "maximum": ("stat_length",),
+    "mean": ("stat_length",),
+    "median": ("stat_length",),
+    "minimum": ("stat_length",),
+}
+"""The modes and what each can be told."""
+
+
+def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
+    """`array` with borders as NumPy's `pad` makes them.
+
+    `pad_width` is one width, a pair (before, after), a pair for each dimension, or a dict of them
+    by axis. `mode` is "constant" (`constant_values`, 0), "empty" (zeros), "edge", "wrap",
+    "linear_ramp" (`end_values`), "reflect" and "symmetric" (`reflect_type` "even" or "odd"),
+    "maximum", "mean", "median", "minimum" (`stat_length` elements from each end). The values may
+    be traced. Raises `OperationTypeError` for anything else.
+    """
+    if mode not in _OPTIONS:
+        raise OperationTypeError(
+            point(f"pad mode {mode!r} is unknown; the modes are {', '.join(_OPTIONS)}")
+        )
+    for option in options:
+        if option not in _OPTIONS[mode]:
+            told = ", ".join(_OPTIONS[mode]) or "none"
+            raise OperationTypeError(
+                point(f"pad with mode {mode!r} has no option {option!r}; its options are: {told}")
+            )
+    rank = np.ndim(array) if not hasattr(array, "shape") else len(array.shape)
+    widths = tuple(_widths(pad_width, rank))
+    if any(low < 0 or high < 0 for low, high in widths):
+        raise OperationTypeError(point(f"pad widths cannot be negative, got {pad_width}"))
+    if mode == "constant":
+        return _constant(array, options.get("constant_values", 0), widths)
+    if mode == "linear_ramp":
+        return _ramped(array, options.get("end_values", 0), widths)
+    reflection = options.get("reflect_type", "even")
+    if reflection not in ("even", "odd"):
+        raise OperationTypeError(
+            point(f"reflect_type {reflection!r} is unknown; it is 'even' or 'odd'")
+        )
+    length = options.get("stat_length")
+    lengths = None if length is None else tuple(_widths(length, rank))
+    return _bordered(array, widths, mode, reflection, lengths)
+
+
+def _widths(width: Any, rank: int) -> list[Pair]:
+    if isinstance(width, dict):
+        found: list[Pair] = [(0, 0)] * rank
+        for axis, one in width.items():
+            low, high = (one, one) if np.ndim(one) == 0 else as_ints(one)
+            found[range(rank)[axis]] = (int(low), int(high))
+        return found
+    try:
+        return [(int(low), int(high)) for low, high in _sides(frozen(width), rank)]
+    except ValueError:
+        raise OperationTypeError(
+            point(f"pad takes a width, a pair of widths, or {rank} pairs of them, got {width}")
+        ) from None
+
+
+def _sides(values: Any, rank: int) -> list[Pair]:
+    """What is for each side of each dimension; raises `ValueError` when the numbers disagree."""
+    if not _several(values):
+        return [(values, values)] * rank
+    items = [values[i] for i in range(len(values))]
+    if not any(map(_several, items)):
+        return [_pair(items)] * rank
+    pairs = [_pair(list(item) if _several(item) else [item]) for item in items]
+    if len(pairs) not in (1, rank):
+        raise ValueError
+    return pairs * rank if len(pairs) == 1 else pairs
+
+
+def _several(values: Any) -> bool:
+    return isinstance(values, (list, tuple)) or getattr(values, "shape", ()) != ()
+
+
+def _pair(items: Sequence[Any]) -> Pair:
+    if len(items) not in (1, 2):
+        raise ValueError
+    return items[0], items[-1]
+
+
+@public(static=("widths",))
+def _constant(array: Any, values: Any, widths: tuple[Pair, ...]) -> Any:
+    x = as_tracer(array)
+    sides = _value_sides(values, x.ndim, "constant_values")
+    first = sides[0][0] if sides else 0
+    if all(value is first or (is_number(value) and value == first) for s in sides for value in s):
+        low, high = zip(*widths, strict=True) if widths else ((), ())
+        return _filled(x, first, low, high)
+    for dim, ((low, high), (before, after)) in enumerate(zip(widths, sides, strict=True)):
+        none = (0,) * x.ndim
+        x = _filled(x, before, resized(none, dim, low), none)
+        x = _filled(x, after, none, resized(none, dim, high))
+    return x
+
+
+def _value_sides(values: Any, rank: int, what: str) -> list[Pair]:
+    try:
+        return _sides(values, rank)
+    except ValueError:
+        raise OperationTypeError(
+            point(f"{what} is one value, a pair (before, after), or {rank} pairs of them")
+        ) from None
+
+
+def _filled(x: Tracer, value: Any, low: Sequence[int], high: Sequence[int]) -> Tracer:
+    if not any(low) and not any(high):
+        return x
+    dtype = x.value.type.dtype
+    number = NUMPY_DTYPES[dtype].type(value).item() if is_number(value) else 0
+    filler = (
+        splat(number, TensorType((), dtype), x.weak_type)
+        if is_number(value)
+        else convert(as_tracer(value), dtype)
+    )
+    between = (0,) * x.ndim
+    made: Tracer = emit(
+        "pad", x, filler, low=tuple(low), high=tuple(high), interior=between, weak=x.weak_type
+    )
+    return made
+
+
+@public(static=("widths",))
+def _ramped(array: Any, values: Any, widths: tuple[Pair, ...]) -> Any:
+    x = as_tracer(array)
+    sides = _value_sides(values, x.ndim, "end_values")
+    for dim, ((low, high), (before, after)) in enumerate(zip(widths, sides, strict=True)):
+        last = x.shape[dim] - 1
+        ramps = [
+            _ramp(x, dim, 0, np.arange(low), before),
+            x,
+            _ramp(x, dim, last, np.arange(high)[::-1], after),
+        ]
+        x = joined(ramps, dim)
+    return x
+
+
+def _ramp(x: Tracer, dim: int, at: int, steps: Any, end: Any) -> Tracer:
+    """From `end` towards the elements at `at`, which are `len(steps)` steps away from it."""
+    from shardir.frontend import numpy as snp
+
+    dtype, count = x.value.type.dtype, max(len(steps), 1)
+    edge = piece(x, dim, at, at + 1)
+    end = convert(as_tracer(end), dtype)
+    shape = resized((1,) * x.ndim, dim, len(steps))
+    walked = snp.asarray(steps.reshape(shape).astype(NUMPY_DTYPES[dtype]))
+    way = (edge - end) * walked
+    part = snp.floor_divide(way, count) if dtype in INTEGERS else way / count
+    return convert(end + part, dtype)
+
+
+@public(static=("widths", "mode", "reflection", "lengths"))
+def _bordered(
+    array: Any,
+    widths: tuple[Pair, ...],
+    mode: str,
+    reflection: str,
+    lengths: tuple[Pair, ...] | None,
+) -> Any:
+    x = as_tracer(array)
+    for dim, (low, high) in enumerate(widths):
+        if not low and not high:
+            continue
+        if not x.shape[dim] and mode != "empty":
+            raise OperationTypeError(
+                point(f"pad with mode {mode!r} has nothing to take from: dimension {dim} is empty")
+            )
+        match mode:
+            case "empty":
+                none = (0,) * x.ndim
+                x = _filled(x, 0, resized(none, dim, low), resized(none, dim, high))
+            case "edge":
+                before = repeated(x, dim, 0, low)
+                x = joined([before, x, repeated(x, dim, x.shape[dim] - 1, high)], dim)
+            case "wrap":
+                x = _around(x, dim, low, high)
+            case "reflect" | "symmetric":
+                x = _mirrored(x, dim, low, high, mode == "symmetric", reflection == "odd")
+            case _:
+                length = lengths[dim] if lengths else (x.shape[dim], x.shape[dim])
+                x = _statistic(x, dim, low, high, mode, length)
+    return x
+
+
+_constant.__name__ = _ramped.__name__ = _bordered.__name__ = "pad"
+
+
+def _around(x: Tracer, dim: int, low: int, high: int) -> Tracer:
+    size = x.shape[dim]
+    before = [piece(x, dim, size - low % size, size), *[x] * (low // size)]
+    after = [*[x] * (high // size), piece(x, dim, 0, high % size)]
+    return joined([part for part in (*before, x, *after) if part.shape[dim]], dim)
+
+
+def _mirrored(x: Tracer, dim: int, low: int, high: int, edge: bool, odd: bool) -> Tracer:
+    """Reflected at both ends as often as the widths take; `edge` repeats the last elements.
+
+    `odd` turns the reflections over at the elements at the ends.
+    """
+    if x.shape[dim] == 1 and not edge:
+        return joined([repeated(x, dim, 0, low), x, repeated(x, dim, 0, high)], dim)
+    while low or high:
+        size, skip = x.shape[dim], int(not edge)
+        near, far = min(low, size - skip), min(high, size - skip)
+        before = emit("reverse", piece(x, dim, skip, skip + near), dims=(dim,))
+        after = emit("reverse", piece(x, dim, size - skip - far, size - skip), dims=(dim,))
+        if odd:
+            before = 2 * piece(x, dim, 0, 1) - before
+            after = 2 * piece(x, dim, size - 1, size) - after
+        x = joined([part for part in (before, x, after) if part.shape[dim]], dim)
+        low, high = low - near, high - far
+    return x
+
+
+def _statistic(x: Tracer, dim: int, low: int, high: int, mode: str, lengths: Pair) -> Tracer:
+    from shardir.frontend import numpy as snp
+
+    size, dtype = x.shape[dim], x.value.type.dtype
+    name = {"maximum": "max", "minimum": "min"}.get(mode, mode)
+    parts = []
+    for width, length, first in ((low, lengths[0], True), (high, lengths[1], False)):
+        taken = min(length, size)
+        if taken < 1:
+            raise OperationTypeError(point(f"stat_length must be at least 1, got {length}"))
+        part = piece(x, dim, 0, taken) if first else piece(x, dim, size - taken, size)
+        value = getattr(snp, name)(part, axis=dim, keepdims=True)
+        if value.value.type.dtype != dtype:
+            value = convert(snp.round(value), dtype)
+        parts.append(broadcast(value, resized(x.shape, dim, width)))
+    return joined([parts[0], x, parts[1]], dim)

@@ -1,0 +1,218 @@
+"""More or fewer of the same elements: repeating, inserting, deleting."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.errors import IndexingError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import joined, piece, repeated, resized
+from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.numpy.known import as_ints, frozen, is_known
+from shardir.frontend.numpy.pointwise import common, known
+from shardir.frontend.numpy.taking import take
+from shardir.frontend.operands import as_tracer, broadcast, promote_to, reshape, splat
+from shardir.frontend.tracer import Tracer
+
+FEW = 4
+"""Elements in so many runs are cut out and joined; in more, they are looked up."""
+
+
+@public(static=("reps",))
+def tile(A: Any, reps: Any) -> Any:
+    """`A` repeated as a whole, `reps` times along each dimension."""
+    x = as_tracer(A)
+    times = as_ints(reps)
+    rank = max(x.ndim, len(times))
+    x = reshape(x, (1,) * (rank - x.ndim) + x.shape)
+    times = (1,) * (rank - len(times)) + times
+    whole = tuple(t * n for t, n in zip(times, x.shape, strict=True))
+    if whole == x.shape:
+        return x
+    apart = [n for pair in zip((1,) * rank, x.shape, strict=True) for n in pair]
+    grown = [n for pair in zip(times, x.shape, strict=True) for n in pair]
+    return reshape(broadcast(reshape(x, apart), grown), whole)
+
+
+def repeat(
+    a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None
+) -> Any:
+    """Each element `repeats` times in a row along `axis` (without it, in the flat array).
+
+    Counts for each element may be traced if `total_repeat_length` tells the size they make: it is
+    cut off there, or lengthened by its last element.
+    """
+    if is_known(repeats):
+        return _repeated(a, frozen(repeats), axis, total_repeat_length)
+    if total_repeat_length is None:
+        raise OperationTypeError(
+            point("repeat with traced counts needs total_repeat_length=, the size it makes")
+        )
+    return _repeated_by(a, repeats, axis, total_repeat_length)
+
+
+@public(static=("axis", "total"))
+def _repeated_by(a: Any, repeats: Any, axis: Any, total: int) -> Any:
+    from shardir.frontend import numpy as snp
+
+    x, dim = _lined(a, axis)
+    size = x.shape[dim]
+    ends = snp.cumsum(broadcast(as_tracer(repeats), (size,)))
+    index = snp.searchsorted(ends, snp.arange(total), side="right")
+    return take(x, index, axis=dim, mode="clip")
+
+
+@public(static=("repeats", "axis", "total"))
+def _repeated(a: Any, repeats: Any, axis: Any, total: int | None) -> Any:
+    x, dim = _lined(a, axis)
+    size = x.shape[dim]
+    counts = np.asarray(repeats)
+    if counts.dtype.kind not in "iub" or counts.ndim > 1 or (counts < 0).any():
+        raise OperationTypeError(
+            point(f"repeat takes whole numbers of at least 0 as counts, got {repeats}")
+        )
+    if counts.size == 1:
+        count = int(counts.reshape(()))
+        thin, thick = (*x.shape[: dim + 1], 1), (*x.shape[: dim + 1], count)
+        grown = broadcast(reshape(x, thin + x.shape[dim + 1 :]), thick + x.shape[dim + 1 :])
+        made = reshape(grown, resized(x.shape, dim, size * count))
+    else:
+        if counts.shape != (size,):
+            raise OperationTypeError(
+                point(f"repeat takes {size} counts for this axis, got {counts.size}")
+            )
+        made = selected(x, dim, np.repeat(np.arange(size), counts))
+    if total is None or total == made.shape[dim]:
+        return made
+    have = made.shape[dim]
+    if have > total:
+        return piece(made, dim, 0, total)
+    return joined([made, repeated(made, dim, have - 1, total - have)], dim)
+
+
+_repeated.__name__ = _repeated_by.__name__ = "repeat"
+
+
+def _lined(a: Any, axis: Any) -> tuple[Tracer, int]:
+    """The array and its dimension; without an axis, the flat array."""
+    x = as_tracer(a)
+    if axis is None:
+        return reshape(x, (x.size,)), 0
+    return x, axis_of(axis, x.ndim)
+
+
+def selected(x: Tracer, dim: int, index: npt.NDArray[Any]) -> Tracer:
+    """The elements at known places along one dimension."""
+    breaks = np.flatnonzero(np.diff(index) != 1) + 1
+    if index.size and len(breaks) < FEW:
+        runs = np.split(index, breaks)
+        return joined([piece(x, dim, int(run[0]), int(run[-1]) + 1) for run in runs], dim)
+    taken: Tracer = take(x, index, axis=dim, mode="clip")
+    return taken
+
+
+def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    """Without the elements at `obj` along `axis` (without it, in the flat array).
+
+    `obj` is an index, several, a slice or a mask, known while tracing; one index may be traced.
+    """
+    if is_known(obj):
+        return _deleted(arr, frozen(obj), axis)
+    return _deleted_at(arr, obj, axis)
+
+
+@public(static=("obj", "axis"))
+def _deleted(arr: Any, obj: Any, axis: Any) -> Any:
+    x, dim = _lined(arr, axis)
+    places = np.arange(x.shape[dim])
+    try:
+        rest = np.delete(places, _index(obj))
+    except IndexError as error:
+        raise IndexingError(point(f"delete: {error}")) from None
+    return selected(x, dim, rest)
+
+
+@public(static=("axis",))
+def _deleted_at(arr: Any, obj: Any, axis: Any) -> Any:
+    from shardir.frontend import numpy as snp
+
+    x, dim = _lined(arr, axis)
+    at = as_tracer(obj)
+    if at.ndim:
+        raise OperationTypeError(
+            point(f"delete takes one traced index, got {at.value.type}; how many are left?")
+        )
+    size = x.shape[dim]
+    at = snp.where(at < 0, at + size, at)
+    rest = snp.arange(size - 1)
+    return take(x, rest + (rest >= at), axis=dim, mode="clip")
+
+
+_deleted.__name__ = _deleted_at.__name__ = "delete"
+
+
+def _index(obj: Any) -> Any:
+    if isinstance(obj, tuple):
+        return np.asarray(obj) if len(obj) else np.zeros(0, np.int64)
+    return obj
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    """`values` before the elements at `obj` along `axis` (without it, in the flat array).
+
+    `obj` is an index, several, or a slice, known while tracing.
+    """
+    return _inserted(arr, values, frozen(obj), axis)
+
+
+@public(static=("obj", "axis"))
+def _inserted(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
+    arr, values = known(arr, values)
+    kind = common(arr, values)
+    (x, new) = promote_to((kind[0], False), arr, values)
+    x, dim = _lined(x, axis)
+    new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
+    if not isinstance(obj, (tuple, slice)):
+        # One place: the first dimension of the values says how many.
+        from shardir.frontend.numpy.manipulation import moveaxis
+
+        new = moveaxis(new, 0, dim)
+    size = x.shape[dim]
+    index = np.arange(size)[obj] if isinstance(obj, slice) else np.asarray(_index(obj))
+    count = new.shape[dim] if index.size == 1 else index.size
+    new = broadcast(new, resized(x.shape, dim, count))
+    try:
+        order = np.insert(np.arange(size), _index(obj), size + np.arange(count))
+    except (IndexError, ValueError) as error:
+        raise IndexingError(point(f"insert: {error}")) from None
+    return selected(joined([x, new], dim), dim, order)
+
+
+_inserted.__name__ = "insert"
+
+
+@public(static=("new_shape",))
+def resize(a: Any, new_shape: Any) -> Any:
+    """As many elements of the flat array as `new_shape` takes, from the start again if short."""
+    x = as_tracer(a)
+    shape = as_ints(new_shape)
+    size = prod(shape)
+    if not x.size or not size:
+        return splat(0, x.value.type.with_shape(shape), x.weak_type)
+    times = -(-size // x.size)
+    return reshape(piece(tile(reshape(x, (x.size,)), times), 0, 0, size), shape)
+
+
+def trim_zeros(filt: Any, trim: str = "fb") -> Any:
+    """Without the zeros at the front ("f" in `trim`) and the back ("b"), which must be known."""
+    from shardir.frontend import numpy as snp
+    from shardir.frontend.numpy.known import known_array
+
+    numbers = known_array(
+        filt, "the size of trim_zeros depends on the numbers", "call it outside of jit"
+    )
+    return snp.asarray(np.trim_zeros(numbers, trim))

@@ -1,0 +1,193 @@
+"""Looking things up in sorted arrays: places, bins, values between."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.known import is_known
+from shardir.frontend.operands import (
+    as_tracer,
+    broadcast,
+    convert,
+    promote,
+    promote_inexact,
+    reshape,
+)
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import COMPLEX, FLOATS
+
+FEW = 1 << 16
+"""Up to so many comparisons are all made at once; for more, halves are compared."""
+
+METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
+
+
+def searchsorted(
+    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None
+) -> Any:
+    """The i32 places where `v` would be inserted into the sorted vector `a` to keep it sorted.
+
+    `side` says whether before or after equal elements. NaN comes after every number. `method` is
+    "compare_all" (every element of one with every of the other), or anything else for a binary
+    search; without it the sizes decide.
+    """
+    if side not in ("left", "right"):
+        raise ArgumentError(point(f"side {side!r} is unknown; it is 'left' or 'right'"))
+    if method is not None and method not in METHODS:
+        raise ArgumentError(
+            point(f"method {method!r} is unknown; the methods are {', '.join(METHODS)}")
+        )
+    return _searched(a, v, sorter, side, method)
+
+
+@public(static=("side", "method"))
+def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any:
+    from shardir.frontend import numpy as snp
+
+    table, query = promote(a, v)
+    if table.ndim != 1:
+        raise OperationTypeError(
+            point(f"searchsorted looks up in a vector, got shape {table.shape}")
+        )
+    if table.value.type.dtype in COMPLEX:
+        raise OperationTypeError(point("searchsorted does not take complex numbers"))
+    if sorter is not None:
+        table = snp.take(table, sorter, mode="clip")
+    if not table.size or not query.size:
+        return snp.zeros(query.shape, np.int32)
+    if method is None:
+        method = "compare_all" if table.size * query.size <= FEW else "scan"
+    return _compared(table, query, side) if method == "compare_all" else _halved(table, query, side)
+
+
+_searched.__name__ = "searchsorted"
+
+
+def _before(element: Tracer, query: Tracer, side: str) -> Tracer:
+    """Whether the query's place is after the element; both have one shape."""
+    from shardir.frontend import numpy as snp
+
+    found: Tracer = emit("lt" if side == "left" else "le", element, query)
+    if element.value.type.dtype not in FLOATS:
+        return found
+    last = snp.isnan(query) if side == "right" else snp.isnan(query) & ~snp.isnan(element)
+    later: Tracer = found | last
+    return later
+
+
+def _compared(table: Tracer, query: Tracer, side: str) -> Tracer:
+    """How many elements are before the place."""
+    shape = (*query.shape, table.shape[0])
+    elements = broadcast(table, shape)
+    queries = broadcast(reshape(query, (*query.shape, 1)), shape)
+    ones = convert(_before(elements, queries, side), "i32")
+    count: Tracer = emit("sum", ones, dims=(query.ndim,))
+    return count
+
+
+def _halved(table: Tracer, query: Tracer, side: str) -> Tracer:
+    """By halving, as often as it takes until no choice is left."""
+    from shardir.frontend import lax, numpy as snp
+
+    def step(_: Any, bounds: tuple[Tracer, Tracer]) -> tuple[Tracer, Tracer]:
+        low, high = bounds
+        middle = low + (high - low) // 2
+        after = _before(snp.take(table, middle, mode="clip"), query, side)
+        # A search that has ended (low == high) stays where it is.
+        searching = low < high
+        low = snp.where(searching & after, middle + 1, low)
+        return low, snp.where(searching & ~after, middle, high)
+
+    first = snp.zeros(query.shape, np.int32)
+    last = snp.full(query.shape, table.shape[0], np.int32)
+    found: Tracer = lax.fori_loop(0, table.shape[0].bit_length(), step, (first, last))[0]
+    return found
+
+
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+    """The i32 number of the bin that each element is in; bin i begins at bins[i - 1].
+
+    Edges rise or fall; with `right` the upper one belongs to the bin, otherwise the lower one.
+    """
+    return _digitized(x, bins, right, method)
+
+
+@public(static=("right", "method"))
+def _digitized(x: Any, bins: Any, right: bool, method: str | None) -> Any:
+    from shardir.frontend import numpy as snp
+
+    edges = as_tracer(bins)
+    if edges.ndim != 1:
+        raise OperationTypeError(point(f"digitize takes a vector of edges, got {edges.value.type}"))
+    count = edges.shape[0]
+    if not count:
+        return snp.zeros(as_tracer(x).shape, np.int32)
+    rising = searchsorted(edges, x, "left" if right else "right", method=method)
+    falling = count - searchsorted(snp.flip(edges), x, "right" if right else "left", method=method)
+    return snp.where(edges[-1] >= edges[0], rising, falling)
+
+
+_digitized.__name__ = "digitize"
+
+
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Any:
+    """The piecewise linear function through the points (xp, fp), `xp` rising, at `x`.
+
+    Before and after the points it is `left` and `right` (their first and last value unless told,
+    or "extrapolate"). With `period` it goes on periodically, and `xp` need not be sorted.
+    """
+    for bound, name in ((left, "left"), (right, "right")):
+        if isinstance(bound, str) and bound != "extrapolate":
+            raise ArgumentError(
+                point(f"{name}={bound!r} is unknown; it is a number or 'extrapolate'")
+            )
+    if is_known(period) and period is not None and float(period) == 0:
+        raise ArgumentError(point("the period of interp cannot be 0"))
+    return _interpolated(x, xp, fp, left, right, period)
+
+
+@public()
+def _interpolated(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
+    from shardir.frontend import numpy as snp
+
+    x, xp = promote_inexact(x, xp)
+    (fp,) = promote_inexact(fp)
+    if xp.ndim != 1 or fp.shape != xp.shape or not xp.shape[0]:
+        raise OperationTypeError(
+            point(f"interp takes points as two vectors of one size, got {xp.shape} and {fp.shape}")
+        )
+    if period is not None:
+        period = abs(convert(as_tracer(period), x.value.type.dtype))
+        x, xp = snp.remainder(x, period), snp.remainder(xp, period)
+        order = snp.argsort(xp)
+        xp, fp = snp.take(xp, order, mode="clip"), snp.take(fp, order, mode="clip")
+        xp = snp.concatenate([xp[-1:] - period, xp, xp[:1] + period])
+        fp = snp.concatenate([fp[-1:], fp, fp[:1]])
+    count = xp.shape[0]
+    if count == 1:
+        value = snp.where(snp.isnan(x), x, fp[0])
+    else:
+        after = snp.clip(searchsorted(xp, x, "right"), 1, count - 1)
+        below, above = (snp.take(xp, i, mode="clip") for i in (after - 1, after))
+        start, end = (snp.take(fp, i, mode="clip") for i in (after - 1, after))
+        span = above - below
+        still = span == 0
+        slope = (end - start) / snp.where(still, 1, span)
+        value = snp.where(still, start, start + (x - below) * slope)
+    if period is not None:
+        return value
+    if not isinstance(left, str):
+        value = snp.where(x < xp[0], fp[0] if left is None else left, value)
+    if not isinstance(right, str):
+        value = snp.where(x > xp[-1], fp[-1] if right is None else right, value)
+    return value
+
+
+_interpolated.__name__ = "interp"

@@ -1,0 +1,116 @@
+"""Order: sorted values, and the indices that sort. NaN comes after every number."""
+
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.operands import as_tracer, reshape
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import REAL_OF, TensorType
+
+
+def _lined(a: Any, axis: int | None, what: str) -> tuple[Tracer, int]:
+    x = as_tracer(a)
+    if axis is None:
+        return reshape(x, (x.size,)), 0
+    if not x.ndim:
+        raise OperationTypeError(point(f"{what} takes at least one dimension, got a scalar"))
+    return x, axis_of(axis, x.ndim)
+
+
+def _sorted(x: Tracer, dim: int) -> Tracer:
+    made: Tracer = emit("sort", x, dim=dim, keys=1, stable=True, weak=x.weak_type)
+    return made
+
+
+def _reversed(x: Tracer, dim: int) -> Tracer:
+    made: Tracer = emit("reverse", x, dims=(dim,), weak=x.weak_type)
+    return made
+
+
+def _places(shape: tuple[int, ...], dim: int) -> Tracer:
+    made: Tracer = emit("iota", dim=dim, result=TensorType(shape, "i32"))
+    return made
+
+
+@public(static=("axis", "kind", "order", "stable", "descending"))
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: Any = None,
+    order: Any = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Any:
+    """Sorted along `axis` (without it, the flat array). `kind` is accepted: all are stable."""
+    x, dim = _lined(a, axis, "sort")
+    made = _sorted(x, dim)
+    return _reversed(made, dim) if descending else made
+
+
+@public(static=("axis", "kind", "order", "stable", "descending"))
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: Any = None,
+    order: Any = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Any:
+    """The i32 indices that sort along `axis`; equal elements keep their order."""
+    x, dim = _lined(a, axis, "argsort")
+    places = _places(x.shape, dim)
+    if not descending:
+        return emit("sort", x, places, dim=dim, keys=1, stable=True)[1]
+    back = _reversed(x, dim), _reversed(places, dim)
+    return _reversed(emit("sort", *back, dim=dim, keys=1, stable=True)[1], dim)
+
+
+@public(static=("axis",))
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    """The i32 indices that sort by several keys, the last one first of all."""
+    whole = hasattr(keys, "shape")
+    tracers = [as_tracer(keys[i]) for i in range(keys.shape[0] if whole else len(keys))]
+    if not tracers or any(key.shape != tracers[0].shape for key in tracers):
+        told = ", ".join(str(key.shape) for key in tracers) or "none"
+        raise OperationTypeError(point(f"lexsort takes keys of one shape, got {told}"))
+    x, dim = _lined(tracers[0], axis, "lexsort")
+    order = [*tracers[::-1], _places(x.shape, dim)]
+    return emit("sort", *order, dim=dim, keys=len(tracers), stable=True)[-1]
+
+
+@public(static=("kth", "axis"))
+def partition(a: Any, kth: int, axis: int = -1) -> Any:
+    """With the element that sorting would put at `kth` there, no larger one before it.
+
+    All elements are sorted, which is one way to do so.
+    """
+    x, dim = _lined(a, axis, "partition")
+    axis_of(kth, x.shape[dim])
+    return _sorted(x, dim)
+
+
+@public(static=("kth", "axis"))
+def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+    """The i32 indices that make a `partition`."""
+    x, dim = _lined(a, axis, "argpartition")
+    axis_of(kth, x.shape[dim])
+    return argsort(x, dim)
+
+
+@public()
+def sort_complex(a: Any) -> Any:
+    """Sorted along the last dimension as complex numbers: by real, then by imaginary part."""
+    x, dim = _lined(a, -1, "sort_complex")
+    dtype = x.value.type.dtype
+    if dtype in REAL_OF:
+        return _sorted(x, dim)
+    from shardir.frontend import numpy as snp
+
+    wide = "c128" if dtype in ("f64", "i64", "u64") else "c64"
+    return snp.astype(_sorted(x, dim), TensorType((), wide).numpy)
