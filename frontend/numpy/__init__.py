@@ -144,6 +144,71 @@ from shardir.frontend.numpy.elementwise import (
     tan as tan,
     tanh as tanh,
 )
+from shardir.frontend.numpy.histograms import (
+    bincount as bincount,
+    histogram as histogram,
+    histogram2d as histogram2d,
+    histogram_bin_edges as histogram_bin_edges,
+    histogramdd as histogramdd,
+)
+from shardir.frontend.numpy.joining import (
+    append as append,
+    array_split as array_split,
+    block as block,
+    column_stack as column_stack,
+    concat as concat,
+    concatenate as concatenate,
+    dsplit as dsplit,
+    dstack as dstack,
+    hsplit as hsplit,
+    hstack as hstack,
+    split as split,
+    stack as stack,
+    unstack as unstack,
+    vsplit as vsplit,
+    vstack as vstack,
+)
+from shardir.frontend.numpy.manipulation import (
+    atleast_1d as atleast_1d,
+    atleast_2d as atleast_2d,
+    atleast_3d as atleast_3d,
+    broadcast_arrays as broadcast_arrays,
+    broadcast_shapes as broadcast_shapes,
+    broadcast_to as broadcast_to,
+    expand_dims as expand_dims,
+    flip as flip,
+    fliplr as fliplr,
+    flipud as flipud,
+    matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis,
+    permute_dims as permute_dims,
+    ravel as ravel,
+    reshape as reshape,
+    roll as roll,
+    rollaxis as rollaxis,
+    rot90 as rot90,
+    squeeze as squeeze,
+    swapaxes as swapaxes,
+    transpose as transpose,
+)
+from shardir.frontend.numpy.padding import pad as pad
+from shardir.frontend.numpy.positions import (
+    argwhere as argwhere,
+    diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from,
+    fill_diagonal as fill_diagonal,
+    flatnonzero as flatnonzero,
+    ix_ as ix_,
+    mask_indices as mask_indices,
+    nonzero as nonzero,
+    place as place,
+    ravel_multi_index as ravel_multi_index,
+    tril_indices as tril_indices,
+    tril_indices_from as tril_indices_from,
+    triu_indices as triu_indices,
+    triu_indices_from as triu_indices_from,
+    unravel_index as unravel_index,
+)
 from shardir.frontend.numpy.reductions import (
     all as all,
     amax as amax,
@@ -159,4 +224,46 @@ from shardir.frontend.numpy.reductions import (
     ptp as ptp,
     sum as sum,
 )
+from shardir.frontend.numpy.repetition import (
+    delete as delete,
+    insert as insert,
+    repeat as repeat,
+    resize as resize,
+    tile as tile,
+    trim_zeros as trim_zeros,
+)
+from shardir.frontend.numpy.searching import (
+    digitize as digitize,
+    interp as interp,
+    searchsorted as searchsorted,
+)
 from shardir.frontend.numpy.selection import maximum as maximum, minimum as minimum, where as where
+from shardir.frontend.numpy.sets import (
+    intersect1d as intersect1d,
+    isin as isin,
+    setdiff1d as setdiff1d,
+    setxor1d as setxor1d,
+    union1d as union1d,
+    unique as unique,
+    unique_all as unique_all,
+    unique_counts as unique_counts,
+    unique_inverse as unique_inverse,
+    unique_values as unique_values,
+)
+from shardir.frontend.numpy.sorting import (
+    argpartition as argpartition,
+    argsort as argsort,
+    lexsort as lexsort,
+    partition as partition,
+    sort as sort,
+    sort_complex as sort_complex,
+)
+from shardir.frontend.numpy.taking import (
+    choose as choose,
+    compress as compress,
+    extract as extract,
+    put as put,
+    put_along_axis as put_along_axis,
+    take as take,
+    take_along_axis as take_along_axis,
+)
