@@ -77,6 +77,7 @@ def trace_call(
     name: str,
     leaves: Sequence[Leaf],
     rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[Any], dict[str, Any]]],
+    fleeting: bool = False,
 ) -> tuple[Traced, tree.PyTreeDef]:
     """Trace a call of `fun`; `rebuild` puts tracers where the leaves were.
 
@@ -92,7 +93,7 @@ def trace_call(
         return [returned(result, i, found, name) for i, result in enumerate(results)]
 
     params = [(leaf.name, leaf.signature.abstract) for leaf in leaves]
-    return trace_program(flat, params, name), structure[0]
+    return trace_program(flat, params, name, fleeting), structure[0]
 
 
 def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Tracer:
@@ -188,7 +189,7 @@ def _make(
     Returns the program, the containers of its results (`None` for a single array), and the arrays
     that it takes beside those of the call.
     """
-    name = eager.fun.__name__
+    name = eager.name
     labels: list[str] = []
     for i, arg in enumerate(args):
         positional = i < len(eager.positional)
@@ -209,7 +210,7 @@ def _make(
         Leaf(label, f"argument {label} of {name}", signature)
         for label, signature in zip(labels, signatures, strict=True)
     ]
-    traced, structure = trace_call(eager.fun, name, described, rebuild)
+    traced, structure = trace_call(eager.fun, name, described, rebuild, not eager.cached)
     plan = lower(
         traced,
         [leaf.signature.sharding for leaf in described],
@@ -254,6 +255,22 @@ def once(plan: Plan, traced: Traced) -> Runnable:
     return found
 
 
+def run_fleeting(
+    fun: Callable[..., Any], name: str, leaves: Sequence[Any], labels: Sequence[str]
+) -> Any:
+    """Call `fun` with arrays outside of a trace, traced for this call; returns its containers."""
+    described = [
+        Leaf(label, f"argument {label} of {name}", signature_of_leaf(leaf, f"{label} of {name}"))
+        for label, leaf in zip(labels, leaves, strict=True)
+    ]
+    traced, structure = trace_call(fun, name, described, lambda each: (list(each), {}), True)
+    placed = [leaf.signature.sharding for leaf in described]
+    free = [None] * len(traced.results)
+    plan = lower(traced, placed, free, [leaf.word for leaf in described])
+    results = once(plan, traced)([*leaves, *traced.captured])
+    return tree.unflatten(structure, results)
+
+
 def _unhashable(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -> ArgumentError:
     """The error for a static argument without a hash."""
     named = [
@@ -266,8 +283,8 @@ def _unhashable(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) ->
         except UnhashableError:
             return ArgumentError(
                 point(
-                    f"argument {name} of {eager.fun.__name__} is {value!r}; it must be known and "
+                    f"argument {name} of {eager.name} is {value!r}; it must be known and "
                     "hashable, because it shapes the program"
                 )
             )
-    return ArgumentError(point(f"{eager.fun.__name__} has an argument that cannot be hashed"))
+    return ArgumentError(point(f"{eager.name} has an argument that cannot be hashed"))

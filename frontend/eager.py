@@ -57,7 +57,7 @@ class Eager:
         names = [p.name for p in parameters]
         if unknown := [name for name in static if name not in names]:
             raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
-        self.fun, self.cached = fun, cached
+        self.fun, self.cached, self.name = fun, cached, fun.__name__.strip("_")
         self.positional = tuple(
             p.name
             for p in parameters

@@ -22,20 +22,27 @@ from shardir.frontend.numpy.arithmetic import (
 )
 from shardir.frontend.numpy.bits import (
     bitwise_and as bitwise_and,
+    bitwise_count as bitwise_count,
     bitwise_invert as bitwise_invert,
     bitwise_left_shift as bitwise_left_shift,
     bitwise_not as bitwise_not,
     bitwise_or as bitwise_or,
     bitwise_right_shift as bitwise_right_shift,
     bitwise_xor as bitwise_xor,
+    gcd as gcd,
     invert as invert,
+    lcm as lcm,
     left_shift as left_shift,
     right_shift as right_shift,
 )
 from shardir.frontend.numpy.comparison import (
+    allclose as allclose,
+    array_equal as array_equal,
+    array_equiv as array_equiv,
     equal as equal,
     greater as greater,
     greater_equal as greater_equal,
+    isclose as isclose,
     less as less,
     less_equal as less_equal,
     logical_and as logical_and,
@@ -43,6 +50,19 @@ from shardir.frontend.numpy.comparison import (
     logical_or as logical_or,
     logical_xor as logical_xor,
     not_equal as not_equal,
+)
+from shardir.frontend.numpy.complexes import (
+    abs as abs,
+    absolute as absolute,
+    angle as angle,
+    conj as conj,
+    conjugate as conjugate,
+    imag as imag,
+    iscomplex as iscomplex,
+    isreal as isreal,
+    real as real,
+    sign as sign,
+    square as square,
 )
 from shardir.frontend.numpy.contraction import (
     dot as dot,
@@ -67,10 +87,14 @@ from shardir.frontend.numpy.creation import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
-from shardir.frontend.numpy.diagonals import diagonal as diagonal
+from shardir.frontend.numpy.diagonals import (
+    diagonal as diagonal,
+)
 from shardir.frontend.numpy.dtypes import (
+    astype as astype,
     bfloat16 as bfloat16,
     bool_ as bool_,
+    can_cast as can_cast,
     cdouble as cdouble,
     character as character,
     complex64 as complex64,
@@ -99,6 +123,8 @@ from shardir.frontend.numpy.dtypes import (
     int64 as int64,
     int_ as int_,
     integer as integer,
+    isdtype as isdtype,
+    issubdtype as issubdtype,
     nan as nan,
     newaxis as newaxis,
     number as number,
@@ -115,7 +141,10 @@ from shardir.frontend.numpy.dtypes import (
     uint64 as uint64,
     unsignedinteger as unsignedinteger,
 )
-from shardir.frontend.numpy.einstein import einsum as einsum, einsum_path as einsum_path
+from shardir.frontend.numpy.einstein import (
+    einsum as einsum,
+    einsum_path as einsum_path,
+)
 from shardir.frontend.numpy.elementwise import (
     acos as acos,
     acosh as acosh,
@@ -124,25 +153,54 @@ from shardir.frontend.numpy.elementwise import (
     arcsin as arcsin,
     arcsinh as arcsinh,
     arctan as arctan,
+    arctan2 as arctan2,
     arctanh as arctanh,
     asin as asin,
     asinh as asinh,
     atan as atan,
+    atan2 as atan2,
     atanh as atanh,
     cbrt as cbrt,
     cos as cos,
     cosh as cosh,
+    deg2rad as deg2rad,
+    degrees as degrees,
     exp as exp,
     exp2 as exp2,
     expm1 as expm1,
+    fabs as fabs,
+    heaviside as heaviside,
+    hypot as hypot,
     log as log,
     log1p as log1p,
     log2 as log2,
+    log10 as log10,
+    logaddexp as logaddexp,
+    logaddexp2 as logaddexp2,
+    rad2deg as rad2deg,
+    radians as radians,
+    reciprocal as reciprocal,
     sin as sin,
+    sinc as sinc,
     sinh as sinh,
     sqrt as sqrt,
     tan as tan,
     tanh as tanh,
+)
+from shardir.frontend.numpy.floating import (
+    copysign as copysign,
+    frexp as frexp,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    isneginf as isneginf,
+    isposinf as isposinf,
+    ldexp as ldexp,
+    modf as modf,
+    nan_to_num as nan_to_num,
+    nextafter as nextafter,
+    signbit as signbit,
+    spacing as spacing,
 )
 from shardir.frontend.numpy.histograms import (
     bincount as bincount,
@@ -150,6 +208,14 @@ from shardir.frontend.numpy.histograms import (
     histogram2d as histogram2d,
     histogram_bin_edges as histogram_bin_edges,
     histogramdd as histogramdd,
+)
+from shardir.frontend.numpy.inspection import (
+    iscomplexobj as iscomplexobj,
+    isrealobj as isrealobj,
+    isscalar as isscalar,
+    ndim as ndim,
+    shape as shape,
+    size as size,
 )
 from shardir.frontend.numpy.joining import (
     append as append,
@@ -232,12 +298,30 @@ from shardir.frontend.numpy.repetition import (
     tile as tile,
     trim_zeros as trim_zeros,
 )
+from shardir.frontend.numpy.rounding import (
+    around as around,
+    ceil as ceil,
+    fix as fix,
+    floor as floor,
+    rint as rint,
+    round as round,
+    trunc as trunc,
+)
 from shardir.frontend.numpy.searching import (
     digitize as digitize,
     interp as interp,
     searchsorted as searchsorted,
 )
-from shardir.frontend.numpy.selection import maximum as maximum, minimum as minimum, where as where
+from shardir.frontend.numpy.selection import (
+    clip as clip,
+    fmax as fmax,
+    fmin as fmin,
+    maximum as maximum,
+    minimum as minimum,
+    piecewise as piecewise,
+    select as select,
+    where as where,
+)
 from shardir.frontend.numpy.sets import (
     intersect1d as intersect1d,
     isin as isin,

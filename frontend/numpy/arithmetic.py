@@ -137,20 +137,21 @@ def _rest(x: Tracer, divisor: Tracer, y: Any) -> Tracer:
 
 
 def _quotient(x: Tracer, divisor: Tracer, y: Any) -> Tracer:
-    """Floats as NumPy computes it: exactly, from the rest, unless the divisor is zero."""
+    """Floats exactly, from the rest as NumPy does, unless the divisor is zero."""
     dtype = x.value.type.dtype
-    if dtype in FLOATS:
-        exact = same("div", same("sub", x, _rest(x, divisor, y)), divisor)
-        whole = same("round", exact)
-        if _positive(y):
-            return whole
-        by_zero = same("eq", divisor, like(divisor, 0))
-        return same("select", by_zero, same("div", x, divisor), whole)
-    quotient = same("div", x, divisor)
-    if dtype not in UNSIGNED:
-        crosses = _crosses(same("rem", x, divisor), divisor, y)
-        quotient = same("select", crosses, same("sub", quotient, like(quotient, 1)), quotient)
-    return _unless_zero(divisor, quotient, y)
+    if dtype in UNSIGNED:
+        return _unless_zero(divisor, same("div", x, divisor), y)
+    rest = same("rem", x, divisor)
+    if dtype not in FLOATS:
+        quotient = same("div", x, divisor)
+    else:
+        quotient = same("round", same("div", same("sub", x, rest), divisor))
+    lower = same("sub", quotient, like(quotient, 1))
+    quotient = same("select", _crosses(rest, divisor, y), lower, quotient)
+    if dtype not in FLOATS or _positive(y):
+        return _unless_zero(divisor, quotient, y)
+    by_zero = same("eq", divisor, like(divisor, 0))
+    return same("select", by_zero, same("div", x, divisor), quotient)
 
 
 def power(x: Any, y: Any, /) -> Any:

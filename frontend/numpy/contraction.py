@@ -13,12 +13,13 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of
-from shardir.frontend.numpy.pointwise import pointwise, same
+from shardir.frontend.numpy.complexes import conjugate_of
+from shardir.frontend.numpy.pointwise import pointwise
 from shardir.frontend.operands import broadcast_shapes, convert, promote, reshape
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import COMPLEX, TensorType
+from shardir.types import TensorType
 
 LETTERS = [letter for letter in ascii_letters if letter not in "bih"]
 STATIC = ("precision", "preferred_element_type")
@@ -103,11 +104,6 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     columns = "h" if y.ndim == 2 else "".join(LETTERS[x.ndim :][: y.ndim - 1])
     right = f"{columns[:-1]}i{columns[-1:]}"
     return contract(x, y, f"{rows}i,{right}->{rows}{columns}", preferred_element_type)
-
-
-def conjugate_of(x: Tracer) -> Tracer:
-    """The complex conjugate; itself when it is real."""
-    return same("conj", x) if x.value.type.dtype in COMPLEX else x
 
 
 def flat(x: Tracer) -> Tracer:

@@ -1,7 +1,7 @@
-"""Element types under NumPy's names, what they can hold and what they become together.
+"""Element types under NumPy's names: what they are, hold, and become together; and constants.
 
-`float32(x)` is `x` as an array of that type, and wherever a type is wanted `float32` is one, as
-are NumPy's own types, Python's `float` and the name `"float32"`.
+`float32(x)` is `x` as an array of that type, and wherever an element type is wanted `float32` is
+one, as are NumPy's own types, Python's `float` and the text `"float32"`.
 """
 
 from typing import Any, Final, final
@@ -11,9 +11,11 @@ import numpy as np
 
 from shardir.frontend import promotion
 from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert, kind_of
-from shardir.frontend.promotion import KEY, DType, canonical, dtype_of, user_dtype
-from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES, SIGNED, UNSIGNED
+from shardir.frontend.promotion import KEY, DType, dtype_of, user_dtype
+from shardir.types import COMPLEX, FLOATS, INEXACT, NUMPY_DTYPES, SIGNED, UNSIGNED, dtype_name
 
 pi: Final = float(np.pi)
 e: Final = float(np.e)
@@ -22,10 +24,13 @@ inf: Final = float("inf")
 nan: Final = float("nan")
 newaxis: Final = None
 
-generic, number, integer = np.generic, np.number, np.integer
-signedinteger, unsignedinteger = np.signedinteger, np.unsignedinteger
-inexact, floating, complexfloating = np.inexact, np.floating, np.complexfloating
+# The families of types, for `issubdtype`.
+generic, number, inexact = np.generic, np.number, np.inexact
+integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsignedinteger
+floating, complexfloating = np.floating, np.complexfloating
 character, flexible, object_ = np.character, np.flexible, np.object_
+
+dtype = np.dtype
 
 
 @final
@@ -38,24 +43,20 @@ class ScalarType:
         self.dtype = NUMPY_DTYPES[name]
 
     def __call__(self, x: Any = 0) -> Any:
-        return _of_type(x, self)
+        return astype(x, self.dtype)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, ScalarType):
-            return bool(self.dtype == other.dtype)
-        return bool(self.dtype == other)
+        try:
+            return bool(self.dtype == _numpy(other))
+        except TypeError:
+            return False
 
     def __hash__(self) -> int:
         return hash(self.dtype)
 
     def __repr__(self) -> str:
         name = self.dtype.name
-        return f"shardir.numpy.{name + '_' if name == 'bool' else name}"
-
-
-@public(static=("dtype",))
-def _of_type(x: Any, dtype: Any) -> Any:
-    return convert(as_tracer(x), dtype_of(dtype))
+        return f"shardir.numpy.{'bool_' if name == 'bool' else name}"
 
 
 bool_ = ScalarType("bool")
@@ -66,47 +67,106 @@ complex64, complex128 = map(ScalarType, COMPLEX)
 int_, uint, float_, complex_ = int64, uint64, float64, complex128
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
-dtype = np.dtype
+
+@public(static=("dtype", "device"))
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """`x` with another element type: floats become integers towards zero, wide integers wrap."""
+    return convert(as_tracer(x), dtype_of(float if dtype is None else dtype))
 
 
-def finfo(type: Any) -> Any:
-    """The limits of a floating type: `eps`, `max`, `min`, `tiny`, `bits`, ..."""
-    return ml_dtypes.finfo(_numpy(type))
-
-
-def iinfo(type: Any) -> Any:
-    """The limits of an integer type: `max`, `min`, `bits`."""
-    return ml_dtypes.iinfo(_numpy(type))
-
-
-def _numpy(type: Any) -> np.dtype[Any]:
-    """The element type meant, without narrowing 64-bit types."""
-    if isinstance(type, str) and type == "bfloat16":
+def _numpy(spec: Any) -> np.dtype[Any]:
+    """The element type meant, 64-bit types as they are; raises `TypeError`."""
+    if isinstance(spec, str) and spec == "bfloat16":
         return NUMPY_DTYPES["bf16"]
-    return np.dtype(getattr(type, "dtype", type))
+    found: np.dtype[Any] = np.dtype(getattr(spec, "dtype", spec))
+    return found
+
+
+def finfo(dtype: Any) -> Any:
+    """The limits of a floating type: `eps`, `max`, `min`, `tiny`, `bits` and more."""
+    info: Any = ml_dtypes.finfo
+    return info(_numpy(dtype))
+
+
+def iinfo(dtype: Any) -> Any:
+    """The limits of an integer type: `max`, `min`, `bits`."""
+    return np.iinfo(_numpy(dtype))
 
 
 def result_type(*operands: Any) -> DType:
-    """The element type of arrays, numbers and types computed with together."""
+    """The element type of arrays, numbers and types computed with together.
+
+    Python's numbers and number types give way to arrays of their kind.
+    """
+    if not operands:
+        raise ArgumentError(point("result_type takes at least one array or element type"))
     name, _ = promotion.result_type(*map(_kind, operands))
     return user_dtype(name)
 
 
-def promote_types(first: Any, second: Any) -> DType:
-    """The element type of both types together."""
-    return result_type(dtype_of(first) and _typed(first), _typed(second))
-
-
-def _typed(spec: Any) -> DType:
-    return user_dtype(dtype_of(spec))
+def promote_types(type1: Any, type2: Any) -> DType:
+    """The element type of two element types computed with together."""
+    return result_type(type1, type2)
 
 
 def _kind(x: Any) -> tuple[str, bool]:
     if isinstance(x, (list, tuple)):
-        tracerless = np.asarray(x)
-        return canonical(dtype_of(tracerless.dtype)), False
-    if x in (int, float, complex) and isinstance(x, type):
+        return promotion.result_type(*map(_kind, x))[0], False
+    if isinstance(x, type) and x in (int, float, complex):
         return dtype_of(x), True
     if isinstance(x, (str, type, np.dtype, ScalarType)) or x is KEY:
         return dtype_of(x), False
     return kind_of(x)
+
+
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """Whether NumPy would convert between the element types under its rule `casting`."""
+    return bool(np.can_cast(_numpy(from_), _numpy(to), casting))
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Whether an element type is another one, or belongs to a family such as `floating`."""
+    if isinstance(arg2, type) and issubclass(arg2, np.generic) and arg2 in _FAMILIES:
+        if isinstance(arg1, type) and arg1 in _FAMILIES:
+            return issubclass(arg1, arg2)
+        if arg1 is KEY:
+            return False
+        found = _numpy(arg1)
+        family = np.floating if found == NUMPY_DTYPES["bf16"] else found.type
+        return issubclass(family, arg2)
+    if arg1 is KEY or arg2 is KEY:
+        return arg1 is arg2
+    if isinstance(arg1, type) and arg1 in _FAMILIES:
+        return False
+    return bool(_numpy(arg1) == _numpy(arg2))
+
+
+_FAMILIES = (
+    *(generic, number, inexact, integer, signedinteger, unsignedinteger),
+    *(floating, complexfloating, character, flexible),
+)
+
+_KINDS = {
+    "bool": ("bool",),
+    "signed integer": SIGNED,
+    "unsigned integer": UNSIGNED,
+    "integral": SIGNED + UNSIGNED,
+    "real floating": FLOATS,
+    "complex floating": COMPLEX,
+    "numeric": SIGNED + UNSIGNED + INEXACT,
+}
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether an element type is of a kind such as `"real floating"`, or of one of many."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, each) for each in kind)
+    if isinstance(kind, str) and kind in _KINDS:
+        return dtype_name(_numpy(dtype)) in _KINDS[kind]
+    try:
+        return bool(_numpy(dtype) == _numpy(kind))
+    except TypeError:
+        known = ", ".join(map(repr, _KINDS))
+        raise ArgumentError(
+            point(f"{kind!r} is no kind of element type; the kinds are {known}")
+        ) from None

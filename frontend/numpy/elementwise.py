@@ -1,16 +1,19 @@
-"""Elementwise functions of one operand that are one operation. The tables are the documentation.
+"""Elementwise functions of floats. The tables are the documentation.
 
-Functions of the first table take numbers as they are, those of the second make integers floats.
+Integers become floats, complex numbers stay complex where the function is defined for them.
 """
 
+from math import log as log_of, pi
 from typing import Any
 
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import Unary, inexact, pointwise
+from shardir.frontend.numpy.pointwise import Unary, inexact, like, pointwise, same
+from shardir.frontend.operands import align, convert
+from shardir.frontend.tracer import Tracer
 
 
 def _floating(name: str, op: str, meaning: str) -> Unary:
-    """The function `name` of floats and complex numbers; integers become floats."""
+    """The function `name` that is the operation `op` on floats."""
 
     def function(x: Any, /) -> Any:
         return pointwise(op, x, kind=inexact(x))
@@ -41,7 +44,106 @@ tanh    = _floating("tanh",    "tanh",  "The hyperbolic tangent")
 arcsinh = _floating("arcsinh", "asinh", "The inverse of sinh")
 arccosh = _floating("arccosh", "acosh", "The inverse of cosh; NaN of floats below 1")
 arctanh = _floating("arctanh", "atanh", "The inverse of tanh; NaN of floats outside of [-1, 1]")
+fabs    = _floating("fabs",    "abs",   "The size of a number as a float")
 # fmt: on
 
 asin, acos, atan = arcsin, arccos, arctan
 asinh, acosh, atanh = arcsinh, arccosh, arctanh
+
+
+def _floats(*xs: Any) -> tuple[Tracer, ...]:
+    """The operands as floats (or complex numbers) of one type and shape."""
+    return align(*xs, kind=inexact(*xs))
+
+
+@public()
+def log10(x: Any, /) -> Any:
+    """The logarithm to base 10, elementwise. Integers become floats."""
+    (x,) = _floats(x)
+    return same("div", same("log", x), like(x, log_of(10)))
+
+
+@public()
+def deg2rad(x: Any, /) -> Any:
+    """Degrees as radians, elementwise."""
+    (x,) = _floats(x)
+    return same("mul", x, like(x, pi / 180))
+
+
+@public()
+def rad2deg(x: Any, /) -> Any:
+    """Radians as degrees, elementwise."""
+    (x,) = _floats(x)
+    return same("mul", x, like(x, 180 / pi))
+
+
+radians, degrees = deg2rad, rad2deg
+
+
+@public()
+def reciprocal(x: Any, /) -> Any:
+    """1 / x, elementwise. Integers become floats."""
+    (x,) = _floats(x)
+    return same("div", like(x, 1), x)
+
+
+@public()
+def sinc(x: Any, /) -> Any:
+    """sin(pi x) / (pi x), elementwise, and 1 at 0."""
+    (x,) = _floats(x)
+    angle = same("mul", x, like(x, pi))
+    at_zero = same("eq", angle, like(angle, 0))
+    # The quotient is taken away from 0, so that its derivative is no NaN there.
+    safe = same("select", at_zero, like(angle, 1), angle)
+    quotient = same("div", same("sin", safe), safe)
+    return same("select", at_zero, like(angle, 1), quotient)
+
+
+@public()
+def arctan2(y: Any, x: Any, /) -> Any:
+    """The angle in [-pi, pi] of the point (x, y), elementwise."""
+    return same("atan2", *_floats(y, x))
+
+
+atan2 = arctan2
+
+
+@public()
+def hypot(x: Any, y: Any, /) -> Any:
+    """sqrt(x**2 + y**2), elementwise, where the squares may be too large or small for the type."""
+    x, y = _floats(x, y)
+    name, weak = x.value.type.dtype, x.weak_type
+    wide = "f64" if name == "f64" else "f32"
+    whole = same("complex", convert(x, wide, weak), convert(y, wide, weak))
+    return convert(same("abs", whole), name, weak)
+
+
+def _gap(x: Tracer, y: Tracer) -> Tracer:
+    """-|x - y|, and 0 where both are the same infinity."""
+    gap = same("sub", x, y)
+    safe = same("select", same("ne", gap, gap), like(gap, 0), gap)
+    return same("neg", same("abs", safe))
+
+
+@public()
+def logaddexp(x: Any, y: Any, /) -> Any:
+    """log(exp(x) + exp(y)), elementwise, where the exponentials may be too large."""
+    x, y = _floats(x, y)
+    part = same("log1p", same("exp", _gap(x, y)))
+    return same("add", same("maximum", x, y), part)
+
+
+@public()
+def logaddexp2(x: Any, y: Any, /) -> Any:
+    """log2(2**x + 2**y), elementwise, where the powers may be too large."""
+    x, y = _floats(x, y)
+    part = same("log1p", same("exp2", _gap(x, y)))
+    return same("add", same("maximum", x, y), same("div", part, like(part, log_of(2))))
+
+
+@public()
+def heaviside(x: Any, y: Any, /) -> Any:
+    """0 where `x` is negative, 1 where it is positive, `y` where it is 0, elementwise."""
+    x, y = _floats(x, y)
+    step = same("mul", same("add", same("sign", x), like(x, 1)), like(x, 0.5))
+    return same("select", same("eq", x, like(x, 0)), y, step)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from shardir.frontend import promotion
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
 from shardir.frontend.operands import (
     align,
     as_tracer,
@@ -71,11 +73,8 @@ def like(x: Tracer, number: complex) -> Tracer:
 
 def truth(x: Any) -> Tracer:
     """The operand as bools: everything but zero is true."""
-    x = as_tracer(x)
-    if x.value.type.dtype == "bool":
-        return x
-    result: Tracer = emit("ne", x, like(x, 0))
-    return result
+    value = as_tracer(x)
+    return value if value.value.type.dtype == "bool" else same("ne", value, like(value, 0))
 
 
 def choose(condition: Tracer, x: Any, y: Any) -> Tracer:
@@ -89,3 +88,9 @@ def choose(condition: Tracer, x: Any, y: Any) -> Tracer:
     x, y = fitted(shape, kind, x, y)
     result: Tracer = emit("select", condition, x, y, weak=kind[1])
     return result
+
+
+def no_out(name: str, out: Any) -> None:
+    """Arrays never change, so nothing can be written into one."""
+    if out is not None:
+        raise ArgumentError(point(f"{name} takes no out=; arrays never change"))

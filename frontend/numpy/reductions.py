@@ -13,7 +13,8 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of, axis_of
-from shardir.frontend.numpy.pointwise import choose, like, same, truth
+from shardir.frontend.numpy.pointwise import choose, like, no_out, same, truth
+from shardir.frontend.numpy.rounding import WIDE
 from shardir.frontend.operands import as_tracer, broadcast, convert, reshape, splat
 from shardir.frontend.promotion import canonical, dtype_of, inexact
 from shardir.frontend.trace import emit
@@ -44,21 +45,11 @@ def total(dtype: str) -> str:
     return dtype
 
 
-def no_out(name: str, out: Any) -> None:
-    """Arrays never change, so a result cannot be written into one."""
-    if out is not None:
-        raise OperationTypeError(point(f"{name} takes no out=; arrays never change"))
-
-
 def only(x: Tracer, where: Any, otherwise: complex) -> Tracer:
     """`x` with `otherwise` where it does not count."""
     if where is None:
         return x
-    return choose(truth(where), x, convert(splat_like(x, otherwise), x.value.type.dtype))
-
-
-def splat_like(x: Tracer, number: complex) -> Tracer:
-    return splat(number, TensorType((), x.value.type.dtype))
+    return choose(truth(where), x, splat(otherwise, TensorType((), x.value.type.dtype)))
 
 
 def _accumulated(
@@ -111,7 +102,7 @@ def _extreme(
     x = as_tracer(a)
     dims = axes_of(axis, x.ndim)
     if initial is None and any_empty(x, dims):
-        raise ShapeError(point(f"{name} of no elements (shape {x.shape}) needs initial="))
+        raise ShapeError(point(f"{name} of no elements, shape {x.shape}, needs initial="))
     if where is not None:
         if initial is None:
             raise OperationTypeError(point(f"{name} with where= needs initial="))
@@ -201,27 +192,21 @@ def mean(
     return averaged(x, name, axes_of(axis, x.ndim), keepdims, where)
 
 
-WIDE = {"f16": "f32", "bf16": "f32"}
-"""The types that sums are taken in before they are divided."""
-
-
 def averaged(
     x: Tracer, name: str, dims: tuple[int, ...], keepdims: bool, where: Any = None
 ) -> Tracer:
     """The mean over `dims` as the element type called `name`."""
     wide = convert(x, WIDE.get(name, name))
     summed = reduced("sum", only(wide, where, 0), dims, keepdims)
+    return convert(same("div", summed, counted(x, summed, dims, keepdims, where)), name)
+
+
+def counted(x: Tracer, summed: Tracer, dims: tuple[int, ...], keepdims: bool, where: Any) -> Tracer:
+    """How many elements of `x` went into each of `summed`."""
     if where is None:
-        count: Any = like(summed, size_of(x, dims))
-    else:
-        counting = convert(broadcast(truth(where), x.shape), summed.value.type.dtype)
-        count = reduced("sum", counting, dims, keepdims)
-    divisor = splat_count(summed, count)
-    return convert(same("div", summed, divisor), name)
-
-
-def splat_count(summed: Tracer, count: Any) -> Tracer:
-    return count if isinstance(count, Tracer) else like(summed, count)
+        return like(summed, size_of(x, dims))
+    ones = convert(broadcast(truth(where), x.shape), summed.value.type.dtype)
+    return reduced("sum", ones, dims, keepdims)
 
 
 def size_of(x: Tracer, dims: tuple[int, ...]) -> int:
@@ -231,19 +216,13 @@ def size_of(x: Tracer, dims: tuple[int, ...]) -> int:
 
 def _best(op: str, a: Any, axis: Any, keepdims: Any) -> Tracer:
     x = as_tracer(a)
-    if axis is None:
-        flat = reshape(x, (x.value.type.size,))
-        dim = 0
-    else:
-        flat, dim = x, axis_of(axis, x.ndim)
-    if flat.shape[dim] == 0:
-        raise ShapeError(point(f"{op} of no elements (shape {x.shape})"))
-    sizes = [n for d, n in enumerate(flat.shape) if d != dim]
-    result: Tracer = emit(op, flat, dim=dim, result=TensorType(tuple(sizes), canonical("i64")))
-    if not keepdims:
-        return result
-    dims = axes_of(axis, x.ndim)
-    return kept(result, x, dims)
+    line = reshape(x, (x.value.type.size,)) if axis is None else x
+    dim = 0 if axis is None else axis_of(axis, x.ndim)
+    if line.shape[dim] == 0:
+        raise ShapeError(point(f"{op} of no elements, shape {x.shape}"))
+    sizes = tuple(n for d, n in enumerate(line.shape) if d != dim)
+    result: Tracer = emit(op, line, dim=dim, result=TensorType(sizes, canonical("i64")))
+    return kept(result, x, axes_of(axis, x.ndim)) if keepdims else result
 
 
 @public(static=("axis", "out", "keepdims"))

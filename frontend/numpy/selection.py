@@ -1,11 +1,16 @@
 """Choosing between values, element by element."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.pointwise import choose, pointwise, truth
+from shardir.frontend.numpy.floating import is_nan
+from shardir.frontend.numpy.pointwise import choose, common, known, pointwise, same, truth
+from shardir.frontend.operands import align, as_tracer, broadcast, broadcast_shapes, promote_to
+from shardir.frontend.tracer import Tracer
+from shardir.types import INEXACT
 
 
 @public()
@@ -20,6 +25,25 @@ def minimum(x: Any, y: Any, /) -> Any:
     return pointwise("minimum", x, y)
 
 
+@public()
+def fmax(x: Any, y: Any, /) -> Any:
+    """The larger one, elementwise; the other one where one is NaN."""
+    return _prefer("maximum", *align(x, y))
+
+
+@public()
+def fmin(x: Any, y: Any, /) -> Any:
+    """The smaller one, elementwise; the other one where one is NaN."""
+    return _prefer("minimum", *align(x, y))
+
+
+def _prefer(op: str, x: Tracer, y: Tracer) -> Tracer:
+    best = same(op, x, y)
+    if x.value.type.dtype not in INEXACT:
+        return best
+    return same("select", is_nan(x), y, same("select", is_nan(y), x, best))
+
+
 def where(condition: Any, x: Any = None, y: Any = None, /, **options: Any) -> Any:
     """`x` where the condition is true (not zero), `y` where not; all three broadcast.
 
@@ -30,7 +54,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, **options: Any) -> An
 
         return snp.nonzero(condition, **options)
     if x is None or y is None or options:
-        raise OperationTypeError(
+        raise ArgumentError(
             point("where takes a condition, or a condition and two arrays to choose from")
         )
     return _where(condition, x, y)
@@ -39,3 +63,79 @@ def where(condition: Any, x: Any = None, y: Any = None, /, **options: Any) -> An
 @public()
 def _where(condition: Any, x: Any, y: Any) -> Any:
     return choose(truth(condition), x, y)
+
+
+@public()
+def clip(arr: Any, /, min: Any = None, max: Any = None) -> Any:
+    """`arr` between the bounds, elementwise, each of which may be missing.
+
+    The upper bound counts where they cross. Raises `OperationTypeError` for complex numbers.
+    """
+    if min is None and max is None:
+        return as_tracer(arr)
+    if max is None:
+        return pointwise("maximum", arr, min)
+    if min is None:
+        return pointwise("minimum", arr, max)
+    x, low, high = known(arr, min, max)
+    kind = common(x, low, high)
+    x, low, high = promote_to(kind, x, low, high)
+    shape = broadcast_shapes(x.shape, low.shape, high.shape)
+    low, high = (b if not b.ndim else broadcast(b, shape) for b in (low, high))
+    return same("clamp", low, broadcast(x, shape), high)
+
+
+@public()
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """The choice of the first condition that holds, elementwise, else `default`."""
+    if len(condlist) != len(choicelist) or not len(condlist):
+        raise ArgumentError(
+            point(
+                f"select takes one choice for each condition, got {len(condlist)} conditions and "
+                f"{len(choicelist)} choices"
+            )
+        )
+    conditions = [as_tracer(c) for c in condlist]
+    choices = known(*choicelist, default)
+    kind = common(*choices)
+    result = choices[-1]
+    for condition, choice in zip(conditions[::-1], choices[-2::-1], strict=True):
+        picked, other = promote_to(kind, choice, result)
+        result = choose(truth(condition), picked, other)
+    return result
+
+
+@public(static=("funclist", "kw"), cached=False)
+def _piecewise(
+    x: Any, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
+) -> Any:
+    x = as_tracer(x)
+    conditions = [truth(c) for c in condlist]
+    if len(funclist) not in (len(conditions), len(conditions) + 1):
+        raise ArgumentError(
+            point(
+                f"piecewise takes a function for each of {len(conditions)} conditions, and maybe "
+                f"one more for the rest; got {len(funclist)}"
+            )
+        )
+
+    def value(function: Any) -> Tracer:
+        made = function(x, *args, **kw) if callable(function) else function
+        return promote_to((x.value.type.dtype, x.weak_type), made)[0]
+
+    rest = funclist[-1] if len(funclist) > len(conditions) else 0
+    result = value(rest)
+    for condition, function in zip(conditions, funclist, strict=False):
+        result = choose(condition, value(function), result)
+    return broadcast(result, broadcast_shapes(x.shape, result.shape))
+
+
+def piecewise(
+    x: Any, condlist: Any, funclist: Sequence[Callable[..., Any] | Any], *args: Any, **kw: Any
+) -> Any:
+    """The function (or number) of the last condition that holds, applied to `x`, elementwise.
+
+    One function more than conditions is for the rest, which is 0 without it.
+    """
+    conditions = list(condlist) if isinstance(condlist, (list, tuple)) else [condlist]
+    return _piecewise(x, conditions, tuple(funclist), args, kw)

@@ -1,0 +1,197 @@
+"""What a floating-point number is made of: its sign, its parts, its neighbours, no number at all.
+
+Integers are finite; where a function returns floats they become floats.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.eager import public
+from shardir.frontend.numpy.pointwise import fitted, inexact, like, same
+from shardir.frontend.numpy.rounding import WIDE, toward_zero
+from shardir.frontend.operands import align, as_tracer, broadcast_shapes, convert, splat
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import FLOATS, INEXACT, INTEGERS, UNSIGNED
+
+MANTISSA = {"f32": 23, "f64": 52}
+"""How many bits of a number are its mantissa."""
+
+
+def _everywhere(x: Tracer, answer: bool) -> Tracer:
+    return splat(answer, x.value.type.with_dtype("bool"))
+
+
+@public()
+def isnan(x: Any, /) -> Any:
+    """Whether it is no number, elementwise."""
+    x = as_tracer(x)
+    if x.value.type.dtype not in INEXACT:
+        return _everywhere(x, False)
+    return is_nan(x)
+
+
+def is_nan(x: Tracer) -> Tracer:
+    """Only what is no number differs from itself."""
+    return same("ne", x, x)
+
+
+@public()
+def isfinite(x: Any, /) -> Any:
+    """Whether it is neither infinite nor NaN, elementwise."""
+    x = as_tracer(x)
+    return same("is_finite", x) if x.value.type.dtype in INEXACT else _everywhere(x, True)
+
+
+@public()
+def isinf(x: Any, /) -> Any:
+    """Whether it is infinite, elementwise."""
+    x = as_tracer(x)
+    if x.value.type.dtype not in INEXACT:
+        return _everywhere(x, False)
+    size = same("abs", x)
+    return same("eq", size, like(size, np.inf))
+
+
+@public()
+def isposinf(x: Any, /, out: None = None) -> Any:
+    """Whether it is positive infinity, elementwise."""
+    return _is(x, np.inf)
+
+
+@public()
+def isneginf(x: Any, /, out: None = None) -> Any:
+    """Whether it is negative infinity, elementwise."""
+    return _is(x, -np.inf)
+
+
+def _is(x: Any, extreme: float) -> Tracer:
+    x = as_tracer(x)
+    if x.value.type.dtype not in INEXACT:
+        return _everywhere(x, False)
+    return same("eq", x, like(x, extreme))
+
+
+@public()
+def signbit(x: Any, /) -> Any:
+    """Whether the sign is a minus, elementwise, that of -0.0 and of NaN included."""
+    x = as_tracer(x)
+    dtype = x.value.type.dtype
+    if dtype == "bool" or dtype in UNSIGNED:
+        return _everywhere(x, False)
+    return has_minus(x)
+
+
+def has_minus(x: Tracer) -> Tracer:
+    """The highest bit, as the sign of an integer of the same bits."""
+    if x.value.type.dtype not in INTEGERS:
+        width = x.value.type.numpy.itemsize * 8
+        x = emit("bitcast", x, result=x.value.type.with_dtype(f"i{width}"))
+    return same("lt", x, like(x, 0))
+
+
+@public()
+def copysign(x: Any, y: Any, /) -> Any:
+    """`x` with the sign of `y`, elementwise. Integers become floats."""
+    x, y = align(x, y, kind=inexact(x, y))
+    size = same("abs", x)
+    result: Tracer = emit("select", has_minus(y), same("neg", size), size, weak=x.weak_type)
+    return result
+
+
+@public()
+def nextafter(x: Any, y: Any, /) -> Any:
+    """The next number of the type after `x` in the direction of `y`, elementwise."""
+    return same("nextafter", *align(x, y, kind=inexact(x, y)))
+
+
+@public()
+def spacing(x: Any, /) -> Any:
+    """The distance to the next number of the type, away from zero, elementwise."""
+    (x,) = align(x, kind=inexact(x))
+    size = same("abs", x)
+    gap = same("sub", same("nextafter", size, like(size, np.inf)), size)
+    return same("select", same("lt", x, like(x, 0)), same("neg", gap), gap)
+
+
+@public()
+def modf(x: Any, /, out: None = None) -> Any:
+    """(fraction, whole part), elementwise, both with the sign of `x`."""
+    (x,) = align(x, kind=inexact(x))
+    whole = toward_zero(x)
+    infinite = same("eq", same("abs", x), like(x, np.inf))
+    fraction = same("select", infinite, like(x, 0), same("sub", x, whole))
+    return fraction, whole
+
+
+@public()
+def ldexp(x1: Any, x2: Any, /) -> Any:
+    """x1 * 2**x2 for an integer `x2`, elementwise.
+
+    The power is taken in halves, each of which the type can hold where the result can be.
+    """
+    exponent = as_tracer(x2)
+    kind = inexact(x1)
+    shape = broadcast_shapes(as_tracer(x1).shape, exponent.shape)
+    (x,) = fitted(shape, kind, x1)
+    name = WIDE.get(kind[0], kind[0])
+    wide = convert(x, name, x.weak_type)
+    (exponent,) = fitted(shape, (exponent.value.type.dtype, False), exponent)
+    first = same("shift_right_arithmetic", exponent, like(exponent, 1))
+    for half in (first, same("sub", exponent, first)):
+        wide = same("mul", wide, same("exp2", convert(half, name, wide.weak_type)))
+    return convert(wide, kind[0], kind[1])
+
+
+@public()
+def frexp(x: Any, /) -> Any:
+    """(mantissa, exponent) with x = mantissa * 2**exponent and 0.5 <= |mantissa| < 1, elementwise.
+
+    0, infinities and NaN are their own mantissa, with exponent 0.
+    """
+    (x,) = align(x, kind=inexact(x))
+    name = x.value.type.dtype
+    wide = convert(x, WIDE.get(name, name))
+    bits = MANTISSA[wide.value.type.dtype]
+    word = f"i{wide.value.type.numpy.itemsize * 8}"
+    most = (1 << int(word[1:]) - 2 - bits + 1) - 1
+    # Subnormal numbers have no leading bit; scaled up they do.
+    lifted = same("mul", wide, like(wide, 2.0 ** (bits + 1)))
+    small = same("lt", same("abs", wide), like(wide, float(np.finfo(wide.value.type.numpy).tiny)))
+    normal = same("select", small, lifted, wide)
+    raw: Tracer = emit("bitcast", normal, result=wide.value.type.with_dtype(word))
+    up = same("shift_right_logical", raw, like(raw, bits))
+    biased = same("and", up, like(raw, most))
+    exponent = same("sub", biased, like(raw, most // 2 - 1))
+    exponent = same("select", small, same("sub", exponent, like(raw, bits + 1)), exponent)
+    kept = same("and", raw, like(raw, ~(most << bits)))
+    half = same("or", kept, like(raw, (most // 2 - 1) << bits))
+    mantissa: Tracer = emit("bitcast", half, result=wide.value.type)
+    plain = same("and", same("is_finite", wide), same("ne", wide, like(wide, 0)))
+    mantissa = same("select", plain, mantissa, wide)
+    exponent = same("select", plain, exponent, like(exponent, 0))
+    return convert(mantissa, name), convert(exponent, "i32")
+
+
+@public(static=("copy",))
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    """`nan` for NaN and the largest and smallest numbers (or others) for infinities."""
+    x = as_tracer(x)
+    dtype = x.value.type.dtype
+    if dtype not in INEXACT:
+        return x
+    if dtype not in FLOATS:
+        parts = [nan_to_num(same(p, x), copy, nan, posinf, neginf) for p in ("real", "imag")]
+        return same("complex", *parts)
+    limits = np.finfo(np.float32) if dtype == "bf16" else np.finfo(x.value.type.numpy)
+    largest = 3.3895313892515355e38 if dtype == "bf16" else float(limits.max)
+    above = largest if posinf is None else posinf
+    below = -largest if neginf is None else neginf
+    kind = (dtype, x.weak_type)
+    nothing, most, least = fitted(x.shape, kind, nan, above, below)
+    cleaned = same("select", is_nan(x), nothing, x)
+    cleaned = same("select", same("eq", x, like(x, np.inf)), most, cleaned)
+    return same("select", same("eq", x, like(x, -np.inf)), least, cleaned)

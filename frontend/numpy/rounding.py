@@ -1,0 +1,116 @@
+"""Whole numbers near a number. Bools and integers are whole already."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.pointwise import Unary, inexact, like, no_out, same
+from shardir.frontend.operands import align, as_tracer, convert
+from shardir.frontend.tracer import Tracer
+from shardir.types import COMPLEX, FLOATS, INTEGERS
+
+WIDE = {"f16": "f32", "bf16": "f32"}
+"""What is computed in another type, because intermediate results do not fit into its own."""
+
+
+def widened(x: Tracer) -> Tracer:
+    """Half floats as f32."""
+    name = x.value.type.dtype
+    return convert(x, WIDE.get(name, name), x.weak_type)
+
+
+def _ordered(name: str, x: Any) -> Tracer:
+    value = as_tracer(x)
+    if value.value.type.dtype in COMPLEX:
+        raise OperationTypeError(
+            point(f"{name} takes no complex numbers, they have no order; got {value.value.type}")
+        )
+    return value
+
+
+def _whole(name: str, op: str, meaning: str) -> Unary:
+    def function(x: Any, /) -> Any:
+        x = _ordered(name, x)
+        return same(op, x) if x.value.type.dtype in FLOATS else x
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{meaning}, elementwise. Integers stay as they are."
+    return public()(function)
+
+
+floor = _whole("floor", "floor", "The largest whole number not above x")
+ceil = _whole("ceil", "ceil", "The smallest whole number not below x")
+
+
+@public()
+def trunc(x: Any, /) -> Any:
+    """The nearest whole number towards 0, elementwise. Integers stay as they are."""
+    x = _ordered("trunc", x)
+    return toward_zero(x) if x.value.type.dtype in FLOATS else x
+
+
+fix = trunc
+
+
+def toward_zero(x: Tracer) -> Tracer:
+    """A float without its fraction."""
+    return same("mul", same("sign", x), same("floor", same("abs", x)))
+
+
+@public()
+def rint(x: Any, /) -> Any:
+    """The nearest whole number, the even one of two, elementwise. Integers become floats."""
+    (x,) = align(x, kind=inexact(x))
+    return _scaled(x, 0)
+
+
+@public(static=("decimals",))
+def round(a: Any, decimals: int = 0, out: None = None) -> Any:
+    """The nearest number with so many decimals, the even one of two, elementwise.
+
+    Negative `decimals` round to tens, hundreds and so on. Floats are scaled, rounded and scaled
+    back, in float32 if they are narrower.
+    """
+    no_out("round", out)
+    if isinstance(decimals, bool) or not isinstance(decimals, (int, np.integer)):
+        raise ArgumentError(point(f"decimals of round is a whole number, got {decimals!r}"))
+    x, places = as_tracer(a), int(decimals)
+    dtype = x.value.type.dtype
+    if dtype == "bool" or (dtype in INTEGERS and places >= 0):
+        return x
+    return _tens(x, 10**-places) if dtype in INTEGERS else _scaled(x, places)
+
+
+around = round
+
+
+def _scaled(x: Tracer, places: int) -> Tracer:
+    if x.value.type.dtype in COMPLEX:
+        parts = [_scaled(same(part, x), places) for part in ("real", "imag")]
+        return same("complex", *parts)
+    if not places:
+        return same("round", x)
+    wide = widened(x)
+    up, down = ("mul", "div") if places > 0 else ("div", "mul")
+    factor = like(wide, 10.0 ** abs(places))
+    rounded = same(down, same("round", same(up, wide, factor)), factor)
+    return convert(rounded, x.value.type.dtype, x.weak_type)
+
+
+def _tens(x: Tracer, unit: int) -> Tracer:
+    """An integer as the nearest multiple of `unit`, the even one of two, without leaving integers.
+
+    A rest of half the unit, or more, goes on from the multiple towards zero.
+    """
+    if unit > np.iinfo(x.value.type.numpy).max:
+        return like(x, 0)
+    count, rest = same("div", x, like(x, unit)), same("rem", x, like(x, unit))
+    size, half = same("abs", rest), like(x, unit // 2)
+    odd = same("ne", same("rem", count, like(x, 2)), like(x, 0))
+    beyond = same("or", same("gt", size, half), same("and", odd, same("eq", size, half)))
+    away = same("add", count, same("sign", x))
+    return same("mul", same("select", beyond, away, count), like(x, unit))
