@@ -96,7 +96,7 @@ def as_tracer(x: Any) -> Tracer:
     if isinstance(x, Array):
         return captured(x)
     array = to_numpy(x)
-    if array.nbytes <= SMALL:
+    if array.nbytes <= SMALL and not require("an array is used").program.fleeting:
         return constant(array)
     return captured(from_numpy(array))
 

@@ -79,7 +79,7 @@ class Parameters:
         static: list[Any] = []
         for i in sorted(self.static):
             if i < len(args):
-                static.append((i, self._key(self._label(i), args[i])))
+                static.append((i, self._key(self.label(i), args[i])))
         named = {}
         for name in sorted(options):
             if name in self.static_names:
@@ -114,12 +114,13 @@ class Parameters:
         numbers = iter(i for i in range(len(args) + len(self.static)) if i not in self.static)
         labels = []
         for number, arg in zip(numbers, args, strict=False):
-            labels.extend(labels_of(self._label(number), arg))
+            labels.extend(labels_of(self.label(number), arg))
         for name in sorted(options):
             labels.extend(labels_of(name, options[name]))
         return labels
 
-    def _label(self, number: int) -> str:
+    def label(self, number: int) -> str:
+        """The name of the argument at a position."""
         if number < len(self.names):
             return self.names[number]
         return f"{self.variadic or 'args'}.{number - len(self.names)}"

@@ -40,11 +40,13 @@ class Program:
     """What the traces of one program share.
 
     `captured` are the arrays from outside that became parameters, `asked` the user's shardings
-    (each for values of one rank) that `annotations.token` gave a number.
+    (each for values of one rank) that `annotations.token` gave a number. A `fleeting` program is
+    traced for one call only, so the numbers it meets are none of its business: even small arrays
+    are parameters.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, fleeting: bool = False) -> None:
+        self.name, self.fleeting = name, fleeting
         self.names = Names()
         self.hints: dict[Value, str] = {}
         self.captured: dict[int, tuple[Array, Tracer]] = {}
@@ -193,28 +195,45 @@ def emit(
     return tracers[0] if len(tracers) == 1 else tracers
 
 
-def append_block(block: Block, args: Sequence[Tracer]) -> tuple[Value, ...]:
+def append_block(block: Block, args: Sequence[Tracer], origin: Block) -> tuple[Value, ...]:
     """Append the operations of `block` with `args` for its parameters; returns its results.
 
-    Values keep the names they have, so the block must come from this program, and only once.
+    `block` has been made from `origin`, which `trace_function` returned, by a transformation. The
+    values of `origin` keep their names, all others get fresh ones. To be done once with a block.
     """
     trace = require("a block is inlined")
+    names = trace.program.names
     new = {p: a.value for p, a in zip(block.params, args, strict=True)}
-    trace.ops.extend(_replaced(op, new) for op in block.ops)
-    return tuple(new.get(v, v) for v in block.returns)
+    known = set(_defined(origin))
+
+    def fresh(value: Value) -> Value:
+        if value not in known:
+            wish = "" if value.name.isdigit() else value.name
+            new[value] = Value(value.type, names.fresh(wish), value.sharding)
+        return new.get(value, value)
+
+    def replaced(op: Op) -> Op:
+        operands = tuple([new.get(v, v) for v in op.operands])
+        blocks = tuple(map(inner, op.blocks))
+        results = tuple(map(fresh, op.results))
+        return Op(op.spec, operands, results, op.attrs, blocks, op.loc, op.why)
+
+    def inner(block: Block) -> Block:
+        params = tuple(map(fresh, block.params))
+        ops = tuple(map(replaced, block.ops))
+        return Block(params, ops, tuple([new.get(v, v) for v in block.returns]))
+
+    trace.ops.extend(map(replaced, block.ops))
+    return tuple([new.get(v, v) for v in block.returns])
 
 
-def _replaced(op: Op, new: dict[Value, Value]) -> Op:
-    blocks = tuple(
-        Block(
-            b.params,
-            tuple(_replaced(o, new) for o in b.ops),
-            tuple(new.get(v, v) for v in b.returns),
-        )
-        for b in op.blocks
-    )
-    operands = tuple(new.get(v, v) for v in op.operands)
-    return Op(op.spec, operands, op.results, op.attrs, blocks, op.loc, op.why)
+def _defined(block: Block) -> Iterator[Value]:
+    """Every value that a block and the blocks inside it define."""
+    yield from block.params
+    for op in block.ops:
+        yield from op.results
+        for inner in op.blocks:
+            yield from _defined(inner)
 
 
 def captured(array: "Array") -> Tracer:
@@ -259,13 +278,15 @@ def trace_program(
     fun: Callable[[list[Tracer]], Sequence[Tracer]],
     params: Sequence[tuple[str, Abstract]],
     name: str,
+    fleeting: bool = False,
 ) -> Traced:
     """Trace `fun`, from a list of tracers to a sequence of tracers, as a program of its own.
 
     `params` are names and types of the parameters. What is traced around it is not seen.
+    `fleeting` is for a program that is traced at every call.
     """
     locations.refresh()
-    program = Program(name)
+    program = Program(name, fleeting)
     trace = Trace(program, None, name)
     tracers = [trace.param(abstract, wish) for wish, abstract in params]
     with _entered(trace), np.errstate(all="ignore"):

@@ -209,7 +209,7 @@ def test_a_function_inside_a_program_has_its_final_names() -> None:
 
         function, results = trace_function(inner, [y.abstract], "inner")
         assert [op.result.name for op in function.body.ops] == ["w", "0"]
-        (value,) = append_block(function.body, [y])
+        (value,) = append_block(function.body, [y], function.body)
         last = add(wrap(value, results[0].weak), x)
         return last
 

@@ -1,0 +1,235 @@
+"""Derivatives of Python functions: `grad` and `value_and_grad`.
+
+The function is traced as a function of the IR, `shardir.passes.differentiate` gives it its
+gradient, and the result becomes part of the program around it. Outside of a trace that is a
+program of its own, traced at every call, because what the function refers to may have changed;
+programs that come out the same are compiled once.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import DifferentiateError
+from shardir.frontend import tree
+from shardir.frontend.calling import is_array_like, returned, run_fleeting
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer, kind_of, splat
+from shardir.frontend.parameters import Parameters, labels_of
+from shardir.frontend.trace import append_block, current, require, trace_function, wrap
+from shardir.frontend.tracer import Tracer
+from shardir.passes.differentiate import vjp
+from shardir.types import COMPLEX, INEXACT
+
+NO_GRADIENT = np.dtype([("float0", np.void, 0)])
+"""The element type of gradients of integers: there are none."""
+
+Argnums = int | Sequence[int]
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """The function that computes the gradient of `fun`, in the containers of its argument.
+
+    See `value_and_grad`; with `has_aux` the result is `(gradient, aux)`.
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    @wraps(fun)
+    def gradient(*args: Any, **options: Any) -> Any:
+        value, gradients = both(*args, **options)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return gradient
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """The function that computes `(value, gradient)` of `fun`, whose result is a scalar.
+
+    `argnums` are the positional arguments to differentiate with respect to, containers of
+    floating arrays: one number, or several for a tuple of gradients. With `has_aux`, `fun`
+    returns `(value, aux)`, and so does the first of the pair. `holomorphic` is for complex
+    functions of complex arguments, `allow_int` lets arguments have integers, whose gradients
+    are NumPy arrays of the empty type `float0`.
+
+    Raises `DifferentiateError` for arguments and results without a derivative, and for operations
+    that have none.
+    """
+    single = isinstance(argnums, int)
+    parameters = Parameters.of(fun)
+
+    @wraps(fun)
+    def value_and_gradient(*args: Any, **options: Any) -> Any:
+        numbers = _numbers(argnums, args, parameters)
+        chosen = tuple(args[i] for i in numbers)
+        leaves, structure = tree.flatten(chosen)
+        labels = [
+            label
+            for i, arg in zip(numbers, chosen, strict=True)
+            for label in labels_of(parameters.label(i), arg)
+        ]
+        active = _active(leaves, labels, parameters.name, holomorphic, allow_int)
+
+        def differentiated(*tracers: Tracer) -> Any:
+            given = list(leaves)
+            for i, tracer in zip(active, tracers, strict=True):
+                given[i] = tracer
+
+            def run(inner: Sequence[Tracer]) -> Any:
+                filled = list(given)
+                for i, tracer in zip(active, inner, strict=True):
+                    filled[i] = tracer
+                whole = list(args)
+                for i, arg in zip(numbers, tree.unflatten(structure, filled), strict=True):
+                    whole[i] = arg
+                return fun(*whole, **options)
+
+            names = [labels[i] for i in active]
+            return _differentiate(run, tracers, names, parameters.name, has_aux, holomorphic)
+
+        wanted = [leaves[i] for i in active]
+        if current() is not None:
+            value, aux, gradients = differentiated(*map(as_tracer, wanted))
+        else:
+            names = [labels[i] for i in active]
+            value, aux, gradients = run_fleeting(differentiated, parameters.name, wanted, names)
+        each = [np.zeros(np.shape(leaf), NO_GRADIENT) for leaf in leaves]
+        for i, gradient in zip(active, gradients, strict=True):
+            each[i] = gradient
+        unflat = tree.unflatten(structure, each)
+        return ((value, aux) if has_aux else value), (unflat[0] if single else unflat)
+
+    return value_and_gradient
+
+
+def _numbers(argnums: Argnums, args: Sequence[Any], parameters: Parameters) -> list[int]:
+    """Which arguments are meant; raises `ArgumentError` for one that was not given."""
+    listed = [argnums] if isinstance(argnums, int) else list(argnums)
+    numbers = []
+    for number in listed:
+        at = number + len(args) if isinstance(number, int) and number < 0 else number
+        if not isinstance(at, int) or not 0 <= at < len(args):
+            raise ArgumentError(
+                point(
+                    f"grad of {parameters.name} is asked with respect to argument {number!r}, and "
+                    f"it was called with {len(args)} positional arguments; change argnums, or "
+                    "pass the argument by position"
+                )
+            )
+        numbers.append(at)
+    return numbers
+
+
+def _active(
+    leaves: Sequence[Any], labels: Sequence[str], name: str, holomorphic: bool, allow_int: bool
+) -> list[int]:
+    """The leaves that have gradients; raises an error for those that may not be there."""
+    active = []
+    for i, (leaf, label) in enumerate(zip(leaves, labels, strict=True)):
+        if not is_array_like(leaf):
+            raise NotAnArrayError(
+                point(
+                    f"grad of {name} is asked with respect to {label}, which is {leaf!r} of type "
+                    f"{type(leaf).__name__} and no array; leave it out of argnums"
+                )
+            )
+        dtype, _ = kind_of(leaf)
+        if dtype in INEXACT and (dtype in COMPLEX or not holomorphic):
+            active.append(i)
+        elif holomorphic:
+            raise DifferentiateError(
+                point(f"{label} of {name} is {dtype}; a holomorphic gradient needs complex inputs")
+            )
+        elif not allow_int:
+            raise DifferentiateError(
+                point(
+                    f"grad of {name} is asked with respect to {label}, which is {dtype}; gradients "
+                    "need floating-point inputs: convert it (1.0 for 1, x.astype(float)), choose "
+                    "others with argnums, or set allow_int=True"
+                )
+            )
+    return active
+
+
+def _differentiate(
+    run: Callable[[Sequence[Tracer]], Any],
+    tracers: Sequence[Tracer],
+    names: Sequence[str],
+    name: str,
+    has_aux: bool,
+    holomorphic: bool,
+) -> tuple[Tracer, Any, list[Tracer]]:
+    """Value, aux and gradients of `run` at `tracers`, in the current trace."""
+    structure: list[tree.PyTreeDef] = []
+
+    def flat(*inner: Tracer) -> list[Tracer]:
+        out = run(inner)
+        if has_aux and not (isinstance(out, tuple) and len(out) == 2):
+            raise ArgumentError(
+                point(
+                    f"{name} has has_aux=True, so it must return (value, aux); it returned {out!r}"
+                )
+            )
+        value, aux = out if has_aux else (out, None)
+        rest, found = tree.flatten(aux)
+        structure.append(found)
+        each = [returned(leaf, i, found, name) for i, leaf in enumerate(rest)]
+        return [_scalar(value, name, holomorphic), *each]
+
+    abstracts = [tracer.abstract for tracer in tracers]
+    function, results = trace_function(flat, abstracts, name, names)
+    try:
+        both = vjp(function, range(len(tracers)), [0])
+    except DifferentiateError as error:
+        raise DifferentiateError(point(str(error))) from None
+    seed = splat(1, results[0].type, weak=results[0].weak)
+    program = require("a gradient").program
+    program.call(seed.value, program.names.fresh(both.body.params[-1].name))
+    values = append_block(both.body, [*tracers, seed], function.body)
+    weak = [result.weak for result in (*results, *abstracts)]
+    made = [wrap(value, is_weak) for value, is_weak in zip(values, weak, strict=True)]
+    value, aux, gradients = made[0], made[1 : len(results)], made[len(results) :]
+    return value, tree.unflatten(structure[0], aux), gradients
+
+
+def _scalar(value: Any, name: str, holomorphic: bool) -> Tracer:
+    """The result of a function that has a gradient; raises `DifferentiateError` for others."""
+    if not is_array_like(value):
+        raise DifferentiateError(
+            point(
+                f"grad of {name} needs a scalar result, and it is {type(value).__name__}; return "
+                "one array of rank 0, or (value, aux) with has_aux=True"
+            )
+        )
+    tracer = as_tracer(value)
+    if tracer.shape:
+        raise DifferentiateError(
+            point(
+                f"grad of {name} needs a scalar result, and it is {tracer.value.type}; reduce it, "
+                "for example with .sum() or .mean()"
+            )
+        )
+    dtype = tracer.value.type.dtype
+    if dtype not in INEXACT or (dtype in COMPLEX) != holomorphic:
+        wanted = "complex" if holomorphic else "real floating-point"
+        raise DifferentiateError(
+            point(
+                f"grad of {name} needs a {wanted} result, and it is {tracer.value.type}"
+                + ("; set holomorphic=True for complex functions" if dtype in COMPLEX else "")
+            )
+        )
+    return tracer
