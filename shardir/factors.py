@@ -129,12 +129,15 @@ class RuleBuilder:
         return self
 
     def build(self, reduction: str | None = "add") -> FactorRule:
-        """The rule; a dimension without a factor gets one of its own (as large as it is)."""
-        for dims, shape in zip(self._dims, self._shapes, strict=True):
-            for dim, size in zip(dims, shape, strict=True):
+        """The rule; a dimension without a factor gets one of its own, which nothing can cut.
+
+        Its size is 1: in conflicts, what no loop walks does not make a tensor larger.
+        """
+        for dims in self._dims:
+            for dim in dims:
                 if not dim:
                     dim.append(len(self._factors))
-                    self._factors.append(Factor(size))
+                    self._factors.append(Factor(1))
         tensors = tuple(tuple(tuple(dim) for dim in dims) for dims in self._dims)
         return FactorRule(
             tensors[: self._operands], tensors[self._operands :], tuple(self._factors), reduction

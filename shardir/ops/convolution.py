@@ -181,7 +181,7 @@ def _factors(
     for tensor, dim, size in sorted(left_over):
         if size > 1:
             own = [dim if tensor == t else None for t in range(2)]
-            builder.add(own, [None], size, Kind.REPLICATE)
+            builder.add(own, [None], 1, Kind.REPLICATE)
     return builder.build("add" if exact else None)
 
 
