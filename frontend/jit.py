@@ -58,7 +58,7 @@ class JitFunction:
             return self._inlined(args, options)
         known = self._parameters
         dynamic, static = known.divide(args, options) if known.has_static else ((args, options), ())
-        leaves, structure = tree.flatten(dynamic)
+        leaves, structure = tree.walk(dynamic, Array)
         try:
             # All arrays, the common case; the exception is for numbers and NumPy arrays.
             signatures = tuple([leaf.signature for leaf in leaves])

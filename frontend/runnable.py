@@ -80,8 +80,9 @@ class Runnable:
     def __call__(self, leaves: Sequence[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
         foreign: list[Buffer] = []
+        one = self._one
         args = [
-            leaf.parts if type(leaf) is Array and leaf.signature.sharding is not None
+            leaf.parts if type(leaf) is Array and (one or leaf.signature.sharding is not None)
             else self._parts(leaf, i, foreign)
             for i, leaf in enumerate(leaves)
         ]  # fmt: skip

@@ -37,6 +37,49 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTree
     return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
 
 
+_LEAF = "*"
+_CLOSED = ")"
+
+
+def walk(tree: Any, leaf: type) -> tuple[list[Any], tuple[Any, ...]]:
+    """The leaves of `tree`, in the order of `flatten`, and what its structure is found by.
+
+    Quicker than `flatten` for containers of Python's own types. Instances of `leaf` are leaves.
+    """
+    leaves: list[Any] = []
+    tokens: list[Any] = []
+    _walk(tree, leaf, leaves, tokens)
+    return leaves, tuple(tokens)
+
+
+def _walk(x: Any, leaf: type, leaves: list[Any], tokens: list[Any]) -> None:
+    kind = type(x)
+    if kind is leaf:
+        leaves.append(x)
+        tokens.append(_LEAF)
+        return
+    if kind is tuple or kind is list:
+        tokens.append(kind)
+        for child in x:
+            _walk(child, leaf, leaves, tokens)
+        tokens.append(_CLOSED)
+        return
+    if kind is dict:
+        try:
+            keys = sorted(x)
+        except TypeError:
+            pass
+        else:
+            tokens.append(tuple(keys))
+            for key in keys:
+                _walk(x[key], leaf, leaves, tokens)
+            tokens.append(_CLOSED)
+            return
+    found, structure = flatten(x)
+    leaves.extend(found)
+    tokens.append(_LEAF if structure.is_leaf() else structure)
+
+
 def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
     """The containers of `structure` with `leaves` in them."""
     return optree.tree_unflatten(structure, leaves)

@@ -84,6 +84,22 @@ def test_trees_are_folded_and_turned_inside_out() -> None:
     assert turned == {"a": [1, 3], "b": [2, 4]}
 
 
+def test_walking_finds_the_same_leaves() -> None:
+    trees: list[object] = [
+        {"b": [1, (2, None)], "a": Layer(3, 4)},
+        {2: 1, "a": 2},
+        [Model([Layer(1, 2)], 3), (), [], {}],
+        1,
+        None,
+    ]
+    for each in trees:
+        for kind in (int, str):
+            assert tree.walk(each, kind)[0] == tree.leaves(each)
+    tokens = [tree.walk(each, int)[1] for each in (*trees, [[1], 2], [[1, 2]], ([1], 2), {"a": 1})]
+    assert len(set(tokens)) == len(tokens)
+    assert tree.walk([1], int) == tree.walk([1], str)
+
+
 def test_only_dataclasses_are_registered_as_such() -> None:
     with pytest.raises(ArgumentError, match="int is no dataclass; decorate it with @dataclass"):
         tree.register_dataclass(int)
