@@ -7,7 +7,6 @@ from hypothesis import settings
 
 settings.register_profile("quick", max_examples=200, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=5000, deadline=None)
-settings.load_profile("quick")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +15,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite .ir stories from the current output",
     )
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="try some thousands of random programs where otherwise some hundreds are tried",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("long" if config.getoption("--long") else "quick")
 
 
 def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:
