@@ -48,36 +48,35 @@ def walk(tree: Any, leaf: type) -> tuple[list[Any], tuple[Any, ...]]:
     """
     leaves: list[Any] = []
     tokens: list[Any] = []
-    _walk(tree, leaf, leaves, tokens)
+    _walk((tree,), leaf, leaves, tokens)
     return leaves, tuple(tokens)
 
 
-def _walk(x: Any, leaf: type, leaves: list[Any], tokens: list[Any]) -> None:
-    kind = type(x)
-    if kind is leaf:
-        leaves.append(x)
-        tokens.append(_LEAF)
-        return
-    if kind is tuple or kind is list:
-        tokens.append(kind)
-        for child in x:
-            _walk(child, leaf, leaves, tokens)
-        tokens.append(_CLOSED)
-        return
-    if kind is dict:
-        try:
-            keys = sorted(x)
-        except TypeError:
-            pass
-        else:
-            tokens.append(tuple(keys))
-            for key in keys:
-                _walk(x[key], leaf, leaves, tokens)
+def _walk(children: Iterable[Any], leaf: type, leaves: list[Any], tokens: list[Any]) -> None:
+    for x in children:
+        kind = type(x)
+        if kind is leaf:
+            leaves.append(x)
+            tokens.append(_LEAF)
+        elif kind is tuple or kind is list:
+            tokens.append(kind)
+            _walk(x, leaf, leaves, tokens)
             tokens.append(_CLOSED)
-            return
-    found, structure = flatten(x)
-    leaves.extend(found)
-    tokens.append(_LEAF if structure.is_leaf() else structure)
+        elif kind is dict and (keys := _sorted(x)) is not None:
+            tokens.append(keys)
+            _walk([x[key] for key in keys], leaf, leaves, tokens)
+            tokens.append(_CLOSED)
+        else:
+            found, structure = flatten(x)
+            leaves.extend(found)
+            tokens.append(_LEAF if structure.is_leaf() else structure)
+
+
+def _sorted(keys: Iterable[Any]) -> tuple[Any, ...] | None:
+    try:
+        return tuple(sorted(keys))
+    except TypeError:
+        return None
 
 
 def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
