@@ -54,7 +54,7 @@ def _factors(x: TensorType, *, result: TensorType) -> FactorRule:
 
 
 def _reference(x: Any, *, result: TensorType) -> Any:
-    x = np.ascontiguousarray(x)
+    x = np.asarray(x, order="C")  # unlike ascontiguousarray, it keeps rank 0
     if result.rank > x.ndim:
         parts = x[..., None].view(result.numpy)
         is_key = x.dtype == np.uint64 and result.dtype == "u32"

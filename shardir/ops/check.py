@@ -43,8 +43,7 @@ def one_type(*operands: TensorType) -> TensorType:
     """The type that all operands have; raises `TypeError` when they differ."""
     if len(set(operands)) != 1:
         raise TypeError(
-            f"operands must have one type, got {', '.join(map(str, operands))}; "
-            "broadcast or convert them first"
+            f"operands must have one type, got {listed(operands)}; broadcast or convert them first"
         )
     return operands[0]
 
@@ -53,8 +52,7 @@ def one_dtype(*operands: TensorType) -> str:
     """The element type that all operands have; raises `TypeError` when they differ."""
     if len({type.dtype for type in operands}) != 1:
         raise TypeError(
-            f"operands must have one element type, got {', '.join(map(str, operands))}; "
-            "convert them first"
+            f"operands must have one element type, got {listed(operands)}; convert them first"
         )
     return operands[0].dtype
 
@@ -70,16 +68,19 @@ def stated(result: TensorType | None, x: TensorType | None = None) -> TensorType
 
 def dim_of(x: TensorType, dim: int, name: str = "dim") -> int:
     """`dim`, checked to be a dimension of `x`."""
-    if not isinstance(dim, int) or isinstance(dim, bool) or not 0 <= dim < x.rank:
+    if not _is_integer(dim) or not 0 <= dim < x.rank:
         raise TypeError(f"{name}={dim!r} is no dimension of {x}; {_choice(x.rank)}")
     return dim
 
 
 def dims_of(x: TensorType, dims: Sequence[int], name: str = "dims") -> Ints:
     """`dims`, checked to be different dimensions of `x`."""
+    integers(name, dims)
     for dim in dims:
-        if not isinstance(dim, int) or isinstance(dim, bool) or not 0 <= dim < x.rank:
-            raise TypeError(f"{name}={show(dims)} names {dim!r}, but {x} has {_choice(x.rank)}")
+        if not 0 <= dim < x.rank:
+            raise TypeError(
+                f"{name}={show(dims)} names {dim!r}, no dimension of {x}; {_choice(x.rank)}"
+            )
     if len(set(dims)) != len(dims):
         raise TypeError(f"{name}={show(dims)} names a dimension twice")
     return tuple(dims)
@@ -88,11 +89,15 @@ def dims_of(x: TensorType, dims: Sequence[int], name: str = "dims") -> Ints:
 def per_dim(x: TensorType, **attrs: Sequence[int]) -> None:
     """Each attribute must have one integer for each dimension of `x`."""
     for name, numbers in attrs.items():
+        integers(name, numbers)
         if len(numbers) != x.rank:
-            raise TypeError(
-                f"{name}={show(numbers)} has {len(numbers)} numbers for the {x.rank} "
-                f"dimensions of {x}"
-            )
+            raise TypeError(f"{name}={show(numbers)} must have one number a dimension of {x}")
+
+
+def integers(name: str, numbers: object) -> None:
+    """An attribute must be a sequence of integers."""
+    if not isinstance(numbers, tuple | list) or not all(_is_integer(n) for n in numbers):
+        raise TypeError(f"{name}={numbers!r} must be a sequence of integers")
 
 
 def show(numbers: Sequence[object]) -> str:
@@ -100,7 +105,17 @@ def show(numbers: Sequence[object]) -> str:
     return f"[{', '.join(map(str, numbers))}]"
 
 
+def listed(things: Sequence[object]) -> str:
+    """`a, b and c`."""
+    *most, last = map(str, things)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _choice(rank: int) -> str:
     if rank == 0:
-        return "no dimensions"
-    return "only dimension 0" if rank == 1 else f"dimensions 0 to {rank - 1}"
+        return "it has no dimensions"
+    return "it has only dimension 0" if rank == 1 else f"it has dimensions 0 to {rank - 1}"

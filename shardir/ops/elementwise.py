@@ -75,7 +75,7 @@ def _declare(
 
     def type(*operands: TensorType, result: TensorType | None) -> TensorType:
         if len(operands) != arity:
-            raise TypeError(f"takes {arity} operands, got {len(operands)}")
+            raise TypeError(f"takes {arity} operand{'s' * (arity > 1)}, got {len(operands)}")
         takes.check(*operands)
         return to(one_type(*operands))
 

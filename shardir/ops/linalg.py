@@ -42,7 +42,7 @@ def _type(x: TensorType, y: TensorType, *, dims: str, result: TensorType | None)
         for letter, size in zip(term, type.shape, strict=True):
             if sizes.setdefault(letter, size) != size:
                 raise TypeError(
-                    f"{letter!r} of dims={dims!r} is both {sizes[letter]} and {size} in {x}, {y}"
+                    f"{letter!r} of dims={dims!r} is both {sizes[letter]} and {size} in {x} and {y}"
                 )
     computed = TensorType(tuple(sizes[letter] for letter in output), dtype)
     if result is not None and result.dtype != dtype:

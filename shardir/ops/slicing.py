@@ -25,7 +25,9 @@ def _slice_type(
         raise TypeError(f"keeps the rank, but {x} would become {to}; reshape it")
     for d, (start, stride, size) in enumerate(zip(starts, strides, to.shape, strict=True)):
         if start < 0 or stride < 1:
-            raise TypeError(f"starts={show(starts)} must be at least 0, strides={show(strides)} 1")
+            raise TypeError(
+                f"starts={show(starts)} must be at least 0, strides={show(strides)} at least 1"
+            )
         if start + (size - 1) * stride >= max(x.shape[d], 1) or start > x.shape[d]:
             raise TypeError(
                 f"{to} from starts={show(starts)} in strides={show(strides)} "

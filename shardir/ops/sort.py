@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardir.factors import FactorRule, Kind, RuleBuilder
-from shardir.ops.check import REAL, dim_of
+from shardir.ops.check import REAL, dim_of, listed
 from shardir.ops.numerics import NARROW, total_order
 from shardir.opset import define
 from shardir.types import TensorType, dtype_name
@@ -18,7 +18,7 @@ def _sort_type(
         raise TypeError("takes at least one operand")
     dim_of(xs[0], dim)
     if any(x.shape != xs[0].shape for x in xs):
-        raise TypeError(f"operands must have one shape, got {', '.join(map(str, xs))}")
+        raise TypeError(f"operands must have one shape, got {listed(xs)}")
     if not 1 <= keys <= len(xs):
         raise TypeError(
             f"keys={keys} of {len(xs)} operands cannot be compared; name 1 to {len(xs)}"
