@@ -38,6 +38,7 @@ SHAPE = [
     Sample(ops.concatenate, (t("f32", 4, 2), t("f32", 4, 3), t("f32", 4, 1)), {"dim": 1}),
     Sample(ops.concatenate, (t("f32", 4, 2),), {"dim": 0}),
     Sample(ops.bitcast, (t("f32", 4, 6),), result=t("u32", 4, 6), smooth=False),
+    Sample(ops.bitcast, (t("f32"),), result=t("u32"), smooth=False),
     Sample(ops.bitcast, (t("u16", 4, 6),), result=t("bf16", 4, 6), smooth=False),
     Sample(ops.bitcast, (t("u32", 4, 6),), result=t("u8", 4, 6, 4), smooth=False),
     Sample(ops.bitcast, (t("u8", 4, 4),), result=t("f32", 4), smooth=False),

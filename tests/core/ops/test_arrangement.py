@@ -1,0 +1,142 @@
+"""Operations that make and arrange data, in the cases where it matters how."""
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from shardir import ops
+from shardir.build import Builder
+from shardir.opset import Dense
+from shardir.placement import Sharding
+from shardir.types import TensorType
+from tests.applying import applied, cotangents, inferred
+from tests.sampling import t
+
+
+def test_broadcast_repeats_dimensions_of_one() -> None:
+    x = np.array([[1], [2]], "f4")
+    made = applied(ops.broadcast, x, dims=(0, 2), result=t("f32", 2, 3, 2))
+    np.testing.assert_array_equal(made[:, 0, 0], [1, 2])
+    assert made.shape == (2, 3, 2)
+
+
+def test_concatenate_joins_in_order() -> None:
+    x, y = np.array([[1, 2]]), np.array([[3]])
+    np.testing.assert_array_equal(applied(ops.concatenate, x, y, dim=1), [[1, 2, 3]])
+
+
+def test_iota_counts_along_its_dimension() -> None:
+    np.testing.assert_array_equal(
+        applied(ops.iota, dim=1, result=t("i32", 2, 3)), [[0, 1, 2], [0, 1, 2]]
+    )
+
+
+def test_a_long_bf16_iota_is_rounded_not_counted() -> None:
+    made = applied(ops.iota, dim=0, result=t("bf16", 300))
+    assert float(made[-1]) == 300  # 299 has no bf16
+
+
+@pytest.mark.parametrize(
+    ("value", "type"),
+    [(-0.0, t("f32", 2)), (float("nan"), t("f64")), (2**63, t("u64")), (True, t("bool", 2))],
+)
+def test_a_splat_has_its_value_everywhere(value: float, type: TensorType) -> None:
+    made = applied(ops.constant, value=value, result=type)
+    np.testing.assert_array_equal(made, np.full(type.shape, value, type.numpy))
+    if type.dtype == "f32":
+        assert np.signbit(made).all()
+
+
+def test_a_dense_constant_is_its_array() -> None:
+    keys = Dense(np.array([2**63 + 1], np.uint64))
+    assert applied(ops.constant, value=keys, result=t("key", 1))[0] == 2**63 + 1
+
+
+def test_bits_of_one_are_what_ieee_says() -> None:
+    one = np.ones(1, np.float32)
+    assert applied(ops.bitcast, one, result=t("u32", 1))[0] == 0x3F800000
+    parts = applied(ops.bitcast, one, result=t("u8", 1, 4))
+    np.testing.assert_array_equal(parts, [[0, 0, 0x80, 0x3F]])
+    assert applied(ops.bitcast, parts, result=t("f32", 1)) == one
+
+
+def test_a_key_shows_its_high_word_first() -> None:
+    words = np.array([[1, 2]], np.uint32)
+    key = applied(ops.bitcast, words, result=t("key", 1))
+    assert key[0] == (1 << 32) + 2
+    b = Builder()
+    param = b.param(t("key", 1))
+    assert b.bitcast(param, result=t("u32", 1, 2)).type == t("u32", 1, 2)
+    assert ops.bitcast.reference is not None
+    np.testing.assert_array_equal(ops.bitcast.reference(key, result=t("u32", 1, 2)), words)
+
+
+def test_slices_are_numpys() -> None:
+    x = np.arange(24).reshape(4, 6)
+    made = applied(ops.slice_, x, starts=(1, 0), strides=(2, 3), result=t("i64", 2, 2))
+    np.testing.assert_array_equal(made, x[1:4:2, 0:6:3])
+
+
+@given(st.integers(0, 4), st.integers(-6, 4), st.integers(-6, 4), st.integers(0, 3))
+def test_pad_spreads_out_then_widens_or_narrows(
+    size: int, low: int, high: int, interior: int
+) -> None:
+    """Element by element: position i of the result is position i - low of the spread line."""
+    spread = size + max(size - 1, 0) * interior
+    if spread + low + high < 0:
+        return
+    expected = []
+    for position in range(-low, spread + high):
+        index, between = divmod(position, interior + 1)
+        expected.append(index + 1 if not between and 0 <= position < spread else 0)
+    made = applied(ops.pad, np.arange(size) + 1, 0, low=(low,), high=(high,), interior=(interior,))
+    np.testing.assert_array_equal(made, expected)
+
+
+def test_negative_padding_may_take_more_than_there_is() -> None:
+    made = applied(ops.pad, np.array([1, 2]), 0, low=(-3,), high=(4,), interior=(0,))
+    np.testing.assert_array_equal(made, [0, 0, 0])
+
+
+@pytest.mark.parametrize(("start", "expected"), [(1, [1, 2]), (9, [3, 4]), (-3, [0, 1])])
+def test_a_window_that_sticks_out_moves_inside(start: int, expected: list[int]) -> None:
+    x = np.arange(5)
+    made = applied(ops.dynamic_slice, x, np.int32(start), result=t("i64", 2))
+    np.testing.assert_array_equal(made, expected)
+    written = applied(ops.dynamic_update_slice, x, np.array([70, 80]), np.int32(start))
+    changed = np.array(x)
+    changed[expected] = [70, 80]
+    np.testing.assert_array_equal(written, changed)
+
+
+def test_unsigned_starts_do_not_wrap() -> None:
+    made = applied(ops.dynamic_slice, np.arange(5), np.uint8(255), result=t("i64", 2))
+    np.testing.assert_array_equal(made, [3, 4])
+
+
+def test_the_update_keeps_its_operand() -> None:
+    x = np.zeros(3)
+    applied(ops.dynamic_update_slice, x, np.ones(1), np.int32(0))
+    np.testing.assert_array_equal(x, 0)
+
+
+def test_the_cotangent_of_a_padding_value_is_that_of_the_padding() -> None:
+    g = np.arange(6.0)
+    x, value = cotangents(ops.pad, np.ones(3), 0.0, low=(1,), high=(-1,), interior=(1,), g=g[:5])
+    np.testing.assert_array_equal(x, [1, 3, 0])
+    np.testing.assert_array_equal(value, 0 + 2 + 4)
+
+
+def test_a_barrier_gives_back_all_operands() -> None:
+    x, y = t("f32", 3), t("i32")
+    assert inferred(ops.optimization_barrier, x, y) == (x, y)
+
+
+def test_the_cotangent_of_a_constraint_is_constrained_alike() -> None:
+    b = Builder()
+    sharding = Sharding.whole("m", 1)
+    x, g = b.param(t("f32", 3)), b.param(t("f32", 3))
+    y = b.sharding_constraint(x, sharding=sharding)
+    assert ops.sharding_constraint.vjp is not None
+    (found,) = ops.sharding_constraint.vjp(b, g, x, y)
+    assert found.sharding == sharding

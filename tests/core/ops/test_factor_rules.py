@@ -1,0 +1,99 @@
+"""Factor rules are Shardy's: order, kinds, sizes and where propagation is blocked.
+
+tests/data/factor_rules.json holds what Shardy (in jaxlib 0.10.2, `sdy-populate-op-sharding-rules`)
+gives for the operations of StableHLO that ours stand for. Initial values of reductions, which
+take no part there, are left out.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardir import ops
+from shardir.factors import FactorRule
+from shardir.opset import OPS
+from shardir.types import TensorType
+from tests.sampling import t
+
+ROWS = json.loads((Path(__file__).parents[2] / "data" / "factor_rules.json").read_text())
+
+
+def _type(text: str) -> TensorType:
+    dtype, _, shape = text[:-1].partition("[")
+    return TensorType(tuple(int(n) for n in shape.split(", ") if n), dtype)
+
+
+def _as_shardy_writes_it(rule: FactorRule | None) -> str:
+    return (
+        str(rule)
+        .replace(") -> (", ")->(")
+        .replace("need-replication", "need_replication")
+        .replace("blocked=", "blocked_propagation=")
+    )
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{'-'.join(row[1])}")
+def test_the_rule_is_shardys(row: list[Any]) -> None:
+    name, operands, attrs, results, expected = row
+    attrs = {key: tuple(v) if isinstance(v, list) else v for key, v in attrs.items()}
+    types = tuple(map(_type, results))
+    stated = types[0] if len(types) == 1 else types
+    factors = OPS[name].factors
+    assert factors is not None
+    assert _as_shardy_writes_it(factors(*map(_type, operands), result=stated, **attrs)) == expected
+
+
+def _rule(name: str, *operands: TensorType, result: Any, **attrs: Any) -> str:
+    factors = OPS[name].factors
+    assert factors is not None
+    return str(factors(*operands, result=result, **attrs))
+
+
+def test_positions_of_extremes_have_no_reduction() -> None:
+    factors = ops.argmax.factors
+    assert factors is not None
+    rule = factors(t("f32", 4, 6), dim=1, result=t("i32", 4))
+    assert str(rule) == "([i, j]) -> ([i]) {i=4, j=6} reduction={j}"
+    assert rule.reduction is None
+
+
+@pytest.mark.parametrize(
+    ("name", "joined"),
+    [
+        ("sum", "add"),
+        ("prod", "mul"),
+        ("max", "max"),
+        ("min", "min"),
+        ("any", "or"),
+        ("all", "and"),
+    ],
+)  # fmt: skip
+def test_partial_results_combine_as_the_whole_does(name: str, joined: str) -> None:
+    factors = OPS[name].factors
+    assert factors is not None
+    rule = factors(t("f32", 4, 6), dims=(0,), result=t("f32", 6))
+    assert rule.reduction == joined
+
+
+def test_a_whole_selection_needs_its_line_but_lets_cuts_through() -> None:
+    rule = _rule("top_k", t("f32", 2, 6), result=(t("f32", 2, 6), t("i32", 2, 6)))
+    assert rule == "([i, j]) -> ([i, j], [i, j]) {i=2, j=6} need-replication={j}"
+
+
+def test_a_barrier_keeps_its_operands_apart() -> None:
+    x, y = t("f32", 4), t("i32", 6)
+    rule = _rule("optimization_barrier", x, y, result=(x, y))
+    assert rule == "([i], [j]) -> ([i], [j]) {i=4, j=6}"
+
+
+@pytest.mark.parametrize("name", ["constant", "iota", "reshard"])
+def test_nothing_propagates_through(name: str) -> None:
+    assert OPS[name].factors is None
+
+
+def test_an_empty_reshape_has_no_rule() -> None:
+    factors = ops.reshape.factors
+    assert factors is not None
+    assert factors(t("f32", 0, 3), result=t("f32", 3, 0)) is None
