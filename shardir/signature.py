@@ -1,59 +1,113 @@
 """What an operation takes, read off its type rule.
 
 The parameters of a type rule are the operands and attributes of the operation, so the rule's
-signature says how many operands there are and which attributes must and may be given.
+signature says how many operands there are, which attributes must and may be given, and of what
+kind they are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import Parameter, signature
+from typing import Any, get_type_hints
 
 from shardir.errors import OperationTypeError, suggestion
-from shardir.opset import OpSpec
+from shardir.opset import Attr, OpSpec
+from shardir.placement import Axes, Axis
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _OF_BUILDER = ("result", "blocks")
 
 
+def _is_int(attr: Attr) -> bool:
+    return isinstance(attr, int) and not isinstance(attr, bool)
+
+
+def _is_list(attr: Attr, of: Callable[[Attr], bool]) -> bool:
+    return isinstance(attr, tuple) and all(map(of, attr))
+
+
+def _is_pair(attr: Attr) -> bool:
+    return _is_list(attr, _is_int) and len(attr) == 2
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of attribute, in words, and whether something is of it."""
+
+    words: str
+    fits: Callable[[Attr], bool]
+
+
+_KINDS: dict[Any, Kind] = {
+    int: Kind("an integer", _is_int),
+    bool: Kind("true or false", lambda attr: isinstance(attr, bool)),
+    str: Kind("a word", lambda attr: isinstance(attr, str)),
+    tuple[int, ...]: Kind("a list of integers", lambda attr: _is_list(attr, _is_int)),
+    tuple[tuple[int, int], ...]: Kind(
+        "a list of pairs of integers", lambda attr: _is_list(attr, _is_pair)
+    ),
+    Axes: Kind(
+        "a list of mesh axes", lambda attr: _is_list(attr, lambda axis: isinstance(axis, Axis))
+    ),
+}
+"""By the annotation in the type rule; what is annotated otherwise may be anything."""
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`most` is `None` where any number of operands goes; `attrs` where any attribute does."""
+    """`most` is `None` where any number of operands goes, `attrs` where any attribute does."""
 
     name: str
     least: int
     most: int | None
     required: tuple[str, ...]
-    attrs: tuple[str, ...] | None
+    attrs: Mapping[str, Kind | None] | None
+    blocks: int
 
     def check_operands(self, number: int) -> None:
-        """Raises `TypeError` when the operation does not take that many operands."""
-        if number < self.least or (self.most is not None and number > self.most):
-            wants = f"{self.least}" if self.least == self.most else f"at least {self.least}"
-            if self.most is not None and self.least != self.most:
-                wants = f"{self.least} to {self.most}"
-            noun = "operand" if wants in ("1", "at least 1") else "operands"
-            raise TypeError(f"takes {wants} {noun}, got {number}")
+        """Raises `OperationTypeError` when the operation does not take that many operands."""
+        least, most = self.least, self.most
+        if number < least or (most is not None and number > most):
+            wants = f"at least {least}" if most is None else str(least)
+            if most is not None and most != least:
+                wants = f"{least} to {most}"
+            noun = "operand" if wants.split()[-1] == "1" else "operands"
+            raise OperationTypeError(f"{self.name}: takes {wants} {noun}, got {number}")
 
-    def unknown(self, attrs: Iterable[str]) -> list[str]:
-        """Those of the attributes that the operation does not have."""
-        return [a for a in attrs if self.attrs is not None and a not in self.attrs]
+    def check_attr(self, name: str, attr: Attr) -> None:
+        """Raises `OperationTypeError` when the operation has no such attribute."""
+        if self.attrs is None:
+            return
+        if name not in self.attrs:
+            known = tuple(self.attrs)
+            has = suggestion(name, known) or f"it has {', '.join(known) or 'none'}"
+            raise OperationTypeError(f"{self.name} has no attribute {name!r}; {has}")
+        kind = self.attrs[name]
+        if kind is not None and not kind.fits(attr):
+            raise OperationTypeError(f"{self.name}: {name} must be {kind.words}")
 
-    def missing(self, attrs: Iterable[str]) -> list[str]:
-        """The attributes that must be given and are not."""
-        given = set(attrs)
-        return [a for a in self.required if a not in given]
+    def check_given(self, attrs: Iterable[str]) -> None:
+        """Raises `OperationTypeError` when an attribute that must be given is not among these."""
+        for name in self.required:
+            if name not in attrs:
+                raise OperationTypeError(f"{self.name} lacks its attribute {name!r}")
 
-    def explain_unknown(self, attr: str) -> str:
-        """A sentence about an attribute that the operation does not have."""
-        known = self.attrs or ()
-        has = f"it has {', '.join(known)}" if known else "it has none"
-        return f"{self.name} has no attribute {attr!r}; {suggestion(attr, known) or has}"
+    def check_blocks(self, number: int) -> None:
+        """Raises `OperationTypeError` when the operation does not have that many blocks."""
+        if number == self.blocks or (self.blocks < 0 and number > 0):
+            return
+        wants = str(self.blocks or "no") if self.blocks >= 0 else "at least 1"
+        noun = "block" if wants.split()[-1] == "1" else "blocks"
+        raise OperationTypeError(f"{self.name}: takes {wants} {noun}, got {number}")
 
 
 @cache
 def signature_of(spec: OpSpec) -> Signature:
-    least, most, required, attrs = 0, 0, [], []
+    """What the operation takes."""
+    hints = get_type_hints(spec.type)
+    least, most, required = 0, 0, []
+    attrs: dict[str, Kind | None] = {}
     any_operands = any_attrs = False
     for parameter in signature(spec.type).parameters.values():
         optional = parameter.default is not Parameter.empty
@@ -64,29 +118,26 @@ def signature_of(spec: OpSpec) -> Signature:
         elif parameter.kind is Parameter.VAR_KEYWORD:
             any_attrs = True
         elif parameter.name not in _OF_BUILDER:
-            attrs.append(parameter.name)
+            attrs[parameter.name] = _KINDS.get(hints.get(parameter.name))
             required += [] if optional else [parameter.name]
     return Signature(
         spec.name,
         least,
         None if any_operands else most,
         tuple(required),
-        None if any_attrs else tuple(attrs),
+        None if any_attrs else attrs,
+        spec.blocks,
     )
 
 
-def check_call(spec: OpSpec, operands: int, attrs: Iterable[str], blocks: int) -> None:
-    """Raises `OperationTypeError` when an operation takes other numbers or attributes."""
+def check_call(spec: OpSpec, operands: int, attrs: Mapping[str, Attr], blocks: int) -> None:
+    """Raises `OperationTypeError` when an operation does not take what it is given.
+
+    What its type rule says about the types comes after that.
+    """
     signature = signature_of(spec)
-    try:
-        signature.check_operands(operands)
-    except TypeError as error:
-        raise OperationTypeError(f"{spec.name}: {error}") from None
-    for attr in signature.unknown(attrs):
-        raise OperationTypeError(signature.explain_unknown(attr))
-    for attr in signature.missing(attrs):
-        raise OperationTypeError(f"{spec.name} lacks its attribute {attr!r}")
-    if blocks != spec.blocks if spec.blocks >= 0 else blocks == 0:
-        wants = spec.blocks if spec.blocks >= 0 else "at least 1"
-        noun = "block" if wants in (1, "at least 1") else "blocks"
-        raise OperationTypeError(f"{spec.name}: takes {wants} {noun}, got {blocks}")
+    signature.check_operands(operands)
+    for name, attr in attrs.items():
+        signature.check_attr(name, attr)
+    signature.check_given(attrs)
+    signature.check_blocks(blocks)

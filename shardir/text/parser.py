@@ -14,7 +14,7 @@ from shardir.build import infer
 from shardir.errors import OperationTypeError, suggestion
 from shardir.ir import Block, Function, Global, Interface, Loc, Module, Op, Value
 from shardir.opset import OPS, Attr, OpSpec
-from shardir.signature import check_call, signature_of
+from shardir.signature import signature_of
 from shardir.text import syntax
 from shardir.text.meanings import Meanings, Typed
 from shardir.types import TensorType
@@ -172,12 +172,15 @@ class _Reader:
         return spec
 
     def attribute(self, call: _Call, spec: OpSpec, written: syntax.Attribute) -> None:
-        name, signature = str(written.name), signature_of(spec)
+        name = str(written.name)
         if name in call.attrs:
             raise self.source.fail(f"attribute {name!r} is given twice", written.name)
-        if signature.unknown([name]):
-            raise self.source.fail(signature.explain_unknown(name), written.name)
-        call.attrs[name] = self.meanings.attr(name, written.attr)
+        attr = self.meanings.attr(name, written.attr)
+        try:
+            signature_of(spec).check_attr(name, attr)
+        except OperationTypeError as error:
+            raise self.source.fail(str(error), written.name) from None
+        call.attrs[name] = attr
 
     def result_types(self, call: _Call, spec: OpSpec) -> list[Typed]:
         """The stated types of the results, which must be those that the type rule gives."""
@@ -208,7 +211,10 @@ class _Reader:
     ) -> tuple[TensorType, ...]:
         result = stated[0] if len(stated) == 1 else stated
         try:
-            check_call(spec, len(call.operands), call.attrs, len(call.blocks))
+            signature = signature_of(spec)
+            signature.check_operands(len(call.operands))
+            signature.check_given(call.attrs)
+            signature.check_blocks(len(call.blocks))
             return infer(spec, call.operands, result, call.attrs, tuple(call.blocks))
         except OperationTypeError as error:
             raise self.source.fail(str(error), call.at) from None
@@ -243,7 +249,7 @@ class _Reader:
         elif any(t == token for t in _definitions(self.written)):
             reason = "is used before it is defined"
         else:
-            hint = suggestion(name, self.values)
+            hint = suggestion(token, [f"%{other}" for other in self.values])
             reason = "is not defined" + (f"; {hint}" if hint else "")
         raise self.source.fail(f"{token} {reason}", token)
 

@@ -299,7 +299,7 @@ _WORDS = {
 def _wish(terminals: Sequence[str] | set[str] | None) -> str:
     """What would have been right, if that is quickly said."""
     known = sorted(set(terminals or ()) - {"$END", "BLANK", "COMMENT"})
-    if not 0 < len(known) <= 4:
+    if not 0 < len(known) <= 5:
         return ""
     return f", expected {' or '.join(_word(name) for name in known)}"
 

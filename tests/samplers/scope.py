@@ -61,7 +61,8 @@ class Scope:
         )
 
     def any(self, fits: Callable[[Value], bool], new: Callable[[], TensorType]) -> Value:
-        fitting = [value for value in (*self.params, *self.seen) if fits(value)]
+        known = (value for value in (*self.params, *self.seen) if value.type.size)
+        fitting = [value for value in known if fits(value)]
         if fitting and self.integer(0, 3):
             return self.draw(st.sampled_from(fitting))
         self.params.append(self.b.param(new(), self.choose("", "x", "params.w")))
