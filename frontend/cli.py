@@ -18,7 +18,7 @@ from shardir.passes.pipeline import DEFAULT, Watch, watches
 from shardir.placement import Sharding
 from shardir.sampling import random_arguments
 from shardir.text.parser import parse
-from shardir.text.printer import show, show_type
+from shardir.text.printer import Printer, show
 from shardir.types import TensorType
 from shardir.verify import verify
 
@@ -101,8 +101,9 @@ def run(
     if module.main.spmd is None and (module.meshes or passes is not None):
         module = Pipeline.parse(DEFAULT if passes is None else passes)(module)
         verify(module)
+    printer = Printer(module.meshes)
     for i, (type, sharding, array) in enumerate(_run(module, args)):
-        typer.echo(f"result {i}: {show_type(type, sharding, module)}")
+        typer.echo(f"result {i}: {printer.typed(type, sharding)}")
         typer.echo(np.array2string(array, threshold=64, edgeitems=3))
         if save is not None:
             save.mkdir(parents=True, exist_ok=True)

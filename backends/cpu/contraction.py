@@ -49,7 +49,7 @@ def _dot(op: Op) -> Kernel:
         shape = (*x.shape[: b + r], *y.shape[b + len(inner) :])
         m, k = prod(x.shape[b : b + r]), prod(x.shape[b + r :])
         n = prod(y.shape[b + len(inner) :])
-        product = np.matmul(
+        product: Array = np.matmul(
             x.reshape(*x.shape[:b], m, k), y.reshape(*y.shape[:b], k, n)
         ).reshape(shape)
         return product.transpose(back).astype(wanted, copy=False)
