@@ -111,8 +111,12 @@ def _stacked(items: Sequence[Any]) -> Tracer:
         if array.dtype.kind in "biufc":
             # Python's own numbers are 64 bits wide for NumPy and 32 for us, unless enabled.
             return as_tracer(array)
-    rows = align(*(as_tracer(item) for item in items))
+    rows = promote(*(item if is_number(item) else as_tracer(item) for item in items))
     kind = rows[0].value.type
+    shapes = list(dict.fromkeys(row.shape for row in rows))
+    if len(shapes) > 1:
+        told = " and ".join(map(str, shapes))
+        raise NotAnArrayError(point(f"a list of arrays of shapes {told} is no array"))
     parts = [reshape(row, (1, *kind.shape)) for row in rows]
     stacked: Tracer = emit(ops.concatenate, *parts, dim=0)
     return stacked

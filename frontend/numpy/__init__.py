@@ -78,6 +78,7 @@ from shardir.frontend.numpy.creation import (
     arange as arange,
     array as array,
     asarray as asarray,
+    copy as copy,
     empty as empty,
     empty_like as empty_like,
     full as full,
@@ -201,6 +202,22 @@ from shardir.frontend.numpy.floating import (
     nextafter as nextafter,
     signbit as signbit,
     spacing as spacing,
+)
+from shardir.frontend.numpy.grids import (
+    bartlett as bartlett,
+    blackman as blackman,
+    fromfunction as fromfunction,
+    geomspace as geomspace,
+    hamming as hamming,
+    hanning as hanning,
+    indices as indices,
+    kaiser as kaiser,
+    linspace as linspace,
+    logspace as logspace,
+    meshgrid as meshgrid,
+    mgrid as mgrid,
+    ogrid as ogrid,
+    vander as vander,
 )
 from shardir.frontend.numpy.histograms import (
     bincount as bincount,
@@ -350,4 +367,13 @@ from shardir.frontend.numpy.taking import (
     put_along_axis as put_along_axis,
     take as take,
     take_along_axis as take_along_axis,
+)
+from shardir.frontend.numpy.triangles import (
+    diag as diag,
+    diagflat as diagflat,
+    eye as eye,
+    identity as identity,
+    tri as tri,
+    tril as tril,
+    triu as triu,
 )

@@ -1,4 +1,8 @@
-"""Arrays made of numbers, shapes and Python lists."""
+"""Arrays made of numbers, shapes and Python lists.
+
+`device`, a device or a sharding, says where the array goes; otherwise it is uncommitted. An array
+made like another one goes where that one is.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,47 +25,54 @@ from shardir.frontend.operands import (
     reshape,
     splat,
 )
+from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import Abstract, dtype_of
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, TensorType
 
 
-def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None) -> Any:
+def _on(device: Any, made: Any) -> Any:
+    return made if device is None else device_put(made, device)
+
+
+def asarray(
+    a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None
+) -> Any:
     """Numbers, NumPy arrays and nested lists of anything as an array.
 
     Element types of 64 bits are narrowed unless enabled. Raises `NotAnArrayError` for what is no
     array, such as lists of different lengths.
     """
-    _row_major(order)
-    if current() is None:
-        if isinstance(a, Array) and (dtype is None or dtype_of(dtype) == a.type.dtype):
-            return a
-        if dtype is None and isinstance(a, (np.ndarray, np.generic)):
-            return from_numpy(a)
-        if isinstance(a, (list, tuple)) and _is_plain(a):
-            # Not one argument for each number.
-            return _asarray(_numbers(a), dtype)
-    return _asarray(a, dtype)
+    if order not in (None, "K", "A", "C"):
+        raise ArgumentError(point(f"arrays are stored in row-major order, there is no {order!r}"))
+    if current() is not None:
+        return _on(device, _asarray(a, dtype))
+    if isinstance(a, (list, tuple)) and _is_plain(a):
+        a = _numbers(a)
+    if isinstance(a, (np.ndarray, np.generic)):
+        a = from_numpy(a)
+    if not isinstance(a, Array) or (dtype is not None and dtype_of(dtype) != a.type.dtype):
+        a = _asarray(a, dtype)
+    return _on(device, a)
 
 
 def array(
-    object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0
-) -> Any:
+    object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0, *,
+    device: Any = None,
+) -> Any:  # fmt: skip
     """Like `asarray`, with at least `ndmin` dimensions."""
     made = asarray(object, dtype, order)
-    if made.ndim >= ndmin:
-        return made
-    return _expanded(made, (1,) * (ndmin - made.ndim) + made.shape)
-
-
-def _row_major(order: Any) -> None:
-    if order not in (None, "K", "A", "C"):
-        raise ArgumentError(point(f"arrays are stored in row-major order, there is no {order!r}"))
+    if made.ndim < ndmin:
+        made = _reshaped(made, (1,) * (ndmin - made.ndim) + made.shape)
+    return _on(device, made)
 
 
 def _is_plain(items: Any) -> bool:
-    """Whether a nested list is made of Python and NumPy numbers only."""
+    """Whether a nested list holds nothing but Python's and NumPy's numbers.
+
+    Then it is one array from the start, instead of an argument for each number.
+    """
     if isinstance(items, (list, tuple)):
         return all(map(_is_plain, items))
     return is_number(items) or isinstance(items, (np.generic, np.ndarray))
@@ -69,9 +80,10 @@ def _is_plain(items: Any) -> bool:
 
 def _numbers(items: Sequence[Any]) -> Any:
     try:
-        return np.asarray(items)
+        found = np.asarray(items)
     except ValueError:
-        return items  # traced, it is an error with the user's line
+        return items  # which is an error that shows the user's line
+    return found if found.dtype.kind in "biufcV" else items
 
 
 @public(static=("dtype",))
@@ -85,105 +97,125 @@ def _asarray(a: Any, dtype: Any = None) -> Any:
 
 
 @public(static=("shape",))
-def _expanded(x: Any, shape: tuple[int, ...]) -> Any:
+def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
     return reshape(as_tracer(x), shape)
 
 
-@public(static=("shape", "dtype"))
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """An array of `shape` with `fill_value`, broadcast to it, everywhere."""
-    sizes = shape_of(shape)
-    if not is_number(fill_value):
-        fill_value = as_tracer(fill_value)
-    name, weak = kind_of(fill_value) if dtype is None else (dtype_of(dtype), False)
-    if is_number(fill_value):
-        return splat(fill_value, TensorType(sizes, name), weak)
-    return broadcast(convert(fill_value, name, weak), sizes)
+@public()
+def copy(a: Any, order: Any = None) -> Any:
+    """The same array: it never changes, so nobody can tell."""
+    return as_tracer(a)
 
 
-@public(static=("shape", "dtype"))
-def zeros(shape: Any, dtype: Any = None) -> Any:
-    """An array of `shape` of zeros (float32 unless told)."""
-    return splat(0, TensorType(shape_of(shape), dtype_of(float if dtype is None else dtype)))
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of `shape` of zeros, float32 unless told."""
+    return _on(device, _splat(shape, 0, dtype))
 
 
-@public(static=("shape", "dtype"))
-def ones(shape: Any, dtype: Any = None) -> Any:
-    """An array of `shape` of ones (float32 unless told)."""
-    return splat(1, TensorType(shape_of(shape), dtype_of(float if dtype is None else dtype)))
+def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of `shape` of ones, float32 unless told."""
+    return _on(device, _splat(shape, 1, dtype))
 
 
-@public(static=("shape", "dtype"))
-def empty(shape: Any, dtype: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of `shape`; of zeros, as there are no numbers that nobody wrote."""
-    return splat(0, TensorType(shape_of(shape), dtype_of(float if dtype is None else dtype)))
+    return _on(device, _splat(shape, 0, dtype))
 
 
-def _like(a: Any, dtype: Any, shape: Any) -> Abstract:
-    known = abstract_of(as_tracer(a) if isinstance(a, (list, tuple)) else a)
-    sizes = known.type.shape if shape is None else shape_of(shape)
-    if dtype is None:
-        return Abstract(known.type.with_shape(sizes), known.weak)
-    return Abstract(TensorType(sizes, dtype_of(dtype)))
+@public(static=("shape", "number", "dtype"))
+def _splat(shape: Any, number: int, dtype: Any) -> Any:
+    return splat(number, TensorType(shape_of(shape), dtype_of(float if dtype is None else dtype)))
 
 
-@public(static=("dtype", "shape"))
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of `shape` with `fill_value`, broadcast to it, everywhere."""
+    return _on(device, _full(shape, fill_value, dtype))
+
+
+@public(static=("shape", "dtype"))
+def _full(shape: Any, fill_value: Any, dtype: Any) -> Any:
+    sizes = shape_of(shape)
+    value = fill_value if is_number(fill_value) else as_tracer(fill_value)
+    name, weak = kind_of(value) if dtype is None else (dtype_of(dtype), False)
+    return _filled(value, Abstract(TensorType(sizes, name), weak))
+
+
+def _filled(value: Any, wanted: Abstract) -> Tracer:
+    if is_number(value):
+        return splat(value, wanted.type, wanted.weak)
+    return broadcast(convert(as_tracer(value), wanted.type.dtype, wanted.weak), wanted.type.shape)
+
+
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """Zeros of the shape and element type of `a`, unless others are told."""
-    wanted = _like(a, dtype, shape)
-    return splat(0, wanted.type, wanted.weak)
+    return full_like(a, 0, dtype, shape, device=device)
 
 
-@public(static=("dtype", "shape"))
-def ones_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """Ones of the shape and element type of `a`, unless others are told."""
-    wanted = _like(a, dtype, shape)
-    return splat(1, wanted.type, wanted.weak)
+    return full_like(a, 1, dtype, shape, device=device)
 
 
-@public(static=("dtype", "shape"))
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None) -> Any:
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """Zeros of the shape and element type of `prototype`, unless others are told."""
-    wanted = _like(prototype, dtype, shape)
-    return splat(0, wanted.type, wanted.weak)
+    return full_like(prototype, 0, dtype, shape, device=device)
 
 
-@public(static=("dtype", "shape"))
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+) -> Any:
     """`fill_value`, broadcast, in the shape and element type of `a`, unless others are told."""
-    wanted = _like(a, dtype, shape)
-    if is_number(fill_value):
-        return splat(fill_value, wanted.type, wanted.weak)
-    value = convert(as_tracer(fill_value), wanted.type.dtype, wanted.weak)
-    return broadcast(value, wanted.type.shape)
+    known = abstract_of(asarray(a) if isinstance(a, (list, tuple)) else a)
+    sizes = known.type.shape if shape is None else shape_of(shape)
+    name, weak = (known.type.dtype, known.weak) if dtype is None else (dtype_of(dtype), False)
+    made = _full_like(fill_value, TensorType(sizes, name), weak)
+    if device is None and isinstance(a, Array) and a.committed and sizes == a.shape:
+        device = a.sharding
+    return _on(device, made)
 
 
-@public(static=("start", "stop", "step", "dtype"))
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
-    """start, start + step, ... before stop; with one number, from 0 before that.
+@public(static=("type", "weak"))
+def _full_like(fill_value: Any, type: TensorType, weak: bool) -> Any:
+    return _filled(fill_value, Abstract(type, weak))
+
+
+def arange(
+    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None
+) -> Any:
+    """start, start + step, ... before stop; with one number, 0, 1, ... before that.
 
     The numbers must be known while tracing.
     """
-    if stop is None:
-        start, stop = type(start)(0), start
-    step = type(start)(1) if step is None else step
-    bounds = (start, stop, step)
+    bounds = [start, stop, step]
     for bound in bounds:
         if isinstance(bound, Tracer):
-            bound.__index__()  # says that a shape needs numbers that are known
-    if step == 0:
-        raise ArgumentError(point("arange with step 0 never ends"))
-    count = len(np.arange(*bounds))
-    name = promotion.result_type(*map(kind_of, bounds))[0] if dtype is None else dtype_of(dtype)
-    return counted(count, start, step, name)
+            bound.__index__()  # an error that says why the numbers must be known
+    bounds = [int(bound) if isinstance(bound, bool) else bound for bound in bounds]
+    numbers = [None if b is None else b if is_number(b) else np.asarray(b).item() for b in bounds]
+    if numbers[1] is None:
+        numbers[:2] = [0, numbers[0]]
+    if numbers[2] is None:
+        numbers[2] = 1
+    if numbers[2] == 0:
+        raise ArgumentError(point("arange with step 0 has no end"))
+    if dtype is None:
+        given = [b for b in bounds if b is not None]
+        dtype = promotion.user_dtype(promotion.result_type(*map(kind_of, given))[0])
+    first, last, gap = numbers
+    return _on(device, _arange(first, last, gap, dtype))
 
 
-def counted(count: int, start: Any, step: Any, name: str) -> Tracer:
-    """start + i * step for i = 0, ..., count - 1."""
-    whole = isinstance(start, (int, np.integer)) and isinstance(step, (int, np.integer))
-    exact = name in INTEGERS if whole else name in ("f64", "c128")
-    computed = name if exact or name in ("f32", "c64") else "i32" if whole else "f32"
-    numbers: Tracer = emit("iota", dim=0, result=TensorType((count,), computed))
+@public(static=("start", "stop", "step", "dtype"))
+def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+    """Counted in a type that holds all numbers, then converted."""
+    name = dtype_of(dtype)
+    count = len(np.arange(start, stop, step))
+    whole = isinstance(start, int) and isinstance(step, int)
+    if name in INTEGERS or name in ("f64", "c128"):
+        counting = name if whole or name not in INTEGERS else promotion.canonical("f64")
+    else:
+        counting = "f32"
+    numbers: Tracer = emit("iota", dim=0, result=TensorType((count,), counting))
     if step != 1:
         numbers = emit("mul", numbers, splat(step, numbers.value.type))
     if start != 0:

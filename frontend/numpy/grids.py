@@ -1,0 +1,229 @@
+"""Evenly spaced numbers, and the coordinates of grids."""
+
+from collections.abc import Callable, Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import promotion
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import axis_of, shape_of
+from shardir.frontend.numpy.creation import asarray
+from shardir.frontend.numpy.pointwise import common, fitted, like, same
+from shardir.frontend.operands import as_tracer, broadcast_shapes, convert, is_number
+from shardir.frontend.promotion import canonical, dtype_of
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import INTEGERS, TensorType
+
+
+def spread(x: Tracer, shape: Sequence[int], dims: Sequence[int]) -> Tracer:
+    """`x` repeated along the dimensions of `shape` that are not among `dims`, its own."""
+    result: Tracer = emit(
+        "broadcast", x, dims=tuple(dims), result=x.value.type.with_shape(shape), weak=x.weak_type
+    )
+    return result
+
+
+def _count(name: str, num: Any) -> int:
+    count = index(num)
+    if count < 0:
+        raise ArgumentError(point(f"{name} of {count} numbers; num must not be negative"))
+    return count
+
+
+@public(static=("num", "endpoint", "retstep", "dtype", "axis"))
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: Any = None, axis: int = 0,
+) -> Any:  # fmt: skip
+    """`num` numbers from `start` to `stop` with equal gaps, along a new axis if those are arrays.
+
+    Without `endpoint` the last one is a gap before `stop`; with `retstep` the gap comes along.
+    Integers are rounded down.
+    """
+    count = _count("linspace", num)
+    first, last, place = _between(start, stop, count, endpoint, axis)
+    rest = same("sub", like(place, 1), place)
+    made = same("add", same("mul", first, rest), same("mul", last, place))
+    name = made.value.type.dtype if dtype is None else dtype_of(dtype)
+    if name in INTEGERS:
+        made = same("floor", made)
+    made = convert(made, name)
+    if not retstep:
+        return made
+    low, high = fitted((), _kind(start, stop), start, stop)
+    gaps = count - 1 if endpoint else count
+    gap = same("div", same("sub", high, low), like(low, gaps if gaps > 0 else np.nan))
+    return made, gap
+
+
+def _kind(*xs: Any) -> tuple[str, bool]:
+    return promotion.inexact(common(*xs)[0]), False
+
+
+def _between(
+    start: Any, stop: Any, count: int, endpoint: bool, axis: int
+) -> tuple[Tracer, Tracer, Tracer]:
+    """Both ends and the places between them, from 0 to 1, all in the shape of the result."""
+    name, _ = _kind(start, stop)
+    sizes = broadcast_shapes(*(() if is_number(x) else as_tracer(x).shape for x in (start, stop)))
+    dim = axis_of(axis, len(sizes) + 1)
+    shape = (*sizes[:dim], count, *sizes[dim:])
+    kept = [d for d in range(len(shape)) if d != dim]
+    ends = fitted(sizes, (name, False), start, stop) if sizes else ()
+    if not sizes:
+        low, high = fitted(shape, (name, False), start, stop)
+    else:
+        low, high = (spread(end, shape, kept) for end in ends)
+    place: Tracer = emit("iota", dim=dim, result=TensorType(shape, name))
+    gaps = count - 1 if endpoint else count
+    if gaps > 1:
+        place = same("div", place, like(place, gaps))
+    return low, high, place
+
+
+@public(static=("num", "endpoint", "dtype", "axis"))
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,
+    dtype: Any = None, axis: int = 0,
+) -> Any:  # fmt: skip
+    """`base` to the powers of `linspace(start, stop, num)`."""
+    powers = linspace(start, stop, num, endpoint, False, None, axis)
+    kind = _kind(powers, base)
+    shape = broadcast_shapes(powers.shape, () if is_number(base) else as_tracer(base).shape)
+    made = same("pow", *fitted(shape, kind, base, powers))
+    return made if dtype is None else convert(made, dtype_of(dtype))
+
+
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Any:
+    """`num` numbers from `start` to `stop` with equal ratios; both not 0 and of one sign."""
+    if 0 in [end for end in (start, stop) if is_number(end)]:
+        raise ArgumentError(point("geomspace has no ratio from or to 0"))
+    return _geomspace(start, stop, num, endpoint, dtype, axis)
+
+
+@public(static=("num", "endpoint", "dtype", "axis"))
+def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+    first, last, place = _between(start, stop, _count("geomspace", num), endpoint, axis)
+    made = same("mul", first, same("pow", same("div", last, first), place))
+    ends = same("eq", place, like(place, 1))
+    made = same("select", ends, last, made)
+    return made if dtype is None else convert(made, dtype_of(dtype))
+
+
+@public(static=("copy", "sparse", "indexing"))
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    """The coordinates of a grid, one array for each vector of `xi`.
+
+    With `indexing="xy"` the first two axes change places; `sparse` leaves axes of size 1.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(point(f"indexing of meshgrid is {indexing!r}; it is 'xy' or 'ij'"))
+    vectors = [as_tracer(x) for x in xi]
+    for x in vectors:
+        if x.ndim > 1:
+            raise ShapeError(point(f"meshgrid takes vectors, got shape {x.shape}"))
+    order = list(range(len(vectors)))
+    if indexing == "xy" and len(vectors) > 1:
+        order[:2] = [1, 0]
+    sizes = [1] * len(vectors)
+    for x, dim in zip(vectors, order, strict=True):
+        sizes[dim] = x.value.type.size
+    made = []
+    for x, dim in zip(vectors, order, strict=True):
+        shape = [n if not sparse or d == dim else 1 for d, n in enumerate(sizes)]
+        made.append(spread(x, shape, (dim,) if x.ndim else ()))
+    return made
+
+
+@public(static=("dimensions", "dtype", "sparse"))
+def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
+    """The index of each element of an array along each of its axes, stacked (or, `sparse`, not)."""
+    sizes = shape_of(dimensions)
+    name = canonical("i64") if dtype is None else dtype_of(dtype)
+    if sparse:
+        return tuple(
+            emit("iota", dim=d, result=TensorType(tuple(n if k == d else 1 for k in range(
+                len(sizes))), name)) for d, n in enumerate(sizes)
+        )  # fmt: skip
+    if not sizes:
+        return asarray(np.zeros((0,)), dtype=promotion.user_dtype(name))
+    rows = [
+        emit("iota", dim=d + 1, result=TensorType((1, *sizes), name)) for d in range(len(sizes))
+    ]
+    return emit("concatenate", *rows, dim=0)
+
+
+@public(static=("function", "shape", "dtype", "kwargs"), cached=False)
+def _fromfunction(
+    function: Callable[..., Any], shape: Any, dtype: Any, kwargs: dict[str, Any]
+) -> Any:
+    sizes = shape_of(shape)
+    name = dtype_of(dtype)
+    grid = [emit("iota", dim=d, result=TensorType(sizes, name)) for d in range(len(sizes))]
+    return function(*grid, **kwargs)
+
+
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any
+) -> Any:
+    """`function` of the indices along each axis of an array of `shape`."""
+    return _fromfunction(function, shape, dtype, kwargs)
+
+
+@public(static=("N", "increasing"))
+def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+    """Each element of a vector to the powers N - 1, ..., 1, 0 (0, 1, ... if `increasing`)."""
+    x = as_tracer(x)
+    if x.ndim != 1:
+        raise ShapeError(point(f"vander takes a vector, got shape {x.shape}"))
+    count = x.shape[0] if N is None else _count("vander", N)
+    name = "i32" if x.value.type.dtype == "bool" else x.value.type.dtype
+    rows = spread(convert(x, name), (x.shape[0], count), (0,))
+    powers: Tracer = emit("iota", dim=1, result=rows.value.type)
+    if not increasing:
+        powers = same("sub", like(powers, count - 1), powers)
+    return same("pow", rows, powers)
+
+
+class Grid:
+    """`mgrid[0:3, 0:1:5j]`: coordinates by slices; a step of nj means n numbers, ends included."""
+
+    def __init__(self, name: str, maker: Any) -> None:
+        self._name, self._maker = name, maker
+
+    def __getitem__(self, key: Any) -> Any:
+        made = self._maker[key]
+        if isinstance(made, np.ndarray):
+            return asarray(made)
+        return tuple(asarray(each) for each in made)
+
+    def __repr__(self) -> str:
+        return f"shardir.numpy.{self._name}"
+
+
+mgrid, ogrid = Grid("mgrid", np.mgrid), Grid("ogrid", np.ogrid)
+
+
+def _window(name: str) -> Callable[[int], Any]:
+    def window(M: int) -> Any:
+        return asarray(getattr(np, name)(index(M)))
+
+    window.__name__ = window.__qualname__ = name
+    window.__doc__ = f"The {name} window of `M` numbers."
+    return window
+
+
+bartlett, blackman = _window("bartlett"), _window("blackman")
+hamming, hanning = _window("hamming"), _window("hanning")
+
+
+def kaiser(M: int, beta: float) -> Any:
+    """The kaiser window of `M` numbers of the shape `beta`, both known while tracing."""
+    return asarray(np.kaiser(index(M), float(beta)))

@@ -1,0 +1,108 @@
+"""Matrices by the place of their elements: identities, diagonals, triangles."""
+
+from operator import index
+from typing import Any
+
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.contraction import flat
+from shardir.frontend.numpy.diagonals import diagonal
+from shardir.frontend.numpy.grids import spread
+from shardir.frontend.numpy.pointwise import like, same
+from shardir.frontend.operands import as_tracer, convert, splat
+from shardir.frontend.placing import device_put
+from shardir.frontend.promotion import dtype_of
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import TensorType
+
+
+def _compared(op: str, shape: tuple[int, ...], k: int) -> Tracer:
+    """Where row + k compares with column, in the last two dimensions."""
+    kind = TensorType(shape, "i32")
+    rows: Tracer = emit("iota", dim=len(shape) - 2, result=kind)
+    columns: Tracer = emit("iota", dim=len(shape) - 1, result=kind)
+    if k:
+        rows = same("add", rows, like(rows, k))
+    return same(op, rows, columns)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
+    """Ones on the diagonal `k` of a matrix of N rows and M (or N) columns, zeros elsewhere."""
+    made = _eye(N, M, k, dtype)
+    return made if device is None else device_put(made, device)
+
+
+@public(static=("N", "M", "k", "dtype"))
+def _eye(N: int, M: int | None, k: int, dtype: Any) -> Any:
+    return convert(_compared("eq", _sizes(N, M), index(k)), dtype_of(dtype or float))
+
+
+def _sizes(N: Any, M: Any) -> tuple[int, int]:
+    rows, columns = index(N), index(N if M is None else M)
+    if rows < 0 or columns < 0:
+        raise ShapeError(point(f"a matrix of {rows} rows and {columns} columns"))
+    return rows, columns
+
+
+def identity(n: int, dtype: Any = None) -> Any:
+    """The matrix of n rows that changes nothing."""
+    return eye(n, dtype=dtype)
+
+
+@public(static=("N", "M", "k", "dtype"))
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    """Ones on and below the diagonal `k`, zeros above."""
+    return convert(_compared("ge", _sizes(N, M), index(k)), dtype_of(dtype or float))
+
+
+@public(static=("k",))
+def tril(m: Any, k: int = 0) -> Any:
+    """Matrices with zeros above the diagonal `k`."""
+    x = _matrices("tril", m)
+    return same("select", _compared("ge", x.shape, index(k)), x, like(x, 0))
+
+
+@public(static=("k",))
+def triu(m: Any, k: int = 0) -> Any:
+    """Matrices with zeros below the diagonal `k`."""
+    x = _matrices("triu", m)
+    return same("select", _compared("le", x.shape, index(k)), x, like(x, 0))
+
+
+def _matrices(name: str, x: Any) -> Tracer:
+    found = as_tracer(x)
+    if found.ndim == 1:
+        # As NumPy has it, a vector is every row of a square matrix.
+        return spread(found, (found.shape[0], found.shape[0]), (1,))
+    if found.ndim < 2:
+        raise ShapeError(point(f"{name} takes matrices, got shape {found.shape}"))
+    return found
+
+
+@public(static=("k",))
+def diag(v: Any, k: int = 0) -> Any:
+    """A matrix with the vector `v` on its diagonal `k`; of a matrix, that diagonal."""
+    x = as_tracer(v)
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ShapeError(point(f"diag takes a vector or a matrix, got shape {x.shape}"))
+    return _with_diagonal(x, index(k))
+
+
+@public(static=("k",))
+def diagflat(v: Any, k: int = 0) -> Any:
+    """A matrix with all elements of `v` on its diagonal `k`."""
+    return _with_diagonal(flat(as_tracer(v)), index(k))
+
+
+def _with_diagonal(x: Tracer, k: int) -> Tracer:
+    """Above the diagonal an element goes by its row, below by its column."""
+    size = x.shape[0] + abs(k)
+    if k:
+        zero = splat(0, x.value.type.with_shape(()), x.weak_type)
+        x = emit("pad", x, zero, low=(0,), high=(abs(k),), interior=(0,), weak=x.weak_type)
+    placed = spread(x, (size, size), (0 if k >= 0 else 1,))
+    return same("select", _compared("eq", (size, size), k), placed, like(placed, 0))
