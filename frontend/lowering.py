@@ -19,7 +19,7 @@ from shardir.frontend.common_mesh import (
     from_axes,
 )
 from shardir.frontend.devices import Device
-from shardir.frontend.errors import IndivisibleError
+from shardir.frontend.errors import IndivisibleError, ShardingError
 from shardir.frontend.partition_spec import UNCONSTRAINED
 from shardir.frontend.shardings import Sharding as UserSharding, SingleDeviceSharding
 from shardir.frontend.trace import Traced
@@ -52,11 +52,20 @@ class Plan:
         return bool(self.seen)
 
     def sharding_of(self, sharding: Sharding | None, rank: int) -> UserSharding:
-        """A sharding of the compiled module as a user can read it."""
+        """A sharding of the compiled module as a user can read it: the user's own if it is one."""
         if not self.seen:
             return SingleDeviceSharding(self.devices[0])
         dims = sharding.axes if sharding is not None else ((),) * rank
-        return from_axes(dims, self.axes, self.devices, self.seen)
+        found = from_axes(dims, self.axes, self.devices, self.seen)
+        return next((own for own in self.seen if _same(own, found, rank)), found)
+
+
+def _same(own: UserSharding, found: UserSharding, rank: int) -> bool:
+    try:
+        return type(own) is type(found) and own.is_equivalent_to(found, rank)
+    except ShardingError:
+        # A sharding for values of another rank.
+        return False
 
 
 def lower(

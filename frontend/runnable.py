@@ -16,6 +16,7 @@ from shardir.frontend.config import config
 from shardir.frontend.errors import NumberError
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
+from shardir.frontend.operands import is_number
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import signature_of
@@ -102,7 +103,7 @@ class Runnable:
             whole = leaf.parts[0]
         else:
             whole = self._number(leaf, i)
-            if foreign is not None and isinstance(leaf, np.ndarray):
+            if foreign is not None and not is_number(leaf):
                 foreign.append(whole)
         return [whole] if self._one else cut(whole, self.params[i])
 
