@@ -10,6 +10,7 @@ import optree
 
 import shardir.ops  # noqa: F401 - declares the operations
 from shardir.frontend import numpy as snp
+from shardir.frontend.array import from_numpy
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.promotion import Abstract, canonical
 from shardir.frontend.trace import Traced, trace_program
@@ -54,6 +55,16 @@ def run(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
     arrays = [x for x in optree.tree_leaves(call, none_is_leaf=True) if isinstance(x, np.ndarray)]
     captured = [np.asarray(x) for x in traced.captured]
     return optree.tree_unflatten(structure, evaluate(traced.function, [*arrays, *captured]))
+
+
+def eagerly(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The numbers that `fun(*args, **options)` gives outside of a trace, on our own arrays."""
+    call: Any = (args, options)
+    leaves, structure = optree.tree_flatten(call, none_is_leaf=True)
+    filled = [from_numpy(x) if isinstance(x, np.ndarray) else x for x in leaves]
+    again: Any = optree.tree_unflatten(structure, filled)
+    results, kind = optree.tree_flatten(fun(*again[0], **again[1]))
+    return optree.tree_unflatten(kind, [np.asarray(x) for x in results])
 
 
 def ops(fun: Callable[..., Any], *args: Any, **options: Any) -> list[str]:

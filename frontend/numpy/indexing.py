@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
-from shardir.frontend.locations import point
 from shardir.frontend.numpy.at import At as At
 from shardir.frontend.numpy.subscripts import Subscript, parse
 from shardir.frontend.numpy.vectors import inside, vectors, wrapped
+from shardir.frontend.numpy.views import view as view
 from shardir.frontend.operands import as_tracer, reshape, splat
-from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
@@ -158,25 +156,3 @@ def select_inside(
     other = splat(fill, found.value.type, True)
     made: Tracer = emit("select", there, found, other, weak=found.weak_type)
     return made
-
-
-@public(static=("dtype",))
-def view(x: Any, dtype: Any) -> Any:
-    """The bits of `x` read as another element type; the last dimension grows or shrinks to fit."""
-    tracer, name = as_tracer(x), dtype_of(dtype)
-    have = tracer.value.type
-    old, new = have.numpy.itemsize, TensorType((), name).numpy.itemsize
-    if name == have.dtype:
-        return tracer
-    if "bool" in (name, have.dtype) or old == new:
-        return emit("bitcast", tracer, result=have.with_dtype(name))
-    if not tracer.ndim or (new > old and tracer.shape[-1] * old % new):
-        raise OperationTypeError(
-            point(f"{have} cannot be viewed as {name}: its last dimension does not divide")
-        )
-    *rest, last = tracer.shape
-    if old > new:
-        parts = emit("bitcast", tracer, result=TensorType((*rest, last, old // new), name))
-        return reshape(parts, (*rest, last * (old // new)))
-    grouped = reshape(tracer, (*rest, last * old // new, new // old))
-    return emit("bitcast", grouped, result=TensorType((*rest, last * old // new), name))

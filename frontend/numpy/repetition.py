@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
-from shardir.frontend.errors import IndexingError
+from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import joined, piece, repeated, resized
 from shardir.frontend.numpy.axes import axis_of
@@ -215,4 +215,9 @@ def trim_zeros(filt: Any, trim: str = "fb") -> Any:
     numbers = known_array(
         filt, "the size of trim_zeros depends on the numbers", "call it outside of jit"
     )
-    return snp.asarray(np.trim_zeros(numbers, trim))
+    if set(trim) - set("fb"):
+        raise ArgumentError(point(f"trim {trim!r} is unknown; it is 'f', 'b' or 'fb'"))
+    there = np.flatnonzero(numbers)
+    first = int(there[0]) if "f" in trim and there.size else 0
+    last = int(there[-1]) + 1 if "b" in trim and there.size else len(numbers)
+    return snp.asarray(filt)[first:last] if there.size else snp.asarray(filt)[:0]

@@ -38,6 +38,10 @@ def _host(what: str, *xs: Any) -> list[npt.NDArray[Any]]:
     return [array.astype(NUMPY_DTYPES[dtype]) for array in arrays]
 
 
+HOST: Any = np
+"""NumPy, whose own types say less here than it costs to repeat them."""
+
+
 def _array(numbers: npt.NDArray[Any]) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -67,7 +71,7 @@ def unique(
         made = _unique(ar, fill_value, flags, axis, equal_nan, size)
         return made if any(flags) else made[0]
     (array,) = _host("unique", ar)
-    found = np.unique(array, *flags, axis=axis, equal_nan=equal_nan)
+    found = HOST.unique(array, *flags, axis=axis, equal_nan=equal_nan)
     if not any(flags):
         return _array(found)
     return tuple(_array(each) for each in found)
@@ -199,7 +203,7 @@ def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The values that are in one array or in both, sorted."""
     if size is None:
-        return _array(np.union1d(*_host("union1d", ar1, ar2)))
+        return _array(HOST.union1d(*_host("union1d", ar1, ar2)))
     from shardir.frontend import numpy as snp
 
     both = snp.concatenate([snp.ravel(ar1), snp.ravel(ar2)])
@@ -223,7 +227,7 @@ def intersect1d(
         made = _intersection(ar1, ar2, fill_value, size)
         return tuple(made) if return_indices else made[0]
     first, second = _host("intersect1d", ar1, ar2)
-    found = np.intersect1d(first, second, assume_unique, return_indices)
+    found = HOST.intersect1d(first, second, assume_unique, return_indices)
     return tuple(map(_array, found)) if return_indices else _array(found)
 
 
@@ -265,7 +269,7 @@ def setdiff1d(
     """The values of the first array that are not in the second, sorted; 0 where too few."""
     if size is not None:
         return _difference(ar1, ar2, fill_value, size)
-    return _array(np.setdiff1d(*_host("setdiff1d", ar1, ar2), assume_unique))
+    return _array(HOST.setdiff1d(*_host("setdiff1d", ar1, ar2), assume_unique))
 
 
 @public(static=("size",))
@@ -295,7 +299,7 @@ def setxor1d(
     """The values that are in exactly one of the arrays, sorted; 0 where too few."""
     if size is not None:
         return _exclusive(ar1, ar2, fill_value, size)
-    return _array(np.setxor1d(*_host("setxor1d", ar1, ar2), assume_unique))
+    return _array(HOST.setxor1d(*_host("setxor1d", ar1, ar2), assume_unique))
 
 
 @public(static=("size",))

@@ -1,0 +1,62 @@
+"""The bits of an array read as another element type."""
+
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer, convert, reshape, splat
+from shardir.frontend.promotion import dtype_of
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import COMPLEX, NUMPY_DTYPES, REAL_OF, TensorType
+
+
+@public(static=("dtype",))
+def view(x: Any, dtype: Any) -> Any:
+    """The bits of `x` read as another element type, as NumPy stores them.
+
+    A narrower type makes the last dimension longer, a wider one shorter. Raises
+    `OperationTypeError` when that does not divide.
+    """
+    tracer, name = as_tracer(x), dtype_of(dtype)
+    have = tracer.value.type
+    if name == have.dtype:
+        return tracer
+    if have.dtype in COMPLEX:
+        return view(_parts(tracer), dtype)
+    if have.dtype == "bool":
+        return view(convert(tracer, "u8"), dtype)
+    old, new = have.numpy.itemsize, NUMPY_DTYPES[name].itemsize
+    if (not tracer.ndim and old != new) or (tracer.ndim and tracer.shape[-1] * old % new):
+        raise OperationTypeError(
+            point(f"{have} cannot be viewed as {name}: its last dimension does not divide")
+        )
+    if name in COMPLEX:
+        return _paired(view(tracer, NUMPY_DTYPES[REAL_OF[name]]))
+    if name == "bool":
+        single = view(tracer, NUMPY_DTYPES["u8"])
+        return emit("ne", single, splat(0, single.value.type))
+    if old == new:
+        return emit("bitcast", tracer, result=have.with_dtype(name))
+    *rest, last = tracer.shape
+    long = (*rest, last * old // new)
+    if old > new:
+        return reshape(
+            emit("bitcast", tracer, result=TensorType((*rest, last, old // new), name)), long
+        )
+    return emit("bitcast", reshape(tracer, (*long, new // old)), result=TensorType(long, name))
+
+
+def _parts(x: Tracer) -> Tracer:
+    """Complex numbers as their real and imaginary parts in turn."""
+    shape = x.shape
+    parts = [reshape(emit(part, x), (*shape, 1)) for part in ("real", "imag")]
+    both = emit("concatenate", *parts, dim=len(shape))
+    return reshape(both, (*shape[:-1], shape[-1] * 2) if shape else (2,))
+
+
+def _paired(x: Tracer) -> Tracer:
+    """Complex numbers from real and imaginary parts in turn."""
+    made: Tracer = emit("complex", x[..., 0::2], x[..., 1::2])
+    return made
