@@ -93,16 +93,18 @@ def power(x: Array, y: Array) -> Array:
 
 def maximum(x: Array, y: Array) -> Array:
     """The larger; NaN if either is, +0 above -0."""
-    if is_float(x):
-        return np.where((x == 0) & (y == 0), x + y, np.maximum(x, y))
-    return np.asarray(np.maximum(x, y))
+    best = np.asarray(np.maximum(x, y))
+    if is_float(x) and (zeros := (x == 0) & (y == 0)).any():
+        return np.where(zeros, x + y, best)
+    return best
 
 
 def minimum(x: Array, y: Array) -> Array:
     """The smaller; NaN if either is, -0 below +0."""
-    if is_float(x):
-        return np.where((x == 0) & (y == 0), -(-x - y), np.minimum(x, y))
-    return np.asarray(np.minimum(x, y))
+    best = np.asarray(np.minimum(x, y))
+    if is_float(x) and (zeros := (x == 0) & (y == 0)).any():
+        return np.where(zeros, -(-x - y), best)
+    return best
 
 
 def clamp(low: Array, x: Array, high: Array) -> Array:
@@ -125,8 +127,7 @@ def logistic(x: Array) -> Array:
     """1 / (1 + exp(-x)), computed from whichever exponential is small."""
     negative = x.real < 0
     small = np.exp(np.where(negative, x, -x))
-    one = np.ones_like(small)
-    value: Array = np.where(negative, small, one) / (one + small)
+    value: Array = np.where(negative, small, x.dtype.type(1)) / (1 + small)
     return value
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.polynomial.chebyshev import chebval
 
 from shardir.ops.term import Term
 
@@ -81,17 +80,21 @@ def erf(x: Array) -> Array:
     """2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; within 1e-15, relative."""
     x = x.astype(np.float64)
     size = np.abs(x)
-    inner = np.minimum(size, 1)
-    near = inner * chebval(2 * inner * inner - 1, _ERF)
-    far = 1 - _erfc_right(np.maximum(size, 1))
-    return np.copysign(np.where(size < 1, near, far), x)
+    value, near, far = np.array(size), size < 1, size >= 1
+    inner = size[near]
+    value[near] = inner * _chebyshev(2 * inner * inner - 1, _ERF)
+    value[far] = 1 - _erfc_right(size[far])
+    signed: Array = np.copysign(value, x)
+    return signed
 
 
 def erfc(x: Array) -> Array:
     """1 - erf(x) without cancellation; within 2e-15, relative, while it is a normal number."""
     x = x.astype(np.float64)
-    right = _erfc_right(np.maximum(x, 0.5))
-    return np.where(x > 0.5, right, 1 - erf(np.minimum(x, 0.5)))
+    value, right, left = np.array(x), x > 0.5, x <= 0.5
+    value[right] = _erfc_right(x[right])
+    value[left] = 1 - erf(x[left])
+    return value
 
 
 def _erfc_right(x: Array) -> Array:
@@ -99,7 +102,19 @@ def _erfc_right(x: Array) -> Array:
     x = np.minimum(x, 40)
     short = x.astype(np.float32).astype(np.float64)
     bell = np.exp(-short * short) * np.exp((short - x) * (short + x))
-    value: Array = bell * chebval(_onto((x - 3) / (x + 3), -5 / 7, 1), _ERFC) / (1 + 2 * x)
+    value: Array = bell * _chebyshev(_onto((x - 3) / (x + 3), -5 / 7, 1), _ERFC) / (1 + 2 * x)
+    return value
+
+
+def _chebyshev(x: Array, coefficients: tuple[float, ...]) -> Array:
+    """The sum of Chebyshev polynomials, by Clenshaw's recurrence."""
+    twice, last, before, spare = 2 * x, np.zeros_like(x), np.zeros_like(x), np.empty_like(x)
+    for coefficient in reversed(coefficients[1:]):
+        np.multiply(twice, last, out=spare)
+        spare -= before
+        spare += coefficient
+        last, before, spare = spare, last, before
+    value: Array = x * last - before + coefficients[0]
     return value
 
 
@@ -161,7 +176,7 @@ def _lgamma_right(x: Array) -> Array:
         factor = np.where(large, factor * z, factor)
     past_one, past_two = (np.where(small, x - n, z - 1 - n) for n in (0, 1))
     extra = np.where(small, -np.log(x), np.log(factor))
-    near = chebval(past_two, _LGAMMA) * past_one * past_two + extra
+    near = _chebyshev(past_two, _LGAMMA) * past_one * past_two + extra
     w = np.maximum(x, 10)
     far = (w - 0.5) * (np.log(w) - 1) + (np.log(2 * pi) - 1) / 2 + _falling(
         1 / w, (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
@@ -188,7 +203,7 @@ def _digamma_right(x: Array) -> Array:
         z = np.where(large, z - 1, z)
         sums = np.where(large, sums + 1 / z, sums)
     root, rest = _DIGAMMA_ROOT
-    near = chebval(z - 2, _DIGAMMA) * ((z - root) - rest) + np.where(small, -1 / x, sums)
+    near = _chebyshev(z - 2, _DIGAMMA) * ((z - root) - rest) + np.where(small, -1 / x, sums)
     w = np.maximum(x, 10)
     far = np.log(w) - 0.5 / w - _falling(
         1 / w, (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)

@@ -88,6 +88,8 @@ def _mixed() -> Iterator[Sample]:
     yield Sample(ops.stop_gradient, (t("f32", *SHAPE),), smooth=False)
     yield Sample(ops.stop_gradient, (t("i32", *SHAPE),))
     yield Sample(ops.add, (t("f32"), t("f32")))
+    for spec in (ops.erf, ops.erfc, ops.erf_inv, ops.lgamma, ops.digamma):
+        yield Sample(spec, (t("f32"),), sources=(between(0.1, 0.9),))
     yield Sample(ops.add, (t("f32", 0, 3), t("f32", 0, 3)), sources=(exactly([]),))
 
 
