@@ -72,7 +72,10 @@ class Meanings:
             known = suggestion(tensor.dtype, DTYPES) or f"the element types are {', '.join(DTYPES)}"
             message = f"no element type is called {str(tensor.dtype)!r}; {known}"
             raise self.source.fail(message, tensor.dtype, base)
-        shape = tuple(self.integer(dim.size, base, least=0) for dim in tensor.dims)
+        shape = tuple(self.integer(dim.size, base) for dim in tensor.dims)
+        for size, dim in zip(shape, tensor.dims, strict=True):
+            if size < 0:
+                raise self.source.fail("a dimension has 0 or more elements", dim.size, base)
         type = TensorType(shape, str(tensor.dtype))
         cut = any(dim.cut or dim.open or dim.priority for dim in tensor.dims)
         return type, self._sharding(token, tensor, marks, base) if cut or marks else None
@@ -91,8 +94,7 @@ class Meanings:
         if "unreduced" in said and (how := said["unreduced"].word[len("unreduced[") : -1]):
             if how not in _REDUCTIONS:
                 raise self.source.fail(
-                    f"partial values are not combined by {how!r}; "
-                    f"it is one of {', '.join(_REDUCTIONS)}",
+                    f"pending values combine by {', '.join(_REDUCTIONS)}, not by {how!r}",
                     said["unreduced"].word,
                 )
             reduction = how
@@ -154,7 +156,7 @@ class Meanings:
         if pre < 1 or size < 1 or mesh.sizes[name] % (pre * size):
             raise fail(
                 f"axis {name!r} of size {mesh.sizes[name]} has no part ({pre}){size}; "
-                "the product of both must divide its size",
+                f"{pre} * {size} must divide {mesh.sizes[name]}",
                 written.name,
                 base,
             )
@@ -202,22 +204,18 @@ class Meanings:
         except ValueError as error:
             raise self.source.fail(str(error), written.at) from None
 
-    def integer(self, token: Token, base: int = 0, *, least: int | None = None) -> int:
+    def integer(self, token: Token, base: int = 0) -> int:
         try:
-            number = int(token)
+            return int(token)
         except ValueError:  # Python reads no integer of thousands of digits
             raise self.source.fail("this integer is too large", token, base) from None
-        if least is not None and number < least:
-            raise self.source.fail(f"this is at least {least}", token, base)
-        return number
 
     def string(self, token: Token, base: int = 0) -> str:
         try:
             return unquote(token)
         except ValueError:
             raise self.source.fail(
-                'this string has an escape that means nothing; there are \\" \\\\ \\/ \\b \\f \\n '
-                "\\r \\t \\uXXXX",
+                r"this string has an unknown escape; there are \" \\ \/ \b \f \n \r \t \uXXXX",
                 token,
                 base,
             ) from None

@@ -94,7 +94,7 @@ class _Reader:
         """What a parameter or result of a per-device function is a shard of."""
         if written is None and self.written.spmd:
             raise self.source.fail(
-                "a parameter or result of a spmd function says what it is a shard of; "
+                "a spmd function says what its tensors are shards of; "
                 "write f32[16] of f32[64@data]",
                 at,
             )
