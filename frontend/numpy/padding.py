@@ -1,6 +1,7 @@
 """Borders around an array: of one value, of what is near, of what is on the other side."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,6 @@ from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, 
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
-
-Border = Callable[[Tracer, int, int, int], Tracer]
-"""(array, dimension, how many before, how many after) -> the array with its border."""
 
 Pair = tuple[Any, Any]
 """What is for the two sides of a dimension."""
@@ -117,7 +115,7 @@ def _constant(array: Any, values: Any, widths: tuple[Pair, ...]) -> Any:
     x = as_tracer(array)
     sides = _value_sides(values, x.ndim, "constant_values")
     first = sides[0][0] if sides else 0
-    if all(value is first or (is_number(value) and value == first) for s in sides for value in s):
+    if all(_is_same(value, first) for side in sides for value in side):
         low, high = zip(*widths, strict=True) if widths else ((), ())
         return _filled(x, first, low, high)
     for dim, ((low, high), (before, after)) in enumerate(zip(widths, sides, strict=True)):
@@ -125,6 +123,10 @@ def _constant(array: Any, values: Any, widths: tuple[Pair, ...]) -> Any:
         x = _filled(x, before, resized(none, dim, low), none)
         x = _filled(x, after, none, resized(none, dim, high))
     return x
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    return value is other or (is_number(value) and is_number(other) and value == other)
 
 
 def _value_sides(values: Any, rank: int, what: str) -> list[Pair]:
@@ -158,24 +160,32 @@ def _ramped(array: Any, values: Any, widths: tuple[Pair, ...]) -> Any:
     x = as_tracer(array)
     sides = _value_sides(values, x.ndim, "end_values")
     for dim, ((low, high), (before, after)) in enumerate(zip(widths, sides, strict=True)):
-        last = x.shape[dim] - 1
-        ramps = [
-            _ramp(x, dim, 0, np.arange(low), before),
-            x,
-            _ramp(x, dim, last, np.arange(high)[::-1], after),
-        ]
-        x = joined(ramps, dim)
+        x = _surrounded(x, dim, low, high, partial(_ramp, x, dim, (before, after)))
     return x
 
 
-def _ramp(x: Tracer, dim: int, at: int, steps: Any, end: Any) -> Tracer:
-    """From `end` towards the elements at `at`, which are `len(steps)` steps away from it."""
+def _surrounded(
+    x: Tracer, dim: int, low: int, high: int, border: Callable[[int, bool], Tracer]
+) -> Tracer:
+    """Between the borders `border(width, first)`, where there are any."""
+    before = [border(low, True)] if low else []
+    after = [border(high, False)] if high else []
+    return joined([*before, x, *after], dim)
+
+
+def _edge(x: Tracer, dim: int, width: int, first: bool) -> Tracer:
+    return repeated(x, dim, 0 if first else x.shape[dim] - 1, width)
+
+
+def _ramp(x: Tracer, dim: int, ends: Pair, width: int, first: bool) -> Tracer:
+    """From the end towards the elements of the edge, which are `width` steps away from it."""
     from shardir.frontend import numpy as snp
 
-    dtype, count = x.value.type.dtype, max(len(steps), 1)
-    edge = piece(x, dim, at, at + 1)
-    end = convert(as_tracer(end), dtype)
-    shape = resized((1,) * x.ndim, dim, len(steps))
+    dtype, count = x.value.type.dtype, width
+    edge = _edge(x, dim, 1, first)
+    end = convert(as_tracer(ends[0] if first else ends[1]), dtype)
+    shape = resized((1,) * x.ndim, dim, width)
+    steps = np.arange(width) if first else np.arange(width)[::-1]
     walked = snp.asarray(steps.reshape(shape).astype(NUMPY_DTYPES[dtype]))
     way = (edge - end) * walked
     part = snp.floor_divide(way, count) if dtype in INTEGERS else way / count
@@ -203,15 +213,14 @@ def _bordered(
                 none = (0,) * x.ndim
                 x = _filled(x, 0, resized(none, dim, low), resized(none, dim, high))
             case "edge":
-                before = repeated(x, dim, 0, low)
-                x = joined([before, x, repeated(x, dim, x.shape[dim] - 1, high)], dim)
+                x = _surrounded(x, dim, low, high, partial(_edge, x, dim))
             case "wrap":
                 x = _around(x, dim, low, high)
             case "reflect" | "symmetric":
                 x = _mirrored(x, dim, low, high, mode == "symmetric", reflection == "odd")
             case _:
                 length = lengths[dim] if lengths else (x.shape[dim], x.shape[dim])
-                x = _statistic(x, dim, low, high, mode, length)
+                x = _surrounded(x, dim, low, high, partial(_statistic, x, dim, mode, length))
     return x
 
 
@@ -245,19 +254,17 @@ def _mirrored(x: Tracer, dim: int, low: int, high: int, edge: bool, odd: bool) -
     return x
 
 
-def _statistic(x: Tracer, dim: int, low: int, high: int, mode: str, lengths: Pair) -> Tracer:
+def _statistic(x: Tracer, dim: int, mode: str, lengths: Pair, width: int, first: bool) -> Tracer:
+    """The statistic of the elements at one end, `width` times."""
     from shardir.frontend import numpy as snp
 
     size, dtype = x.shape[dim], x.value.type.dtype
     name = {"maximum": "max", "minimum": "min"}.get(mode, mode)
-    parts = []
-    for width, length, first in ((low, lengths[0], True), (high, lengths[1], False)):
-        taken = min(length, size)
-        if taken < 1:
-            raise OperationTypeError(point(f"stat_length must be at least 1, got {length}"))
-        part = piece(x, dim, 0, taken) if first else piece(x, dim, size - taken, size)
-        value = getattr(snp, name)(part, axis=dim, keepdims=True)
-        if value.value.type.dtype != dtype:
-            value = convert(snp.round(value), dtype)
-        parts.append(broadcast(value, resized(x.shape, dim, width)))
-    return joined([parts[0], x, parts[1]], dim)
+    taken = min(lengths[0] if first else lengths[1], size)
+    if taken < 1:
+        raise OperationTypeError(point(f"stat_length must be at least 1, got {taken}"))
+    part = piece(x, dim, 0, taken) if first else piece(x, dim, size - taken, size)
+    value = getattr(snp, name)(part, axis=dim, keepdims=True)
+    if value.value.type.dtype != dtype:
+        value = convert(snp.round(value), dtype)
+    return broadcast(value, resized(x.shape, dim, width))
