@@ -17,18 +17,18 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
 
-from shardir.ir import Function, Module, Value
+from shardir.ir import Block, Function, Module, Value
 from shardir.mesh import Mesh
 from shardir.passes.pipeline import Pass
 from shardir.passes.propagation.constants import split_constants
-from shardir.passes.propagation.constraints import Wishes, apply_constraints
+from shardir.passes.propagation.constraints import apply_constraints
 from shardir.passes.propagation.draft import Draft
 from shardir.passes.propagation.finish import at_the_border, without_unit_axes
 from shardir.passes.propagation.levels import LEVELS, ORDERS, STRATEGIES, Run, State
 from shardir.passes.propagation.network import Network, Steppers, connect
 from shardir.passes.propagation.record import Record
 from shardir.passes.propagation.recorder import Recorder
-from shardir.passes.propagation.step import Shardings
+from shardir.passes.propagation.step import NOTHING, Shardings
 from shardir.placement import Sharding
 from shardir.types import TensorType
 
@@ -80,10 +80,11 @@ class Propagate(Pass, name="propagate"):
         draft = Draft(function)
         split_constants(draft)
         owners = flows(draft)
-        wishes = apply_constraints(draft, owners)
+        said = statements(draft)
+        apply_constraints(draft, owners, said)
         edges = {op: draft.edges(op) for op in draft.walk() if op.spec.edges}
         network = connect(draft, edges, steppers)
-        state = begin(function, network, wishes, steppers.shardings)
+        state = begin(function, network, said, steppers.shardings)
         recorder = None if record is None else Recorder(record, draft, network, steppers.shardings)
         run = Run(
             network,
@@ -139,16 +140,39 @@ def flows(draft: Draft) -> dict[Value, Value]:
     return owners
 
 
-def begin(function: Function, network: Network, wishes: Wishes, shardings: Shardings) -> State:
-    """The shardings that are stated."""
+def statements(draft: Draft) -> dict[Value, Sharding]:
+    """What the program says about its values.
 
-    def stated(value: Value) -> Sharding | None:
-        found = wishes.get(value) or value.sharding
-        return found and without_unit_axes(found)
+    A word about one result of an operation leaves its other results open on the same mesh, which
+    is more than nothing: constraints do not move in there.
+    """
+    said: dict[Value, Sharding] = {}
 
-    cells = [shardings.number(stated(owner)) for owner in network.owners]
+    def enter(block: Block) -> None:
+        note(block.params)
+        for op in draft.ops(block):
+            note(op.results)
+            if len(op.results) > 1 and (mesh := next((said[v].mesh for v in op.results
+                                                      if v in said), "")):  # fmt: skip
+                for value in op.results:
+                    said.setdefault(value, Sharding.open(mesh, value.type.rank))
+            for inner in op.blocks:
+                enter(inner)
+
+    def note(values: tuple[Value, ...]) -> None:
+        said.update((v, without_unit_axes(v.sharding)) for v in values if v.sharding)
+
+    enter(draft.function.body)
+    return said
+
+
+def begin(
+    function: Function, network: Network, said: dict[Value, Sharding], shardings: Shardings
+) -> State:
+    """The shardings that are stated; of a value with many spellings, the first that is."""
+    cells = [shardings.number(said.get(owner)) for owner in network.owners]
     for value, cell in network.cells.items():
-        if not cells[cell]:
-            cells[cell] = shardings.number(stated(value))
+        if cells[cell] == NOTHING:
+            cells[cell] = shardings.number(said.get(value))
     results = [shardings.number(s and without_unit_axes(s)) for s in function.results]
     return State(cells, results)

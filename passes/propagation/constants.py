@@ -16,6 +16,7 @@ from dataclasses import replace
 from shardir.build import Names
 from shardir.ir import Block, Op, Value
 from shardir.passes.propagation.draft import Draft, User
+from shardir.passes.propagation.priorities import is_elementwise
 
 SOURCES = ("constant", "iota")
 CARRIERS = ("broadcast", "reshape", "slice")
@@ -35,7 +36,7 @@ def _constants(draft: Draft) -> dict[Value, Op]:
     expansions: dict[Value, Op] = {}
     for op in draft.walk():
         if op.name in SOURCES or (
-            (op.name in CARRIERS or (op.spec.elementwise and op.name not in ANNOTATIONS))
+            (op.name in CARRIERS or (is_elementwise(op) and op.name not in ANNOTATIONS))
             and all(value in constants for value in op.operands)
         ):
             constants[op.result] = op

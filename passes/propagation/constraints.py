@@ -26,18 +26,17 @@ Wishes = dict[Value, Sharding]
 Place = tuple[float, ...]
 
 
-def apply_constraints(draft: Draft, owners: Mapping[Value, Value]) -> Wishes:
-    """Rewire the draft; returns the shardings given to operands.
+def apply_constraints(draft: Draft, owners: Mapping[Value, Value], said: Wishes) -> None:
+    """Rewire the draft and add what operands are given to `said`, what was said so far.
 
     `owners` maps each target of an edge to the one that owns it.
     """
     constraints = [op for op in _inside_out(draft.function.body) if op.name == CONSTRAINT]
     if not constraints:
-        return {}
-    applied = _Constraints(draft, owners)
+        return
+    applied = _Constraints(draft, owners, said)
     for op in constraints:
         applied.apply(op)
-    return applied.wishes
 
 
 def _inside_out(block: Block) -> list[Op]:
@@ -51,10 +50,10 @@ def _inside_out(block: Block) -> list[Op]:
 
 
 class _Constraints:
-    def __init__(self, draft: Draft, owners: Mapping[Value, Value]) -> None:
+    def __init__(self, draft: Draft, owners: Mapping[Value, Value], said: Wishes) -> None:
         self.draft = draft
         self.owners = owners
-        self.wishes: Wishes = {}
+        self.said = said
         self.places: dict[Op, Place] = {}
         self._number(draft.function.body)
         self.moves = 0
@@ -65,15 +64,15 @@ class _Constraints:
             for inner in op.blocks:
                 self._number(inner)
 
-    def said(self, value: Value) -> Sharding | None:
-        """What has been said about a value by now."""
-        return self.wishes.get(value) or self.owners.get(value, value).sharding
+    def is_said(self, value: Value) -> bool:
+        """Whether something has been said about a value by now."""
+        return self.owners.get(value, value) in self.said
 
     def apply(self, op: Op) -> None:
         self.read_end_of_chain(op)
         (value,) = self.draft.inputs(op)
         sharding = op.result.sharding
-        if sharding is None or not sharding.closed or self.said(value) is not None:
+        if sharding is None or not sharding.closed or self.is_said(value):
             return
         others = self.constraints_of(value)
         if any(other.result.sharding != sharding for other in others):
@@ -82,14 +81,14 @@ class _Constraints:
             self.put_behind(op, value)
             if sharding.unreduced:
                 open_ = Sharding.open(sharding.mesh, value.type.rank)
-                self.wishes[self.owners[value]] = replace(
+                self.said[self.owners[value]] = replace(
                     open_, unreduced=sharding.unreduced, reduction=sharding.reduction
                 )
             for use in reversed(list(self.draft.uses_of(value))):
                 if use[0] is not op:
                     self.draft.rewire(use, op.result)
         else:
-            self.wishes[value] = sharding
+            self.said[value] = sharding
 
     def constraints_of(self, value: Value) -> list[Op]:
         users = (user for user, _ in self.draft.uses_of(value))
@@ -99,7 +98,7 @@ class _Constraints:
         """Where `head` begins a chain, let those below it that use its operand use its end."""
         (value,) = self.draft.inputs(head)
         maker = self.draft.makers.get(value)
-        if (maker is not None and maker.name == CONSTRAINT) or self.said(value) is not None:
+        if (maker is not None and maker.name == CONSTRAINT) or self.is_said(value):
             return
         if any(other is not head for other in self.constraints_of(value)):
             return

@@ -20,7 +20,7 @@ from shardir.passes.propagation.basic import propagate_basic
 from shardir.passes.propagation.directions import Direction, Directions
 from shardir.passes.propagation.network import Network, Steppers, edge_rule
 from shardir.passes.propagation.priorities import LAST, ROUNDS, directions
-from shardir.passes.propagation.step import Outcome
+from shardir.passes.propagation.step import NOTHING, Outcome
 from shardir.passes.propagation.worklist import Watch as WatchStep, settle
 from shardir.placement import WHOLE, Axes, Dim, Sharding
 
@@ -92,14 +92,11 @@ class Run:
             self.run_rounds(state)
 
     def prioritised(self, state: State) -> Iterator[tuple[list[int], int, Sharding]]:
-        """The shardings that name a priority, and where they are; edges are not postponed."""
-        edges = self.network.edge_cells
-        for numbers, skipped in ((state.cells, edges), (state.results, set[int]())):
+        """The shardings that name a priority, and where they are."""
+        for numbers in (state.cells, state.results):
             for cell, number in enumerate(numbers):
                 sharding = self.shardings[number]
-                if sharding is None or cell in skipped:
-                    continue
-                if any(dim.priority is not None for dim in sharding.dims):
+                if sharding and any(dim.priority is not None for dim in sharding.dims):
                     yield numbers, cell, sharding
 
     def postponed(self, sharding: Sharding) -> Sharding:
@@ -113,13 +110,34 @@ class Run:
     def run_rounds(self, state: State) -> None:
         """The five rounds, or the last of them alone where operations have no priorities."""
         prioritise = self.level in ("op-priority", "user-priority")
+        several = len(self.shardings.meshes) > 1
         for round in range(ROUNDS) if prioritise else (LAST,):
             ways = self.directions(round)
             for propagate in self.strategies:
                 watch = self.watch and partial(self.watch, self.priority, round)
                 self.meet(state, propagate, watch)
-                settle(self.network, state.cells, propagate, ways, order=self.order, watch=watch)
+                settle(
+                    self.network,
+                    state.cells,
+                    propagate,
+                    ways,
+                    order=self.order,
+                    watch=watch,
+                    changed=partial(self.open_siblings, state.cells) if several else None,
+                )
                 self.meet(state, propagate, watch)
+
+    def open_siblings(self, cells: list[int], cell: int) -> None:
+        """Put the other results of the operation on the same mesh, as far as nothing is known.
+
+        Only where there are several meshes can that be told from saying nothing.
+        """
+        for sibling in self.network.siblings.get(cell, ()):
+            if cells[sibling] == NOTHING:
+                known = self.shardings[cells[cell]]
+                assert known is not None
+                rank = self.network.owners[sibling].type.rank
+                cells[sibling] = self.shardings.number(Sharding.open(known.mesh, rank))
 
     def directions(self, round: int) -> list[Directions]:
         found: dict[tuple[int, object, bool], Directions] = {}

@@ -38,8 +38,8 @@ class Network:
     cells: dict[Value, int] = field(default_factory=dict)
     owners: list[Value] = field(default_factory=list)
     """The value each cell belongs to."""
-    edge_cells: set[int] = field(default_factory=set)
-    """Cells that an edge owns."""
+    siblings: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """For each result of an operation that has several, all of them."""
     wakes: list[tuple[int, ...]] = field(default_factory=list)
     mute: list[Op] = field(default_factory=list)
     """Operations that cuts cannot pass: those without a rule and without edges."""
@@ -124,12 +124,13 @@ class _Connector:
     def share_cell(self, edge: Edge) -> None:
         owner, *others = edge.targets
         number = self.cell(owner)
-        self.network.edge_cells.add(number)
         for target in others:
             self.network.cells[target] = number
 
     def add_op(self, op: Op) -> None:
         results = tuple([self.cell(value) for value in op.results])
+        if len(results) > 1:
+            self.network.siblings.update(dict.fromkeys(results, results))
         rule = op.factors()
         if rule is None:
             if op.operands:

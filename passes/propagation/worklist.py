@@ -26,10 +26,12 @@ def settle(
     *,
     order: str,
     watch: Watch | None = None,
+    changed: Callable[[int], None] | None = None,
 ) -> None:
     """Propagate until nothing changes; `states` are the shardings of the cells, in and out.
 
-    `directions` says for each node where it may move cuts.
+    `directions` says for each node where it may move cuts; `changed` is told of each cell that
+    got another sharding.
     """
     nodes, wakes = network.nodes, network.wakes
     memos: list[Memo | None] = [
@@ -58,6 +60,8 @@ def settle(
         for tensor, sharding in outcome.updates:
             cell = cells[number][tensor]
             states[cell] = sharding
+            if changed is not None:
+                changed(cell)
             for woken in wakes[cell]:
                 if woken != number and not listed[woken] and memos[woken] is not None:
                     listed[woken] = True

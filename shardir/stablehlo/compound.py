@@ -5,6 +5,7 @@ The last of them gets the name, the sharding and the location of ours.
 
 from math import log
 
+from shardir import ops as ops  # declares the operations
 from shardir.ir import Op
 from shardir.opset import OPS
 from shardir.stablehlo.attributes import array, list_of

@@ -1,5 +1,6 @@
 """What our operations are in StableHLO: control flow."""
 
+from shardir import ops as ops  # declares the operations
 from shardir.ir import Block, Op, Value
 from shardir.opset import OPS
 from shardir.stablehlo.attributes import array, literal

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir import ops as ops  # declares the operations
 from shardir.ir import Op
 from shardir.opset import OPS
 from shardir.stablehlo.attributes import array, boolean, integer, list_of, table

@@ -4,6 +4,7 @@ The rest is in `compound` (several operations), `regions` (operations that carry
 and `control`.
 """
 
+from shardir import ops as ops  # declares the operations
 from shardir.ir import Op
 from shardir.opset import OPS, Dense
 from shardir.stablehlo import compound as compound, control as control, regions as regions

@@ -1,0 +1,1 @@
+"""Agreement with the real Shardy, which jaxlib's wheel carries."""

@@ -1,0 +1,194 @@
+"""What the Shardy in jaxlib's wheel makes of a module, in the terms of our IR.
+
+A module is printed as StableHLO, every operation with a location whose line is its number; the
+wheel's passes keep locations, also on copies, so that what they decided can be found again.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from jax._src.interpreters import mlir
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import sdy
+from jaxlib.mlir.passmanager import PassManager
+
+from shardir.ir import Block, Function, Loc, Module, Op, Value
+from shardir.mesh import Mesh
+from shardir.placement import Axis, Dim, Sharding
+from shardir.stablehlo.printer import show
+
+PREPARE = (
+    "sdy-lift-inlined-meshes,sdy-remove-size-one-axes,sdy-constant-or-scalar-splitter,"
+    "sdy-add-data-flow-edges,sdy-apply-sharding-constraints"
+)
+LEVELS = {
+    "basic": "sdy-basic-propagate",
+    "aggressive": "sdy-aggressive-propagate",
+    "op-priority": "sdy-op-priority-propagate",
+    "user-priority": "sdy-user-priority-propagate",
+}
+FINISH = "func.func(sdy-sink-data-flow-edges)"
+CLOSE = (
+    "sdy-update-non-divisible-input-output-shardings,"
+    "sdy-remove-sub-axes-in-input-output-shardings,sdy-close-shardings"
+)
+
+Seen = tuple[Sharding | None, ...]
+_NUMBER = re.compile(r'"program":(\d+)')
+
+
+@dataclass
+class Decisions:
+    """The shardings of parameters, of results, and of the tensors of each numbered operation.
+
+    A sharding that says nothing is `None`. An operation that was copied has several entries.
+    """
+
+    params: Seen
+    results: Seen
+    ops: dict[int, Counter[tuple[Seen, Seen]]]
+
+
+@cache
+def context() -> Any:
+    return mlir.make_ir_context()
+
+
+def numbered(module: Module) -> Module:
+    """The module with every operation's number in its location."""
+    count = 0
+
+    def block(old: Block) -> Block:
+        return replace(old, ops=tuple(map(op, old.ops)))
+
+    def op(old: Op) -> Op:
+        nonlocal count
+        count += 1
+        loc = Loc("program", count, 0)
+        return replace(old, loc=loc, blocks=tuple(map(block, old.blocks)))
+
+    functions = tuple(replace(f, body=block(f.body)) for f in module.functions)
+    return replace(module, functions=functions)
+
+
+def shardy(module: Module, level: str, *, close: bool) -> Decisions:
+    """What Shardy decides; `module` is numbered."""
+    passes = ",".join([PREPARE, LEVELS[level], FINISH, *([CLOSE] if close else [])])
+    return run(module, passes)
+
+
+def run(module: Module, passes: str) -> Decisions:
+    with context(), ir.Location.unknown():
+        parsed = ir.Module.parse(show(module, locations=True))
+        PassManager.parse(f"builtin.module({passes})").run(parsed.operation)
+        return _Reader(module).read(parsed)
+
+
+class _Reader:
+    """Reads shardings off a module of MLIR."""
+
+    def __init__(self, module: Module) -> None:
+        self.meshes = {mesh.name: mesh for mesh in module.meshes}
+        self.ops: dict[int, Counter[tuple[Seen, Seen]]] = {}
+        self.of: dict[Any, Sharding | None] = {}
+
+    def read(self, parsed: Any) -> Decisions:
+        (function,) = (op for op in parsed.body.operations if op.operation.name == "func.func")
+        entry = function.regions[0].blocks[0]
+        params = self.attributes(function, "arg_attrs", len(entry.arguments))
+        results = self.attributes(function, "res_attrs", len(function.type.results))
+        self.of.update(zip(entry.arguments, params, strict=True))
+        self.block(entry)
+        return Decisions(params, results, self.ops)
+
+    def attributes(self, function: Any, name: str, count: int) -> Seen:
+        if name not in function.attributes:
+            return (None,) * count
+        attrs = [dict(self.items(each)) for each in function.attributes[name]]
+        return tuple(self.sharding(each.get("sdy.sharding")) for each in attrs)
+
+    @staticmethod
+    def items(attrs: Any) -> Any:
+        for each in ir.DictAttr(attrs):
+            yield (each.name, each.attr) if hasattr(each, "attr") else (each, attrs[each])
+
+    def block(self, block: Any) -> None:
+        for op in block.operations:
+            op = op.operation
+            results = self.results(op)
+            self.of.update(zip(op.results, results, strict=True))
+            for region in op.regions:
+                for inner in region.blocks:
+                    known = results if op.name == "stablehlo.while" else ()
+                    for i, argument in enumerate(inner.arguments):
+                        self.of[argument] = known[i] if i < len(known) else None
+                    self.block(inner)
+            found = _NUMBER.search(str(op.location))
+            if found:
+                operands = tuple(
+                    self.of[v] for v in op.operands if ir.RankedTensorType(v.type).rank
+                )
+                seen = self.ops.setdefault(int(found[1]), Counter())
+                seen[operands, results] += 1
+
+    def results(self, op: Any) -> Seen:
+        if op.name in ("sdy.sharding_constraint", "sdy.reshard"):
+            return (self.sharding(op.attributes["sharding"]),)
+        if "sdy.sharding" not in op.attributes:
+            return (None,) * len(op.results)
+        per_value = sdy.TensorShardingPerValueAttr(op.attributes["sdy.sharding"])
+        return tuple(self.sharding(each) for each in per_value.shardings)
+
+    def sharding(self, attr: Any) -> Sharding | None:
+        if attr is None:
+            return None
+        read = sdy.TensorShardingAttr(attr)
+        mesh = self.meshes[str(read.mesh_or_ref).removeprefix("@").strip('"')]
+        dims = tuple(
+            self.dim(sdy.DimensionShardingAttr(each), mesh) for each in read.dimension_shardings
+        )
+        return said(
+            Sharding(
+                mesh.name,
+                dims,
+                tuple(self.axis(each, mesh) for each in read.replicated_axes),
+                tuple(self.axis(each, mesh) for each in read.unreduced_axes),
+            )
+        )
+
+    def dim(self, attr: Any, mesh: Mesh) -> Dim:
+        axes = tuple(self.axis(axis, mesh) for axis in attr.axes)
+        return Dim(axes, not attr.is_closed, attr.priority)
+
+    @staticmethod
+    def axis(attr: Any, mesh: Mesh) -> Axis:
+        ref = sdy.AxisRefAttr(attr)
+        if ref.sub_axis_info is None:
+            return Axis.whole(ref.name, mesh)
+        part = sdy.SubAxisInfoAttr(ref.sub_axis_info)
+        return Axis(ref.name, part.pre_size, part.size)
+
+
+def said(sharding: Sharding | None) -> Sharding | None:
+    """`None` for a sharding that says nothing: all dimensions open and uncut."""
+    if sharding is None or sharding == Sharding.open(sharding.mesh, len(sharding.dims)):
+        return None
+    return sharding
+
+
+def ours(module: Module) -> Decisions:
+    """The shardings of a module of ours, read as Shardy's are."""
+    ops: dict[int, Counter[tuple[Seen, Seen]]] = {}
+
+    def of(values: tuple[Value, ...]) -> Seen:
+        return tuple(said(value.sharding) for value in values)
+
+    function: Function = module.main
+    for op in function.body.walk():
+        assert op.loc is not None
+        operands = of(tuple(v for v in op.operands if v.type.rank))
+        ops.setdefault(op.loc.line, Counter())[operands, of(op.results)] += 1
+    return Decisions(of(function.body.params), tuple(map(said, function.results)), ops)
