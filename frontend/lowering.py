@@ -8,6 +8,7 @@ program without any sharding, or on one device, has no mesh.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from shardir.frontend.annotations import resolve, resolved
 from shardir.frontend.array import default_device
@@ -101,11 +102,37 @@ def lower(
     if len(devices) == 1:
         function = _without_mesh(traced)
         return Plan(Module((), (function,)), devices, (), seen, given, tuple(results))
-    axes = common_axes(seen)
+    ranks = [abstract.type.rank for abstract in (*traced.params, *traced.results)]
+    placed = zip((*given, *results), ranks, strict=True)
+    used = [(sharding, rank) for sharding, rank in placed if sharding is not None]
+    axes = whole_axes(common_axes(seen), [*used, *traced.asked])
     ids = tuple(device.id for device in devices)
     mesh = Mesh(MESH, axes, None if ids == tuple(range(len(ids))) else ids)
     function = _on_mesh(traced, given, results, axes)
     return Plan(Module((mesh,), (function,)), devices, axes, seen, given, tuple(results))
+
+
+def whole_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) -> MeshAxes:
+    """`axes`, split so far that all of `used`, shardings for values of some rank, need whole ones.
+
+    Propagation gives results whole axes only, and nobody's array shall be cut less for that.
+    """
+    ends = {name: {1, size} for name, size in axes}
+    for sharding, rank in used:
+        for cut in express_sharding(sharding, rank, axes):
+            for part in () if cut is UNCONSTRAINED else cut:
+                ends[part.name] |= {part.pre, part.next}
+    split: list[tuple[str, int]] = []
+    for name, size in axes:
+        steps = list(pairwise(sorted(ends[name])))
+        if len(steps) < 2 or any(after % before for before, after in steps):
+            split.append((name, size))
+        else:
+            stem = name
+            while any(other.startswith(f"{stem}_") for other in ends if other != name):
+                stem += "_"
+            split.extend((f"{stem}_{i}", after // pre) for i, (pre, after) in enumerate(steps))
+    return tuple(split)
 
 
 def _check_divides(word: str, sharding: UserSharding, type: TensorType) -> None:

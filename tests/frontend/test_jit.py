@@ -374,3 +374,27 @@ def test_many_leaves() -> None:
     updated = jit(lambda tree: [{"w": add(p["w"], 1), "b": p["b"]} for p in tree])(params)
     assert isinstance(updated[19]["w"], Array)
     np.testing.assert_array_equal(updated[19]["w"], NUMBERS + 1)
+
+
+def test_results_are_reported_in_the_users_own_words() -> None:
+    for sharding in (named("data", None), named(None, ("data", "model")), named(None, None)):
+        x = device_put(NUMBERS.repeat(2, 1), sharding)
+        assert jit(lambda x: add(x, 1))(x).sharding == sharding
+    mesh = make_mesh((2, 4), ("rows", "columns"))
+    x = device_put(NUMBERS, NamedSharding(mesh, P("rows")))
+    y = device_put(NUMBERS, named(None, "data"))
+    first, second = jit(lambda x, y: (add(x, 1), add(y, 1)))(x, y)
+    assert (first.sharding, second.sharding) == (x.sharding, y.sharding)
+
+
+def test_a_result_that_does_not_divide_is_whole() -> None:
+    y = jit(lambda x: constrain(add(x, 1), named("data")))(NUMBERS[:6])
+    assert y.is_fully_replicated
+    np.testing.assert_array_equal(y, NUMBERS[:6] + 1)
+
+
+def test_empty_arrays_and_scalars_run_on_many_devices() -> None:
+    x = device_put(np.zeros((0, 4), np.float32), named("data"))
+    y = jit(lambda x, n: (add(x, 1), add(n, n)))(x, device_put(np.float32(2), named()))
+    assert y[0].shape == (0, 4)
+    assert float(y[1]) == 4
