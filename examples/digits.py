@@ -217,8 +217,8 @@ def main() -> None:
         sd.debug.visualize_array_sharding(outcome.params[0]["w"])
 
     table = Table(
-        Column("placement", no_wrap=True), "final loss", "test accuracy",
-        "collectives\nper step", "step time",
+        Column("placement", no_wrap=True), "final\nloss", "test\naccuracy",
+        "collectives\nper step", "step\ntime",
         title=f"{epochs} epochs of handwritten digits",
     )  # fmt: skip
     for outcome in outcomes:
