@@ -59,6 +59,7 @@ def _factors(*operands: TensorType, result: TensorType, **attrs: Any) -> FactorR
 
 
 def flat(b: Any, g: Any, *values: Any, **attrs: Any) -> Any:
+    """The vjp of what has no slope anywhere: no operand has a cotangent."""
     return (None,) * (len(values) - 1)
 
 

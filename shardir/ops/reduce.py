@@ -8,6 +8,7 @@ import numpy as np
 
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import BOOL, NUMBER, ORDERED, Domain, Ints, dim_of, dims_of, stated
+from shardir.ops.elementwise import flat
 from shardir.ops.numerics import NARROW, is_float, narrowed, wider
 from shardir.opset import OpSpec, define
 from shardir.types import INTEGERS, TensorType, dtype_name
@@ -131,18 +132,14 @@ def _prod(x: Any, dims: Ints) -> Any:
     return np.prod(x, dims, wider(x.dtype))
 
 
-def _no_vjp(b: Any, g: Any, x: Any, y: Any, **attrs: Any) -> Any:
-    return (None,)
-
-
 sum_ = _reduction("sum", NUMBER, "add", _sum, _sum_vjp)
 """Floats are summed in f64 by the reference and rounded once."""
 prod = _reduction("prod", NUMBER, "mul", _prod, _prod_vjp)
 max_ = _reduction("max", ORDERED, "max", _max, _extreme_vjp)
 """NaN if any is; of nothing, the lowest value."""
 min_ = _reduction("min", ORDERED, "min", _min, _extreme_vjp)
-any_ = _reduction("any", BOOL, "or", np.any, _no_vjp)
-all_ = _reduction("all", BOOL, "and", np.all, _no_vjp)
+any_ = _reduction("any", BOOL, "or", np.any, flat)
+all_ = _reduction("all", BOOL, "and", np.all, flat)
 
 
 def _index(name: str, numpy: Callable[..., Any]) -> OpSpec:
@@ -171,7 +168,7 @@ def _index(name: str, numpy: Callable[..., Any]) -> OpSpec:
         wide = x.astype(np.float32) if dtype_name(x.dtype) in NARROW else x
         return np.asarray(numpy(wide, dim)).astype(result.numpy)
 
-    return define(name, type=type, factors=factors, reference=reference, vjp=_no_vjp)
+    return define(name, type=type, factors=factors, reference=reference, vjp=flat)
 
 
 argmax = _index("argmax", np.argmax)
