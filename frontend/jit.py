@@ -43,6 +43,7 @@ class JitFunction:
     """What `jit` returns. Call it, or `lower` it for arguments without running it."""
 
     __name__: str
+    __wrapped__: Callable[..., Any]
 
     def __init__(
         self, fun: Callable[..., Any], parameters: Parameters, in_shardings: Any, out_shardings: Any

@@ -196,7 +196,7 @@ def variable_of(value: object) -> str:
 
 def _name_in(scope: Mapping[str, object], value: object) -> str:
     names = (name for name, known in scope.items() if known is value)
-    return next((name for name in names if not name.startswith("_")), "")
+    return next((name for name in names if name.isidentifier() and name[0] != "_"), "")
 
 
 def point(message: str, site: Site | None = None) -> str:
