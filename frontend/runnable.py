@@ -21,7 +21,7 @@ from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import signature_of
 from shardir.ir import Module
-from shardir.passes.pipeline import DEFAULT, Pipeline, Watch
+from shardir.passes.pipeline import DEFAULT, Pipeline, Watch, watches
 
 
 def pipeline() -> Pipeline:
@@ -31,18 +31,16 @@ def pipeline() -> Pipeline:
 
 def watch_of(name: str) -> Watch | None:
     """What the settings say is to be done around every pass of the program called `name`."""
-    watches: list[Watch] = []
+    chosen: list[Watch] = []
     if config.dump_dir is not None:
-        from shardir.passes.dump import Dump
+        from shardir.passes.dump import Dump, program_folder
 
-        watches.append(Dump(config.dump_dir, name))
+        chosen.append(Dump(program_folder(config.dump_dir, name)))
     if config.verify:
         from shardir.passes.check import Check
 
-        watches.append(Check())
-    if not watches:
-        return None
-    return lambda step, before, after: [watch(step, before, after) for watch in watches][-1]
+        chosen.append(Check())
+    return watches(*chosen)
 
 
 @final

@@ -8,14 +8,15 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from time import perf_counter
 from typing import ClassVar, Self
 
 from shardir.errors import PipelineError
 from shardir.ir import Module
 
 PASSES: dict[str, type["Pass"]] = {}
-Watch = Callable[["Pass", Module, Module], None]
-"""Called after every pass with the pass and the module before and after it."""
+Watch = Callable[["Pass", Module, Module, float], None]
+"""Called after every pass with the pass, the module before and after it, and its seconds."""
 
 DEFAULT = "propagate,reshard,partition,cse,dce"
 """The pipeline from a traced program to the program each device runs."""
@@ -73,11 +74,11 @@ class Pipeline:
     def __call__(self, module: Module, watch: Watch | None = None) -> Module:
         """Run every pass in turn; `watch` sees the module before and after each."""
         for step in self.passes:
-            before = module
+            before, start = module, perf_counter()
             try:
                 module = step(before)
                 if watch:
-                    watch(step, before, module)
+                    watch(step, before, module, perf_counter() - start)
             except Exception as error:
                 error.add_note(f"while running {str(step)!r} of the pipeline {str(self)!r}")
                 raise
@@ -145,8 +146,8 @@ def watches(*each: Watch) -> Watch | None:
     if not each:
         return None
 
-    def all_of_them(step: Pass, before: Module, after: Module) -> None:
+    def all_of_them(step: Pass, before: Module, after: Module, seconds: float) -> None:
         for watch in each:
-            watch(step, before, after)
+            watch(step, before, after, seconds)
 
     return all_of_them

@@ -55,6 +55,10 @@ class InterpretError(ShardirError, RuntimeError):
     """A program that cannot be run as it is: wrong arguments, devices that disagree."""
 
 
+class NumbersError(ShardirError, ArithmeticError):
+    """A pass that changed what a program computes."""
+
+
 class NoRule(ShardirError, NotImplementedError):
     """A target that has not been taught an operation."""
 

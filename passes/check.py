@@ -1,0 +1,144 @@
+"""Run the program before and after every pass, and stop at the pass that changed the numbers.
+
+`Check` is a watch of the pipeline. It runs both modules in the reference interpreter on the same
+random arguments (a partitioned one on a simulated mesh) and compares their results. When they
+differ it looks for the first value that does: values keep their names through passes, so the two
+programs are compared value by value, in the order of the new one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, final
+
+import numpy as np
+
+from shardir.agreement import Array, agree, distance, random_arguments, rounding, steady
+from shardir.errors import InterpretError, NumbersError
+from shardir.interpret import cut, evaluate, join, mesh_of, run, run_devices
+from shardir.ir import Block, Function, Global, Module, Op, Value
+from shardir.passes.pipeline import Pass
+from shardir.text.printer import Printer, unique_names
+
+
+@final
+class Check:
+    """Raises `NumbersError` naming the pass, the result, how far it is off, and the operation."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._last: tuple[Module, list[Array]] | None = None
+
+    def __call__(self, step: Pass, before: Module, after: Module, seconds: float) -> None:
+        arguments = random_arguments(before, self._seed)
+        want = self._results(before, arguments)
+        try:
+            got = run(after, arguments)
+        except InterpretError as error:
+            raise NumbersError(
+                f"after pass {step.name!r} @{after.main.name} does not run: {error}"
+                f"{_blame(before, after, arguments)}"
+            ) from error
+        tolerance = rounding(before)
+        if agree(want, got, tolerance) or not steady(before, arguments, want, tolerance):
+            self._last = after, got
+            return
+        raise NumbersError(
+            f"pass {step.name!r} changed the numbers of @{after.main.name}: "
+            f"{_difference(after, want, got, tolerance)}{_blame(before, after, arguments)}"
+        )
+
+    def _results(self, module: Module, arguments: Sequence[Array]) -> list[Array]:
+        """What the module computes; known, if it is what the pass before made."""
+        if self._last and self._last[0] is module:
+            return self._last[1]
+        return run(module, arguments)
+
+
+def _difference(
+    module: Module, want: Sequence[Array], got: Sequence[Array], tolerance: float
+) -> str:
+    """The result that is farthest off, where, and by how much."""
+    apart = [distance(a, b, tolerance) for a, b in zip(want, got, strict=True)]
+    i = int(np.argmax(apart))
+    a, b = (
+        x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (want[i], got[i])
+    )
+    gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    gap = np.where(np.isnan(gap), np.inf, gap)
+    place = np.unravel_index(int(np.argmax(gap)), gap.shape) if gap.ndim else ()
+    where = f" at {[int(p) for p in place]}" if place else ""
+    return (
+        f"result {i} (%{module.main.body.returns[i].name}) differs by up to {gap.max():.3g}"
+        f"{where}, where {want[i][place]} became {got[i][place]}"
+    )
+
+
+def _blame(before: Module, after: Module, arguments: Sequence[Array]) -> str:
+    """The first operation of the new program whose result is not what it was."""
+    known = {v.name: v for v in before.main.body.values()}
+    shared = [
+        (known[v.name], v, op)
+        for op in after.main.body.ops
+        for v in op.results
+        if v.name in known and _comparable(known[v.name], v, after.main)
+    ]
+    if not shared:
+        return ""
+    old = _observed(before, [a for a, _, _ in shared], [a for a, _, _ in shared], arguments)
+    new = _observed(after, [b for _, b, _ in shared], [a for a, _, _ in shared], arguments)
+    tolerance = rounding(before)
+    for (_, _, op), a, b in zip(shared, old, new, strict=True):
+        if a is not None and (b is None or distance(a, b, tolerance) > 1):
+            return f"\nthe first value that differs is made by\n{_shown(op, after)}"
+    return ""
+
+
+def _comparable(old: Value, new: Value, function: Function) -> bool:
+    """Whether two values of one name are one tensor, the new one perhaps in pieces."""
+    sharding = old.sharding
+    if function.spmd is None or old.type == new.type:
+        pending = sharding is not None and bool(sharding.unreduced)
+        return old.type == new.type and not pending
+    if sharding is None or sharding.unreduced:
+        return False
+    return sharding.local_shape(old.type.shape) == new.type.shape
+
+
+def _observed(
+    module: Module, values: Sequence[Value], whole: Sequence[Value], arguments: Sequence[Array]
+) -> list[Any]:
+    """What values of the first function are; `None` where devices disagree about it.
+
+    `whole` says what each is a piece of.
+    """
+    function = module.main
+    body = Block(function.body.params, function.body.ops, tuple(values))
+    if function.spmd is None:
+        return list(evaluate(replace(function, body=body), arguments))
+    mesh = mesh_of(module)
+    params = function.spmd.params
+    shards = [
+        [cut(x, g.sharding, mesh, device) for x, g in zip(arguments, params, strict=True)]
+        for device in range(mesh.size)
+    ]
+    per_device = run_devices(replace(function, body=body), mesh, shards)
+    return [
+        _joined([results[i] for results in per_device], value, mesh)
+        for i, value in enumerate(whole)
+    ]
+
+
+def _joined(shards: list[Array], value: Value, mesh: Any) -> Array | None:
+    sharding = value.sharding
+    if sharding is None:
+        return shards[0]
+    outer = Global(value.type, sharding)
+    try:
+        return join(shards, outer.type, outer.sharding, mesh)
+    except InterpretError:
+        return None
+
+
+def _shown(op: Op, module: Module) -> str:
+    names = unique_names(module.main)
+    return f"  | {Printer(module.meshes, locations=True).op(op, names)}"
