@@ -1,6 +1,7 @@
 """`jit`: one compiled program for each kind of arguments."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from shardir import ops
 from shardir.errors import PipelineError
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array, ShapeDtypeStruct, from_numpy
-from shardir.frontend.config import enable_x64
+from shardir.frontend.config import config, enable_x64
 from shardir.frontend.devices import devices
 from shardir.frontend.eager import public
 from shardir.frontend.errors import (
@@ -398,3 +399,15 @@ def test_empty_arrays_and_scalars_run_on_many_devices() -> None:
     y = jit(lambda x, n: (add(x, 1), add(n, n)))(x, device_put(np.float32(2), named()))
     assert y[0].shape == (0, 4)
     assert float(y[1]) == 4
+
+
+def test_every_stage_is_written_when_the_settings_say_so(tmp_path: Path) -> None:
+    x = device_put(NUMBERS, named("data"))
+    with config(dump_dir=tmp_path, verify=True):
+        f = jit(lambda x: add(x, 1))
+        f(x)
+        f(x)
+    files = sorted(path.name for path in (tmp_path / "lambda").iterdir())
+    assert files[:3] == ["00-traced.ir", "01-propagate.ir", "02-reshard.ir"]
+    assert "8@data" in (tmp_path / "lambda" / "00-traced.ir").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["lambda"]
