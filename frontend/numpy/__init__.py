@@ -35,6 +35,13 @@ from shardir.frontend.numpy.bits import (
     left_shift as left_shift,
     right_shift as right_shift,
 )
+from shardir.frontend.numpy.choosing import (
+    choose as choose,
+    compress as compress,
+    extract as extract,
+    put as put,
+    put_along_axis as put_along_axis,
+)
 from shardir.frontend.numpy.comparison import (
     allclose as allclose,
     array_equal as array_equal,
@@ -87,6 +94,19 @@ from shardir.frontend.numpy.creation import (
     ones_like as ones_like,
     zeros as zeros,
     zeros_like as zeros_like,
+)
+from shardir.frontend.numpy.cumulative import (
+    cumprod as cumprod,
+    cumsum as cumsum,
+    cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum,
+    diff as diff,
+    ediff1d as ediff1d,
+    gradient as gradient,
+    nancumprod as nancumprod,
+    nancumsum as nancumsum,
+    trapezoid as trapezoid,
+    unwrap as unwrap,
 )
 from shardir.frontend.numpy.diagonals import (
     diagonal as diagonal,
@@ -274,23 +294,34 @@ from shardir.frontend.numpy.manipulation import (
     swapaxes as swapaxes,
     transpose as transpose,
 )
+from shardir.frontend.numpy.nan_reductions import (
+    nanargmax as nanargmax,
+    nanargmin as nanargmin,
+    nanmax as nanmax,
+    nanmean as nanmean,
+    nanmin as nanmin,
+    nanprod as nanprod,
+    nanstd as nanstd,
+    nansum as nansum,
+    nanvar as nanvar,
+)
 from shardir.frontend.numpy.padding import pad as pad
 from shardir.frontend.numpy.positions import (
     argwhere as argwhere,
-    diag_indices as diag_indices,
-    diag_indices_from as diag_indices_from,
-    fill_diagonal as fill_diagonal,
     flatnonzero as flatnonzero,
     ix_ as ix_,
-    mask_indices as mask_indices,
     nonzero as nonzero,
     place as place,
     ravel_multi_index as ravel_multi_index,
-    tril_indices as tril_indices,
-    tril_indices_from as tril_indices_from,
-    triu_indices as triu_indices,
-    triu_indices_from as triu_indices_from,
     unravel_index as unravel_index,
+)
+from shardir.frontend.numpy.quantiles import (
+    median as median,
+    nanmedian as nanmedian,
+    nanpercentile as nanpercentile,
+    nanquantile as nanquantile,
+    percentile as percentile,
+    quantile as quantile,
 )
 from shardir.frontend.numpy.reductions import (
     all as all,
@@ -345,11 +376,6 @@ from shardir.frontend.numpy.sets import (
     setdiff1d as setdiff1d,
     setxor1d as setxor1d,
     union1d as union1d,
-    unique as unique,
-    unique_all as unique_all,
-    unique_counts as unique_counts,
-    unique_inverse as unique_inverse,
-    unique_values as unique_values,
 )
 from shardir.frontend.numpy.sorting import (
     argpartition as argpartition,
@@ -359,15 +385,14 @@ from shardir.frontend.numpy.sorting import (
     sort as sort,
     sort_complex as sort_complex,
 )
-from shardir.frontend.numpy.taking import (
-    choose as choose,
-    compress as compress,
-    extract as extract,
-    put as put,
-    put_along_axis as put_along_axis,
-    take as take,
-    take_along_axis as take_along_axis,
+from shardir.frontend.numpy.statistics import (
+    average as average,
+    corrcoef as corrcoef,
+    cov as cov,
+    std as std,
+    var as var,
 )
+from shardir.frontend.numpy.taking import take as take, take_along_axis as take_along_axis
 from shardir.frontend.numpy.triangles import (
     diag as diag,
     diagflat as diagflat,
@@ -376,4 +401,21 @@ from shardir.frontend.numpy.triangles import (
     tri as tri,
     tril as tril,
     triu as triu,
+)
+from shardir.frontend.numpy.triangular_places import (
+    diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from,
+    fill_diagonal as fill_diagonal,
+    mask_indices as mask_indices,
+    tril_indices as tril_indices,
+    tril_indices_from as tril_indices_from,
+    triu_indices as triu_indices,
+    triu_indices_from as triu_indices_from,
+)
+from shardir.frontend.numpy.unique import (
+    unique as unique,
+    unique_all as unique_all,
+    unique_counts as unique_counts,
+    unique_inverse as unique_inverse,
+    unique_values as unique_values,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from shardir.frontend.operands import broadcast
+from shardir.frontend.operands import broadcast, convert
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 
@@ -40,3 +40,9 @@ def joined(parts: Sequence[Tracer], dim: int) -> Tracer:
     weak = all(part.weak_type for part in full)
     whole: Tracer = emit("concatenate", *full, dim=dim, weak=weak)
     return whole
+
+
+def counted(vector: Tracer) -> Tracer:
+    """The sums of a vector of bools or integers up to each element, that one included, in i32."""
+    sums: Tracer = emit("cumsum", convert(vector, "i32"), dim=0, reverse=False)
+    return sums

@@ -1,10 +1,10 @@
-"""Where things are: the places of what is true, of a diagonal, of a triangle, of a flat index.
+"""Where things are: the places of what is true, and of flat indices.
 
 How many elements are true shows only in the numbers. Outside of a trace they are looked at; inside
 one, `size=` has to say how many places the result has.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -14,9 +14,10 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import counted
+from shardir.frontend.numpy.choosing import not_in_place
 from shardir.frontend.numpy.known import as_ints, is_known
 from shardir.frontend.numpy.pointwise import truth
-from shardir.frontend.numpy.taking import not_in_place
 from shardir.frontend.operands import as_tracer, reshape
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS
@@ -40,10 +41,11 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     array = np.asarray(a)
     if not array.ndim:
         raise OperationTypeError(point("nonzero takes at least one dimension; use atleast_1d"))
-    return tuple(_places(places) for places in np.nonzero(array))
+    return tuple(places_of(places) for places in np.nonzero(array))
 
 
-def _places(numbers: Any) -> Any:
+def places_of(numbers: Any) -> Any:
+    """Known indices as an i32 array."""
     from shardir.frontend import numpy as snp
 
     return snp.asarray(numbers.astype(np.int32))
@@ -64,7 +66,7 @@ def _nonzero(a: Any, size: int, fill_value: Any) -> Any:
             point(f"nonzero takes one fill_value or {rank} of them, got {len(fills)}")
         )
     # Each true element knows how many came before it, which is its place in the result.
-    count = snp.cumsum(flat, dtype=np.int32)
+    count = counted(flat)
     where = snp.where(flat, count - 1, size)
     found = snp.zeros((size,), np.int32).at[where].set(snp.arange(there.size, dtype=np.int32))
     total = snp.sum(flat, dtype=np.int32)
@@ -205,87 +207,6 @@ def _raveled(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], order
 _raveled.__name__ = "ravel_multi_index"
 
 
-def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
-    """The places of the main diagonal of an array with `ndim` dimensions of size `n`."""
-    return (_places(np.arange(n)),) * ndim
-
-
-def diag_indices_from(arr: Any) -> tuple[Any, ...]:
-    """The places of the main diagonal of `arr`, whose dimensions must all be of one size."""
-    shape = tuple(arr.shape)
-    if len(shape) < 2 or len(set(shape)) != 1:
-        raise OperationTypeError(
-            point(f"diag_indices_from takes an array of equal dimensions, got shape {shape}")
-        )
-    return diag_indices(shape[0], len(shape))
-
-
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """The places of the lower triangle, up to the k-th diagonal, of an n by m array."""
-    return tuple(map(_places, np.tril_indices(n, k, m)))
-
-
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """The places of the upper triangle, from the k-th diagonal on, of an n by m array."""
-    return tuple(map(_places, np.triu_indices(n, k, m)))
-
-
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """The places of the lower triangle of a matrix; see `tril_indices`."""
-    return tril_indices(arr.shape[-2], k, arr.shape[-1])
-
-
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """The places of the upper triangle of a matrix; see `triu_indices`."""
-    return triu_indices(arr.shape[-2], k, arr.shape[-1])
-
-
-def mask_indices(
-    n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None
-) -> Any:
-    """The places where `mask_func(ones((n, n)), k)` is not zero: `mask_indices(3, snp.triu)`."""
-    from shardir.frontend import numpy as snp
-
-    return nonzero(mask_func(snp.ones((n, n)), k), size=size)
-
-
-def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Any:
-    """A copy of `a` with `val` (from the start again if short) on its main diagonal.
-
-    With more than two dimensions these must be of one size; `wrap` begins a tall matrix's diagonal
-    anew below its end.
-    """
-    not_in_place("fill_diagonal", inplace)
-    return _fill_diagonal(a, val, wrap)
-
-
-@public(static=("wrap",))
-def _fill_diagonal(a: Any, val: Any, wrap: bool) -> Any:
-    from shardir.frontend import numpy as snp
-
-    x, new = as_tracer(a), as_tracer(val)
-    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) != 1):
-        raise OperationTypeError(
-            point(
-                f"fill_diagonal takes a matrix, or more dimensions of one size, got shape {x.shape}"
-            )
-        )
-    if x.ndim == 2:
-        step = x.shape[1] + 1
-        end = x.size if wrap else min(x.size, x.shape[1] * x.shape[1])
-    else:
-        step = 1 + sum(x.shape[0] ** d for d in range(1, x.ndim))
-        end = x.size
-    count = len(range(0, end, step))
-    if new.ndim:
-        new = snp.resize(new, (count,))
-    flat = reshape(x, (x.size,)).at[0:end:step].set(new)
-    return reshape(flat, x.shape)
-
-
-_fill_diagonal.__name__ = "fill_diagonal"
-
-
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Any:
     """A copy of `arr` where the n-th true element of `mask` is the n-th of `vals`, around again."""
     not_in_place("place", inplace)
@@ -295,7 +216,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Any:
 @public()
 def _placed(arr: Any, mask: Any, vals: Any) -> Any:
     from shardir.frontend import numpy as snp
-    from shardir.frontend.numpy.at import fitted
+    from shardir.frontend.numpy.updates import fitted
 
     x, there = as_tracer(arr), truth(mask)
     new = fitted(x, vals)
@@ -303,7 +224,7 @@ def _placed(arr: Any, mask: Any, vals: Any) -> Any:
         raise OperationTypeError(
             point(f"place takes a mask of shape {x.shape} and values, got {there.shape}")
         )
-    order = snp.remainder(snp.cumsum(snp.ravel(there), dtype=np.int32) - 1, new.size)
+    order = snp.remainder(counted(snp.ravel(there)) - 1, new.size)
     spread = reshape(snp.take(new, order, mode="clip"), x.shape)
     return snp.where(reshape(there, x.shape), spread, x)
 

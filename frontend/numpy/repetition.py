@@ -10,7 +10,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.along import joined, piece, repeated, resized
+from shardir.frontend.numpy.along import counted, joined, piece, repeated, resized
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.known import as_ints, frozen, is_known
 from shardir.frontend.numpy.pointwise import common, known
@@ -61,7 +61,7 @@ def _repeated_by(a: Any, repeats: Any, axis: Any, total: int) -> Any:
 
     x, dim = _lined(a, axis)
     size = x.shape[dim]
-    ends = snp.cumsum(broadcast(as_tracer(repeats), (size,)))
+    ends = counted(broadcast(as_tracer(repeats), (size,)))
     index = snp.searchsorted(ends, snp.arange(total), side="right")
     return take(x, index, axis=dim, mode="clip")
 

@@ -62,7 +62,8 @@ def test_element_types_are_promoted() -> None:
     same(run(lambda x: snp.stack([x, 1.5]), np.float16(2).reshape(())), np.array([2, 1.5], "f2"))
     same(run(lambda x: snp.stack([x, 1.5]), np.array(2, np.int32)), np.array([2, 1.5], "f4"))
     same(run(lambda x: snp.concatenate([x, [1, 2]]), ROW), np.array([*ROW, 1, 2], "i4"))
-    same(run(lambda x: snp.concatenate([x, x], dtype=np.float16), ROW), np.array([*ROW, *ROW], "f2"))
+    half = run(lambda x: snp.concatenate([x, x], dtype=np.float16), ROW)
+    same(half, np.array([*ROW, *ROW], "f2"))
     assert snp.concatenate([snp.asarray([1.0]), snp.reshape(snp.asarray(2.0), (1,))]).dtype == "f4"
 
 

@@ -1,0 +1,220 @@
+"""Writing: the operations of an update at a subscript.
+
+A part without holes is one `dynamic_update_slice`, a mask one `select`, everything else one
+`scatter`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.subscripts import Span, Subscript
+from shardir.frontend.numpy.vectors import clamped, vectors
+from shardir.frontend.operands import (
+    as_tracer,
+    broadcast,
+    constant,
+    convert,
+    is_number,
+    kind_of,
+    reshape,
+    splat,
+)
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.opset import Symbol
+from shardir.types import COMPLEX, FLOATS, INTEGERS, TensorType
+
+_POINTWISE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}
+
+
+@public(static=("op",))
+def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
+    tracer, where = as_tracer(x), as_tracer(mask)
+    new = broadcast(fitted(tracer, values), tracer.shape)
+    where = reshape(where, where.shape + (1,) * (tracer.ndim - where.ndim))
+    return emit(
+        "select",
+        broadcast(where, tracer.shape),
+        _combined(op, tracer, new),
+        tracer,
+        weak=tracer.weak_type,
+    )
+
+
+@public(static=("subscript", "op", "mode"))
+def update(x: Any, arrays: Any, values: Any, subscript: Subscript, op: str, mode: str) -> Any:
+    tracer = as_tracer(x)
+    new = _spread(fitted(tracer, values), subscript)
+    return write(tracer, subscript, [as_tracer(a) for a in arrays], new, op, mode)
+
+
+update.__name__ = update_masked.__name__ = "at"
+
+
+def fitted(x: Tracer, values: Any) -> Tracer:
+    """`values` in the element type of `x`; raises `OperationTypeError` where that would lose some.
+
+    Python numbers that the type has are fine, as are narrower types of the same kind.
+    """
+    have = x.value.type.dtype
+    if is_number(values) and have != "key" and _has(have, values):
+        return splat(values, TensorType((), have), x.weak_type)
+    got, _ = kind_of(values)
+    fits = got == have if "key" in (got, have) else _kind_rank(got) <= _kind_rank(have)
+    if not fits:
+        raise OperationTypeError(
+            point(f"an array of {have} cannot hold {got}; convert one of them with .astype")
+        )
+    return convert(as_tracer(values), have, x.weak_type)
+
+
+def _kind_rank(dtype: str) -> int:
+    kinds = (("bool",), INTEGERS, FLOATS, COMPLEX)
+    return next(i for i, kind in enumerate(kinds) if dtype in kind)
+
+
+def _has(dtype: str, number: complex) -> bool:
+    if dtype in COMPLEX:
+        return True
+    if isinstance(number, complex):
+        return False
+    if dtype in FLOATS:
+        return True
+    if dtype == "bool":
+        return number in (0, 1)
+    return isinstance(number, int) or number.is_integer()
+
+
+def _combined(op: str, old: Tracer, new: Tracer) -> Tracer:
+    if op == "set":
+        return new
+    name = _POINTWISE[op]
+    if old.value.type.dtype == "bool":
+        name = {"add": "or", "maximum": "or", "mul": "and", "minimum": "and"}[name]
+    made: Tracer = emit(name, old, new, weak=old.weak_type)
+    return made
+
+
+def _spread(values: Tracer, subscript: Subscript) -> Tracer:
+    """The values in the shape of the part, without new dimensions, in the order of the operand."""
+    shape = values.shape
+    while len(shape) > len(subscript.shape) and shape[0] == 1:
+        shape = shape[1:]
+    whole = broadcast(reshape(values, shape), subscript.shape)
+    whole = reshape(whole, subscript.plain)
+    back = tuple(
+        _place(subscript, i)
+        for i, d in enumerate(subscript.kept)
+        if (span := subscript.spans[d]) and span.reverse
+    )
+    return emit("reverse", whole, dims=back) if back and values.size > 1 else whole
+
+
+def _place(subscript: Subscript, i: int) -> int:
+    """Where the i-th kept dimension is in the part."""
+    return i if i < subscript.lead else i + len(subscript.batch)
+
+
+def write(
+    x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], values: Tracer, op: str, mode: str
+) -> Tracer:
+    """`x` with `values`, of the shape `subscript.plain`, combined into a part of it."""
+    if not values.size:
+        return x
+    if not arrays and subscript.batch:
+        # Only `True` makes dimensions without arrays; they are of size 1.
+        subscript = replace(subscript, batch=(), lead=0)
+        values = reshape(values, subscript.plain)
+    if not arrays and all(s and s.stride == 1 for s in subscript.spans):
+        return _replaced(x, subscript, values, op)
+    return _scattered(x, subscript, arrays, values, op, mode)
+
+
+def _replaced(x: Tracer, subscript: Subscript, values: Tracer, op: str) -> Tracer:
+    """A part without holes."""
+    spans = [span for span in subscript.spans if span]
+    box = tuple(span.size for span in spans)
+    new = reshape(values, box)
+    if box == x.shape:
+        return _combined(op, x, new)
+    starts = tuple(span.start for span in spans)
+    if op != "set":
+        old = emit(
+            "slice", x, starts=starts, strides=(1,) * x.ndim, result=x.value.type.with_shape(box)
+        )
+        new = _combined(op, old, new)
+    number = {start: splat(start, TensorType((), "i32")) for start in dict.fromkeys(starts)}
+    made: Tracer = emit(
+        "dynamic_update_slice", x, new, *(number[s] for s in starts), weak=x.weak_type
+    )
+    return made
+
+
+def _scattered(
+    x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], values: Tracer, op: str, mode: str
+) -> Tracer:
+    """Windows of whole spans at index vectors; spans with holes are index arrays, too."""
+    holes = {
+        _place(subscript, i): span
+        for i, d in enumerate(subscript.kept)
+        if (span := subscript.spans[d]) and span.stride > 1
+    }
+    group = range(subscript.lead, subscript.lead + len(subscript.batch))
+    along = [p for p in range(len(subscript.plain)) if p in group or p in holes]
+    batch = tuple(subscript.plain[p] for p in along)
+    dims, parts = list(subscript.indexed), []
+    if arrays:
+        found = vectors(subscript, arrays)
+        if mode in ("clip", "promise_in_bounds"):
+            found = clamped(found, [x.shape[d] for d in dims])
+        at = (*(i for i, p in enumerate(along) if p in group), len(batch))
+        kind = TensorType((*batch, len(dims)), found.value.type.dtype)
+        parts.append(found if found.value.type == kind else
+                     emit("broadcast", found, dims=at, result=kind))  # fmt: skip
+    known = _known_starts(subscript, holes, along, batch)
+    if known:
+        dims += known
+        dtype = parts[0].value.type.numpy if parts else np.dtype(np.int32)
+        numbers = np.stack([np.broadcast_to(n, batch) for n in known.values()], -1)
+        parts.append(constant(numbers.astype(dtype)))
+    indices = parts[0] if len(parts) == 1 else emit("concatenate", *parts, dim=len(batch))
+    inserted = [d for d, s in enumerate(subscript.spans) if s is None or s.point or s.stride > 1]
+    name, kind = op, x.value.type
+    if kind.dtype == "bool":
+        name = {"add": "max", "mul": "min"}.get(op, op)
+    made: Tracer = emit(
+        "scatter",
+        x,
+        indices,
+        values,
+        update_window_dims=tuple(p for p in range(values.ndim) if p not in along),
+        inserted_window_dims=tuple(inserted),
+        scatter_dims=tuple(dims),
+        op=Symbol(name),
+        weak=x.weak_type,
+    )
+    return made
+
+
+def _known_starts(
+    subscript: Subscript, holes: dict[int, Span], along: Sequence[int], batch: tuple[int, ...]
+) -> dict[int, Any]:
+    """For dimensions of spans that do not start at 0: where windows start, for the whole batch."""
+    known: dict[int, Any] = {}
+    positions = {d: _place(subscript, i) for i, d in enumerate(subscript.kept)}
+    for d, span in enumerate(subscript.spans):
+        if span is None:
+            continue
+        if positions.get(d) in holes:
+            shape = [1] * len(batch)
+            shape[along.index(positions[d])] = span.size
+            known[d] = (span.start + span.stride * np.arange(span.size)).reshape(shape)
+        elif span.point or span.start:
+            known[d] = np.full((1,) * len(batch), span.start)
+    return known
