@@ -73,3 +73,8 @@ def suggestion(wrong: str, known: Iterable[str]) -> str:
     """`did you mean 'relu'?`, or nothing when no known name is close to the wrong one."""
     close = get_close_matches(wrong, list(known), n=1)
     return f"did you mean {close[0]!r}?" if close else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 result`, `2 results`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

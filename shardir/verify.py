@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from shardir.build import infer
-from shardir.errors import OperationTypeError, VerifyError
+from shardir.errors import OperationTypeError, VerifyError, counted
 from shardir.ir import Block, Function, Global, Loc, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.opset import Attr
@@ -166,7 +166,7 @@ class _Checker:
         if inferred == stated:
             return
         if len(inferred) != len(stated):
-            self.report(f"{op.name} has {len(inferred)} results, not {len(stated)}", op)
+            self.report(f"{op.name} has {counted(len(inferred), 'result')}, not {len(stated)}", op)
             return
         for i, (want, got) in enumerate(zip(inferred, stated, strict=True)):
             if want != got:
@@ -222,8 +222,8 @@ class _Checker:
         function, returns = self.function, self.function.body.returns
         if len(function.results) != len(returns):
             self.report_head(
-                f"@{function.name} returns {len(returns)} values, "
-                f"but asks for {len(function.results)} shardings"
+                f"@{function.name} returns {counted(len(returns), 'value')}, "
+                f"but asks for {counted(len(function.results), 'sharding')}"
             )
         for i, (value, sharding) in enumerate(zip(returns, function.results, strict=False)):
             if sharding is None:
@@ -243,7 +243,7 @@ class _Checker:
         ):
             if len(values) != len(outer):
                 self.report_head(
-                    f"@{function.name} has {len(values)} {noun}s, "
+                    f"@{function.name} has {counted(len(values), noun)}, "
                     f"but says of {len(outer)} what they are shards of"
                 )
             for i, (value, whole) in enumerate(zip(values, outer, strict=False)):

@@ -54,7 +54,7 @@ def sharding_faults(sharding: Sharding, rank: int, meshes: dict[str, Mesh]) -> I
         yield f"no mesh is called {sharding.mesh!r}; the module has {has}"
         return
     if len(sharding.dims) != rank:
-        yield f"the sharding has {len(sharding.dims)} dimensions, the tensor has {rank}"
+        yield f"the sharding is of rank {len(sharding.dims)}, the tensor of rank {rank}"
     lists = [dim.axes for dim in sharding.dims] + [sharding.replicated, sharding.unreduced]
     axes = [axis for part in lists for axis in part]
     for axis in axes:

@@ -11,7 +11,7 @@ from lark import Token
 
 from shardir import ops as ops  # declares the operations
 from shardir.build import infer
-from shardir.errors import OperationTypeError, suggestion
+from shardir.errors import OperationTypeError, counted, suggestion
 from shardir.ir import Block, Function, Global, Interface, Loc, Module, Op, Value
 from shardir.opset import OPS, Attr, OpSpec
 from shardir.signature import signature_of
@@ -78,8 +78,8 @@ class _Reader:
         body = self.block(written.body, params)
         if len(body.returns) != len(typed):
             raise self.source.fail(
-                f"@{name} returns {_count(len(body.returns), 'value')}, "
-                f"but states {_count(len(typed), 'result')}",
+                f"@{name} returns {counted(len(body.returns), 'value')}, "
+                f"but states {counted(len(typed), 'result')}",
                 written.body.end,
             )
         for value, (type, _), token in zip(body.returns, typed, at, strict=True):
@@ -188,8 +188,8 @@ class _Reader:
         if len(names) != len(types):
             at = names[len(types)] if len(names) > len(types) else _token(types[len(names)])
             raise fail(
-                f"{spec.name} names {_count(len(names), 'result')}, "
-                f"but states {_count(len(types), 'type')}",
+                f"{spec.name} names {counted(len(names), 'result')}, "
+                f"but states {counted(len(types), 'type')}",
                 at,
             )
         typed = [self.meanings.typed(type) for type in types]
@@ -199,7 +199,7 @@ class _Reader:
             return typed
         if len(inferred) != len(stated):
             at = names[min(len(inferred), len(names) - 1)] if names else call.at
-            raise fail(f"{spec.name} has {_count(len(inferred), 'result')}, not {len(names)}", at)
+            raise fail(f"{spec.name} has {counted(len(inferred), 'result')}, not {len(names)}", at)
         wrong = next(i for i, type in enumerate(stated) if type != inferred[i])
         raise fail(
             f"the result of {spec.name} is {inferred[wrong]}, not {stated[wrong]}",
@@ -277,7 +277,3 @@ def _token(written: syntax.Type) -> Token:
 
 def _present(outer: list[Global | None]) -> tuple[Global, ...]:
     return tuple(g for g in outer if g is not None)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
