@@ -4,10 +4,16 @@ A new operation needs a row in one of the tables; `tests/core/ops/test_samples.p
 missing.
 """
 
-from tests.op_samples import arrangement, computation, pointwise
+from tests.op_samples import arrangement, computation, control, lookup, pointwise
 from tests.sampling import Sample
 
-SAMPLES: list[Sample] = [*pointwise.SAMPLES, *arrangement.SAMPLES, *computation.SAMPLES]
+SAMPLES: list[Sample] = [
+    *pointwise.SAMPLES,
+    *arrangement.SAMPLES,
+    *computation.SAMPLES,
+    *lookup.SAMPLES,
+    *control.SAMPLES,
+]
 
 
 def samples_of(*names: str) -> list[Sample]:

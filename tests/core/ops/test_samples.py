@@ -50,7 +50,7 @@ def test_the_factors_make_up_the_shapes(sample: Sample) -> None:
         assert len(dims) == value.type.rank
         for size, walked in zip(value.type.shape, dims, strict=True):
             factors = [rule.factors[f] for f in walked]
-            if all(factor.kind in (Kind.PASS, Kind.REDUCE) for factor in factors):
+            if all(factor.kind is Kind.PASS for factor in factors):
                 assert prod(factor.size for factor in factors) == size
 
 
@@ -77,21 +77,6 @@ def _places(dims: tuple[tuple[int, ...], ...], factor: int) -> list[int]:
     return [d for d, factors in enumerate(dims) if factor in factors]
 
 
-CUT_BY_HAND = ("dynamic_update_slice",)
-"""Operations whose loops promise less than their rule says: they have a partitioning of their own.
-
-A device whose piece lies beside the update writes nothing.
-"""
-
-
-def _private(sample: Sample, rule: FactorRule, index: int) -> bool:
-    """Whether one side of a reshape has this factor alone, which no cut can do justice to."""
-    sides = (rule.operands, rule.results)
-    return sample.spec.name == "reshape" and not all(
-        any(_places(dims, index) for dims in side) for side in sides
-    )
-
-
 def _halvable(rule: FactorRule, index: int, factor: Factor) -> bool:
     """Cutting a factor cuts its dimension in halves only where it is the major one."""
     majors = all(dims[d][0] == index for dims in rule.tensors for d in _places(dims, index))
@@ -103,17 +88,20 @@ def _halvable(rule: FactorRule, index: int, factor: Factor) -> bool:
 
 @each
 def test_a_cut_loop_runs_in_pieces(sample: Sample) -> None:
-    """Half of the work on half of the operands, twice, is the work: what a factor promises."""
+    """Half of the work on half of the operands, twice, is the work: what a factor promises.
+
+    Operations with a partitioning of their own promise less; see `tests/passes/test_agreement.py`.
+    """
     sample = sample.widened() if sample.smooth else sample
     function = sample.function()
     (op,) = function.body.ops
     rule = op.factors()
-    if rule is None or sample.blocks is not None or sample.spec.name in CUT_BY_HAND:
+    if rule is None or sample.blocks is not None or sample.spec.partition is not None:
         return
     arrays = sample.arrays()
     whole = evaluate(function, arrays)
     for index, factor in enumerate(rule.factors):
-        if not _halvable(rule, index, factor) or _private(sample, rule, index):
+        if not _halvable(rule, index, factor):
             continue
         halves: list[list[Array]] = []
         for half in (0, 1):

@@ -1,0 +1,135 @@
+"""Samples of operations that index, and of operations on windows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from shardir import ops
+from tests.sampling import Sample, Source, anything, between, t
+
+INSIDE: Source = between(0, 3)
+"""Indices that may repeat."""
+BEYOND: Source = between(-2, 9)
+"""Indices of which some are out of range."""
+
+ROWS = {"offset_dims": (1,), "collapsed_dims": (0,), "start_index_map": (0,)}
+LINES = {
+    "offset_dims": (),
+    "collapsed_dims": (1,),
+    "start_index_map": (1,),
+    "operand_batching_dims": (0,),
+    "indices_batching_dims": (0,),
+}
+
+
+def _gather() -> Iterator[Sample]:
+    for indices in (INSIDE, BEYOND):
+        yield Sample(
+            ops.gather,
+            (t("f32", 8, 6), t("i32", 4, 1)),
+            ROWS,
+            t("f32", 4, 6),
+            sources=(anything, indices),
+        )
+    yield Sample(
+        ops.gather,
+        (t("i32", 8, 6), t("i64", 4, 2, 2)),
+        {"offset_dims": (1, 3), "collapsed_dims": (), "start_index_map": (1, 0)},
+        t("i32", 4, 3, 2, 6),
+        sources=(anything, BEYOND),
+    )
+    yield Sample(
+        ops.gather,
+        (t("key", 4, 6), t("i32", 4, 2, 1)),
+        LINES,
+        t("key", 4, 2),
+        sources=(anything, INSIDE),
+    )
+    yield Sample(
+        ops.gather,
+        (t("f32", 4, 6), t("i32", 4, 2, 1)),
+        LINES,
+        t("f32", 4, 2),
+        sources=(anything, INSIDE),
+    )
+
+
+def _scatter() -> Iterator[Sample]:
+    for op in ("add", "set", "mul", "min", "max"):
+        for dtype in ("f32", "i32"):
+            yield Sample(
+                ops.scatter,
+                (t(dtype, 8, 6), t("i32", 4, 1), t(dtype, 4, 6)),
+                {
+                    "update_window_dims": (1,),
+                    "inserted_window_dims": (0,),
+                    "scatter_dims": (0,),
+                    "op": op,
+                },
+                sources=(anything, BEYOND, between(0.5, 2)),
+            )
+    yield Sample(
+        ops.scatter,
+        (t("f32", 4, 6), t("i32", 4, 2, 1), t("f32", 4, 2)),
+        {
+            "update_window_dims": (),
+            "inserted_window_dims": (1,),
+            "scatter_dims": (1,),
+            "operand_batching_dims": (0,),
+            "indices_batching_dims": (0,),
+            "op": "add",
+        },
+        sources=(anything, INSIDE, anything),
+    )
+
+
+def _convolution() -> Iterator[Sample]:
+    def over(x: Any, w: Any, dims: str, *, stride: int = 1, pad: int = 0, left: int = 1,
+             right: int = 1, **more: Any) -> Sample:  # fmt: skip
+        rank = dims.split(",")[0].count("0") + dims.split(",")[0].count("1")
+        attrs = {
+            "strides": (stride,) * rank,
+            "padding": ((pad, pad),) * rank,
+            "lhs_dilation": (left,) * rank,
+            "rhs_dilation": (right,) * rank,
+            "dims": dims,
+            **more,
+        }
+        return Sample(ops.convolution, (x, w), attrs)
+
+    plain = "b01f,01io->b01f"
+    yield over(t("f32", 2, 8, 6, 4), t("f32", 3, 3, 4, 2), plain)
+    yield over(t("f32", 2, 8, 6, 4), t("f32", 3, 3, 4, 2), plain, stride=2, pad=1)
+    yield over(t("f32", 4, 3, 8), t("f32", 5, 3, 2), "bf0,oi0->bf0", left=2, right=2, pad=1)
+    yield over(t("f32", 2, 8, 4), t("f32", 3, 2, 4), "b0f,0io->b0f", groups=2)
+    yield over(t("f32", 4, 8, 3), t("f32", 3, 3, 4), "b0f,0io->b0f", batch_groups=2)
+    yield over(t("bf16", 2, 8, 4), t("bf16", 3, 4, 2), "b0f,0io->b0f")
+
+
+def _windows() -> Iterator[Sample]:
+    pools: tuple[dict[str, Any], ...] = (
+        {
+            "window": (1, 2, 2),
+            "strides": (1, 2, 2),
+            "padding": ((0, 0), (0, 0), (0, 0)),
+            "base_dilation": (1, 1, 1),
+            "window_dilation": (1, 1, 1),
+        },
+        {
+            "window": (1, 3, 2),
+            "strides": (1, 2, 1),
+            "padding": ((0, 0), (1, 1), (0, 1)),
+            "base_dilation": (1, 1, 1),
+            "window_dilation": (1, 1, 2),
+        },
+    )
+    x = t("f32", 2, 8, 6)
+    for attrs in pools:
+        for op in ("add", "max", "min", "mul"):
+            yield Sample(ops.reduce_window, (x,), {"op": op, **attrs})
+        places = ops.reduce_window.type(x, result=None, op="max", **attrs)
+        for op in ("max", "min"):
+            yield Sample(ops.select_and_scatter, (x, places), {"op": op, **attrs})
+    yield Sample(ops.reduce_window, (t("i32", 2, 8, 6),), {"op": "add", **pools[0]})
+
+
+SAMPLES = [*_gather(), *_scatter(), *_convolution(), *_windows()]
