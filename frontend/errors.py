@@ -73,3 +73,7 @@ class ShapeError(ShardirError, ValueError):
 
 class IndexingError(ShardirError, IndexError):
     """An index that is none, that the array does not have, or that does not fit it."""
+
+
+class ImmutableError(ShardirError, TypeError):
+    """An attempt to change an array in place."""

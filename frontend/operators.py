@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from shardir.frontend.errors import ImmutableError
+from shardir.frontend.locations import point
 from shardir.frontend.promotion import DType
 
 _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
@@ -107,6 +109,14 @@ class Operators:
 
     def __getitem__(self, index: Any) -> Any:
         return _indexing("getitem")(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise ImmutableError(
+            point(
+                "arrays are never changed in place; make a new one: "
+                "x = x.at[index].set(value), or .add, .multiply, .max, ..."
+            )
+        )
 
     @property
     def at(self) -> Any:

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardir.frontend import numpy as snp
 from shardir.frontend.array import Array, from_numpy
+from shardir.frontend.errors import ImmutableError
 from shardir.frontend.jit import jit
 from shardir.frontend.operators import Operators
 
@@ -156,3 +158,14 @@ def test_values_are_called_after_the_users_variables() -> None:
     text = f.lower(X).as_text(locations=True)
     line = f.__wrapped__.__code__.co_firstlineno + 2
     assert f'test_operators.py":{line}:' in text
+
+
+def test_an_array_is_not_changed_in_place() -> None:
+    x = snp.zeros(3)
+    with pytest.raises(ImmutableError) as error:
+        x[0] = 1
+
+    assert str(error.value).startswith(
+        "arrays are never changed in place; make a new one: "
+        "x = x.at[index].set(value), or .add, .multiply, .max, ..."
+    )
