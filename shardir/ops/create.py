@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardir.ops.check import ARITHMETIC, REAL, dim_of, stated
+from shardir.ops.numerics import narrowed
 from shardir.opset import Dense, define
 from shardir.partitioning import Local, Partitioning
 from shardir.types import COMPLEX, FLOATS, TensorType
@@ -30,6 +31,8 @@ def _check_number(value: Any, to: TensorType) -> None:
     if isinstance(value, complex | np.complexfloating) and to.dtype not in COMPLEX:
         raise TypeError(f"{value!r} is no value of {to}; convert it")
     if to.dtype in COMPLEX or to.dtype in FLOATS:
+        if isinstance(value, int) and value.bit_length() > 1023:
+            raise TypeError(f"an integer of {value.bit_length()} bits is no value of {to}")
         return
     if value != value or value in (float("inf"), float("-inf")) or value != int(value):
         raise TypeError(f"{value!r} is no value of {to}; round it or state a float type")
@@ -44,8 +47,9 @@ def _check_number(value: Any, to: TensorType) -> None:
 def _constant_reference(*, value: Any, result: TensorType) -> Any:
     if isinstance(value, Dense):
         return value.array
-    with np.errstate(all="ignore"):
-        return np.full(result.shape, value, result.numpy)
+    if result.dtype in FLOATS:
+        value = narrowed(np.asarray(float(value)), result.numpy)
+    return np.full(result.shape, value, result.numpy)
 
 
 def _constant_lower(b: Any, local: Local, *, value: Any) -> Any:
@@ -80,7 +84,7 @@ def _iota_type(*, dim: int, result: TensorType | None) -> TensorType:
 
 def _iota_reference(*, dim: int, result: TensorType) -> Any:
     shape = [n if d == dim else 1 for d, n in enumerate(result.shape)]
-    counted = np.arange(result.shape[dim]).astype(result.numpy).reshape(shape)
+    counted = narrowed(np.arange(result.shape[dim]), result.numpy).reshape(shape)
     return np.broadcast_to(counted, result.shape)
 
 

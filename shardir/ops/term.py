@@ -26,6 +26,8 @@ class Term:
         return Term(self.b, getattr(self.b, name)(self.value, *operands))
 
     def __getattr__(self, name: str) -> Callable[..., "Term"]:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return lambda *others: self.apply(name, *others)
 
     def full(self, number: Scalar) -> "Term":

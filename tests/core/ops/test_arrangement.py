@@ -38,13 +38,25 @@ def test_a_long_bf16_iota_is_rounded_not_counted() -> None:
 
 @pytest.mark.parametrize(
     ("value", "type"),
-    [(-0.0, t("f32", 2)), (float("nan"), t("f64")), (2**63, t("u64")), (True, t("bool", 2))],
+    [
+        (-0.0, t("f32", 2)),
+        (float("nan"), t("f64")),
+        (2**63, t("u64")),
+        (True, t("bool", 2)),
+        (2.0**70, t("bf16", 2)),
+    ],
 )
 def test_a_splat_has_its_value_everywhere(value: float, type: TensorType) -> None:
     made = applied(ops.constant, value=value, result=type)
     np.testing.assert_array_equal(made, np.full(type.shape, value, type.numpy))
     if type.dtype == "f32":
         assert np.signbit(made).all()
+
+
+def test_a_splat_is_rounded_once() -> None:
+    made = applied(ops.constant, value=1 + 2.0**-8 + 2.0**-40, result=t("bf16"))
+    assert float(made) == 1 + 2.0**-7
+    assert float(applied(ops.constant, value=2**70, result=t("bf16"))) == 2.0**70
 
 
 def test_a_dense_constant_is_its_array() -> None:

@@ -90,6 +90,8 @@ CASES: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
      "constant: 1.5 is no value of i32[]; round it or state a float type"),
     (ops.constant, (), {"value": 300, "result": t("u8", 2)},
      "constant: 300 is no value of u8[2]; its values are 0 to 255"),
+    (ops.constant, (), {"value": 2**1024, "result": x},
+     "constant: an integer of 1025 bits is no value of f32[4, 6]"),
     (ops.constant, (), {"value": 1j, "result": x},
      "constant: 1j is no value of f32[4, 6]; convert it"),
     (ops.constant, (), {"value": "1", "result": x},
