@@ -19,7 +19,7 @@ from shardir.frontend.promotion import Abstract, canonical
 from shardir.frontend.trace import captured, emit, require
 from shardir.frontend.tracer import Tracer
 from shardir.opset import Dense
-from shardir.types import FLOATS, INTEGERS, TensorType, dtype_name
+from shardir.types import FLOATS, INTEGERS, NUMPY_DTYPES, TensorType, dtype_name
 
 SMALL = 256
 """NumPy arrays of at most so many bytes become constants of the program, larger ones parameters."""
@@ -51,22 +51,58 @@ def abstract_of(x: Any, name: str = "") -> Abstract:
     if type(x) in _PYTHON:
         dtype, weak = _PYTHON[type(x)]
         return Abstract(TensorType((), canonical(dtype)), weak)
-    array = to_numpy(x, name)
-    return Abstract(TensorType(array.shape, dtype_name(array.dtype)))
+    array = _as_array(x, name)
+    return Abstract(TensorType(array.shape, _dtype_of(array, x, name)))
 
 
 def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
-    """A NumPy array of a canonical element type; raises `NotAnArrayError` that mentions `name`."""
+    """A NumPy array of a canonical element type.
+
+    Raises `NotAnArrayError` and `NumberError` that mention `name`.
+    """
+    array = _as_array(x, name)
+    return narrowed(array, NUMPY_DTYPES[_dtype_of(array, x, name)], name)
+
+
+def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
     if not isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) and not hasattr(
         x, "__array__"
     ):
         raise NotAnArrayError(point(f"{name or 'an operand'} is {_shown(x)}, which is no array"))
-    array = np.asarray(x)
+    return np.asarray(x)
+
+
+def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
     try:
-        dtype = canonical(dtype_name(array.dtype))
+        return canonical(dtype_name(array.dtype))
     except TypeError as error:
         raise NotAnArrayError(point(f"{name or 'an operand'} is {_shown(x)}: {error}")) from None
-    return array.astype(TensorType((), dtype).numpy, copy=False)
+
+
+def narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> npt.NDArray[Any]:
+    """`array` as `dtype`, the sibling of its type or a narrower one.
+
+    Raises `NumberError` that mentions `name` when an integer does not fit.
+    """
+    if array.dtype == dtype:
+        return array
+    if dtype.kind in "iu" and array.dtype.kind in "iu" and array.size:
+        bounds = np.iinfo(dtype)
+        lowest, highest = int(array.min()), int(array.max())
+        if lowest < bounds.min or highest > bounds.max:
+            odd = lowest if lowest < bounds.min else highest
+            raise NumberError(
+                point(
+                    f"{name or 'an operand'} has the number {odd}, which does not fit into {dtype}"
+                    + (
+                        "; shardir.enable_x64() allows 64-bit integers"
+                        if dtype.itemsize == 4
+                        else ""
+                    )
+                )
+            )
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
 
 
 def _shown(x: Any) -> str:

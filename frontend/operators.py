@@ -118,6 +118,12 @@ class Operators:
             )
         )
 
+    def __contains__(self, item: Any) -> bool:
+        return bool(_function("any")(self == item))
+
+    def __round__(self, digits: int = 0) -> Any:
+        return _function("round")(self, digits)
+
     @property
     def at(self) -> Any:
         """Updates at an index: `x.at[i].set(y)`, `.add`, `.multiply`, `.min`, `.max`, `.get`."""

@@ -16,7 +16,7 @@ from shardir.frontend.config import config
 from shardir.frontend.errors import NumberError
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
-from shardir.frontend.operands import is_number
+from shardir.frontend.operands import is_number, narrowed
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import signature_of
@@ -106,11 +106,16 @@ class Runnable:
         return [whole] if self._one else cut(whole, self.params[i])
 
     def _number(self, leaf: Any, i: int) -> Buffer:
+        if not is_number(leaf):
+            return narrowed(np.asarray(leaf), self._types[i], f"%{self._names[i]}")
         try:
             return np.asarray(leaf, self._types[i])
         except OverflowError:
             raise NumberError(
-                point(f"the number {leaf} does not fit into {self._types[i]} (%{self._names[i]})")
+                point(
+                    f"the number {leaf} does not fit into {self._types[i]} (%{self._names[i]}); "
+                    "shardir.enable_x64() allows 64-bit integers"
+                )
             ) from None
 
 

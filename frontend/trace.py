@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from shardir.build import Names, infer
 from shardir.errors import OperationTypeError
 from shardir.frontend import locations
@@ -289,7 +287,7 @@ def trace_program(
     program = Program(name, fleeting)
     trace = Trace(program, None, name)
     tracers = [trace.param(abstract, wish) for wish, abstract in params]
-    with _entered(trace), np.errstate(all="ignore"):
+    with _entered(trace):
         results = list(fun(tracers))
         for result in results:
             result.check(trace)

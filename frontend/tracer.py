@@ -134,6 +134,17 @@ class Tracer(Operators):
     def block_until_ready(self) -> "Tracer":
         return self
 
+    def __copy__(self) -> "Tracer":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Tracer":
+        return self
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            self._refuse("text", "return it from the traced function and print it there")
+        return repr(self)
+
     def __repr__(self) -> str:
         weak = ", weak" if self.weak_type else ""
         return f"Tracer({self.value.type}{weak})"

@@ -174,6 +174,11 @@ def test_numbers_that_do_not_fit() -> None:
     with pytest.raises(NumberError, match=r"the number 1099511627776 does not fit into int32"):
         plus(NUMBERS, 2**40)
     np.testing.assert_array_equal(plus(np.uint8(1), 255), 0)
+    with pytest.raises(NumberError, match=r"%x has the number 1099511627776, which does not fit"):
+        plus(np.array([1, 2**40]), 1)
+    with enable_x64():
+        assert plus(np.array([1, 2**40]), 1).tolist() == [2, 2**40 + 1]
+    assert plus(np.array(1e300), 1).item() == np.inf
 
 
 def test_what_is_no_array() -> None:

@@ -138,6 +138,15 @@ def test_operators_leave_what_they_do_not_know_to_others() -> None:
     assert isinstance(np.float32(2) * from_numpy(X), Array)
 
 
+def test_arrays_answer_pythons_questions() -> None:
+    x = from_numpy(X)
+    assert 4.0 in x
+    assert 5.0 not in x
+    agree(round(x), X.round())
+    with pytest.raises(TypeError, match="has no truth value"):
+        jit(lambda x: 4.0 in x)(X)
+
+
 def test_every_method_exists() -> None:
     for name in dir(Operators):
         value = getattr(Operators, name)

@@ -278,6 +278,7 @@ def test_a_condition_on_a_traced_value_names_the_way_out() -> None:
         (lambda x: np.sin(x), "has no NumPy array"),
         (lambda x: x.item(), "has no item"),
         (lambda x: x.tolist(), "has no list of numbers"),
+        (lambda x: f"{x:.2f}", "has no text .* print it there"),
         (lambda x: x.sharding, "has no sharding .* lax.with_sharding_constraint"),
         (lambda x: hash(x), "unhashable"),
     ],
