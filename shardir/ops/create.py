@@ -47,9 +47,10 @@ def _check_number(value: Any, to: TensorType) -> None:
 def _constant_reference(*, value: Any, result: TensorType) -> Any:
     if isinstance(value, Dense):
         return value.array
-    if result.dtype in FLOATS:
-        value = narrowed(np.asarray(float(value)), result.numpy)
-    return np.full(result.shape, value, result.numpy)
+    with np.errstate(all="ignore"):
+        if result.dtype in FLOATS:
+            value = narrowed(np.asarray(float(value)), result.numpy)
+        return np.full(result.shape, value, result.numpy)
 
 
 def _constant_lower(b: Any, local: Local, *, value: Any) -> Any:
