@@ -9,7 +9,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of
-from shardir.frontend.numpy.known import known_array
+from shardir.frontend.numpy.known import is_known, known_array
 from shardir.frontend.numpy.pointwise import common, known
 from shardir.frontend.numpy.taking import indices_of, lined_up, take, take_along_axis
 from shardir.frontend.numpy.updates import fitted
@@ -147,10 +147,11 @@ def compress(
     """
     if out is not None:
         raise ArgumentError(point("compress has no out=; arrays are never written into"))
-    from shardir.frontend.numpy.positions import flatnonzero
+    from shardir.frontend.numpy.positions import known_places
 
     if size is None:
-        return _compressed(a, np.asarray(flatnonzero(condition)), axis)
+        flat = np.ravel(condition) if is_known(condition) else condition
+        return _compressed(a, known_places(flat)[0].astype(np.int32), axis)
     return _compressed_to(condition, a, axis, size, fill_value)
 
 
@@ -180,6 +181,4 @@ _compressed.__name__ = _compressed_to.__name__ = "compress"
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """The elements of `arr` where `condition` is true, both flat; see `compress` for `size`."""
-    from shardir.frontend.numpy.manipulation import ravel
-
-    return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
+    return compress(condition, arr, size=size, fill_value=fill_value)

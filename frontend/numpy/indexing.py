@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.eager import public
+from shardir.frontend.errors import IndexingError
+from shardir.frontend.locations import point
 from shardir.frontend.numpy.at import At as At
 from shardir.frontend.numpy.subscripts import Subscript, parse
 from shardir.frontend.numpy.vectors import inside, vectors, wrapped
@@ -73,6 +75,11 @@ def read(
     kind = x.value.type
     if 0 in subscript.batch and (0 in kind.shape or not arrays):
         return splat(0, kind.with_shape(subscript.shape), x.weak_type)
+    for d in subscript.indexed:
+        if not x.shape[d]:
+            if fill is not None:
+                return splat(fill, kind.with_shape(subscript.shape), x.weak_type)
+            raise IndexingError(point(f"dimension {d} of shape {x.shape} has no elements to index"))
     cut = _sliced(x, subscript)
     if arrays and subscript.batch == () and fill is None and not subscript.known:
         cut = _one(cut, subscript, arrays)

@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
@@ -31,6 +32,11 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """
     if size is not None:
         return _nonzero(a, size, fill_value)
+    return tuple(map(places_of, known_places(a)))
+
+
+def known_places(a: Any) -> tuple[npt.NDArray[Any], ...]:
+    """The places of the elements that are not zero; raises `TracedValueError` if it is traced."""
     if not is_known(a):
         raise TracedValueError(
             point(
@@ -41,7 +47,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     array = np.asarray(a)
     if not array.ndim:
         raise OperationTypeError(point("nonzero takes at least one dimension; use atleast_1d"))
-    return tuple(places_of(places) for places in np.nonzero(array))
+    return np.nonzero(array)
 
 
 def places_of(numbers: Any) -> Any:
@@ -84,6 +90,8 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
     """The places in the flat array of the elements that are not zero; see `nonzero`."""
     from shardir.frontend.numpy.manipulation import ravel
 
+    if size is None:
+        return places_of(known_places(np.ravel(a) if is_known(a) else a)[0])
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 

@@ -126,9 +126,6 @@ def parse(shape: tuple[int, ...], index: Any) -> Parsed:
         _new_positions(items, advanced, batch, together),
         fitting is not None,
     )
-    for d in subscript.indexed:
-        if not shape[d] and 0 not in batch:
-            raise IndexingError(point(f"dimension {d} of shape {shape} has no elements to index"))
     return subscript, tuple(arrays) if fitting is None else (fitting,)
 
 

@@ -85,7 +85,7 @@ def _take(a: Any, indices: Any, axis: int | None, mode: str, fill_value: Any) ->
         x, axis = reshape(x, (x.size,)), 0
     dim = axis_of(axis, x.ndim)
     index = indices_of(indices, "take")
-    if not x.shape[dim] and index.size:
+    if not x.shape[dim] and index.size and mode != "fill":
         raise IndexingError(point(f"take has nothing to take from: axis {axis} is empty"))
     spans = tuple(Span(0, n) if d != dim else None for d, n in enumerate(x.shape))
     subscript = Subscript(x.shape, spans, index.shape, dim, known=True)
@@ -128,6 +128,9 @@ def _take_along(arr: Any, indices: Any, axis: int | None, mode: str, fill_value:
     x, index, dim = lined_up(x, index, axis, "take_along_axis")
     if not index.size:
         return splat(0, x.value.type.with_shape(index.shape), x.weak_type)
+    if not x.shape[dim] and mode == "fill":
+        fill = filling(x.value.type.dtype, fill_value)
+        return splat(fill, x.value.type.with_shape(index.shape), x.weak_type)
     if not x.shape[dim]:
         raise IndexingError(
             point(f"take_along_axis has nothing to take from: axis {axis} is empty")

@@ -125,7 +125,7 @@ def write(
     x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], values: Tracer, op: str, mode: str
 ) -> Tracer:
     """`x` with `values`, of the shape `subscript.plain`, combined into a part of it."""
-    if not values.size:
+    if not values.size or not x.size:
         return x
     if not arrays and subscript.batch:
         # Only `True` makes dimensions without arrays; they are of size 1.
