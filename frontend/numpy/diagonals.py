@@ -1,4 +1,4 @@
-"""Diagonals: taken out, put in, and masks of triangles."""
+"""Diagonals of matrices, in the flat order of their elements."""
 
 from typing import Any
 
@@ -6,17 +6,10 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import AxisError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.numpy.layout import transposed
 from shardir.frontend.operands import as_tracer, reshape
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-
-
-def transposed(x: Tracer, perm: tuple[int, ...]) -> Tracer:
-    """`x` with its dimensions in another order; itself if it is the same one."""
-    if perm == tuple(range(x.ndim)):
-        return x
-    result: Tracer = emit("transpose", x, perm=perm, weak=x.weak_type)
-    return result
 
 
 def diagonal_of(x: Tracer, first: int, second: int) -> Tracer:

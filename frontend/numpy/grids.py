@@ -1,6 +1,6 @@
 """Evenly spaced numbers, and the coordinates of grids."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import index
 from typing import Any
 
@@ -12,20 +12,13 @@ from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of, shape_of
 from shardir.frontend.numpy.creation import asarray
+from shardir.frontend.numpy.layout import spread
 from shardir.frontend.numpy.pointwise import common, fitted, like, same
 from shardir.frontend.operands import as_tracer, broadcast_shapes, convert, is_number
 from shardir.frontend.promotion import canonical, dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, TensorType
-
-
-def spread(x: Tracer, shape: Sequence[int], dims: Sequence[int]) -> Tracer:
-    """`x` repeated along the dimensions of `shape` that are not among `dims`, its own."""
-    result: Tracer = emit(
-        "broadcast", x, dims=tuple(dims), result=x.value.type.with_shape(shape), weak=x.weak_type
-    )
-    return result
 
 
 def _count(name: str, num: Any) -> int:

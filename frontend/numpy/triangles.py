@@ -8,7 +8,7 @@ from shardir.frontend.errors import ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.contraction import flat
 from shardir.frontend.numpy.diagonals import diagonal
-from shardir.frontend.numpy.grids import spread
+from shardir.frontend.numpy.layout import spread
 from shardir.frontend.numpy.pointwise import like, same
 from shardir.frontend.operands import as_tracer, convert, splat
 from shardir.frontend.placing import device_put

@@ -1,0 +1,216 @@
+"""Sums along the way, and the differences that undo them."""
+
+from collections.abc import Callable
+from math import pi
+from typing import Any
+
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import joined, piece, resized
+from shardir.frontend.numpy.arithmetic import remainder
+from shardir.frontend.numpy.axes import axes_of, axis_of
+from shardir.frontend.numpy.contraction import flat
+from shardir.frontend.numpy.floating import is_nan
+from shardir.frontend.numpy.layout import spread
+from shardir.frontend.numpy.pointwise import choose, common, inexact, like, no_out, same
+from shardir.frontend.numpy.reductions import reduced, total
+from shardir.frontend.operands import (
+    as_tracer,
+    broadcast,
+    convert,
+    is_number,
+    promote_to,
+    splat,
+)
+from shardir.frontend.promotion import canonical, dtype_of
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import INEXACT
+
+
+def _cumulated(name: str, op: str, neutral: int, nans: bool, meaning: str) -> Callable[..., Any]:
+    def function(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+        no_out(name, out)
+        x = as_tracer(a)
+        line = flat(x) if axis is None else x
+        if nans and line.value.type.dtype in INEXACT:
+            line = same("select", is_nan(line), like(line, neutral), line)
+        return _running(op, line, 0 if axis is None else axis, dtype)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"The {meaning} up to each element along `axis` (without it, of the flat array). "
+        "Bools count as integers."
+    )
+    return public(static=("axis", "dtype", "out"))(function)
+
+
+def _running(op: str, x: Tracer, axis: Any, dtype: Any) -> Tracer:
+    if dtype is not None:
+        x = convert(x, dtype_of(dtype))
+    elif x.value.type.dtype == "bool":
+        x = convert(x, canonical("i64"))
+    result: Tracer = emit(op, x, dim=axis_of(axis, x.ndim), reverse=False)
+    return result
+
+
+cumsum = _cumulated("cumsum", "cumsum", 0, False, "sum")
+cumprod = _cumulated("cumprod", "cumprod", 1, False, "product")
+nancumsum = _cumulated("nancumsum", "cumsum", 0, True, "sum of all but NaN")
+nancumprod = _cumulated("nancumprod", "cumprod", 1, True, "product of all but NaN")
+
+
+@public(static=("axis", "dtype", "include_initial"))
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """The sum up to each element along `axis`, with `include_initial` from 0 on."""
+    return _cumulative("cumulative_sum", "cumsum", 0, x, axis, dtype, include_initial)
+
+
+@public(static=("axis", "dtype", "include_initial"))
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """The product up to each element along `axis`, with `include_initial` from 1 on."""
+    return _cumulative("cumulative_prod", "cumprod", 1, x, axis, dtype, include_initial)
+
+
+def _cumulative(
+    name: str, op: str, first: int, x: Any, axis: Any, dtype: Any, include_initial: bool
+) -> Tracer:
+    found = as_tracer(x)
+    if axis is None and found.ndim != 1:
+        raise ArgumentError(point(f"{name} of an array of rank {found.ndim} needs axis="))
+    dim = 0 if axis is None else axis_of(axis, found.ndim)
+    wanted = total(found.value.type.dtype) if dtype is None else dtype_of(dtype)
+    running = _running(op, convert(found, wanted), dim, None)
+    if not include_initial:
+        return running
+    start = splat(first, running.value.type.with_shape(resized(running.shape, dim, 1)))
+    return joined([start, running], dim)
+
+
+@public(static=("n", "axis"))
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """The difference of each element to the one before along `axis`, `n` times over.
+
+    Of bools, whether they differ. `prepend` and `append` are put at the ends first.
+    """
+    x = as_tracer(a)
+    if n < 0:
+        raise ArgumentError(point(f"diff takes differences n={n} times; n must not be negative"))
+    if not x.ndim:
+        raise ShapeError(point("diff takes an array with an axis, got a scalar"))
+    dim = axis_of(axis, x.ndim)
+    ends = [None if end is None else as_tracer(end) for end in (prepend, append)]
+    if n and ends != [None, None]:
+        kind = common(x, *(end for end in ends if end is not None))
+        parts = [_end(part, x, dim) for part in (ends[0], x, ends[1]) if part is not None]
+        x = joined(promote_to(kind, *parts), dim)
+    op = "ne" if x.value.type.dtype == "bool" else "sub"
+    for _ in range(n):
+        size = x.shape[dim]
+        x = same(op, piece(x, dim, min(1, size), size), piece(x, dim, 0, max(size - 1, 0)))
+    return x
+
+
+def _end(part: Tracer, x: Tracer, dim: int) -> Tracer:
+    return part if part.ndim else broadcast(part, resized(x.shape, dim, 1))
+
+
+@public()
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """The difference of each element of the flat array to the one before, ends put on after."""
+    x = flat(as_tracer(ary))
+    found = as_tracer(diff(x))
+    parts = [found]
+    if to_begin is not None:
+        parts.insert(0, convert(flat(as_tracer(to_begin)), found.value.type.dtype))
+    if to_end is not None:
+        parts.append(convert(flat(as_tracer(to_end)), found.value.type.dtype))
+    return joined(parts, 0)
+
+
+@public(static=("axis",))
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """The integral of `y` along `axis` by trapezoids, at the places `x` or in steps of `dx`."""
+    steps = dx if x is None else x
+    values, steps = promote_to(inexact(y, steps), y, steps)
+    dim = axis_of(axis, values.ndim)
+    if x is not None:
+        own = 0 if steps.ndim == 1 else axis_of(axis, steps.ndim)
+        steps = as_tracer(diff(steps, axis=own))
+        if steps.ndim == 1:
+            steps = spread(steps, resized(values.shape, dim, steps.shape[0]), (dim,))
+    size = values.shape[dim]
+    pairs = same("add", piece(values, dim, min(1, size), size), piece(values, dim, 0, size - 1))
+    return reduced("sum", pairs * steps, (dim,), False) * 0.5
+
+
+@public(static=("axis", "edge_order"))
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """The slope along each axis: central differences inside, one-sided ones at the ends.
+
+    `varargs` are the gaps, or the coordinates, one for all axes or one for each.
+    """
+    if edge_order != 1:
+        raise ArgumentError(point(f"gradient has edge_order=1 only, got {edge_order}"))
+    (x,) = promote_to(inexact(f), f)
+    dims = axes_of(axis, x.ndim)
+    gaps = list(varargs) if len(varargs) == len(dims) else list(varargs or (1.0,)) * len(dims)
+    if len(gaps) != len(dims):
+        raise ArgumentError(
+            point(f"gradient takes no gap, one, or {len(dims)} of them, got {len(varargs)}")
+        )
+    slopes = [_slope(x, dim, gap) for dim, gap in zip(dims, gaps, strict=True)]
+    return slopes[0] if len(slopes) == 1 else slopes
+
+
+def _slope(x: Tracer, dim: int, gap: Any) -> Tracer:
+    size = x.shape[dim]
+    if size < 2:
+        raise ShapeError(point(f"gradient needs two elements along axis {dim}, got {x.shape}"))
+    given = gap if is_number(gap) else as_tracer(gap)
+    first = piece(x, dim, 1, 2) - piece(x, dim, 0, 1)
+    last = piece(x, dim, size - 1, size) - piece(x, dim, size - 2, size - 1)
+    if is_number(given) or not given.ndim:
+        inner = (piece(x, dim, 2, size) - piece(x, dim, 0, size - 2)) * 0.5
+        even: Tracer = joined([first, inner, last], dim) / given
+        return even
+    if given.shape != (size,):
+        raise ShapeError(
+            point(f"coordinates of gradient have shape {given.shape}, for {size} elements")
+        )
+    (steps,) = promote_to((x.value.type.dtype, False), as_tracer(diff(given)))
+
+    def along(part: Tracer) -> Tracer:
+        return spread(part, resized(x.shape, dim, part.shape[0]), (dim,))
+
+    rises = piece(x, dim, 1, size) - piece(x, dim, 0, size - 1)
+    slopes = rises / along(steps)
+    before, after = piece(steps, 0, 0, size - 2), piece(steps, 0, 1, size - 1)
+    whole = before + after
+    inner = piece(slopes, dim, 0, size - 2) * along(after / whole) + piece(
+        slopes, dim, 1, size - 1
+    ) * along(before / whole)
+    return joined([piece(slopes, dim, 0, 1), inner, piece(slopes, dim, size - 2, size - 1)], dim)
+
+
+@public(static=("axis",))
+def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * pi) -> Any:
+    """Angles without jumps of more than half a period along `axis`."""
+    (x,) = promote_to(inexact(p), p)
+    dim = axis_of(axis, x.ndim)
+    if x.shape[dim] < 2:
+        return x
+    steps = as_tracer(diff(x, axis=dim))
+    half = period * 0.5
+    turned = remainder(steps + half, period) - half
+    turned = choose(same("and", turned == -half, steps > 0), half, turned)
+    correction = turned - steps
+    limit = half if discont is None else discont
+    correction = choose(abs(steps) < limit, 0.0, correction)
+    summed: Tracer = emit("cumsum", correction, dim=dim, reverse=False)
+    return joined([piece(x, dim, 0, 1), piece(x, dim, 1, x.shape[dim]) + summed], dim)

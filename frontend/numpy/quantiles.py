@@ -1,0 +1,202 @@
+"""Medians, quantiles and percentiles: sorted elements at places between the ends."""
+
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import piece
+from shardir.frontend.numpy.axes import axes_of
+from shardir.frontend.numpy.floating import is_nan
+from shardir.frontend.numpy.layout import spread, transposed
+from shardir.frontend.numpy.pointwise import inexact, like, no_out, same
+from shardir.frontend.numpy.reductions import kept, reduced, size_of
+from shardir.frontend.numpy.rounding import WIDE
+from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, promote_to, reshape
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import FLOATS
+
+METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def quantile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """The element that the fraction `q` of all are not above, between two if need be.
+
+    `q` may be an array; its axes come first. NaN where an element is NaN. `method` says what
+    happens between two elements: linear, lower, higher, midpoint or nearest.
+    """
+    no_out("quantile", out)
+    return _quantile("quantile", a, q, axis, method, keepdims, False)
+
+
+def nanquantile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """`quantile` of the elements that are not NaN."""
+    no_out("nanquantile", out)
+    return _quantile("nanquantile", a, q, axis, method, keepdims, True)
+
+
+def percentile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """`quantile` of `q` hundredths."""
+    no_out("percentile", out)
+    return _quantile("percentile", a, _hundredth(q), axis, method, keepdims, False)
+
+
+def nanpercentile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """`percentile` of the elements that are not NaN."""
+    no_out("nanpercentile", out)
+    return _quantile("nanpercentile", a, _hundredth(q), axis, method, keepdims, True)
+
+
+def median(
+    a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """The element in the middle, the mean of two of them if need be; NaN where one is NaN."""
+    no_out("median", out)
+    return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False)
+
+
+def nanmedian(
+    a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """`median` of the elements that are not NaN."""
+    no_out("nanmedian", out)
+    return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True)
+
+
+def _hundredth(q: Any) -> Any:
+    return np.asarray(q) / 100 if isinstance(q, (list, tuple)) else q / 100
+
+
+def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool) -> Any:
+    if method not in METHODS:
+        known = ", ".join(METHODS)
+        raise ArgumentError(point(f"{name} has no method {method!r}; the methods are {known}"))
+    if not is_number(q):
+        return _at_many(a, q, axis, method, keepdims, nans, name)
+    if not 0 <= q <= 1:
+        raise ArgumentError(point(f"{name} of q={q!r}, which is not between the ends"))
+    return _at_one(a, float(q), axis, method, keepdims, nans, name)
+
+
+STATIC = ("axis", "method", "keepdims", "nans", "name")
+
+
+@public(static=("q", *STATIC))
+def _at_one(a: Any, q: float, axis: Any, method: str, keepdims: bool, nans: bool, name: str) -> Any:
+    x, lines, dims = _sorted(name, a, axis)
+    if nans and lines.value.type.dtype in FLOATS:
+        fraction = like(_row(lines, 0), q)
+        found = _read(lines, reshape(fraction, (1, *fraction.shape)), method, True)
+        found = reshape(found, found.shape[1:])
+    else:
+        found = _with_nan(_element(lines, q * (lines.shape[0] - 1), method), lines)
+    found = convert(found, inexact(x)[0])
+    return kept(found, x, dims) if keepdims else found
+
+
+@public(static=STATIC)
+def _at_many(a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool, name: str) -> Any:
+    x, lines, dims = _sorted(name, a, axis)
+    (fractions,) = promote_to((lines.value.type.dtype, False), as_tracer(q))
+    line = reshape(fractions, (fractions.value.type.size,))
+    each = spread(line, (line.shape[0], *lines.shape[1:]), (0,))
+    found = _read(lines, each, method, nans and lines.value.type.dtype in FLOATS)
+    rest = found.shape[1:]
+    if keepdims:
+        rest = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
+    return convert(reshape(found, (*fractions.shape, *rest)), inexact(x)[0])
+
+
+def _sorted(name: str, a: Any, axis: Any) -> tuple[Tracer, Tracer, tuple[int, ...]]:
+    """The array, its elements sorted along a first axis made of `axis`, and what that is."""
+    x = as_tracer(a)
+    dims = axes_of(axis, x.ndim)
+    count = size_of(x, dims)
+    if not count:
+        raise ShapeError(point(f"{name} of no elements, shape {x.shape}"))
+    kind, _ = inexact(x)
+    rest = [d for d in range(x.ndim) if d not in dims]
+    moved = transposed(convert(x, WIDE.get(kind, kind)), [*dims, *rest])
+    lines = reshape(moved, (count, *(x.shape[d] for d in rest)))
+    ordered: Tracer = emit("sort", lines, dim=0, keys=1, stable=True)
+    return x, ordered, dims
+
+
+def _row(lines: Tracer, i: int) -> Tracer:
+    return reshape(piece(lines, 0, i, i + 1), lines.shape[1:])
+
+
+def _element(lines: Tracer, place: float, method: str) -> Tracer:
+    """The element at a place of the sorted lines, or what is between two of them."""
+    down, part = floor(place), place - floor(place)
+    if method == "nearest":
+        down, part = round(place), 0
+    elif method == "higher":
+        down, part = ceil(place), 0
+    elif method == "lower" or not part:
+        part = 0
+    elif method == "midpoint":
+        part = 0.5
+    low = _row(lines, down)
+    if not part:
+        return low
+    found: Tracer = low * (1 - part) + _row(lines, down + 1) * part
+    return found
+
+
+def _with_nan(found: Tracer, lines: Tracer) -> Tracer:
+    """NaN where there is one; it is sorted to the end."""
+    last = _row(lines, lines.shape[0] - 1)
+    return same("select", is_nan(last), last, found)
+
+
+def _read(lines: Tracer, fractions: Tracer, method: str, nans: bool) -> Tracer:
+    """The elements at fractions of the way from the first to the last, line by line."""
+    from shardir.frontend.numpy.taking import take_along_axis
+
+    if nans:
+        numbers = same("not", is_nan(lines))
+        counts = reduced("sum", convert(numbers, lines.value.type.dtype), (0,), False)
+        most = broadcast(counts - 1, fractions.shape)
+        most = same("maximum", most, like(most, 0))
+    else:
+        most = like(fractions, lines.shape[0] - 1)
+    place = same("mul", fractions, most)
+    if method == "nearest":
+        place = same("round", place)
+    down, up = same("floor", place), same("ceil", place)
+    low, high = (take_along_axis(lines, convert(i, "i32"), axis=0, mode="clip") for i in (down, up))
+    found = _blended(low, high, same("sub", place, down), method)
+    if nans:
+        return found
+    last = spread(_row(lines, lines.shape[0] - 1), found.shape, range(1, found.ndim))
+    return same("select", is_nan(last), last, found)
+
+
+def _blended(low: Tracer, high: Tracer, part: Tracer, method: str) -> Tracer:
+    if method == "higher":
+        return high
+    if method in ("lower", "nearest"):
+        return low
+    share: Any = 0.5 if method == "midpoint" else part
+    middle = low * (1 - share) + high * share
+    # An infinity times nothing would be NaN.
+    return same("select", same("eq", part, like(part, 0)), low, middle)
