@@ -11,6 +11,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.known import is_known
+from shardir.frontend.numpy.pointwise import known
 from shardir.frontend.numpy.searching import searchsorted
 from shardir.frontend.operands import as_tracer, is_number, promote_inexact, reshape
 from shardir.frontend.tracer import Tracer
@@ -77,7 +78,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 @public()
 def _edges_given(bins: Any) -> Any:
-    (edges,) = promote_inexact(bins)
+    (edges,) = promote_inexact(*known(bins))
     if edges.ndim != 1 or not edges.shape[0]:
         raise OperationTypeError(point(f"edges are a vector, got {edges.value.type}"))
     return edges
@@ -87,7 +88,7 @@ def _edges_given(bins: Any) -> Any:
 def _edges(a: Any, range: Any, count: int) -> Any:
     from shardir.frontend import numpy as snp
 
-    (x,) = promote_inexact(a)
+    (x,) = promote_inexact(*known(a))
     if count < 1:
         raise ArgumentError(point(f"bins must be at least 1, got {count}"))
     if range is not None:
@@ -124,7 +125,7 @@ def histogram(
 def _histogram(a: Any, weights: Any, edges: Any, density: bool) -> Any:
     from shardir.frontend import numpy as snp
 
-    x, edges = promote_inexact(a, edges)
+    x, edges = promote_inexact(*known(a, edges))
     if weights is None:
         counted: Tracer = snp.ones(x.shape, x.dtype)
     else:
@@ -205,7 +206,7 @@ def histogramdd(
 def _grid(sample: Any, weights: Any, edges: Any, density: bool) -> Any:
     from shardir.frontend import numpy as snp
 
-    (rows,) = promote_inexact(sample)
+    (rows,) = promote_inexact(*known(sample))
     counted = snp.ones(rows.shape[:1], rows.dtype) if weights is None else as_tracer(weights)
     counts = _counts([rows[:, i] for i, _ in enumerate(edges)], edges, counted)
     if not density:

@@ -9,6 +9,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.known import is_known
+from shardir.frontend.numpy.pointwise import known
 from shardir.frontend.operands import (
     as_tracer,
     broadcast,
@@ -49,7 +50,7 @@ def searchsorted(
 def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any:
     from shardir.frontend import numpy as snp
 
-    table, query = promote(a, v)
+    table, query = promote(*known(a, v))
     if table.ndim != 1:
         raise OperationTypeError(
             point(f"searchsorted looks up in a vector, got shape {table.shape}")
@@ -127,8 +128,9 @@ def _digitized(x: Any, bins: Any, right: bool, method: str | None) -> Any:
     count = edges.shape[0]
     if not count:
         return snp.zeros(as_tracer(x).shape, np.int32)
-    rising = searchsorted(edges, x, "left" if right else "right", method=method)
-    falling = count - searchsorted(snp.flip(edges), x, "right" if right else "left", method=method)
+    side = "left" if right else "right"
+    rising = searchsorted(edges, x, side, method=method)
+    falling = count - searchsorted(snp.flip(edges), x, side, method=method)
     return snp.where(edges[-1] >= edges[0], rising, falling)
 
 
@@ -157,8 +159,8 @@ def interp(
 def _interpolated(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
     from shardir.frontend import numpy as snp
 
-    x, xp = promote_inexact(x, xp)
-    (fp,) = promote_inexact(fp)
+    x, xp = promote_inexact(*known(x, xp))
+    (fp,) = promote_inexact(*known(fp))
     if xp.ndim != 1 or fp.shape != xp.shape or not xp.shape[0]:
         raise OperationTypeError(
             point(f"interp takes points as two vectors of one size, got {xp.shape} and {fp.shape}")
@@ -172,7 +174,7 @@ def _interpolated(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) 
         fp = snp.concatenate([fp[-1:], fp, fp[:1]])
     count = xp.shape[0]
     if count == 1:
-        value = snp.where(snp.isnan(x), x, fp[0])
+        value = broadcast(fp, x.shape) if x.ndim else fp[0]
     else:
         after = snp.clip(searchsorted(xp, x, "right"), 1, count - 1)
         below, above = (snp.take(xp, i, mode="clip") for i in (after - 1, after))

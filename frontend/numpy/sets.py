@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.eager import public
+from shardir.frontend.numpy.pointwise import known
 from shardir.frontend.numpy.unique import HOST, from_numpys, known_in_numpy, unique
 from shardir.frontend.operands import align, promote, reshape
 from shardir.frontend.trace import emit
@@ -48,7 +49,7 @@ def intersect1d(
 def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     from shardir.frontend import numpy as snp
 
-    first, second = (snp.ravel(x) for x in promote(ar1, ar2))
+    first, second = (snp.ravel(x) for x in promote(*known(ar1, ar2)))
     width = first.shape[0]
     values, places, counts = unique(first, True, False, True, size=max(width, 1))
     there = isin(values, second) & (counts > 0)
@@ -57,15 +58,12 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     found = snp.take(values, where, mode="clip")
     if fill_value is not None:
         found = snp.where(valid, found, snp.asarray(fill_value, values.dtype))
+    here = snp.where(valid, snp.take(places, where, mode="clip"), 0)
+    if not second.shape[0]:
+        return [found, here, snp.zeros((size,), np.int32)]
     order = snp.argsort(second)
-    arranged = snp.take(second, order, mode="clip")
-    again = snp.searchsorted(arranged, found)
-    second_places = snp.take(order, again, mode="clip")
-    return [
-        found,
-        snp.where(valid, snp.take(places, where, mode="clip"), 0),
-        snp.where(valid, second_places, 0),
-    ]
+    again = snp.searchsorted(snp.take(second, order, mode="clip"), found)
+    return [found, here, snp.where(valid, snp.take(order, again, mode="clip"), 0)]
 
 
 _intersection.__name__ = "intersect1d"
@@ -89,7 +87,7 @@ def setdiff1d(
 def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     from shardir.frontend import numpy as snp
 
-    first, second = (snp.ravel(x) for x in promote(ar1, ar2))
+    first, second = (snp.ravel(x) for x in promote(*known(ar1, ar2)))
     values, counts = unique(first, return_counts=True, size=max(first.shape[0], 1))
     left = ~isin(values, second) & (counts > 0)
     (where,) = snp.nonzero(left, size=size)
@@ -119,7 +117,7 @@ def setxor1d(
 def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     from shardir.frontend import numpy as snp
 
-    first, second = (snp.ravel(x) for x in promote(ar1, ar2))
+    first, second = (snp.ravel(x) for x in promote(*known(ar1, ar2)))
     both = snp.concatenate([first, second])
     values, counts = unique(both, return_counts=True, size=max(both.shape[0], 1))
     one = (isin(values, first) != isin(values, second)) & (counts > 0)
@@ -144,7 +142,7 @@ def isin(
     """Whether each element is among `test_elements` (or, with `invert`, is not). NaN is nowhere."""
     from shardir.frontend import numpy as snp
 
-    x, tests = promote(element, test_elements)
+    x, tests = promote(*known(element, test_elements))
     tests = reshape(tests, (tests.size,))
     if not tests.size:
         found = snp.zeros(x.shape, bool)

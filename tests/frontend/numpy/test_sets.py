@@ -1,0 +1,123 @@
+"""Different values and sets of values: NumPy's outside of a trace, `size=` of them inside."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.errors import TracedValueError
+from tests.namespace import eagerly, run, same
+
+WHOLE = arrays(np.int32, array_shapes(max_dims=2, min_side=0, max_side=6),
+               elements=st.integers(-2, 3))  # fmt: skip
+ODD = np.array([1.0, np.nan, -0.0, 0.0, np.nan, 1.0, np.inf], np.float32)
+FLAGS = {"return_index": True, "return_inverse": True, "return_counts": True}
+
+
+def narrowed(wanted: Any) -> Any:
+    return tuple(np.asarray(x).astype(np.int32 if np.asarray(x).dtype == np.int64 else x.dtype)
+                 for x in wanted)  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(WHOLE)
+def test_unique(x: Any) -> None:
+    wanted = narrowed(np.unique(x, True, True, True))
+    same(eagerly(snp.unique, x, **FLAGS), wanted)
+    count = len(wanted[0])
+    same(run(lambda x: snp.unique(x, size=count, **FLAGS), x), wanted)
+    values, index, inverse, counts = run(
+        lambda x: snp.unique(x, size=count + 2, fill_value=99, **FLAGS), x
+    )
+    same(values, np.append(wanted[0], np.array([99, 99], np.int32)))
+    same(index[:count], wanted[1])
+    same(inverse, wanted[2])
+    same(counts, np.append(wanted[3], np.array([0, 0], np.int32)))
+    same(run(lambda x: snp.unique(x, size=count), x), wanted[0])
+
+
+BITS = arrays(np.int32, array_shapes(min_dims=2, max_dims=3, max_side=4),
+              elements=st.integers(0, 1))  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(BITS, st.data())
+def test_unique_slices(x: Any, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    wanted = narrowed(np.unique(x, True, True, True, axis=axis))
+    same(eagerly(snp.unique, x, axis=axis, **FLAGS), wanted)
+    count = wanted[0].shape[axis]
+    got = run(lambda x: snp.unique(x, axis=axis, size=count, **FLAGS), x)
+    same(got, (*wanted[:2], wanted[2].reshape(-1), wanted[3]))
+
+
+def test_unique_knows_nan() -> None:
+    for equal in (True, False):
+        wanted = np.unique(ODD, equal_nan=equal)
+        same(eagerly(lambda x, e=equal: snp.unique(x, equal_nan=e), ODD), wanted)
+        count = len(wanted)
+        got = run(lambda x, e=equal, n=count: snp.unique(x, equal_nan=e, size=n), ODD)
+        same(got, wanted)
+
+
+def test_the_small_unique_functions() -> None:
+    x = np.array([[2, 1], [2, 3]], np.int32)
+    for name in ("unique_values", "unique_counts", "unique_inverse", "unique_all"):
+        wanted = getattr(np, name)(x)
+        if name == "unique_values":
+            wanted = np.sort(wanted)
+        wanted = narrowed(wanted if isinstance(wanted, tuple) else (wanted,))
+        for got in (eagerly(getattr(snp, name), x), run(getattr(snp, name), x, size=3)):
+            same(tuple(got) if isinstance(got, tuple) else (got,), wanted)
+    assert eagerly(snp.unique_counts, x).counts.tolist() == [1, 2, 1]
+
+
+@settings(max_examples=60)
+@given(WHOLE, WHOLE)
+def test_sets(x: Any, y: Any) -> None:
+    for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
+        wanted = getattr(np, name)(x, y)
+        same(eagerly(getattr(snp, name), x, y), wanted)
+        same(run(getattr(snp, name), x, y, size=len(wanted)), wanted)
+        more = run(getattr(snp, name), x, y, size=len(wanted) + 2, fill_value=99)
+        same(more, np.append(wanted, np.array([99, 99], np.int32)))
+
+
+@settings(max_examples=60)
+@given(WHOLE, WHOLE)
+def test_where_common_values_are(x: Any, y: Any) -> None:
+    wanted = narrowed(np.intersect1d(x, y, return_indices=True))
+    same(eagerly(lambda x, y: snp.intersect1d(x, y, return_indices=True), x, y), wanted)
+    count = len(wanted[0])
+    got = run(lambda x, y: snp.intersect1d(x, y, return_indices=True, size=count), x, y)
+    same(got, wanted)
+
+
+@settings(max_examples=60)
+@given(WHOLE, WHOLE)
+def test_isin(x: Any, y: Any) -> None:
+    for invert in (False, True):
+        same(run(lambda x, y, i=invert: snp.isin(x, y, invert=i), x, y),
+             np.isin(x, y, invert=invert))  # fmt: skip
+    same(eagerly(snp.isin, x, y), np.isin(x, y))
+
+
+def test_isin_of_many() -> None:
+    x, tests = np.arange(1000, dtype=np.float32), np.arange(0, 3000, 3, dtype=np.float32)
+    tests[3] = np.nan
+    same(run(snp.isin, x, tests), np.isin(x, tests))
+    same(run(snp.isin, ODD, ODD), np.isin(ODD, ODD))
+
+
+def test_traced_sets_need_a_size() -> None:
+    for name in ("unique", "union1d", "intersect1d", "setdiff1d", "setxor1d"):
+        args = (ODD,) if name == "unique" else (ODD, ODD)
+        with pytest.raises(TracedValueError) as caught:
+            run(getattr(snp, name), *args)
+        assert str(caught.value).startswith(
+            f"how many values {name} has depends on the numbers, which are traced; state how many "
+            "there are at most with size=\n"
+        )
