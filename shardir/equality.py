@@ -8,6 +8,7 @@ equals itself, and 0.0 is not -0.0.
 
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.opset import Attr
@@ -53,9 +54,9 @@ class _Functions:
             yield _differ(f"{self.where}: the signature differs", *self.heads())
 
     def heads(self) -> tuple[str, str]:
-        """The text from the name of the function to the types of its results."""
+        """Each function up to the types of its results, in one line."""
         one, other = (
-            "\n".join(line for line in printer.function(function) if _of_head(line))
+            " ".join(map(str.strip, takewhile(_of_head, printer.function(function))))
             for printer, function in zip(self.printers, (self.f, self.g), strict=True)
         )
         return one, other

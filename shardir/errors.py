@@ -59,6 +59,10 @@ class NumbersError(ShardirError, ArithmeticError):
     """A pass that changed what a program computes."""
 
 
+class DrawError(ShardirError, RuntimeError):
+    """A picture that cannot be drawn."""
+
+
 class NoRule(ShardirError, NotImplementedError):
     """A target that has not been taught an operation."""
 

@@ -1,0 +1,139 @@
+"""A block as a networkx graph: a view for analysis and drawing, never the program itself.
+
+Nodes are the operations of the block, and the values that come into it from elsewhere (parameters
+and what it captures). An edge leads from where a value is made to an operation that uses it, also
+if it is a block of that operation which does; its attribute `values` has the values that flow.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import networkx as nx
+
+from shardir.errors import DrawError
+from shardir.ir import Block, Module, Op, Value
+from shardir.text.printer import Printer, unique_names
+
+Node = Op | Value
+
+
+def graph_of(block: Block) -> nx.DiGraph:
+    """The graph of a block; operations come in their order, which is topological."""
+    graph: nx.DiGraph = nx.DiGraph()
+    maker: dict[Value, Node] = {value: value for value in (*block.params, *block.captures())}
+    graph.add_nodes_from(maker)
+    for op in block.ops:
+        graph.add_node(op)
+        for value in dict.fromkeys(op.uses()):
+            made = maker[value]
+            if graph.has_edge(made, op):
+                graph.edges[made, op]["values"] += (value,)
+            else:
+                graph.add_edge(made, op, values=(value,))
+        maker.update(dict.fromkeys(op.results, op))
+    return graph
+
+
+def critical_path(block: Block, weight: Callable[[Op], float]) -> list[Op]:
+    """The operations that must run one after another and weigh the most together.
+
+    No machine is faster than this path, however many operations it runs at once. Of two paths of
+    one weight it is the one that comes first in the block.
+    """
+    graph = graph_of(block)
+    longest: dict[Op, float] = {}
+    before: dict[Op, Op | None] = {}
+    for op in block.ops:
+        made = [node for node in graph.predecessors(op) if isinstance(node, Op)]
+        before[op] = max(made, key=longest.__getitem__, default=None)
+        last = before[op]
+        longest[op] = weight(op) + (longest[last] if last else 0)
+    path: list[Op] = []
+    step = max(longest, key=longest.__getitem__, default=None)
+    while step is not None:
+        path.append(step)
+        step = before[step]
+    return path[::-1]
+
+
+def to_dot(module: Module) -> str:
+    """The first function in Graphviz's language: operations as boxes, blocks as frames."""
+    return "\n".join(["digraph {", *_Drawing(module).lines(), "}\n"])
+
+
+def to_svg(module: Module) -> str:
+    """The first function drawn by Graphviz; raises `DrawError` when that is not installed."""
+    dot = shutil.which("dot")
+    if dot is None:
+        raise DrawError(
+            "Graphviz draws the graph, but there is no program called 'dot'; "
+            "install Graphviz, or write the text of to_dot to a file and draw it elsewhere"
+        )
+    drawn = subprocess.run(
+        [dot, "-Tsvg"], input=to_dot(module), capture_output=True, text=True, check=False
+    )
+    if drawn.returncode:
+        raise DrawError(f"Graphviz could not draw the graph: {drawn.stderr.strip()}")
+    return drawn.stdout
+
+
+class _Drawing:
+    """The lines of a drawing; nodes are numbered in reading order."""
+
+    def __init__(self, module: Module) -> None:
+        self.body = module.main.body
+        self.names = unique_names(module.main)
+        self.printer = Printer(module.meshes)
+        self.number = count()
+        self.node: dict[Value, str] = {}
+
+    def lines(self) -> Iterator[str]:
+        yield '  node [shape=box, fontname="monospace"]'
+        yield '  edge [fontname="monospace"]'
+        yield from self.block(self.body, "return", "  ")
+
+    def block(self, block: Block, end: str, indent: str) -> Iterator[str]:
+        for param in block.params:
+            self.node[param] = node = self.fresh()
+            text = f"{self.names[param]}: {param.type}"
+            yield f"{indent}{node} [label={_quoted(text)}, shape=ellipse]"
+        for op in block.ops:
+            yield from self.op(op, indent)
+        node = self.fresh()
+        yield f"{indent}{node} [label={_quoted(end)}, shape=ellipse]"
+        for value in block.returns:
+            yield f"{indent}{self.edge(value, node)}"
+
+    def op(self, op: Op, indent: str) -> Iterator[str]:
+        node = self.fresh()
+        line = self.printer.op(op, self.names)
+        text = f"{line.name}({', '.join(line.attrs)})" if line.attrs else line.name
+        style = ", style=filled, fillcolor=lightblue" if op.spec.collective else ""
+        if op.blocks:
+            yield f"{indent}subgraph cluster_{node} {{"
+            yield f"{indent}  label={_quoted(op.name)}"
+            for block in op.blocks:
+                yield f"{indent}  subgraph cluster_{self.fresh()} {{"
+                yield f'{indent}    label=""'
+                yield from self.block(block, "yield", f"{indent}    ")
+                yield f"{indent}  }}"
+            yield f"{indent}  {node} [label={_quoted(text)}{style}]"
+            yield f"{indent}}}"
+        else:
+            yield f"{indent}{node} [label={_quoted(text)}{style}]"
+        for value in op.operands:
+            yield f"{indent}{self.edge(value, node)}"
+        self.node.update(dict.fromkeys(op.results, node))
+
+    def edge(self, value: Value, to: str) -> str:
+        return f"{self.node[value]} -> {to} [label={_quoted(f'{self.names[value]}: {value.type}')}]"
+
+    def fresh(self) -> str:
+        return f"n{next(self.number)}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
