@@ -129,4 +129,6 @@ class _Constraints:
         self.draft.remove(op)
         at = list(self.draft.ops(to)).index(maker) + 1 if maker else 0
         self.draft.insert(op, at, to)
+        if maker:
+            self.draft.behind.setdefault(value, []).insert(0, op)
         self.places[op] = (*(self.places[maker] if maker else (-1.0,)), -float(self.moves))

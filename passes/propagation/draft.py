@@ -24,6 +24,8 @@ class Draft:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.uses: dict[Value, list[Use]] = {}
+        self.behind: dict[Value, list[Op]] = {}
+        """Operations that were moved right behind the edge that owns a value."""
         self._ops: dict[Block, list[Op]] = {}
         self._inputs: dict[User, list[Value]] = {}
         self._add_uses(function.body)

@@ -88,6 +88,7 @@ class _Connector:
         self.edge_nodes: dict[Op, list[tuple[int, Edge]]] = {}
         self.edge_of_owner: dict[Value, tuple[int, Edge]] = {}
         self.holders: dict[Block, Op] = {}
+        self.moved = {op for ops in draft.behind.values() for op in ops}
 
     def run(self) -> None:
         body = self.draft.function.body
@@ -107,8 +108,14 @@ class _Connector:
         return number
 
     def enter(self, block: Block) -> None:
-        """Make the nodes of a block, in the order in which the work list begins."""
+        """Make the nodes of a block, in the order in which the work list begins.
+
+        The edges of an operation come behind it, one after the other, each followed by what was
+        moved behind it.
+        """
         for op in self.draft.ops(block):
+            if op in self.moved:
+                continue
             edges = self.edges.get(op)
             if edges is None:
                 self.add_op(op)
@@ -118,8 +125,10 @@ class _Connector:
             for inner in op.blocks:
                 self.holders[inner] = op
                 self.enter(inner)
-            if edges is not None:
-                self.edge_nodes[op] = [(self.add_edge(op, edge), edge) for edge in edges]
+            for edge in edges or ():
+                self.edge_nodes.setdefault(op, []).append((self.add_edge(op, edge), edge))
+                for behind in self.draft.behind.get(edge.targets[0], ()):
+                    self.add_op(behind)
 
     def share_cell(self, edge: Edge) -> None:
         owner, *others = edge.targets
