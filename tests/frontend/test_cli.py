@@ -1,0 +1,145 @@
+"""The command line: passes on text, programs on arrays, and errors without tracebacks."""
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shardir.frontend.cli import main
+from shardir.text.parser import parse
+
+PROGRAM = """\
+mesh @m = [x=2]
+
+func @f(
+  %a: f32[4@x, 3],
+  %b: f32[3, 2],
+) -> (f32[4, 2]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[4, 2]
+  return %c
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("f.ir").write_text(PROGRAM)
+    return "f.ir"
+
+
+def run(*words: str) -> int:
+    """The exit status of `shardir words...`."""
+    saved, sys.argv = sys.argv, ["shardir", *words]
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        sys.argv = saved
+    return 0
+
+
+def test_opt_prints_what_the_passes_make(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("opt", file, "--passes", "propagate") == 0
+
+    assert (
+        capsys.readouterr().out
+        == """\
+mesh @m = [x=2]
+
+func @f(
+  %a: f32[4@x, 3@-],
+  %b: f32[3@-, 2@-],
+) -> (f32[4@x, 2@-]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[4@x, 2@-]
+  return %c
+}
+"""
+    )
+
+
+def test_opt_runs_the_whole_pipeline_and_checks_it(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("opt", file, "--verify", "--dump-dir", "stages") == 0
+
+    assert parse(capsys.readouterr().out).main.spmd is not None
+    assert sorted(path.name for path in Path("stages").iterdir()) == [
+        "00-traced.ir",
+        "01-propagate.ir",
+        "02-reshard.ir",
+        "03-partition.ir",
+        "04-cse.ir",
+        "05-dce.ir",
+    ]
+    for path in Path("stages").iterdir():
+        assert parse(path.read_text()).main.name == "f"
+
+
+def test_opt_reads_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(PROGRAM))
+    assert run("opt", "-", "--passes", "none") == 0
+
+    assert capsys.readouterr().out == PROGRAM
+
+
+def test_run_computes_on_files(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    a = np.arange(12, dtype=np.float32).reshape(4, 3)
+    b = np.ones((3, 2), np.float32)
+    np.save("a.npy", a)
+    np.save("b.npy", b)
+    assert run("run", file, "a.npy", "b.npy", "--save", "out") == 0
+
+    assert (
+        capsys.readouterr().out
+        == """\
+result 0: f32[4@x, 2@-]
+[[ 3.  3.]
+ [12. 12.]
+ [21. 21.]
+ [30. 30.]]
+"""
+    )
+    np.testing.assert_array_equal(np.load("out/0.npy"), a @ b)
+
+
+def test_run_draws_arguments_from_a_seed(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for seed in ("1", "1", "2"):
+        assert run("run", file, "--seed", seed) == 0
+        texts.append(capsys.readouterr().out)
+
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("opt", "no.ir"), "error: cannot read 'no.ir': No such file or directory\n"),
+        (
+            ("opt", "f.ir", "--passes", "propogate"),
+            "error: no pass is called 'propogate'; the passes are cse, dce, partition, propagate, "
+            "reshard, simplify\n",
+        ),
+        (("run", "f.ir", "f.ir"), "error: @f takes 2 arguments (a, b), got 1 files\n"),
+        (("run", "f.ir", "c.npy", "c.npy"), "error: %a is f32[4, 3], but 'c.npy' holds int64[3]\n"),
+    ],
+)
+def test_an_error_is_a_message(
+    file: str, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("c.npy", np.arange(3))
+    assert run(*words) == 1
+
+    assert capsys.readouterr().err == message
+
+
+def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("opt", "--help") == 0
+
+    assert "shardir opt mlp.ir --passes propagate" in capsys.readouterr().out
