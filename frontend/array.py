@@ -48,13 +48,16 @@ def default_device() -> Device:
 
 @final
 class Array(Operators):
-    """An array on one or more devices. Make one with `device_put` or `shardir.numpy`."""
+    """An array on one or more devices. Make one with `device_put` or `shardir.numpy`.
 
-    __slots__ = ("__weakref__", "_gone", "_parts", "_whole", "sharding", "signature")
+    `held` is what `parts` returns, `None` once the array is deleted or donated.
+    """
+
+    __slots__ = ("__weakref__", "_gone", "_whole", "held", "sharding", "signature")
 
     def __init__(self, signature: Signature, sharding: Sharding, parts: Sequence[Buffer]) -> None:
         self.signature, self.sharding = signature, sharding
-        self._parts: Sequence[Buffer] | None = parts
+        self.held: Sequence[Buffer] | None = parts
         self._whole: Buffer | None = None
         self._gone = ""
 
@@ -90,9 +93,9 @@ class Array(Operators):
         return self._require_parts()
 
     def _require_parts(self) -> Sequence[Buffer]:
-        if self._parts is None:
+        if self.held is None:
             raise DeletedArrayError(point(f"this array of type {self.type} {self._gone}"))
-        return self._parts
+        return self.held
 
     # Where it is.
 
@@ -213,7 +216,7 @@ class Array(Operators):
         """Nothing: the host's memory is where it is."""
 
     def is_deleted(self) -> bool:
-        return self._parts is None
+        return self.held is None
 
     def delete(self) -> None:
         """Let go of the numbers; using the array from now on is an error."""
@@ -221,8 +224,8 @@ class Array(Operators):
 
     def give_up(self, reason: str) -> None:
         """Let go of the numbers; `reason` follows the array in the error of a later use."""
-        if self._parts is not None:
-            self._parts, self._whole, self._gone = None, None, reason
+        if self.held is not None:
+            self.held, self._whole, self._gone = None, None, reason
 
     def __copy__(self) -> "Array":
         return self

@@ -59,13 +59,12 @@ class JitFunction:
             return self._inlined(args, options)
         known = self._parameters
         dynamic, static = known.divide(args, options) if known.has_static else ((args, options), ())
-        leaves, structure = tree.walk(dynamic, Array)
         try:
-            # All arrays, the common case; the exception is for numbers and NumPy arrays.
-            signatures = tuple([leaf.signature for leaf in leaves])
-        except AttributeError:
-            signatures = self._signatures(leaves, dynamic)
-        key = structure, signatures, static, surroundings()
+            leaves, tokens = tree.walk(dynamic, Array, signature_of_leaf)
+        except NotAnArrayError:
+            self._signatures(tree.leaves(dynamic), dynamic)
+            raise
+        key = tokens, static, surroundings()
         found = self._programs.get(key)
         if found is None:
             if len(self._programs) >= MANY:

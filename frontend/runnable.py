@@ -80,11 +80,13 @@ class Runnable:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
         foreign: list[Buffer] = []
         one = self._one
+        # Written out for arrays that are where they are needed: there may be hundreds.
         args = [
-            leaf.parts if type(leaf) is Array and (one or leaf.signature.sharding is not None)
+            leaf.held
+            if type(leaf) is Array and leaf.held and (one or leaf.signature.sharding is not None)
             else self._parts(leaf, i, foreign)
             for i, leaf in enumerate(leaves)
-        ]  # fmt: skip
+        ]
         outs = self._execute(args + self._captured)
         if foreign:
             outs = [_detached(parts, foreign) for parts in outs]

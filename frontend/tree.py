@@ -6,6 +6,7 @@ a dataclass is one once it is registered. Everything else is a leaf. The work is
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import optree
@@ -37,42 +38,54 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTree
     return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
 
 
-_LEAF = "*"
-_CLOSED = ")"
+CLOSED = ")"
+Sign = Callable[[Any], Any]
 
 
-def walk(tree: Any, leaf: type) -> tuple[list[Any], tuple[Any, ...]]:
-    """The leaves of `tree`, in the order of `flatten`, and what its structure is found by.
+def walk(tree: Any, kind: type, sign: Sign) -> tuple[list[Any], tuple[Any, ...]]:
+    """The leaves of `tree` in the order of `flatten`, and what containers and leaves are found by.
 
-    Quicker than `flatten` for containers of Python's own types. Instances of `leaf` are leaves.
+    A leaf of this `kind` is found by its `signature`, any other by what `sign` says. Quicker than
+    `flatten` for containers of Python's own types.
     """
     leaves: list[Any] = []
     tokens: list[Any] = []
-    _walk((tree,), leaf, leaves, tokens)
+    _walk(tree, kind, sign, leaves, tokens)
     return leaves, tuple(tokens)
 
 
-def _walk(children: Iterable[Any], leaf: type, leaves: list[Any], tokens: list[Any]) -> None:
-    for x in children:
-        kind = type(x)
-        if kind is leaf:
-            leaves.append(x)
-            tokens.append(_LEAF)
-        elif kind is tuple or kind is list:
-            tokens.append(kind)
-            _walk(x, leaf, leaves, tokens)
-            tokens.append(_CLOSED)
-        elif kind is dict and (keys := _sorted(x)) is not None:
-            tokens.append(keys)
-            _walk([x[key] for key in keys], leaf, leaves, tokens)
-            tokens.append(_CLOSED)
-        else:
-            found, structure = flatten(x)
-            leaves.extend(found)
-            tokens.append(_LEAF if structure.is_leaf() else structure)
+def _walk(x: Any, kind: type[Any], sign: Sign, leaves: list[Any], tokens: list[Any]) -> None:
+    found = type(x)
+    if found is dict and (keys := _sorted(tuple(x))) is not None:
+        tokens.append(keys)
+        # The loop below once more, because there may be hundreds of small dictionaries.
+        for key in keys:
+            child = x[key]
+            if type(child) is kind:
+                leaves.append(child)
+                tokens.append(child.signature)
+            else:
+                _walk(child, kind, sign, leaves, tokens)
+        tokens.append(CLOSED)
+    elif found is tuple or found is list:
+        tokens.append(found)
+        for child in x:
+            if type(child) is kind:
+                leaves.append(child)
+                tokens.append(child.signature)
+            else:
+                _walk(child, kind, sign, leaves, tokens)
+        tokens.append(CLOSED)
+    else:
+        inside, structure = flatten(x)
+        leaves.extend(inside)
+        if not structure.is_leaf():
+            tokens.append(structure)
+        tokens.extend(y.signature if type(y) is kind else sign(y) for y in inside)
 
 
-def _sorted(keys: Iterable[Any]) -> tuple[Any, ...] | None:
+@lru_cache(maxsize=4096)
+def _sorted(keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
     try:
         return tuple(sorted(keys))
     except TypeError:

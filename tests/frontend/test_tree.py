@@ -92,12 +92,19 @@ def test_walking_finds_the_same_leaves() -> None:
         1,
         None,
     ]
+
+    class Leaf:
+        signature = "int"
+
+    def sign(x: object) -> str:
+        return type(x).__name__
+
     for each in trees:
-        for kind in (int, str):
-            assert tree.walk(each, kind)[0] == tree.leaves(each)
-    tokens = [tree.walk(each, int)[1] for each in (*trees, [[1], 2], [[1, 2]], ([1], 2), {"a": 1})]
+        assert tree.walk(each, Leaf, sign)[0] == tree.leaves(each)
+    others: list[object] = [[[1], 2], [[1, 2]], ([1], 2), {"a": 1}]
+    tokens = [tree.walk(each, Leaf, sign)[1] for each in (*trees, *others)]
     assert len(set(tokens)) == len(tokens)
-    assert tree.walk([1], int) == tree.walk([1], str)
+    assert tree.walk([1], Leaf, sign)[1] == tree.walk([Leaf()], Leaf, sign)[1]
 
 
 def test_only_dataclasses_are_registered_as_such() -> None:
