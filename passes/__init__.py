@@ -6,3 +6,4 @@ from shardir.passes.partition import Partition as Partition
 from shardir.passes.pipeline import PASSES as PASSES, Pass as Pass, Pipeline as Pipeline
 from shardir.passes.propagate import Propagate as Propagate
 from shardir.passes.reshard import Reshard as Reshard
+from shardir.passes.simplify import Simplify as Simplify

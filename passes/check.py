@@ -69,7 +69,7 @@ def _difference(
     where = f" at {[int(p) for p in place]}" if place else ""
     return (
         f"result {i} (%{module.main.body.returns[i].name}) differs by up to {gap.max():.3g}"
-        f"{where}, where {want[i][place]} became {got[i][place]}"
+        f"{where}, where {a[place]:.6g} became {b[place]:.6g}"
     )
 
 

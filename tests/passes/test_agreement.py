@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import assume, given, note, settings, strategies as st
+from hypothesis import assume, currently_in_test_context, given, note, settings, strategies as st
 
 from shardir.agreement import agree, random_arguments, rounding, steady
 from shardir.interpret import run
@@ -82,9 +82,9 @@ def annotated(data: st.DataObject, module: Module, chosen: Callable[[Value], boo
 
 def must_agree(module: Module, pipeline: str, arguments: list[Array] | None = None) -> None:
     """The pipeline's program is valid and gives the numbers of the module."""
-    note(str(module))
     program = Pipeline.parse(pipeline)(module)
-    note(str(program))
+    if currently_in_test_context():
+        note(f"{module}\n{program}")
     verify(program)
     assert program.main.spmd
     if arguments is None:

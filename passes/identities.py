@@ -1,0 +1,311 @@
+"""The identities that `simplify` applies, one function each.
+
+A rule takes an operation and what is known of its operands, and returns the value that the
+result equals, another operation that makes the result, or `None`. Only what is exact for every
+input is here, bit for bit: x + 0.0 is not x for x = -0.0, but x + -0.0 and x - 0.0 are.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import copysign
+from typing import Any, final
+
+import numpy as np
+
+from shardir.ir import Op, Value
+from shardir.opset import OPS, Dense
+from shardir.types import COMPLEX, FLOATS, INTEGERS, TensorType
+
+
+@final
+class Known:
+    """What is known of values: the operations that make them, and how often they are used."""
+
+    def __init__(self) -> None:
+        self.makers: dict[Value, Op] = {}
+        self.uses: dict[Value, int] = {}
+
+    def count(self, values: Iterable[Value]) -> None:
+        for value in values:
+            self.uses[value] = self.uses.get(value, 0) + 1
+
+    def maker(self, value: Value, name: str) -> Op | None:
+        """The operation that makes `value`, if it is called `name`."""
+        op = self.makers.get(value)
+        return op if op is not None and op.name == name else None
+
+    def inner(self, op: Op, name: str) -> Op | None:
+        """The operation before `op`, if it is called `name` and may be joined with it."""
+        first = self.maker(op.operands[0], name)
+        return first if first is not None and op.operands[0].sharding is None else None
+
+    def splat(self, value: Value) -> complex | None:
+        """The number that all elements of a value are."""
+        op = self.maker(value, "constant")
+        if op is None or isinstance(op.attrs["value"], Dense):
+            return None
+        number: complex = op.attrs["value"]
+        return number
+
+    def all_are(self, value: Value, number: complex) -> bool:
+        """Whether all elements are exactly `number`, the sign of zero included."""
+        found = self.splat(value)
+        return found is not None and _bits(found) == _bits(number)
+
+
+def _bits(number: complex) -> tuple[complex, float, float]:
+    whole = complex(number)
+    return whole, copysign(1, whole.real), copysign(1, whole.imag)
+
+
+Rule = Callable[[Op, Known], Value | Op | None]
+RULES: dict[str, list[Rule]] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for operations."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            RULES.setdefault(name, []).append(function)
+        return function
+
+    return register
+
+
+def constant(op: Op, number: Any) -> Op:
+    """The result of `op` as a constant."""
+    return replace(op, spec=OPS["constant"], operands=(), attrs={"value": number})
+
+
+def folded(op: Op, known: Known) -> Op | None:
+    """A pointwise operation on splats is a splat."""
+    if not (op.spec.elementwise and op.operands and len(op.results) == 1) or op.name in _PLACED:
+        return None
+    numbers = [known.splat(value) for value in op.operands]
+    type = op.result.type.with_shape(())
+    if any(n is None for n in numbers) or type.dtype == "key" or op.spec.reference is None:
+        return None
+    arrays = [np.asarray(n, v.type.numpy) for n, v in zip(numbers, op.operands, strict=True)]
+    with np.errstate(all="ignore"):
+        made = op.spec.reference(*arrays, result=type, **op.attrs)
+    return constant(op, _number(np.asarray(made), type))
+
+
+_PLACED = ("sharding_constraint", "reshard", "stop_gradient")
+
+
+def _number(array: Any, type: TensorType) -> complex:
+    """The element as a Python number of the kind that a constant of this type holds."""
+    if type.dtype in COMPLEX:
+        return complex(array)
+    if type.dtype in FLOATS:
+        return float(array)
+    return bool(array) if type.dtype == "bool" else int(array)
+
+
+# Arithmetic with what changes nothing
+
+
+@rule("add")
+def _add_nothing(op: Op, known: Known) -> Value | None:
+    zero = {True: complex(-0.0, -0.0), False: -0.0}[op.result.type.dtype in COMPLEX]
+    nothing = 0 if op.result.type.dtype in INTEGERS else zero
+    return _neutral(op, known, nothing, both=True)
+
+
+@rule("sub")
+def _subtract_nothing(op: Op, known: Known) -> Value | None:
+    return _neutral(op, known, 0, both=False)
+
+
+@rule("mul", "div", "pow")
+def _by_one(op: Op, known: Known) -> Value | None:
+    if op.result.type.dtype not in (*INTEGERS, *FLOATS):
+        return None
+    return _neutral(op, known, 1, both=op.name == "mul")
+
+
+@rule("or", "xor", "shift_left", "shift_right_logical", "shift_right_arithmetic")
+def _no_bits(op: Op, known: Known) -> Value | None:
+    return _neutral(op, known, 0, both=op.name in ("or", "xor"))
+
+
+def _neutral(op: Op, known: Known, number: complex, *, both: bool) -> Value | None:
+    x, y = op.operands
+    if known.all_are(y, number):
+        return x
+    return y if both and known.all_are(x, number) else None
+
+
+@rule("maximum", "minimum", "and", "or")
+def _with_itself(op: Op, known: Known) -> Value | None:
+    x, y = op.operands
+    return x if x is y else None
+
+
+@rule("select")
+def _no_choice(op: Op, known: Known) -> Value | None:
+    predicate, x, y = op.operands
+    chosen = known.splat(predicate)
+    if x is y or chosen is True:
+        return x
+    return y if chosen is False else None
+
+
+@rule("neg", "not", "conj", "reverse")
+def _twice_is_nothing(op: Op, known: Known) -> Value | None:
+    first = known.inner(op, op.name)
+    return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None
+
+
+@rule("abs")
+def _size_of_size(op: Op, known: Known) -> Value | Op | None:
+    if known.inner(op, "abs") and op.operands[0].type.dtype not in COMPLEX:
+        return op.operands[0]
+    first = known.inner(op, "neg")
+    return replace(op, operands=first.operands) if first else None
+
+
+# Conversion
+
+_SIGNIFICANT = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
+_RANGE = {"bf16": 8, "f16": 5, "f32": 8, "f64": 11}
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    """Whether every value of one element type is one of another."""
+    if narrow == "bool" or wide == narrow:
+        return wide not in ("bool", "key") or wide == narrow
+    if narrow in FLOATS and wide in FLOATS:
+        return _SIGNIFICANT[wide] >= _SIGNIFICANT[narrow] and _RANGE[wide] >= _RANGE[narrow]
+    if narrow not in INTEGERS:
+        return False
+    info = np.iinfo(TensorType((), narrow).numpy)
+    if wide in INTEGERS:
+        room = np.iinfo(TensorType((), wide).numpy)
+        return bool(room.min <= info.min and info.max <= room.max)
+    return wide in ("f32", "f64") and info.bits <= _SIGNIFICANT[wide]
+
+
+@rule("convert")
+def _convert(op: Op, known: Known) -> Value | Op | None:
+    (x,) = op.operands
+    if x.type == op.result.type:
+        return x
+    first = known.inner(op, "convert")
+    if first and _holds(x.type.dtype, first.operands[0].type.dtype):
+        return replace(op, operands=first.operands)
+    return None
+
+
+# Rearranging
+
+
+@rule("broadcast", "reshape", "transpose", "reverse", "slice", "dynamic_slice", "bitcast")
+def _same_shape_of_splat(op: Op, known: Known) -> Op | None:
+    number = known.splat(op.operands[0])
+    if number is None or op.result.type.dtype != op.operands[0].type.dtype:
+        return None
+    return constant(op, number)
+
+
+@rule("reshape", "dynamic_slice", "slice", "bitcast")
+def _to_itself(op: Op, known: Known) -> Value | None:
+    """Whole slices are all there is: a start of a whole slice is 0."""
+    x = op.operands[0]
+    return x if x.type == op.result.type else None
+
+
+@rule("reshape")
+def _reshape_twice(op: Op, known: Known) -> Op | None:
+    first = known.inner(op, "reshape")
+    return replace(op, operands=first.operands) if first else None
+
+
+@rule("broadcast")
+def _broadcast(op: Op, known: Known) -> Value | Op | None:
+    (x,) = op.operands
+    if x.type == op.result.type:
+        return x
+    first = known.inner(op, "broadcast")
+    if first is None:
+        return None
+    dims = tuple(op.attrs["dims"][d] for d in first.attrs["dims"])
+    sizes = zip(first.operands[0].type.shape, dims, strict=True)
+    if all(n in (1, op.result.type.shape[d]) for n, d in sizes):
+        return replace(op, operands=first.operands, attrs={**op.attrs, "dims": dims})
+    return None
+
+
+@rule("transpose")
+def _transpose(op: Op, known: Known) -> Value | Op | None:
+    perm = op.attrs["perm"]
+    if list(perm) == list(range(len(perm))):
+        return op.operands[0]
+    first = known.inner(op, "transpose")
+    if first is None:
+        return None
+    joined = tuple(first.attrs["perm"][d] for d in perm)
+    return replace(op, operands=first.operands, attrs={**op.attrs, "perm": joined})
+
+
+@rule("slice")
+def _slice_twice(op: Op, known: Known) -> Op | None:
+    first = known.inner(op, "slice")
+    if first is None or not op.result.type.size:
+        return None
+    pairs = list(zip(first.attrs["starts"], first.attrs["strides"], strict=True))
+    starts = tuple(s + at * step for (s, step), at in zip(pairs, op.attrs["starts"], strict=True))
+    strides = tuple(step * by for (_, step), by in zip(pairs, op.attrs["strides"], strict=True))
+    attrs = {**op.attrs, "starts": starts, "strides": strides}
+    return replace(op, operands=first.operands, attrs=attrs)
+
+
+@rule("pad")
+def _pad_nothing(op: Op, known: Known) -> Value | None:
+    around = (*op.attrs["low"], *op.attrs["high"], *op.attrs["interior"])
+    return None if any(around) else op.operands[0]
+
+
+@rule("concatenate")
+def _concatenate(op: Op, known: Known) -> Value | Op | None:
+    dim = op.attrs["dim"]
+    full = tuple(x for x in op.operands if x.type.shape[dim])
+    if len(full) == 1:
+        return full[0]
+    return replace(op, operands=full) if 0 < len(full) < len(op.operands) else None
+
+
+@rule("dynamic_update_slice")
+def _update_everything(op: Op, known: Known) -> Value | None:
+    x, update, *_ = op.operands
+    return update if update.type == x.type else None
+
+
+@rule("max", "min", "any", "all")
+def _reduce_nothing(op: Op, known: Known) -> Value | None:
+    return None if op.attrs["dims"] else op.operands[0]
+
+
+# Placement
+
+
+@rule("sharding_constraint", "reshard")
+def _stay(op: Op, known: Known) -> Value | None:
+    x = op.operands[0]
+    return x if x.sharding is not None and x.sharding == op.result.sharding else None
+
+
+@rule("reshard")
+def _go_straight(op: Op, known: Known) -> Op | None:
+    first = known.maker(op.operands[0], "reshard")
+    if first is None or known.uses.get(first.result, 0) != 1:
+        return None
+    return replace(op, operands=first.operands)
+
+
+@rule("all-slice")
+def _gathered(op: Op, known: Known) -> Value | None:
+    first = known.maker(op.operands[0], "all-gather")
+    return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None

@@ -1,0 +1,79 @@
+"""Write operations more simply wherever that cannot change a bit of the result.
+
+before: `%a = transpose(%x, perm=[1, 0])`, `%b = transpose(%a, perm=[1, 0])`, `%y = add(%b, %0)`
+after:  `%y = add(%x, %0)`; and `%x` itself, if `%0` is a constant -0.0
+
+The rules are in `shardir.passes.identities`. A value is replaced only by one that is cut alike;
+operations that rearrange data are joined only where no sharding has been decided in between.
+What nobody uses any more is left for `dce`.
+"""
+
+from dataclasses import dataclass, replace
+
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.passes.identities import RULES, Known, folded
+from shardir.passes.pipeline import Pass
+
+
+@dataclass(frozen=True)
+class Simplify(Pass, name="simplify"):
+    """Apply algebraic identities that are exact."""
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(_function, module.functions)))
+
+
+def _function(function: Function) -> Function:
+    simplifier = _Simplifier(function.body)
+    return replace(function, body=simplifier.block(function.body))
+
+
+class _Simplifier:
+    def __init__(self, body: Block) -> None:
+        self.known = Known()
+        self.new: dict[Value, Value] = {}
+        for op in body.walk():
+            self.known.count(op.operands)
+            for block in op.blocks:
+                self.known.count(block.returns)
+        self.known.count(body.returns)
+
+    def block(self, block: Block) -> Block:
+        ops = []
+        for op in block.ops:
+            op = self.current(op)
+            while True:
+                simpler = _apply(op, self.known)
+                if not isinstance(simpler, Op):
+                    break
+                op = simpler
+            if simpler is not None:
+                self.new[op.result] = simpler
+                continue
+            self.known.makers.update(dict.fromkeys(op.results, op))
+            ops.append(op)
+        returns = tuple(self.new.get(v, v) for v in block.returns)
+        return Block(block.params, tuple(ops), returns)
+
+    def current(self, op: Op) -> Op:
+        """The operation on what its operands have become."""
+        blocks = tuple(map(self.block, op.blocks))
+        if not blocks and not any(v in self.new for v in op.operands):
+            return op
+        return replace(op, operands=tuple(self.new.get(v, v) for v in op.operands), blocks=blocks)
+
+
+def _apply(op: Op, known: Known) -> Value | Op | None:
+    """A value that the only result equals, or an operation to make it instead."""
+    for rule in RULES.get(op.name, ()):
+        found = rule(op, known)
+        if isinstance(found, Op):
+            return found
+        if found is not None and _replaces(found, op.result):
+            return found
+    return folded(op, known)
+
+
+def _replaces(value: Value, result: Value) -> bool:
+    """Whether a value may stand for another: nothing said about it would be lost."""
+    return value.type == result.type and result.sharding in (None, value.sharding)
