@@ -11,7 +11,7 @@ from shardir.opset import OPS
 from shardir.stablehlo.attributes import array, list_of
 from shardir.stablehlo.regions import reduce_over
 from shardir.stablehlo.writer import RULES, Writer
-from shardir.types import TensorType
+from shardir.types import COMPLEX, REAL_OF, UNSIGNED, TensorType
 
 
 @RULES.rule(OPS["dot"])
@@ -47,6 +47,37 @@ def _dot(w: Writer, op: Op) -> None:
     product = w.step("stablehlo.dot_general", parts, plain, attrs)
     perm = array(made.index(c) for c in output)
     w.op(op, "stablehlo.transpose", {"permutation": perm}, operands=[product])
+
+
+@RULES.rule(OPS["abs"])
+def _abs(w: Writer, op: Op) -> None:
+    """StableHLO has none for unsigned integers, which are it already."""
+    unsigned = op.result.type.dtype in UNSIGNED
+    w.op(op, "stablehlo.convert" if unsigned else "stablehlo.abs")
+
+
+@RULES.rule(OPS["sign"])
+def _sign(w: Writer, op: Op) -> None:
+    if op.result.type.dtype not in UNSIGNED:
+        w.op(op, "stablehlo.sign")
+        return
+    one = _splat(w, 1, op.result.type)
+    w.op(op, "stablehlo.minimum", operands=[_operand(w, op), one])
+
+
+@RULES.rule(OPS["is_finite"])
+def _is_finite(w: Writer, op: Op) -> None:
+    """Of a complex number, both parts."""
+    x = _operand(w, op)
+    if x[1].dtype not in COMPLEX:
+        w.op(op, "stablehlo.is_finite")
+        return
+    part = x[1].with_dtype(REAL_OF[x[1].dtype])
+    finite = [
+        w.step("stablehlo.is_finite", [w.step(f"stablehlo.{name}", [x], part)], op.result.type)
+        for name in ("real", "imag")
+    ]
+    w.op(op, "stablehlo.and", operands=finite)
 
 
 @RULES.rule(OPS["exp2"])

@@ -10,9 +10,10 @@ from shardir.ir import Op
 from shardir.opset import OPS
 from shardir.stablehlo.attributes import array, boolean, integer, list_of, table
 from shardir.stablehlo.writer import RULES, ExportError, Region, Writer
-from shardir.types import FLOATS, TensorType
+from shardir.types import COMPLEX, FLOATS, REAL_OF, TensorType
 
 Typed = tuple[str, TensorType]
+YES = TensorType((), "bool")
 
 COMBINE = {
     "add": "add",
@@ -211,7 +212,6 @@ def _sort(w: Writer, op: Op) -> None:
     """Compare the keys from major to minor; NaN counts as larger than every number."""
     types = [value.type.with_shape(()) for value in op.operands]
     pairs = [type for type in types for _ in range(2)]
-    yes = TensorType((), "bool")
 
     def before(*values: Typed) -> list[Typed]:
         decided: Typed | None = None
@@ -219,8 +219,8 @@ def _sort(w: Writer, op: Op) -> None:
             a, b = values[2 * key : 2 * key + 2]
             less, same = _less(w, a, b), _same(w, a, b)
             if decided is not None:
-                rest = w.step("stablehlo.and", [same, decided], yes)
-                less = w.step("stablehlo.or", [less, rest], yes)
+                rest = w.step("stablehlo.and", [same, decided], YES)
+                less = w.step("stablehlo.or", [less, rest], YES)
             decided = less
         assert decided is not None
         return [decided]
@@ -237,22 +237,39 @@ def _is_nan(w: Writer, a: Typed) -> Typed:
 
 
 def _less(w: Writer, a: Typed, b: Typed) -> Typed:
+    """NaN comes last, complex numbers go by their real parts first."""
+    dtype = a[1].dtype
+    if dtype in COMPLEX:
+        (ra, rb), (ia, ib) = _parts(w, a, b)
+        later = w.step("stablehlo.and", [_same(w, ra, rb), _less(w, ia, ib)], YES)
+        return w.step("stablehlo.or", [_less(w, ra, rb), later], YES)
     less = _compare(w, "LT", a, b)
-    if a[1].dtype not in FLOATS:
+    if dtype not in FLOATS:
         return less
-    yes = TensorType((), "bool")
-    number = w.step("stablehlo.not", [_is_nan(w, a)], yes)
-    last = w.step("stablehlo.and", [number, _is_nan(w, b)], yes)
-    return w.step("stablehlo.or", [less, last], yes)
+    number = w.step("stablehlo.not", [_is_nan(w, a)], YES)
+    last = w.step("stablehlo.and", [number, _is_nan(w, b)], YES)
+    return w.step("stablehlo.or", [less, last], YES)
 
 
 def _same(w: Writer, a: Typed, b: Typed) -> Typed:
+    dtype = a[1].dtype
+    if dtype in COMPLEX:
+        (ra, rb), (ia, ib) = _parts(w, a, b)
+        return w.step("stablehlo.and", [_same(w, ra, rb), _same(w, ia, ib)], YES)
     same = _compare(w, "EQ", a, b)
-    if a[1].dtype not in FLOATS:
+    if dtype not in FLOATS:
         return same
-    yes = TensorType((), "bool")
-    both = w.step("stablehlo.and", [_is_nan(w, a), _is_nan(w, b)], yes)
-    return w.step("stablehlo.or", [same, both], yes)
+    both = w.step("stablehlo.and", [_is_nan(w, a), _is_nan(w, b)], YES)
+    return w.step("stablehlo.or", [same, both], YES)
+
+
+def _parts(w: Writer, a: Typed, b: Typed) -> list[tuple[Typed, Typed]]:
+    """The real parts of both, and the imaginary parts of both."""
+    part = TensorType((), REAL_OF[a[1].dtype])
+    real, imag = (
+        [w.step(f"stablehlo.{name}", [x], part) for x in (a, b)] for name in ("real", "imag")
+    )
+    return [(real[0], real[1]), (imag[0], imag[1])]
 
 
 @RULES.rule(OPS["scatter"])

@@ -12,7 +12,6 @@ from shardir.stablehlo.attributes import array, boolean, integer, list_of, liter
 from shardir.stablehlo.writer import RULES, Writer
 
 NAMES = {
-    "abs": "abs",
     "add": "add",
     "and": "and",
     "atan2": "atan2",
@@ -28,7 +27,6 @@ NAMES = {
     "expm1": "exponential_minus_one",
     "floor": "floor",
     "imag": "imag",
-    "is_finite": "is_finite",
     "log": "log",
     "log1p": "log_plus_one",
     "logistic": "logistic",
@@ -50,7 +48,6 @@ NAMES = {
     "shift_left": "shift_left",
     "shift_right_arithmetic": "shift_right_arithmetic",
     "shift_right_logical": "shift_right_logical",
-    "sign": "sign",
     "sin": "sine",
     "sqrt": "sqrt",
     "sub": "subtract",
