@@ -68,7 +68,10 @@ def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
     if not isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) and not hasattr(
         x, "__array__"
     ):
-        raise NotAnArrayError(point(f"{name or 'an operand'} is {_shown(x)}, which is no array"))
+        way_out = "; make it one with snp.array" if isinstance(x, (list, tuple)) else ""
+        raise NotAnArrayError(
+            point(f"{name or 'an operand'} is {_shown(x)}, which is no array{way_out}")
+        )
     return np.asarray(x)
 
 

@@ -4,6 +4,7 @@ Functions follow NumPy's rules under the names and arguments of `jax.numpy`, wit
 of element types.
 """
 
+from shardir.frontend.numpy import linalg as linalg
 from shardir.frontend.numpy.arithmetic import (
     add as add,
     divide as divide,
@@ -314,6 +315,10 @@ from shardir.frontend.numpy.positions import (
     place as place,
     ravel_multi_index as ravel_multi_index,
     unravel_index as unravel_index,
+)
+from shardir.frontend.numpy.products import (
+    cross as cross,
+    trace as trace,
 )
 from shardir.frontend.numpy.quantiles import (
     median as median,

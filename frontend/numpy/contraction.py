@@ -14,7 +14,7 @@ from shardir.frontend.errors import ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.complexes import conjugate_of
-from shardir.frontend.numpy.pointwise import pointwise
+from shardir.frontend.numpy.pointwise import pointwise, truth
 from shardir.frontend.operands import broadcast_shapes, convert, promote, reshape
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
@@ -26,7 +26,13 @@ STATIC = ("precision", "preferred_element_type")
 
 
 def contract(x: Tracer, y: Tracer, dims: str, dtype: Any = None) -> Tracer:
-    """`dot` of operands of one element type; `dtype` is that of the result if not theirs."""
+    """`dot` of operands of one element type; `dtype` is that of the result if not theirs.
+
+    Of bools, whether some product is true.
+    """
+    if x.value.type.dtype == "bool":
+        some = truth(contract(convert(x, "i32"), convert(y, "i32"), dims))
+        return some if dtype is None else convert(some, dtype_of(dtype))
     left, right, output = dims.replace("->", ",").split(",")
     x, left = _without_ones(x, left, y, right)
     y, right = _without_ones(y, right, x, left)

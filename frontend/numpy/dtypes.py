@@ -78,8 +78,9 @@ def _numpy(spec: Any) -> np.dtype[Any]:
     """The element type meant, 64-bit types as they are; raises `TypeError`."""
     if isinstance(spec, str) and spec == "bfloat16":
         return NUMPY_DTYPES["bf16"]
-    found: np.dtype[Any] = np.dtype(getattr(spec, "dtype", spec))
-    return found
+    found = spec if isinstance(spec, type) else getattr(spec, "dtype", spec)
+    named: np.dtype[Any] = np.dtype(found)
+    return named
 
 
 def finfo(dtype: Any) -> Any:

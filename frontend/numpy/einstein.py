@@ -18,6 +18,7 @@ from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.contraction import contract
 from shardir.frontend.numpy.diagonals import diagonal_of
+from shardir.frontend.numpy.pointwise import truth
 from shardir.frontend.operands import abstract_of, convert, promote, reshape
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
@@ -76,7 +77,10 @@ def _spelled(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any
 
 @public(static=("preferred_element_type",))
 def _einsum(subscripts: str, *operands: Any, preferred_element_type: Any = None) -> Any:
-    arrays = list(promote(*operands))
+    arrays = promote(*operands)
+    truths = arrays[0].value.type.dtype == "bool"
+    if truths:
+        arrays = tuple(convert(x, "i32") for x in arrays)
     terms, output = _parsed(subscripts, [x.ndim for x in arrays])
     sizes = _sizes(subscripts, terms, [x.shape for x in arrays])
     pairs = [_simple(x, term, sizes) for x, term in zip(arrays, terms, strict=True)]
@@ -88,11 +92,13 @@ def _einsum(subscripts: str, *operands: Any, preferred_element_type: Any = None)
         y, right = _summed(y, right, wanted + left)
         order = _order(left, right, wanted) if pairs else output
         dtype = None if pairs else preferred_element_type
-        pairs.append((contract(x, y, f"{left},{right}->{order}", dtype), order))
+        pairs.insert(i, (contract(x, y, f"{left},{right}->{order}", dtype), order))
     result, term = _summed(*pairs[0], output)
     if term != output:
         perm = tuple(map(term.index, output))
         result = emit("transpose", result, perm=perm, weak=result.weak_type)
+    if truths:
+        result = truth(result)
     if preferred_element_type is None:
         return result
     return convert(result, dtype_of(preferred_element_type))

@@ -18,7 +18,7 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import TensorType
 
 
-def _compared(op: str, shape: tuple[int, ...], k: int) -> Tracer:
+def compared(op: str, shape: tuple[int, ...], k: int) -> Tracer:
     """Where row + k compares with column, in the last two dimensions."""
     kind = TensorType(shape, "i32")
     rows: Tracer = emit("iota", dim=len(shape) - 2, result=kind)
@@ -36,7 +36,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: 
 
 @public(static=("N", "M", "k", "dtype"))
 def _eye(N: int, M: int | None, k: int, dtype: Any) -> Any:
-    return convert(_compared("eq", _sizes(N, M), index(k)), dtype_of(dtype or float))
+    return convert(compared("eq", _sizes(N, M), index(k)), dtype_of(dtype or float))
 
 
 def _sizes(N: Any, M: Any) -> tuple[int, int]:
@@ -54,21 +54,21 @@ def identity(n: int, dtype: Any = None) -> Any:
 @public(static=("N", "M", "k", "dtype"))
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """Ones on and below the diagonal `k`, zeros above."""
-    return convert(_compared("ge", _sizes(N, M), index(k)), dtype_of(dtype or float))
+    return convert(compared("ge", _sizes(N, M), index(k)), dtype_of(dtype or float))
 
 
 @public(static=("k",))
 def tril(m: Any, k: int = 0) -> Any:
     """Matrices with zeros above the diagonal `k`."""
     x = _matrices("tril", m)
-    return same("select", _compared("ge", x.shape, index(k)), x, like(x, 0))
+    return same("select", compared("ge", x.shape, index(k)), x, like(x, 0))
 
 
 @public(static=("k",))
 def triu(m: Any, k: int = 0) -> Any:
     """Matrices with zeros below the diagonal `k`."""
     x = _matrices("triu", m)
-    return same("select", _compared("le", x.shape, index(k)), x, like(x, 0))
+    return same("select", compared("le", x.shape, index(k)), x, like(x, 0))
 
 
 def _matrices(name: str, x: Any) -> Tracer:
@@ -105,4 +105,4 @@ def _with_diagonal(x: Tracer, k: int) -> Tracer:
         zero = splat(0, x.value.type.with_shape(()), x.weak_type)
         x = emit("pad", x, zero, low=(0,), high=(abs(k),), interior=(0,), weak=x.weak_type)
     placed = spread(x, (size, size), (0 if k >= 0 else 1,))
-    return same("select", _compared("eq", (size, size), k), placed, like(placed, 0))
+    return same("select", compared("eq", (size, size), k), placed, like(placed, 0))

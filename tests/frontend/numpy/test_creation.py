@@ -51,7 +51,8 @@ def test_full_like() -> None:
     [
         (3, "i32"), (2.5, "f32"), (True, "bool"), (1j, "c64"), ([1, 2], "i32"),
         ([[1.0], [2]], "f32"), ([], "f32"), (np.arange(3), "i32"), (np.ones(100), "f32"),
-        (np.float16(2), "f16"), ([True, False], "bool"), ([np.float32(1), 2], "f32"), (((1, 2), (3, 4)), "i32"),
+        (np.float16(2), "f16"), ([True, False], "bool"), ([np.float32(1), 2], "f32"),
+        (((1, 2), (3, 4)), "i32"),
     ],
     ids=repr,
 )  # fmt: skip

@@ -1,0 +1,227 @@
+"""Linear algebra without decompositions: products, powers and norms of matrices.
+
+`shardir.numpy.linalg` to users. Functions that need eigenvalues, singular values or the solution
+of equations are missing, and say so.
+"""
+
+from collections.abc import Sequence
+from functools import cache, reduce
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from shardir._lazy import UnknownName
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import axes_of, axis_of
+from shardir.frontend.numpy.complexes import is_complex
+from shardir.frontend.numpy.contraction import (
+    contract,
+    matmul as matmul,
+    tensordot as tensordot,
+    vecdot as vecdot,
+)
+from shardir.frontend.numpy.diagonals import diagonal as _diagonal
+from shardir.frontend.numpy.layout import spread
+from shardir.frontend.numpy.manipulation import matrix_transpose as matrix_transpose
+from shardir.frontend.numpy.pointwise import inexact, like, same, truth
+from shardir.frontend.numpy.products import cross as _cross, trace as _trace
+from shardir.frontend.numpy.reductions import any_empty, kept, reduced
+from shardir.frontend.numpy.triangles import compared
+from shardir.frontend.operands import as_tracer, convert, promote, promote_to
+from shardir.frontend.tracer import Tracer
+from shardir.types import REAL_OF
+
+DECOMPOSITIONS = frozenset(
+    (
+        *("cholesky", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq"),
+        *("matrix_rank", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensorinv"),
+        "tensorsolve",
+    )
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in DECOMPOSITIONS:
+        raise UnknownName(
+            f"shardir.numpy.linalg has no {name}, as no operation decomposes matrices; it has "
+            "products, powers and the norms that need no singular values"
+        )
+    raise UnknownName(f"shardir.numpy.linalg has no name {name!r}")
+
+
+@public(static=("ord", "axis", "keepdims"))
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """The size of vectors along an axis, or of matrices along two; of all elements without them.
+
+    `ord` is a number for vectors; "fro", 1, -1, inf or -inf for matrices. Without it, the square
+    root of the sum of squares.
+    """
+    (v,) = promote_to(inexact(x), x)
+    if axis is None and (ord is None or v.ndim not in (1, 2)):
+        if ord is not None:
+            raise ShapeError(point(f"norm of ord={ord!r} of an array of rank {v.ndim} needs axis="))
+        return _size(v, tuple(range(v.ndim)), 2, keepdims)
+    dims = axes_of(axis, v.ndim)
+    if len(dims) == 1:
+        return _size(v, dims, 2 if ord is None else ord, keepdims)
+    if len(dims) != 2:
+        raise ShapeError(point(f"norm goes along one axis or two, got axis={axis}"))
+    return _matrix_size(v, (dims[0], dims[1]), "fro" if ord is None else ord, keepdims)
+
+
+@public(static=("axis", "keepdims", "ord"))
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """The size of vectors along some axes, or of all elements."""
+    (v,) = promote_to(inexact(x), x)
+    return _size(v, axes_of(axis, v.ndim), ord, keepdims)
+
+
+@public(static=("keepdims", "ord"))
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """The size of matrices, the last two axes: "fro", 1, -1, inf or -inf."""
+    (v,) = promote_to(inexact(x), x)
+    if v.ndim < 2:
+        raise ShapeError(point(f"matrix_norm takes matrices, got shape {v.shape}"))
+    return _matrix_size(v, (v.ndim - 2, v.ndim - 1), ord, keepdims)
+
+
+def _size(x: Tracer, dims: tuple[int, ...], order: Any, keepdims: bool) -> Tracer:
+    if isinstance(order, str):
+        raise ArgumentError(point(f"norm of vectors takes a number as ord, got {order!r}"))
+    if order == 0:
+        return reduced(
+            "sum",
+            convert(truth(x), REAL_OF.get(x.value.type.dtype, x.value.type.dtype)),
+            dims,
+            keepdims,
+        )
+    if order == 2:
+        return same("sqrt", reduced("sum", _squares(x), dims, keepdims))
+    sizes = same("abs", x)
+    if abs(order) == np.inf:
+        return _extreme("max" if order > 0 else "min", sizes, dims, keepdims)
+    if order == 1:
+        return reduced("sum", sizes, dims, keepdims)
+    summed = reduced("sum", same("pow", sizes, like(sizes, order)), dims, keepdims)
+    return same("pow", summed, like(summed, 1 / order))
+
+
+def _squares(x: Tracer) -> Tracer:
+    parts = [same("real", x), same("imag", x)] if is_complex(x) else [x]
+    return reduce(lambda a, b: same("add", a, b), [same("mul", part, part) for part in parts])
+
+
+def _extreme(op: str, x: Tracer, dims: tuple[int, ...], keepdims: bool) -> Tracer:
+    if any_empty(x, dims):
+        raise ShapeError(point(f"norm of no elements, shape {x.shape}, has no extreme"))
+    return reduced(op, x, dims, keepdims)
+
+
+def _matrix_size(x: Tracer, dims: tuple[int, int], order: Any, keepdims: bool) -> Tracer:
+    if order == "fro":
+        return _size(x, dims, 2, keepdims)
+    if order in (1, -1, np.inf, -np.inf):
+        along, other = dims if abs(order) == 1 else dims[::-1]
+        sums = reduced("sum", same("abs", x), (along,), False)
+        found = _extreme("max" if order > 0 else "min", sums, (other - (along < other),), False)
+        return kept(found, x, dims) if keepdims else found
+    raise ArgumentError(
+        point(
+            f"norm of matrices of ord={order!r} is not known without singular values; the norms "
+            "are 'fro', 1, -1, inf, -inf"
+        )
+    )
+
+
+@public(static=("axis",))
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The vector perpendicular to two, of 3 elements along an axis."""
+    x, y = promote(x1, x2)
+    for v in (x, y):
+        if v.shape[axis_of(axis, v.ndim)] != 3:
+            raise ShapeError(
+                point(f"linalg.cross takes vectors of 3 elements, got shapes {x.shape}, {y.shape}")
+            )
+    return _cross(x, y, axis=axis)
+
+
+@public()
+def outer(x1: Any, x2: Any, /) -> Any:
+    """The products of each element of one vector with each of another, as a matrix."""
+    x, y = promote(x1, x2)
+    if x.ndim != 1 or y.ndim != 1:
+        raise ShapeError(point(f"linalg.outer takes vectors, got shapes {x.shape}, {y.shape}"))
+    return contract(x, y, "b,h->bh")
+
+
+@public(static=("offset",))
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """The diagonal of matrices, the last two axes."""
+    return _diagonal(x, offset, -2, -1)
+
+
+@public(static=("offset", "dtype"))
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """The sum of the diagonal of matrices, the last two axes."""
+    return _trace(x, offset, -2, -1, dtype)
+
+
+@public(static=("n",))
+def matrix_power(a: Any, n: int) -> Any:
+    """A square matrix multiplied with itself `n` times; the identity for n = 0."""
+    x = as_tracer(a)
+    count = index(n)
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ShapeError(point(f"matrix_power takes square matrices, got shape {x.shape}"))
+    if count < 0:
+        raise ArgumentError(point(f"matrix_power of n={count} needs an inverse, which is missing"))
+    if not count:
+        ones = convert(compared("eq", x.shape[-2:], 0), x.value.type.dtype)
+        return spread(ones, x.shape, (x.ndim - 2, x.ndim - 1))
+    result: Any = None
+    while True:
+        if count & 1:
+            result = x if result is None else matmul(result, x)
+        count >>= 1
+        if not count:
+            return result
+        x = matmul(x, x)
+
+
+@public()
+def multi_dot(arrays: Sequence[Any]) -> Any:
+    """The product of two or more matrices, in the order that multiplies least.
+
+    The first may be a row and the last a column, as vectors.
+    """
+    matrices = promote(*arrays)
+    shapes = [x.shape for x in matrices]
+    inner = [
+        len(s) == 2 or (len(s) == 1 and i in (0, len(shapes) - 1)) for i, s in enumerate(shapes)
+    ]
+    if len(shapes) < 2 or not all(inner):
+        told = " and ".join(map(str, shapes))
+        raise ShapeError(point(f"multi_dot takes two or more matrices, got shapes {told}"))
+    first = 1 if len(shapes[0]) == 1 else shapes[0][0]
+    sizes = [first, *(s[0] for s in shapes[1:]), 1 if len(shapes[-1]) == 1 else shapes[-1][1]]
+
+    @cache
+    def best(i: int, j: int) -> tuple[int, int]:
+        """How many products it takes to multiply matrices i to j, and after which one to split."""
+        if i == j:
+            return 0, i
+        return min(
+            (best(i, k)[0] + best(k + 1, j)[0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+            for k in range(i, j)
+        )
+
+    def product(i: int, j: int) -> Tracer:
+        if i == j:
+            return matrices[i]
+        split = best(i, j)[1]
+        return as_tracer(matmul(product(i, split), product(split + 1, j)))
+
+    return product(0, len(shapes) - 1)

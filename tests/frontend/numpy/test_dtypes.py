@@ -1,0 +1,157 @@
+"""Element types: their names, limits, families and promotion."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.frontend import numpy as snp
+from shardir.frontend.config import config
+from shardir.frontend.errors import ArgumentError
+from tests.namespace import run, words
+
+NAMES = words(
+    "bool_ int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32 complex64 int64 float64"
+)
+X = np.array([[1.5, -2.5, 300.0]], "f")
+
+
+def numpys(name: str) -> Any:
+    return ml_dtypes.bfloat16 if name == "bfloat16" else getattr(np, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_is_numpys_type(name: str) -> None:
+    kind, theirs = getattr(snp, name), np.dtype(numpys(name))
+    assert kind.dtype == theirs
+    assert kind == theirs
+    assert theirs == kind
+    assert hash(kind) == hash(theirs)
+    assert np.dtype(kind) == theirs
+    assert repr(kind) == f"shardir.numpy.{name}"
+    assert (kind == "nonsense") is False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_makes_arrays(name: str) -> None:
+    made = getattr(snp, name)(1)
+    narrow = {"int64": "int32", "float64": "float32"}.get(name, name)
+    assert made.dtype == np.dtype(numpys(narrow))
+    assert made.shape == ()
+    assert run(lambda x: getattr(snp, name)(x), X).dtype == np.dtype(numpys(narrow))
+    with config(enable_x64=True):
+        assert getattr(snp, name)(1).dtype == np.dtype(numpys(name))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_limits_of_floats(name: str) -> None:
+    mine, theirs = snp.finfo(getattr(snp, name)), ml_dtypes.finfo(numpys(name))  # type: ignore[no-untyped-call]
+    assert (mine.eps, mine.max, mine.bits) == (theirs.eps, theirs.max, theirs.bits)
+    assert snp.finfo(name).tiny == theirs.tiny
+
+
+def test_limits_of_integers() -> None:
+    assert snp.iinfo(snp.int8).max == 127
+    assert snp.iinfo("uint16").min == 0
+    assert snp.iinfo(snp.ones(2, int)).bits == 32
+
+
+@pytest.mark.parametrize(
+    ("operands", "wanted"),
+    [
+        ((X, 1), "float32"),
+        ((np.int8(1), 1.0), "float32"),
+        ((snp.int8, snp.uint8), "int16"),
+        ((snp.float16, snp.bfloat16), "float32"),
+        (("int8", float), "float32"),
+        ((snp.bfloat16, float), "bfloat16"),
+        ((1, 2.0), "float32"),
+        ((int,), "int32"),
+        ((snp.int8, 1j), "complex64"),
+        (([1, 2], snp.int8), "int32"),
+    ],
+    ids=str,
+)
+def test_result_types(operands: Any, wanted: str) -> None:
+    assert snp.result_type(*operands) == np.dtype(numpys(wanted))
+
+
+def test_promoted_types() -> None:
+    assert snp.promote_types("int32", "float16") == np.float16
+    assert snp.promote_types(snp.uint8, np.int8) == np.int16
+    with pytest.raises(ArgumentError, match="result_type takes at least one array or element type"):
+        snp.result_type()
+
+
+@pytest.mark.parametrize(
+    ("kind", "family", "wanted"),
+    [
+        (snp.float32, snp.floating, True),
+        (snp.bfloat16, snp.floating, True),
+        (snp.bfloat16, snp.integer, False),
+        (np.int8, snp.signedinteger, True),
+        ("uint8", snp.signedinteger, False),
+        (snp.complex64, snp.inexact, True),
+        (snp.floating, snp.inexact, True),
+        (snp.floating, snp.float32, False),
+        (snp.float32, np.float32, True),
+        (snp.float32, snp.float64, False),
+        (float, snp.floating, True),
+        (X.dtype, snp.number, True),
+    ],
+    ids=str,
+)
+def test_families(kind: Any, family: Any, wanted: bool) -> None:
+    assert snp.issubdtype(kind, family) is wanted
+
+
+def test_random_keys_are_no_numbers() -> None:
+    kind = sd.random.key(0).dtype
+    assert not snp.issubdtype(kind, snp.generic)
+    assert snp.issubdtype(kind, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "wanted"),
+    [
+        (snp.int8, "integral", True),
+        (snp.bfloat16, "real floating", True),
+        (snp.bool_, "numeric", False),
+        (snp.float32, ("complex floating", snp.float32), True),
+        (snp.float32, np.float64, False),
+    ],
+    ids=str,
+)
+def test_kinds_of_the_array_api(kind: Any, of: Any, wanted: bool) -> None:
+    assert snp.isdtype(kind, of) is wanted
+    with pytest.raises(ArgumentError, match="'nonsense' is no kind of element type; the kinds are"):
+        snp.isdtype(kind, "nonsense")
+
+
+def test_casts() -> None:
+    assert snp.can_cast(snp.int8, snp.float32)
+    assert not snp.can_cast("float32", "int8")
+    assert snp.can_cast("float32", "int8", "unsafe")
+    assert run(snp.astype, X, "int8").tolist() == [[1, -2, 127]]
+    assert run(lambda x: x.astype(bool), X).tolist() == [[True, True, True]]
+    assert run(snp.astype, X, None).dtype == np.float32
+
+
+def test_what_is_known_without_numbers() -> None:
+    assert snp.shape(X) == (1, 3)
+    assert snp.shape([[1, 2], [3, 4]]) == (2, 2)
+    assert snp.ndim(3) == 0
+    assert snp.size(X) == 3
+    assert snp.size(X, 1) == 3
+    assert snp.isscalar(3)
+    assert not snp.isscalar([3])
+    assert snp.iscomplexobj(1j)
+    assert snp.isrealobj([1, 2])
+    sd.jit(lambda x: snp.zeros(snp.shape(x)))(X)
+
+
+def test_constants() -> None:
+    assert (snp.pi, snp.e, snp.inf, snp.newaxis) == (np.pi, np.e, np.inf, None)
+    assert np.isnan(snp.nan)
