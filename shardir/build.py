@@ -7,7 +7,6 @@ of values, which is how a pass carries an unchanged part of a program over.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from inspect import Parameter, signature
 from itertools import count
 from typing import Any
 
@@ -15,6 +14,7 @@ from shardir.errors import OperationTypeError
 from shardir.ir import Block, Loc, Op, Value
 from shardir.opset import OPS, Attr, OpSpec, Result
 from shardir.placement import Sharding
+from shardir.signature import check_use
 from shardir.types import TensorType
 
 
@@ -55,28 +55,11 @@ def infer(
     try:
         types = spec.type(*(v.type for v in operands), result=result, **attrs, **extra)
     except TypeError as error:
-        misfit = _misfit(spec, len(operands), attrs)
-        raise OperationTypeError(f"{spec.name}: {misfit or error}") from None
-    return (types,) if isinstance(types, TensorType) else tuple(types)
-
-
-def _misfit(spec: OpSpec, operands: int, attrs: Mapping[str, Attr]) -> str:
-    """What is wrong with the number of operands or the names of attributes, if anything."""
-    parameters = signature(spec.type).parameters.values()
-    kinds = [parameter.kind for parameter in parameters]
-    named = {p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY}
-    own = [name for name in named if name not in ("result", "blocks")]
-    for name in attrs:
-        if name not in own and Parameter.VAR_KEYWORD not in kinds:
-            return f"has no attribute {name!r}; it has {', '.join(own) or 'none'}"
-    for name in own:
-        if named[name] and name not in attrs:
-            return f"needs the attribute {name!r}"
-    count, more = kinds.count(Parameter.POSITIONAL_OR_KEYWORD), Parameter.VAR_POSITIONAL in kinds
-    if operands < count or (operands > count and not more):
-        plural = "" if count == 1 and not more else "s"
-        return f"takes {count}{' or more' if more else ''} operand{plural}, got {operands}"
-    return ""
+        reason = str(error)
+    else:
+        return (types,) if isinstance(types, TensorType) else tuple(types)
+    check_use(spec, len(operands), attrs, len(blocks))  # says it better, if that is why
+    raise OperationTypeError(f"{spec.name}: {reason}")
 
 
 class Builder:

@@ -100,7 +100,8 @@ def sent_by(op: Op) -> int:
 def _contracted(op: Op) -> int:
     """How many products are added up for one element of the result."""
     x, w = (operand.type for operand in op.operands)
-    inputs, output = op.attrs["dims"].split("->")
+    dims: str = op.attrs["dims"]
+    inputs, output = dims.split("->")
     left, right = inputs.split(",")
     if op.name == "convolution":
         return w.size // max(w.shape[right.index("o")], 1)

@@ -11,7 +11,7 @@ from functools import cache
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
-from shardir.errors import OperationTypeError, suggestion
+from shardir.errors import OperationTypeError, counted, suggestion
 from shardir.opset import Attr, OpSpec
 from shardir.placement import Axes, Axis
 
@@ -69,21 +69,22 @@ class Signature:
         """Raises `OperationTypeError` when the operation does not take that many operands."""
         least, most = self.least, self.most
         if number < least or (most is not None and number > most):
-            wants = f"at least {least}" if most is None else str(least)
-            if most is not None and most != least:
-                wants = f"{least} to {most}"
-            noun = "operand" if wants.split()[-1] == "1" else "operands"
-            raise OperationTypeError(f"{self.name}: takes {wants} {noun}, got {number}")
+            wants = f"{least} or more operands" if most is None else f"{least} to {most} operands"
+            if most == least:
+                wants = counted(least, "operand")
+            raise OperationTypeError(f"{self.name}: takes {wants}, got {number}")
 
-    def check_attr(self, name: str, attr: Attr) -> None:
+    def check_name(self, name: str) -> None:
         """Raises `OperationTypeError` when the operation has no such attribute."""
-        if self.attrs is None:
-            return
-        if name not in self.attrs:
+        if self.attrs is not None and name not in self.attrs:
             known = tuple(self.attrs)
             has = suggestion(name, known) or f"it has {', '.join(known) or 'none'}"
-            raise OperationTypeError(f"{self.name} has no attribute {name!r}; {has}")
-        kind = self.attrs[name]
+            raise OperationTypeError(f"{self.name}: has no attribute {name!r}; {has}")
+
+    def check_attr(self, name: str, attr: Attr) -> None:
+        """Raises `OperationTypeError` when an attribute is unknown or of another kind."""
+        self.check_name(name)
+        kind = self.attrs[name] if self.attrs is not None else None
         if kind is not None and not kind.fits(attr):
             raise OperationTypeError(f"{self.name}: {name} must be {kind.words}")
 
@@ -91,15 +92,16 @@ class Signature:
         """Raises `OperationTypeError` when an attribute that must be given is not among these."""
         for name in self.required:
             if name not in attrs:
-                raise OperationTypeError(f"{self.name} lacks its attribute {name!r}")
+                raise OperationTypeError(f"{self.name}: needs the attribute {name!r}")
 
     def check_blocks(self, number: int) -> None:
         """Raises `OperationTypeError` when the operation does not have that many blocks."""
         if number == self.blocks or (self.blocks < 0 and number > 0):
             return
-        wants = str(self.blocks or "no") if self.blocks >= 0 else "at least 1"
-        noun = "block" if wants.split()[-1] == "1" else "blocks"
-        raise OperationTypeError(f"{self.name}: takes {wants} {noun}, got {number}")
+        wants = counted(self.blocks, "block") if self.blocks > 0 else "no blocks"
+        if self.blocks < 0:
+            wants = "1 or more blocks"
+        raise OperationTypeError(f"{self.name}: takes {wants}, got {number}")
 
 
 @cache
@@ -130,14 +132,19 @@ def signature_of(spec: OpSpec) -> Signature:
     )
 
 
-def check_call(spec: OpSpec, operands: int, attrs: Mapping[str, Attr], blocks: int) -> None:
-    """Raises `OperationTypeError` when an operation does not take what it is given.
-
-    What its type rule says about the types comes after that.
-    """
+def check_use(spec: OpSpec, operands: int, attrs: Iterable[str], blocks: int) -> None:
+    """Raises `OperationTypeError` for numbers of operands or blocks, and names of attributes,
+    which an operation does not take. What its type rule says about the types comes after that."""
     signature = signature_of(spec)
-    signature.check_operands(operands)
-    for name, attr in attrs.items():
-        signature.check_attr(name, attr)
+    for name in attrs:
+        signature.check_name(name)
     signature.check_given(attrs)
+    signature.check_operands(operands)
     signature.check_blocks(blocks)
+
+
+def check_call(spec: OpSpec, operands: int, attrs: Mapping[str, Attr], blocks: int) -> None:
+    """As `check_use`, and attributes must be of the kinds that the type rule is written for."""
+    check_use(spec, operands, attrs, blocks)
+    for name, attr in attrs.items():
+        signature_of(spec).check_attr(name, attr)

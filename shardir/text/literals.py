@@ -14,7 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.opset import Dense, Symbol
-from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES, TensorType, dtype_name
+from shardir.types import (
+    COMPLEX,
+    FLOATS,
+    NUMPY_DTYPES,
+    REAL_OF,
+    TensorType,
+    dtype_name,
+)
 
 LISTED = 64
 """Arrays of more elements are written in base64."""
@@ -67,42 +74,43 @@ def show_dense(dense: Dense) -> str:
     array = dense.array
     dtype = dtype_name(array.dtype)
     if 0 < array.size <= LISTED:
-        element = _element(dtype)
-        items = _mapped(lambda i: element(array[i]), array.shape, ())
-        if dense_of(dtype, items[1]) == dense:
-            return f"dense({dtype}, {items[0]})"
+        texts, numbers = _elements(array.ravel(), dtype)
+        if np.array(numbers, array.dtype).tobytes() == array.tobytes():
+            return f"dense({dtype}, {_nested(texts, array.shape)})"
     data = b64encode(array.tobytes()).decode()
     return f'dense({TensorType(array.shape, dtype)}, "{data}")'
 
 
-def _mapped(element: Any, shape: tuple[int, ...], index: tuple[int, ...]) -> tuple[str, Any]:
-    """The elements from `index` on as (text, nested lists of Python numbers)."""
-    if len(index) == len(shape):
-        number: tuple[str, Any] = element(index)
-        return number
-    rows = [_mapped(element, shape, (*index, i)) for i in range(shape[len(index)])]
-    return f"[{', '.join(text for text, _ in rows)}]", [row for _, row in rows]
-
-
-def _element(dtype: str) -> Any:
-    """A function from a NumPy scalar to its text and the Python number which that reads as."""
+def _elements(flat: npt.NDArray[Any], dtype: str) -> tuple[list[str], list[Any]]:
+    """The texts of the elements, and the Python numbers that they read as."""
     if dtype in COMPLEX:
-        real = _float
-        return lambda z: (
-            f"complex({real(z.real)}, {real(z.imag)})",
-            complex(float(real(z.real)), float(real(z.imag))),
-        )
-    if dtype in FLOATS:
-        return lambda x: (_float(x), float(_float(x)))
-    return lambda x: (show_number(x.item()), x.item())
+        reals, imags = (_elements(part, REAL_OF[dtype]) for part in (flat.real, flat.imag))
+        pairs = zip(reals[0], imags[0], strict=True)
+        return [f"complex({re}, {im})" for re, im in pairs], list(map(complex, reals[1], imags[1]))
+    numbers: list[Any] = flat.tolist()
+    if dtype not in FLOATS:
+        return list(map(show_number, numbers)), numbers
+    if dtype == "f64":
+        return list(map(repr, numbers)), numbers
+    texts = [_short(x, number) for x, number in zip(flat, numbers, strict=True)]
+    return texts, list(map(float, texts))
 
 
-def _float(x: Any) -> str:
-    """The shortest text that reads back as `x` in its own precision."""
-    text = str(x)
-    if type(x)(float(text)) != x:
-        text = repr(float(x))
+def _short(x: Any, number: float) -> str:
+    """The shortest text that reads back as `x` in its own precision, if not as `number`."""
+    text = repr(number)
+    if len(text) > 6:
+        short = str(x)
+        text = short if type(x)(float(short)) == x else text
     return text if any(c in text for c in ".en") else f"{text}.0"
+
+
+def _nested(texts: list[str], shape: tuple[int, ...]) -> str:
+    if not shape:
+        return texts[0]
+    for size in reversed(shape):
+        texts = [f"[{', '.join(texts[i : i + size])}]" for i in range(0, len(texts), size)]
+    return texts[0]
 
 
 def dense_of(dtype: str, items: Any) -> Dense:

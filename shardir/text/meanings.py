@@ -164,17 +164,15 @@ class Meanings:
 
     def attr(self, key: str, written: syntax.Attr) -> Attr:
         """The value of an attribute; `key` decides whether words are symbols or mesh axes."""
-        match written:
-            case Token():
-                return self._leaf(key, written)
-            case syntax.List():
-                return tuple(self.attr(key, item) for item in written.items)
-            case syntax.Axis():
-                return self._axis(written, None)
-            case syntax.Complex():
-                return complex(float(written.real), float(written.imag))
-            case _:
-                return self._dense(written)
+        if isinstance(written, Token):
+            return self._leaf(key, written)
+        if isinstance(written, syntax.List):
+            return tuple(self.attr(key, item) for item in written.items)
+        if isinstance(written, syntax.Axis):
+            return self._axis(written, None)
+        if isinstance(written, syntax.Complex):
+            return complex(float(written.real), float(written.imag))
+        return self._dense(written)
 
     def _leaf(self, key: str, token: Token) -> Attr:
         if token.type == "INT":

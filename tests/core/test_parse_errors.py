@@ -33,13 +33,13 @@ OPERATIONS = r"""
      ^^^^ no operation is called 'blub'
 
 %y = exp(%x, foo=1) : f32[8, 4]
-             ^^^ exp has no attribute 'foo'; it has none
+             ^^^ exp: has no attribute 'foo'; it has none
 
 %y = transpose(%x, prm=[1, 0]) : f32[4, 8]
-                   ^^^ transpose has no attribute 'prm'; did you mean 'perm'?
+                   ^^^ transpose: has no attribute 'prm'; did you mean 'perm'?
 
 %y = transpose(%x) : f32[4, 8]
-     ^^^^^^^^^ transpose lacks its attribute 'perm'
+     ^^^^^^^^^ transpose: needs the attribute 'perm'
 
 %y = transpose(%x, perm=1) : f32[4, 8]
                    ^^^^ transpose: perm must be a list of integers

@@ -88,7 +88,7 @@ the module has 3 faults
   | %c = add(%a, %ghost) : f32[8@x]
   |              ^^^^^^
 
-exp has no attribute 'fast'; it has none
+exp: has no attribute 'fast'; it has none
  --> @f, from mlp.py:13
   |
   | %d = exp(%c, fast=true) : f32[8]
