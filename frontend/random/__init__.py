@@ -1,0 +1,36 @@
+"""Random numbers from explicit keys, the same as `jax.random` draws from the same keys.
+
+A key is an array of element type `key`; it never changes, and the numbers depend on the key
+and the shape alone, never on how anything is sharded. The algorithms are JAX's (threefry2x32 of
+Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11), bit for bit for integers and
+uniform numbers.
+"""
+
+from shardir.frontend.random.distributions import (
+    bernoulli as bernoulli,
+    categorical as categorical,
+    cauchy as cauchy,
+    exponential as exponential,
+    gumbel as gumbel,
+    laplace as laplace,
+    logistic as logistic,
+    lognormal as lognormal,
+    normal as normal,
+    pareto as pareto,
+    rademacher as rademacher,
+    rayleigh as rayleigh,
+    truncated_normal as truncated_normal,
+    weibull_min as weibull_min,
+)
+from shardir.frontend.random.keys import (
+    PRNGKey as PRNGKey,
+    clone as clone,
+    fold_in as fold_in,
+    key as key,
+    key_data as key_data,
+    key_impl as key_impl,
+    split as split,
+    wrap_key_data as wrap_key_data,
+)
+from shardir.frontend.random.shuffling import choice as choice, permutation as permutation
+from shardir.frontend.random.uniformly import bits as bits, randint as randint, uniform as uniform

@@ -1,0 +1,178 @@
+"""Bits, and the numbers that are uniform: floats between two bounds, integers in a range."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.eager import public
+from shardir.frontend.errors import RandomError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, splat
+from shardir.frontend.promotion import dtype_of
+from shardir.frontend.random.keys import scheme, shape_of, single_key, split
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
+
+BITS = {8: "u8", 16: "u16", 32: "u32", 64: "u64"}
+_MANTISSA = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+_ONE = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF0000000000000}
+
+
+def floating(dtype: Any) -> str:
+    """The floating-point type that a user means; raises `RandomError` for any other type."""
+    name = dtype_of(float if dtype is None else dtype)
+    if name not in FLOATS:
+        raise RandomError(point(f"random floating-point numbers cannot be of type {name}"))
+    return name
+
+
+def draw(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
+    """Unsigned integers of `width` random bits."""
+    drawn: Tracer = emit("random_bits", key, scheme=scheme(), result=TensorType(shape, BITS[width]))
+    return drawn
+
+
+@public(static=("shape", "dtype"))
+def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
+    """Uniformly random bits of an unsigned integer type (u8, u16, u32, u64)."""
+    name = dtype_of(dtype)
+    if name not in UNSIGNED:
+        raise RandomError(point(f"random bits are unsigned integers, not {name}"))
+    return draw(single_key(key), shape_of(shape), int(name[1:]))
+
+
+def unit(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
+    """Uniform in [0, 1): random mantissa bits under the exponent of 1, minus 1."""
+    stored = NUMPY_DTYPES[name].itemsize * 8
+    # A mantissa of less than 8 bits, that of bf16, takes 8 random bits.
+    width = 8 if _MANTISSA[name] < 8 else stored
+    drawn = convert(draw(key, shape, width), BITS[stored])
+    kind = drawn.value.type
+    mantissa = emit("shift_right_logical", drawn, splat(width - _MANTISSA[name], kind))
+    word = emit("or", mantissa, splat(_ONE[name], kind))
+    made = emit("bitcast", word, result=TensorType(shape, name))
+    below_one: Tracer = emit("sub", made, splat(1.0, made.value.type))
+    return below_one
+
+
+def between(key: Tracer, shape: tuple[int, ...], name: str, low: Any, high: Any) -> Tracer:
+    """Uniform in [low, high).
+
+    In f32 the scaling is rounded once, as the fused multiply-add of JAX's CPUs rounds it.
+    """
+    low, high = _bound(low, name), _bound(high, name)
+    drawn = unit(key, shape, name)
+    span, base = (broadcast(x, shape) for x in (high - low, low))
+    wide = "f64" if name == "f32" else name
+    factors = [convert(x, wide) for x in (drawn, span, base)]
+    scaled = emit("add", emit("mul", factors[0], factors[1]), factors[2])
+    inside: Tracer = emit("maximum", base, convert(scaled, name))
+    return inside
+
+
+def _bound(bound: Any, name: str) -> Tracer:
+    if is_number(bound):
+        return splat(bound, TensorType((), name))
+    return convert(as_tracer(bound), name)
+
+
+@public(static=("shape", "dtype"))
+def _uniform(key: Any, shape: Any, dtype: Any, minval: Any, maxval: Any) -> Any:
+    return between(single_key(key), shape_of(shape), floating(dtype), minval, maxval)
+
+
+@public(static=("shape", "dtype"))
+def _unit(key: Any, shape: Any, dtype: Any) -> Any:
+    return unit(single_key(key), shape_of(shape), floating(dtype))
+
+
+_uniform.__name__ = _unit.__name__ = "uniform"
+
+
+def uniform(
+    key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
+) -> Any:
+    """Uniform in [minval, maxval)."""
+    if is_number(minval) and is_number(maxval) and (minval, maxval) == (0, 1):
+        return _unit(key, shape, dtype)
+    return _uniform(key, shape, dtype, minval, maxval)
+
+
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+    """Uniform integers in [minval, maxval), of the default integer type unless told.
+
+    Bounds are integers, known or traced; those beyond the type's range mean its ends.
+    """
+    name = dtype_of(int if dtype is None else dtype)
+    if name not in INTEGERS:
+        raise RandomError(point(f"random integers cannot be of type {name}"))
+    working = name if int(name[1:]) >= 32 else "i32"
+    info = np.iinfo(NUMPY_DTYPES[working])
+    above: bool | None = None
+    if type(maxval) is int:
+        above, maxval = maxval > info.max, _end(maxval, working)
+    if type(minval) is int:
+        minval = _end(minval, working)
+    return _randint(key, minval, maxval, shape_of(shape), name, working, above)
+
+
+def _end(bound: int, working: str) -> Any:
+    """A known bound in the working type, at its ends if it lies beyond."""
+    info = np.iinfo(NUMPY_DTYPES[working])
+    return NUMPY_DTYPES[working].type(min(max(bound, info.min), info.max))
+
+
+@public(static=("shape", "name", "working", "above"))
+def _randint(
+    key: Any,
+    minval: Any,
+    maxval: Any,
+    shape: tuple[int, ...],
+    name: str,
+    working: str,
+    above: bool | None,
+) -> Any:
+    from shardir.frontend import numpy as snp
+
+    info = np.iinfo(NUMPY_DTYPES[working])
+    bounds = [as_tracer(x) for x in (minval, maxval)]
+    for bound in bounds:
+        if bound.value.type.dtype not in INTEGERS:
+            raise RandomError(point(f"the bounds of randint are integers, got {bound.value.type}"))
+    low, high = (_clipped(x, working) for x in bounds)
+    unsigned = NUMPY_DTYPES["u" + working.lstrip("iu")]
+    keys = split(single_key(key), 2)
+    width = unsigned.itemsize * 8
+    upper, lower = (draw(keys[i], shape, width) for i in range(2))
+    span = convert(high - low, dtype_of(unsigned))
+    span = snp.where(high <= low, unsigned.type(1), span)
+    if above is None:
+        # With 64-bit bounds the upper one may lie beyond the type, which then counts in full.
+        beyond = bounds[1] > info.max if bounds[1].itemsize > low.itemsize else None
+        if beyond is not None:
+            span = snp.where(beyond & (high > low), span + unsigned.type(1), span)
+    elif above:
+        span = snp.where(high > low, span + unsigned.type(1), span)
+    span = broadcast(span, shape)
+    half = splat(1 << (width // 2), span.value.type)
+    factor = emit("rem", half, span)
+    factor = emit("rem", emit("mul", factor, factor), span)
+    upper = emit("mul", emit("rem", upper, span), factor)
+    offset = emit("rem", emit("add", upper, emit("rem", lower, span)), span)
+    return convert(broadcast(low, shape) + convert(offset, working), name)
+
+
+_randint.__name__ = "randint"
+
+
+def _clipped(bound: Tracer, working: str) -> Tracer:
+    """The bound in the working type, at its ends if it lies beyond."""
+    from shardir.frontend import numpy as snp
+
+    have, want = (np.iinfo(NUMPY_DTYPES[x]) for x in (bound.value.type.dtype, working))
+    low = max(int(want.min), int(have.min))
+    high = min(int(want.max), int(have.max))
+    if low != have.min or high != have.max:
+        bound = snp.clip(bound, low, high)
+    return convert(bound, working)
