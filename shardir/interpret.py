@@ -11,10 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import InterpretError
+from shardir.groups import positions
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.mesh import Mesh
+from shardir.opset import OPS
+from shardir.partitioning import identity
 from shardir.placement import Sharding
-from shardir.types import TensorType
+from shardir.types import TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 Environment = dict[Value, Array]
@@ -228,15 +231,28 @@ def window(
 
 
 def cut(array: Array, sharding: Sharding, mesh: Mesh, device: int) -> Array:
-    """The part of a global array that a device holds."""
-    return array[window(sharding, array.shape, mesh, device)]
+    """The part of a global array that a device holds.
+
+    Of a pending array the first device along the pending axes holds all there is.
+    """
+    part = array[window(sharding, array.shape, mesh, device)]
+    if sharding.unreduced and positions(mesh, sharding.unreduced)[device]:
+        nothing = identity(sharding.reduction, dtype_name(array.dtype))
+        return np.full(part.shape, nothing, part.dtype)
+    return part
 
 
 def join(shards: Sequence[Array], type: TensorType, sharding: Sharding, mesh: Mesh) -> Array:
     """The global array whose parts the devices hold.
 
-    Raises `InterpretError` when two devices hold different values for the same part.
+    What is pending is combined. Raises `InterpretError` when two devices hold different values
+    for the same part.
     """
+    if sharding.unreduced:
+        exchange = OPS["all-reduce"].exchange
+        assert exchange is not None
+        attrs = {"axes": sharding.unreduced, "op": sharding.reduction}
+        shards = exchange(mesh, [(shard,) for shard in shards], result=type, **attrs)
     whole = np.empty(type.shape, type.numpy)
     written: dict[tuple[tuple[int, int], ...], int] = {}
     for device, shard in enumerate(shards):
