@@ -84,10 +84,9 @@ def annotated(data: st.DataObject, module: Module, chosen: Callable[[Value], boo
 
 def must_agree(module: Module, pipeline: str, arguments: list[Array] | None = None) -> None:
     """The pipeline's program is valid and gives the numbers of the module."""
-    program = Pipeline.parse(pipeline)(module)
+    program = Pipeline.parse(pipeline)(module, lambda step, before, after, _: verify(after))
     if currently_in_test_context():
         note(f"{module}\n{program}")
-    verify(program)
     assert program.main.spmd
     if arguments is None:
         arguments = random_arguments(module)

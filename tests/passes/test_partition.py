@@ -312,5 +312,5 @@ def test_time_is_flat_in_devices_and_linear_in_operations() -> None:
 
     few, many, longer = chain(2, 500), chain(64, 500), chain(2, 2000)
     best = [min(seconds(module) for _ in range(3)) for module in (few, many, longer)]
-    assert best[1] < 2 * best[0] + 0.05
-    assert best[2] < 8 * best[0] + 0.05
+    assert best[1] < 3 * best[0] + 0.2
+    assert best[2] < 12 * best[0] + 0.2

@@ -1,0 +1,52 @@
+"""How near results must be, and when a difference counts."""
+
+import numpy as np
+
+from shardir.agreement import agree, distance, random_arguments, rounding, steady
+from shardir.interpret import run
+from shardir.text.parser import parse
+
+TEXT = """\
+func @f(
+  %x: f32[4],
+  %n: i32[4],
+  %b: bool[4],
+  %k: key[2],
+) -> (f32[4]) {
+  %w = convert(%x) : f64[4]
+  return %x
+}
+"""
+
+
+def test_arguments_are_the_same_for_the_same_seed() -> None:
+    module = parse(TEXT)
+    first, again, other = (random_arguments(module, seed) for seed in (3, 3, 4))
+    assert [x.dtype.name for x in first] == ["float32", "int32", "bool", "uint64"]
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_the_narrowest_type_sets_the_tolerance() -> None:
+    module = parse(TEXT)
+    assert rounding(module) == 2e-4
+    assert rounding(parse(TEXT.replace("f32", "bf16"))) == 1e-1
+    assert rounding(parse("func @f(\n  %n: i32[],\n) -> (i32[]) {\n  return %n\n}\n")) == 0
+
+
+def test_distance_is_relative_to_the_largest_number() -> None:
+    want = np.array([1000.0, 0.0, np.nan, np.inf], np.float32)
+    assert distance(want, want, 2e-4) == 0
+    assert distance(want, want + np.float32(0.1), 2e-4) < 1
+    assert distance(want, want + np.float32(1), 2e-4) > 1
+    assert distance(want, np.array([1000, 0, 1, np.inf], np.float32), 2e-4) == np.inf
+    assert distance(np.array([1, 2]), np.array([1, 3]), 2e-4) == np.inf
+    assert agree([want], [want], 0.0)
+
+
+def test_a_program_that_makes_much_of_a_last_digit_is_not_steady() -> None:
+    text = "func @f(\n  %x: f32[4],\n) -> (f32[4]) {{\n  %y = {}(%x) : f32[4]\n  return %y\n}}\n"
+    for name, calm in (("exp", True), ("floor", False)):
+        module = parse(text.format(name))
+        arguments = [np.array([1, 2, 3, 4], np.float32)]
+        assert steady(module, arguments, run(module, arguments), 2e-4) is calm
