@@ -10,6 +10,7 @@ and with an array of 16 numbers in every operation.
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from rich.console import Console
@@ -90,10 +91,10 @@ def main() -> None:
         ("loops", loops(operations), False),
         ("arrays", arrays(operations), False),
     ):
-        module, parsing = best(lambda text=text: parse(text))  # type: ignore[misc]
-        shown, printing = best(lambda m=module, at=locations: show(m, locations=at))  # type: ignore[misc]
+        module, parsing = best(partial(parse, text))
+        shown, printing = best(partial(show, module, locations=locations))
         assert shown == text, f"{name} does not print as it was written"
-        _, verifying = best(lambda m=module: verify(m))  # type: ignore[misc]
+        _, verifying = best(partial(verify, module))
         figures = (f"{s:.3f}" for s in (parsing, printing, verifying))
         table.add_row(name, *figures, f"{len(text) / 1e6:.1f}")
     Console().print(table)

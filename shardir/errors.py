@@ -18,12 +18,13 @@ class ParseError(ShardirError, ValueError):
         lines = text.split("\n")
         source = lines[line - 1] if 0 < line <= len(lines) else ""
         gutter = " " * len(str(line))
+        indent = "".join(c if c == "\t" else " " for c in source[: column - 1].ljust(column - 1))
         super().__init__(
             f"{message}\n"
             f"{gutter}--> {file}:{line}:{column}\n"
             f"{gutter} |\n"
             f"{line} | {source}\n"
-            f"{gutter} | {' ' * (column - 1)}{'^' * max(width, 1)}"
+            f"{gutter} | {indent}{'^' * max(width, 1)}"
         )
 
 

@@ -100,7 +100,7 @@ class _Checker:
         self.visible: set[Value] = set()
         self.defined: set[Value] = set()
         self.named: dict[str, Value] = {}
-        self._shardings: dict[tuple[Sharding, int], list[str]] = {}
+        self._shardings: dict[tuple[Sharding, TensorType], list[str]] = {}
         self._types: dict[TensorType, list[str]] = {}
 
     def check(self) -> None:
@@ -192,9 +192,9 @@ class _Checker:
                 yield "type", message
 
     def sharding(self, sharding: Sharding, type: TensorType) -> list[str]:
-        key = (sharding, type.rank)
+        key = (sharding, type)
         if key not in self._shardings:
-            self._shardings[key] = list(sharding_faults(sharding, type.rank, self.meshes))
+            self._shardings[key] = list(sharding_faults(sharding, type, self.meshes))
         return self._shardings[key]
 
     def axes(self, attr: Attr) -> Iterator[str]:

@@ -13,7 +13,7 @@ from shardir.mesh import Mesh
 from shardir.opset import Attr, Dense
 from shardir.placement import Axes, Axis, Dim, Sharding
 from shardir.text.printer import show_axis
-from shardir.types import DTYPES, NUMPY_DTYPES, TensorType
+from shardir.types import COMPLEX, DTYPES, NUMPY_DTYPES, TensorType
 
 REDUCTIONS = ("add", "max", "min", "mul")
 """How pending values may combine."""
@@ -47,14 +47,15 @@ def type_faults(type: TensorType) -> Iterator[str]:
             yield f"{size!r} is no size of a dimension; it is an integer of 0 or more"
 
 
-def sharding_faults(sharding: Sharding, rank: int, meshes: dict[str, Mesh]) -> Iterator[str]:
+def sharding_faults(sharding: Sharding, type: TensorType, meshes: dict[str, Mesh]) -> Iterator[str]:
+    """Whether a tensor of this type can be spread so over one of the meshes."""
     mesh = meshes.get(sharding.mesh)
     if mesh is None:
         has = ", ".join(f"@{name}" for name in meshes) or "none"
         yield f"no mesh is called {sharding.mesh!r}; the module has {has}"
         return
-    if len(sharding.dims) != rank:
-        yield f"the sharding is of rank {len(sharding.dims)}, the tensor of rank {rank}"
+    if len(sharding.dims) != type.rank:
+        yield f"the sharding is of rank {len(sharding.dims)}, the tensor of rank {type.rank}"
     lists = [dim.axes for dim in sharding.dims] + [sharding.replicated, sharding.unreduced]
     axes = [axis for part in lists for axis in part]
     for axis in axes:
@@ -64,6 +65,8 @@ def sharding_faults(sharding: Sharding, rank: int, meshes: dict[str, Mesh]) -> I
     if sharding.reduction not in REDUCTIONS:
         combine = ", ".join(REDUCTIONS)
         yield f"pending values do not combine by {sharding.reduction!r}; it is one of {combine}"
+    elif sharding.unreduced and not _combines(type.dtype, sharding.reduction):
+        yield f"values of {type.dtype} do not combine by {sharding.reduction}"
     if any(axis.name not in mesh.sizes or axis.pre < 1 or axis.size < 1 for axis in axes):
         return
     yield from _clash_faults(axes, mesh)
@@ -106,6 +109,11 @@ def attribute_faults(attr: Attr) -> Iterator[str]:
             f"is a {type(attr).__name__}; attributes are bool, int, float, complex, str, Symbol, "
             "Axis, Dense, or tuples of them"
         )
+
+
+def _combines(dtype: str, reduction: str) -> bool:
+    """Keys are no numbers; complex numbers have no order."""
+    return dtype != "key" and (dtype not in COMPLEX or reduction in ("add", "mul"))
 
 
 _PLAIN = (bool, int, float, complex)

@@ -9,6 +9,7 @@ from shardir.build import Builder
 from shardir.ir import Block, Function, Global, Interface, Loc, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.placement import Axes, Dim, Sharding
+from shardir.types import COMPLEX, TensorType
 from shardir.verify import GLOBAL_ONLY
 from tests.samplers import SAMPLERS, Scope, sampled
 from tests.shardings import MESHES, merged, parts
@@ -44,7 +45,7 @@ def sharded_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
     def choose(value: Value) -> Sharding | None:
         if not draw(st.booleans()):
             return None
-        return draw(any_shardings(draw(st.sampled_from(meshes)), value.type.rank))
+        return draw(any_shardings(draw(st.sampled_from(meshes)), value.type))
 
     body = _changed(module.main.body, lambda v: replace(v, sharding=choose(v)), _located(draw), {})
     results = tuple(map(choose, body.returns))
@@ -59,7 +60,7 @@ def spmd_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
     function = _function(draw, mesh, names, size)
 
     def whole(value: Value) -> Global:
-        sharding = draw(any_shardings(mesh, value.type.rank))
+        sharding = draw(any_shardings(mesh, value.type))
         shape = zip(value.type.shape, sharding.dims, strict=True)
         return Global(value.type.with_shape([n * dim.pieces for n, dim in shape]), sharding)
 
@@ -74,15 +75,15 @@ def any_modules() -> st.SearchStrategy[Module]:
 
 
 @st.composite
-def any_shardings(draw: st.DrawFn, mesh: Mesh, rank: int) -> Sharding:
+def any_shardings(draw: st.DrawFn, mesh: Mesh, type: TensorType) -> Sharding:
     """Every kind of sharding: open and closed, parts of axes, priorities, pending sums."""
     atoms = [axis for name, _ in mesh.axes for axis in draw(st.sampled_from(parts(mesh, name)))]
-    lists: list[list[Axes]] = [[] for _ in range(rank + 3)]
+    lists: list[list[Axes]] = [[] for _ in range(type.rank + 3)]
     for axis in draw(st.permutations(atoms)):
-        lists[draw(st.integers(0, rank + 2))].append((axis,))
+        lists[draw(st.integers(0, type.rank + (1 if type.dtype == "key" else 2)))].append((axis,))
     flat = [merged([axis for axes in part for axis in axes]) for part in lists]
     order = list(mesh.sizes)
-    *cuts, replicated, unreduced, _ = flat
+    *cuts, replicated, _, unreduced = flat
 
     def in_order(axes: Axes) -> Axes:
         return merged(sorted(axes, key=lambda axis: (order.index(axis.name), axis.pre)))
@@ -92,7 +93,8 @@ def any_shardings(draw: st.DrawFn, mesh: Mesh, rank: int) -> Sharding:
         open = draw(st.booleans())
         priority = draw(st.none() | st.integers(0, 3)) if axes or open else None
         dims.append(Dim(axes, open, priority))
-    reduction = draw(st.sampled_from(("add", "max", "min", "mul"))) if unreduced else "add"
+    combine = ("add", "mul") if type.dtype in COMPLEX else ("add", "max", "min", "mul")
+    reduction = draw(st.sampled_from(combine)) if unreduced else "add"
     return Sharding(mesh.name, tuple(dims), in_order(replicated), in_order(unreduced), reduction)
 
 

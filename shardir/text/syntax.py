@@ -5,15 +5,13 @@ lark's tokens; `shardir.text.parser` gives them meaning. Nothing here keeps stat
 read on many threads.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from lark import Lark, Token
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from shardir.errors import ParseError
+from shardir.text import source
 
 
 class Axis(NamedTuple):
@@ -233,55 +231,6 @@ def _grammar() -> Lark:
     )
 
 
-class Source:
-    """A text with a name; makes the errors that point into it."""
-
-    def __init__(self, text: str, file: str) -> None:
-        self.text, self.file = text, file
-
-    def module(self) -> Module:
-        """What the text says; raises `ParseError` when it is not in the language."""
-        return self._parse("module", self.text, 0)  # type: ignore[return-value]
-
-    def tensor(self, token: Token) -> Tensor:
-        """What the text of a type says."""
-        return self._parse("tensor", str(token), token.start_pos or 0)  # type: ignore[return-value]
-
-    def _parse(self, start: str, text: str, base: int) -> object:
-        try:
-            return _grammar().parse(text, start=start)
-        except UnexpectedInput as error:
-            raise self._unexpected(error, base) from None
-
-    def _unexpected(self, error: UnexpectedInput, base: int) -> ParseError:
-        if isinstance(error, UnexpectedToken):
-            token, wanted = error.token, error.accepts or error.expected
-            if token.type != "$END":
-                found, position, width = repr(str(token)), token.start_pos or 0, len(token)
-                return self.error(f"unexpected {found}{_wish(wanted)}", base + position, width)
-        if isinstance(error, UnexpectedCharacters):
-            position = error.pos_in_stream or 0
-            char = self.text[base + position]
-            return self.error(f"unexpected {char!r}{_wish(error.allowed)}", base + position, 1)
-        message = f"unexpected end of text{_wish(getattr(error, 'accepts', None))}"
-        return self.error(message, len(self.text.rstrip()), 1)
-
-    def error(self, message: str, position: int, width: int) -> ParseError:
-        """An error about `width` characters from `position` on."""
-        line = self.text.count("\n", 0, position) + 1
-        column = position - self.text.rfind("\n", 0, position)
-        width = min(width, len(self.text[position:].split("\n", 1)[0]))
-        return ParseError(message, self.text, line, column, width, self.file)
-
-    def line(self, at: Token) -> int:
-        """The number of the line that a token stands on."""
-        return self.text.count("\n", 0, at.start_pos) + 1
-
-    def fail(self, message: str, at: Token, base: int = 0) -> ParseError:
-        """An error about a token; `base` is where the text starts that the token was read from."""
-        return self.error(message, base + (at.start_pos or 0), len(at))
-
-
 _WORDS = {
     "VALUE": "a value such as %x",
     "SYMBOL": "a name such as @f",
@@ -296,16 +245,20 @@ _WORDS = {
 }  # fmt: skip
 
 
-def _wish(terminals: Sequence[str] | set[str] | None) -> str:
-    """What would have been right, if that is quickly said."""
-    known = sorted(set(terminals or ()) - {"$END", "BLANK", "COMMENT"})
-    if not 0 < len(known) <= 5:
-        return ""
-    return f", expected {' or '.join(_word(name) for name in known)}"
+class Source(source.Source):
+    """A text of IR with a name; makes the errors that point into it."""
 
+    words = _WORDS
+    hidden = ("BLANK", "COMMENT")
 
-def _word(terminal: str) -> str:
-    if terminal in _WORDS:
-        return _WORDS[terminal]
-    pattern = next((t.pattern.value for t in _grammar().terminals if t.name == terminal), terminal)
-    return repr(pattern if pattern.isidentifier() or not pattern[0].isalnum() else terminal.lower())
+    @staticmethod
+    def grammar() -> Lark:
+        return _grammar()
+
+    def module(self) -> Module:
+        """What the text says; raises `ParseError` when it is not in the language."""
+        return self.parse("module", self.text, 0)  # type: ignore[no-any-return]
+
+    def tensor(self, token: Token) -> Tensor:
+        """What the text of a type says."""
+        return self.parse("tensor", str(token), token.start_pos or 0)  # type: ignore[no-any-return]

@@ -303,6 +303,13 @@ no operation is called 'expp'; did you mean 'exp'?
     )
 
 
+def test_the_caret_stands_below_text_that_is_indented_by_tabs() -> None:
+    with pytest.raises(ParseError) as error:
+        parse("func @f() -> () {\n\t%y = expp() : f32[]\nreturn }", "f.ir")
+
+    assert str(error.value).endswith("2 | \t%y = expp() : f32[]\n  | \t     ^^^^")
+
+
 def test_an_element_type_like_no_other() -> None:
     with pytest.raises(ParseError) as error:
         parse("func @f(%x: double[2]) -> () { return }", "f.ir")

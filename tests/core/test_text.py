@@ -1,6 +1,7 @@
 """Text and IR are two spellings of one thing."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -308,6 +309,12 @@ def test_nothing_said_and_everything_open_are_two_things() -> None:
 
     assert a.sharding is None
     assert b.sharding == Sharding.open("m", 1)
+
+
+def test_texts_can_be_parsed_on_many_threads() -> None:
+    texts = [MLP, PARTITIONED, BLOCKS, SHARDINGS] * 25
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda text: str(parse(text)), texts)) == texts
 
 
 def test_comments_and_layout_do_not_matter() -> None:

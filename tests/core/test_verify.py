@@ -256,6 +256,24 @@ def test_shardings_are_well_formed(sharding: Sharding, expected: list[str]) -> N
     assert of_sharding(sharding) == expected
 
 
+@pytest.mark.parametrize(
+    ("dtype", "reduction", "expected"),
+    [
+        ("f32", "max", []),
+        ("bool", "add", []),
+        ("c64", "mul", []),
+        ("c64", "max", ["values of c64 do not combine by max"]),
+        ("key", "add", ["values of key do not combine by add"]),
+    ],
+)
+def test_pending_values_are_of_a_type_that_combines(
+    dtype: str, reduction: str, expected: list[str]
+) -> None:
+    sharding = Sharding("m", (), unreduced=(X4,), reduction=reduction)
+
+    assert messages(of_params(Value(TensorType((), dtype), "v", sharding))) == expected
+
+
 def test_parts_of_an_axis_fit_into_one_reshape() -> None:
     mesh = Mesh("m", (("x", 6),))
     sharding = Sharding.of("m", [(Axis("x", 1, 2),), (Axis("x", 3, 2),)])
