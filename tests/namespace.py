@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import optree
 
-import shardir.ops  # noqa: F401 - declares the operations
 from shardir.frontend import numpy as snp
 from shardir.frontend.array import from_numpy
 from shardir.frontend.operands import as_tracer

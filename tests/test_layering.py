@@ -15,6 +15,7 @@ FACES = {
     "debug",
     "experimental",
     "lax",
+    "nn",
     "numpy",
     "random",
     "sharding",

@@ -1,0 +1,172 @@
+"""Activations: elementwise functions between the layers of a network. Integers become floats."""
+
+from math import pi, sqrt
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import piece
+from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.numpy.pointwise import choose, inexact, like, same
+from shardir.frontend.operands import as_tracer, promote_to
+from shardir.frontend.tracer import Tracer
+
+
+def floating(x: Any) -> Tracer:
+    return promote_to(inexact(x), x)[0]
+
+
+tanh = snp.tanh
+
+
+@public()
+def identity(x: Any) -> Any:
+    """x itself."""
+    return as_tracer(x)
+
+
+@public()
+def relu(x: Any) -> Any:
+    """x where it is positive, 0 elsewhere; its slope at 0 is 0."""
+    x = as_tracer(x)
+    zero = like(x, 0)
+    return same("select", same("le", x, zero), zero, x)
+
+
+@public()
+def relu6(x: Any) -> Any:
+    """x between 0 and 6; its slope at both is 0."""
+    return snp.clip(x, 0, 6)
+
+
+@public()
+def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
+    """x where it is not negative, negative_slope * x elsewhere."""
+    x = floating(x)
+    return choose(x >= 0, x, x * negative_slope)
+
+
+@public()
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return same("logistic", floating(x))
+
+
+@public()
+def silu(x: Any) -> Any:
+    """x * sigmoid(x)."""
+    x = floating(x)
+    return x * same("logistic", x)
+
+
+swish = silu
+
+
+@public()
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x)), where the exponential may be too large."""
+    return _softplus(floating(x))
+
+
+def _softplus(x: Tracer) -> Tracer:
+    rest = same("log1p", same("exp", same("neg", same("abs", x))))
+    return same("add", same("maximum", x, like(x, 0)), rest)
+
+
+@public()
+def log_sigmoid(x: Any) -> Any:
+    """log(sigmoid(x)), where the sigmoid may be too small."""
+    return same("neg", _softplus(same("neg", floating(x))))
+
+
+@public(static=("approximate",))
+def gelu(x: Any, approximate: bool = True) -> Any:
+    """x times the chance that a normal number is below x; `approximate` takes tanh for erf."""
+    x = floating(x)
+    if not approximate:
+        return x * 0.5 * same("erfc", x * -sqrt(0.5))
+    inner = (x + x * x * x * 0.044715) * sqrt(2 / pi)
+    return x * 0.5 * (same("tanh", inner) + 1)
+
+
+@public()
+def elu(x: Any, alpha: Any = 1.0) -> Any:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
+    return _elu(floating(x), alpha)
+
+
+def _elu(x: Tracer, alpha: Any) -> Tracer:
+    # The exponential is taken of what is not positive only, so that its slope is never infinite.
+    positive = same("gt", x, like(x, 0))
+    below = same("expm1", same("select", positive, like(x, 0), x))
+    return choose(positive, x, below * alpha)
+
+
+@public()
+def selu(x: Any) -> Any:
+    """`elu` scaled so that normal numbers stay normal."""
+    return _elu(floating(x), 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+
+
+@public()
+def celu(x: Any, alpha: Any = 1.0) -> Any:
+    """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)."""
+    return _elu(floating(x) / alpha, 1.0) * alpha
+
+
+@public()
+def mish(x: Any) -> Any:
+    """x * tanh(softplus(x))."""
+    x = floating(x)
+    return x * same("tanh", _softplus(x))
+
+
+@public()
+def soft_sign(x: Any) -> Any:
+    """x / (|x| + 1)."""
+    x = floating(x)
+    return x / (same("abs", x) + 1)
+
+
+@public()
+def squareplus(x: Any, b: Any = 4) -> Any:
+    """(x + sqrt(x**2 + b)) / 2."""
+    x = floating(x)
+    return (x + snp.sqrt(x * x + b)) * 0.5
+
+
+@public()
+def hard_tanh(x: Any) -> Any:
+    """x between -1 and 1; its slope at both is 1."""
+    x = floating(x)
+    return choose(x > 1, 1, choose(x < -1, -1, x))
+
+
+@public()
+def hard_sigmoid(x: Any) -> Any:
+    """x / 6 + 0.5 between 0 and 1."""
+    return snp.clip(floating(x) + 3, 0, 6) / 6
+
+
+@public()
+def hard_silu(x: Any) -> Any:
+    """x * hard_sigmoid(x)."""
+    x = floating(x)
+    return x * (snp.clip(x + 3, 0, 6) / 6)
+
+
+hard_swish = hard_silu
+
+
+@public(static=("axis",))
+def glu(x: Any, axis: int = -1) -> Any:
+    """The first half along `axis` times the sigmoid of the second."""
+    x = floating(x)
+    dim = axis_of(axis, x.ndim)
+    size = x.shape[dim]
+    if size % 2:
+        raise ShapeError(point(f"glu halves axis {axis}, whose size {size} is odd"))
+    gate = same("logistic", piece(x, dim, size // 2, size))
+    return same("mul", piece(x, dim, 0, size // 2), gate)

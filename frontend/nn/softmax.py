@@ -1,0 +1,124 @@
+"""Sums of exponentials, relative to the largest element so that none is too large.
+
+That element carries no derivative: it cancels out.
+"""
+
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.eager import public
+from shardir.frontend.nn.activations import floating
+from shardir.frontend.numpy.axes import axes_of, axis_of
+from shardir.frontend.numpy.layout import back, spread
+from shardir.frontend.numpy.pointwise import inexact, like, same, truth
+from shardir.frontend.numpy.reductions import kept, only, reduced, size_of
+from shardir.frontend.operands import as_tracer, convert, promote_to
+from shardir.frontend.promotion import dtype_of
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import TensorType
+
+
+def _relative(x: Tracer, dims: tuple[int, ...], where: Any) -> tuple[Tracer, Tracer]:
+    """`x` relative to its largest element over `dims`, and that; -inf where it does not count."""
+    counting = only(x, where, -np.inf)
+    top: Tracer = emit("stop_gradient", reduced("max", counting, dims, False))
+    return same("sub", counting, back(top, x, dims)), top
+
+
+@public(static=("axis",))
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """exp(x) divided by its sum along `axis`; 0 where an element does not count."""
+    x = floating(x)
+    dims = axes_of(axis, x.ndim)
+    shifted, _ = _relative(x, dims, where)
+    parts = same("exp", shifted)
+    return same("div", parts, back(reduced("sum", parts, dims, False), x, dims))
+
+
+@public(static=("axis",))
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """log(softmax(x)), where that may be too small; -inf where an element does not count."""
+    x = floating(x)
+    dims = axes_of(axis, x.ndim)
+    shifted, _ = _relative(x, dims, where)
+    total = same("log", reduced("sum", same("exp", shifted), dims, False))
+    return same("sub", shifted, back(total, x, dims))
+
+
+@public(static=("axis", "keepdims", "return_sign"))
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """log(sum(b * exp(a))) along `axis`, where the exponentials may be too large or small.
+
+    NaN where the sum is negative; `return_sign` gives (log of its size, its sign) instead.
+    """
+    kind = inexact(a) if b is None else inexact(a, b)
+    (x,) = promote_to(kind, a)
+    if b is not None:
+        x = snp.broadcast_to(x, snp.broadcast_shapes(x.shape, snp.shape(b)))
+    dims = axes_of(axis, x.ndim)
+    counting = only(x, where, -np.inf)
+    if b is not None:
+        counting = only(counting, snp.not_equal(b, 0), -np.inf)
+    top = reduced("max", counting, dims, False)
+    # Relative to an infinity everything would be NaN.
+    top = same("select", same("is_finite", top), top, like(top, 0))
+    top = emit("stop_gradient", top)
+    parts = same("exp", same("sub", counting, back(top, x, dims)))
+    total = reduced("sum", parts if b is None else parts * b, dims, False)
+    signs = same("sign", total) if return_sign else None
+    size = same("abs", total) if return_sign else total
+    found = same("add", same("log", size), top)
+    if keepdims:
+        found = kept(found, x, dims)
+    if signs is None:
+        return found
+    return found, kept(signs, x, dims) if keepdims else signs
+
+
+@public(static=("axis", "keepdims"))
+def logmeanexp(a: Any, axis: Any = None, keepdims: bool = False, where: Any = None) -> Any:
+    """log(mean(exp(a))) along `axis`."""
+    total = as_tracer(logsumexp(a, axis, None, keepdims, False, where))
+    x = as_tracer(a)
+    dims = axes_of(axis, x.ndim)
+    if where is None:
+        return total - float(np.log(size_of(x, dims)))
+    ones = snp.broadcast_to(convert(truth(where), total.value.type.dtype), x.shape)
+    return total - snp.log(snp.sum(ones, axis, keepdims=keepdims))
+
+
+@public(static=("axis", "epsilon"))
+def standardize(
+    x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: float = 1e-5,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """(x - mean) / sqrt(variance + epsilon), both taken along `axis` unless given."""
+    x = floating(x)
+    if mean is None:
+        mean = snp.mean(x, axis, keepdims=True, where=where)
+    if variance is None:
+        variance = snp.mean(snp.square(x - mean), axis, keepdims=True, where=where)
+    return (x - mean) * same("rsqrt", floating(variance + epsilon))
+
+
+@public(static=("num_classes", "dtype", "axis"))
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+    """A new axis of `num_classes`: 1 at the index that `x` has, 0 elsewhere.
+
+    An index out of range gives zeros only.
+    """
+    x = as_tracer(x)
+    count = index(num_classes)
+    dim = axis_of(axis, x.ndim + 1)
+    shape = (*x.shape[:dim], count, *x.shape[dim:])
+    name = dtype_of(float if dtype is None else dtype)
+    classes: Tracer = emit("iota", dim=dim, result=TensorType(shape, x.value.type.dtype))
+    wanted = spread(x, shape, [d for d in range(len(shape)) if d != dim])
+    return convert(same("eq", wanted, classes), name)

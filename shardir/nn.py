@@ -1,0 +1,10 @@
+"""Functions that neural networks are made of: activations, softmax, attention."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.nn import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.nn")

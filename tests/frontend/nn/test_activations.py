@@ -1,0 +1,71 @@
+"""Activations and their slopes against those of jax.nn."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.frontend import nn
+from shardir.frontend.errors import ShapeError
+from tests.namespace import close, ops, run
+
+DATA: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "data" / "activations.json").read_text()
+)
+X = np.array(DATA["x"], "f")
+NAMES = [name for name in DATA if name not in ("source", "x")]
+
+
+def activation(name: str) -> Any:
+    if name == "gelu exact":
+        return partial(nn.gelu, approximate=False)
+    return getattr(nn, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_are_those_of_jax(name: str) -> None:
+    close(run(activation(name), X), np.array(DATA[name][0]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_slopes_are_those_of_jax(name: str) -> None:
+    slopes = sd.grad(lambda x: activation(name)(x).sum())(X)
+    close(np.asarray(slopes), np.array(DATA[name][1]), 1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_lost_of_nan(name: str) -> None:
+    assert np.isnan(run(activation(name), np.array([np.nan], "f"))).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_element_types_stay(name: str) -> None:
+    assert run(activation(name), X.astype(np.float16)).dtype == np.float16
+    whole = run(activation(name), np.array([-2, 0, 3], "i4"))
+    assert whole.dtype == (np.int32 if name in ("relu", "relu6") else np.float32)
+
+
+def test_other_names_and_slopes() -> None:
+    assert nn.swish is nn.silu
+    assert nn.hard_swish is nn.hard_silu
+    assert run(nn.identity, X).tolist() == X.tolist()
+    assert run(nn.leaky_relu, X, 0.5)[0] == -15
+    close(run(nn.elu, X, 2.0), np.where(X > 0, X, 2 * np.expm1(np.minimum(X, 0))))
+
+
+def test_operations() -> None:
+    assert ops(nn.relu, X) == ["constant", "le", "select"]
+    assert ops(nn.sigmoid, X) == ["logistic"]
+    assert ops(nn.silu, X) == ["logistic", "mul"]
+
+
+def test_glu() -> None:
+    x = np.arange(24, dtype="f").reshape(2, 6, 2) / 10
+    wanted = x[:, :3] / (1 + np.exp(-x[:, 3:]))
+    close(run(nn.glu, x, axis=1), wanted)
+    with pytest.raises(ShapeError, match="glu halves axis 0, whose size 3 is odd"):
+        run(nn.glu, x[0, :3], axis=0)

@@ -1,0 +1,148 @@
+"""Sums of exponentials and attention, against their definitions."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.frontend import nn
+from shardir.frontend.errors import AxisError, ShapeError
+from tests.namespace import close, ops, run, words
+
+GENERATOR = np.random.default_rng(17)
+X = (GENERATOR.normal(size=(2, 3, 4)) * 3).astype("f")
+HUGE = np.array([[1000.0, 1001.0, -1000.0], [-1e30, 0.0, 1e30]], "f")
+MASK = X > -2
+
+
+def softmax(x: Any, axis: Any = -1, where: Any = True) -> Any:
+    parts = np.where(where, np.exp(x.astype("f8") - x.max(axis, keepdims=True)), 0)
+    with np.errstate(invalid="ignore"):
+        return parts / parts.sum(axis, keepdims=True)
+
+
+@pytest.mark.parametrize("axis", [-1, 0, (0, 2), None])
+def test_softmax(axis: Any) -> None:
+    close(run(nn.softmax, X, axis), softmax(X, axis))
+    close(run(nn.softmax, X, axis, where=MASK), softmax(X, axis, MASK))
+    close(run(nn.log_softmax, X, axis), np.log(softmax(X, axis)))
+    close(run(nn.softmax, HUGE), softmax(HUGE))
+
+
+def test_log_softmax_of_what_does_not_count() -> None:
+    with np.errstate(divide="ignore"):
+        close(run(nn.log_softmax, X, where=MASK), np.log(softmax(X, -1, MASK)))
+
+
+def test_softmax_is_five_operations_and_what_repeats_them() -> None:
+    wanted = words("max stop_gradient broadcast sub exp sum broadcast div")
+    assert ops(nn.softmax, X) == wanted
+    with pytest.raises(AxisError, match="axis 3 is out of range for an array of rank 3"):
+        run(nn.softmax, X, 3)
+
+
+def test_the_slope_of_log_softmax_is_one_minus_the_chance() -> None:
+    slope = sd.grad(lambda x: nn.log_softmax(x)[1])(X[0, 0])
+    close(np.asarray(slope), np.eye(4)[1] - softmax(X[0, 0]))
+    summed = sd.grad(lambda x: nn.logsumexp(x))(X[0])
+    close(np.asarray(summed), softmax(X[0], None))
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, 1, (0, 2)])
+def test_logsumexp(axis: Any, keepdims: bool) -> None:
+    wide = X.astype("f8")
+    wanted = np.log(np.exp(wide).sum(axis, keepdims=keepdims))
+    close(run(nn.logsumexp, X, axis, keepdims=keepdims), wanted)
+    masked = np.log(np.exp(wide).sum(axis, keepdims=keepdims, where=MASK))
+    close(run(nn.logsumexp, X, axis, keepdims=keepdims, where=MASK), masked)
+    means = np.log(np.exp(wide).mean(axis, keepdims=keepdims))
+    close(run(nn.logmeanexp, X, axis, keepdims=keepdims), means)
+    means = np.log(np.exp(wide).mean(axis, keepdims=keepdims, where=MASK))
+    close(run(nn.logmeanexp, X, axis, keepdims=keepdims, where=MASK), means)
+
+
+def test_logsumexp_with_weights_and_signs() -> None:
+    weights = GENERATOR.normal(size=(2, 3, 4)).astype("f")
+    total = (weights * np.exp(X.astype("f8"))).sum(-1)
+    size, sign = run(nn.logsumexp, X, -1, weights, return_sign=True)
+    close(size, np.log(np.abs(total)), 1e-4)
+    close(sign, np.sign(total))
+    close(run(nn.logsumexp, X, -1, np.abs(weights)),
+          np.log((np.abs(weights) * np.exp(X)).sum(-1)))  # fmt: skip
+
+
+def test_logsumexp_of_infinities() -> None:
+    x = np.array([[-np.inf, -np.inf], [np.inf, 0], [np.nan, 0], [-np.inf, 1]], "f")
+    assert run(nn.logsumexp, x, 1).tolist()[:2] == [-np.inf, np.inf]
+    assert np.isnan(run(nn.logsumexp, x, 1)[2])
+    assert run(nn.logsumexp, x, 1)[3] == 1
+    close(run(nn.logsumexp, HUGE, 1), np.array([1001.3132616875182, 1e30]))
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_one_hot(axis: int) -> None:
+    x = np.array([[0, 2, 1], [3, -1, 7]], "i4")
+    wanted = np.moveaxis((x[..., None] == np.arange(4)).astype("f"), -1, axis)
+    close(run(nn.one_hot, x, 4, axis=axis), wanted)
+    assert run(nn.one_hot, x, 4, dtype=bool).dtype == bool
+    assert ops(nn.one_hot, x, 4) == ["iota", "broadcast", "eq", "convert"]
+
+
+def test_standardize() -> None:
+    mean, variance = X.mean(-1, keepdims=True), X.var(-1, keepdims=True)
+    close(run(nn.standardize, X), (X - mean) / np.sqrt(variance + 1e-5))
+    close(run(nn.standardize, X, mean=0.5, variance=4.0, epsilon=0.0), (X - 0.5) / 2)
+    mean = X.mean((0, 1), keepdims=True, where=MASK)
+    variance = ((X - mean) ** 2).mean((0, 1), keepdims=True, where=MASK)
+    close(run(nn.standardize, X, (0, 1), where=MASK), (X - mean) / np.sqrt(variance + 1e-5))
+
+
+def attention(q: Any, k: Any, v: Any, seen: Any = True, bias: Any = 0.0, scale: Any = None) -> Any:
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    repeats = q.shape[-2] // k.shape[-2]
+    k, v = np.repeat(k, repeats, -2), np.repeat(v, repeats, -2)
+    scores = np.einsum("...tnh,...snh->...nts", q.astype("f8"), k) * scale + bias
+    chances = softmax(np.where(seen, scores, -1e30))
+    return np.einsum("...nts,...snh->...tnh", chances, v)
+
+
+def inputs(*heads: int) -> list[Any]:
+    sizes = ((5, heads[0]), (6, heads[1]), (6, heads[1]))
+    return [GENERATOR.normal(size=(2, *s, 4)).astype("f") for s in sizes]
+
+
+def test_attention() -> None:
+    q, k, v = inputs(4, 4)
+    close(run(nn.dot_product_attention, q, k, v), attention(q, k, v), 1e-4)
+    close(run(nn.dot_product_attention, q[0], k[0], v[0]), attention(q[0], k[0], v[0]), 1e-4)
+    causal = np.tri(5, 6, dtype=bool)
+    got = run(nn.dot_product_attention, q, k, v, is_causal=True)
+    close(got, attention(q, k, v, causal), 1e-4)
+    mask, bias = GENERATOR.random((2, 1, 5, 6)) < 0.7, GENERATOR.normal(size=(4, 5, 6)).astype("f")
+    got = run(nn.dot_product_attention, q, k, v, bias, mask, scale=0.3, is_causal=True)
+    close(got, attention(q, k, v, causal & mask, bias, 0.3), 1e-4)
+
+
+def test_attention_of_several_heads_to_one() -> None:
+    q, k, v = inputs(6, 2)
+    close(run(nn.dot_product_attention, q, k, v), attention(q, k, v), 1e-4)
+
+
+def test_attention_in_half_floats_has_wide_scores() -> None:
+    q, k, v = (x.astype(ml_dtypes.bfloat16) for x in inputs(2, 2))
+    got = run(nn.dot_product_attention, q, k, v)
+    assert got.dtype == ml_dtypes.bfloat16
+    close(got, attention(*(x.astype("f") for x in (q, k, v))), 3e-2)
+
+
+def test_attention_of_shapes_that_do_not_fit() -> None:
+    q, k, v = inputs(4, 3)
+    with pytest.raises(ShapeError, match="attention of 4 heads of queries to 3 heads of keys"):
+        run(nn.dot_product_attention, q, k, v)
+    with pytest.raises(
+        ShapeError, match=r"attention takes \[batch, length, heads, size\], got"
+    ):
+        run(nn.dot_product_attention, q[0, 0], k, v)
