@@ -85,6 +85,9 @@ def test_sixty_four_bits_when_enabled() -> None:
         assert run(lambda: snp.array([1.0])).dtype == np.float64
 
 
+@pytest.mark.parametrize(
+    "value", [[[1, 2], [3]], ["a"], "text", object()], ids=["ragged", "nested", "text", "object"]
+)
 @pytest.mark.parametrize("value", [[[1, 2], [3]], ["a"], "text", object()], ids=repr)
 def test_what_is_no_array(value: Any) -> None:
     with pytest.raises(NotAnArrayError):
