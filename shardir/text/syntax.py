@@ -257,8 +257,10 @@ class Source(source.Source):
 
     def module(self) -> Module:
         """What the text says; raises `ParseError` when it is not in the language."""
-        return self.parse("module", self.text, 0)  # type: ignore[no-any-return]
+        module: Module = self.parse("module", self.text, 0)
+        return module
 
     def tensor(self, token: Token) -> Tensor:
         """What the text of a type says."""
-        return self.parse("tensor", str(token), token.start_pos or 0)  # type: ignore[no-any-return]
+        tensor: Tensor = self.parse("tensor", str(token), token.start_pos or 0)
+        return tensor
