@@ -1,0 +1,67 @@
+"""Which values of a function a derivative has to follow.
+
+A value is active when it is a float or complex number that changes with one of the chosen values.
+Only active values get cotangents; the way back passes everything else by.
+"""
+
+from collections.abc import Sequence
+
+from shardir.ir import Block, Value
+from shardir.ops.elementwise import flat
+from shardir.types import INEXACT
+
+
+def active_values(block: Block, chosen: Sequence[Value]) -> set[Value]:
+    """The active values of a block and of all blocks inside it."""
+    active = {value for value in chosen if value.type.dtype in INEXACT}
+    _sweep(block, active)
+    return active
+
+
+def reached(block: Block, starts: Sequence[Value], active: set[Value]) -> set[Value]:
+    """The active values whose cotangents may differ from zero when those of `starts` do.
+
+    May name too many: an operation with blocks is taken to mix all that it uses.
+    """
+    found = {value for value in starts if value in active}
+    for op in reversed(block.ops):
+        if any(value in found for value in op.results):
+            found.update(value for value in op.uses() if value in active)
+    return found
+
+
+def _sweep(block: Block, active: set[Value]) -> None:
+    for op in block.ops:
+        if op.name == "while":
+            _mark_loop(op.operands, op.blocks[1], op.results, active)
+        elif op.name == "scan":
+            n = op.attrs["carries"]
+            (body,) = op.blocks
+            _mark(body.params[n:], op.operands[n:], active)
+            _mark_loop(op.operands[:n], body, op.results[:n], active)
+            _mark(op.results[n:], body.returns[n:], active)
+        elif op.blocks:
+            for branch in op.blocks:
+                _sweep(branch, active)
+                _mark(op.results, branch.returns, active)
+        elif op.spec.vjp is not flat and any(value in active for value in op.operands):
+            active.update(value for value in op.results if value.type.dtype in INEXACT)
+
+
+def _mark_loop(
+    inits: Sequence[Value], body: Block, results: Sequence[Value], active: set[Value]
+) -> None:
+    """Carried values: what one round makes active is active in the next."""
+    carried = body.params[: len(inits)]
+    _mark(carried, inits, active)
+    before = -1
+    while before != len(active):
+        before = len(active)
+        _sweep(body, active)
+        _mark(carried, body.returns[: len(inits)], active)
+    _mark(results, carried, active)
+
+
+def _mark(targets: Sequence[Value], sources: Sequence[Value], active: set[Value]) -> None:
+    """What shows an active value is active."""
+    active.update(t for t, s in zip(targets, sources, strict=True) if s in active)

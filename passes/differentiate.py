@@ -1,0 +1,153 @@
+"""Reverse-mode differentiation: from a function of the IR to one that has gradients.
+
+before: `func @f(%x, %w) -> (y)`
+after:  `func @f.vjp(%x, %w, %y.grad) -> (y, w.grad)`, for the gradient with respect to `w`
+
+The program runs forward as it was, then back through the operations that carry something from
+the chosen parameters to the chosen results. The work is linear in the size of the program. Every
+operation on the way back has the line of the one it serves, says whose gradient it is for, and
+the cotangent of `%h` is called `%h.grad`. Values that the function uses from outside are
+constants. The result is a function like any other, and can be differentiated again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shardir.build import Builder, Names, substitute
+from shardir.errors import DifferentiateError
+from shardir.ir import Block, Function, Op, Value
+from shardir.passes.activity import active_values
+from shardir.passes.differentiate_control import HANDLERS
+from shardir.passes.program import names_of, values_of
+from shardir.passes.pullback import Pullback
+from shardir.passes.residuals import hand_over, live
+from shardir.types import INEXACT
+
+
+@dataclass(frozen=True, slots=True)
+class Linearized:
+    """A function taken apart at the turning point.
+
+    `forward` has the function's parameters and returns its results, then `residuals` more values.
+    `pullback` takes those and the cotangents, and returns the gradients; it may be called many
+    times.
+    """
+
+    forward: Function
+    pullback: Function
+    residuals: int
+
+
+def vjp(function: Function, wrt: Sequence[int], of: Sequence[int] | None = None) -> Function:
+    """The function with gradients: (arguments..., cotangents...) -> (results..., gradients...).
+
+    `wrt` are the parameters to differentiate with respect to, in the order of the gradients; `of`
+    the results that get cotangents, in the order of these (`None`: all float and complex
+    results). A cotangent has the type of its result, a gradient that of its parameter. Complex
+    values follow JAX: cotangents pair with values without conjugation.
+
+    Raises `DifferentiateError` where there is no derivative: for parameters and results of other
+    types, and for what has no rule, such as `while` loops.
+    """
+    way = _way_back(function, wrt, of)
+    body = Block(
+        (*function.body.params, *way.cotangents),
+        (*way.forward, *way.back),
+        (*function.body.returns, *way.gradients),
+    )
+    results = (*function.results, *(None for _ in way.gradients))
+    return Function(f"{function.name}.vjp", body, results)
+
+
+def linearize(
+    function: Function, wrt: Sequence[int], of: Sequence[int] | None = None
+) -> Linearized:
+    """The same in two functions, with the values that the second needs of the first between.
+
+    Raises `DifferentiateError` as `vjp` does.
+    """
+    way = _way_back(function, wrt, of)
+    forward = Block(function.body.params, way.forward, function.body.returns)
+    handover = hand_over(forward, Block(way.cotangents, way.back, way.gradients), way.names)
+    params = {value: replace(value) for value in handover.saved}
+    back = Block((*params.values(), *way.cotangents), (*handover.again, *way.back), way.gradients)
+    count = len(params)
+    return Linearized(
+        Function(
+            f"{function.name}.forward",
+            replace(forward, returns=(*forward.returns, *handover.saved)),
+            (*function.results, *(None for _ in range(count))),
+        ),
+        Function(
+            f"{function.name}.pullback",
+            substitute(back, handover.new | params),
+            (None,) * len(way.gradients),
+        ),
+        count,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The operations forward and back, and what goes in and comes out on the way back."""
+
+    forward: tuple[Op, ...]
+    back: tuple[Op, ...]
+    cotangents: tuple[Value, ...]
+    gradients: tuple[Value, ...]
+    names: Names
+
+
+def _way_back(function: Function, wrt: Sequence[int], of: Sequence[int] | None) -> _Way:
+    body = function.body
+    if function.spmd is not None:
+        raise DifferentiateError(
+            f"@{function.name} is a per-device program; differentiate before 'partition'"
+        )
+    if of is None:
+        of = [i for i, value in enumerate(body.returns) if value.type.dtype in INEXACT]
+    chosen = [_differentiable(function, "parameter", body.params, i) for i in wrt]
+    results = [_differentiable(function, "result", body.returns, i) for i in of]
+
+    pullback = Pullback(Builder(names_of(function)), active_values(body, chosen), HANDLERS)
+    b = pullback.b
+    cotangents = tuple(b.param(value.type, f"{value.name}.grad") for value in results)
+    for value, cotangent in zip(results, cotangents, strict=True):
+        pullback.give(value, cotangent)
+    forward = pullback.run(body.ops)
+    found = {value: pullback.take(value) for value in dict.fromkeys(chosen)}
+    gradients = []
+    for value in chosen:
+        gradient = found[value]
+        b.why = f"gradient of %{value.name}, which changes nothing"
+        gradients.append(b.full(0, value.type) if gradient is None else gradient)
+    back = Block(cotangents, live(b.ops, gradients), tuple(gradients))
+    back = _named(back, pullback.wishes, b)
+    return _Way(forward, back.ops, back.params, back.returns, b.names)
+
+
+def _differentiable(function: Function, what: str, values: Sequence[Value], index: int) -> Value:
+    if not 0 <= index < len(values):
+        raise DifferentiateError(
+            f"@{function.name} has no {what} {index}; it has {len(values)} {what}s"
+        )
+    value = values[index]
+    if value.type.dtype not in INEXACT:
+        raise DifferentiateError(
+            f"{what} {index} of @{function.name}, %{value.name}: {value.type}, has no derivative; "
+            f"only floating-point and complex {what}s do"
+        )
+    return value
+
+
+def _named(back: Block, wishes: dict[Value, Value], b: Builder) -> Block:
+    """Every cotangent that is made on the way back, named after the value it belongs to."""
+    made = set(values_of(back)) - set(back.params)
+    return substitute(
+        back,
+        {
+            cotangent: replace(cotangent, name=b.names.fresh(f"{value.name}.grad"))
+            for cotangent, value in wishes.items()
+            if cotangent in made
+        },
+    )

@@ -1,0 +1,229 @@
+"""The way back through control flow.
+
+A scan is undone by a scan in the other direction, which carries the cotangents of what was carried
+and gathers those of what the body used from outside. What its body needs of each round forward is
+stacked by the forward scan. A case is undone by a case on the same index, whose branches hand over
+what they have to and zeros for what the others have. How often a `while` runs is not known before
+it does, so there is nothing to stack into, and it has no way back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardir.build import substitute
+from shardir.ir import Block, Op, Value
+from shardir.ops.control import case, scan
+from shardir.passes.activity import reached
+from shardir.passes.pullback import Handler, Pullback, error
+from shardir.passes.residuals import hand_over, live
+from shardir.types import TensorType
+
+Cotangents = tuple[Value | None, ...]
+
+
+def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _through_while(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
+    raise error(
+        f"%{op.results[0].name} = while has no gradient, for how often a while loop runs is not "
+        "known before it does; use scan, or fori_loop with a static trip count",
+        op,
+    )
+
+
+def _through_scan(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
+    (body,) = op.blocks
+    n, length = op.attrs["carries"], op.attrs["length"]
+    carried = _carried_back(body, n, cotangents, outer.active)
+    pullback = outer.inner()
+    b = pullback.b
+
+    # The cotangents of what a round gives on: of its carried values, then of its slices.
+    round_carried = [b.param(body.params[i].type, f"{body.params[i].name}.grad") for i in carried]
+    for i, param in zip(carried, round_carried, strict=True):
+        pullback.give(body.returns[i], param)
+    sliced = [i for i in range(n, len(body.returns)) if cotangents[i] is not None]
+    round_sliced = [b.param(body.returns[i].type, f"{body.returns[i].name}.grad") for i in sliced]
+    for i, param in zip(sliced, round_sliced, strict=True):
+        pullback.give(body.returns[i], param)
+    forward = replace(body, ops=pullback.run(body.ops))
+
+    # The cotangents of what a round uses: carried values, slices, and values from outside.
+    before = [pullback.take(param) for param in body.params]
+    carried_on = [
+        b.full(0, body.params[i].type) if (g := before[i]) is None else g for i in carried
+    ]
+    taken = [i for i in range(n, len(body.params)) if before[i] is not None]
+    outside = list(pullback.given)
+    sums = [b.param(value.type, f"{value.name}.grad.sum") for value in outside]
+    totals = [b.add(total, pullback.given[v]) for v, total in zip(outside, sums, strict=True)]
+    slices = [g for i in taken if (g := before[i]) is not None]
+    returns = (*carried_on, *totals, *slices)
+    back = Block((*round_carried, *sums, *round_sliced), live(b.ops, returns), returns)
+
+    stacking = _Stacking(outer, op, forward)
+    back = stacking.unstack(back)
+    ob = outer.b
+    inits = [_or_zeros(outer, cotangents[i], op.results[i].type) for i in carried]
+    zeros = [ob.full(0, value.type) for value in outside]
+    stacks = [g for i in sliced if (g := cotangents[i]) is not None]
+    if not returns:
+        return op
+    made = _results(
+        ob.emit(
+            scan,
+            *inits,
+            *zeros,
+            *stacks,
+            *stacking.stacks,
+            blocks=(back,),
+            carries=len(inits) + len(zeros),
+            length=length,
+            reverse=not op.attrs.get("reverse", False),
+        )
+    )
+    targets = [op.operands[i] for i in carried] + outside + [op.operands[i] for i in taken]
+    for value, cotangent in zip(targets, made, strict=True):
+        outer.give(value, cotangent)
+    return stacking.op
+
+
+def _carried_back(
+    body: Block, carries: int, cotangents: Cotangents, active: set[Value]
+) -> list[int]:
+    """The carried values that may have cotangents in some round."""
+    starts = [v for v, g in zip(body.returns, cotangents, strict=True) if g is not None]
+    chosen: list[int] = []
+    while True:
+        found = reached(body, starts, active)
+        grown = [
+            i
+            for i in range(carries)
+            if (cotangents[i] is not None or body.params[i] in found) and body.params[i] in active
+        ]
+        if grown == chosen:
+            return chosen
+        chosen = grown
+        starts += [body.returns[i] for i in chosen]
+
+
+def _or_zeros(pullback: Pullback, cotangent: Value | None, type: TensorType) -> Value:
+    return pullback.b.full(0, type) if cotangent is None else cotangent
+
+
+def _saved(value: Value) -> str:
+    """What a value is called where it is handed over."""
+    return f"{value.name.removesuffix('.saved')}.saved"
+
+
+class _Stacking:
+    """Stacks what the reverse of a scan needs of each round.
+
+    `op` is the scan that does, `stacks` are the stacked values in the order in which `unstack`
+    adds parameters for their slices.
+    """
+
+    def __init__(self, outer: Pullback, op: Op, forward: Block) -> None:
+        self.op, self.stacks = op, list[Value]()
+        self._names, self._forward = outer.b.names, forward
+
+    def unstack(self, back: Block) -> Block:
+        """`back` with parameters for the slices that it needs."""
+        forward, op = self._forward, self.op
+        n, length = op.attrs["carries"], op.attrs["length"]
+        handover = hand_over(forward, back, self._names)
+        # Slices of what is stacked anyhow need not be stacked again.
+        stacked = dict(zip(forward.params[n:], op.operands[n:], strict=True))
+        stacked.update(zip(forward.returns[n:], op.results[n:], strict=True))
+        extra = [value for value in handover.saved if value not in stacked]
+        for value in extra:
+            type = value.type.with_shape((length, *value.type.shape))
+            stacked[value] = Value(type, self._names.fresh(_saved(value)))
+        self.op = replace(
+            op,
+            results=(*op.results, *(stacked[value] for value in extra)),
+            blocks=(replace(forward, returns=(*forward.returns, *extra)),),
+        )
+        self.stacks = [stacked[value] for value in handover.saved]
+        slices = {v: Value(v.type, self._names.fresh(v.name)) for v in handover.saved}
+        whole = Block((*back.params, *slices.values()), (*handover.again, *back.ops), back.returns)
+        return substitute(whole, handover.new | slices)
+
+
+def _through_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
+    branches = [_Branch(outer, branch, cotangents) for branch in op.blocks]
+    outside = list(dict.fromkeys(v for branch in branches for v in branch.pullback.given))
+    if not outside:
+        return op
+    backs = [branch.back(outside) for branch in branches]
+
+    # Values of one type from different branches share a place among the results.
+    places: list[Value] = []
+    kept: list[list[Value | None]] = []
+    shown = []
+    for branch, back in zip(branches, backs, strict=True):
+        handover = hand_over(branch.forward, back, outer.b.names)
+        seen = dict(zip(branch.forward.returns, op.results, strict=True))
+        mine: list[Value | None] = [None] * len(places)
+        for value in handover.saved:
+            if value in seen:
+                continue
+            free = [i for i, v in enumerate(mine) if v is None and places[i].type == value.type]
+            if not free:
+                places.append(Value(value.type, outer.b.names.fresh(_saved(value))))
+                mine.append(None)
+                free = [len(places) - 1]
+            mine[free[0]] = value
+            seen[value] = places[free[0]]
+        kept.append(mine)
+        saved = {value: seen[value] for value in handover.saved}
+        whole = replace(back, ops=(*handover.again, *back.ops))
+        shown.append(substitute(whole, handover.new | saved))
+
+    forwards = [
+        branch.handing_over([*mine, *[None] * (len(places) - len(mine))], places)
+        for branch, mine in zip(branches, kept, strict=True)
+    ]
+    made = _results(outer.b.emit(case, *op.operands, blocks=tuple(shown)))
+    for value, cotangent in zip(outside, made, strict=True):
+        outer.give(value, cotangent)
+    return replace(op, results=(*op.results, *places), blocks=tuple(forwards))
+
+
+class _Branch:
+    """The way back through one branch of a case."""
+
+    def __init__(self, outer: Pullback, branch: Block, cotangents: Cotangents) -> None:
+        self.pullback = outer.inner()
+        for value, cotangent in zip(branch.returns, cotangents, strict=True):
+            self.pullback.give(value, cotangent)
+        self.forward = replace(branch, ops=self.pullback.run(branch.ops))
+
+    def back(self, outside: Sequence[Value]) -> Block:
+        """The block that makes the cotangents of `outside`."""
+        given = [self.pullback.given.get(value) for value in outside]
+        returns = tuple(
+            _or_zeros(self.pullback, cotangent, value.type)
+            for value, cotangent in zip(outside, given, strict=True)
+        )
+        return Block((), live(self.pullback.b.ops, returns), returns)
+
+    def handing_over(self, saved: Sequence[Value | None], places: Sequence[Value]) -> Block:
+        """The branch that also returns `saved`, and zeros where it has nothing for a place."""
+        b = self.pullback.b.inner()
+        b.why = "nothing to hand over"
+        more = [
+            b.full(0, place.type) if value is None else value
+            for value, place in zip(saved, places, strict=True)
+        ]
+        branch = self.forward
+        return replace(branch, ops=(*branch.ops, *b.ops), returns=(*branch.returns, *more))
+
+
+HANDLERS: dict[str, Handler] = {
+    "while": _through_while,
+    "scan": _through_scan,
+    "case": _through_case,
+}

@@ -1,0 +1,72 @@
+"""Gradients measured by central differences, to compare those that are computed with."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shardir.interpret import evaluate
+from shardir.ir import Function
+from shardir.passes.differentiate import vjp
+from shardir.types import INEXACT, TensorType
+
+Array = npt.NDArray[Any]
+
+STEPS = (1e-5, 1e-6, 1e-7)
+"""A smaller one where the function bends much."""
+
+
+def random_like(rng: np.random.Generator, type: TensorType) -> Array:
+    """Normal numbers of a type; both parts of complex ones."""
+    numbers = rng.normal(size=type.shape)
+    if type.numpy.kind == "c":
+        numbers = numbers + 1j * rng.normal(size=type.shape)
+    return np.asarray(numbers, type.numpy)
+
+
+def check_gradients(
+    function: Function,
+    args: Sequence[Array],
+    wrt: Sequence[int] | None = None,
+    *,
+    order: int = 1,
+    rel: float = 1e-5,
+    seed: int = 0,
+) -> None:
+    """The gradients of a function of f64 and c128 are its derivatives, up to `order`.
+
+    Compares along random directions. The cotangent of z pairs with dz as Re(g * dz).
+    """
+    params = function.body.params
+    if wrt is None:
+        wrt = [i for i, param in enumerate(params) if param.type.dtype in INEXACT]
+    back = vjp(function, wrt)
+    rng = np.random.default_rng(seed)
+    given = [random_like(rng, p.type) for p in back.body.params[len(params) :]]
+    made = evaluate(back, [*args, *given])
+    results, gradients = made[: -len(wrt)], made[-len(wrt) :]
+    for got, plain in zip(results, evaluate(function, args), strict=True):
+        np.testing.assert_array_equal(got, plain)
+
+    def measure(step: float, at: int, direction: Array) -> float:
+        moved = list(args)
+        moved[at] = np.asarray(args[at] + step * direction)
+        outs = [y for y in evaluate(function, moved) if y.dtype.kind in "fc"]
+        return sum(float(np.sum(g * y).real) for g, y in zip(given, outs, strict=True))
+
+    for at, gradient in zip(wrt, gradients, strict=True):
+        direction = random_like(rng, params[at].type)
+        expected = float(np.sum(gradient * direction).real)
+        for step in STEPS:
+            near, far = (
+                measure(h, at, direction) - measure(-h, at, direction) for h in (step, 2 * step)
+            )
+            change = (8 * near - far) / (12 * step)
+            if change == pytest.approx(expected, rel=rel, abs=rel):
+                break
+        else:
+            pytest.fail(f"%{params[at].name}: computed {expected}, measured {change}")
+    if order > 1:
+        check_gradients(back, [*args, *given], order=order - 1, rel=10 * rel, seed=seed + 1)
