@@ -84,12 +84,13 @@ def check(
 ) -> None:  # fmt: skip
     """`snp.name(*args)` has the numbers and shapes of NumPy's, and its element type narrowed.
 
+    Traced and interpreted as well as compiled for a device and run, outside of a trace.
     `reference` is called instead of NumPy's function of that name, `dtype` is expected instead of
     NumPy's.
     """
     wanted = numpys(reference or getattr(np, name), *args, **options)
-    got = run(getattr(snp, name), *args, **options)
-    same(got, wanted, rtol, dtype)
+    for way in (run, eagerly):
+        same(way(getattr(snp, name), *args, **options), wanted, rtol, dtype)
 
 
 def same(got: Any, wanted: Any, rtol: float | None = None, dtype: str | None = None) -> None:

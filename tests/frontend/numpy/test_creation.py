@@ -54,7 +54,6 @@ def test_full_like() -> None:
         (np.float16(2), "f16"), ([True, False], "bool"), ([np.float32(1), 2], "f32"),
         (((1, 2), (3, 4)), "i32"),
     ],
-    ids=repr,
 )  # fmt: skip
 def test_array_of_numbers(value: Any, dtype: str) -> None:
     wanted = np.asarray(value)
@@ -88,7 +87,6 @@ def test_sixty_four_bits_when_enabled() -> None:
 @pytest.mark.parametrize(
     "value", [[[1, 2], [3]], ["a"], "text", object()], ids=["ragged", "nested", "text", "object"]
 )
-@pytest.mark.parametrize("value", [[[1, 2], [3]], ["a"], "text", object()], ids=repr)
 def test_what_is_no_array(value: Any) -> None:
     with pytest.raises(NotAnArrayError):
         snp.array(value)

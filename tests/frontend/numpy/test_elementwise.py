@@ -45,7 +45,7 @@ def test_of_complex_numbers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in COMPLEX + REAL if n not in KEEPING + TELLING])
-@pytest.mark.parametrize("x", [WHOLE, BYTES], ids=str)
+@pytest.mark.parametrize("x", [WHOLE, BYTES], ids=["i32", "u8"])
 def test_integers_become_floats(name: str, x: Any) -> None:
     """Of narrow integers NumPy makes narrow floats; here all become float32."""
     if name == "nan_to_num":
@@ -54,7 +54,7 @@ def test_integers_become_floats(name: str, x: Any) -> None:
 
 
 @pytest.mark.parametrize("name", KEEPING + TELLING)
-@pytest.mark.parametrize("x", [WHOLE, BYTES], ids=str)
+@pytest.mark.parametrize("x", [WHOLE, BYTES], ids=["i32", "u8"])
 def test_integers_stay_integers(name: str, x: Any) -> None:
     check(name, x)
 
