@@ -81,11 +81,13 @@ class Propagate(Pass, name="propagate"):
         split_constants(draft)
         owners = flows(draft)
         said = statements(draft)
-        apply_constraints(draft, owners, said)
+        constraints = apply_constraints(draft, owners, said)
         edges = {op: draft.edges(op) for op in draft.walk() if op.spec.edges}
         network = connect(draft, edges, steppers)
         state = begin(function, network, said, steppers.shardings)
-        recorder = None if record is None else Recorder(record, draft, network, steppers.shardings)
+        recorder = record and Recorder(
+            record, draft, network, steppers.shardings, said, constraints
+        )
         run = Run(
             network,
             draft.inputs(function.body),
@@ -105,7 +107,7 @@ class Propagate(Pass, name="propagate"):
             for value, cell in network.cells.items()
         }
         if recorder:
-            recorder.finish(state.cells, run, new)
+            recorder.finish(state, run, new)
         built = draft.build(new.__getitem__)
         results = zip(state.results, built.body.returns, strict=True)
         return replace(built, results=tuple(close(n, v.type, True) for n, v in results))
@@ -118,6 +120,8 @@ class Propagate(Pass, name="propagate"):
             found = shardings[number]
             if self.keep_open:
                 return found
+            if not type.rank and (found is None or not found.unreduced):
+                return None  # there is nothing to say about a scalar
             if found is None:
                 return Sharding.whole(mesh.name, type.rank)
             if border:

@@ -44,16 +44,15 @@ class Words:
         fitting: Alignment | None,
     ) -> str:
         """Why an operation makes `raw` when `result` is wanted."""
-        assert raw.sharding is not None
-        assert result.sharding is not None
-        if rule and fitting and raw.sharding.unreduced:
+        made = raw.sharding or Sharding.whole(self.mesh.name, raw.type.rank)
+        wanted = result.sharding or Sharding.whole(self.mesh.name, result.type.rank)
+        if rule and fitting and made.unreduced:
             loops = [i for i in rule.of_kind(Kind.REDUCE) if fitting.cuts[i]]
-            word = WORDS.get(raw.sharding.reduction, raw.sharding.reduction)
+            word = WORDS[made.reduction]
             over = " and ".join(loop_name(op, rule, i) for i in loops)
             return f"{word} over {over} of %{result.name} = {op.name}"
         return (
-            f"%{result.name} = {op.name} is made {self.shown(raw.sharding)} "
-            f"and wanted {self.shown(result.sharding)}"
+            f"%{result.name} = {op.name} is made {self.shown(made)} and wanted {self.shown(wanted)}"
         )
 
 

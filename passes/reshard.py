@@ -53,11 +53,10 @@ def _function(function: Function, module: Module) -> Function:
     returns, results = [], []
     for i, (value, asked) in enumerate(zip(body.returns, function.results, strict=True)):
         new = scope.value(value)
-        assert new.sharding is not None
-        target = rewriter.settle(asked, value) if asked else new.sharding
+        target = rewriter.settle(asked, value) if asked else rewriter.of(new)
         why = f"result {i} of @{function.name} is asked {rewriter.words.shown(target)}"
         returns.append(rewriter.moved(new, target, scope, ops, None, why))
-        results.append(target)
+        results.append(told(target))
     return replace(function, body=Block(scope.params(body), tuple(ops), tuple(returns)),
                    results=tuple(results))  # fmt: skip
 
@@ -105,8 +104,12 @@ class _Rewriter:
         return replace(sharding, dims=dims, replicated=())
 
     def settled(self, value: Value) -> Value:
-        sharding = self.settle(value.sharding, value)
+        sharding = told(self.settle(value.sharding, value))
         return value if sharding == value.sharding else replace(value, sharding=sharding)
+
+    def of(self, value: Value) -> Sharding:
+        """How a settled value is cut."""
+        return value.sharding or self.whole(value)
 
     def whole(self, value: Value) -> Sharding:
         return Sharding.whole(self.mesh.name, value.type.rank)
@@ -127,12 +130,10 @@ class _Rewriter:
     def identity(self, op: Op, scope: _Scope, made: list[Op]) -> None:
         """A stated change of place; nothing, if the operand is there already."""
         source, result = scope.value(op.operands[0]), self.settled(op.result)
-        assert source.sharding is not None
-        assert result.sharding is not None
-        if same_placement(source.sharding, result.sharding):
+        if same_placement(self.of(source), self.of(result)):
             scope.new[op.result] = source
             return
-        why = op.why or f"%{result.name} = {op.name} is asked {self.words.shown(result.sharding)}"
+        why = op.why or f"%{result.name} = {op.name} is asked {self.words.shown(self.of(result))}"
         made.append(Op(OPS["reshard"], (source,), (result,), {}, (), op.loc, why))
         self.arrived(source, result, scope)
         scope.new[op.result] = result
@@ -146,7 +147,7 @@ class _Rewriter:
         count = len(operands)
         moved = []
         for i, (value, sharding) in enumerate(zip(operands, fitting.tensors, strict=False)):
-            if not same_placement(_of(value), sharding):
+            if not same_placement(self.of(value), sharding):
                 why = self.words.need(op, i, sharding, rule is not None)
                 value = self.moved(value, sharding, scope, made, op.loc, why)
             moved.append(value)
@@ -172,21 +173,20 @@ class _Rewriter:
         if rule is None:
             free = op.spec.partition is not None and not operands
             kept = tuple(
-                replace(t.sharding, unreduced=()) if free and t.sharding else self.whole(t)
-                for t in tensors
+                replace(self.of(t), unreduced=()) if free else self.whole(t) for t in tensors
             )
             return Alignment(kept, (), ()), None
-        shardings = tuple(replace(_of(t), unreduced=(), reduction="add") for t in tensors)
+        shardings = tuple(replace(self.of(t), unreduced=(), reduction="add") for t in tensors)
         cuttable = cuts_of(op, rule)
         return align(rule, shardings, cuttable), reduction_of(op, rule)
 
     def raw(self, result: Value, sharding: Sharding) -> Value:
         """The value that an operation makes on the way to `result`."""
-        wanted = _of(result)
+        wanted = self.of(result)
         if same_placement(wanted, sharding):
             return result
         suffix = "part" if sharding.unreduced else "raw"
-        return Value(result.type, self.names.fresh(f"{result.name}.{suffix}"), sharding)
+        return Value(result.type, self.names.fresh(f"{result.name}.{suffix}"), told(sharding))
 
     def finish(
         self,
@@ -210,7 +210,7 @@ class _Rewriter:
 
     def control(self, op: Op, scope: _Scope, made: list[Op]) -> None:
         """An operation with blocks: what flows along an edge has one sharding on all of it."""
-        flow = Flow(op, lambda value: _of(self.settled(value)), self.whole)
+        flow = Flow(op, lambda value: self.of(self.settled(value)), self.whole)
         name = op.results[0].name if op.results else op.name
         operands = []
         for i, value in enumerate(op.operands):
@@ -219,7 +219,7 @@ class _Rewriter:
             operands.append(self.moved(scope.value(value), sharding, scope, made, op.loc, why))
         blocks = []
         for number, block in enumerate(op.blocks):
-            params = {p: replace(p, sharding=flow.params[p]) for p in block.params}
+            params = {p: replace(p, sharding=told(flow.params[p])) for p in block.params}
             inner = _Scope(params, scope)
             ops = self.ops(block, inner)
             returns = []
@@ -246,23 +246,23 @@ class _Rewriter:
         why: str,
     ) -> Value:
         """`value` under the sharding `target`: itself, or what an earlier move made of it."""
-        if same_placement(_of(value), target):
+        if same_placement(self.of(value), target):
             return value
         found = scope.place(value, target)
         if found is None:
             suffix = "cut" if any(target.axes) else "whole"
-            found = Value(value.type, self.names.fresh(f"{value.name}.{suffix}"), target)
+            found = Value(value.type, self.names.fresh(f"{value.name}.{suffix}"), told(target))
             made.append(Op(OPS["reshard"], (value,), (found,), {}, (), loc, why))
             self.arrived(value, found, scope)
         return found
 
     def arrived(self, source: Value, result: Value, scope: _Scope) -> None:
         """Remember that both are the same tensor, each in its place."""
-        scope.places[source, _of(result)] = result
-        if not _of(source).unreduced:
-            scope.places[result, _of(source)] = source
+        scope.places[source, self.of(result)] = result
+        if not self.of(source).unreduced:
+            scope.places[result, self.of(source)] = source
 
 
-def _of(value: Value) -> Sharding:
-    assert value.sharding is not None
-    return value.sharding
+def told(sharding: Sharding) -> Sharding | None:
+    """What is written on a value: nothing on a scalar that every device has."""
+    return sharding if sharding.dims or sharding.unreduced else None
