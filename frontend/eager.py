@@ -21,7 +21,9 @@ from shardir.frontend.trace import current
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def public(*, static: Iterable[str] = (), cached: bool = True) -> Callable[[Function], Function]:
+def public(
+    *, static: Iterable[str] = (), cached: bool = True, name: str = ""
+) -> Callable[[Function], Function]:
     """Mark a function of a namespace: it takes arrays as well as traced values.
 
     `static` names the parameters whose values shape the program (axes, dtypes, shapes, flags,
@@ -32,11 +34,13 @@ def public(*, static: Iterable[str] = (), cached: bool = True) -> Callable[[Func
     `cached=False` is for functions that call a function of the user: what such a function refers
     to may change from call to call, so it is traced every time, though compiled only once.
 
+    `name` is what the user knows the function by, in errors and programs, if it has another name.
+
     The function returns a container of tracers (or of anything `as_tracer` takes).
     """
 
     def decorate(fun: Function) -> Function:
-        outside = Eager(fun, tuple(static), cached)
+        outside = Eager(fun, tuple(static), cached, name or fun.__name__.strip("_"))
 
         @wraps(fun)
         def wrapper(*args: Any, **options: Any) -> Any:
@@ -52,12 +56,14 @@ def public(*, static: Iterable[str] = (), cached: bool = True) -> Callable[[Func
 class Eager:
     """Calls one function outside of traces."""
 
-    def __init__(self, fun: Callable[..., Any], static: Sequence[str], cached: bool) -> None:
+    def __init__(
+        self, fun: Callable[..., Any], static: Sequence[str], cached: bool, name: str
+    ) -> None:
         parameters = list(signature(fun).parameters.values())
         names = [p.name for p in parameters]
         if unknown := [name for name in static if name not in names]:
             raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
-        self.fun, self.cached, self.name = fun, cached, fun.__name__.strip("_")
+        self.fun, self.cached, self.name = fun, cached, name
         self.positional = tuple(
             p.name
             for p in parameters

@@ -1,19 +1,23 @@
 """What `shardir.lax` shows: operations close to the IR."""
 
 from shardir.frontend.lax.annotate import with_sharding_constraint as with_sharding_constraint
-from shardir.frontend.lax.control import (
-    cond as cond,
-    fori_loop as fori_loop,
-    map as map,
-    scan as scan,
-    switch as switch,
-    while_loop as while_loop,
+from shardir.frontend.lax.branches import cond as cond, switch as switch
+from shardir.frontend.lax.contraction import (
+    batch_matmul as batch_matmul,
+    dot as dot,
+    dot_general as dot_general,
 )
 from shardir.frontend.lax.convolution import (
+    ConvDimensionNumbers as ConvDimensionNumbers,
     conv as conv,
+    conv_dimension_numbers as conv_dimension_numbers,
     conv_general_dilated as conv_general_dilated,
+    conv_with_general_padding as conv_with_general_padding,
+    padtype_to_pads as padtype_to_pads,
 )
 from shardir.frontend.lax.elementwise import (
+    Precision as Precision,
+    RoundingMethod as RoundingMethod,
     abs as abs,
     acos as acos,
     acosh as acosh,
@@ -71,6 +75,7 @@ from shardir.frontend.lax.elementwise import (
     round as round,
     rsqrt as rsqrt,
     select as select,
+    select_n as select_n,
     shift_left as shift_left,
     shift_right_arithmetic as shift_right_arithmetic,
     shift_right_logical as shift_right_logical,
@@ -84,44 +89,70 @@ from shardir.frontend.lax.elementwise import (
     tan as tan,
     tanh as tanh,
 )
-from shardir.frontend.lax.structure import (
-    argmax as argmax,
-    argmin as argmin,
+from shardir.frontend.lax.indexing import (
+    GatherDimensionNumbers as GatherDimensionNumbers,
+    GatherScatterMode as GatherScatterMode,
+    ScatterDimensionNumbers as ScatterDimensionNumbers,
+    gather as gather,
+    scatter as scatter,
+    scatter_add as scatter_add,
+    scatter_max as scatter_max,
+    scatter_min as scatter_min,
+    scatter_mul as scatter_mul,
+)
+from shardir.frontend.lax.loops import (
+    fori_loop as fori_loop,
+    map as map,
+    scan as scan,
+    while_loop as while_loop,
+)
+from shardir.frontend.lax.movement import (
     broadcast as broadcast,
     broadcast_in_dim as broadcast_in_dim,
     broadcasted_iota as broadcasted_iota,
+    collapse as collapse,
     concatenate as concatenate,
+    expand_dims as expand_dims,
+    full as full,
+    full_like as full_like,
+    iota as iota,
+    optimization_barrier as optimization_barrier,
+    pad as pad,
+    reshape as reshape,
+    rev as rev,
+    split as split,
+    squeeze as squeeze,
+    tile as tile,
+    transpose as transpose,
+)
+from shardir.frontend.lax.reductions import (
+    argmax as argmax,
+    argmin as argmin,
+    associative_scan as associative_scan,
     cumlogsumexp as cumlogsumexp,
     cummax as cummax,
     cummin as cummin,
     cumprod as cumprod,
     cumsum as cumsum,
-    dot as dot,
-    dot_general as dot_general,
-    dynamic_index_in_dim as dynamic_index_in_dim,
-    dynamic_slice as dynamic_slice,
-    dynamic_slice_in_dim as dynamic_slice_in_dim,
-    dynamic_update_index_in_dim as dynamic_update_index_in_dim,
-    dynamic_update_slice as dynamic_update_slice,
-    dynamic_update_slice_in_dim as dynamic_update_slice_in_dim,
-    expand_dims as expand_dims,
-    full as full,
-    index_in_dim as index_in_dim,
-    iota as iota,
-    optimization_barrier as optimization_barrier,
-    pad as pad,
     reduce_and as reduce_and,
     reduce_max as reduce_max,
     reduce_min as reduce_min,
     reduce_or as reduce_or,
     reduce_prod as reduce_prod,
     reduce_sum as reduce_sum,
-    reshape as reshape,
-    rev as rev,
+    sort as sort,
+    sort_key_val as sort_key_val,
+    top_k as top_k,
+)
+from shardir.frontend.lax.slicing import (
+    dynamic_index_in_dim as dynamic_index_in_dim,
+    dynamic_slice as dynamic_slice,
+    dynamic_slice_in_dim as dynamic_slice_in_dim,
+    dynamic_update_index_in_dim as dynamic_update_index_in_dim,
+    dynamic_update_slice as dynamic_update_slice,
+    dynamic_update_slice_in_dim as dynamic_update_slice_in_dim,
+    index_in_dim as index_in_dim,
     slice as slice,
     slice_in_dim as slice_in_dim,
-    sort as sort,
-    squeeze as squeeze,
-    top_k as top_k,
-    transpose as transpose,
 )
+from shardir.frontend.lax.windows import reduce as reduce, reduce_window as reduce_window

@@ -1,7 +1,7 @@
-"""Convolution and pooling under the names of `jax.lax`."""
+"""Convolution under the names of `jax.lax`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
@@ -12,9 +12,21 @@ from shardir.frontend.trace import emit
 from shardir.types import TensorType
 
 Pads = tuple[tuple[int, int], ...]
+Spec = tuple[int, ...]
 
 
-def _pads(
+class ConvDimensionNumbers(NamedTuple):
+    """Where operand, filter and result have their dimensions.
+
+    Each is (batch, feature, spatial...), of the filter (out, in, spatial...).
+    """
+
+    lhs_spec: Spec
+    rhs_spec: Spec
+    out_spec: Spec
+
+
+def pads_of(
     padding: Any, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]
 ) -> Pads:
     """Explicit padding: "VALID" is none, "SAME" as much as keeps ceil(size / stride)."""
@@ -35,33 +47,64 @@ def _pads(
     return tuple(pads)
 
 
-def _dims(numbers: Any, rank: int) -> str:
-    """`b01f,01io->b01f` from JAX's dimension numbers: strings such as ("NHWC", "HWIO", "NHWC")."""
-    spatial = rank - 2
-    digits = "".join(map(str, range(spatial)))
-    if numbers is None:
-        return f"bf{digits},oi{digits}->bf{digits}"
-    if isinstance(numbers[0], str):
-        # Spatial dimensions are whatever letters are left, in the order of the kernel's.
-        names = [c for c in numbers[1] if c not in "IO"]
-        table = {c: str(i) for i, c in enumerate(names)}
-        lhs, rhs, out = (
-            "".join(table.get(c, {"N": "b", "C": "f", "I": "i", "O": "o"}.get(c, c)) for c in n)
-            for n in numbers
+def padtype_to_pads(
+    in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
+    padding: Any,
+) -> list[tuple[int, int]]:  # fmt: skip
+    """The (low, high) pairs that "SAME" or "VALID" means."""
+    return list(pads_of(padding, in_shape, window_shape, window_strides))
+
+
+def conv_dimension_numbers(
+    lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
+) -> ConvDimensionNumbers:
+    """Dimension numbers from strings such as ("NHWC", "HWIO", "NHWC"), or from what they are.
+
+    Without them the order is batch, feature, spatial and out, in, spatial.
+    """
+    rank = len(lhs_shape)
+    if isinstance(dimension_numbers, ConvDimensionNumbers):
+        return dimension_numbers
+    if dimension_numbers is None:
+        return ConvDimensionNumbers(*(tuple(range(rank)),) * 3)
+    texts = tuple(dimension_numbers)
+    if len(texts) != 3:
+        raise OperationTypeError(
+            point(f"dimension_numbers are three strings or tuples, got {dimension_numbers!r}")
         )
-        return f"{lhs},{rhs}->{out}"
+    if not all(isinstance(text, str) for text in texts):
+        return ConvDimensionNumbers(*(tuple(int(d) for d in spec) for spec in texts))
+    spatial = [c for c in texts[1] if c not in "IO"]
+    wanted = [("N", "C"), ("O", "I"), ("N", "C")]
+    for text, pair in zip(texts, wanted, strict=True):
+        if len(text) != rank or sorted(text) != sorted((*pair, *spatial)):
+            raise OperationTypeError(
+                point(
+                    f"dimension_numbers {texts!r} do not name {rank} dimensions each; they are "
+                    'like ("NHWC", "HWIO", "NHWC")'
+                )
+            )
+    return ConvDimensionNumbers(
+        *(
+            tuple(text.index(c) for c in (*pair, *spatial))
+            for text, pair in zip(texts, wanted, strict=True)
+        )
+    )
+
+
+_LETTERS = (("b", "f"), ("o", "i"), ("b", "f"))
+
+
+def _dims(numbers: ConvDimensionNumbers) -> str:
+    """`b01f,01io->b01f` from dimension numbers."""
     terms = []
-    for spec, (first, second) in zip(numbers, ("bf", "oi", "bf"), strict=True):
-        term = [""] * rank
-        term[spec[0]], term[spec[1]] = first, second
-        for i, at in enumerate(spec[2:]):
-            term[at] = str(i)
+    for spec, (first, second) in zip(numbers, _LETTERS, strict=True):
+        term = [""] * len(spec)
+        for place, letter in zip(spec, (first, second, *map(str, range(len(spec) - 2))),
+                                 strict=True):  # fmt: skip
+            term[place] = letter
         terms.append("".join(term))
     return f"{terms[0]},{terms[1]}->{terms[2]}"
-
-
-def _dilated(sizes: Sequence[int], dilation: Sequence[int]) -> list[int]:
-    return [(size - 1) * by + 1 for size, by in zip(sizes, dilation, strict=True)]
 
 
 @public(
@@ -96,36 +139,78 @@ def conv_general_dilated(
     (batch, feature, spatial...) positions; `padding` is "SAME", "VALID" or (low, high) pairs.
     """
     x, w = as_tracer(lhs), as_tracer(rhs)
-    dims = _dims(dimension_numbers, x.ndim)
-    inputs, _ = dims.split("->")
-    left, right = inputs.split(",")
-    spatial = [str(i) for i in range(x.ndim - 2)]
+    if x.ndim != w.ndim or x.ndim < 2:
+        raise OperationTypeError(
+            point(
+                "a convolution takes operand and filter of one rank, at least 2, got shapes "
+                f"{x.shape} and {w.shape}"
+            )
+        )
+    numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
     strides = tuple(window_strides)
-    spread_x = tuple(lhs_dilation or (1,) * len(spatial))
-    spread_w = tuple(rhs_dilation or (1,) * len(spatial))
-    sizes = [(x.shape[left.index(d)] - 1) * s + 1 for d, s in zip(spatial, spread_x, strict=True)]
-    windows = [
-        (w.shape[right.index(d)] - 1) * s + 1 for d, s in zip(spatial, spread_w, strict=True)
-    ]
-    wanted = {}
-    if preferred_element_type is not None:
-        wanted["result"] = TensorType((), dtype_of(preferred_element_type))
+    spread_x = tuple(lhs_dilation or (1,) * (x.ndim - 2))
+    spread_w = tuple(rhs_dilation or (1,) * (x.ndim - 2))
+    sizes = _reach(x.shape, numbers.lhs_spec[2:], spread_x)
+    windows = _reach(w.shape, numbers.rhs_spec[2:], spread_w)
+    wide = preferred_element_type
+    result = None if wide is None else TensorType((), dtype_of(wide))
     return emit(
         "convolution",
         x,
         w,
         strides=strides,
-        padding=_pads(padding, sizes, windows, strides),
+        padding=pads_of(padding, sizes, windows, strides),
         lhs_dilation=spread_x,
         rhs_dilation=spread_w,
-        dims=dims,
-        groups=feature_group_count,
-        batch_groups=batch_group_count,
-        **wanted,
+        dims=_dims(numbers),
+        groups=int(feature_group_count),
+        batch_groups=int(batch_group_count),
+        result=result,
     )
 
 
-@public(static=("window_strides", "padding"))
-def conv(lhs: Any, rhs: Any, window_strides: Any, padding: Any) -> Any:
+def _reach(shape: Sequence[int], dims: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """How far the elements reach along each spatial dimension."""
+    return [(shape[d] - 1) * by + 1 for d, by in zip(dims, dilation, strict=True)]
+
+
+def conv(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Any,
+    padding: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
     """A convolution of batch-feature-spatial by out-in-spatial."""
-    return conv_general_dilated(lhs, rhs, window_strides, padding)
+    return conv_general_dilated(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def conv_with_general_padding(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Any,
+    padding: Any,
+    lhs_dilation: Any,
+    rhs_dilation: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """`conv` with dilations."""
+    return conv_general_dilated(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )

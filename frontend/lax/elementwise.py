@@ -4,13 +4,23 @@ Unlike those of `shardir.numpy` they do not mix element types: arrays must agree
 follow them. Shapes broadcast.
 """
 
+import builtins
 from collections.abc import Callable
+from enum import Enum, IntEnum
 from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
-from shardir.frontend.operands import align, as_tracer, broadcast, convert, is_number, kind_of
+from shardir.frontend.operands import (
+    align,
+    as_tracer,
+    broadcast,
+    convert,
+    is_number,
+    kind_of,
+    splat,
+)
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
@@ -33,7 +43,6 @@ def _aligned(name: str, *xs: Any) -> tuple[Tracer, ...]:
 def _unary(name: str, core: str = "") -> Callable[..., Any]:
     core = core or name
 
-    @public()
     def unary(x: Any) -> Any:
         tracer = as_tracer(x)
         return emit(core, tracer, weak=tracer.weak_type)
@@ -44,7 +53,6 @@ def _unary(name: str, core: str = "") -> Callable[..., Any]:
 def _binary(name: str, core: str = "") -> Callable[..., Any]:
     core = core or name
 
-    @public()
     def binary(x: Any, y: Any) -> Any:
         first, second = _aligned(name, x, y)
         return emit(core, first, second, weak=first.weak_type and second.weak_type)
@@ -55,7 +63,7 @@ def _binary(name: str, core: str = "") -> Callable[..., Any]:
 def _called(name: str, core: str, function: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The operation `{core}` of every element."
-    return function
+    return public()(function)
 
 
 abs = _unary("abs")
@@ -122,6 +130,21 @@ bitwise_or = _binary("bitwise_or", "or")
 bitwise_xor = _binary("bitwise_xor", "xor")
 
 
+class Precision(Enum):
+    """How exact products are; accepted for compatibility, all are exact to the element type."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+
+class RoundingMethod(IntEnum):
+    """Where `round` takes numbers halfway between two whole ones."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
 @public()
 def square(x: Any) -> Any:
     """x times x."""
@@ -137,19 +160,32 @@ def integer_pow(x: Any, y: int) -> Any:
     power = -y if y < 0 else y
     while power:
         if power & 1:
-            result = base if result is None else emit("mul", result, base)
+            result = base if result is None else emit("mul", result, base, weak=base.weak_type)
         power >>= 1
         if power:
-            base = emit("mul", base, base)
+            base = emit("mul", base, base, weak=base.weak_type)
     if result is None:
-        return emit("constant", value=1, result=base.value.type)
+        return splat(1, base.value.type, base.weak_type)
     return div(1, result) if y < 0 else result
 
 
 @public(static=("rounding_method",))
-def round(x: Any, rounding_method: Any = None) -> Any:
-    """The nearest whole number; ties to the even one."""
-    return emit("round", as_tracer(x))
+def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+    """The nearest whole number; what is halfway goes away from zero, or to the even one."""
+    tracer = as_tracer(x)
+    weak = tracer.weak_type
+    if rounding_method == RoundingMethod.TO_NEAREST_EVEN:
+        return emit("round", tracer, weak=weak)
+    if rounding_method != RoundingMethod.AWAY_FROM_ZERO:
+        raise OperationTypeError(
+            point(f"{rounding_method!r} is no rounding method; see lax.RoundingMethod")
+        )
+    size = emit("abs", tracer)
+    whole = emit("floor", size)
+    half = splat(0.5, size.value.type)
+    up = emit("ge", emit("sub", size, whole), half)
+    more = emit("add", whole, splat(1.0, size.value.type))
+    return emit("mul", emit("sign", tracer), emit("select", up, more, whole), weak=weak)
 
 
 @public()
@@ -161,38 +197,76 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 
 
 @public()
+def select_n(which: Any, *cases: Any) -> Any:
+    """Elements of `cases[which]`; `which` is bool (of two cases) or i32, and may be a scalar."""
+    index = as_tracer(which)
+    dtype = index.value.type.dtype
+    if not cases or dtype not in ("bool", "i32") or (dtype == "bool" and len(cases) > 2):
+        raise OperationTypeError(
+            point(
+                f"select_n takes a bool for two cases or an i32 for any number, got "
+                f"{index.value.type} for {len(cases)}"
+            )
+        )
+    aligned = _aligned("select_n", *cases)
+    weak = builtins.all(case.weak_type for case in aligned)
+    if dtype == "bool":
+        return emit("select", index, aligned[-1], aligned[0], weak=weak)
+    chosen = aligned[-1]
+    for number in reversed(range(len(aligned) - 1)):
+        here = emit("le", index, splat(number, index.value.type))
+        chosen = emit("select", here, aligned[number], chosen, weak=weak)
+    return chosen
+
+
+@public()
 def clamp(min: Any, x: Any, max: Any) -> Any:
     """`x` held between `min` and `max`, which may be scalars."""
     value = as_tracer(x)
-    kind = (value.value.type.dtype, False)
-    low, high = (
-        broadcast(convert(as_tracer(bound), *kind), value.shape)
-        if not is_number(bound)
-        else convert(as_tracer(bound), *kind)
-        for bound in (min, max)
-    )
-    return emit("clamp", low, value, high)
+    name = value.value.type.dtype
+    low, high = (_bound(bound, name) for bound in (min, max))
+    if low.shape != high.shape:
+        low, high = (broadcast(bound, value.shape) for bound in (low, high))
+    return emit("clamp", low, value, high, weak=value.weak_type)
+
+
+def _bound(bound: Any, name: str) -> Tracer:
+    if is_number(bound):
+        return splat(bound, TensorType((), name))
+    tracer = as_tracer(bound)
+    if tracer.value.type.dtype != name:
+        if not tracer.weak_type:
+            raise OperationTypeError(
+                point(
+                    f"lax.clamp takes operands of one element type, got {name} and "
+                    f"{tracer.value.type.dtype}; convert one with .astype, or use snp.clip"
+                )
+            )
+        tracer = convert(tracer, name)
+    return tracer
 
 
 @public(static=("new_dtype",))
-def convert_element_type(x: Any, new_dtype: Any) -> Any:
-    """`x` with another element type, converted as C does."""
-    return convert(as_tracer(x), dtype_of(new_dtype))
+def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+    """`operand` with another element type, converted as C does."""
+    return convert(as_tracer(operand), dtype_of(new_dtype))
 
 
 @public(static=("new_dtype",))
-def bitcast_convert_type(x: Any, new_dtype: Any) -> Any:
-    """The same bits as elements of another type; a type of another width adds or takes the last
-    dimension."""
-    tracer, name = as_tracer(x), dtype_of(new_dtype)
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+    """The same bits as elements of another type.
+
+    Narrower elements make a new last dimension of the parts, wider ones take it.
+    """
+    tracer, name = as_tracer(operand), dtype_of(new_dtype)
+    if tracer.value.type.dtype == name:
+        return tracer
     old, new = (TensorType((), n).numpy.itemsize for n in (tracer.value.type.dtype, name))
     shape = tracer.shape
     if old > new:
         shape = (*shape, old // new)
     elif old < new:
         shape = shape[:-1]
-    if (tracer.value.type.dtype, name) == ("u64", "u32"):  # as keys are stored; see the op
-        tracer = emit("bitcast", tracer, result=tracer.value.type.with_dtype("i64"))
     return emit("bitcast", tracer, result=TensorType(shape, name))
 
 

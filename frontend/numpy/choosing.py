@@ -128,9 +128,6 @@ def _choose(a: Any, choices: Any, mode: str) -> Any:
     return reshape(take_along_axis(stacked, where, 0, "wrap" if mode == "wrap" else "clip"), shape)
 
 
-_choose.__name__ = "choose"
-
-
 def compress(
     condition: Any,
     a: Any,
@@ -155,12 +152,12 @@ def compress(
     return _compressed_to(condition, a, axis, size, fill_value)
 
 
-@public(static=("axis",))
+@public(static=("axis",), name="compress")
 def _compressed(a: Any, places: Any, axis: int | None) -> Any:
     return take(a, places, axis, mode="clip")
 
 
-@public(static=("axis", "size"))
+@public(static=("axis", "size"), name="compress")
 def _compressed_to(condition: Any, a: Any, axis: int | None, size: int, fill_value: Any) -> Any:
     from shardir.frontend import numpy as snp
     from shardir.frontend.numpy.positions import flatnonzero
@@ -174,9 +171,6 @@ def _compressed_to(condition: Any, a: Any, axis: int | None, size: int, fill_val
     there = where < x.shape[dim]
     there = reshape(there, (size, *(1,) * (x.ndim - dim - 1)))
     return snp.where(there, found, fitted(x, fill_value))
-
-
-_compressed.__name__ = _compressed_to.__name__ = "compress"
 
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:

@@ -59,9 +59,6 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
     return snp.zeros((length,), counted.dtype).at[snp.maximum(numbers, 0)].add(counted)
 
 
-_bincount.__name__ = "bincount"
-
-
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     """The edges of `bins` equal bins from the lowest to the highest element, or over `range`.
 
@@ -76,7 +73,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     return _edges(a, range, int(bins))
 
 
-@public()
+@public(name="histogram_bin_edges")
 def _edges_given(bins: Any) -> Any:
     (edges,) = promote_inexact(*known(bins))
     if edges.ndim != 1 or not edges.shape[0]:
@@ -84,7 +81,7 @@ def _edges_given(bins: Any) -> Any:
     return edges
 
 
-@public(static=("count",))
+@public(static=("count",), name="histogram_bin_edges")
 def _edges(a: Any, range: Any, count: int) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -102,9 +99,6 @@ def _edges(a: Any, range: Any, count: int) -> Any:
     half = snp.asarray(0.5, x.dtype)
     low, high = snp.where(alone, low - half, low), snp.where(alone, high + half, high)
     return snp.linspace(low, high, count + 1, dtype=x.dtype)
-
-
-_edges_given.__name__ = _edges.__name__ = "histogram_bin_edges"
 
 
 def histogram(
@@ -139,9 +133,6 @@ def _histogram(a: Any, weights: Any, edges: Any, density: bool) -> Any:
         return counts
     widths = edges[1:] - edges[:-1]
     return counts / widths / snp.sum(counts)
-
-
-_histogram.__name__ = "histogram"
 
 
 def _counts(columns: Sequence[Tracer], edges: Sequence[Tracer], weights: Tracer) -> Tracer:
@@ -202,7 +193,7 @@ def histogramdd(
     return _grid(sample, weights, edges, bool(density)), edges
 
 
-@public(static=("density",))
+@public(static=("density",), name="histogramdd")
 def _grid(sample: Any, weights: Any, edges: Any, density: bool) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -217,6 +208,3 @@ def _grid(sample: Any, weights: Any, edges: Any, density: bool) -> Any:
         shape = tuple(-1 if d == i else 1 for d, _ in enumerate(edges))
         volume = volume * snp.reshape(widths, shape)
     return counts / volume / snp.sum(counts)
-
-
-_grid.__name__ = "histogramdd"

@@ -40,16 +40,13 @@ def get(x: Any, index: Any, mode: str | None, fill_value: Any = None) -> Any:
     return _read(x, arrays, subscript, mode, fill_value)
 
 
-@public(static=("subscript", "mode", "fill_value"))
+@public(static=("subscript", "mode", "fill_value"), name="getitem")
 def _read(
     x: Any, arrays: Any, subscript: Subscript, mode: str | None = None, fill_value: Any = None
 ) -> Any:
     tracer = as_tracer(x)
     fill = filling(tracer.value.type.dtype, fill_value) if mode == "fill" else None
     return read(tracer, subscript, [as_tracer(array) for array in arrays], fill)
-
-
-_read.__name__ = "getitem"
 
 
 def filling(dtype: str, fill_value: Any) -> complex:

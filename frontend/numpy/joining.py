@@ -155,9 +155,6 @@ def _split(ary: Any, sections: Any, axis: int, even: bool) -> list[Tracer]:
     return [piece(x, dim, a, b) for a, b in _bounds(x.shape[dim], sections, even)]
 
 
-_split.__name__ = "split"
-
-
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """Equal parts along `axis`, or parts between the given indices, as a list."""
     return _split(ary, frozen(indices_or_sections), axis, True)

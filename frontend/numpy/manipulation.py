@@ -201,7 +201,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return _rolled_by(a, shift, axis)
 
 
-@public(static=("shifts", "axis"))
+@public(static=("shifts", "axis"), name="roll")
 def _rolled(a: Any, shifts: tuple[int, ...], axis: Any) -> Any:
     x = as_tracer(a)
     if axis is None:
@@ -214,7 +214,7 @@ def _rolled(a: Any, shifts: tuple[int, ...], axis: Any) -> Any:
     return x
 
 
-@public(static=("axis",))
+@public(static=("axis",), name="roll")
 def _rolled_by(a: Any, shift: Any, axis: Any) -> Any:
     """By traced shifts: a window of the array twice in a row."""
     from shardir.frontend import numpy as snp
@@ -232,9 +232,6 @@ def _rolled_by(a: Any, shift: Any, axis: Any) -> Any:
         starts = [start if d == dim else zero for d in range(x.ndim)]
         x = emit("dynamic_slice", joined([x, x], dim), *starts, result=x.value.type)
     return x
-
-
-_rolled.__name__ = _rolled_by.__name__ = "roll"
 
 
 def _shifted(axis: Any, rank: int, shifts: Sequence[Any]) -> list[tuple[int, Any]]:
@@ -268,13 +265,10 @@ def _at_least(arrays: Sequence[Any], rank: int) -> Any:
     return grown[0] if len(grown) == 1 else grown
 
 
-@public(static=("rank",))
+@public(static=("rank",), name="atleast")
 def _grown(x: Any, rank: int) -> Any:
     tracer = as_tracer(x)
     shape = tracer.shape
     if rank == 3 and tracer.ndim in (1, 2):
         return _reshape(tracer, (1, *shape, 1) if tracer.ndim == 1 else (*shape, 1))
     return _reshape(tracer, (1,) * (rank - tracer.ndim) + shape)
-
-
-_grown.__name__ = "atleast"

@@ -110,7 +110,7 @@ def _pair(items: Sequence[Any]) -> Pair:
     return items[0], items[-1]
 
 
-@public(static=("widths",))
+@public(static=("widths",), name="pad")
 def _constant(array: Any, values: Any, widths: tuple[Pair, ...]) -> Any:
     x = as_tracer(array)
     sides = _value_sides(values, x.ndim, "constant_values")
@@ -155,7 +155,7 @@ def _filled(x: Tracer, value: Any, low: Sequence[int], high: Sequence[int]) -> T
     return made
 
 
-@public(static=("widths",))
+@public(static=("widths",), name="pad")
 def _ramped(array: Any, values: Any, widths: tuple[Pair, ...]) -> Any:
     x = as_tracer(array)
     sides = _value_sides(values, x.ndim, "end_values")
@@ -192,7 +192,7 @@ def _ramp(x: Tracer, dim: int, ends: Pair, width: int, first: bool) -> Tracer:
     return convert(end + part, dtype)
 
 
-@public(static=("widths", "mode", "reflection", "lengths"))
+@public(static=("widths", "mode", "reflection", "lengths"), name="pad")
 def _bordered(
     array: Any,
     widths: tuple[Pair, ...],
@@ -222,9 +222,6 @@ def _bordered(
                 length = lengths[dim] if lengths else (x.shape[dim], x.shape[dim])
                 x = _surrounded(x, dim, low, high, partial(_statistic, x, dim, mode, length))
     return x
-
-
-_constant.__name__ = _ramped.__name__ = _bordered.__name__ = "pad"
 
 
 def _around(x: Tracer, dim: int, low: int, high: int) -> Tracer:

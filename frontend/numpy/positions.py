@@ -83,9 +83,6 @@ def _nonzero(a: Any, size: int, fill_value: Any) -> Any:
     )
 
 
-_nonzero.__name__ = "nonzero"
-
-
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The places in the flat array of the elements that are not zero; see `nonzero`."""
     from shardir.frontend.numpy.manipulation import ravel
@@ -194,7 +191,7 @@ def ravel_multi_index(
     return _raveled(tuple(multi_index), sizes, modes, order)
 
 
-@public(static=("sizes", "modes", "order"))
+@public(static=("sizes", "modes", "order"), name="ravel_multi_index")
 def _raveled(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], order: str) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -212,16 +209,13 @@ def _raveled(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], order
     return flat
 
 
-_raveled.__name__ = "ravel_multi_index"
-
-
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Any:
     """A copy of `arr` where the n-th true element of `mask` is the n-th of `vals`, around again."""
     not_in_place("place", inplace)
     return _placed(arr, mask, vals)
 
 
-@public()
+@public(name="place")
 def _placed(arr: Any, mask: Any, vals: Any) -> Any:
     from shardir.frontend import numpy as snp
     from shardir.frontend.numpy.updates import fitted
@@ -235,6 +229,3 @@ def _placed(arr: Any, mask: Any, vals: Any) -> Any:
     order = snp.remainder(counted(snp.ravel(there)) - 1, new.size)
     spread = reshape(snp.take(new, order, mode="clip"), x.shape)
     return snp.where(reshape(there, x.shape), spread, x)
-
-
-_placed.__name__ = "place"

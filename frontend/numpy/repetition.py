@@ -55,7 +55,7 @@ def repeat(
     return _repeated_by(a, repeats, axis, total_repeat_length)
 
 
-@public(static=("axis", "total"))
+@public(static=("axis", "total"), name="repeat")
 def _repeated_by(a: Any, repeats: Any, axis: Any, total: int) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -66,7 +66,7 @@ def _repeated_by(a: Any, repeats: Any, axis: Any, total: int) -> Any:
     return take(x, index, axis=dim, mode="clip")
 
 
-@public(static=("repeats", "axis", "total"))
+@public(static=("repeats", "axis", "total"), name="repeat")
 def _repeated(a: Any, repeats: Any, axis: Any, total: int | None) -> Any:
     x, dim = _lined(a, axis)
     size = x.shape[dim]
@@ -92,9 +92,6 @@ def _repeated(a: Any, repeats: Any, axis: Any, total: int | None) -> Any:
     if have > total:
         return piece(made, dim, 0, total)
     return joined([made, repeated(made, dim, have - 1, total - have)], dim)
-
-
-_repeated.__name__ = _repeated_by.__name__ = "repeat"
 
 
 def _lined(a: Any, axis: Any) -> tuple[Tracer, int]:
@@ -125,7 +122,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     return _deleted_at(arr, obj, axis)
 
 
-@public(static=("obj", "axis"))
+@public(static=("obj", "axis"), name="delete")
 def _deleted(arr: Any, obj: Any, axis: Any) -> Any:
     x, dim = _lined(arr, axis)
     places = np.arange(x.shape[dim])
@@ -136,7 +133,7 @@ def _deleted(arr: Any, obj: Any, axis: Any) -> Any:
     return selected(x, dim, rest)
 
 
-@public(static=("axis",))
+@public(static=("axis",), name="delete")
 def _deleted_at(arr: Any, obj: Any, axis: Any) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -150,9 +147,6 @@ def _deleted_at(arr: Any, obj: Any, axis: Any) -> Any:
     at = snp.where(at < 0, at + size, at)
     rest = snp.arange(size - 1)
     return take(x, rest + (rest >= at), axis=dim, mode="clip")
-
-
-_deleted.__name__ = _deleted_at.__name__ = "delete"
 
 
 def _index(obj: Any) -> Any:
@@ -169,7 +163,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     return _inserted(arr, values, frozen(obj), axis)
 
 
-@public(static=("obj", "axis"))
+@public(static=("obj", "axis"), name="insert")
 def _inserted(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
     arr, values = known(arr, values)
     kind = common(arr, values)
@@ -190,9 +184,6 @@ def _inserted(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
     except (IndexError, ValueError) as error:
         raise IndexingError(point(f"insert: {error}")) from None
     return selected(joined([x, new], dim), dim, order)
-
-
-_inserted.__name__ = "insert"
 
 
 @public(static=("new_shape",))

@@ -46,7 +46,7 @@ def searchsorted(
     return _searched(a, v, sorter, side, method)
 
 
-@public(static=("side", "method"))
+@public(static=("side", "method"), name="searchsorted")
 def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -64,9 +64,6 @@ def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any
     if method is None:
         method = "compare_all" if table.size * query.size <= FEW else "scan"
     return _compared(table, query, side) if method == "compare_all" else _halved(table, query, side)
-
-
-_searched.__name__ = "searchsorted"
 
 
 def _before(element: Tracer, query: Tracer, side: str) -> Tracer:
@@ -118,7 +115,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     return _digitized(x, bins, right, method)
 
 
-@public(static=("right", "method"))
+@public(static=("right", "method"), name="digitize")
 def _digitized(x: Any, bins: Any, right: bool, method: str | None) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -132,9 +129,6 @@ def _digitized(x: Any, bins: Any, right: bool, method: str | None) -> Any:
     rising = searchsorted(edges, x, side, method=method)
     falling = count - searchsorted(snp.flip(edges), x, side, method=method)
     return snp.where(edges[-1] >= edges[0], rising, falling)
-
-
-_digitized.__name__ = "digitize"
 
 
 def interp(
@@ -155,7 +149,7 @@ def interp(
     return _interpolated(x, xp, fp, left, right, period)
 
 
-@public()
+@public(name="interp")
 def _interpolated(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -190,6 +184,3 @@ def _interpolated(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) 
     if not isinstance(right, str):
         value = snp.where(x > xp[-1], fp[-1] if right is None else right, value)
     return value
-
-
-_interpolated.__name__ = "interp"

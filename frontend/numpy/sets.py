@@ -45,7 +45,7 @@ def intersect1d(
     return tuple(map(from_numpys, found)) if return_indices else from_numpys(found)
 
 
-@public(static=("size",))
+@public(static=("size",), name="intersect1d")
 def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -66,9 +66,6 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     return [found, here, snp.where(valid, snp.take(order, again, mode="clip"), 0)]
 
 
-_intersection.__name__ = "intersect1d"
-
-
 def setdiff1d(
     ar1: Any,
     ar2: Any,
@@ -83,7 +80,7 @@ def setdiff1d(
     return from_numpys(HOST.setdiff1d(*known_in_numpy("setdiff1d", ar1, ar2), assume_unique))
 
 
-@public(static=("size",))
+@public(static=("size",), name="setdiff1d")
 def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -94,9 +91,6 @@ def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     valid = snp.arange(size) < snp.sum(left, dtype=np.int32)
     fill = snp.asarray(0 if fill_value is None else fill_value, values.dtype)
     return snp.where(valid, snp.take(values, where, mode="clip"), fill)
-
-
-_difference.__name__ = "setdiff1d"
 
 
 def setxor1d(
@@ -113,7 +107,7 @@ def setxor1d(
     return from_numpys(HOST.setxor1d(*known_in_numpy("setxor1d", ar1, ar2), assume_unique))
 
 
-@public(static=("size",))
+@public(static=("size",), name="setxor1d")
 def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     from shardir.frontend import numpy as snp
 
@@ -125,9 +119,6 @@ def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     valid = snp.arange(size) < snp.sum(one, dtype=np.int32)
     fill = snp.asarray(0 if fill_value is None else fill_value, values.dtype)
     return snp.where(valid, snp.take(values, where, mode="clip"), fill)
-
-
-_exclusive.__name__ = "setxor1d"
 
 
 @public(static=("assume_unique", "invert", "method"))

@@ -95,9 +95,6 @@ def _take(a: Any, indices: Any, axis: int | None, mode: str, fill_value: Any) ->
     return read(x, subscript, [vectors], fill)
 
 
-_take.__name__ = "take"
-
-
 def _counted(index: Tracer, size: int, mode: str) -> Tracer:
     """Indices counted from the front, in the way of a mode."""
     from shardir.frontend import numpy as snp
@@ -122,7 +119,7 @@ def take_along_axis(
     return _take_along(arr, indices, axis, mode or "fill", fill_value)
 
 
-@public(static=("axis", "mode", "fill_value"))
+@public(static=("axis", "mode", "fill_value"), name="take_along_axis")
 def _take_along(arr: Any, indices: Any, axis: int | None, mode: str, fill_value: Any) -> Any:
     x, index = as_tracer(arr), indices_of(indices, "take_along_axis")
     x, index, dim = lined_up(x, index, axis, "take_along_axis")
@@ -155,9 +152,6 @@ def _take_along(arr: Any, indices: Any, axis: int | None, mode: str, fill_value:
     return select_inside(
         found, vectors, [x.shape[dim]], filling(x.value.type.dtype, fill_value), range(x.ndim)
     )
-
-
-_take_along.__name__ = "take_along_axis"
 
 
 def lined_up(x: Tracer, index: Tracer, axis: int | None, what: str) -> tuple[Tracer, Tracer, int]:

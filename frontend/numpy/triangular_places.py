@@ -89,6 +89,3 @@ def _fill_diagonal(a: Any, val: Any, wrap: bool) -> Any:
         new = snp.resize(new, (count,))
     flat = reshape(x, (x.size,)).at[0:end:step].set(new)
     return reshape(flat, x.shape)
-
-
-_fill_diagonal.__name__ = "fill_diagonal"

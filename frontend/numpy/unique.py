@@ -123,9 +123,6 @@ def _unique(
     return results
 
 
-_unique.__name__ = "unique"
-
-
 def _arranged(rows: Tracer, equal_nan: bool) -> tuple[Tracer, Tracer, Tracer]:
     """Rows in order, where each was, and whether it differs from the one before."""
     from shardir.frontend import numpy as snp

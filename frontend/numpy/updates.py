@@ -33,7 +33,7 @@ from shardir.types import COMPLEX, FLOATS, INTEGERS, TensorType
 _POINTWISE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}
 
 
-@public(static=("op",))
+@public(static=("op",), name="at")
 def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
     tracer, where = as_tracer(x), as_tracer(mask)
     new = broadcast(fitted(tracer, values), tracer.shape)
@@ -47,14 +47,11 @@ def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
     )
 
 
-@public(static=("subscript", "op", "mode"))
+@public(static=("subscript", "op", "mode"), name="at")
 def update(x: Any, arrays: Any, values: Any, subscript: Subscript, op: str, mode: str) -> Any:
     tracer = as_tracer(x)
     new = _spread(fitted(tracer, values), subscript)
     return write(tracer, subscript, [as_tracer(a) for a in arrays], new, op, mode)
-
-
-update.__name__ = update_masked.__name__ = "at"
 
 
 def fitted(x: Tracer, values: Any) -> Tracer:

@@ -82,7 +82,7 @@ def clone(key: Any) -> Any:
     return as_tracer(key)
 
 
-@public()
+@public(name="PRNGKey")
 def _seeded(seed: Any) -> Any:
     seed = as_tracer(seed)
     dtype = seed.value.type.dtype
@@ -97,9 +97,6 @@ def _seeded(seed: Any) -> Any:
         high = constant(np.uint32(0))
     halves = [emit("reshape", half, result=TensorType((1,), "u32")) for half in (high, low)]
     return emit("concatenate", *halves, dim=0)
-
-
-_seeded.__name__ = "PRNGKey"
 
 
 def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
@@ -137,9 +134,6 @@ def _split(key: Any, num: tuple[int, ...], scheme: str) -> Any:
         )
     made = emit("random_split", found, scheme=Symbol(scheme), result=TensorType(num, "key"))
     return _words(made) if raw else made
-
-
-_split.__name__ = "split"
 
 
 def split(key: Any, num: Shape = 2) -> Any:

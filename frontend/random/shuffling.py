@@ -39,12 +39,12 @@ def _numbers(count: int) -> Tracer:
     return made
 
 
-@public(static=("count",))
+@public(static=("count",), name="permutation")
 def _permuted_numbers(key: Any, count: int) -> Any:
     return shuffled(single_key(key), _numbers(count), 0)
 
 
-@public(static=("axis", "independent"))
+@public(static=("axis", "independent"), name="permutation")
 def _permuted(key: Any, x: Any, axis: int, independent: bool) -> Any:
     array = as_tracer(x)
     if not array.ndim:
@@ -56,9 +56,6 @@ def _permuted(key: Any, x: Any, axis: int, independent: bool) -> Any:
         return shuffled(single_key(key), array, dim)
     order = shuffled(single_key(key), _numbers(array.shape[dim]), 0)
     return snp.take(array, order, axis=dim, mode="clip")
-
-
-_permuted.__name__ = _permuted_numbers.__name__ = "permutation"
 
 
 def shuffled(key: Tracer, array: Tracer, dim: int) -> Tracer:
@@ -91,12 +88,12 @@ def choice(
     return _chosen(key, a, p, shape_of(shape), replace, axis)
 
 
-@public(static=("count", "shape", "replace"))
+@public(static=("count", "shape", "replace"), name="choice")
 def _chosen_numbers(key: Any, p: Any, count: int, shape: tuple[int, ...], replace: bool) -> Any:
     return _places(single_key(key), p, count, shape, replace)
 
 
-@public(static=("shape", "replace", "axis"))
+@public(static=("shape", "replace", "axis"), name="choice")
 def _chosen(key: Any, a: Any, p: Any, shape: tuple[int, ...], replace: bool, axis: int) -> Any:
     array = as_tracer(a)
     if not array.ndim:
@@ -106,9 +103,6 @@ def _chosen(key: Any, a: Any, p: Any, shape: tuple[int, ...], replace: bool, axi
     dim = axis_of(axis, array.ndim)
     places = _places(single_key(key), p, array.shape[dim], shape, replace)
     return snp.take(array, places, axis=dim, mode="clip")
-
-
-_chosen.__name__ = _chosen_numbers.__name__ = "choice"
 
 
 def _places(key: Tracer, p: Any, size: int, shape: tuple[int, ...], replace: bool) -> Tracer:

@@ -82,12 +82,9 @@ def _uniform(key: Any, shape: Any, dtype: Any, minval: Any, maxval: Any) -> Any:
     return between(single_key(key), shape_of(shape), floating(dtype), minval, maxval)
 
 
-@public(static=("shape", "dtype"))
+@public(static=("shape", "dtype"), name="uniform")
 def _unit(key: Any, shape: Any, dtype: Any) -> Any:
     return unit(single_key(key), shape_of(shape), floating(dtype))
-
-
-_uniform.__name__ = _unit.__name__ = "uniform"
 
 
 def uniform(
@@ -161,9 +158,6 @@ def _randint(
     upper = emit("mul", emit("rem", upper, span), factor)
     offset = emit("rem", emit("add", upper, emit("rem", lower, span)), span)
     return convert(broadcast(low, shape) + convert(offset, working), name)
-
-
-_randint.__name__ = "randint"
 
 
 def _clipped(bound: Tracer, working: str) -> Tracer:

@@ -1,0 +1,147 @@
+"""Functions of the user as blocks of one operation."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shardir.frontend import promotion, tree
+from shardir.frontend.calling import is_array_like
+from shardir.frontend.errors import ControlFlowError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer, convert
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.trace import trace_block
+from shardir.frontend.tracer import Tracer
+from shardir.ir import Block
+
+Kind = tuple[str, bool]
+"""An element type and whether it is weak."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """A function traced as a block: the block, what is known of its results, their containers."""
+
+    block: Block
+    results: tuple[Abstract, ...]
+    structure: tree.PyTreeDef
+
+
+def trace_body(
+    fun: Callable[..., Any],
+    params: Sequence[Abstract],
+    structures: Sequence[tree.PyTreeDef],
+    what: str,
+    names: Sequence[str] = (),
+    kinds: Sequence[Kind] | None = None,
+) -> Body:
+    """Trace `fun`, called with one container for each of `structures`.
+
+    The leaves of its arguments are `params`; its results are converted to `kinds` if given. `what`
+    names it in errors.
+    """
+    seen: list[tree.PyTreeDef] = []
+
+    def flat(*leaves: Tracer) -> list[Tracer]:
+        rest = iter(leaves)
+        args = [
+            tree.unflatten(structure, [next(rest) for _ in range(structure.num_leaves)])
+            for structure in structures
+        ]
+        out, structure = tree.flatten(fun(*args))
+        seen.append(structure)
+        results = [_returned(x, what) for x in out]
+        if kinds is not None:
+            results = [convert(x, *kind) for x, kind in zip(results, kinds, strict=True)]
+        return results
+
+    block, results = trace_block(flat, params, what, names)
+    return Body(block, results, seen[-1])
+
+
+def _returned(x: Any, what: str) -> Tracer:
+    if not is_array_like(x):
+        raise ControlFlowError(
+            point(f"{what} returned {x!r} of type {type(x).__name__}, which is no array")
+        )
+    return as_tracer(x)
+
+
+def named(container: Any, stem: str) -> list[str]:
+    """Names for the leaves of a container: the stem, numbered if there are several."""
+    count = len(tree.leaves(container))
+    return [stem] if count == 1 else [f"{stem}.{i}" for i in range(count)]
+
+
+def tracers_of(container: Any, what: str) -> tuple[list[Tracer], tree.PyTreeDef]:
+    """The leaves of a container as tracers; raises `ControlFlowError` for what is no array."""
+    leaves, structure = tree.flatten(container)
+    for leaf in leaves:
+        if not is_array_like(leaf):
+            raise ControlFlowError(
+                point(f"{what} is {leaf!r} of type {type(leaf).__name__}, which is no array")
+            )
+    return [as_tracer(x) for x in leaves], structure
+
+
+def several(results: Any) -> list[Tracer]:
+    """The results of `emit` as a list."""
+    return list(results) if isinstance(results, tuple) else [results]
+
+
+def with_kinds(results: Sequence[Tracer], weak: Sequence[bool]) -> list[Tracer]:
+    """The same values, weak or not."""
+    pairs = zip(results, weak, strict=True)
+    return [Tracer(r._trace, r.value, is_weak, r._site) for r, is_weak in pairs]
+
+
+def kind(abstract: Abstract) -> Kind:
+    return abstract.type.dtype, abstract.weak
+
+
+class _Leaf:
+    """Stands for an array where containers are shown."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+def shown(structure: tree.PyTreeDef) -> str:
+    """Containers as Python writes them, with * for each array."""
+    return repr(tree.unflatten(structure, [_Leaf()] * structure.num_leaves))
+
+
+def settled(carried: Sequence[Tracer], out: Sequence[Abstract], what: str) -> list[Tracer] | None:
+    """The carried values with the element types the body gives back, or `None` if they have them.
+
+    Only values that came from Python numbers alone change. Raises `ControlFlowError` otherwise.
+    """
+    changed = False
+    values = []
+    for i, (value, got) in enumerate(zip(carried, out, strict=True)):
+        have = value.abstract
+        joined = kind(have) if have == got else promotion.result_type(kind(have), kind(got))
+        same_type = have.type == got.type
+        grows = have.weak and joined[0] == got.type.dtype and have.type.shape == got.type.shape
+        shrinks = got.weak and joined[0] == have.type.dtype and have.type.shape == got.type.shape
+        if not (same_type or grows or shrinks):
+            raise ControlFlowError(
+                point(
+                    f"{what} must give back what it is carried: value {i} goes in as {have.type} "
+                    f"and comes out as {got.type}; make both one type, for example with .astype"
+                )
+            )
+        changed = changed or kind(have) != joined
+        values.append(convert(value, *joined))
+    return values if changed else None
+
+
+def check_structure(wanted: tree.PyTreeDef, got: tree.PyTreeDef, what: str) -> None:
+    """Raise `ControlFlowError` unless the body gives back the containers it is carried."""
+    if wanted != got:
+        raise ControlFlowError(
+            point(
+                f"{what} must give back what it is carried: {shown(wanted)} goes in, "
+                f"{shown(got)} comes out"
+            )
+        )

@@ -1,0 +1,85 @@
+"""Contractions under the names of `jax.lax`."""
+
+from string import ascii_letters
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer
+from shardir.frontend.promotion import dtype_of
+from shardir.frontend.trace import emit
+from shardir.types import TensorType
+
+
+@public(static=("precision", "preferred_element_type"))
+def dot(lhs: Any, rhs: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The last dimension of `lhs` with the first of `rhs`, vectors and matrices only."""
+    x, y = as_tracer(lhs), as_tracer(rhs)
+    if x.ndim not in (1, 2) or y.ndim not in (1, 2):
+        raise OperationTypeError(
+            point(
+                f"lax.dot takes vectors and matrices, got shapes {x.shape} and {y.shape}; "
+                "use snp.matmul or lax.dot_general"
+            )
+        )
+    numbers = (((x.ndim - 1,), (0,)), ((), ()))
+    return dot_general(x, y, numbers, precision, preferred_element_type)
+
+
+@public(static=("dimension_numbers", "precision", "preferred_element_type"))
+def dot_general(
+    lhs: Any,
+    rhs: Any,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """A contraction: ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) dimensions.
+
+    The result has the batch dimensions, then what is left of `lhs`, then of `rhs`. `precision` is
+    accepted: all are exact to the element type, or to `preferred_element_type`.
+    """
+    x, y = as_tracer(lhs), as_tracer(rhs)
+    (contract_x, contract_y), (batch_x, batch_y) = dimension_numbers
+    letters = iter(ascii_letters)
+    left = [next(letters) for _ in range(x.ndim)]
+    right = [next(letters) for _ in range(y.ndim)]
+    for one, other in ((contract_x, contract_y), (batch_x, batch_y)):
+        if len(one) != len(other):
+            raise OperationTypeError(
+                point(f"dimensions {tuple(one)} of lhs and {tuple(other)} of rhs go in pairs")
+            )
+        for i, j in zip(one, other, strict=True):
+            if x.shape[i] != y.shape[j]:
+                raise OperationTypeError(
+                    point(
+                        f"dimension {i} of shape {x.shape} and dimension {j} of shape {y.shape} "
+                        "differ in size"
+                    )
+                )
+            right[j] = left[i]
+    gone = {left[i] for i in contract_x}
+    batch = [left[i] for i in batch_x]
+    kept = [c for c in (*left, *right) if c not in gone and c not in batch]
+    dims = f"{''.join(left)},{''.join(right)}->{''.join((*batch, *kept))}"
+    weak = x.weak_type and y.weak_type
+    if preferred_element_type is None:
+        return emit("dot", x, y, dims=dims, weak=weak)
+    sizes = {**dict(zip(left, x.shape, strict=True)), **dict(zip(right, y.shape, strict=True))}
+    shape = tuple(sizes[c] for c in (*batch, *kept))
+    return emit("dot", x, y, dims=dims, result=TensorType(shape, dtype_of(preferred_element_type)))
+
+
+def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
+    """Matrices in the last two dimensions, one product for each place of the dimensions before."""
+    rank = len(lhs.shape)
+    if rank < 2 or len(rhs.shape) != rank:
+        raise OperationTypeError(
+            point(
+                "batch_matmul takes arrays of the same rank, at least 2, got shapes "
+                f"{tuple(lhs.shape)} and {tuple(rhs.shape)}"
+            )
+        )
+    batch = tuple(range(rank - 2))
+    return dot_general(lhs, rhs, (((rank - 1,), (rank - 2,)), (batch, batch)), precision)

@@ -1,0 +1,228 @@
+"""Gather and scatter with all their dimensions, under the names of `jax.lax`.
+
+The dimension numbers are those of StableHLO. Where an index is out of range a gather gives a fill
+value and a scatter drops the window, unless the mode says otherwise.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.indexing import filling
+from shardir.frontend.numpy.updates import fitted
+from shardir.frontend.operands import as_tracer, broadcast, constant, splat
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.opset import Symbol
+from shardir.types import TensorType
+
+Dims = tuple[int, ...]
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """Which dimensions of operand, indices and result of a gather correspond."""
+
+    offset_dims: Dims
+    collapsed_slice_dims: Dims
+    start_index_map: Dims
+    operand_batching_dims: Dims = ()
+    start_indices_batching_dims: Dims = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """Which dimensions of operand, indices and updates of a scatter correspond."""
+
+    update_window_dims: Dims
+    inserted_window_dims: Dims
+    scatter_dims_to_operand_dims: Dims
+    operand_batching_dims: Dims = ()
+    scatter_indices_batching_dims: Dims = ()
+
+
+class GatherScatterMode(Enum):
+    """What becomes of indices out of range."""
+
+    CLIP = "clip"
+    FILL_OR_DROP = "fill"
+    PROMISE_IN_BOUNDS = "promise_in_bounds"
+
+    @staticmethod
+    def from_any(mode: Any) -> "GatherScatterMode":
+        """The mode that a string or `None` means."""
+        if isinstance(mode, GatherScatterMode):
+            return mode
+        known = {
+            None: GatherScatterMode.FILL_OR_DROP,
+            "fill": GatherScatterMode.FILL_OR_DROP,
+            "drop": GatherScatterMode.FILL_OR_DROP,
+            "clip": GatherScatterMode.CLIP,
+            "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+        }
+        if mode not in known:
+            raise OperationTypeError(
+                point(
+                    f"mode {mode!r} is unknown; the modes are 'fill', 'drop', 'clip' and "
+                    "'promise_in_bounds'"
+                )
+            )
+        return known[mode]
+
+
+def _ints(dims: Any) -> Dims:
+    return tuple(int(d) for d in dims)
+
+
+def _limits(x: Tracer, index_map: Dims, window: dict[int, int]) -> list[int]:
+    """The last start along each indexed dimension at which the window is inside."""
+    return [x.shape[d] - window.get(d, 1) for d in index_map]
+
+
+def _within(indices: Tracer, limits: list[int]) -> Tracer:
+    """Which index vectors are inside; without the last dimension."""
+    kind = indices.value.type
+    last = len(kind.shape) - 1
+    high = broadcast(constant(np.asarray(limits, kind.numpy)), kind.shape)
+    low = emit("ge", indices, splat(0, kind))
+    both = emit("and", low, emit("le", indices, high))
+    there: Tracer = emit("all", both, dims=(last,))
+    return there
+
+
+@public(
+    static=(
+        "dimension_numbers",
+        "slice_sizes",
+        "unique_indices",
+        "indices_are_sorted",
+        "mode",
+        "fill_value",
+    )
+)
+def gather(
+    operand: Any,
+    start_indices: Any,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Any,
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+) -> Any:
+    """Windows of `slice_sizes` that start at index vectors, the last dimension of the indices.
+
+    A window that sticks out gives `fill_value` (NaN, or the lowest integer unless told), or is
+    moved inside (mode "clip").
+    """
+    x, indices = as_tracer(operand), as_tracer(start_indices)
+    numbers = GatherDimensionNumbers(*map(_ints, dimension_numbers))
+    sizes = _ints(slice_sizes)
+    if len(sizes) != x.ndim:
+        raise OperationTypeError(
+            point(f"gather takes a slice size for each of {x.ndim} dimensions, got {len(sizes)}")
+        )
+    gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    rest = iter(n for d, n in enumerate(sizes) if d not in gone)
+    batch = iter(indices.shape[:-1])
+    rank = indices.ndim - 1 + len(numbers.offset_dims)
+    shape = [next(rest) if d in numbers.offset_dims else next(batch) for d in range(rank)]
+    found: Tracer = emit(
+        "gather",
+        x,
+        indices,
+        offset_dims=numbers.offset_dims,
+        collapsed_dims=numbers.collapsed_slice_dims,
+        start_index_map=numbers.start_index_map,
+        operand_batching_dims=numbers.operand_batching_dims,
+        indices_batching_dims=numbers.start_indices_batching_dims,
+        result=x.value.type.with_shape(shape),
+        weak=x.weak_type,
+    )
+    if GatherScatterMode.from_any(mode) is not GatherScatterMode.FILL_OR_DROP:
+        return found
+    limits = _limits(x, numbers.start_index_map, dict(enumerate(sizes)))
+    there = _within(indices, limits)
+    dims = tuple(d for d in range(rank) if d not in numbers.offset_dims)
+    mask = emit("broadcast", there, dims=dims, result=TensorType(tuple(shape), "bool"))
+    fill = splat(filling(x.value.type.dtype, fill_value), found.value.type)
+    return emit("select", mask, found, fill, weak=x.weak_type)
+
+
+def _scatter(name: str, op: str, meaning: str) -> Callable[..., Any]:
+    def scatter(
+        operand: Any,
+        scatter_indices: Any,
+        updates: Any,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        x, indices = as_tracer(operand), as_tracer(scatter_indices)
+        new = fitted(x, updates)
+        numbers = ScatterDimensionNumbers(*map(_ints, dimension_numbers))
+        return emit(
+            "scatter",
+            x,
+            _moved(x, indices, new, numbers, GatherScatterMode.from_any(mode)),
+            new,
+            update_window_dims=numbers.update_window_dims,
+            inserted_window_dims=numbers.inserted_window_dims,
+            scatter_dims=numbers.scatter_dims_to_operand_dims,
+            operand_batching_dims=numbers.operand_batching_dims,
+            indices_batching_dims=numbers.scatter_indices_batching_dims,
+            op=Symbol(op),
+            weak=x.weak_type,
+        )
+
+    scatter.__name__ = scatter.__qualname__ = name
+    scatter.__doc__ = (
+        f"A copy of `operand` with windows of updates {meaning} at index vectors.\n\n"
+        '    A window that sticks out is dropped, or moved inside (mode "clip").'
+    )
+    static = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
+    return public(static=static)(scatter)
+
+
+def _moved(
+    x: Tracer,
+    indices: Tracer,
+    new: Tracer,
+    numbers: ScatterDimensionNumbers,
+    mode: GatherScatterMode,
+) -> Tracer:
+    """The indices such that dropping element by element does what the mode says."""
+    gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    free = [d for d in range(x.ndim) if d not in gone]
+    if len(free) != len(numbers.update_window_dims):
+        return indices
+    window = {d: new.shape[w] for d, w in zip(free, numbers.update_window_dims, strict=True)}
+    mapped = numbers.scatter_dims_to_operand_dims
+    limits = _limits(x, mapped, window)
+    kind = indices.value.type
+    if mode is GatherScatterMode.CLIP:
+        high = broadcast(constant(np.asarray(limits, kind.numpy)), kind.shape)
+        moved: Tracer = emit("clamp", splat(0, kind.with_shape(())), indices, high)
+        return moved
+    if mode is GatherScatterMode.PROMISE_IN_BOUNDS or all(window.get(d, 1) == 1 for d in mapped):
+        return indices
+    # A window that sticks out goes to where none of it is inside.
+    there = _within(indices, limits)
+    dims = tuple(range(there.ndim))
+    mask = emit("broadcast", there, dims=dims, result=kind.with_dtype("bool"))
+    away = broadcast(constant(np.asarray([x.shape[d] for d in mapped], kind.numpy)), kind.shape)
+    chosen: Tracer = emit("select", mask, indices, away)
+    return chosen
+
+
+scatter = _scatter("scatter", "set", "written")
+scatter_add = _scatter("scatter_add", "add", "added")
+scatter_mul = _scatter("scatter_mul", "mul", "multiplied")
+scatter_min = _scatter("scatter_min", "min", "compared, the smaller kept,")
+scatter_max = _scatter("scatter_max", "max", "compared, the larger kept,")

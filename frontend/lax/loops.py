@@ -1,0 +1,221 @@
+"""Loops on traced values: `scan`, `while_loop`, `fori_loop`, `map`.
+
+Each traces the functions it is given as blocks of one operation. The functions may use traced
+values from around them; those become the constants of the loop. Semantics follow `jax.lax`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import tree
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ControlFlowError
+from shardir.frontend.lax.blocks import (
+    Body,
+    check_structure,
+    kind,
+    named,
+    settled,
+    several,
+    shown,
+    trace_body,
+    tracers_of,
+    with_kinds,
+)
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer, convert, splat
+from shardir.frontend.promotion import Abstract, canonical
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import INTEGERS, TensorType
+
+
+@public(static=("f", "length", "reverse", "unroll"), cached=False)
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """Carry `init` through `f(carry, x) -> (carry, y)` along the first dimension of `xs`.
+
+    Returns the last carry and the stacked `y`. `length` is needed only without `xs`; `reverse`
+    goes from the last slice to the first; `unroll` is accepted for compatibility and ignored.
+    Raises `ControlFlowError` when the carry changes its containers, shape or element type, or the
+    leading sizes of `xs` differ.
+    """
+    what = "the body of scan"
+    carried, structure = tracers_of(init, "the carry of scan")
+    stacked, stacked_structure = tracers_of(xs, "an entry of xs of scan")
+    count = _length(stacked, length)
+    slices = [Abstract(TensorType(x.shape[1:], x.value.type.dtype), x.weak_type) for x in stacked]
+    names = [*named(init, "carry"), *named(xs, "x")]
+    kinds = None
+    while True:
+        params = [*(c.abstract for c in carried), *slices]
+        traced = trace_body(f, params, (structure, stacked_structure), what, names, kinds)
+        outs = _pair(traced, structure, what)
+        changed = settled(carried, traced.results[: len(carried)], what)
+        if changed is not None:
+            carried = changed
+            continue
+        # What comes out of Python numbers alone follows the carry.
+        given = [c.value.type.dtype for c in carried]
+        if [r.type.dtype for r in traced.results[: len(carried)]] == given:
+            break
+        kinds = [*(kind(c.abstract) for c in carried), *(kind(y) for y in outs)]
+    results = []
+    if traced.results:
+        made = emit(
+            "scan",
+            *carried,
+            *stacked,
+            blocks=(traced.block,),
+            carries=len(carried),
+            length=count,
+            reverse=bool(reverse),
+        )
+        results = several(made)
+    weak = [*(c.weak_type for c in carried), *(y.weak for y in outs)]
+    both: tuple[Any, Any] = tree.unflatten(traced.structure, with_kinds(results, weak))
+    return both
+
+
+def _pair(traced: Body, structure: tree.PyTreeDef, what: str) -> tuple[Abstract, ...]:
+    """What is known of the `y` of a body, which must return (carry, y)."""
+    out = tree.unflatten(traced.structure, range(traced.structure.num_leaves))
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise ControlFlowError(
+            point(f"{what} must return a pair (carry, y), it returned {shown(traced.structure)}")
+        )
+    check_structure(structure, tree.structure(out[0]), what)
+    return traced.results[structure.num_leaves :]
+
+
+def _length(stacked: Sequence[Tracer], length: int | None) -> int:
+    sizes = []
+    for x in stacked:
+        if not x.ndim:
+            raise ControlFlowError(
+                point("scan goes along the first dimension of xs; one of them is a scalar")
+            )
+        sizes.append(x.shape[0])
+    if length is not None:
+        sizes.append(int(length))
+    if not sizes:
+        raise ControlFlowError(point("scan without xs needs length="))
+    if len(set(sizes)) > 1:
+        told = ", ".join(map(str, sizes))
+        raise ControlFlowError(point(f"scan needs one leading size, got {told}"))
+    return sizes[0]
+
+
+@public(static=("cond_fun", "body_fun"), cached=False)
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
+    """`body_fun` applied to `init_val` again and again while `cond_fun` says true.
+
+    `cond_fun` must return a bool of rank 0, `body_fun` what it is given. Has no reverse-mode
+    derivative; use `fori_loop` with static bounds or `scan` where one is needed.
+    """
+    what = "the body of while_loop"
+    carried, structure = tracers_of(init_val, "the carry of while_loop")
+    if not carried:
+        raise ControlFlowError(point("while_loop carries nothing; it would never end or never run"))
+    names = named(init_val, "carry")
+    kinds = None
+    while True:
+        params = [c.abstract for c in carried]
+        body = trace_body(body_fun, params, (structure,), what, names, kinds)
+        check_structure(structure, body.structure, what)
+        changed = settled(carried, body.results, what)
+        if changed is not None:
+            carried = changed
+        elif [r.type for r in body.results] == [p.type for p in params]:
+            break
+        else:
+            kinds = [kind(p) for p in params]
+    condition = trace_body(cond_fun, params, (structure,), "the condition of while_loop", names)
+    told = [str(a.type) for a in condition.results]
+    if told != ["bool[]"]:
+        raise ControlFlowError(
+            point(
+                "the condition of while_loop must return one bool[], it returned "
+                f"{', '.join(told) or 'nothing'}"
+            )
+        )
+    results = several(emit("while", *carried, blocks=(condition.block, body.block)))
+    return tree.unflatten(structure, with_kinds(results, [c.weak_type for c in carried]))
+
+
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+) -> Any:
+    """`init_val` through `body_fun(i, value) -> value` for i = lower, ..., upper - 1.
+
+    With bounds known while tracing it is a `scan`, which has derivatives; otherwise a
+    `while_loop`. Bounds must be integers. `unroll` is accepted for compatibility and ignored.
+    """
+    start, stop = _known(lower), _known(upper)
+    if start is not None and stop is not None:
+        return _counted(start, max(stop - start, 0), body_fun, init_val)
+    return _bounded(lower, upper, body_fun, init_val)
+
+
+def _known(bound: Any) -> int | None:
+    """The bound if it is known while tracing."""
+    whole = isinstance(bound, (int, np.integer)) and not isinstance(bound, bool)
+    return int(bound) if whole else None
+
+
+def _counted(start: int, count: int, body_fun: Callable[..., Any], init_val: Any) -> Any:
+    what = "the body of fori_loop"
+
+    def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
+        i, value = carry
+        found = body_fun(i, value)
+        check_structure(tree.structure(value), tree.structure(found), what)
+        return (i + 1, found), None
+
+    first = np.asarray(start, TensorType((), canonical("i64")).numpy)
+    return scan(step, (first, init_val), None, length=count)[0][1]
+
+
+@public(static=("body_fun",), cached=False, name="fori_loop")
+def _bounded(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any) -> Any:
+    bounds = [as_tracer(lower), as_tracer(upper)]
+    for bound in bounds:
+        if bound.value.type.dtype not in INTEGERS or bound.ndim:
+            raise ControlFlowError(
+                point(f"the bounds of fori_loop are integers of rank 0, got {bound.value.type}")
+            )
+    dtype = next((b.value.type.dtype for b in bounds if not b.weak_type), canonical("i64"))
+    first, last = (convert(bound, dtype) for bound in bounds)
+
+    def going(carry: tuple[Any, Any]) -> Any:
+        return emit("lt", carry[0], last)
+
+    def body(carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        i, value = carry
+        following = emit("add", i, splat(1, i.value.type))
+        return following, body_fun(i, value)
+
+    return while_loop(going, body, (first, init_val))[1]
+
+
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+    """`f` of every slice of `xs` along the first dimension, one after the other, stacked.
+
+    `batch_size` is accepted for compatibility and ignored.
+    """
+    return scan(lambda _, x: (None, f(x)), None, xs)[1]

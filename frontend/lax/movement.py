@@ -1,0 +1,199 @@
+"""Operations that move data without computing on it, under the names of `jax.lax`."""
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import piece
+from shardir.frontend.numpy.axes import axes_of, axis_of
+from shardir.frontend.operands import (
+    as_tracer,
+    broadcast as _broadcast,
+    convert,
+    is_number,
+    reshape as _reshape,
+    splat,
+)
+from shardir.frontend.promotion import dtype_of
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import TensorType
+
+
+@public(static=("shape", "broadcast_dimensions"))
+def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any) -> Any:
+    """`operand` repeated to `shape`; its dimension i becomes `broadcast_dimensions[i]`."""
+    x = as_tracer(operand)
+    result = x.value.type.with_shape(shape)
+    return emit("broadcast", x, dims=tuple(broadcast_dimensions), result=result, weak=x.weak_type)
+
+
+@public(static=("sizes",))
+def broadcast(operand: Any, sizes: Any) -> Any:
+    """`operand` with new leading dimensions of `sizes`."""
+    x = as_tracer(operand)
+    return _broadcast(x, (*sizes, *x.shape))
+
+
+@public(static=("new_sizes", "dimensions"))
+def reshape(operand: Any, new_sizes: Any, dimensions: Any = None) -> Any:
+    """`operand`, its dimensions in the order `dimensions`, with another shape of the same size."""
+    x = as_tracer(operand)
+    if dimensions is not None:
+        x = transpose(x, dimensions)
+    return _reshape(x, tuple(new_sizes))
+
+
+@public(static=("start_dimension", "stop_dimension"))
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """The dimensions from `start_dimension` up to `stop_dimension` as one."""
+    x = as_tracer(operand)
+    some = range(x.ndim)[start_dimension:stop_dimension]
+    if not some:
+        raise OperationTypeError(
+            point(
+                f"collapse takes at least one dimension, got those from {start_dimension} up to "
+                f"{stop_dimension} of shape {x.shape}"
+            )
+        )
+    size = 1
+    for d in some:
+        size *= x.shape[d]
+    return _reshape(x, (*x.shape[: some.start], size, *x.shape[some.stop :]))
+
+
+@public(static=("permutation",))
+def transpose(operand: Any, permutation: Any) -> Any:
+    """Dimension i of the result is dimension `permutation[i]` of `operand`."""
+    x = as_tracer(operand)
+    return emit("transpose", x, perm=tuple(permutation), weak=x.weak_type)
+
+
+@public(static=("dimensions",))
+def rev(operand: Any, dimensions: Any) -> Any:
+    """`operand` backwards along `dimensions`."""
+    x = as_tracer(operand)
+    return emit("reverse", x, dims=axes_of(dimensions, x.ndim), weak=x.weak_type)
+
+
+@public(static=("dimensions",))
+def expand_dims(array: Any, dimensions: Any) -> Any:
+    """`array` with dimensions of size 1 where `dimensions` says, in the result."""
+    x = as_tracer(array)
+    rank = x.ndim + len(dimensions)
+    new = axes_of(dimensions, rank)
+    sizes = iter(x.shape)
+    return _reshape(x, tuple(1 if d in new else next(sizes) for d in range(rank)))
+
+
+@public(static=("dimensions",))
+def squeeze(array: Any, dimensions: Any) -> Any:
+    """`array` without the dimensions of size 1 that `dimensions` names."""
+    x = as_tracer(array)
+    gone = axes_of(dimensions, x.ndim)
+    for d in gone:
+        if x.shape[d] != 1:
+            raise OperationTypeError(
+                point(f"dimension {d} of shape {x.shape} cannot be squeezed: it is not of size 1")
+            )
+    return _reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in gone))
+
+
+@public(static=("dimension",))
+def concatenate(operands: Any, dimension: int) -> Any:
+    """Arrays of one element type, one after the other along `dimension`."""
+    parts = [as_tracer(x) for x in operands]
+    if not parts:
+        raise OperationTypeError(point("concatenate takes at least one array"))
+    weak = builtins.all(x.weak_type for x in parts)
+    return emit("concatenate", *parts, dim=axis_of(dimension, parts[0].ndim), weak=weak)
+
+
+@public(static=("sizes", "axis"))
+def split(operand: Any, sizes: Any, axis: int = 0) -> Any:
+    """Parts of the given sizes, one after the other along `axis`, as a list."""
+    x = as_tracer(operand)
+    dim = axis_of(axis, x.ndim)
+    if sum(sizes) != x.shape[dim]:
+        raise OperationTypeError(
+            point(f"sizes {tuple(sizes)} do not add up to dimension {dim} of shape {x.shape}")
+        )
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(piece(x, dim, start, start + size))
+        start += size
+    return parts
+
+
+@public(static=("padding_config",))
+def pad(operand: Any, padding_value: Any, padding_config: Any) -> Any:
+    """`operand` between `padding_value`; (low, high, interior) a dimension, negative cuts off."""
+    x = as_tracer(operand)
+    low, high, interior = zip(*padding_config, strict=True) if x.ndim else ((), (), ())
+    value = convert(as_tracer(padding_value), x.value.type.dtype)
+    return emit("pad", x, value, low=low, high=high, interior=interior, weak=x.weak_type)
+
+
+@public(static=("reps",))
+def tile(operand: Any, reps: Any) -> Any:
+    """`operand` repeated as a whole, `reps` times along each dimension."""
+    from shardir.frontend import numpy as snp
+
+    x = as_tracer(operand)
+    if len(reps) != x.ndim:
+        raise OperationTypeError(
+            point(f"tile takes a number for each of {x.ndim} dimensions, got {len(reps)}")
+        )
+    return snp.tile(x, tuple(reps))
+
+
+@public(static=("dtype", "size"))
+def iota(dtype: Any, size: int) -> Any:
+    """0, 1, ..., size - 1."""
+    return emit("iota", dim=0, result=TensorType((size,), dtype_of(dtype)))
+
+
+@public(static=("dtype", "shape", "dimension"))
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
+    """The index along `dimension` of every element."""
+    sizes = tuple(shape)
+    dim = axis_of(dimension, len(sizes))
+    return emit("iota", dim=dim, result=TensorType(sizes, dtype_of(dtype)))
+
+
+@public(static=("shape", "dtype"))
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """An array of `shape` whose every element is `fill_value`."""
+    return _filled(tuple(shape), fill_value, None if dtype is None else dtype_of(dtype))
+
+
+@public(static=("dtype", "shape"))
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """An array like `x` whose every element is `fill_value`."""
+    like = as_tracer(x)
+    name = like.value.type.dtype if dtype is None else dtype_of(dtype)
+    return _filled(like.shape if shape is None else tuple(shape), fill_value, name)
+
+
+def _filled(shape: Sequence[int], value: Any, name: str | None) -> Tracer:
+    if is_number(value) and name is not None:
+        return splat(value, TensorType(tuple(shape), name))
+    filler = as_tracer(value)
+    if filler.ndim:
+        raise OperationTypeError(point(f"a fill value is a scalar, got {filler.value.type}"))
+    return _broadcast(filler if name is None else convert(filler, name), shape)
+
+
+@public()
+def optimization_barrier(operand: Any) -> Any:
+    """The same values; nothing is moved across. Takes containers."""
+    from shardir.frontend import tree
+
+    leaves, structure = tree.flatten(operand)
+    if not leaves:
+        return operand
+    results = emit("optimization_barrier", *(as_tracer(x) for x in leaves))
+    return tree.unflatten(structure, results if isinstance(results, tuple) else [results])

@@ -1,0 +1,161 @@
+"""Reductions, running reductions and sorting, under the names of `jax.lax`."""
+
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import piece
+from shardir.frontend.numpy.axes import axes_of, axis_of
+from shardir.frontend.operands import as_tracer
+from shardir.frontend.promotion import dtype_of
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import TensorType
+
+
+def _called(name: str, meaning: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = meaning
+    # All parameters but the operand shape the program.
+    return public(static=tuple(signature(function).parameters)[1:])(function)
+
+
+def _reduction(name: str, core: str) -> Callable[..., Any]:
+    def reduce(operand: Any, axes: Any) -> Any:
+        x = as_tracer(operand)
+        return emit(core, x, dims=axes_of(axes, x.ndim), weak=x.weak_type)
+
+    return _called(name, f"The `{core}` of the elements along `axes`.", reduce)
+
+
+reduce_sum, reduce_prod = _reduction("reduce_sum", "sum"), _reduction("reduce_prod", "prod")
+reduce_max, reduce_min = _reduction("reduce_max", "max"), _reduction("reduce_min", "min")
+reduce_and, reduce_or = _reduction("reduce_and", "all"), _reduction("reduce_or", "any")
+
+
+def _position(name: str) -> Callable[..., Any]:
+    def position(operand: Any, axis: int, index_dtype: Any) -> Any:
+        x = as_tracer(operand)
+        dim = axis_of(axis, x.ndim)
+        shape = x.shape[:dim] + x.shape[dim + 1 :]
+        return emit(name, x, dim=dim, result=TensorType(shape, dtype_of(index_dtype)))
+
+    return _called(name, f"The first index along `axis` of the {name[3:]}imum.", position)
+
+
+argmax, argmin = _position("argmax"), _position("argmin")
+
+
+def _cumulative(name: str) -> Callable[..., Any]:
+    def cumulate(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        x = as_tracer(operand)
+        dim = axis_of(axis, x.ndim)
+        return emit(name, x, dim=dim, reverse=bool(reverse), weak=x.weak_type)
+
+    return _called(name, f"`{name}` along `axis`, from its end when `reverse`.", cumulate)
+
+
+cumsum, cumprod, cummax = _cumulative("cumsum"), _cumulative("cumprod"), _cumulative("cummax")
+cummin, cumlogsumexp = _cumulative("cummin"), _cumulative("cumlogsumexp")
+
+
+@public(static=("dimension", "is_stable", "num_keys"))
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Sorted along `dimension`; of several arrays, a tuple, the first `num_keys` decide."""
+    several = isinstance(operand, (list, tuple))
+    arrays = [as_tracer(x) for x in (operand if several else [operand])]
+    if not arrays:
+        raise OperationTypeError(point("sort takes at least one array"))
+    dim = axis_of(dimension, arrays[0].ndim)
+    found = emit("sort", *arrays, dim=dim, keys=num_keys, stable=bool(is_stable))
+    results = found if isinstance(found, tuple) else (found,)
+    return results if several else results[0]
+
+
+def sort_key_val(
+    keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
+) -> tuple[Any, Any]:
+    """Keys sorted along `dimension`, and the values that belong to them."""
+    first, second = sort((keys, values), dimension, is_stable)
+    return first, second
+
+
+@public(static=("k", "axis"))
+def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
+    """The `k` largest along `axis`, largest first, and their i32 indices, as a list."""
+    x = as_tracer(operand)
+    dim = axis_of(axis, x.ndim)
+    if not 0 <= k <= x.shape[dim]:
+        raise OperationTypeError(
+            point(f"top_k cannot take {k} of dimension {dim} of shape {x.shape}")
+        )
+    from shardir.frontend.numpy.manipulation import moveaxis
+
+    moved = moveaxis(x, dim, -1)
+    values = moved.value.type.with_shape((*moved.shape[:-1], k))
+    return [
+        moveaxis(found, -1, dim)
+        for found in emit("top_k", moved, result=(values, values.with_dtype("i32")))
+    ]
+
+
+@public(static=("fn", "reverse", "axis"), cached=False)
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """Running results of `fn` along `axis`, in a number of steps that grows with the logarithm.
+
+    `fn` takes two containers like `elems` and combines them elementwise; it must be associative.
+    The first result is the first element; with `reverse` the running starts at the end.
+    """
+    from shardir.frontend import tree
+
+    leaves, structure = tree.flatten(elems)
+    tracers = [as_tracer(x) for x in leaves]
+    if not tracers:
+        return elems
+    dim = axis_of(axis, tracers[0].ndim)
+    sizes = {x.shape[dim] for x in tracers}
+    if len(sizes) > 1:
+        told = " and ".join(str(x.shape) for x in tracers)
+        raise OperationTypeError(
+            point(f"associative_scan takes arrays of one size along axis {axis}, got {told}")
+        )
+
+    def combined(first: Sequence[Tracer], second: Sequence[Tracer]) -> list[Tracer]:
+        found = fn(tree.unflatten(structure, first), tree.unflatten(structure, second))
+        return [as_tracer(x) for x in tree.leaves(found)]
+
+    if reverse:
+        tracers = [_turned(x, dim) for x in tracers]
+    results = _running(combined, tracers, dim)
+    if reverse:
+        results = [_turned(x, dim) for x in results]
+    return tree.unflatten(structure, results)
+
+
+def _turned(x: Tracer, dim: int) -> Tracer:
+    back: Tracer = emit("reverse", x, dims=(dim,), weak=x.weak_type)
+    return back
+
+
+def _running(
+    combined: Callable[[Sequence[Tracer], Sequence[Tracer]], list[Tracer]],
+    xs: list[Tracer],
+    dim: int,
+) -> list[Tracer]:
+    """By doubling: after each step an element has as many before it combined into it."""
+    size, reach = xs[0].shape[dim], 1
+    while reach < size:
+        early = [piece(x, dim, 0, size - reach) for x in xs]
+        late = [piece(x, dim, reach, size) for x in xs]
+        joined = combined(early, late)
+        xs = [
+            emit("concatenate", piece(x, dim, 0, reach), y, dim=dim)
+            for x, y in zip(xs, joined, strict=True)
+        ]
+        reach *= 2
+    return xs

@@ -1,0 +1,169 @@
+"""Pieces of arrays at known and at traced places, under the names of `jax.lax`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.lax.movement import expand_dims, squeeze
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import resized
+from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.numpy.updates import fitted
+from shardir.frontend.numpy.vectors import wrapped
+from shardir.frontend.operands import as_tracer, splat
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import INTEGERS, TensorType
+
+
+@public(static=("start_indices", "limit_indices", "strides"))
+def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
+    """The elements from `start_indices` up to `limit_indices`, `strides` apart."""
+    x = as_tracer(operand)
+    starts, limits = tuple(start_indices), tuple(limit_indices)
+    steps = tuple(strides) if strides is not None else (1,) * x.ndim
+    if not len(starts) == len(limits) == len(steps) == x.ndim:
+        raise OperationTypeError(
+            point(f"slice takes a start, a limit and a stride for each of {x.ndim} dimensions")
+        )
+    for d, (start, stop, n) in enumerate(zip(starts, limits, x.shape, strict=True)):
+        if not 0 <= start <= stop <= n:
+            raise OperationTypeError(
+                point(f"slice from {start} up to {stop} is not within dimension {d} of size {n}")
+            )
+    spans = zip(starts, limits, steps, strict=True)
+    shape = tuple(-(-(stop - start) // step) for start, stop, step in spans)
+    result = x.value.type.with_shape(shape)
+    return emit("slice", x, starts=starts, strides=steps, result=result, weak=x.weak_type)
+
+
+@public(static=("start_index", "limit_index", "stride", "axis"))
+def slice_in_dim(
+    operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
+) -> Any:
+    """`slice` along one dimension; negative and missing bounds as in Python."""
+    x = as_tracer(operand)
+    dim = axis_of(axis, x.ndim)
+    span = range(x.shape[dim])[start_index:limit_index:stride]
+    return slice(
+        x,
+        resized((0,) * x.ndim, dim, span.start),
+        resized(x.shape, dim, max(span.start, span.stop)),
+        resized((1,) * x.ndim, dim, span.step),
+    )
+
+
+@public(static=("index", "axis", "keepdims"))
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """One index along one dimension, which stays with size 1 unless told."""
+    x = as_tracer(operand)
+    dim = axis_of(axis, x.ndim)
+    if not -x.shape[dim] <= index < x.shape[dim]:
+        raise OperationTypeError(
+            point(f"index {index} is out of range for dimension {dim} of shape {x.shape}")
+        )
+    at = index % x.shape[dim]
+    one = slice_in_dim(x, at, at + 1, 1, dim)
+    return one if keepdims else squeeze(one, (dim,))
+
+
+def _starts(indices: Any, shape: Sequence[int], what: str) -> list[Tracer]:
+    """One start for each dimension, counted from the front."""
+    if isinstance(indices, (list, tuple)):
+        given = list(indices)
+    else:
+        packed = as_tracer(indices)
+        if packed.ndim != 1:
+            raise OperationTypeError(
+                point(f"{what} takes starts as a vector or a list, got {packed.value.type}")
+            )
+        given = [packed[i] for i in range(packed.shape[0])]
+    if len(given) != len(shape):
+        raise OperationTypeError(
+            point(f"{what} takes one start for each of {len(shape)} dimensions, got {len(given)}")
+        )
+    found: list[Tracer | int] = []
+    for start, size in zip(given, shape, strict=True):
+        if isinstance(start, (int, np.integer)):
+            found.append(int(start) + size if start < 0 else int(start))
+            continue
+        tracer = as_tracer(start)
+        if tracer.ndim or tracer.value.type.dtype not in INTEGERS:
+            raise OperationTypeError(
+                point(f"{what} starts at integers of rank 0, got {tracer.value.type}")
+            )
+        found.append(tracer)
+    traced = [x for x in found if isinstance(x, Tracer)]
+    sizes = [n for x, n in zip(found, shape, strict=True) if isinstance(x, Tracer)]
+    ready = iter(wrapped(traced, sizes))
+    whole = [next(ready) if isinstance(x, Tracer) else x for x in found]
+    kind = next((x.value.type for x in whole if isinstance(x, Tracer)), TensorType((), "i32"))
+    made: dict[int, Tracer] = {}
+    for x in whole:
+        if not isinstance(x, Tracer) and x not in made:
+            made[x] = splat(x, kind)
+    return [x if isinstance(x, Tracer) else made[x] for x in whole]
+
+
+@public(static=("slice_sizes",))
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Any:
+    """The piece of `slice_sizes` that starts at traced indices, moved inside if it sticks out.
+
+    Negative starts count from the end.
+    """
+    x = as_tracer(operand)
+    starts = _starts(start_indices, x.shape, "dynamic_slice")
+    result = x.value.type.with_shape(slice_sizes)
+    return emit("dynamic_slice", x, *starts, result=result, weak=x.weak_type)
+
+
+@public()
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
+    """`operand` with `update` written at traced indices, moved inside if it sticks out.
+
+    Negative starts count from the end.
+    """
+    x = as_tracer(operand)
+    new = fitted(x, update)
+    starts = _starts(start_indices, x.shape, "dynamic_update_slice")
+    return emit("dynamic_update_slice", x, new, *starts, weak=x.weak_type)
+
+
+@public(static=("slice_size", "axis"))
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Any:
+    """`dynamic_slice` along one dimension."""
+    x = as_tracer(operand)
+    dim = axis_of(axis, x.ndim)
+    starts: list[Any] = [0] * x.ndim
+    starts[dim] = start_index
+    return dynamic_slice(x, starts, resized(x.shape, dim, slice_size))
+
+
+@public(static=("axis", "keepdims"))
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Any:
+    """One traced index along one dimension, which stays with size 1 unless told."""
+    x = as_tracer(operand)
+    dim = axis_of(axis, x.ndim)
+    one = dynamic_slice_in_dim(x, index, 1, dim)
+    return one if keepdims else squeeze(one, (dim,))
+
+
+@public(static=("axis",))
+def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Any:
+    """`dynamic_update_slice` along one dimension."""
+    x = as_tracer(operand)
+    starts: list[Any] = [0] * x.ndim
+    starts[axis_of(axis, x.ndim)] = start_index
+    return dynamic_update_slice(x, update, starts)
+
+
+@public(static=("axis",))
+def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:
+    """One traced index along one dimension replaced."""
+    x, new = as_tracer(operand), as_tracer(update)
+    if new.ndim < x.ndim:
+        new = expand_dims(new, (axis_of(axis, x.ndim),))
+    return dynamic_update_slice_in_dim(x, new, index, axis)

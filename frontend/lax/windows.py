@@ -1,0 +1,135 @@
+"""Reductions with a function of two numbers: of whole dimensions, and of sliding windows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.lax.convolution import pads_of
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import axes_of
+from shardir.frontend.operands import as_tracer, broadcast, convert
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.trace import emit, trace_block
+from shardir.frontend.tracer import Tracer
+from shardir.opset import Symbol
+from shardir.types import INTEGERS, TensorType
+
+_KNOWN = {"add": "add", "mul": "mul", "maximum": "max", "minimum": "min", "or": "max", "and": "min"}
+_WHOLE = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+
+
+def _kind_of(computation: Callable[..., Any], dtype: str, what: str) -> tuple[str, str]:
+    """The operation that a function of two numbers is: its own name, and that of the reduction."""
+    params = [Abstract(TensorType((), dtype))] * 2
+    called = f"the computation of {what}"
+    block, _ = trace_block(lambda x, y: [as_tracer(computation(x, y))], params, called)
+    if len(block.ops) == 1:
+        op = block.ops[0]
+        takes_both = set(op.operands) == set(block.params) and block.returns == op.results
+        logic = op.spec.name in ("or", "and")
+        if takes_both and op.spec.name in _KNOWN and logic == (dtype == "bool"):
+            return op.spec.name, _KNOWN[op.spec.name]
+    raise OperationTypeError(
+        point(
+            f"{what} takes lax.add, lax.mul, lax.max or lax.min (of bools, lax.bitwise_or or "
+            "lax.bitwise_and) as its computation; loop with lax.scan for others"
+        )
+    )
+
+
+def _identity(op: str, dtype: str) -> Any:
+    if op in ("add", "mul"):
+        return int(op == "mul")
+    if dtype == "bool":
+        return op == "min"
+    if dtype in INTEGERS:
+        limits = np.iinfo(TensorType((), dtype).numpy)
+        return int(limits.min if op == "max" else limits.max)
+    return -np.inf if op == "max" else np.inf
+
+
+@public(static=("computation", "dimensions"), cached=False)
+def reduce(
+    operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Any
+) -> Any:
+    """All elements along `dimensions` and the initial value, combined by `computation`.
+
+    `computation` is one of the operations that have a reduction: sum, product, maximum, minimum.
+    """
+    x, first = as_tracer(operands), as_tracer(init_values)
+    dtype = x.value.type.dtype
+    name, op = _kind_of(computation, dtype, "lax.reduce")
+    core = {"or": "any", "and": "all"}.get(name) or _WHOLE[op]
+    reduced = emit(core, x, dims=axes_of(dimensions, x.ndim))
+    return emit(name, reduced, broadcast(convert(first, dtype), reduced.shape))
+
+
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Callable[[Any, Any], Any],
+    window_dimensions: Any,
+    window_strides: Any,
+    padding: Any,
+    base_dilation: Any = None,
+    window_dilation: Any = None,
+) -> Any:
+    """The elements of each window, combined by `computation` (sum, product, maximum, minimum).
+
+    `init_value` must be what changes nothing: 0 of a sum, -inf of a maximum. `padding` is "SAME",
+    "VALID" or (low, high) pairs, for all dimensions.
+    """
+    given = np.asarray(init_value).item()
+    return _windowed(
+        operand,
+        given,
+        computation,
+        tuple(window_dimensions),
+        tuple(window_strides),
+        padding,
+        None if base_dilation is None else tuple(base_dilation),
+        None if window_dilation is None else tuple(window_dilation),
+    )
+
+
+@public(
+    static=("init", "computation", "window", "strides", "padding", "base_dilation", "dilation"),
+    cached=False,
+    name="reduce_window",
+)
+def _windowed(
+    operand: Any,
+    init: Any,
+    computation: Callable[[Any, Any], Any],
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: Any,
+    base_dilation: tuple[int, ...] | None,
+    dilation: tuple[int, ...] | None,
+) -> Any:
+    x = as_tracer(operand)
+    dtype = x.value.type.dtype
+    _, op = _kind_of(computation, dtype, "lax.reduce_window")
+    neutral = _identity(op, dtype)
+    if init != neutral:
+        raise OperationTypeError(
+            point(f"the init_value of lax.reduce_window must be {neutral} here, got {init}")
+        )
+    ones = (1,) * x.ndim
+    base, inner = base_dilation or ones, dilation or ones
+    sizes = [(n - 1) * s + 1 for n, s in zip(x.shape, base, strict=True)]
+    reach = [(n - 1) * s + 1 for n, s in zip(window, inner, strict=True)]
+    made: Tracer = emit(
+        "reduce_window",
+        x,
+        op=Symbol(op),
+        window=window,
+        strides=strides,
+        padding=pads_of(padding, sizes, reach, strides),
+        base_dilation=base,
+        window_dilation=inner,
+    )
+    return made
