@@ -122,8 +122,9 @@ def _way_back(function: Function, wrt: Sequence[int], of: Sequence[int] | None) 
         b.why = f"gradient of %{value.name}, which changes nothing"
         gradients.append(b.full(0, value.type) if gradient is None else gradient)
     back = Block(cotangents, live(b.ops, gradients), tuple(gradients))
-    back = _named(back, pullback.wishes, b)
-    return _Way(forward, back.ops, back.params, back.returns, b.names)
+    new, names = _names(function, Block((), forward, ()), back, pullback.wishes)
+    forward, back = substitute(Block((), forward, ()), new).ops, substitute(back, new)
+    return _Way(forward, back.ops, back.params, back.returns, names)
 
 
 def _differentiable(function: Function, what: str, values: Sequence[Value], index: int) -> Value:
@@ -140,14 +141,17 @@ def _differentiable(function: Function, what: str, values: Sequence[Value], inde
     return value
 
 
-def _named(back: Block, wishes: dict[Value, Value], b: Builder) -> Block:
-    """Every cotangent that is made on the way back, named after the value it belongs to."""
-    made = set(values_of(back)) - set(back.params)
-    return substitute(
-        back,
-        {
-            cotangent: replace(cotangent, name=b.names.fresh(f"{value.name}.grad"))
-            for cotangent, value in wishes.items()
-            if cotangent in made
-        },
-    )
+def _names(
+    function: Function, forward: Block, back: Block, wishes: dict[Value, Value]
+) -> tuple[dict[Value, Value], Names]:
+    """Names for what is new, in reading order: a cotangent is called after its value."""
+    old = set(values_of(function.body))
+    made = [v for block in (forward, back) for v in values_of(block) if v not in old]
+    names = Names([value.name for value in values_of(function.body)])
+    new: dict[Value, Value] = {}
+    for value in (*back.params, *made):
+        if value in new:
+            continue
+        wish = f"{wishes[value].name}.grad" if value in wishes else value.name
+        new[value] = replace(value, name=names.fresh("" if wish.isdigit() else wish))
+    return new, names
