@@ -93,10 +93,11 @@ def _exchange_groups(
 def _combined(arrays: list[Array], op: str) -> Array:
     """Combine in order of position; half-width floats are added up in single precision."""
     function, dtype = REDUCTIONS[op][0], arrays[0].dtype
-    if dtype.itemsize == 2 and dtype.kind not in "iu":
-        wide = reduce(function, (array.astype(np.float32) for array in arrays))
-        return np.asarray(wide.astype(dtype))
-    return np.asarray(reduce(function, arrays))
+    with np.errstate(all="ignore"):
+        if dtype.itemsize == 2 and dtype.kind not in "iu":
+            wide = reduce(function, (array.astype(np.float32) for array in arrays))
+            return np.asarray(wide.astype(dtype))
+        return np.asarray(reduce(function, arrays))
 
 
 def _reduce_type(x: TensorType, *, axes: Axes, op: str, result: Any) -> TensorType:

@@ -56,6 +56,14 @@ def test_half_width_floats_are_added_up_in_single_precision() -> None:
     assert got == [[float(ml_dtypes.bfloat16(258.0))]] * 4
 
 
+def test_what_overflows_is_infinite() -> None:
+    parts = [[3e38], [3e38], [-3e38], [np.inf]]
+    got = exchanged(collective.all_reduce, parts, axes=(X,), op=Symbol("add"))
+    assert got == [[0.0], [np.inf]] * 2
+    got = exchanged(collective.all_reduce, parts, axes=(Y,), op=Symbol("add"))
+    assert got == [[np.inf]] * 4
+
+
 def test_devices_that_end_with_the_same_value_share_one_array() -> None:
     parts = [(np.ones(2, np.float32),)] * 4
     assert collective.all_reduce.exchange is not None
