@@ -16,7 +16,7 @@ from shardir.passes.check import Check
 from shardir.passes.dump import Dump
 from shardir.passes.pipeline import DEFAULT, Watch, watches
 from shardir.placement import Sharding
-from shardir.sampling import random_arguments
+from shardir.sampling import parameter_types, random_arguments
 from shardir.text.parser import parse
 from shardir.text.printer import Printer, show
 from shardir.types import TensorType
@@ -96,8 +96,7 @@ def run(
 ) -> None:
     """Run a program on all devices of its mesh and print its results and how they are cut."""
     module = _read(file)
-    types = _argument_types(module)
-    args = _load(module, types, inputs) if inputs else random_arguments(types, seed)
+    args = _load(module, inputs) if inputs else random_arguments(module, seed)
     if module.main.spmd is None and (module.meshes or passes is not None):
         module = Pipeline.parse(DEFAULT if passes is None else passes)(module)
         verify(module)
@@ -130,14 +129,8 @@ class CommandError(ShardirError):
     """A command that was given what it cannot use."""
 
 
-def _argument_types(module: Module) -> list[TensorType]:
-    main = module.main
-    return [outer.type for outer in main.spmd.params] if main.spmd else [
-        param.type for param in main.body.params
-    ]  # fmt: skip
-
-
-def _load(module: Module, types: list[TensorType], inputs: list[Path]) -> list[Any]:
+def _load(module: Module, inputs: list[Path]) -> list[Any]:
+    types = parameter_types(module)
     names = [param.name for param in module.main.body.params]
     if len(inputs) != len(types):
         raise CommandError(

@@ -12,11 +12,12 @@ from typing import Any, final
 
 import numpy as np
 
-from shardir.agreement import Array, agree, distance, random_arguments, rounding, steady
+from shardir.agreement import Array, agree, distance, rounding, steady
 from shardir.errors import InterpretError, NumbersError
 from shardir.interpret import cut, evaluate, join, mesh_of, run, run_devices
 from shardir.ir import Block, Function, Global, Module, Op, Value
 from shardir.passes.pipeline import Pass
+from shardir.sampling import random_arguments
 from shardir.text.printer import Printer, unique_names
 
 
@@ -29,7 +30,7 @@ class Check:
         self._last: tuple[Module, list[Array]] | None = None
 
     def __call__(self, step: Pass, before: Module, after: Module, seconds: float) -> None:
-        arguments = random_arguments(before, self._seed)
+        arguments = random_arguments(before, self._seed, whole=True)
         want = self._results(before, arguments)
         try:
             got = run(after, arguments)

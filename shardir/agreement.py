@@ -14,37 +14,11 @@ import numpy.typing as npt
 
 from shardir.interpret import run
 from shardir.ir import Module, Value
-from shardir.types import UNSIGNED, TensorType
 
 Array = npt.NDArray[Any]
 
 ROUNDING = {"bf16": 1e-1, "f16": 2e-2, "f32": 2e-4, "c64": 2e-4, "f64": 1e-9, "c128": 1e-9}
 """How far results may differ, relative to the largest, when sums are taken in another order."""
-
-
-def random_arguments(module: Module, seed: int = 0) -> list[Array]:
-    """Arguments for the first function, the same for the same seed.
-
-    Numbers are small and whole, so that plain sums are exact and comparisons are sure.
-    """
-    rng = np.random.default_rng(seed)
-    return [_argument(type, rng) for type in parameter_types(module)]
-
-
-def parameter_types(module: Module) -> list[TensorType]:
-    """The global types of the first function's parameters."""
-    function = module.main
-    if function.spmd:
-        return [outer.type for outer in function.spmd.params]
-    return [param.type for param in function.body.params]
-
-
-def _argument(type: TensorType, rng: np.random.Generator) -> Array:
-    if type.dtype == "key":
-        return rng.integers(0, 2**63, type.shape, np.uint64)
-    low = 0 if type.dtype in ("bool", *UNSIGNED) else -4
-    high = 2 if type.dtype == "bool" else 5
-    return np.asarray(rng.integers(low, high, type.shape)).astype(type.numpy)
 
 
 def rounding(module: Module) -> float:

@@ -1,36 +1,43 @@
 """Random arguments for programs that are run to see what they compute."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shardir.types import COMPLEX, FLOATS, TensorType
+from shardir.ir import Module
+from shardir.types import COMPLEX, FLOATS, UNSIGNED, TensorType
 
 
 def random_arguments(
-    types: Sequence[TensorType], seed: int | np.random.Generator = 0
+    module: Module, seed: int = 0, *, whole: bool = False
 ) -> list[npt.NDArray[Any]]:
-    """One array for each type, the same for the same seed.
+    """Global arrays for the parameters of the first function, the same for the same seed.
 
-    Floating-point and complex numbers are standard normal, integers small (indices and counts
-    they often are), keys and bools uniform.
+    Floating-point and complex numbers are standard normal, integers small, since they often are
+    indices or counts. With `whole` all numbers are small and whole, so that plain sums are exact
+    and comparisons are sure.
     """
     rng = np.random.default_rng(seed)
-    return [random_array(type, rng) for type in types]
+    return [_array(type, rng, whole) for type in parameter_types(module)]
 
 
-def random_array(type: TensorType, rng: np.random.Generator) -> npt.NDArray[Any]:
-    """One array of `type`."""
-    if type.dtype in FLOATS:
-        return rng.standard_normal(type.shape).astype(type.numpy)
-    if type.dtype in COMPLEX:
+def parameter_types(module: Module) -> list[TensorType]:
+    """The global types of the first function's parameters."""
+    main = module.main
+    if main.spmd:
+        return [outer.type for outer in main.spmd.params]
+    return [param.type for param in main.body.params]
+
+
+def _array(type: TensorType, rng: np.random.Generator, whole: bool) -> npt.NDArray[Any]:
+    if type.dtype == "key":
+        return rng.integers(0, 1 << 64, type.shape, np.uint64)
+    if not whole and type.dtype in FLOATS:
+        return np.asarray(rng.standard_normal(type.shape)).astype(type.numpy)
+    if not whole and type.dtype in COMPLEX:
         parts = rng.standard_normal((2, *type.shape))
         return np.asarray(parts[0] + 1j * parts[1]).astype(type.numpy)
-    if type.dtype == "bool":
-        return rng.integers(0, 2, type.shape).astype(np.bool_)
-    if type.dtype == "key":
-        return rng.integers(0, 1 << 64, type.shape, dtype=np.uint64)
-    low = -4 if type.dtype.startswith("i") else 0
-    return rng.integers(low, 8, type.shape).astype(type.numpy)
+    low = 0 if type.dtype in ("bool", *UNSIGNED) else -4
+    high = 2 if type.dtype == "bool" else 5
+    return np.asarray(rng.integers(low, high, type.shape)).astype(type.numpy)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,7 @@ class Program(Executable):
         rows: list[list[list[Array]]] = [[] for _ in op.results[carries:]]
         backwards = bool(op.attrs.get("reverse"))
         for i in reversed(range(length)) if backwards else range(length):
-            slices = [_each(shards, lambda x, i=i: x[i]) for shards in stacked]
+            slices = [_each(shards, itemgetter(i)) for shards in stacked]
             env.update(zip(body.block.params, [*carried, *slices], strict=True))
             self._run(body, env)
             carried = [env[v] for v in body.block.returns[:carries]]

@@ -27,9 +27,11 @@ def kernel_of(op: Op) -> Kernel:
     result = types[0] if len(types) == 1 else types
     if op.spec.exchange is not None:
         return partial(op.spec.exchange, result=result, **op.attrs)
-    if op.spec.reference is None:
+    reference = op.spec.reference
+    if reference is None:
         kernels[op.spec]  # raises the error that names the table
-    return partial(op.spec.reference, result=result, **op.attrs)  # type: ignore[arg-type]
+        raise AssertionError("unreachable")
+    return partial(reference, result=result, **op.attrs)
 
 
 def _never(*_: object) -> None:

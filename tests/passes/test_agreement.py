@@ -13,11 +13,12 @@ import numpy.typing as npt
 import pytest
 from hypothesis import assume, currently_in_test_context, given, note, settings, strategies as st
 
-from shardir.agreement import agree, random_arguments, rounding, steady
+from shardir.agreement import agree, rounding, steady
 from shardir.interpret import run
 from shardir.ir import Block, Module, Op, Value
 from shardir.passes import Pipeline
 from shardir.placement import Sharding
+from shardir.sampling import random_arguments
 from shardir.verify import verify
 from tests.samples import SAMPLES
 from tests.sampling import Sample
@@ -89,7 +90,7 @@ def must_agree(module: Module, pipeline: str, arguments: list[Array] | None = No
         note(f"{module}\n{program}")
     assert program.main.spmd
     if arguments is None:
-        arguments = random_arguments(module)
+        arguments = random_arguments(module, whole=True)
     want, got = run(module, arguments), run(program, arguments)
     tolerance = rounding(module)
     if not agree(want, got, tolerance):
