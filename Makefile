@@ -25,6 +25,10 @@ test: $(VENV)/.test ## everything that CI runs
 test-long: $(VENV)/.test ## the tests, with some thousands of random programs
 	$(BIN)/pytest -n 2 --hypothesis-profile=long
 
+.PHONY: fuzz
+fuzz: $(VENV)/.jax ## compare propagation with the real Shardy until stopped
+	$(BIN)/python -m tests.shardy.fuzz
+
 .PHONY: bench
 bench: $(VENV)/.test ## one table per file of benchmarks/
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
@@ -44,7 +48,7 @@ clean: ## remove what the other commands made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment holds what pyproject.toml says, so it is made again when that file changes.
-$(VENV)/.demo $(VENV)/.test: $(VENV)/.%: $(VENV)/.python pyproject.toml
+$(VENV)/.demo $(VENV)/.test $(VENV)/.jax: $(VENV)/.%: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 

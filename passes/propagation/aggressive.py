@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from shardir.axes import is_prefix, is_strict_prefix, truncate
-from shardir.passes.propagation.conflicts import across, agreed_axes, within
+from shardir.passes.propagation.conflicts import across, agreed_axes, note_behind, within
 from shardir.passes.propagation.directions import Directions
 from shardir.passes.propagation.projection import View
 from shardir.passes.propagation.record import Reason, Refuse
@@ -57,13 +57,7 @@ def preference(
     views: Sequence[View], sizes: tuple[int, ...], wishes: Sequence[Axes], elementwise: bool
 ) -> list[int]:
     """The factors that wish for axes, the strongest first."""
-    largest = dict.fromkeys(range(len(sizes)), (-1, -1))
-    for number, view in enumerate(views):
-        size = prod(sizes[factor] for factor in view.cuts)
-        for factor, cut in view.cuts.items():
-            wish = wishes[factor]
-            if wish and size > largest[factor][0] and is_prefix(wish, cut.axes):
-                largest[factor] = (size, number)
+    largest = largest_sources(views, sizes, wishes)
 
     def rank(factor: int) -> tuple[int, int, int, int]:
         size, number = largest[factor]
@@ -71,6 +65,23 @@ def preference(
         return -size, -pieces, number, factor
 
     return sorted((factor for factor, wish in enumerate(wishes) if wish), key=rank)
+
+
+def largest_sources(
+    views: Sequence[View], sizes: tuple[int, ...], wishes: Sequence[Axes]
+) -> dict[int, tuple[int, int]]:
+    """For each factor, the size and number of the largest tensor that brings all of its wish.
+
+    Where none does, both are -1.
+    """
+    largest = dict.fromkeys(range(len(sizes)), (-1, -1))
+    for number, view in enumerate(views):
+        size = prod(sizes[factor] for factor in view.cuts)
+        for factor, cut in view.cuts.items():
+            wish = wishes[factor]
+            if wish and size > largest[factor][0] and is_prefix(wish, cut.axes):
+                largest[factor] = (size, number)
+    return largest
 
 
 def _possible(
@@ -98,8 +109,11 @@ def _possible(
             refuse(factor, number, axis, Reason.LOST if lost else Reason.USED)
         return part
 
-    axes = truncate(axes, can)
-    return truncate(axes, free) if is_strict_prefix(cut.axes, axes) else cut.axes
+    kept = truncate(axes, can)
+    kept = truncate(kept, free) if is_strict_prefix(cut.axes, kept) else cut.axes
+    if refuse and kept != axes:
+        note_behind(axes, kept, factor, number, refuse)
+    return kept
 
 
 def _as_result(
@@ -114,7 +128,9 @@ def _as_result(
         cut = result.cuts.get(factor)
         if cut is not None and is_strict_prefix(cut.axes, axes):
             if refuse:
-                refuse(factor, number, axes[min(len(cut.axes), len(axes) - 1)], Reason.RESULT)
+                for axis in axes[max(len(cut.axes) - 1, 0) :]:
+                    if axis not in cut.axes:
+                        refuse(factor, number, axis, Reason.RESULT)
             axes = cut.axes
     return axes
 

@@ -8,7 +8,7 @@ left to every tensor that has the factor and is cut less.
 from collections.abc import Sequence
 
 from shardir.axes import is_strict_prefix, truncate
-from shardir.passes.propagation.conflicts import across, agreed_axes, within
+from shardir.passes.propagation.conflicts import across, agreed_axes, note_behind, within
 from shardir.passes.propagation.directions import Directions
 from shardir.passes.propagation.projection import View
 from shardir.passes.propagation.record import Reason, Refuse
@@ -56,4 +56,9 @@ def _unopposed(
             part = free
         return part
 
-    return truncate(axes, keep)
+    kept = truncate(axes, keep)
+    if refuse and kept != axes:
+        for number, view in enumerate(views):
+            if factor in view.cuts:
+                note_behind(axes, kept, factor, number, refuse)
+    return kept

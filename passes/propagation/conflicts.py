@@ -6,9 +6,10 @@ the axis (`across`). Each answer that is less than the whole names a `Reason`.
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 from math import gcd
 
-from shardir.axes import clear_of, starts
+from shardir.axes import clear_of, is_prefix, starts
 from shardir.passes.propagation.directions import Direction
 from shardir.passes.propagation.projection import Cut, View
 from shardir.passes.propagation.record import Reason, Refuse
@@ -43,14 +44,25 @@ def agreed_axes(
             cut = views[number].cuts.get(factor)
             if cut is None:
                 continue
-            could = extend
-            merged, extend = _fold(axes, cut.axes, extend)
-            if refuse and could and not extend:
-                theirs = axes if merged == cut.axes[: len(merged)] else cut.axes
-                for axis in theirs[len(merged) :][:1]:
-                    refuse(factor, number, axis, Reason.DISAGREE)
-            axes = merged
+            axes, extend = _fold(axes, cut.axes, extend)
+    if refuse:
+        _note_disagreement(views, factor, axes, refuse)
     return axes
+
+
+def _note_disagreement(views: Sequence[View], factor: int, axes: Axes, refuse: Refuse) -> None:
+    """Say of every tensor that contradicts another what it keeps that one from spreading."""
+    lists = {i: view.cuts[factor].axes for i, view in enumerate(views) if factor in view.cuts}
+    for mine in dict.fromkeys(lists.values()):
+        against = [
+            number
+            for number, theirs in lists.items()
+            if not is_prefix(mine, theirs) and not is_prefix(theirs, mine)
+        ]
+        same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(mine, axes, strict=False))))
+        for number in against:
+            for axis in mine[same:]:
+                refuse(factor, number, axis, Reason.DISAGREE)
 
 
 def _fold(old: Axes, new: Axes, extend: bool) -> tuple[Axes, bool]:
@@ -124,6 +136,13 @@ def _less(
     assert axis is not None
     part = clear_of(axis, others)
     return part, (reason if part == axis else why)
+
+
+def note_behind(axes: Axes, kept: Axes, factor: int, tensor: int, refuse: Refuse) -> None:
+    """Say of the axes that come after the one that was refused or shortened that they do not."""
+    shortened = bool(kept) and kept[-1] != axes[len(kept) - 1]
+    for axis in axes[len(kept) + (not shortened) :]:
+        refuse(factor, tensor, axis, Reason.BEHIND)
 
 
 def across(axis: Axis, view: View, factor: int) -> Axis | None:

@@ -26,17 +26,19 @@ Wishes = dict[Value, Sharding]
 Place = tuple[float, ...]
 
 
-def apply_constraints(draft: Draft, owners: Mapping[Value, Value], said: Wishes) -> None:
+def apply_constraints(draft: Draft, owners: Mapping[Value, Value], said: Wishes) -> dict[Value, Op]:
     """Rewire the draft and add what operands are given to `said`, what was said so far.
 
-    `owners` maps each target of an edge to the one that owns it.
+    `owners` maps each target of an edge to the one that owns it. Returns the constraints that
+    spoke for other values.
     """
     constraints = [op for op in _inside_out(draft.function.body) if op.name == CONSTRAINT]
     if not constraints:
-        return
+        return {}
     applied = _Constraints(draft, owners, said)
     for op in constraints:
         applied.apply(op)
+    return applied.spoke
 
 
 def _inside_out(block: Block) -> list[Op]:
@@ -54,6 +56,7 @@ class _Constraints:
         self.draft = draft
         self.owners = owners
         self.said = said
+        self.spoke: dict[Value, Op] = {}
         self.places: dict[Op, Place] = {}
         self._number(draft.function.body)
         self.moves = 0
@@ -84,11 +87,17 @@ class _Constraints:
                 self.said[self.owners[value]] = replace(
                     open_, unreduced=sharding.unreduced, reduction=sharding.reduction
                 )
+                self.spoke[self.owners[value]] = op
             for use in reversed(list(self.draft.uses_of(value))):
                 if use[0] is not op:
                     self.draft.rewire(use, op.result)
         else:
             self.said[value] = sharding
+            self.spoke[value] = op
+            maker = self.draft.makers.get(value)
+            for sibling in maker.results if maker else ():
+                rank = sibling.type.rank
+                self.said.setdefault(sibling, Sharding.open(sharding.mesh, rank))
 
     def constraints_of(self, value: Value) -> list[Op]:
         users = (user for user, _ in self.draft.uses_of(value))

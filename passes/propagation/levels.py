@@ -67,6 +67,7 @@ class Run:
         self.strategies = STRATEGIES["basic" if level == "basic" else strategy]
         self.order = order
         self.watch = watch
+        self.several_meshes = len(self.shardings.meshes) > 1
         self.priority = 0
         self.returned = [network.cells[value] for value in returned]
         self.meets = [steppers.of(edge_rule((v.type, v.type), (False, False))) for v in returned]
@@ -110,7 +111,7 @@ class Run:
     def run_rounds(self, state: State) -> None:
         """The five rounds, or the last of them alone where operations have no priorities."""
         prioritise = self.level in ("op-priority", "user-priority")
-        several = len(self.shardings.meshes) > 1
+        changed = partial(self.open_siblings, state.cells)
         for round in range(ROUNDS) if prioritise else (LAST,):
             ways = self.directions(round)
             for propagate in self.strategies:
@@ -123,7 +124,7 @@ class Run:
                     ways,
                     order=self.order,
                     watch=watch,
-                    changed=partial(self.open_siblings, state.cells) if several else None,
+                    changed=changed if self.several_meshes else None,
                 )
                 self.meet(state, propagate, watch)
 
@@ -132,7 +133,7 @@ class Run:
 
         Only where there are several meshes can that be told from saying nothing.
         """
-        for sibling in self.network.siblings.get(cell, ()):
+        for sibling in self.network.siblings.get(cell, ()) if self.several_meshes else ():
             if cells[sibling] == NOTHING:
                 known = self.shardings[cells[cell]]
                 assert known is not None
@@ -162,6 +163,7 @@ class Run:
             for tensor, number in outcome.updates:
                 if tensor == 0:
                     state.cells[cell] = number
+                    self.open_siblings(state.cells, cell)
                 else:
                     state.results[i] = number
             if outcome.updates and watch:

@@ -122,8 +122,12 @@ class _Connector:
             else:
                 for edge in edges:
                     self.share_cell(edge)
+                for value in op.results:
+                    self.cell(value)
             for inner in op.blocks:
                 self.holders[inner] = op
+                for param in inner.params:
+                    self.cell(param)
                 self.enter(inner)
             for edge in edges or ():
                 self.edge_nodes.setdefault(op, []).append((self.add_edge(op, edge), edge))

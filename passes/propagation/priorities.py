@@ -14,6 +14,7 @@ forward, which would spread a cut to tensors that nothing else asks to cut.
 """
 
 from enum import Enum
+from functools import cache
 
 from shardir.factors import FactorRule, Kind
 from shardir.ir import Op
@@ -61,6 +62,7 @@ def directions(rule: FactorRule, kind: Traffic, *, single_use: bool, round: int)
     )
 
 
+@cache
 def _direction(kind: Traffic, passes: bool, single_use: bool, round: int) -> Direction:
     allowed = Direction.NONE
     if round >= 1 or single_use:

@@ -4,72 +4,122 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shardir.factors import FactorRule
-from shardir.ir import Value
+from shardir.ir import Op, Value
+from shardir.passes.propagation.directions import Direction, Directions
 from shardir.passes.propagation.draft import Draft
-from shardir.passes.propagation.levels import Run
+from shardir.passes.propagation.finish import without_unit_axes
+from shardir.passes.propagation.levels import Run, State
 from shardir.passes.propagation.network import Network, edge_rule
-from shardir.passes.propagation.priorities import LAST
-from shardir.passes.propagation.record import Reason, Record, Step, Stop
+from shardir.passes.propagation.priorities import LAST, directions
+from shardir.passes.propagation.record import Reason, Record, Refusal, Said, Step, Story
 from shardir.passes.propagation.step import Outcome, Shardings
+from shardir.placement import WHOLE, Sharding
 
 
 class Recorder:
-    """Turns node and cell numbers of one function into steps of a record."""
+    """Turns node and cell numbers of one function into the steps of a story."""
 
     def __init__(
-        self, record: Record, draft: Draft, network: Network, shardings: Shardings
+        self,
+        record: Record,
+        draft: Draft,
+        network: Network,
+        shardings: Shardings,
+        said: Mapping[Value, Sharding],
+        constraints: Mapping[Value, Op],
     ) -> None:
-        self.record = record
-        self.name = draft.function.name
+        """`said` is what values are, `constraints` what has said it where it was another value."""
+        self.story = record.stories[draft.function.name] = Story(draft.function)
         self.returned = tuple(draft.inputs(draft.function.body))
         self.network = network
         self.shardings = shardings
-        record.stops += [Stop(self.name, op, Reason.NO_RULE) for op in network.mute]
+        self.story.mute += network.mute
+        self.story.cells.update(network.cells)
+        spoken: dict[int, Said] = {}
+        for value in (*network.owners, *network.cells):
+            cell = network.cells[value]
+            if value in said and cell not in spoken:
+                spoken[cell] = Said(cell, said[value], value, constraints.get(value))
+        for i, sharding in enumerate(draft.function.results):
+            if sharding:
+                spoken[-1 - i] = Said(-1 - i, without_unit_axes(sharding), None)
+        self.said = spoken
+        self.story.said += spoken.values()
 
     def step(
         self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: Outcome
     ) -> None:
         """Keep a step that changed something; nodes below 0 are the function's results."""
-        if number < 0:
-            value = self.returned[-1 - number]
-            rule = edge_rule((value.type, value.type), (False, False))
-            step = self.described(priority, round, rule, (value, value), state, outcome)
-        else:
-            step = self.at_node(priority, round, number, state, outcome)
-        self.record.steps.append(step)
+        self.story.steps.append(self.at(priority, round, number, state, outcome))
 
-    def finish(self, states: list[int], run: Run, written: Mapping[Value, Value]) -> None:
+    def finish(self, state: State, run: Run, written: Mapping[Value, Value]) -> None:
         """Keep what is still refused when everything may move, and what values became."""
         ways = run.directions(LAST)
+        last = run.strategies[-1]
         for number, node in enumerate(self.network.nodes):
-            state = tuple(states[cell] for cell in node.cells)
-            outcome = node.stepper.ask(run.strategies[-1], ways[number], state)
-            if outcome.refusals:
-                step = self.at_node(run.priority, LAST, number, state, outcome)
-                self.record.standing.append(step)
-        self.record.written.update(written)
+            cells = tuple(state.cells[cell] for cell in node.cells)
+            outcome = node.stepper.ask(last, ways[number], cells)
+            self.story.standing.append(self.at(run.priority, LAST, number, cells, outcome))
+        for i, (value, stepper) in enumerate(zip(self.returned, run.meets, strict=True)):
+            cells = state.cells[self.network.cells[value]], state.results[i]
+            outcome = stepper.ask(last, _both(stepper.rule), cells)
+            self.story.standing.append(self.at(run.priority, LAST, -1 - i, cells, outcome))
+        self.story.written.update(written)
 
-    def at_node(
+    def at(
         self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: Outcome
     ) -> Step:
-        node = self.network.nodes[number]
-        step = self.described(priority, round, node.stepper.rule, node.tensors, state, outcome)
-        return replace(step, op=node.op, edge=node.edge)
-
-    def described(
-        self,
-        priority: int,
-        round: int,
-        rule: FactorRule,
-        tensors: tuple[Value, ...],
-        state: tuple[int, ...],
-        outcome: Outcome,
-    ) -> Step:
+        """A look at a node, or where a result of the function meets the value it returns."""
         before = tuple(self.shardings[n] for n in state)
         after = list(before)
         for tensor, sharding in outcome.updates:
             after[tensor] = self.shardings[sharding]
+        tensors: tuple[Value, ...]
+        cells: tuple[int, ...]
+        if number < 0:
+            value = self.returned[-1 - number]
+            rule = edge_rule((value.type, value.type), (False, False))
+            op, edge, ways = None, None, _both(rule)
+            tensors, cells = (value, value), (self.network.cells[value], number)
+        else:
+            node = self.network.nodes[number]
+            op, edge, rule = node.op, node.edge, node.stepper.rule
+            ways = directions(rule, node.kind, single_use=node.single_use, round=round)
+            tensors, cells = node.tensors, node.cells
+        refusals = tuple(self.named(r, rule, before, cells) for r in outcome.refusals)
         return Step(
-            self.name, None, None, priority, round, rule, tensors, before, tuple(after),
-            outcome.gains, outcome.refusals,
+            op, edge, priority, round, rule, ways, tensors, cells, before, tuple(after),
+            outcome.gains, refusals,
         )  # fmt: skip
+
+    def named(
+        self,
+        refusal: Refusal,
+        rule: FactorRule,
+        before: tuple[Sharding | None, ...],
+        cells: tuple[int, ...],
+    ) -> Refusal:
+        """The refusal under its real name.
+
+        A dimension whose priority has not come is closed meanwhile and its axes out of use, which
+        to a step looks as if somebody had said so.
+        """
+        if refusal.reason not in (Reason.REPLICATED, Reason.CLOSED):
+            return refusal
+        said, now = self.said.get(cells[refusal.tensor]), before[refusal.tensor]
+        if said is None or now is None:
+            return refusal
+        later = [dim for dim in said.sharding.dims if dim.priority]
+        if refusal.reason is Reason.REPLICATED:
+            early = any(refusal.axis.overlaps(axis) for dim in later for axis in dim.axes)
+        else:
+            mapping = rule.tensors[refusal.tensor]
+            early = any(
+                there in later and refusal.factor in factors and dim == WHOLE
+                for there, factors, dim in zip(said.sharding.dims, mapping, now.dims, strict=True)
+            )
+        return replace(refusal, reason=Reason.PRIORITY) if early else refusal
+
+
+def _both(rule: FactorRule) -> Directions:
+    return (Direction.BOTH,) * len(rule.factors)

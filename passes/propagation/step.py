@@ -136,6 +136,7 @@ class Stepper:
         gains: tuple[Gain, ...] = ()
         if self._explain:
             old = self._views(before)
+            _note_overflow(old, refuse)
             self._note_directions(old, directions, refuse)
             gains = self._gains(old, views, changed, updates, refuse)
         return Outcome(tuple(updates), gains, tuple(refusals))
@@ -163,8 +164,8 @@ class Stepper:
                     continue
                 for number, other in enumerate(views):
                     theirs = other.cuts.get(factor)
-                    if theirs is not None and len(theirs.axes) < len(cut.axes):
-                        refuse(factor, number, cut.axes[len(theirs.axes)], reason)
+                    for axis in cut.axes[len(theirs.axes) :] if theirs else ():
+                        refuse(factor, number, axis, reason)
 
     def _gains(
         self,
@@ -190,10 +191,20 @@ class Stepper:
                     continue
                 kept = result.cuts.get(factor)
                 if kept is None or kept.axes != cut.axes:
-                    refuse(factor, number, cut.axes[-1], Reason.STRIDED)
+                    for axis in cut.axes:
+                        if axis not in old[number].cuts[factor].axes:
+                            refuse(factor, number, axis, Reason.STRIDED)
                 else:
                     gains.append(Gain(factor, number, cut.axes, _source(factor, cut.axes, old)))
         return tuple(gains)
+
+
+def _note_overflow(views: Sequence[View], refuse: Refuse) -> None:
+    """Say of every axis that cuts no factor that it cannot spread."""
+    for number, view in enumerate(views):
+        for factor, cut in view.cuts.items():
+            for axis in cut.overflow:
+                refuse(factor, number, axis, Reason.SPILL)
 
 
 def _used(shardings: Sequence[Sharding | None]) -> list[tuple[int, Axis]]:

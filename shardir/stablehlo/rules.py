@@ -1,13 +1,18 @@
 """What our operations are in StableHLO: those that are one operation there too.
 
-The rest is in `compound` (several operations), `regions` (operations that carry a computation)
-and `control`.
+The rest is in `compound` (several operations), `regions` (operations that carry a computation),
+`ordering` and `control`.
 """
 
 from shardir import ops as ops  # declares the operations
 from shardir.ir import Op
 from shardir.opset import OPS, Dense
-from shardir.stablehlo import compound as compound, control as control, regions as regions
+from shardir.stablehlo import (
+    compound as compound,
+    control as control,
+    ordering as ordering,
+    regions as regions,
+)
 from shardir.stablehlo.attributes import array, boolean, integer, list_of, literal, sharding_text
 from shardir.stablehlo.writer import RULES, Writer
 

@@ -15,6 +15,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 from jaxlib.mlir.passmanager import PassManager
 
+from shardir.factors import Factor, FactorRule, Kind
 from shardir.ir import Block, Function, Loc, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.placement import Axis, Dim, Sharding
@@ -91,7 +92,7 @@ class _Reader:
     """Reads shardings off a module of MLIR."""
 
     def __init__(self, module: Module) -> None:
-        self.meshes = {mesh.name: mesh for mesh in module.meshes}
+        self.meshes = firsts(module)
         self.ops: dict[int, Counter[tuple[Seen, Seen]]] = {}
         self.of: dict[Any, Sharding | None] = {}
 
@@ -172,6 +173,12 @@ class _Reader:
         return Axis(ref.name, part.pre_size, part.size)
 
 
+def firsts(module: Module) -> dict[str, Mesh]:
+    """Of each mesh, the first that is the same but for its name; Shardy keeps only those."""
+    first: dict[object, Mesh] = {}
+    return {m.name: first.setdefault((m.axes, m.device_ids), m) for m in module.meshes}
+
+
 def said(sharding: Sharding | None) -> Sharding | None:
     """`None` for a sharding that says nothing: all dimensions open and uncut."""
     if sharding is None or sharding == Sharding.open(sharding.mesh, len(sharding.dims)):
@@ -183,12 +190,69 @@ def ours(module: Module) -> Decisions:
     """The shardings of a module of ours, read as Shardy's are."""
     ops: dict[int, Counter[tuple[Seen, Seen]]] = {}
 
+    meshes = firsts(module)
+
+    def read(sharding: Sharding | None) -> Sharding | None:
+        return said(sharding and replace(sharding, mesh=meshes[sharding.mesh].name))
+
     def of(values: tuple[Value, ...]) -> Seen:
-        return tuple(said(value.sharding) for value in values)
+        return tuple(read(value.sharding) for value in values)
 
     function: Function = module.main
     for op in function.body.walk():
         assert op.loc is not None
         operands = of(tuple(v for v in op.operands if v.type.rank))
         ops.setdefault(op.loc.line, Counter())[operands, of(op.results)] += 1
-    return Decisions(of(function.body.params), tuple(map(said, function.results)), ops)
+    return Decisions(of(function.body.params), tuple(map(read, function.results)), ops)
+
+
+def whole_is_nothing(decisions: Decisions) -> Decisions:
+    """Decisions in which a tensor that is not cut at all has no sharding.
+
+    We write down that it is whole, and Shardy does not.
+    """
+
+    def cut(seen: Seen) -> Seen:
+        return tuple(s if s and (any(s.axes) or s.unreduced) else None for s in seen)
+
+    ops: dict[int, Counter[tuple[Seen, Seen]]] = {}
+    for number, entries in decisions.ops.items():
+        counts = ops[number] = Counter()
+        for (operands, results), count in entries.items():
+            counts[cut(operands), cut(results)] += count
+    return Decisions(cut(decisions.params), cut(decisions.results), ops)
+
+
+def rule_of(module: Module) -> FactorRule | None:
+    """Shardy's rule for the first operation, if it is one operation in StableHLO and has a rule."""
+    with context(), ir.Location.unknown():
+        parsed = ir.Module.parse(show(module, locations=True))
+        passes = "builtin.module(func.func(sdy-populate-op-sharding-rules))"
+        PassManager.parse(passes).run(parsed.operation)
+        (function,) = parsed.body.operations
+        block = function.regions[0].blocks[0]
+        made = [op.operation for op in block.operations if "constant" not in op.operation.name]
+        if len(made) != 2 or "sdy.sharding_rule" not in made[0].attributes:
+            return None
+        rule = sdy.OpShardingRuleAttr(made[0].attributes["sdy.sharding_rule"])
+        factors = [Factor(size) for size in rule.factor_sizes]
+        for kind, numbers in (
+            (Kind.REDUCE, rule.reduction_factors),
+            (Kind.REPLICATE, rule.need_replication_factors),
+            (Kind.PERMUTE, rule.permutation_factors),
+        ):
+            for i in numbers:
+                factors[i] = replace(factors[i], kind=kind)
+        for i in rule.blocked_propagation_factors:
+            factors[i] = replace(factors[i], blocked=True)
+        sides = [
+            tuple(
+                tuple(
+                    tuple(sdy.DimMappingAttr(dim).factor_indices)
+                    for dim in sdy.TensorMappingAttr(tensor).dim_mappings
+                )
+                for tensor in side
+            )
+            for side in (rule.operand_mappings, rule.result_mappings)
+        ]
+        return FactorRule(sides[0], sides[1], tuple(factors))

@@ -45,6 +45,8 @@ class Options:
     constraints: bool = True
     regions: bool = True
     constants: bool = True
+    meshes: int = 1
+    """Shardings are on the first of so many meshes, mostly."""
     kinds: Sequence[str] = ()
     """The kinds of operations, all if empty."""
 
@@ -55,7 +57,7 @@ class Maker:
 
     random: Random
     options: Options
-    mesh: Mesh
+    meshes: tuple[Mesh, ...]
     names: Names = field(default_factory=Names)
     params: list[Value] = field(default_factory=list)
     depth: int = 0
@@ -128,10 +130,10 @@ class Maker:
 
     # --- shardings
 
-    def atoms(self) -> list[Axis]:
+    def atoms(self, mesh: Mesh) -> list[Axis]:
         """The axes, some of them in two or three parts."""
         atoms = []
-        for name, size in self.mesh.axes:
+        for name, size in mesh.axes:
             pre = 1
             while self.chance(0.25) and size // pre > 3:
                 parts = [n for n in range(2, size // pre) if (size // pre) % n == 0]
@@ -144,7 +146,8 @@ class Maker:
         return atoms
 
     def sharding(self, shape: tuple[int, ...], *, closed: float = 0.4) -> Sharding:
-        atoms = self.atoms()
+        mesh = self.random.choice(self.meshes) if self.chance(0.3) else self.meshes[0]
+        atoms = self.atoms(mesh)
         self.random.shuffle(atoms)
         cuts: list[Axes] = [()] * len(shape)
         replicated: list[Axis] = []
@@ -154,11 +157,11 @@ class Maker:
                 cuts[dim] = append(cuts[dim], axis)
             elif self.chance(0.15) and not any(a.name == axis.name for a in replicated):
                 replicated.append(axis)
-        order = list(self.mesh.sizes)
+        order = list(mesh.sizes)
         replicated.sort(key=lambda axis: order.index(axis.name))
         all_closed = self.chance(0.3)
         return Sharding(
-            self.mesh.name,
+            mesh.name,
             tuple(self.dim(cut, all_closed or self.chance(closed)) for cut in cuts),
             tuple(replicated),
         )
@@ -483,7 +486,7 @@ def _barrier(m: Maker) -> Any:
 def _inside(m: Maker, params: Sequence[Value], returns: Callable[[Maker], list[Value]]) -> Block:
     """A block over some values of the pool."""
     inner = Maker(
-        m.random, replace(m.options, size=m.random.randint(1, 4)), m.mesh, m.names, m.params,
+        m.random, replace(m.options, size=m.random.randint(1, 4)), m.meshes, m.names, m.params,
         m.depth + 1,
     )  # fmt: skip
     inner.pool = [*m.pool, *params, *params]
@@ -551,8 +554,10 @@ def program(seed: int | str, options: Options | None = None) -> Module:
     """The program of a seed."""
     random = Random(seed)
     options = options or Options()
-    mesh = Mesh("m", random.choice(MESHES))
-    m = Maker(random, options, mesh)
+    meshes = tuple(Mesh(f"m{i or ''}", random.choice(MESHES)) for i in range(options.meshes))
+    if options.meshes > 2 and random.random() < 0.5:
+        meshes = (*meshes[:-1], replace(meshes[0], name=meshes[-1].name))
+    m = Maker(random, options, meshes)
     m.run()
     made = [v for op in m.b.ops for v in op.results]
     used = {v for op in m.b.ops for v in op.uses()}
@@ -566,7 +571,7 @@ def program(seed: int | str, options: Options | None = None) -> Module:
     params = tuple(p for p in m.params if p in live)
     results = tuple(m.sharding(v.type.shape) if m.chance(0.3) else None for v in returns)
     block = Block(params, body.ops, body.returns)
-    return Module((mesh,), (Function("main", block, results),))
+    return Module(meshes, (Function("main", block, results),))
 
 
 def without_dead(block: Block) -> Block:

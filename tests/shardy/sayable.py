@@ -1,0 +1,13 @@
+"""What StableHLO has no words for."""
+
+from tests.sampling import Sample
+
+
+def can_be_said(sample: Sample) -> bool:
+    dilated = any(
+        step != 1
+        for name in ("base_dilation", "window_dilation")
+        for step in sample.attrs.get(name, ())
+    )
+    spec = sample.spec
+    return not (spec.spmd or spec.collective or (spec.name == "select_and_scatter" and dilated))

@@ -1,0 +1,75 @@
+"""Every operation that StableHLO has loops as Shardy says it does."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jaxlib")
+
+from shardir.factors import Factor, FactorRule, Kind, TensorFactors
+from shardir.stablehlo.printer import show
+from tests.samples import SAMPLES
+from tests.sampling import Sample
+from tests.shardy.oracle import numbered, rule_of
+from tests.shardy.sayable import can_be_said
+
+OWN = (
+    "sharding_constraint",
+    "optimization_barrier",
+    "stop_gradient",
+    "random_bits",
+    "random_split",
+    "random_fold_in",
+)
+"""Operations that Shardy treats by other means than a rule, or does not have."""
+ABOVE = "chlo."
+"""The prefix of operations that are taken apart before Shardy sees them."""
+
+
+def applies(sample: Sample) -> bool:
+    spec = sample.spec
+    if spec.spmd or spec.collective or sample.blocks or spec.name in OWN or not can_be_said(sample):
+        return False
+    # Of all elements, Shardy takes top_k for a copy; it is a sort, whose pieces do not suffice.
+    return spec.name != "top_k" or sample.result != (
+        sample.operands[0],
+        sample.operands[0].with_dtype("i32"),
+    )
+
+
+def loops(rule: FactorRule) -> Any:
+    """A rule without what cannot matter: names of factors, kinds of those in one tensor.
+
+    Tensors without dimensions are left out.
+    """
+    numbers: dict[int, int] = {}
+
+    def renumbered(tensors: tuple[TensorFactors, ...]) -> Any:
+        return [
+            [[numbers.setdefault(f, len(numbers)) for f in dim] for dim in tensor]
+            for tensor in tensors
+            if tensor
+        ]
+
+    def factor(old: int) -> Factor:
+        each = rule.factors[old]
+        tensors = sum(any(old in dim for dim in tensor) for tensor in rule.tensors)
+        return Factor(each.size, each.kind if tensors > 1 else Kind.PASS, each.blocked)
+
+    sides = renumbered(rule.operands), renumbered(rule.results)
+    return *sides, [factor(old) for old in numbers]
+
+
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if applies(s)], ids=lambda sample: sample.id)
+def test_the_loops_are_shardys(sample: Sample) -> None:
+    module = numbered(sample.module())
+    ours, theirs = module.main.body.ops[0].factors(), rule_of(module)
+    if theirs is None:
+        assert ours is None or ABOVE in show(module) or len(_operations(show(module))) > 1
+    else:
+        assert ours is not None
+        assert loops(ours) == loops(theirs)
+
+
+def _operations(text: str) -> list[str]:
+    return [line for line in text.splitlines() if '= "' in line and "constant" not in line]
