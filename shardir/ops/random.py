@@ -1,13 +1,17 @@
 """Random bits as functions of keys.
 
-Keys are values like any other; nothing here has a state. An element of the result depends on the
-key and on its own index in the whole result, so that a piece of the result is made where it is
-needed: `random_bits_at` and `random_split_at` are what a device of a partitioned program runs,
-with the start of its piece and the shape of the whole.
+Keys are values like any other; nothing here has a state. `random_bits` and `random_split` take
+any array of keys, whose dimensions the result begins with: every key makes what it would make
+alone. An element depends on its key and on its own index in all that this key makes, so that a
+piece of the result is made where it is needed: `random_bits_at` and `random_split_at` are what a
+device of a partitioned program runs, with the start of its piece and the shape of the whole, both
+of what one key makes.
 """
 
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from shardir import threefry
 from shardir.factors import FactorRule, RuleBuilder
@@ -21,43 +25,44 @@ _PARTITIONABLE = SCHEMES[0]
 
 
 def _bits_type(
-    key: TensorType, *, result: TensorType | None, scheme: str = _PARTITIONABLE
+    keys: TensorType, *, result: TensorType | None, scheme: str = _PARTITIONABLE
 ) -> TensorType:
-    made = _bits_result(key, result)
-    _check_scheme(scheme, threefry.counters(made.size, made.numpy.itemsize * 8))
+    made = _bits_result(keys, result)
+    words = threefry.counters(prod(made.shape[keys.rank :]), made.numpy.itemsize * 8)
+    _check_scheme(scheme, words)
     return made
 
 
 def _split_type(
-    key: TensorType, *, result: TensorType | None, scheme: str = _PARTITIONABLE
+    keys: TensorType, *, result: TensorType | None, scheme: str = _PARTITIONABLE
 ) -> TensorType:
-    made = _split_result(key, result)
-    _check_scheme(scheme, 2 * made.size)
+    made = _split_result(keys, result)
+    _check_scheme(scheme, 2 * prod(made.shape[keys.rank :]))
     return made
 
 
 def _bits_at_type(
-    key: TensorType,
+    keys: TensorType,
     *starts: TensorType,
     result: TensorType | None,
     shape: tuple[int, ...],
     scheme: str = _PARTITIONABLE,
 ) -> TensorType:
-    made = _bits_result(key, result)
-    _check_piece(made, starts, shape)
+    made = _bits_result(keys, result)
+    _check_piece(made.with_shape(made.shape[keys.rank :]), starts, shape)
     _check_scheme(scheme, threefry.counters(prod(shape), made.numpy.itemsize * 8))
     return made
 
 
 def _split_at_type(
-    key: TensorType,
+    keys: TensorType,
     *starts: TensorType,
     result: TensorType | None,
     shape: tuple[int, ...],
     scheme: str = _PARTITIONABLE,
 ) -> TensorType:
-    made = _split_result(key, result)
-    _check_piece(made, starts, shape)
+    made = _split_result(keys, result)
+    _check_piece(made.with_shape(made.shape[keys.rank :]), starts, shape)
     _check_scheme(scheme, 2 * prod(shape))
     return made
 
@@ -68,22 +73,27 @@ def _fold_in_type(keys: TensorType, data: TensorType, *, result: TensorType | No
     return keys
 
 
-def _bits_result(key: TensorType, result: TensorType | None) -> TensorType:
-    _check_key(key)
+def _bits_result(keys: TensorType, result: TensorType | None) -> TensorType:
     made = stated(result)
     if made.dtype not in UNSIGNED:
         raise TypeError(f"makes {', '.join(UNSIGNED)}, not {made.dtype}")
+    _check_keys(keys, made)
     return made
 
 
-def _split_result(key: TensorType, result: TensorType | None) -> TensorType:
-    _check_key(key)
-    return stated(result, key)
+def _split_result(keys: TensorType, result: TensorType | None) -> TensorType:
+    made = stated(result)
+    if made.dtype != "key":
+        raise TypeError(f"makes keys, not {made.dtype}")
+    _check_keys(keys, made)
+    return made
 
 
-def _check_key(key: TensorType) -> None:
-    if key != TensorType((), "key"):
-        raise TypeError(f"takes one key, got {key}")
+def _check_keys(keys: TensorType, made: TensorType) -> None:
+    if keys.dtype != "key":
+        raise TypeError(f"takes keys, got {keys}")
+    if made.shape[: keys.rank] != keys.shape:
+        raise TypeError(f"{made} does not begin with the dimensions of {keys}")
 
 
 def _check_scheme(scheme: str, words: int) -> None:
@@ -107,43 +117,58 @@ def _check_piece(piece: TensorType, starts: tuple[TensorType, ...], shape: tuple
             raise TypeError(f"starts are integers of rank 0, got {start}")
 
 
-def _every_dim(key: TensorType, *, result: TensorType, scheme: str = _PARTITIONABLE) -> FactorRule:
-    return RuleBuilder([key.shape], [result.shape]).add_pointwise(result.shape).build()
+def _every_dim(keys: TensorType, *, result: TensorType, scheme: str = _PARTITIONABLE) -> FactorRule:
+    builder = RuleBuilder([keys.shape], [result.shape])
+    for dim, size in enumerate(result.shape):
+        builder.add([dim if dim < keys.rank else None], [dim], size)
+    return builder.build()
 
 
 def _fold_in_factors(keys: TensorType, data: TensorType, *, result: TensorType) -> FactorRule:
     return RuleBuilder([keys.shape, data.shape], [result.shape]).add_pointwise(result.shape).build()
 
 
-def _bits(key: Array, *, result: TensorType, scheme: str = _PARTITIONABLE) -> Array:
-    return _bits_at(key, *(0,) * result.rank, result=result, shape=result.shape, scheme=scheme)
+def _bits(keys: Array, *, result: TensorType, scheme: str = _PARTITIONABLE) -> Array:
+    shape = result.shape[keys.ndim :]
+    return _bits_at(keys, *(0,) * len(shape), result=result, shape=shape, scheme=scheme)
 
 
 def _bits_at(
-    key: Array,
+    keys: Array,
     *starts: Array | int,
     result: TensorType,
     shape: tuple[int, ...],
     scheme: str = _PARTITIONABLE,
 ) -> Array:
-    indices = threefry.flat_indices(shape, [int(start) for start in starts], result.shape)
     width = result.numpy.itemsize * 8
-    return threefry.bits(key, indices, prod(shape), width, scheme)
+    return threefry.bits(*_hashed(keys, starts, result, shape), prod(shape), width, scheme)
 
 
-def _split(key: Array, *, result: TensorType, scheme: str = _PARTITIONABLE) -> Array:
-    return _split_at(key, *(0,) * result.rank, result=result, shape=result.shape, scheme=scheme)
+def _split(keys: Array, *, result: TensorType, scheme: str = _PARTITIONABLE) -> Array:
+    shape = result.shape[keys.ndim :]
+    return _split_at(keys, *(0,) * len(shape), result=result, shape=shape, scheme=scheme)
 
 
 def _split_at(
-    key: Array,
+    keys: Array,
     *starts: Array | int,
     result: TensorType,
     shape: tuple[int, ...],
     scheme: str = _PARTITIONABLE,
 ) -> Array:
-    indices = threefry.flat_indices(shape, [int(start) for start in starts], result.shape)
-    return threefry.split(key, indices, prod(shape), scheme)
+    return threefry.split(*_hashed(keys, starts, result, shape), prod(shape), scheme)
+
+
+def _hashed(
+    keys: Array, starts: tuple[Array | int, ...], result: TensorType, shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """The key of each element of the result (or the only one), and its index in what that makes."""
+    piece = result.shape[keys.ndim :]
+    indices = threefry.flat_indices(shape, [int(start) for start in starts], piece)
+    if keys.ndim == 0:
+        return keys, indices
+    spread = keys.reshape(*keys.shape, *(1,) * len(piece))
+    return np.broadcast_to(spread, result.shape), np.broadcast_to(indices, result.shape)
 
 
 def _fold_in(keys: Array, data: Array, *, result: TensorType) -> Array:
@@ -153,16 +178,16 @@ def _fold_in(keys: Array, data: Array, *, result: TensorType) -> Array:
 def _lower_to(name: str) -> Partitioning:
     """Every device makes its own piece, from where it starts in the whole."""
 
-    def lower(b: Any, local: Local, key: Any, *, scheme: str = _PARTITIONABLE) -> Any:
+    def lower(b: Any, local: Local, keys: Any, *, scheme: str = _PARTITIONABLE) -> Any:
         whole = local.op.result
-        starts = [local.start(b, whole, dim) for dim in range(whole.type.rank)]
+        starts = [local.start(b, whole, dim) for dim in range(keys.type.rank, whole.type.rank)]
         zero = b.full(0, TensorType((), "i32")) if None in starts else None
         return b.emit(
             OPS[name],
-            key,
+            keys,
             *(zero if start is None else start for start in starts),
             result=local.result,
-            shape=whole.type.shape,
+            shape=whole.type.shape[keys.type.rank :],
             scheme=Symbol(scheme),
         )
 

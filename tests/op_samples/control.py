@@ -56,7 +56,9 @@ def _random() -> Iterator[Sample]:
     for scheme in ("partitionable", "original"):
         for made in (t("u32", 4, 6), t("u8", 8), t("u64", 3)):
             yield Sample(ops.random_bits, (t("key"),), {"scheme": scheme}, made)
+        yield Sample(ops.random_bits, (t("key", 4),), {"scheme": scheme}, t("u16", 4, 3))
         yield Sample(ops.random_split, (t("key"),), {"scheme": scheme}, t("key", 4, 2))
+        yield Sample(ops.random_split, (t("key", 2, 3),), {"scheme": scheme}, t("key", 2, 3, 4))
     yield Sample(ops.random_fold_in, (t("key", 4), t("u32", 4)))
 
 

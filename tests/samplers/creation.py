@@ -65,11 +65,12 @@ def _(s: Scope, name: str) -> None:
 
 def _random(s: Scope, name: str, to: TensorType) -> None:
     starts, whole = [], {}
-    key = s.value(TensorType((), "key"))
+    lead = s.integer(0, to.rank)
+    keys = s.value(TensorType(to.shape[:lead], "key"))
     if name.endswith("_at"):
-        starts = [s.value(INDEX) for _ in to.shape]
-        whole = {"shape": tuple(n * s.integer(1, 2) for n in to.shape)}
-    s.emit(name, key, *starts, result=to, **whole, **_scheme(s))
+        starts = [s.value(INDEX) for _ in to.shape[lead:]]
+        whole = {"shape": tuple(n * s.integer(1, 2) for n in to.shape[lead:])}
+    s.emit(name, keys, *starts, result=to, **whole, **_scheme(s))
 
 
 @sampler("random_fold_in")
