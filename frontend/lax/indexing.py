@@ -120,6 +120,7 @@ def gather(
     moved inside (mode "clip").
     """
     x, indices = as_tracer(operand), as_tracer(start_indices)
+    chosen = GatherScatterMode.from_any(mode)
     numbers = GatherDimensionNumbers(*map(_ints, dimension_numbers))
     sizes = _ints(slice_sizes)
     if len(sizes) != x.ndim:
@@ -143,7 +144,7 @@ def gather(
         result=x.value.type.with_shape(shape),
         weak=x.weak_type,
     )
-    if GatherScatterMode.from_any(mode) is not GatherScatterMode.FILL_OR_DROP:
+    if chosen is not GatherScatterMode.FILL_OR_DROP:
         return found
     limits = _limits(x, numbers.start_index_map, dict(enumerate(sizes)))
     there = _within(indices, limits)

@@ -109,7 +109,7 @@ def _length(stacked: Sequence[Tracer], length: int | None) -> int:
     if not sizes:
         raise ControlFlowError(point("scan without xs needs length="))
     if len(set(sizes)) > 1:
-        told = ", ".join(map(str, sizes))
+        told = ", ".join(str(size) for size in sizes)
         raise ControlFlowError(point(f"scan needs one leading size, got {told}"))
     return sizes[0]
 

@@ -1,0 +1,307 @@
+"""Loops and branches: what they compute, what they leave behind, and what they refuse."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from shardir.frontend import lax, numpy as snp, tree
+from shardir.frontend.array import from_numpy
+from shardir.frontend.errors import ControlFlowError, LeakedTracerError, TracedValueError
+from shardir.frontend.jit import jit
+from tests.namespace import eagerly, ops, run, same, trace
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+ROW = np.array([1.0, 2.0, 3.0], np.float32)
+NOTHING = np.float32(0)
+
+
+class State(NamedTuple):
+    total: Any
+    count: Any
+
+
+def both(fun: Callable[..., Any], *args: Any) -> Any:
+    """The result of a traced call, which an eager call must share."""
+    traced = run(fun, *args)
+    same(tree.leaves(eagerly(fun, *args)), tree.leaves(traced))
+    return traced
+
+
+def test_scan_carries_and_stacks() -> None:
+    total, sums = both(lambda x: lax.scan(lambda c, r: (c + r, c * 2), ROW * 0, x), X)
+    same(total, X.sum(0))
+    same(sums, 2 * np.concatenate([np.zeros((1, 3), "f"), np.cumsum(X, 0)[:-1]]))
+
+
+def test_scan_backwards() -> None:
+    total, sums = both(
+        lambda x: lax.scan(lambda c, r: (c + r, c + r), ROW * 0, x, reverse=True), X
+    )
+    same(total, X.sum(0))
+    same(sums, np.cumsum(X[::-1], 0)[::-1])
+
+
+def test_scan_without_xs_or_ys() -> None:
+    last, none = both(lambda: lax.scan(lambda c, _: (c * 2, None), 1, length=5))
+    assert (int(last), none) == (32, None)
+    _, squares = both(lambda: lax.scan(lambda c, _: (c + 1, c * c), 0, None, length=4))
+    assert squares.tolist() == [0, 1, 4, 9]
+    _, same_xs = both(lambda x: lax.scan(lambda c, r: (c, r), None, x), X)
+    same(same_xs, X)
+    carry, empty = both(lambda x: lax.scan(lambda c, r: (c + r, r), ROW, x), X[:0])
+    same(carry, ROW)
+    assert empty.shape == (0, 3)
+
+
+def test_scan_takes_containers() -> None:
+    def step(state: State, xs: dict[str, Any]) -> tuple[State, list[Any]]:
+        return State(state.total + xs["a"], state.count + 1), [xs["b"][0], state]
+
+    state, (b, states) = both(
+        lambda a, b: lax.scan(step, State(0.0, 0), {"a": a, "b": (b,)}), X[:, 0], X
+    )
+    assert isinstance(state, State)
+    same(state.total, X[:, 0].sum())
+    assert state.count == 4
+    same(b, X)
+    assert states.count.tolist() == [0, 1, 2, 3]
+
+
+def test_bodies_use_what_is_around_them() -> None:
+    def nested(x: Any, w: Any) -> Any:
+        doubled = w * 2
+
+        def outer(carry: Any, row: Any) -> Any:
+            def inner(i: int, value: Any) -> Any:
+                return value + doubled * row
+
+            return lax.fori_loop(0, 2, inner, carry), carry
+
+        return lax.scan(outer, w, x)
+
+    total, _ = both(nested, X, ROW)
+    same(total, ROW + 4 * ROW * X.sum(0))
+
+
+def test_arrays_from_outside_are_parameters() -> None:
+    weights = from_numpy(ROW)
+    big = from_numpy(np.arange(300, dtype=np.float32))
+
+    def body(carry: Any, row: Any) -> Any:
+        return carry + row * weights + big[0], None
+
+    same(np.asarray(jit(lambda x: lax.scan(body, weights, x)[0])(X)), ROW + (X * ROW).sum(0))
+    same(np.asarray(lax.scan(body, weights, X)[0]), ROW + (X * ROW).sum(0))
+
+
+def test_python_numbers_follow_the_body() -> None:
+    """A carry of a Python number takes the element type that comes out, as in JAX."""
+    last, _ = both(lambda x: lax.scan(lambda c, r: (c + r.sum(), None), 0, x), X)
+    same(last, X.sum())
+    last = both(lambda x: lax.fori_loop(0, 3, lambda i, c: c * x[0], 1), ROW)
+    same(last, np.float32(1))
+    half = both(lambda x: lax.while_loop(lambda c: c < 3, lambda c: c + x, 0), np.float16(1)
+                .reshape(()))  # fmt: skip
+    assert half.dtype == np.float16
+    weak = lax.scan(lambda c, _: (c * 2.0, None), 1.5, length=2)[0]
+    assert weak.weak_type
+    fixed, _ = both(lambda x: lax.scan(lambda c, _: (2.0, None), x, length=1), np.float16(1)
+                    .reshape(()))  # fmt: skip
+    assert fixed.dtype == np.float16
+
+
+def test_map() -> None:
+    same(both(lambda x: lax.map(lambda row: row.sum(), x), X), X.sum(1))
+    first, second = both(lambda x: lax.map(lambda p: (p[0] + 1, p[1] * p[0]), (x, x)), X)
+    same(first, X + 1)
+    same(second, X * X)
+
+
+def test_while_loop() -> None:
+    def collatz(n: Any) -> Any:
+        return lax.while_loop(
+            lambda s: s[0] != 1,
+            lambda s: (snp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1),
+            (n, 0),
+        )[1]
+
+    assert [int(both(collatz, np.array(n, np.int32))) for n in (1, 6, 27)] == [0, 8, 111]
+    limit = both(lambda x, top: lax.while_loop(lambda c: c.sum() < top, lambda c: c * 2, x), ROW,
+                 np.array(100, np.float32))  # fmt: skip
+    same(limit, ROW * 32)
+    assert int(both(lambda: lax.while_loop(lambda c: False, lambda c: c + 1, 5))) == 5
+
+
+def test_fori_loop() -> None:
+    same(both(lambda x: lax.fori_loop(1, 4, lambda i, c: c + i, x), ROW), ROW + 6)
+    same(both(lambda x: lax.fori_loop(4, 1, lambda i, c: c + i, x), ROW), ROW)
+    for low, high in ((0, 5), (2, 2), (-3, 3)):
+        bounds = np.array(low, np.int32), np.array(high, np.int32)
+        same(both(lambda x, a, b: lax.fori_loop(a, b, lambda i, c: c + i, x), ROW, *bounds),
+             ROW + sum(range(low, high)))  # fmt: skip
+    assert ops(lambda x: lax.fori_loop(0, 3, lambda i, c: c + i, x), ROW)[-1] == "scan"
+    assert ops(lambda n: lax.fori_loop(0, n, lambda i, c: c + i, 0), np.array(3))[-1] == "while"
+    narrow = np.array(3, np.int8)
+    assert int(both(lambda n: lax.fori_loop(0, n, lambda i, c: c + i, 0), narrow)) == 3
+
+
+def test_cond() -> None:
+    def choose(p: Any, x: Any) -> Any:
+        return lax.cond(p, lambda v: v + 1, lambda v: v * 10, x)
+
+    for flag in (True, False):
+        wanted = ROW + 1 if flag else ROW * 10
+        same(both(choose, np.array(flag), ROW), wanted)
+        same(both(lambda x, f=flag: choose(f, x), ROW), wanted)
+        same(both(choose, np.array(int(flag) * 7), ROW), wanted)
+    same(both(lambda x: lax.cond(x[0] > 0, lambda: x, lambda: -x), ROW), ROW)
+    got = both(lambda x: lax.cond(x[0] > 5, lambda v: [v], lambda v: [-v], operand=x), ROW)
+    same(got, [-ROW])
+
+
+def test_branches_of_python_numbers_follow_the_others() -> None:
+    got = both(lambda x: lax.cond(x[0] > 0, lambda: 1, lambda: x[1]), ROW)
+    same(got, np.float32(1))
+    assert lax.cond(True, lambda: 1, lambda: 2.5).weak_type
+
+
+def test_switch() -> None:
+    branches = [lambda x: x, lambda x: x * 2, lambda x: -x]
+    for index, wanted in ((0, ROW), (1, ROW * 2), (2, -ROW), (7, -ROW), (-3, ROW)):
+        same(both(lambda i, x: lax.switch(i, branches, x), np.array(index, np.int32), ROW), wanted)
+        if index >= 0:
+            same(both(lambda i, x: lax.switch(i, branches, x), np.array(index, np.uint8), ROW),
+                 wanted)  # fmt: skip
+    same(both(lambda i, x: lax.switch(i, branches[:1], x), np.array(3), ROW), ROW)
+
+
+def test_values_keep_their_names() -> None:
+    def program(x: Any) -> Any:
+        def body(carry: Any, x: Any) -> Any:
+            scaled = x * 2
+            return carry + scaled, scaled
+
+        total, doubled = lax.scan(body, 0.0, x)
+        return total, doubled
+
+    function = trace(program, ROW)[0].function
+    loop = next(op for op in function.body.ops if op.name == "scan")
+    assert [value.name for value in loop.results] == ["total", "doubled"]
+    assert [value.name for value in loop.blocks[0].params] == ["carry", "x"]
+    assert "scaled" in [value.name for op in loop.blocks[0].ops for value in op.results]
+    assert loop.loc is not None
+    assert loop.loc.file.endswith("test_control.py")
+
+
+def test_associative_scan() -> None:
+    x = np.array([2.0, 3.0, 5.0, 7.0, 11.0], np.float32)
+    same(both(lambda x: lax.associative_scan(snp.add, x), x), np.cumsum(x))
+    same(both(lambda x: lax.associative_scan(lambda a, b: a * b, x, reverse=True), x),
+         np.cumprod(x[::-1])[::-1])  # fmt: skip
+    same(both(lambda x: lax.associative_scan(snp.maximum, x, axis=1), X), X)
+
+    def compose(first: Any, second: Any) -> Any:
+        """Affine maps, which do not commute."""
+        return first[0] * second[0], first[1] * second[0] + second[1]
+
+    for reverse in (False, True):
+        a, b = both(lambda x, r=reverse: lax.associative_scan(compose, (x, x), reverse=r), x)
+        order = x[::-1] if reverse else x
+        value, wanted = np.float32(0), []
+        for each in order:
+            value = value * each + each
+            wanted.append(value)
+        same(b, np.array(wanted[::-1] if reverse else wanted, np.float32))
+        same(a, np.cumprod(order)[::-1] if reverse else np.cumprod(order))
+
+
+FAULTS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: lax.scan(lambda c, r: c, 0.0, x),
+     "the body of scan must return a pair (carry, y), it returned *"),
+    (lambda x: lax.scan(lambda c, r: ((c, c), r), 0.0, x),
+     "the body of scan must give back what it is carried: * goes in, (*, *) comes out"),
+    (lambda x: lax.scan(lambda c, r: (c[None], r), x[0], x),
+     "the body of scan must give back what it is carried: value 0 goes in as f32[3] and comes out "
+     "as f32[1, 3]; make both one type, for example with .astype"),
+    (lambda x: lax.scan(lambda c, r: (c.astype(int), r), x[0], x),
+     "the body of scan must give back what it is carried: value 0 goes in as f32[3] and comes out "
+     "as i32[3]; make both one type, for example with .astype"),
+    (lambda x: lax.scan(lambda c, r: (c, r), 0.0), "scan without xs needs length="),
+    (lambda x: lax.scan(lambda c, r: (c, r), 0.0, (x, x[:2])),
+     "scan needs one leading size, got 4, 2"),
+    (lambda x: lax.scan(lambda c, r: (c, r), 0.0, x, length=3),
+     "scan needs one leading size, got 4, 3"),
+    (lambda x: lax.scan(lambda c, r: (c, r), 0.0, (x, 1.0)),
+     "scan goes along the first dimension of xs; one of them is a scalar"),
+    (lambda x: lax.scan(lambda c, r: (c, r), "no", x),
+     "the carry of scan is 'no' of type str, which is no array"),
+    (lambda x: lax.scan(lambda c, r: (c, "no"), 0.0, x),
+     "the body of scan returned 'no' of type str, which is no array"),
+    (lambda x: lax.while_loop(lambda c: c, lambda c: c, x),
+     "the condition of while_loop must return one bool[], it returned f32[4, 3]"),
+    (lambda x: lax.while_loop(lambda c: (), lambda c: c, x),
+     "the condition of while_loop must return one bool[], it returned nothing"),
+    (lambda x: lax.while_loop(lambda c: True, lambda c: (c, c), x),
+     "the body of while_loop must give back what it is carried: * goes in, (*, *) comes out"),
+    (lambda x: lax.while_loop(lambda c: True, lambda c: c, ()),
+     "while_loop carries nothing; it would never end or never run"),
+    (lambda x: lax.fori_loop(0.0, x[0, 0], lambda i, c: c, x),
+     "the bounds of fori_loop are integers of rank 0, got f32[]"),
+    (lambda x: lax.fori_loop(0, 3, lambda i, c: (c, c), x),
+     "the body of fori_loop must give back what it is carried: * goes in, (*, *) comes out"),
+    (lambda x: lax.cond(x > 0, lambda: 1, lambda: 2),
+     "cond decides by a scalar, got f32[4, 3]; use snp.where for elements"
+     .replace("f32", "bool")),
+    (lambda x: lax.cond(True, lambda: (x, x), lambda: x),
+     "branches must return the same containers, got * and (*, *)"),
+    (lambda x: lax.cond(True, lambda: x, lambda: x[0]),
+     "branches must return the same types: value 0 is f32[3] and f32[4, 3]; make them one type, "
+     "for example with .astype"),
+    (lambda x: lax.cond(True, lambda: x, lambda: x.astype(int)),
+     "branches must return the same types: value 0 is i32[4, 3] and f32[4, 3]; make them one "
+     "type, for example with .astype"),
+    (lambda x: lax.switch(0, []), "switch needs at least one branch"),
+    (lambda x: lax.switch(x[0, 0], [lambda: 1, lambda: 2]),
+     "switch chooses by an integer of rank 0, got f32[]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), FAULTS)
+def test_errors(call: Any, message: str) -> None:
+    computes: list[Callable[[], Any]] = [lambda: run(call, X), lambda: call(from_numpy(X))]
+    for compute in computes:
+        with pytest.raises(ControlFlowError) as caught:
+            compute()
+        first, *rest = str(caught.value).split("\n")
+        assert first == message
+        assert "test_control.py" in rest[0]
+
+
+def test_python_control_flow_in_a_body_names_the_way_out() -> None:
+    def body(carry: Any, row: Any) -> Any:
+        return (carry if carry > 0 else row.sum()), None
+
+    with pytest.raises(TracedValueError) as caught:
+        lax.scan(body, 0.0, X)
+    assert str(caught.value).startswith(
+        "a traced bool[] has no truth value while the body of scan is traced; choose elementwise "
+        "with snp.where, between computations with lax.cond, loop with lax.while_loop, or make "
+        "the argument it comes from static (static_argnums)\n"
+    )
+
+
+def test_values_must_not_leave_a_body() -> None:
+    kept: list[Any] = []
+
+    def body(carry: Any, row: Any) -> Any:
+        kept.append(row)
+        return carry, None
+
+    def program(x: Any) -> Any:
+        lax.scan(body, 0.0, x)
+        return kept[-1] + 1
+
+    with pytest.raises(LeakedTracerError, match="the body of scan has ended"):
+        run(program, X)
