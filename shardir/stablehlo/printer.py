@@ -5,9 +5,9 @@ generic form. Values keep their names where MLIR allows them, and with `location
 operation tells the name of its result and the user's line.
 """
 
-import shardir.stablehlo.rules  # noqa: F401  declares what each operation is
 from shardir.ir import Function, Module
 from shardir.placement import Sharding
+from shardir.stablehlo import rules as rules  # declares what each operation is
 from shardir.stablehlo.attributes import mesh_text, sharding_text, tensor
 from shardir.stablehlo.writer import ExportError, Writer
 
