@@ -8,10 +8,10 @@ from typing import Any
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.pointwise import common, inexact, like, pointwise, same
+from shardir.frontend.numpy.pointwise import common, inexact, like, ordered, pointwise, same
 from shardir.frontend.operands import align, as_tracer
 from shardir.frontend.tracer import Tracer
-from shardir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED
+from shardir.types import FLOATS, INTEGERS, UNSIGNED
 
 UNROLLED = 64
 """Powers up to this one with a known whole exponent are products."""
@@ -97,12 +97,8 @@ def fmod(x: Any, y: Any, /) -> Any:
 
 def _pair(name: str, x: Any, y: Any) -> tuple[Tracer, Tracer]:
     """Two operands of one real type; bools count as integers."""
-    dtype, weak = common(x, y)
-    if dtype in COMPLEX:
-        raise OperationTypeError(
-            point(f"{name} does not take complex numbers, which have no order; got {dtype}")
-        )
-    first, second = align(x, y, kind=("i8", False) if dtype == "bool" else (dtype, weak))
+    dtype, weak = common(*ordered(name, x, y))
+    first, second = align(x, y, kind=("i32", False) if dtype == "bool" else (dtype, weak))
     return first, second
 
 

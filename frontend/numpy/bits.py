@@ -68,6 +68,8 @@ bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 def bitwise_count(x: Any, /) -> Any:
     """How many bits of the size of an integer are set, elementwise, as uint8."""
     x = as_tracer(x)
+    if x.value.type.dtype == "bool":
+        return convert(x, "u8")
     if x.value.type.dtype not in INTEGERS:
         raise OperationTypeError(point(f"bitwise_count takes integers, got {x.value.type}"))
     size = x if x.value.type.dtype in UNSIGNED else same("abs", x)

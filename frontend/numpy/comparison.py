@@ -3,6 +3,7 @@
 from typing import Any
 
 from shardir.frontend.eager import public
+from shardir.frontend.numpy.complexes import is_complex
 from shardir.frontend.numpy.floating import is_nan
 from shardir.frontend.numpy.pointwise import (
     Binary,
@@ -24,11 +25,19 @@ from shardir.types import INEXACT, TensorType
 
 def _comparison(name: str, op: str, sign: str) -> Binary:
     def function(x: Any, y: Any, /) -> Any:
-        return pointwise(op, x, y)
+        return compared(op, *align(x, y))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"x {sign} y, elementwise."
     return public()(function)
+
+
+def compared(op: str, x: Tracer, y: Tracer) -> Tracer:
+    """A comparison; complex numbers go by their real parts, equal ones by the imaginary ones."""
+    if not is_complex(x) or op in ("eq", "ne"):
+        return same(op, x, y)
+    (a, b), (c, d) = ((same("real", v), same("imag", v)) for v in (x, y))
+    return same("select", same("eq", a, c), same(op, b, d), same(op[0] + "t", a, c))
 
 
 equal = _comparison("equal", "eq", "==")

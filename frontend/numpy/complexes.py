@@ -7,7 +7,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import inexact, like, same
-from shardir.frontend.operands import align, as_tracer, splat
+from shardir.frontend.operands import align, as_tracer, convert, splat
 from shardir.frontend.tracer import Tracer
 from shardir.types import COMPLEX, UNSIGNED
 
@@ -66,8 +66,10 @@ def sign(x: Any, /) -> Any:
 
 @public()
 def square(x: Any, /) -> Any:
-    """x * x, elementwise."""
+    """x * x, elementwise; bools count as integers."""
     x = as_tracer(x)
+    if x.value.type.dtype == "bool":
+        x = convert(x, "i32")
     return same("mul", x, x)
 
 

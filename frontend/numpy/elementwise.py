@@ -7,7 +7,7 @@ from math import log as log_of, pi
 from typing import Any
 
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import Unary, inexact, like, pointwise, same
+from shardir.frontend.numpy.pointwise import Unary, inexact, like, ordered, pointwise, same
 from shardir.frontend.operands import align, convert
 from shardir.frontend.tracer import Tracer
 
@@ -44,11 +44,16 @@ tanh    = _floating("tanh",    "tanh",  "The hyperbolic tangent")
 arcsinh = _floating("arcsinh", "asinh", "The inverse of sinh")
 arccosh = _floating("arccosh", "acosh", "The inverse of cosh; NaN of floats below 1")
 arctanh = _floating("arctanh", "atanh", "The inverse of tanh; NaN of floats outside of [-1, 1]")
-fabs    = _floating("fabs",    "abs",   "The size of a number as a float")
 # fmt: on
 
 asin, acos, atan = arcsin, arccos, arctan
 asinh, acosh, atanh = arcsinh, arccosh, arctanh
+
+
+@public()
+def fabs(x: Any, /) -> Any:
+    """The size of a number, elementwise. Integers become floats."""
+    return same("abs", *_floats(*ordered("fabs", x)))
 
 
 def _floats(*xs: Any) -> tuple[Tracer, ...]:
@@ -102,7 +107,7 @@ def sinc(x: Any, /) -> Any:
 @public()
 def arctan2(y: Any, x: Any, /) -> Any:
     """The angle in [-pi, pi] of the point (x, y), elementwise."""
-    return same("atan2", *_floats(y, x))
+    return same("atan2", *_floats(*ordered("arctan2", y, x)))
 
 
 atan2 = arctan2
@@ -111,7 +116,7 @@ atan2 = arctan2
 @public()
 def hypot(x: Any, y: Any, /) -> Any:
     """sqrt(x**2 + y**2), elementwise, where the squares may be too large or small for the type."""
-    x, y = _floats(x, y)
+    x, y = _floats(*ordered("hypot", x, y))
     name, weak = x.value.type.dtype, x.weak_type
     wide = "f64" if name == "f64" else "f32"
     whole = same("complex", convert(x, wide, weak), convert(y, wide, weak))
@@ -128,7 +133,7 @@ def _gap(x: Tracer, y: Tracer) -> Tracer:
 @public()
 def logaddexp(x: Any, y: Any, /) -> Any:
     """log(exp(x) + exp(y)), elementwise, where the exponentials may be too large."""
-    x, y = _floats(x, y)
+    x, y = _floats(*ordered("logaddexp", x, y))
     part = same("log1p", same("exp", _gap(x, y)))
     return same("add", same("maximum", x, y), part)
 
@@ -136,7 +141,7 @@ def logaddexp(x: Any, y: Any, /) -> Any:
 @public()
 def logaddexp2(x: Any, y: Any, /) -> Any:
     """log2(2**x + 2**y), elementwise, where the powers may be too large."""
-    x, y = _floats(x, y)
+    x, y = _floats(*ordered("logaddexp2", x, y))
     part = same("log1p", same("exp2", _gap(x, y)))
     return same("add", same("maximum", x, y), same("div", part, like(part, log_of(2))))
 
@@ -144,6 +149,6 @@ def logaddexp2(x: Any, y: Any, /) -> Any:
 @public()
 def heaviside(x: Any, y: Any, /) -> Any:
     """0 where `x` is negative, 1 where it is positive, `y` where it is 0, elementwise."""
-    x, y = _floats(x, y)
+    x, y = _floats(*ordered("heaviside", x, y))
     step = same("mul", same("add", same("sign", x), like(x, 1)), like(x, 0.5))
     return same("select", same("eq", x, like(x, 0)), y, step)

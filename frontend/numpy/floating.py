@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import fitted, inexact, like, same
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.pointwise import fitted, inexact, like, ordered, same
 from shardir.frontend.numpy.rounding import WIDE, toward_zero
 from shardir.frontend.operands import align, as_tracer, broadcast_shapes, convert, splat
 from shardir.frontend.trace import emit
@@ -57,17 +59,17 @@ def isinf(x: Any, /) -> Any:
 @public()
 def isposinf(x: Any, /, out: None = None) -> Any:
     """Whether it is positive infinity, elementwise."""
-    return _is(x, np.inf)
+    return _is("isposinf", x, np.inf)
 
 
 @public()
 def isneginf(x: Any, /, out: None = None) -> Any:
     """Whether it is negative infinity, elementwise."""
-    return _is(x, -np.inf)
+    return _is("isneginf", x, -np.inf)
 
 
-def _is(x: Any, extreme: float) -> Tracer:
-    x = as_tracer(x)
+def _is(name: str, x: Any, extreme: float) -> Tracer:
+    x = as_tracer(ordered(name, x)[0])
     if x.value.type.dtype not in INEXACT:
         return _everywhere(x, False)
     return same("eq", x, like(x, extreme))
@@ -132,7 +134,13 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     The power is taken in halves, each of which the type can hold where the result can be.
     """
     exponent = as_tracer(x2)
-    kind = inexact(x1)
+    if exponent.value.type.dtype == "bool":
+        exponent = convert(exponent, "i32")
+    if exponent.value.type.dtype not in INTEGERS:
+        raise OperationTypeError(
+            point(f"ldexp takes an integer exponent, got {exponent.value.type}")
+        )
+    kind = inexact(*ordered("ldexp", x1))
     shape = broadcast_shapes(as_tracer(x1).shape, exponent.shape)
     (x,) = fitted(shape, kind, x1)
     name = WIDE.get(kind[0], kind[0])

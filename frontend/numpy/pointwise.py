@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from shardir.errors import OperationTypeError
 from shardir.frontend import promotion
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
@@ -18,18 +19,22 @@ from shardir.frontend.operands import (
 )
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import TensorType
+from shardir.types import COMPLEX, TensorType
 
 Kind = tuple[str, bool]
 """An element type and whether it is weak."""
+
+TELLING = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
+"""Operations whose results are bools, which are never weak."""
 
 Unary = Callable[[Any], Any]
 Binary = Callable[[Any, Any], Any]
 
 
 def same(op: str, *operands: Tracer) -> Tracer:
-    """`op` on operands of one type; the result is weak where they all are."""
-    weak = all(operand.weak_type for operand in operands)
+    """`op` on operands of one type; the result is weak where all numbers among them are."""
+    numbers = [x.weak_type for x in operands if x.value.type.dtype != "bool"]
+    weak = bool(numbers) and all(numbers) and op not in TELLING
     result: Tracer = emit(op, *operands, weak=weak)
     return result
 
@@ -88,6 +93,18 @@ def choose(condition: Tracer, x: Any, y: Any) -> Tracer:
     x, y = fitted(shape, kind, x, y)
     result: Tracer = emit("select", condition, x, y, weak=kind[1])
     return result
+
+
+def ordered(name: str, *xs: Any) -> tuple[Any, ...]:
+    """The operands, none of them complex: those have no order. Raises `OperationTypeError`."""
+    found = known(*xs)
+    for x in found:
+        if kind_of(x)[0] in COMPLEX:
+            kind = x.value.type if isinstance(x, Tracer) else kind_of(x)[0]
+            raise OperationTypeError(
+                point(f"{name} takes no complex numbers, they have no order; got {kind}")
+            )
+    return found
 
 
 def no_out(name: str, out: Any) -> None:

@@ -12,7 +12,7 @@ from shardir.frontend.numpy.along import piece
 from shardir.frontend.numpy.axes import axes_of
 from shardir.frontend.numpy.floating import is_nan
 from shardir.frontend.numpy.layout import spread, transposed
-from shardir.frontend.numpy.pointwise import inexact, like, no_out, same
+from shardir.frontend.numpy.pointwise import inexact, like, no_out, ordered, same
 from shardir.frontend.numpy.reductions import kept, reduced, size_of
 from shardir.frontend.numpy.rounding import WIDE
 from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, promote_to, reshape
@@ -127,7 +127,7 @@ def _at_many(a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool,
 
 def _sorted(name: str, a: Any, axis: Any) -> tuple[Tracer, Tracer, tuple[int, ...]]:
     """The array, its elements sorted along a first axis made of `axis`, and what that is."""
-    x = as_tracer(a)
+    x = as_tracer(ordered(name, a)[0])
     dims = axes_of(axis, x.ndim)
     count = size_of(x, dims)
     if not count:
@@ -136,8 +136,8 @@ def _sorted(name: str, a: Any, axis: Any) -> tuple[Tracer, Tracer, tuple[int, ..
     rest = [d for d in range(x.ndim) if d not in dims]
     moved = transposed(convert(x, WIDE.get(kind, kind)), [*dims, *rest])
     lines = reshape(moved, (count, *(x.shape[d] for d in rest)))
-    ordered: Tracer = emit("sort", lines, dim=0, keys=1, stable=True)
-    return x, ordered, dims
+    ranked: Tracer = emit("sort", lines, dim=0, keys=1, stable=True)
+    return x, ranked, dims
 
 
 def _row(lines: Tracer, i: int) -> Tracer:

@@ -26,7 +26,7 @@ STATIC = ("axis", "dtype", "out", "keepdims", "promote_integers")
 
 def reduced(op: str, x: Tracer, dims: tuple[int, ...], keepdims: bool) -> Tracer:
     """One reduction over `dims`; with `keepdims` they stay, of size 1."""
-    result: Tracer = emit(op, x, dims=dims) if dims else x
+    result: Tracer = emit(op, x, dims=dims) if dims else convert(x, x.value.type.dtype)
     return kept(result, x, dims) if keepdims else result
 
 

@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.pointwise import Unary, inexact, like, no_out, same
+from shardir.frontend.numpy.pointwise import Unary, inexact, like, no_out, ordered, same
 from shardir.frontend.operands import align, as_tracer, convert
 from shardir.frontend.tracer import Tracer
 from shardir.types import COMPLEX, FLOATS, INTEGERS
@@ -23,18 +22,9 @@ def widened(x: Tracer) -> Tracer:
     return convert(x, WIDE.get(name, name), x.weak_type)
 
 
-def _ordered(name: str, x: Any) -> Tracer:
-    value = as_tracer(x)
-    if value.value.type.dtype in COMPLEX:
-        raise OperationTypeError(
-            point(f"{name} takes no complex numbers, they have no order; got {value.value.type}")
-        )
-    return value
-
-
 def _whole(name: str, op: str, meaning: str) -> Unary:
     def function(x: Any, /) -> Any:
-        x = _ordered(name, x)
+        x = as_tracer(ordered(name, x)[0])
         return same(op, x) if x.value.type.dtype in FLOATS else x
 
     function.__name__ = function.__qualname__ = name
@@ -49,7 +39,7 @@ ceil = _whole("ceil", "ceil", "The smallest whole number not below x")
 @public()
 def trunc(x: Any, /) -> Any:
     """The nearest whole number towards 0, elementwise. Integers stay as they are."""
-    x = _ordered("trunc", x)
+    x = as_tracer(ordered("trunc", x)[0])
     return toward_zero(x) if x.value.type.dtype in FLOATS else x
 
 

@@ -6,6 +6,8 @@ from typing import Any
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.comparison import compared
+from shardir.frontend.numpy.complexes import is_complex
 from shardir.frontend.numpy.floating import is_nan
 from shardir.frontend.numpy.pointwise import choose, common, known, pointwise, same, truth
 from shardir.frontend.operands import align, as_tracer, broadcast, broadcast_shapes, promote_to
@@ -16,13 +18,21 @@ from shardir.types import INEXACT
 @public()
 def maximum(x: Any, y: Any, /) -> Any:
     """The larger one, elementwise; NaN where either is."""
-    return pointwise("maximum", x, y)
+    return larger("maximum", *align(x, y))
 
 
 @public()
 def minimum(x: Any, y: Any, /) -> Any:
     """The smaller one, elementwise; NaN where either is."""
-    return pointwise("minimum", x, y)
+    return larger("minimum", *align(x, y))
+
+
+def larger(op: str, x: Tracer, y: Tracer) -> Tracer:
+    """`maximum` or `minimum`, of complex numbers as they are compared."""
+    if not is_complex(x):
+        return same(op, x, y)
+    first = compared("ge" if op == "maximum" else "le", x, y)
+    return same("select", same("or", is_nan(x), first), x, y)
 
 
 @public()
@@ -38,7 +48,7 @@ def fmin(x: Any, y: Any, /) -> Any:
 
 
 def _prefer(op: str, x: Tracer, y: Tracer) -> Tracer:
-    best = same(op, x, y)
+    best = larger(op, x, y)
     if x.value.type.dtype not in INEXACT:
         return best
     return same("select", is_nan(x), y, same("select", is_nan(y), x, best))

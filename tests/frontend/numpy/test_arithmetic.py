@@ -75,6 +75,28 @@ def test_of_complex_numbers(name: str) -> None:
     check(name, PLANE, PLANE[::-1].copy())
 
 
+@pytest.mark.parametrize("name", COMPARE + ORDER)
+def test_complex_numbers_in_order(name: str) -> None:
+    """By the real part, then by the imaginary one."""
+    x = np.array([1 + 1j, 1 - 1j, 2, np.nan, 1 + 1j], "c8")
+    with np.errstate(invalid="ignore"):
+        check(name, x[:, None].copy(), x[:3])
+
+
+@pytest.mark.parametrize("name", ["arctan2", "hypot", "logaddexp", "heaviside"])
+def test_functions_of_real_numbers(name: str) -> None:
+    with pytest.raises(OperationTypeError, match=f"^{name} takes no complex numbers, they have"):
+        run(getattr(snp, name), PLANE, 1.0)
+
+
+def test_bools_are_divided_as_integers() -> None:
+    got = run(snp.floor_divide, TRUTH, TRUTH[:1])
+    assert got.tolist() == [1, 0]
+    assert got.dtype == np.int32
+    assert run(snp.square, TRUTH).dtype == np.int32
+    assert run(snp.bitwise_count, TRUTH).dtype == np.uint8
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 7])
 @pytest.mark.parametrize("name", RATIO)
 @pytest.mark.parametrize("x", [WHOLE, BYTES, FLOATS, ODD], ids=["i32", "u8", "f32", "odd"])
@@ -194,7 +216,7 @@ def test_bools_have_no_difference(name: str) -> None:
 @pytest.mark.parametrize("name", RATIO)
 def test_complex_numbers_have_no_rest(name: str) -> None:
     told = "remainder" if name == "mod" else name
-    with pytest.raises(OperationTypeError, match=f"^{told} does not take complex numbers, "):
+    with pytest.raises(OperationTypeError, match=f"^{told} takes no complex numbers, they have no"):
         run(getattr(snp, name), PLANE, PLANE)
 
 

@@ -116,6 +116,12 @@ def test_ldexp(exponent: int) -> None:
     check("ldexp", NORMAL, np.full((4,), exponent, "i4"), rtol=0)
 
 
+def test_ldexp_takes_integers() -> None:
+    check("ldexp", NORMAL[0], np.array([True, False, True, True]))
+    with pytest.raises(OperationTypeError, match=r"ldexp takes an integer exponent, got f32\[4\]"):
+        run(snp.ldexp, NORMAL, NORMAL[0])
+
+
 def test_angles_in_degrees() -> None:
     check("angle", PLANE, deg=True)
 
@@ -131,7 +137,7 @@ def test_bools_have_no_sign(name: str) -> None:
         run(getattr(snp, name), TRUTH)
 
 
-@pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "fabs", "isposinf"])
 def test_complex_numbers_have_no_order(name: str) -> None:
     with pytest.raises(OperationTypeError, match=f"{name} takes no complex numbers") as error:
         run(lambda x: getattr(snp, name)(x), PLANE)
