@@ -5,15 +5,19 @@ images with features last, filters from `i` input to `o` output features, and gi
 Digits are spatial dimensions. As everywhere in machine learning the filter is not turned around.
 """
 
-from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import NUMBER, Ints, one_dtype
 from shardir.ops.convolution_gradients import convolution_vjp
+from shardir.ops.convolution_loops import (
+    Side,
+    convolution_cuts,
+    convolution_factors,
+    convolution_pieces,
+    sides,
+)
 from shardir.ops.numerics import NARROW
 from shardir.ops.windowing import (
     Array,
@@ -26,37 +30,11 @@ from shardir.ops.windowing import (
     windows,
 )
 from shardir.opset import define
-from shardir.partitioning import Local, Partitioning
+from shardir.partitioning import Partitioning
 from shardir.types import TensorType
 
 _CHUNK = 1 << 25
 """Bytes of windows that are laid out for one matrix product."""
-
-
-class Side(NamedTuple):
-    """Where one tensor has its two other dimensions and its spatial ones."""
-
-    first: int
-    """Batch; in a filter, input features."""
-    second: int
-    """Features; in a filter, output features."""
-    spatial: Ints
-
-
-@lru_cache(maxsize=256)
-def sides(dims: str) -> tuple[Side, Side, Side]:
-    """Operand, filter and result; raises `TypeError` when `dims` is malformed."""
-    operands, arrow, output = dims.partition("->")
-    terms = (*operands.split(","), output)
-    digits = "".join(map(str, range(len(output) - 2)))
-    wanted = [sorted(letters + digits) for letters in ("bf", "io", "bf")]
-    if not arrow or [sorted(term) for term in terms] != wanted or len(digits) > 10:
-        raise TypeError(f'dims={dims!r} is no convolution such as "b01f,01io->b01f"')
-    places = [
-        Side(term.index(letters[0]), term.index(letters[1]), tuple(term.index(d) for d in digits))
-        for term, letters in zip(terms, ("bf", "io", "bf"), strict=True)
-    ]
-    return places[0], places[1], places[2]
 
 
 def _type(
@@ -129,72 +107,6 @@ def _check_groups(
         raise TypeError(f"a batch of {batch} does not divide into batch_groups={batch_groups}")
 
 
-def _factors(
-    x: TensorType,
-    w: TensorType,
-    *,
-    result: TensorType,
-    dims: str,
-    groups: int = 1,
-    batch_groups: int = 1,
-    **attrs: Any,
-) -> FactorRule:
-    """Shardy's loops.
-
-    A spatial dimension of `x` walks the places of the windows and the inside of a window, the
-    larger of both first. Spatial dimensions that are left without a loop may not be cut.
-    """
-    of, by, to = sides(dims)
-    builder = RuleBuilder([x.shape, w.shape], [result.shape])
-    if batch_groups > 1:
-        builder.add([of.first, by.second], [to.second], batch_groups)
-    batch = result.shape[to.first]
-    builder.add([of.first if batch_groups == 1 or batch > 1 else None, None], [to.first], batch)
-    exact, left_over = True, []
-    for i, (d, k, p) in enumerate(zip(of.spatial, by.spatial, to.spatial, strict=True)):
-        left, window, places = x.shape[d], w.shape[k], result.shape[p]
-        inside, outside = False, False
-        for is_inside in (True, False) if places < window else (False, True):
-            size = min(left, window if is_inside else places)
-            if size <= 1:
-                continue
-            if is_inside:
-                builder.add([d, k], [None], size, Kind.REDUCE)
-                exact &= _contracts(x.shape[d], window, i, **attrs)
-                inside = True
-            else:
-                builder.add([d, None], [p], size, Kind.PERMUTE)
-                outside = True
-            left //= size
-        if not inside and not outside:
-            left_over.append((0, d, x.shape[d]))
-        if not inside:
-            left_over.append((1, k, window))
-    if groups > 1:
-        builder.add([of.second, by.second], [to.second], groups)
-    inputs = w.shape[by.first]
-    source = of.second if groups == 1 or inputs > 1 else None
-    builder.add([source, by.first], [None], inputs, Kind.REDUCE)
-    outputs = result.shape[to.second] // (groups * batch_groups)
-    if outputs > 1:
-        builder.add([None, by.second], [to.second], outputs)
-    for tensor, dim, size in sorted(left_over):
-        if size > 1:
-            own = [dim if tensor == t else None for t in range(2)]
-            builder.add(own, [None], 1, Kind.REPLICATE)
-    return builder.build("add" if exact else None)
-
-
-def _contracts(
-    size: int, window: int, i: int, *, padding: Padding, lhs_dilation: Ints, **_: Any
-) -> bool:
-    """Whether one window takes all of a spatial dimension, so that the loop is a contraction.
-
-    Otherwise neighbouring windows overlap, and cutting the loop on both sides is not enough.
-    """
-    return size == window and padding[i] == (0, 0) and lhs_dilation[i] == 1
-
-
 def _reference(
     x: Array,
     w: Array,
@@ -241,26 +153,13 @@ def _reference(
     return made.transpose(np.argsort((to.first, *to.spatial, to.second)))
 
 
-def _lower(b: Any, local: Local, x: Any, w: Any, *, dims: str, groups: int = 1,
-           batch_groups: int = 1, **attrs: Any) -> Any:  # fmt: skip
-    """A device that has some of the groups counts only those."""
-    of, by, to = sides(dims)
-    if groups > 1:
-        groups = x.type.shape[of.second] // w.type.shape[by.first]
-    if batch_groups > 1:
-        batch_groups = x.type.shape[of.first] // local.result.shape[to.first]
-    return b.convolution(
-        x, w, result=local.result, dims=dims, groups=groups, batch_groups=batch_groups, **attrs
-    )
-
-
 convolution = define(
     "convolution",
     type=_type,
-    factors=_factors,
+    factors=convolution_factors,
     reference=_reference,
     vjp=convolution_vjp,
-    partition=Partitioning(_lower),
+    partition=Partitioning(convolution_pieces, convolution_cuts, lambda **_: "add"),
 )
 """Products of filter and window, summed over both; see `sides` for `dims`.
 

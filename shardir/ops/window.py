@@ -22,9 +22,11 @@ from shardir.ops.windowing import (
     check_padding,
     count,
     dilated,
+    tile,
     windows,
 )
 from shardir.opset import define
+from shardir.partitioning import Partitioning
 from shardir.types import TensorType
 
 _OPS: dict[str, tuple[Domain, np.ufunc]] = {
@@ -48,7 +50,6 @@ def _identity(op: str, dtype: np.dtype[Any]) -> Any:
 
 def _places(
     x: TensorType,
-    *,
     window: Ints,
     strides: Ints,
     padding: Padding,
@@ -73,11 +74,21 @@ def _places(
     return tuple(map(count, reach, inner, strides))
 
 
-def _type(x: TensorType, *, result: TensorType | None, op: str, **attrs: Any) -> TensorType:
+def _type(
+    x: TensorType,
+    *,
+    result: TensorType | None,
+    op: str,
+    window: Ints,
+    strides: Ints,
+    padding: Padding,
+    base_dilation: Ints,
+    window_dilation: Ints,
+) -> TensorType:
     if op not in _OPS:
         raise TypeError(f"op={op} is none of {', '.join(_OPS)}")
     _OPS[op][0].check(x)
-    return x.with_shape(_places(x, **attrs))
+    return x.with_shape(_places(x, window, strides, padding, base_dilation, window_dilation))
 
 
 def _untouched(i: int, *, window: Ints, strides: Ints, padding: Padding, base_dilation: Ints,
@@ -91,6 +102,33 @@ def _factors(x: TensorType, *, result: TensorType, op: str, **attrs: Any) -> Fac
     for i, size in enumerate(result.shape):
         builder.add([i], [i], size, Kind.PASS if _untouched(i, **attrs) else Kind.PERMUTE)
     return builder.build()
+
+
+def _cuts(
+    rule: FactorRule,
+    x: TensorType,
+    *,
+    result: TensorType,
+    op: str,
+    window: Ints,
+    strides: Ints,
+    padding: Padding,
+    base_dilation: Ints,
+    window_dilation: Ints,
+) -> list[int]:
+    """The dimensions whose windows share no elements."""
+    return [
+        i
+        for i, size in enumerate(x.shape)
+        if tile(
+            size,
+            result.shape[i],
+            reach=dilated(window[i], window_dilation[i]),
+            stride=strides[i],
+            padding=padding[i],
+            dilation=base_dilation[i],
+        )
+    ]
 
 
 def _reference(
@@ -117,22 +155,36 @@ def _reference(
 
 
 reduce_window = define(
-    "reduce_window", type=_type, factors=_factors, reference=_reference, vjp=reduce_window_vjp
+    "reduce_window",
+    type=_type,
+    factors=_factors,
+    reference=_reference,
+    vjp=reduce_window_vjp,
+    partition=Partitioning(cuts=_cuts),
 )
 """The elements in each window combined by `op`."""
 
 
 def _select_type(
-    x: TensorType, source: TensorType, *, result: TensorType | None, op: str, **attrs: Any
+    x: TensorType,
+    source: TensorType,
+    *,
+    result: TensorType | None,
+    op: str,
+    window: Ints,
+    strides: Ints,
+    padding: Padding,
+    base_dilation: Ints,
+    window_dilation: Ints,
 ) -> TensorType:
     if op not in ("max", "min"):
         raise TypeError(f"op={op} is none of max, min")
-    ORDERED.check(x)
     NUMBER.check(source)
+    ORDERED.check(x)
     one_dtype(x, source)
-    places = x.with_shape(_places(x, **attrs))
-    if source != places:
-        raise TypeError(f"needs one element for each window ({places}), got {source}")
+    sizes = _places(x, window, strides, padding, base_dilation, window_dilation)
+    if source.shape != sizes:
+        raise TypeError(f"needs one element for each window ({x.with_shape(sizes)}), got {source}")
     return x
 
 

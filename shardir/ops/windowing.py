@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-from shardir.ops.check import Ints, show
+from shardir.ops.check import Ints, integers, show
 
 Array = npt.NDArray[Any]
 Padding = tuple[tuple[int, int], ...]
@@ -27,20 +27,41 @@ def count(size: int, window: int, stride: int) -> int:
     return (size - window) // stride + 1 if size > 0 and window <= size else 0
 
 
+def tile(
+    size: int,
+    places: int,
+    *,
+    reach: int,
+    stride: int,
+    padding: tuple[int, int],
+    dilation: int,
+) -> bool:
+    """Whether every window that reaches over `reach` elements lies in a part of its own.
+
+    Then a piece of the `size` elements has all that its share of the `places` windows need.
+    """
+    return padding == (0, 0) and dilation == 1 and places * stride == size and reach <= stride
+
+
 def check_numbers(rank: int, what: str, **attrs: Sequence[int]) -> None:
     """Each attribute must have `rank` positive integers, one for each of `what`."""
     for name, numbers in attrs.items():
+        integers(name, numbers)
         if len(numbers) != rank:
-            raise TypeError(f"{name}={show(numbers)} needs {rank} numbers, one for each {what}")
+            raise TypeError(f"{name}={show(numbers)} must have one number a {what} ({rank})")
         if any(number < 1 for number in numbers):
             raise TypeError(f"{name}={show(numbers)} must be at least 1 everywhere")
 
 
 def check_padding(rank: int, what: str, padding: Padding) -> None:
     """Raises `TypeError` unless there is a (low, high) pair for each of `what`."""
+    if not isinstance(padding, tuple | list):
+        raise TypeError(f"padding={padding!r} must be a sequence of pairs [low, high]")
+    for pair in padding:
+        integers("a pair of padding", pair)
     if len(padding) != rank or any(len(pair) != 2 for pair in padding):
         pairs = show([show(pair) for pair in padding])
-        raise TypeError(f"padding={pairs} needs {rank} pairs [low, high], one for each {what}")
+        raise TypeError(f"padding={pairs} must have one pair [low, high] a {what} ({rank})")
 
 
 def arranged(x: Array, fill: Any, padding: Padding, dilation: Ints) -> Array:

@@ -51,6 +51,19 @@ def _gather() -> Iterator[Sample]:
         t("f32", 4, 2),
         sources=(anything, INSIDE),
     )
+    yield Sample(  # windows that move along one dimension and stand still along another
+        ops.gather,
+        (t("f32", 6, 4, 8), t("i8", 2, 4, 1)),
+        {
+            "offset_dims": (0, 3),
+            "collapsed_dims": (),
+            "start_index_map": (2,),
+            "operand_batching_dims": (1,),
+            "indices_batching_dims": (1,),
+        },
+        t("f32", 2, 2, 4, 3),
+        sources=(anything, BEYOND),
+    )
 
 
 def _scatter() -> Iterator[Sample]:
@@ -80,11 +93,25 @@ def _scatter() -> Iterator[Sample]:
         },
         sources=(anything, INSIDE, anything),
     )
+    for op in ("add", "set", "mul", "max"):
+        yield Sample(  # windows that reach outside, or lie over each other
+            ops.scatter,
+            (t("f32", 6, 4, 8), t("u8", 2, 4, 1), t("f32", 2, 2, 4, 3)),
+            {
+                "update_window_dims": (0, 3),
+                "inserted_window_dims": (),
+                "scatter_dims": (2,),
+                "operand_batching_dims": (1,),
+                "indices_batching_dims": (1,),
+                "op": op,
+            },
+            sources=(anything, between(0, 8), between(0.5, 2)),
+        )
 
 
 def _convolution() -> Iterator[Sample]:
     def over(x: Any, w: Any, dims: str, *, stride: int = 1, pad: int = 0, left: int = 1,
-             right: int = 1, **more: Any) -> Sample:  # fmt: skip
+             right: int = 1, result: Any = None, **more: Any) -> Sample:  # fmt: skip
         rank = dims.split(",")[0].count("0") + dims.split(",")[0].count("1")
         attrs = {
             "strides": (stride,) * rank,
@@ -94,7 +121,7 @@ def _convolution() -> Iterator[Sample]:
             "dims": dims,
             **more,
         }
-        return Sample(ops.convolution, (x, w), attrs)
+        return Sample(ops.convolution, (x, w), attrs, result)
 
     plain = "b01f,01io->b01f"
     yield over(t("f32", 2, 8, 6, 4), t("f32", 3, 3, 4, 2), plain)
@@ -103,6 +130,13 @@ def _convolution() -> Iterator[Sample]:
     yield over(t("f32", 2, 8, 4), t("f32", 3, 2, 4), "b0f,0io->b0f", groups=2)
     yield over(t("f32", 4, 8, 3), t("f32", 3, 3, 4), "b0f,0io->b0f", batch_groups=2)
     yield over(t("bf16", 2, 8, 4), t("bf16", 3, 4, 2), "b0f,0io->b0f")
+    # windows with elements of their own: patches, single elements, one window of everything
+    yield over(t("f32", 2, 8, 8, 4), t("f32", 2, 2, 4, 6), plain, stride=2)
+    yield over(t("f32", 2, 8, 4, 4), t("f32", 1, 1, 4, 6), plain)
+    yield over(t("f32", 2, 8, 4, 4), t("f32", 8, 4, 4, 6), plain)
+    yield over(t("c64", 2, 8, 2), t("c64", 3, 2, 4), "b0f,0io->b0f")
+    yield over(t("i32", 2, 8, 2), t("i32", 3, 2, 4), "b0f,0io->b0f", result=t("i64", 2, 6, 4))
+    yield over(t("f16", 4, 2), t("f16", 2, 6), "bf,io->bf", result=t("f32", 4, 6))
 
 
 def _windows() -> Iterator[Sample]:
@@ -120,6 +154,13 @@ def _windows() -> Iterator[Sample]:
             "padding": ((0, 0), (1, 1), (0, 1)),
             "base_dilation": (1, 1, 1),
             "window_dilation": (1, 1, 2),
+        },
+        {
+            "window": (2, 2, 1),
+            "strides": (1, 3, 1),
+            "padding": ((1, 0), (-1, 2), (0, 0)),
+            "base_dilation": (2, 2, 1),
+            "window_dilation": (1, 1, 1),
         },
     )
     x = t("f32", 2, 8, 6)
