@@ -5,6 +5,10 @@ of element types.
 """
 
 from shardir.frontend.numpy import linalg as linalg
+from shardir.frontend.numpy.applying import (
+    apply_along_axis as apply_along_axis,
+    apply_over_axes as apply_over_axes,
+)
 from shardir.frontend.numpy.arithmetic import (
     add as add,
     divide as divide,
@@ -382,6 +386,7 @@ from shardir.frontend.numpy.sets import (
     setxor1d as setxor1d,
     union1d as union1d,
 )
+from shardir.frontend.numpy.shorthands import c_ as c_, index_exp as index_exp, r_ as r_, s_ as s_
 from shardir.frontend.numpy.sorting import (
     argpartition as argpartition,
     argsort as argsort,

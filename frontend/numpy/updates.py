@@ -36,7 +36,7 @@ _POINTWISE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}
 @public(static=("op",), name="at")
 def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
     tracer, where = as_tracer(x), as_tracer(mask)
-    new = broadcast(fitted(tracer, values), tracer.shape)
+    new = broadcast(fitted(tracer, values, tracer.shape), tracer.shape)
     where = reshape(where, where.shape + (1,) * (tracer.ndim - where.ndim))
     return emit(
         "select",
@@ -50,18 +50,19 @@ def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
 @public(static=("subscript", "op", "mode"), name="at")
 def update(x: Any, arrays: Any, values: Any, subscript: Subscript, op: str, mode: str) -> Any:
     tracer = as_tracer(x)
-    new = _spread(fitted(tracer, values), subscript)
+    new = fitted(tracer, values, subscript.plain)
+    new = new if is_number(values) else _spread(new, subscript)
     return write(tracer, subscript, [as_tracer(a) for a in arrays], new, op, mode)
 
 
-def fitted(x: Tracer, values: Any) -> Tracer:
+def fitted(x: Tracer, values: Any, shape: tuple[int, ...] = ()) -> Tracer:
     """`values` in the element type of `x`; raises `OperationTypeError` where that would lose some.
 
-    Python numbers that the type has are fine, as are narrower types of the same kind.
+    Python numbers that the type has are fine, and get `shape`; so are narrower types of one kind.
     """
     have = x.value.type.dtype
     if is_number(values) and have != "key" and _has(have, values):
-        return splat(values, TensorType((), have), x.weak_type)
+        return splat(values, TensorType(shape, have), x.weak_type)
     got, _ = kind_of(values)
     fits = got == have if "key" in (got, have) else _kind_rank(got) <= _kind_rank(have)
     if not fits:

@@ -1,0 +1,54 @@
+"""Functions of the user applied to the lines of an array, or over several axes."""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import axes_of, axis_of
+from shardir.frontend.operands import as_tracer
+
+
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """`func1d(line, *args)` of every line along `axis`; its result takes the line's place.
+
+    The lines are taken one after the other, by a loop of the program.
+    """
+    return _applied(func1d, axis, arr, args, kwargs)
+
+
+@public(static=("func1d", "axis"), cached=False, name="apply_along_axis")
+def _applied(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
+    from shardir.frontend import lax, numpy as snp
+
+    x = as_tracer(arr)
+    dim = axis_of(axis, x.ndim)
+    moved = snp.moveaxis(x, dim, -1)
+    around = moved.shape[:-1]
+    lines = snp.reshape(moved, (prod(around), x.shape[dim]))
+    found = lax.map(lambda line: as_tracer(func1d(line, *args, **options)), lines)
+    shaped = snp.reshape(found, (*around, *found.shape[1:]))
+    own = range(len(around), shaped.ndim)
+    return snp.moveaxis(shaped, tuple(own), tuple(range(dim, dim + len(own))))
+
+
+def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: int | Sequence[int]) -> Any:
+    """`func(a, axis)` over one axis after the other, which keeps them or takes them away."""
+    from shardir.frontend import numpy as snp
+
+    x = a if hasattr(a, "shape") else snp.asarray(a)
+    rank = len(x.shape)
+    for axis in axes_of(axes, rank):
+        found = func(x, axis)
+        if len(found.shape) == rank - 1:
+            found = snp.expand_dims(found, axis)
+        if len(found.shape) != rank:
+            raise OperationTypeError(
+                point(f"apply_over_axes takes a function that keeps the other {rank - 1} axes")
+            )
+        x = found
+    return x

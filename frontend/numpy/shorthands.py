@@ -1,0 +1,88 @@
+"""What is written with brackets instead of a call: `s_[1:3]`, `r_[0:5, x]`, `c_[x, y]`."""
+
+from typing import Any, final
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.locations import point
+
+
+@final
+class IndexExpression:
+    """`s_[...]` is the index between the brackets; `index_exp[...]` the same as a tuple always."""
+
+    def __init__(self, always_tuple: bool) -> None:
+        self._always_tuple = always_tuple
+
+    def __getitem__(self, index: Any) -> Any:
+        return (index,) if self._always_tuple and not isinstance(index, tuple) else index
+
+
+s_ = IndexExpression(always_tuple=False)
+index_exp = IndexExpression(always_tuple=True)
+
+
+@final
+class Concatenator:
+    """Arrays, numbers and ranges between brackets, one after the other.
+
+    `1:9:2` is `arange(1, 9, 2)`, `0:1:5j` is `linspace(0, 1, 5)`. A text in front says, as in
+    NumPy, along which axis ("0"), with how many dimensions at least ("0,2"), and where the own
+    dimensions of an array that has fewer go ("0,2,0").
+    """
+
+    def __init__(self, axis: int, dims: int, own: int) -> None:
+        self._defaults = axis, dims, own
+
+    def __getitem__(self, items: Any) -> Any:
+        from shardir.frontend import numpy as snp
+
+        items = items if isinstance(items, tuple) else (items,)
+        axis, dims, own = self._defaults
+        if items and isinstance(items[0], str):
+            axis, dims, own = _directive(items[0], self._defaults)
+            items = items[1:]
+        return snp.concatenate([_part(item, dims, own) for item in items], axis)
+
+
+def _directive(text: str, defaults: tuple[int, int, int]) -> tuple[int, int, int]:
+    try:
+        given = [int(part) for part in text.split(",")]
+    except ValueError:
+        given = []
+    if not 1 <= len(given) <= 3:
+        raise OperationTypeError(
+            point(f"the directive {text!r} is unknown; it is one to three integers: '0,2,-1'")
+        )
+    axis, dims, own = (*given, *(0, 1, -1)[len(given) :])
+    return axis, dims, own
+
+
+def _part(item: Any, dims: int, own: int) -> Any:
+    from shardir.frontend import numpy as snp
+
+    if isinstance(item, slice):
+        item = _range(item)
+    rank = len(item.shape) if hasattr(item, "shape") else np.ndim(item)
+    if not rank:
+        return snp.reshape(item, (1,) * max(dims, 1))
+    array = snp.asarray(item)
+    if rank >= dims:
+        return array
+    if own < 0:
+        own += dims - rank + 1
+    return snp.expand_dims(array, tuple(d for d in range(dims) if not own <= d < own + rank))
+
+
+def _range(item: slice) -> Any:
+    from shardir.frontend import numpy as snp
+
+    start = 0 if item.start is None else item.start
+    if isinstance(item.step, complex):
+        return snp.linspace(start, item.stop, int(abs(item.step)))
+    return snp.arange(start, item.stop, 1 if item.step is None else item.step)
+
+
+r_ = Concatenator(0, 1, -1)
+c_ = Concatenator(-1, 2, 0)
