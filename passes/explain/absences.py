@@ -1,0 +1,293 @@
+"""Why an axis is not at a value: where it stopped.
+
+Three places to look, in this order. What was said of the value itself may rule the axis out. An
+operation that the value takes part in may refuse it. Else the axis stopped on its way: the places
+that loops connect with the value are searched, the nearest first, for an operation that refuses
+it. If none does, then nobody asked for the axis, or no loop leads here from where it is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from shardir.ir import Value
+from shardir.mesh import Mesh
+from shardir.passes.explain.data import Absence
+from shardir.passes.explain.history import At, History, dims_of, op_text, spelled
+from shardir.passes.explain.origins import roots
+from shardir.passes.explain.parts import left_over, shared, touches
+from shardir.passes.explain.strength import lost_to
+from shardir.passes.propagation.record import Reason, Refusal, Step
+from shardir.placement import Axis, Sharding
+
+SHARED = (Reason.DISAGREE, Reason.SPILL, Reason.MESHES, Reason.SINGLE_DEVICE)
+"""What keeps an axis from all tensors of an operation, whichever of them is at fault."""
+
+Place = tuple[int, int]
+"""A cell and a dimension of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An operation that refuses an axis, at a dimension of the tensor that is asked about."""
+
+    step: Step
+    refusal: Refusal
+    dim: int | None
+    own: bool
+
+
+def absences(history: History, value: Value) -> Iterator[Absence]:
+    """Why each part of an axis that does not cut a value does not; `value` is as propagated.
+
+    What cuts it already may have been refused in another dimension, which is told as well.
+    """
+    written = history.story.written[value]
+    cell = history.story.cells[value]
+    mesh = history.mesh(written.sharding or history.states.get(cell))
+    used = list(written.sharding.used()) if written.sharding else []
+    for axis in used:
+        yield from _Search(history, value, cell, axis, mesh).elsewhere_refused()
+    for name, size in mesh.axes:
+        whole = Axis(name, 1, size)
+        if size == 1:
+            yield _plain(history.axis(whole, mesh), Reason.UNIT)
+        else:
+            for part in left_over(whole, used):
+                yield from _Search(history, value, cell, part, mesh).run()
+
+
+def _plain(axis: str, reason: Reason, detail: str = "", dim: int | None = None) -> Absence:
+    return Absence(axis, dim, reason, "", "", None, detail, False)
+
+
+class _Search:
+    """Looks for the reasons why one part of an axis is not at one value."""
+
+    def __init__(self, history: History, value: Value, cell: int, axis: Axis, mesh: Mesh) -> None:
+        self.history, self.value, self.cell = history, value, cell
+        self.axis, self.mesh = axis, mesh
+        self.text = history.axis(axis, mesh)
+
+    def run(self) -> list[Absence]:
+        if not self.value.type.rank:
+            return [_plain(self.text, Reason.SCALAR)]
+        if found := self.trimmed() or self.ruled_out():
+            return found
+        start = [(self.cell, dim) for dim in range(self.value.type.rank)]
+        if hits := [hit for place in start for hit in self.hits(place)]:
+            own = [hit for hit in hits if hit.own]
+            mine = {hit.dim for hit in own}
+            chosen = own + [hit for hit in hits if hit.dim not in mine]
+            return list(dict.fromkeys(self.told(hit, far=False) for hit in chosen))
+        return self.closed() or self.on_the_way(start) or [self.nowhere()]
+
+    def elsewhere_refused(self) -> list[Absence]:
+        """Where an axis that cuts the value was refused in another dimension."""
+        places = [(self.cell, dim) for dim in range(self.value.type.rank)]
+        hits = (hit for place in places for hit in self.hits(place))
+        used = [hit for hit in hits if hit.own and hit.refusal.reason is Reason.USED]
+        return list(dict.fromkeys(self.told(hit, far=False) for hit in used))
+
+    # What is said of the value itself
+
+    def trimmed(self) -> list[Absence]:
+        """The axis is there, but arguments and results must be cut evenly."""
+        state = self.history.states.get(self.cell)
+        if state is None:
+            return []
+        found = []
+        for dim, (cut, size) in enumerate(zip(state.dims, self.value.type.shape, strict=True)):
+            if touches(self.axis, cut.axes):
+                uneven = size % prod(axis.size for axis in cut.axes)
+                reason = Reason.INDIVISIBLE if uneven else Reason.PART
+                detail = f"{size} positions" if uneven else ""
+                found.append(_plain(self.text, reason, detail, dim))
+        return found
+
+    def ruled_out(self) -> list[Absence]:
+        said = self.history.said.get(self.cell)
+        if said is None:
+            return []
+        detail = str(self.history.annotation(said))
+        if touches(self.axis, said.sharding.replicated):
+            return [_plain(self.text, Reason.REPLICATED, detail)]
+        if touches(self.axis, said.sharding.unreduced):
+            return [_plain(self.text, Reason.UNREDUCED, detail)]
+        return []
+
+    def closed(self) -> list[Absence]:
+        said = self.history.said.get(self.cell)
+        if said is None or not said.sharding.closed:
+            return []
+        return [_plain(self.text, Reason.CLOSED, str(self.history.annotation(said)))]
+
+    # What operations refuse
+
+    def hits(self, place: Place) -> Iterator[Hit]:
+        """The operations that refuse the axis along a loop that walks a place."""
+        cell, dim = place
+        for step, tensor in self.history.looks.get(cell, ()):
+            for refusal in step.refusals:
+                if not refusal.axis.overlaps(self.axis):
+                    continue
+                own = step.cells[refusal.tensor] == cell
+                if refusal.factor < 0:
+                    yield Hit(step, refusal, None, own)
+                elif refusal.factor in step.rule.tensors[tensor][dim] and (
+                    own or refusal.reason in SHARED or self.is_basic(step, refusal, tensor)
+                ):
+                    yield Hit(step, refusal, dim, own)
+
+    def is_basic(self, step: Step, refusal: Refusal, tensor: int) -> bool:
+        """Whether one tensor's objection counts for all, as it does in basic propagation.
+
+        Otherwise every tensor takes what it can, and this one would not be without the axis.
+        """
+        views = self.history.views(step)
+        return any(
+            number != tensor
+            and (cut := view.cuts.get(refusal.factor)) is not None
+            and touches(self.axis, cut.axes)
+            for number, view in enumerate(views)
+        )
+
+    def told(self, hit: Hit, far: bool) -> Absence:
+        step, refusal = hit.step, hit.refusal
+        history = self.history
+        reason, detail = refusal.reason, ""
+        if reason is Reason.USED and (lost := lost_to(history, step, refusal)):
+            reason, detail = Reason.LOST, str(lost)
+        elif reason is Reason.USED:
+            detail = self.user(step, refusal)
+        elif reason is Reason.DISAGREE:
+            detail = self.sides(step, refusal)
+        elif reason in (Reason.CLOSED, Reason.REPLICATED, Reason.UNREDUCED, Reason.OVERFLOW):
+            said = history.said.get(step.cells[refusal.tensor])
+            detail = str(history.annotation(said)) if said else ""
+        elif reason is Reason.BEHIND:
+            detail = self.front(step, refusal)
+        return Absence(
+            self.text,
+            hit.dim,
+            reason,
+            history.tensor(step, refusal.tensor),
+            history.op(step),
+            history.loc(step),
+            detail,
+            far,
+        )
+
+    def user(self, step: Step, refusal: Refusal) -> str:
+        """Which dimension the axis cuts instead, and for whom."""
+        cell = step.cells[refusal.tensor]
+        state = step.before[refusal.tensor]
+        for dim, cut in enumerate(state.dims if state else ()):
+            for part in shared(self.axis, cut.axes):
+                annotations = roots(self.history, cell, dim, part)
+                return f"dimension {dim}, for {' and '.join(map(str, annotations))}"
+        return ""
+
+    def sides(self, step: Step, refusal: Refusal) -> str:
+        """How the tensors of an operation are cut along a factor."""
+        told = []
+        for tensor, view in enumerate(self.history.views(step)):
+            cut = view.cuts.get(refusal.factor)
+            if cut and cut.axes:
+                axes = ", ".join(self.history.axis(axis, self.mesh) for axis in cut.axes)
+                told.append(f"{self.history.tensor(step, tensor)} along {axes}")
+        return "; ".join(dict.fromkeys(told))
+
+    def front(self, step: Step, refusal: Refusal) -> str:
+        """What was refused first."""
+        for other in step.refusals:
+            same = (other.factor, other.tensor) == (refusal.factor, refusal.tensor)
+            if same and other.reason is not Reason.BEHIND:
+                return f"{self.history.axis(other.axis, self.mesh)}: {other.reason.value}"
+        return ""
+
+    # Where the axis stopped on its way
+
+    def on_the_way(self, start: list[Place]) -> list[Absence]:
+        """The nearest operations that refuse the axis."""
+        seen = dict.fromkeys(start)
+        ring = start
+        while ring:
+            found = [self.told(hit, far=True) for place in ring for hit in self.hits(place)]
+            found += [
+                rest for cell in dict.fromkeys(c for c, _ in ring) for rest in self.dumb(cell)
+            ]
+            found = found or [rest for place in ring for rest in self.beside(place)]
+            if found:
+                return list(dict.fromkeys(replaced(absence) for absence in found))
+            further = (place for here in ring for place in self.neighbours(here))
+            ring = [place for place in dict.fromkeys(further) if place not in seen]
+            seen.update(dict.fromkeys(ring))
+        return []
+
+    def neighbours(self, place: Place) -> Iterator[Place]:
+        """The places that share a loop with a place."""
+        cell, dim = place
+        for step, tensor in self.history.looks.get(cell, ()):
+            for factor in step.rule.tensors[tensor][dim]:
+                for other, there in enumerate(step.cells):
+                    yield from ((there, d) for d in dims_of(step.rule, other, factor))
+
+    def dumb(self, cell: int) -> Iterator[Absence]:
+        """Operations without a rule, with the axis on their other side."""
+        history = self.history
+        for op in history.mute.get(cell, ()):
+            for value in op.tensors:
+                other = history.story.cells.get(value)
+                if other != cell and other is not None and self.has(history.states.get(other)):
+                    yield Absence(
+                        self.text, None, Reason.NO_RULE, spelled(value), op_text(op),
+                        history.loc_of_op(op), "", True,
+                    )  # fmt: skip
+
+    def has(self, sharding: Sharding | None) -> bool:
+        return sharding is not None and touches(self.axis, list(sharding.used()))
+
+    # Nowhere
+
+    def nowhere(self) -> Absence:
+        """The axis is at no place that loops connect with the value."""
+        asked = (s for said in self.history.said.values() for s in said.sharding.used())
+        if not touches(self.axis, list(asked)):
+            return _plain(self.text, Reason.UNASKED)
+        for at in self.history.looks.get(self.cell, ()):
+            for absence in self.elsewhere(at):
+                return absence
+        return _plain(self.text, Reason.APART)
+
+    def beside(self, place: Place) -> Iterator[Absence]:
+        """Operations where the axis cuts a dimension that a place shares a loop with, along
+        another of its loops."""
+        cell, dim = place
+        for step, tensor in self.history.looks.get(cell, ()):
+            for factor in step.rule.tensors[tensor][dim]:
+                for other, sharding in enumerate(step.before):
+                    for d in dims_of(step.rule, other, factor):
+                        if sharding and touches(self.axis, sharding.dims[d].axes):
+                            yield self.apart(step, other, f"it cuts the rest of dimension {d}")
+
+    def elsewhere(self, at: At) -> Iterator[Absence]:
+        """An operation next to the value has the axis, along a loop the value does not walk."""
+        step, tensor = at
+        for other, view in enumerate(self.history.views(step)):
+            for factor, cut in view.cuts.items():
+                if touches(self.axis, cut.axes) and not dims_of(step.rule, tensor, factor):
+                    yield self.apart(step, other, f"it cuts {self.history.loop(step, factor)}")
+
+    def apart(self, step: Step, tensor: int, detail: str) -> Absence:
+        history = self.history
+        name, op, loc = history.tensor(step, tensor), history.op(step), history.loc(step)
+        return Absence(self.text, None, Reason.APART, name, op, loc, detail, False)
+
+
+def replaced(absence: Absence) -> Absence:
+    """An absence that is no matter of a dimension of the value that is asked about."""
+    return Absence(
+        absence.axis, None, absence.reason, absence.tensor, absence.op, absence.loc,
+        absence.detail, absence.reason is not Reason.APART,
+    )  # fmt: skip

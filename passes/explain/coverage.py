@@ -1,0 +1,86 @@
+"""What propagation left out: operations, dimensions, annotations."""
+
+from collections.abc import Iterator
+from math import prod
+
+from shardir.ir import Op
+from shardir.passes.explain.data import Annotation, Coverage, Subject, Unruled, Whole
+from shardir.passes.explain.edits import RESULT, changes, silenced
+from shardir.passes.explain.history import History, Places, op_text, spelled
+from shardir.passes.explain.parts import left_over
+from shardir.passes.explain.program import Program, Told, tell
+from shardir.passes.program import values_of
+from shardir.passes.propagate import Propagate
+from shardir.passes.propagation.record import Said
+from shardir.placement import Axis
+
+
+def coverage(
+    program: Program, *, propagate: Propagate | None = None, places: Places | None = None
+) -> Coverage:
+    """Operations without a rule, dimensions left whole, and annotations without effect.
+
+    An annotation has no effect if propagation decides the same without it; each is tried, so
+    that many annotations take long.
+    """
+    chosen = propagate or Propagate()
+    told = tell(program, chosen, places)
+    histories = told.histories.values()
+    whole = [row for history in histories for row in _whole(history)]
+    return Coverage(
+        tuple(_unruled(history, op) for history in histories for op in history.story.mute),
+        tuple(sorted(whole, key=lambda row: -row.nbytes)),
+        tuple(_idle(told, chosen)),
+    )
+
+
+def _unruled(history: History, op: Op) -> Unruled:
+    shardings = [history.story.written[value].sharding for value in op.tensors]
+    axes = [
+        history.axis(axis, history.mesh(sharding))
+        for sharding in shardings
+        if sharding
+        for axis in sharding.used()
+    ]
+    return Unruled(op_text(op), history.name, history.loc_of_op(op), tuple(dict.fromkeys(axes)))
+
+
+def _whole(history: History) -> Iterator[Whole]:
+    """The dimensions that nothing cuts although something could."""
+    for value in history.made.values():
+        sharding = value.sharding
+        if sharding is None:
+            continue
+        mesh = history.meshes[sharding.mesh]
+        used = (*sharding.used(), *sharding.unreduced)
+        free = [Axis(name, 1, size) for name, size in mesh.axes if size > 1]
+        free = [axis for axis in free if left_over(axis, used) == [axis]]
+        nbytes = value.type.nbytes // (prod(axis.size for axis in sharding.used()) or 1)
+        for dim, size in enumerate(value.type.shape):
+            fits = [axis for axis in free if size and size % axis.size == 0]
+            if fits and not sharding.dims[dim].axes:
+                names = tuple(history.axis(axis, mesh) for axis in fits)
+                yield Whole(spelled(value), history.name, dim, size, names, nbytes)
+
+
+def _idle(told: Told, propagate: Propagate) -> Iterator[Annotation]:
+    """The annotations without which everything would be the same."""
+    for history in told.histories.values():
+        for annotation in stated(history):
+            name = annotation.name
+            if annotation.subject is Subject.RESULT:
+                name = RESULT + name
+            changed = propagate(silenced(told.module, name, history.name))
+            if not changes(told.propagated, changed):
+                yield annotation
+
+
+def stated(history: History) -> Iterator[Annotation]:
+    """What is written down in a function, in its order."""
+    function = history.story.function
+    for value in values_of(function.body):
+        if value.sharding is not None:
+            yield history.annotation(Said(0, value.sharding, value))
+    for i, sharding in enumerate(function.results):
+        if sharding is not None:
+            yield history.annotation(Said(-1 - i, sharding, None))

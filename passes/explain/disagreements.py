@@ -1,0 +1,255 @@
+"""Where wishes meet that cannot both be granted, who wins, and what the loser pays.
+
+An operation runs in pieces only if its tensors are cut alike along each of its loops, and no axis
+cuts two of them. `align` decides which cuts that are; a tensor that is cut otherwise is moved.
+So every tensor that has to be moved has lost at least one loop to something: to another tensor
+that is cut otherwise along it, to another loop that has the axis, or to the operation itself.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from shardir.axes import dividing_prefix
+from shardir.ir import Op
+from shardir.passes.align import Alignment, align, cuts_of, reduction_of
+from shardir.passes.explain.data import Annotation, Conflict, Conflicts, Verdict, Wish
+from shardir.passes.explain.history import History, Places, dims_of, sizes_of
+from shardir.passes.explain.origins import roots
+from shardir.passes.explain.parts import touches
+from shardir.passes.explain.program import Program, tell
+from shardir.passes.explain.strength import lost_to
+from shardir.passes.planner import plan, same_placement
+from shardir.passes.program import in_order
+from shardir.passes.propagate import Propagate
+from shardir.passes.propagation.projection import View, project
+from shardir.passes.propagation.record import Reason, Step
+from shardir.passes.reshard import IDENTITIES
+from shardir.placement import WHOLE, Axes, Dim, Sharding
+
+
+def conflicts(
+    program: Program,
+    *,
+    propagate: Propagate | None = None,
+    places: Places | None = None,
+) -> Conflicts:
+    """Every tensor that has to be moved because something else is cut otherwise.
+
+    The most expensive come first.
+    """
+    told = tell(program, propagate, places)
+    rows = [row for history in told.histories.values() for row in conflicts_of(history)]
+    return Conflicts(tuple(sorted(rows, key=lambda row: -row.nbytes)))
+
+
+def conflicts_of(history: History) -> Iterator[Conflict]:
+    """The conflicts of one function, in program order."""
+    for step in history.story.standing:
+        if (meeting := _meeting(history, step)) is not None:
+            yield from meeting.conflicts()
+
+
+def _meeting(history: History, step: Step) -> "_Meeting | None":
+    """An operation with its tensors as they will be, and how it can run."""
+    shardings = tuple(_settled(history, step, tensor) for tensor in range(len(step.cells)))
+    meshes = {sharding.mesh for sharding in shardings}
+    if len(meshes) > 1 or history.meshes[shardings[0].mesh].is_maximal:
+        return None
+    if step.op is None or step.edge is not None or step.op.name in IDENTITIES:
+        needed, cuts = _as_the_last(step, shardings)
+        return _Meeting(history, step, shardings, needed, cuts, (), True)
+    plain = tuple(replace(s, unreduced=(), reduction="add") for s in shardings)
+    cuttable = cuts_of(step.op, step.rule)
+    fitting = align(step.rule, plain, cuttable)
+    needed = _made(history, step.op, step, fitting)
+    return _Meeting(history, step, shardings, needed, fitting.cuts, cuttable, False)
+
+
+def _settled(history: History, step: Step, tensor: int) -> Sharding:
+    """What a tensor is cut like in the end: closed, and in even pieces."""
+    value = step.tensors[tensor]
+    cell = step.cells[tensor]
+    if cell < 0:
+        sharding = history.function.results[-1 - cell]
+    else:
+        sharding = history.story.written[value].sharding
+    if sharding is None:
+        return Sharding.whole(history.mesh(None).name, value.type.rank)
+    dims = tuple(
+        Dim(dividing_prefix(dim.axes, size) if size else (), open=False)
+        for dim, size in zip(sharding.dims, value.type.shape, strict=True)
+    )
+    return replace(sharding, dims=dims, replicated=())
+
+
+def _as_the_last(
+    step: Step, shardings: tuple[Sharding, ...]
+) -> tuple[tuple[Sharding, ...], tuple[Axes, ...]]:
+    """The shardings of tensors that must all be cut like the last, and the cuts of the loops."""
+    last = shardings[-1]
+    cuts: dict[int, Axes] = {
+        factor: dim.axes
+        for factors, dim in zip(step.rule.results[0], last.dims, strict=True)
+        for factor in factors
+    }
+    needed = [
+        Sharding(
+            last.mesh,
+            tuple(
+                Dim(cuts[factors[0]], open=False) if factors[0] in cuts else WHOLE
+                for factors in mapping
+            ),
+        )
+        for mapping in step.rule.operands
+    ]
+    return (*needed, last), tuple(cuts.get(i, ()) for i in range(len(step.rule.factors)))
+
+
+def _made(history: History, op: Op, step: Step, fitting: Alignment) -> tuple[Sharding, ...]:
+    """The shardings under which an operation runs; those of results with their pending sums."""
+    operands = len(step.rule.operands)
+    reduction = reduction_of(op, step.rule)
+    if not fitting.pending or not reduction:
+        return fitting.tensors
+    pending = in_order(fitting.pending, history.meshes[fitting.tensors[0].mesh])
+    results = (
+        replace(s, unreduced=pending, reduction=reduction) for s in fitting.tensors[operands:]
+    )
+    return (*fitting.tensors[:operands], *results)
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """An operation: the shardings its tensors have and `needed`, the `cuts` of its loops.
+
+    `stated` tells that the last tensor decides.
+    """
+
+    history: History
+    step: Step
+    shardings: tuple[Sharding, ...]
+    needed: tuple[Sharding, ...]
+    cuts: tuple[Axes, ...]
+    cuttable: tuple[int, ...]
+    stated: bool
+
+    def conflicts(self) -> Iterator[Conflict]:
+        rule = self.step.rule
+        moved = [
+            tensor
+            for tensor, (has, needs) in enumerate(zip(self.shardings, self.needed, strict=True))
+            if not same_placement(has, needs)
+        ]
+        if not moved:
+            return
+        sizes = sizes_of(rule)
+        views = [project(m, s, sizes) for m, s in zip(rule.tensors, self.shardings, strict=True)]
+        for tensor in moved:
+            for factor, cut in views[tensor].cuts.items():
+                axes = (*cut.axes, *cut.overflow)
+                if axes != self.cuts[factor]:
+                    row = self.conflict(tensor, factor, axes, views)
+                    if row.nbytes or row.kept.axes != "-" != row.given_up.axes:
+                        yield row
+
+    def conflict(self, tensor: int, factor: int, axes: Axes, views: list[View]) -> Conflict:
+        """What a tensor loses along a loop, and to what."""
+        history, step = self.history, self.step
+        winner, loop, theirs = self.winner(factor, axes, views)
+        verdict, detail = self.verdict(tensor, factor, axes, views)
+        steps = self.price(tensor)
+        return Conflict(
+            history.op(step),
+            history.name,
+            history.loc(step),
+            self.wish(winner, loop, theirs),
+            self.wish(tensor, factor, axes),
+            verdict,
+            detail,
+            tuple(name for name, _ in steps),
+            sum(nbytes for _, nbytes in steps),
+        )
+
+    def winner(self, factor: int, axes: Axes, views: list[View]) -> tuple[int, int, Axes]:
+        """The tensor that has what the operation is cut like, along which loop, and its cut."""
+        theirs = self.cuts[factor]
+        if self.stated:
+            return len(views) - 1, factor, theirs
+        if not theirs:
+            for other, cut in enumerate(self.cuts):
+                if any(touches(axis, cut) for axis in axes):
+                    return self.holder(other, cut, views), other, cut
+        return self.holder(factor, theirs, views), factor, theirs
+
+    def holder(self, factor: int, axes: Axes, views: list[View]) -> int:
+        """The first tensor that is cut so, else the first that walks the loop."""
+        walks = [i for i, view in enumerate(views) if factor in view.cuts]
+        same = [i for i in walks if views[i].cuts[factor].axes == axes]
+        return (same or walks)[0]
+
+    def wish(self, tensor: int, factor: int, axes: Axes) -> Wish:
+        history, step = self.history, self.step
+        mesh = history.meshes[self.shardings[tensor].mesh]
+        text = ", ".join(history.axis(axis, mesh) for axis in axes) or "-"
+        return Wish(
+            history.tensor(step, tensor),
+            history.loop(step, factor),
+            text,
+            self.elements(tensor),
+            self.annotations(tensor, factor, axes),
+        )
+
+    def elements(self, tensor: int) -> int:
+        return self.step.tensors[tensor].type.size
+
+    def annotations(self, tensor: int, factor: int, axes: Axes) -> tuple[Annotation, ...]:
+        """Who asked for the axes; who keeps the dimension closed, where there are none."""
+        history, cell = self.history, self.step.cells[tensor]
+        dims = dims_of(self.step.rule, tensor, factor)
+        if axes:
+            found = [r for dim in dims for axis in axes for r in roots(history, cell, dim, axis)]
+            return tuple(dict.fromkeys(found))
+        said = history.said.get(cell)
+        closed = said and any(not said.sharding.dims[dim].open for dim in dims)
+        return (history.annotation(said),) if said and closed else ()
+
+    def price(self, tensor: int) -> list[tuple[str, int]]:
+        """The collectives that move a tensor, with their bytes."""
+        has, needs = self.shardings[tensor], self.needed[tensor]
+        source, target = (has, needs) if tensor < len(self.step.rule.operands) else (needs, has)
+        steps = plan(source, target, self.step.tensors[tensor].type)
+        return [(step.name, step.nbytes) for step in steps]
+
+    def verdict(
+        self, tensor: int, factor: int, axes: Axes, views: list[View]
+    ) -> tuple[Verdict, str]:
+        step = self.step
+        if self.stated:
+            return Verdict.STATED, ""
+        if axes and factor not in self.cuttable:
+            return Verdict.CANNOT, step.rule.factors[factor].kind.value
+        for refusal in step.refusals:
+            if refusal.factor != factor or not touches(refusal.axis, axes):
+                continue
+            if refusal.reason is Reason.USED:
+                lost = lost_to(self.history, step, refusal)
+                return (lost.verdict, str(lost)) if lost else (Verdict.FIRST, "")
+        walking = [i for i, mapping in enumerate(step.rule.tensors) if any(mapping)]
+        pieces = prod(axis.size for axis in axes)
+        if axes and not self.cuts[factor] and step.rule.factors[factor].size % pieces:
+            return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} pieces"
+        if len(walking) == 2:
+            sizes = sorted((self.elements(i) for i in walking), reverse=True)
+            return Verdict.FOLLOWED, f"{sizes[0]} elements against {sizes[1]}"
+        wanting = self.votes(factor, axes, views)
+        return Verdict.MAJORITY, f"{self.votes(factor, self.cuts[factor], views)} elements " \
+            f"against {wanting}"  # fmt: skip
+
+    def votes(self, factor: int, axes: Axes, views: list[View]) -> int:
+        """The elements of the tensors that are cut so along a loop."""
+        return sum(
+            self.elements(i)
+            for i, view in enumerate(views)
+            if factor in view.cuts and view.cuts[factor].axes == axes
+        )

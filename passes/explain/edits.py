@@ -1,0 +1,178 @@
+"""Annotations added to a program, changed in it or taken out of it, and what of it comes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardir.build import substitute
+from shardir.communication import collectives
+from shardir.errors import ParseError, PartitionError, suggestion
+from shardir.ir import Function, Module, Value
+from shardir.passes.explain.data import Change, Difference, Traffic
+from shardir.passes.explain.history import spelled
+from shardir.passes.explain.program import ExplainError, Program, module_of
+from shardir.passes.pipeline import DEFAULT, Pipeline
+from shardir.passes.program import values_of
+from shardir.passes.propagate import Propagate
+from shardir.placement import Sharding
+from shardir.text.literals import show_name
+from shardir.text.parser import parse
+from shardir.text.printer import Printer, show_mesh
+from shardir.types import TensorType
+
+RESULT = "result "
+
+
+def what_if(
+    program: Program,
+    annotations: Sequence[str] = (),
+    *,
+    without: Sequence[str] = (),
+    function: str | None = None,
+    propagate: Propagate | None = None,
+) -> Difference:
+    """What changes if the program had other annotations.
+
+    `annotations` are written as in the text of the program, `%w: f32[128, 256@model]`, or
+    `result 0: f32[64@data]`; they replace what is said there. `without` names values (`%w`) and
+    results of which nothing is said then. Raises `ExplainError` for a value that is not there,
+    `ParseError` for an annotation that cannot be read.
+    """
+    module = module_of(program)
+    if isinstance(annotations, str) or isinstance(without, str):
+        raise ExplainError("annotations are given as a list, such as ['%w: f32[128, 256@model]']")
+    changed = module
+    for text in annotations:
+        changed = annotated(changed, text, function)
+    for name in without:
+        changed = silenced(changed, name, function)
+    edits = (*annotations, *(f"without {name}" for name in without))
+    return difference(module, changed, edits, propagate or Propagate())
+
+
+def annotated(module: Module, text: str, function: str | None = None) -> Module:
+    """The module with one annotation more, or another one."""
+    name, colon, _ = text.partition(":")
+    if not colon:
+        raise ExplainError(f"{text!r} is no annotation; write it as %w: f32[128, 256@model]")
+    type, sharding = _read(module, text, name.strip())
+    return _with(module, name.strip(), function, type, sharding)
+
+
+def silenced(module: Module, name: str, function: str | None = None) -> Module:
+    """The module in which nothing is said of a value or result."""
+    return _with(module, name.strip(), function, None, None)
+
+
+def _read(module: Module, text: str, name: str) -> tuple[TensorType, Sharding | None]:
+    """The type of an annotation, read where the program's meshes are known."""
+    meshes = "\n".join(map(show_mesh, module.meshes))
+    written = text.replace(name, "%x", 1) if not name.startswith("%") else text
+    try:
+        body = parse(f"{meshes}\nfunc @f(\n{written}\n) -> () {{ return }}").main.body
+    except ParseError as error:
+        message, *lines = str(error).split("\n")
+        column = error.column + len(text) - len(written)
+        width = lines[-1].count("^")
+        raise ParseError(message, text, 1, column, width, "<annotation>") from None
+    (value,) = body.params
+    return value.type, value.sharding
+
+
+def _with(
+    module: Module,
+    name: str,
+    function: str | None,
+    type: TensorType | None,
+    sharding: Sharding | None,
+) -> Module:
+    """The module with a sharding on a value or result; `type` must be what it is, if given."""
+    old = _function(module, function)
+    if name.startswith(RESULT):
+        new = _with_result(old, name, type, sharding)
+    else:
+        value = _value(old, name)
+        _check(name, value.type, type)
+        body = substitute(old.body, {value: replace(value, sharding=sharding)})
+        new = replace(old, body=body)
+    functions = tuple(new if each is old else each for each in module.functions)
+    return replace(module, functions=functions)
+
+
+def _with_result(
+    function: Function, name: str, type: TensorType | None, sharding: Sharding | None
+) -> Function:
+    number = name.removeprefix(RESULT).strip()
+    results = list(function.results)
+    if not number.isdigit() or int(number) >= len(results):
+        raise ExplainError(f"@{function.name} has no {name}; its results are 0 to "
+                           f"{len(results) - 1}" if results else
+                           f"@{function.name} has no {name}; it has no results")  # fmt: skip
+    _check(name, function.body.returns[int(number)].type, type)
+    results[int(number)] = sharding
+    return replace(function, results=tuple(results))
+
+
+def _function(module: Module, name: str | None) -> Function:
+    if name is None:
+        return module.main
+    known = {function.name: function for function in module.functions}
+    bare = name.removeprefix("@")
+    if bare not in known:
+        hint = suggestion(bare, known) or f"there is {', '.join('@' + each for each in known)}"
+        raise ExplainError(f"no function is called {bare!r}; {hint}")
+    return known[bare]
+
+
+def _value(function: Function, name: str) -> Value:
+    values = {spelled(value): value for value in values_of(function.body)}
+    wanted = name if name.startswith("%") else f"%{show_name(name)}"
+    if wanted not in values:
+        hint = suggestion(wanted, values) or "`shardir opt` prints the program with all names"
+        raise ExplainError(f"@{function.name} has no value called {name!r}; {hint}")
+    return values[wanted]
+
+
+def _check(name: str, has: TensorType, said: TensorType | None) -> None:
+    if said is not None and said != has:
+        raise ExplainError(f"{name} is {has}, not {said}; only its sharding can be changed")
+
+
+def difference(
+    before: Module, after: Module, edits: Sequence[str], propagate: Propagate
+) -> Difference:
+    """The values that are cut otherwise, and what each program communicates."""
+    old, new = propagate(before), propagate(after)
+    return Difference(tuple(edits), tuple(changes(old, new)), traffic(old), traffic(new))
+
+
+def changes(old: Module, new: Module) -> list[Change]:
+    """The values, and results of functions, whose shardings differ between two modules."""
+    show_old, show_new = Printer(old.meshes).typed, Printer(new.meshes).typed
+    found = []
+    for before, after in zip(old.functions, new.functions, strict=True):
+        values = {value.name: value for value in values_of(after.body)}
+        pairs = [(spelled(v), v.type, v.sharding, values[v.name].sharding)
+                 for v in values_of(before.body)]  # fmt: skip
+        for i, value in enumerate(before.body.returns):
+            pairs.append((f"{RESULT}{i}", value.type, before.results[i], after.results[i]))
+        found += [
+            Change(name, before.name, show_old(type, a), show_new(type, b))
+            for name, type, a, b in pairs
+            if a != b
+        ]
+    return found
+
+
+def traffic(propagated: Module) -> Traffic:
+    """What a propagated program communicates once it is partitioned as by default."""
+    rest = Pipeline(Pipeline.parse(DEFAULT).passes[1:])
+    try:
+        program = rest(propagated)
+    except PartitionError as error:
+        return Traffic((), str(error))
+    kinds: dict[str, tuple[int, int]] = {}
+    for each in collectives(program):
+        times = each.executions if each.executions is not None else 1
+        count, nbytes = kinds.get(each.kind, (0, 0))
+        kinds[each.kind] = (count + times, nbytes + times * each.nbytes)
+    return Traffic(tuple((kind, *total) for kind, total in sorted(kinds.items())))

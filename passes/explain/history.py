@@ -1,0 +1,185 @@
+"""What propagation did to one function, arranged so that questions can be asked.
+
+Propagation keeps the sharding of each value in a cell; values that flow into one another round
+a loop share one. A *place* is a dimension of a cell. Axes come to places in steps and are
+refused there; here is which steps and refusals are about a cell, what was stated of it, and what
+it became.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from shardir.factors import FactorRule
+from shardir.ir import Loc, Module, Op, Value
+from shardir.mesh import Mesh
+from shardir.passes.explain.data import Annotation, Subject
+from shardir.passes.program import values_of
+from shardir.passes.propagation.constraints import CONSTRAINT
+from shardir.passes.propagation.projection import View, project
+from shardir.passes.propagation.record import Said, Step, Story
+from shardir.passes.reasons import loop_name
+from shardir.placement import Axis, Sharding
+from shardir.text.literals import show_name
+from shardir.text.printer import Printer, show_axis
+
+Places = Mapping[tuple[str, str], Loc]
+"""Where things are written: by function, and the value (`%x`) or result (`result 0`)."""
+
+At = tuple[Step, int]
+"""A look at an operation, and which of its tensors is meant."""
+
+
+class History:
+    """The story of one function; `module` is what it became."""
+
+    def __init__(self, module: Module, story: Story, places: Places) -> None:
+        self.story = story
+        self.name = story.function.name
+        self.places = places
+        self.printer = Printer(module.meshes)
+        self.meshes = {mesh.name: mesh for mesh in module.meshes}
+        self.function = next(f for f in module.functions if f.name == self.name)
+        self.said: dict[int, Said] = {said.cell: said for said in story.said}
+        self.made: dict[str, Value] = {v.name: v for v in values_of(self.function.body)}
+
+    @cached_property
+    def changes(self) -> dict[int, list[tuple[int, int]]]:
+        """For each cell the steps that changed it, as (position, tensor), the earliest first."""
+        changes: dict[int, list[tuple[int, int]]] = {}
+        for position, step in enumerate(self.story.steps):
+            for tensor, cell in enumerate(step.cells):
+                if step.before[tensor] != step.after[tensor]:
+                    changes.setdefault(cell, []).append((position, tensor))
+        return changes
+
+    @cached_property
+    def looks(self) -> dict[int, list[At]]:
+        """For each cell the operations it takes part in, as they are in the end."""
+        looks: dict[int, list[At]] = {}
+        for step in self.story.standing:
+            for tensor, cell in enumerate(step.cells):
+                looks.setdefault(cell, []).append((step, tensor))
+        return looks
+
+    @cached_property
+    def states(self) -> dict[int, Sharding | None]:
+        """The sharding of each cell in the end."""
+        states: dict[int, Sharding | None] = {c: said.sharding for c, said in self.said.items()}
+        for step in self.story.standing:
+            states.update(zip(step.cells, step.before, strict=True))
+        return states
+
+    @cached_property
+    def mute(self) -> dict[int, list[Op]]:
+        """For each cell the operations without a rule that it takes part in."""
+        mute: dict[int, list[Op]] = {}
+        for op in self.story.mute:
+            for value in op.tensors:
+                mute.setdefault(self.story.cells.get(value, 1 << 60), []).append(op)
+        return mute
+
+    @cached_property
+    def makers(self) -> dict[str, Op]:
+        """The operation that makes each value, by name."""
+        return {v.name: op for op in self.function.body.walk() for v in op.results}
+
+    @cached_property
+    def values(self) -> dict[str, Value]:
+        """The values as they were propagated through, by name."""
+        return {value.name: value for value in self.story.cells}
+
+    def views(self, step: Step) -> list[View]:
+        """The tensors of a step through its factors, as they were before it."""
+        sizes = sizes_of(step.rule)
+        return [
+            project(mapping, sharding, sizes)
+            for mapping, sharding in zip(step.rule.tensors, step.before, strict=True)
+        ]
+
+    # Words
+
+    def mesh(self, sharding: Sharding | None) -> Mesh:
+        return self.meshes[sharding.mesh] if sharding else next(iter(self.meshes.values()))
+
+    def axis(self, axis: Axis, mesh: Mesh) -> str:
+        return show_axis(axis, mesh)
+
+    def tensor(self, step: Step, tensor: int) -> str:
+        """What a tensor of a step is called; the last cell may be a result of the function."""
+        if step.cells[tensor] < 0:
+            return f"result {-1 - step.cells[tensor]}"
+        return spelled(step.tensors[tensor])
+
+    def op(self, step: Step) -> str:
+        """What an operation is called, by its first result."""
+        if step.op is None:
+            return f"result {-1 - step.cells[-1]} of @{self.name}"
+        if step.edge is not None:
+            return f"{spelled(step.edge.targets[0])} of {step.op.name}"
+        return op_text(step.op)
+
+    def loop(self, step: Step, factor: int) -> str:
+        """What a factor of an operation is called."""
+        if step.op is not None and step.edge is None:
+            return loop_name(step.op, step.rule, factor)
+        for tensor, mapping in enumerate(step.rule.tensors):
+            for dim, factors in enumerate(mapping):
+                if factor in factors:
+                    return f"dimension {dim} of {self.tensor(step, tensor)}"
+        return "a loop"
+
+    def loc(self, step: Step) -> Loc | None:
+        if step.op is None:
+            return self.places.get((self.name, f"result {-1 - step.cells[-1]}"))
+        return self.loc_of_op(step.op)
+
+    def loc_of_op(self, op: Op) -> Loc | None:
+        if op.loc is None and op.results:
+            return self.places.get((self.name, spelled(op.results[0])))
+        return op.loc
+
+    def loc_of_value(self, name: str) -> Loc | None:
+        """Where a value is made."""
+        maker = self.makers.get(name)
+        if maker is not None and maker.loc is not None:
+            return maker.loc
+        return self.places.get((self.name, f"%{show_name(name)}"))
+
+    def annotation(self, said: Said) -> Annotation:
+        """What was stated, in the words of the program."""
+        if said.value is None:
+            number = -1 - said.cell
+            type = self.story.function.body.returns[number].type
+            text = self.printer.typed(type, self.story.function.results[number])
+            loc = self.places.get((self.name, f"result {number}"))
+            return Annotation(Subject.RESULT, str(number), text, self.name, loc)
+        value, subject = said.value, Subject.VALUE
+        if said.constraint is not None:
+            value = said.constraint.result
+        maker = self.makers.get(value.name)
+        if said.constraint is not None or (maker is not None and maker.name == CONSTRAINT):
+            subject = Subject.CONSTRAINT
+        elif value in self.story.function.body.params:
+            subject = Subject.ARGUMENT
+        text = self.printer.typed(value.type, value.sharding)
+        return Annotation(
+            subject, spelled(value), text, self.name, self.loc_of_value(value.name)
+        )  # fmt: skip
+
+
+def spelled(value: Value) -> str:
+    return f"%{show_name(value.name)}"
+
+
+def op_text(op: Op) -> str:
+    """`%c = dot`."""
+    return f"{', '.join(map(spelled, op.results))} = {op.name}" if op.results else op.name
+
+
+def sizes_of(rule: FactorRule) -> tuple[int, ...]:
+    return tuple(factor.size for factor in rule.factors)
+
+
+def dims_of(rule: FactorRule, tensor: int, factor: int) -> list[int]:
+    """The dimensions of a tensor that walk a factor: one or none."""
+    return [dim for dim, factors in enumerate(rule.tensors[tensor]) if factor in factors]

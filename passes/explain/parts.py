@@ -1,0 +1,42 @@
+"""Parts of axes: what two have in common, and what is left."""
+
+from collections.abc import Iterable, Sequence
+
+from shardir.placement import Axis
+
+
+def common(a: Axis, b: Axis) -> Axis | None:
+    """The positions that cut along both, `None` if there are none."""
+    if not a.overlaps(b):
+        return None
+    pre, following = max(a.pre, b.pre), min(a.next, b.next)
+    return Axis(a.name, pre, following // pre) if following > pre else None
+
+
+def left_over(axis: Axis, taken: Iterable[Axis]) -> list[Axis]:
+    """The parts of `axis` that none of `taken` touches, the major first."""
+    parts = [axis]
+    for other in taken:
+        parts = [rest for part in parts for rest in _without(part, other)]
+    return parts
+
+
+def shared(axis: Axis, axes: Iterable[Axis]) -> list[Axis]:
+    """The parts of `axis` that `axes` have, in their order."""
+    found = (common(axis, other) for other in axes)
+    return [part for part in found if part is not None]
+
+
+def touches(axis: Axis, axes: Sequence[Axis]) -> bool:
+    return any(axis.overlaps(other) for other in axes)
+
+
+def _without(axis: Axis, other: Axis) -> list[Axis]:
+    both = common(axis, other)
+    if both is None:
+        return [axis]
+    sides = (
+        Axis(axis.name, axis.pre, both.pre // axis.pre),
+        Axis(axis.name, both.next, axis.next // both.next),
+    )
+    return [side for side in sides if side.size > 1]

@@ -1,0 +1,230 @@
+"""Reports as text: the same lines everywhere, however wide the screen is."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import singledispatch
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+
+from shardir.communication import show_bytes
+from shardir.errors import counted
+from shardir.ir import Loc
+from shardir.passes.explain.data import (
+    Absence,
+    Annotation,
+    Chain,
+    Conflicts,
+    Coverage,
+    Difference,
+    Explanation,
+    OrderSensitivity,
+    Report,
+    Summary,
+    Traffic,
+    Wish,
+)
+
+ROWS = 20
+"""How much of a long table is shown."""
+
+
+@singledispatch
+def show(report: Report) -> str:
+    """A report as text, without a newline at the end."""
+    raise NotImplementedError(type(report).__name__)
+
+
+@show.register
+def _(report: Explanation) -> str:
+    lines = [_placed(f"{report.value}: {report.type}", report.loc)]
+    if not report.chains:
+        lines += ["", "no axis cuts it"]
+    for chain in report.chains:
+        lines += ["", *_chain(chain)]
+    for axis in dict.fromkeys(absence.axis for absence in report.absences):
+        here = any(chain.axis == axis for chain in report.chains)
+        lines += ["", f"{axis} could have cut" if here else f"{axis} is not here"]
+        lines += (_absence(absence) for absence in report.absences if absence.axis == axis)
+    return "\n".join(lines)
+
+
+def _chain(chain: Chain) -> Iterator[str]:
+    yield f"{chain.axis} cuts dimension {chain.dim}"
+    yield _placed(f"  stated by {chain.annotation}", chain.annotation.loc)
+    rows = [
+        (
+            f"  {link.source} -> {link.target}",
+            f"{link.way} through {link.op}",
+            f"along {link.loop}",
+            _when(link.priority, link.round),
+            _at(link.loc),
+        )
+        for link in chain.links
+    ]
+    yield from _columns(rows)
+
+
+def _absence(absence: Absence) -> str:
+    dim = "" if absence.dim is None else f"dimension {absence.dim}: "
+    where = f"at {absence.op}" if absence.op else ""
+    if absence.op and absence.tensor:
+        where = f"{absence.tensor} {where}"
+    far = "it stops on its way, " if absence.far else ""
+    head = f"{where}: " if where else ""
+    detail = f" ({absence.detail})" if absence.detail else ""
+    return _placed(f"  {dim}{far}{head}{absence.reason.value}{detail}", absence.loc)
+
+
+def _when(priority: int, round: int) -> str:
+    return f"round {round}" if not priority else f"priority {priority}, round {round}"
+
+
+@show.register
+def _(report: Conflicts) -> str:
+    if not report.rows:
+        return "no conflicts"
+    rows = [
+        (
+            row.op,
+            _wish(row.kept),
+            _wish(row.given_up),
+            row.verdict.value,
+            f"{' + '.join(row.reshard) or 'nothing'}, {show_bytes(row.nbytes)}",
+            _at(row.loc),
+        )
+        for row in report.rows
+    ]
+    head = ("operation", "kept", "given up", "because", "the loser receives", "")
+    lines = list(_columns(rows, head))
+    for i, row in enumerate(report.rows):
+        notes = [row.detail] if row.detail else []
+        for wish in (row.kept, row.given_up):
+            notes += [_placed(f"{wish.value}: {a}", a.loc) for a in wish.annotations]
+        lines += ["", f"{i + 1}. {row.op}", *(f"   {note}" for note in dict.fromkeys(notes))]
+    return "\n".join(lines)
+
+
+def _wish(wish: Wish) -> str:
+    return f"{wish.value} {wish.axes} along {wish.loop}"
+
+
+@show.register
+def _(report: Difference) -> str:
+    lines = list(report.edits)
+    if report.changes:
+        rows = [(f"  {c.value}", c.before, "->", c.after) for c in report.changes]
+        lines += ["", f"{counted(len(rows), 'value')} cut otherwise", *_columns(_first(rows))]
+        lines += _rest(rows)
+    else:
+        lines += ["", "every value is cut as before"]
+    return "\n".join([*lines, "", *_traffic(report.before, report.after)])
+
+
+def _traffic(before: Traffic, after: Traffic) -> Iterator[str]:
+    if before.error or after.error:
+        for when, traffic in (("before", before), ("after", after)):
+            yield f"{when}: {traffic.error or _total(traffic)}"
+        return
+    yield f"communication: {_total(before)} -> {_total(after)}"
+    old, new = ({k: (n, b) for k, n, b in t.kinds} for t in (before, after))
+    yield from _columns([
+        (f"  {kind}", _amount(*old.get(kind, (0, 0))), "->", _amount(*new.get(kind, (0, 0))))
+        for kind in sorted({**old, **new})
+    ])  # fmt: skip
+
+
+def _total(traffic: Traffic) -> str:
+    return f"{show_bytes(traffic.nbytes)} in {counted(traffic.count, 'collective')}"
+
+
+def _amount(count: int, nbytes: int) -> str:
+    return f"{count} ({show_bytes(nbytes)})"
+
+
+@show.register
+def _(report: OrderSensitivity) -> str:
+    if not report.rows:
+        return "no sharding depends on the order of the work list"
+    rows = [(row.value, row.lifo, row.fifo) for row in report.rows]
+    behind = dict.fromkeys(a for row in report.rows for a in row.annotations)
+    return "\n".join([
+        f"{counted(len(rows), 'value')} cut otherwise in another order",
+        *_columns(_first(rows), ("value", "lifo", "fifo")),
+        *_rest(rows),
+        "",
+        "because of",
+        *_annotations(behind),
+    ])  # fmt: skip
+
+
+@show.register
+def _(report: Coverage) -> str:
+    lines = [f"{counted(len(report.unruled), 'operation')} without a factor rule"]
+    lines += _columns(
+        [(f"  {op.op}", f"stops {', '.join(op.axes) or 'nothing'}", _at(op.loc))
+         for op in report.unruled]
+    )  # fmt: skip
+    whole = [
+        (f"  {w.value}", f"dimension {w.dim} of {w.size}", f"could be cut over "
+         f"{' or '.join(w.axes)}", show_bytes(w.nbytes))
+        for w in report.whole
+    ]  # fmt: skip
+    lines += ["", f"{counted(len(whole), 'dimension')} whole though an axis is free"]
+    lines += [*_columns(_first(whole)), *_rest(whole)]
+    lines += ["", f"{counted(len(report.idle), 'annotation')} without effect"]
+    return "\n".join([*lines, *_annotations(report.idle)])
+
+
+@show.register
+def _(report: Summary) -> str:
+    lines = [f"{report.cut} of {counted(report.values, 'tensor')} cut", "", "annotations"]
+    lines += _annotations(report.annotations) or ["  none"]
+    nbytes = sum(row.nbytes for row in report.conflicts)
+    lines += [
+        "",
+        *_columns([
+            ("conflicts", str(len(report.conflicts)), show_bytes(nbytes), "--conflicts"),
+            ("depend on the order", str(report.dependent), "", "--order"),
+            ("without a rule", str(report.unruled), "", "--coverage"),
+        ]),
+        "",
+        report.traffic.error or f"communication: {_total(report.traffic)}",
+        *_columns([(f"  {k}", _amount(n, b)) for k, n, b in report.traffic.kinds]),
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _annotations(annotations: Iterable[Annotation]) -> list[str]:
+    return list(_columns([(f"  {annotation}", _at(annotation.loc)) for annotation in annotations]))
+
+
+def _first(rows: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
+    return rows[:ROWS]
+
+
+def _rest(rows: Sequence[object]) -> list[str]:
+    return [f"  and {len(rows) - ROWS} more"] if len(rows) > ROWS else []
+
+
+def _at(loc: Loc | None) -> str:
+    return str(loc) if loc else ""
+
+
+def _placed(text: str, loc: Loc | None) -> str:
+    return f"{text}  {loc}" if loc else text
+
+
+def _columns(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> Iterator[str]:
+    """Rows under one another, in columns as wide as they need to be."""
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(head), pad_edge=False)
+    for i in range(len(rows[0])):
+        table.add_column(head[i] if head else "", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    out = StringIO()
+    console = Console(file=out, width=10_000, color_system=None, markup=False, highlight=False)
+    console.print(table)
+    yield from (line.rstrip() for line in out.getvalue().splitlines())
