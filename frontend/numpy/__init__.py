@@ -5,6 +5,11 @@ of element types.
 """
 
 from shardir.frontend.numpy import linalg as linalg
+from shardir.frontend.numpy.aliases import (
+    bool as bool,
+    ndarray as ndarray,
+    pow as pow,
+)
 from shardir.frontend.numpy.applying import (
     apply_along_axis as apply_along_axis,
     apply_over_axes as apply_over_axes,
@@ -81,10 +86,12 @@ from shardir.frontend.numpy.contraction import (
     inner as inner,
     kron as kron,
     matmul as matmul,
+    matvec as matvec,
     outer as outer,
     tensordot as tensordot,
     vdot as vdot,
     vecdot as vecdot,
+    vecmat as vecmat,
 )
 from shardir.frontend.numpy.creation import (
     arange as arange,
@@ -213,6 +220,21 @@ from shardir.frontend.numpy.elementwise import (
     tan as tan,
     tanh as tanh,
 )
+from shardir.frontend.numpy.files import (
+    array_repr as array_repr,
+    array_str as array_str,
+    from_dlpack as from_dlpack,
+    frombuffer as frombuffer,
+    fromfile as fromfile,
+    fromiter as fromiter,
+    fromstring as fromstring,
+    get_printoptions as get_printoptions,
+    load as load,
+    printoptions as printoptions,
+    save as save,
+    savez as savez,
+    set_printoptions as set_printoptions,
+)
 from shardir.frontend.numpy.floating import (
     copysign as copysign,
     frexp as frexp,
@@ -311,6 +333,16 @@ from shardir.frontend.numpy.nan_reductions import (
     nanvar as nanvar,
 )
 from shardir.frontend.numpy.padding import pad as pad
+from shardir.frontend.numpy.polynomials import (
+    convolve as convolve,
+    correlate as correlate,
+    polyadd as polyadd,
+    polyder as polyder,
+    polyint as polyint,
+    polymul as polymul,
+    polysub as polysub,
+    polyval as polyval,
+)
 from shardir.frontend.numpy.positions import (
     argwhere as argwhere,
     flatnonzero as flatnonzero,

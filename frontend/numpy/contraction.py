@@ -15,7 +15,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.complexes import conjugate_of
 from shardir.frontend.numpy.pointwise import pointwise, truth
-from shardir.frontend.operands import broadcast_shapes, convert, promote, reshape
+from shardir.frontend.operands import as_tracer, broadcast_shapes, convert, promote, reshape
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
@@ -142,6 +142,36 @@ def vecdot(
     right.insert(j, "i")
     dims = f"{''.join(left)},{''.join(right)}->{''.join(stack)}"
     return contract(conjugate_of(x), y, dims, preferred_element_type)
+
+
+@public(static=STATIC)
+def matvec(
+    x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """The products of matrices with vectors, the last axes; the axes before broadcast."""
+    x, y = promote(x1, x2)
+    if x.ndim < 2 or not y.ndim:
+        raise ShapeError(
+            point(f"matvec takes matrices and vectors, got shapes {x.shape} and {y.shape}")
+        )
+    columns = reshape(y, (*y.shape, 1))
+    product = as_tracer(matmul(x, columns, preferred_element_type=preferred_element_type))
+    return reshape(product, product.shape[:-1])
+
+
+@public(static=STATIC)
+def vecmat(
+    x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """The products of conjugated vectors with matrices, the last axes; those before broadcast."""
+    x, y = promote(x1, x2)
+    if not x.ndim or y.ndim < 2:
+        raise ShapeError(
+            point(f"vecmat takes vectors and matrices, got shapes {x.shape} and {y.shape}")
+        )
+    rows = reshape(conjugate_of(x), (*x.shape[:-1], 1, x.shape[-1]))
+    product = as_tracer(matmul(rows, y, preferred_element_type=preferred_element_type))
+    return reshape(product, (*product.shape[:-2], product.shape[-1]))
 
 
 @public(static=STATIC)

@@ -14,11 +14,19 @@ from shardir.frontend.numpy.axes import axis_of, shape_of
 from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.numpy.layout import spread
 from shardir.frontend.numpy.pointwise import common, fitted, like, same
-from shardir.frontend.operands import as_tracer, broadcast_shapes, convert, is_number
+from shardir.frontend.operands import (
+    SMALL,
+    align,
+    as_tracer,
+    broadcast_shapes,
+    constant,
+    convert,
+    is_number,
+)
 from shardir.frontend.promotion import canonical, dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import INTEGERS, TensorType
+from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
 def _count(name: str, num: Any) -> int:
@@ -28,7 +36,6 @@ def _count(name: str, num: Any) -> int:
     return count
 
 
-@public(static=("num", "endpoint", "retstep", "dtype", "axis"))
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
     dtype: Any = None, axis: int = 0,
@@ -36,9 +43,33 @@ def linspace(
     """`num` numbers from `start` to `stop` with equal gaps, along a new axis if those are arrays.
 
     Without `endpoint` the last one is a gap before `stop`; with `retstep` the gap comes along.
-    Integers are rounded down.
+    Integers are rounded down. Few numbers between known ends are a constant.
     """
     count = _count("linspace", num)
+    if is_number(start) and is_number(stop) and count * 8 <= SMALL:
+        return _known(start, stop, count, endpoint, retstep, dtype, axis)
+    return _spaced(start, stop, count, endpoint, retstep, dtype, axis)
+
+
+@public(static=("start", "stop", "count", "endpoint", "retstep", "dtype", "axis"))
+def _known(
+    start: Any, stop: Any, count: int, endpoint: bool, retstep: bool, dtype: Any, axis: int
+) -> Any:
+    axis_of(axis, 1)
+    name, _ = _kind(start, stop)
+    wide, gap = np.linspace(start, stop, count, endpoint, retstep=True)
+    made = wide.astype(NUMPY_DTYPES[name])
+    if dtype is not None:
+        name = dtype_of(dtype)
+        made = (np.floor(wide) if name in INTEGERS else wide).astype(NUMPY_DTYPES[name])
+    return (constant(made), constant(gap.astype(NUMPY_DTYPES[_kind(start, stop)[0]]))) if (
+        retstep) else constant(made)  # fmt: skip
+
+
+@public(static=("count", "endpoint", "retstep", "dtype", "axis"))
+def _spaced(
+    start: Any, stop: Any, count: int, endpoint: bool, retstep: bool, dtype: Any, axis: int
+) -> Any:
     first, last, place = _between(start, stop, count, endpoint, axis)
     rest = same("sub", like(place, 1), place)
     made = same("add", same("mul", first, rest), same("mul", last, place))
@@ -48,10 +79,9 @@ def linspace(
     made = convert(made, name)
     if not retstep:
         return made
-    low, high = fitted((), _kind(start, stop), start, stop)
     gaps = count - 1 if endpoint else count
-    gap = same("div", same("sub", high, low), like(low, gaps if gaps > 0 else np.nan))
-    return made, gap
+    low, high = align(start, stop, kind=_kind(start, stop))
+    return made, same("div", same("sub", high, low), like(low, gaps if gaps > 0 else np.nan))
 
 
 def _kind(*xs: Any) -> tuple[str, bool]:

@@ -1,0 +1,54 @@
+"""Arrays from and to files, buffers and text: NumPy's functions, with arrays of this package."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.numpy.creation import asarray
+from shardir.types import NUMPY_DTYPES
+
+get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
+printoptions = np.printoptions
+array_repr, array_str = repr, str
+
+
+def _reading(name: str, what: str) -> Callable[..., Any]:
+    def function(*args: Any, **options: Any) -> Any:
+        return asarray(getattr(np, name)(*args, **options))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"An array of the numbers in {what}, with NumPy's arguments."
+    return function
+
+
+frombuffer = _reading("frombuffer", "a buffer of bytes")
+fromfile = _reading("fromfile", "a file of bytes or text")
+fromiter = _reading("fromiter", "something that is iterated over")
+fromstring = _reading("fromstring", "a text")
+from_dlpack = _reading("from_dlpack", "an array of another library")
+
+
+def save(file: Any, arr: Any) -> None:
+    """Write an array to a `.npy` file."""
+    np.save(file, np.asarray(arr))
+
+
+def savez(file: Any, *args: Any, **kwds: Any) -> None:
+    """Write arrays to a `.npz` file, those given by name under their names."""
+    named: dict[str, Any] = {name: np.asarray(x) for name, x in kwds.items()}
+    np.savez(file, *map(np.asarray, args), **named)
+
+
+def load(file: Any, **options: Any) -> Any:
+    """The array of a `.npy` file, or the arrays of a `.npz` file by name."""
+    found = np.load(file, **options)
+    if isinstance(found, np.ndarray):
+        return _read(found)
+    with found:
+        return {name: _read(found[name]) for name in found}
+
+
+def _read(x: np.ndarray[Any, Any]) -> Any:
+    # NumPy's files know bfloat16 as two bytes of anything.
+    return asarray(x.view(NUMPY_DTYPES["bf16"]) if x.dtype == "V2" else x)
