@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shardir.errors import counted
 from shardir.factors import Kind, RuleBuilder
 from shardir.ops.check import INTEGER, Ints, dims_of, one_dtype, show
 from shardir.types import TensorType
@@ -116,8 +117,9 @@ def check_layout(
     left = x.rank - len(dims.dropped) - len(dims.operand_batching)
     if len(dims.window) != left:
         raise TypeError(
-            f"{names.window}={show(dims.window)} has {len(dims.window)} dimensions for the {left} "
-            f"of {x} that are neither in {names.dropped} nor in {names.operand_batching}"
+            f"{names.window}={show(dims.window)} names {counted(len(dims.window), 'dimension')} "
+            f"for the {left} of {x} that are neither in {names.dropped} nor in "
+            f"{names.operand_batching}"
         )
     _check_sizes(Layout.of(x.shape, slices.rank, dims), x, indices, slices)
 
@@ -142,7 +144,8 @@ def _check_map(x: TensorType, indices: TensorType, names: Dimensions, dims: Dime
     dims_of(x, dims.index_map, names.index_map)
     if len(dims.index_map) != indices.shape[-1]:
         raise TypeError(
-            f"{names.index_map}={show(dims.index_map)} has {len(dims.index_map)} dimensions for "
+            f"{names.index_map}={show(dims.index_map)} names "
+            f"{counted(len(dims.index_map), 'dimension')} for "
             f"index vectors of {indices.shape[-1]} ({indices})"
         )
     if both := set(dims.index_map) & set(dims.operand_batching):
