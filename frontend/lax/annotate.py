@@ -6,58 +6,43 @@ from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.locations import point
-from shardir.frontend.mesh import Mesh, current_mesh
 from shardir.frontend.operands import as_tracer
-from shardir.frontend.partition_spec import PartitionSpec
 from shardir.frontend.placing import device_put
-from shardir.frontend.shardings import NamedSharding, Sharding
+from shardir.frontend.prefix import spread
+from shardir.frontend.shardings import Sharding
 from shardir.frontend.trace import current
+from shardir.frontend.tracer import Tracer
+from shardir.frontend.wishes import granted, is_wish
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """The same values, spread as `shardings` says from here on.
 
     `x` may be a container; `shardings` is one sharding for all of it, or a container of shardings
-    with the same beginning. A `PartitionSpec` refers to the mesh of the `with mesh:` around the
-    call. Dimensions need not divide inside `jit`; outside of `jit` this is `device_put`.
+    that may stop early: an entry is for everything below it, `None` leaves the choice to the
+    compiler. A `PartitionSpec` refers to the mesh of the `with mesh:` around the call. Dimensions
+    need not divide inside `jit`; outside of `jit` this is `device_put`. Raises `ArgumentError` for
+    what is no sharding, or containers that do not fit.
     """
-    placed = tree.map(_sharding, shardings, is_leaf=_is_leaf)
-    if current() is None:
-        return device_put(x, placed)
-    if isinstance(placed, Sharding):
-        return tree.map(lambda leaf: constrain(as_tracer(leaf), placed), x)
-    leaves, structure = tree.flatten(placed, is_leaf=_is_leaf)
+    word = "with_sharding_constraint"
+    leaves, structure = tree.flatten(x)
     try:
-        parts = structure.flatten_up_to(x)
-    except ValueError:
-        raise ArgumentError(
-            point(
-                f"the containers of shardings do not begin like those of x: {structure} and "
-                f"{tree.structure(x)}"
-            )
-        ) from None
-    done = [
-        tree.map(lambda leaf, s=sharding: constrain(as_tracer(leaf), s), part)
-        for part, sharding in zip(parts, leaves, strict=True)
-    ]
-    return tree.unflatten(structure, done)
+        wishes = spread(shardings, x, is_wish, word)
+    except ArgumentError as error:
+        raise ArgumentError(point(str(error))) from None
+    wanted = [granted(wish, word) for wish in wishes]
+    pairs = zip(leaves, wanted, strict=True)
+    if current() is None:
+        placed = [leaf if to is None else device_put(leaf, to) for leaf, to in pairs]
+    else:
+        placed = [_held(as_tracer(leaf), to) for leaf, to in pairs]
+    return tree.unflatten(structure, placed)
 
 
-def _is_leaf(x: Any) -> bool:
-    return isinstance(x, (Sharding, PartitionSpec))
-
-
-def _sharding(x: Any) -> Sharding:
-    if isinstance(x, Sharding):
-        return x
-    if isinstance(x, PartitionSpec):
-        mesh: Mesh | None = current_mesh()
-        if mesh is None:
-            raise ShardingError(
-                point(
-                    f"{x} needs a mesh to refer to; give NamedSharding(mesh, {x}), "
-                    "or call it inside `with mesh:`"
-                )
-            )
-        return NamedSharding(mesh, x)
-    raise ShardingError(point(f"a sharding is wanted, got {x!r} of type {type(x).__name__}"))
+def _held(value: Tracer, to: Sharding | None) -> Tracer:
+    if to is None:
+        return value
+    try:
+        return constrain(value, to)
+    except ShardingError as error:
+        raise type(error)(point(str(error))) from None
