@@ -149,11 +149,15 @@ def inline(b: Builder, block: Block, args: Sequence[Value]) -> tuple[Value, ...]
     """
     new: dict[Value, Value] = dict(zip(block.params, args, strict=True))
     for op in block.ops:
-        b.append(_copied(op, new, b.names))
+        b.append(copied(op, new, b.names))
     return tuple(new.get(v, v) for v in block.returns)
 
 
-def _copied(op: Op, new: dict[Value, Value], names: Names) -> Op:
+def copied(op: Op, new: dict[Value, Value], names: Names) -> Op:
+    """The operation on the values that `new` has for its own.
+
+    Everything it defines gets a copy with a fresh name, which is added to `new`.
+    """
     operands = tuple(new.get(v, v) for v in op.operands)
     blocks = tuple(_copied_block(block, new, names) for block in op.blocks)
     for result in op.results:
@@ -164,7 +168,7 @@ def _copied(op: Op, new: dict[Value, Value], names: Names) -> Op:
 def _copied_block(block: Block, new: dict[Value, Value], names: Names) -> Block:
     for param in block.params:
         new[param] = replace(param, name=names.fresh(param.name))
-    ops = tuple(_copied(op, new, names) for op in block.ops)
+    ops = tuple(copied(op, new, names) for op in block.ops)
     return Block(
         tuple(new[p] for p in block.params), ops, tuple(new.get(v, v) for v in block.returns)
     )

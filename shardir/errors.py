@@ -52,6 +52,10 @@ class DifferentiateError(ShardirError, TypeError):
     """A program that has no derivative where one is asked for."""
 
 
+class VectorizeError(ShardirError, TypeError):
+    """A program that cannot be done many times at once."""
+
+
 class InterpretError(ShardirError, RuntimeError):
     """A program that cannot be run as it is: wrong arguments, devices that disagree."""
 

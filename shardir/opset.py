@@ -13,6 +13,7 @@ from shardir.factors import FactorRule
 from shardir.types import TensorType
 
 if TYPE_CHECKING:
+    from shardir.batching import Rule as BatchRule
     from shardir.ir import Edge, Op
     from shardir.partitioning import Partitioning
 
@@ -81,6 +82,9 @@ class OpSpec:
     vjp: Callable[..., Any] | None = None
     """(builder, cotangent, operands..., results..., attributes) -> cotangents of the operands,
     `None` where there is none. Several results: a tuple of cotangents, `None` where unused."""
+    batch: "BatchRule | None" = None
+    """How it gets one more dimension in front; elementwise operations need none. See
+    `shardir.batching`."""
     partition: "Partitioning | None" = None
     """What the default derivation from the factors cannot do; see `shardir.partitioning`."""
     edges: Callable[["Op"], tuple["Edge", ...]] | None = None

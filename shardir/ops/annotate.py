@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from shardir.batching import Many
 from shardir.factors import FactorRule, RuleBuilder, pointwise
 from shardir.ir import Edge, Op
 from shardir.opset import define
@@ -59,6 +60,11 @@ def _barrier_factors(*xs: TensorType, result: Any) -> FactorRule:
     return builder.build()
 
 
+def _barrier_batch(b: Any, many: Many, *xs: Any) -> Any:
+    """Operands without the dimension stay without it."""
+    return b.optimization_barrier(*xs)
+
+
 def _barrier_edges(op: Op) -> tuple[Edge, ...]:
     return tuple(Edge((x,), (y,)) for x, y in zip(op.operands, op.results, strict=True))
 
@@ -72,6 +78,7 @@ optimization_barrier = define(
     type=_barrier_type,
     factors=_barrier_factors,
     reference=lambda *xs, result: xs if len(xs) > 1 else xs[0],
+    batch=_barrier_batch,
     vjp=_barrier_vjp,
     edges=_barrier_edges,
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import stated
 from shardir.ops.elementwise import flat
@@ -70,6 +71,7 @@ bitcast = define(
     type=_type,
     factors=_factors,
     reference=_reference,
+    batch=further(),
     vjp=flat,
 )
 """The same bits as another element type.

@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from shardir.ops.check import NUMBER, Ints, one_dtype
+from shardir.ops.convolution_batching import convolution_batch
 from shardir.ops.convolution_gradients import convolution_vjp
 from shardir.ops.convolution_loops import (
     Side,
@@ -101,8 +102,8 @@ def _check_groups(
             f"features, got {features} in {x}"
         )
     if outputs % (groups * batch_groups):
-        name = "groups" if groups > 1 else "batch_groups"
-        raise TypeError(f"{outputs} output features do not divide into {name} of {w}")
+        parts = f"groups={groups}" if groups > 1 else f"batch_groups={batch_groups}"
+        raise TypeError(f"{outputs} output features do not divide into {parts} of {w}")
     if batch % batch_groups:
         raise TypeError(f"a batch of {batch} does not divide into batch_groups={batch_groups}")
 
@@ -158,6 +159,7 @@ convolution = define(
     type=_type,
     factors=convolution_factors,
     reference=_reference,
+    batch=convolution_batch,
     vjp=convolution_vjp,
     partition=Partitioning(convolution_pieces, convolution_cuts, lambda **_: "add"),
 )

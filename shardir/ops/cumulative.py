@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops import numerics
 from shardir.ops.check import FLOAT, NUMBER, ORDERED, Domain, dim_of
@@ -45,7 +46,9 @@ def _cumulative(
         run = numerics.narrowed(wide, result.numpy)
         return np.flip(run, dim) if reverse else run
 
-    return define(name, type=type, factors=_factors, reference=reference, vjp=vjp)
+    return define(
+        name, type=type, factors=_factors, reference=reference, batch=further("dim"), vjp=vjp
+    )
 
 
 def _accumulate(combine: Callable[..., Any]) -> Callable[..., Any]:

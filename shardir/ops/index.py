@@ -11,6 +11,7 @@ import numpy as np
 
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import ARITHMETIC, NUMBER, ORDERED, Ints, stated
+from shardir.ops.index_batching import gather_batch, scatter_batch
 from shardir.ops.index_gradients import gather_vjp, scatter_vjp
 from shardir.ops.index_pieces import gather_cuts, gather_pieces, scatter_cuts, scatter_pieces
 from shardir.ops.indexing import (
@@ -82,6 +83,7 @@ gather = define(
     type=_gather_type,
     factors=_gather_factors,
     reference=_gather_reference,
+    batch=gather_batch,
     vjp=gather_vjp,
     partition=Partitioning(gather_pieces, gather_cuts, lambda **_: "add"),
 )
@@ -176,6 +178,7 @@ scatter = define(
     type=_scatter_type,
     factors=_scatter_factors,
     reference=_scatter_reference,
+    batch=scatter_batch,
     vjp=scatter_vjp,
     partition=Partitioning(scatter_pieces, scatter_cuts, lambda *, op, **_: op),
 )

@@ -4,10 +4,12 @@
 does not have. Its loops are its factors.
 """
 
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
 
+from shardir.batching import Many
 from shardir.factors import FactorRule, einsum
 from shardir.ops.check import NUMBER, one_dtype
 from shardir.ops.numerics import narrowed, wider
@@ -92,7 +94,18 @@ def _cotangent(b: Any, g: Any, other: Any, to: TensorType, dims: str, term: str)
     return part if part.type == to else b.convert(part, result=to)
 
 
-dot = define("dot", type=_type, factors=_factors, reference=_reference, vjp=_vjp)
+def _batch(b: Any, many: Many, *operands: Any, dims: str) -> Any:
+    """One more letter, for the operands that have the dimension and for the result."""
+    left, right, output = _terms(dims)
+    new = next(letter for letter in ascii_letters if letter not in dims)
+    terms = [
+        new + term if batched else term
+        for term, batched in zip((left, right), many.batched, strict=True)
+    ]
+    return b.dot(*operands, dims=f"{','.join(terms)}->{new}{output}", result=many.stated)
+
+
+dot = define("dot", type=_type, factors=_factors, reference=_reference, batch=_batch, vjp=_vjp)
 """Products of elements, summed over the letters that the result lacks.
 
 A stated result type may have a wider element type than the operands, which then is the one that

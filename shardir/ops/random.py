@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from shardir import threefry
+from shardir.batching import further
 from shardir.factors import FactorRule, RuleBuilder
 from shardir.ops.check import show, stated
 from shardir.opset import OPS, Symbol, define
@@ -199,6 +200,7 @@ random_bits = define(
     type=_bits_type,
     factors=_every_dim,
     reference=_bits,
+    batch=further(),
     partition=_lower_to("random_bits_at"),
 )
 random_split = define(
@@ -206,6 +208,7 @@ random_split = define(
     type=_split_type,
     factors=_every_dim,
     reference=_split,
+    batch=further(),
     partition=_lower_to("random_split_at"),
 )
 random_fold_in = define(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import BOOL, NUMBER, ORDERED, Domain, Ints, dim_of, dims_of, stated
 from shardir.ops.elementwise import flat
@@ -50,7 +51,9 @@ def _reduction(
         with np.errstate(all="ignore"):
             return narrowed(np.asarray(numpy(wide, tuple(dims))), result.numpy)
 
-    return define(name, type=type, factors=factors, reference=reference, vjp=vjp)
+    return define(
+        name, type=type, factors=factors, reference=reference, batch=further("dims"), vjp=vjp
+    )
 
 
 def spread(b: Any, y: Any, x: Any, dims: Ints) -> Any:
@@ -168,7 +171,9 @@ def _index(name: str, numpy: Callable[..., Any]) -> OpSpec:
         wide = x.astype(np.float32) if dtype_name(x.dtype) in NARROW else x
         return np.asarray(numpy(wide, dim)).astype(result.numpy)
 
-    return define(name, type=type, factors=factors, reference=reference, vjp=flat)
+    return define(
+        name, type=type, factors=factors, reference=reference, batch=further("dim"), vjp=flat
+    )
 
 
 argmax = _index("argmax", np.argmax)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import Ints, dim_of, dims_of, one_dtype, show, stated
 from shardir.opset import define
@@ -60,6 +61,7 @@ broadcast = define(
     type=_broadcast_type,
     factors=_broadcast_factors,
     reference=_broadcast_reference,
+    batch=further("dims", dims=0),
     vjp=_broadcast_vjp,
 )
 """Dimension i of `x` becomes dimension dims[i]; everything repeats along the others."""
@@ -146,6 +148,7 @@ reshape = define(
     factors=_reshape_factors,
     partition=Partitioning(cuts=_reshape_cuts),
     reference=lambda x, *, result: x.reshape(result.shape),
+    batch=further(),
     vjp=lambda b, g, x, y: (b.reshape(g, result=x.type),),
 )
 """The same elements in row-major order under another shape."""
@@ -173,6 +176,7 @@ transpose = define(
     type=_transpose_type,
     factors=_transpose_factors,
     reference=lambda x, *, perm, result: np.transpose(x, perm),
+    batch=further("perm", perm=0),
     vjp=_transpose_vjp,
 )
 """Dimension i of the result is dimension perm[i] of `x`."""
@@ -195,6 +199,7 @@ reverse = define(
     type=_reverse_type,
     factors=_reverse_factors,
     reference=lambda x, *, dims, result: np.flip(x, dims),
+    batch=further("dims"),
     vjp=lambda b, g, x, y, *, dims: (b.reverse(g, dims=dims),),
 )
 """The order of elements along `dims` turned around."""
@@ -237,6 +242,7 @@ concatenate = define(
     type=_concatenate_type,
     factors=_concatenate_factors,
     reference=lambda *xs, dim, result: np.concatenate(xs, dim),
+    batch=further("dim"),
     vjp=_concatenate_vjp,
 )
 """The operands one after the other along `dim`."""

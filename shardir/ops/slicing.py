@@ -8,8 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import INTEGER, Ints, one_dtype, per_dim, show, stated
+from shardir.ops.slicing_batching import (
+    dynamic_slice_batch,
+    dynamic_update_slice_batch,
+    pad_batch,
+)
 from shardir.ops.slicing_pieces import pad_cuts, update_cuts, update_pieces
 from shardir.opset import define
 from shardir.partitioning import Partitioning
@@ -73,6 +79,7 @@ slice_ = define(
     type=_slice_type,
     factors=_changed_factors,
     reference=_slice_reference,
+    batch=further(starts=0, strides=1),
     vjp=_slice_vjp,
 )
 """Every `strides`-th element from `starts` on, as many as the result has."""
@@ -141,6 +148,7 @@ pad = define(
     factors=_changed_factors,
     partition=Partitioning(cuts=pad_cuts),
     reference=_pad_reference,
+    batch=pad_batch,
     vjp=_pad_vjp,
 )
 """`x` with `low` copies of the value before it, `high` after it, `interior` between elements.
@@ -200,6 +208,7 @@ dynamic_slice = define(
     type=_dynamic_slice_type,
     factors=_dynamic_slice_factors,
     reference=lambda x, *starts, result: x[_window(x.shape, starts, result.shape)],
+    batch=dynamic_slice_batch,
     vjp=_dynamic_slice_vjp,
 )
 """The part of `x` at the starts, of the result's shape, moved inside where it would stick out."""
@@ -248,6 +257,7 @@ dynamic_update_slice = define(
     factors=_dynamic_update_slice_factors,
     partition=Partitioning(update_pieces, update_cuts),
     reference=_dynamic_update_slice_reference,
+    batch=dynamic_update_slice_batch,
     vjp=_dynamic_update_slice_vjp,
 )
 """`x` with the part at the starts replaced by the update; see `dynamic_slice`."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import REAL, dim_of, listed
 from shardir.ops.numerics import NARROW, total_order
@@ -73,6 +74,7 @@ sort = define(
     type=_sort_type,
     factors=_sort_factors,
     reference=_sort_reference,
+    batch=further("dim"),
     vjp=_sort_vjp,
 )
 """All operands in the order that sorts the first `keys` of them along `dim`, major key first.
@@ -145,6 +147,7 @@ top_k = define(
     type=_top_k_type,
     factors=_top_k_factors,
     reference=_top_k_reference,
+    batch=further(),
     vjp=_top_k_vjp,
 )
 """The largest elements along the last dimension, in falling order, and where they are (i32).

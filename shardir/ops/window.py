@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import ARITHMETIC, NUMBER, ORDERED, Domain, Ints, one_dtype
 from shardir.ops.numerics import NARROW
@@ -154,11 +155,14 @@ def _reference(
     return x.astype(result.numpy, copy=False)
 
 
+_BATCH = further(window=1, strides=1, padding=(0, 0), base_dilation=1, window_dilation=1)
+
 reduce_window = define(
     "reduce_window",
     type=_type,
     factors=_factors,
     reference=_reference,
+    batch=_BATCH,
     vjp=reduce_window_vjp,
     partition=Partitioning(cuts=_cuts),
 )
@@ -259,6 +263,7 @@ select_and_scatter = define(
     type=_select_type,
     factors=_select_factors,
     reference=_select_reference,
+    batch=_BATCH,
     vjp=select_and_scatter_vjp,
 )
 """For each window of `x` an element of `source`, added up where the window has its `op`.

@@ -1,0 +1,116 @@
+"""Gives operations one more loop: the part of vectorization that goes through one block.
+
+Operations are visited in order. What they use has been replaced by then: by a value with the new
+dimension in front, or by a copy without it. An operation that uses nothing with the dimension is
+copied; any other follows its rule, or the handler of its control flow.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from shardir.batching import Many, elementwise, repeated
+from shardir.build import Builder, copied
+from shardir.errors import VectorizeError
+from shardir.ir import Op, Value
+
+Handler = Callable[["Batcher", Op], Sequence[Value]]
+"""Gives an operation with blocks the new dimension; returns its results."""
+
+OUTSIDE = "what it repeats is the same for all of the batch"
+
+
+class Batcher:
+    """Grows in `b`. `new` are the values that stand for those of the program, `heirs` the way back.
+
+    Blocks inside this one share both; values have one definition, so they cannot be confused.
+    """
+
+    def __init__(
+        self,
+        b: Builder,
+        size: int,
+        handlers: Mapping[str, Handler],
+        new: dict[Value, Value] | None = None,
+        heirs: dict[Value, Value] | None = None,
+    ) -> None:
+        self.b = b
+        self.size = size
+        self.handlers = handlers
+        self.new: dict[Value, Value] = {} if new is None else new
+        self.heirs: dict[Value, Value] = {} if heirs is None else heirs
+
+    def inner(self) -> "Batcher":
+        """The same for a block inside this one."""
+        return Batcher(self.b.inner(), self.size, self.handlers, self.new, self.heirs)
+
+    def param(self, old: Value, batched: bool) -> Value:
+        """A parameter that stands for a value, with the new dimension or without."""
+        shape = (self.size, *old.type.shape) if batched else old.type.shape
+        made = self.b.param(old.type.with_shape(shape), old.name)
+        self.stand(made, old)
+        return made
+
+    def stand(self, made: Value, old: Value) -> None:
+        """Let `made` stand for a value of the program."""
+        self.new[old] = made
+        self.heirs.setdefault(made, old)
+
+    def get(self, value: Value) -> Value:
+        """What stands for a value."""
+        return self.new.get(value, value)
+
+    def has(self, value: Value) -> bool:
+        """Whether what stands for a value has the new dimension."""
+        return self.get(value).type.rank > value.type.rank
+
+    def whole(self, value: Value) -> Value:
+        """What stands for a value, with the new dimension."""
+        found = self.get(value)
+        if self.has(value):
+            return found
+        why, self.b.why = self.b.why, OUTSIDE
+        found = repeated(self.b, found, self.size)
+        self.b.why = why
+        return found
+
+    def run(self, ops: Sequence[Op]) -> None:
+        """Append what stands for `ops`."""
+        loc, why = self.b.loc, self.b.why
+        for op in ops:
+            self.b.loc, self.b.why = op.loc, op.why
+            if any(self.has(value) for value in op.uses()):
+                for old, made in zip(op.results, self._through(op), strict=True):
+                    self.stand(made, old)
+            else:
+                self._copy(op)
+        self.b.loc, self.b.why = loc, why
+
+    def _through(self, op: Op) -> Sequence[Value]:
+        if op.name in self.handlers:
+            return self.handlers[op.name](self, op)
+        rule = op.spec.batch or (elementwise if op.spec.elementwise else None)
+        if rule is None:
+            raise error(f"%{op.results[0].name} = {op.name} cannot be done many times at once", op)
+        many = Many(op, self.size, tuple(map(self.has, op.operands)))
+        made = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
+        return made if isinstance(made, tuple) else (made,)
+
+    def _copy(self, op: Op) -> None:
+        made = copied(op, self.new, self.b.names)
+        self.b.append(made)
+        for old in _defined(op):
+            self.heirs[self.new[old]] = old
+
+
+def _defined(op: Op) -> list[Value]:
+    """What an operation and its blocks define."""
+    found = list(op.results)
+    for block in op.blocks:
+        found += block.params
+        for inner in block.ops:
+            found += _defined(inner)
+    return found
+
+
+def error(message: str, op: Op) -> VectorizeError:
+    """A `VectorizeError` that says which line of the user's program it is about."""
+    return VectorizeError(f"{message}\n --> {op.loc}" if op.loc else message)

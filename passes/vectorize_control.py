@@ -1,0 +1,180 @@
+"""Control flow, many times at once.
+
+Which carried values of a loop get the new dimension is found by going through its body until no
+more do. A scan stays one. A `while` whose condition differs goes on as long as it holds of any,
+and keeps what those that are done have; whether each goes on is carried along. A case whose index
+differs becomes all its branches and a choice between their results.
+"""
+
+from collections.abc import Sequence
+
+from shardir.batching import beside
+from shardir.ir import Block, Op, Value
+from shardir.ops.control import case, scan, while_
+from shardir.passes.batcher import Batcher, Handler
+from shardir.types import TensorType
+
+
+def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _exchanged(outer: Batcher, x: Value, why: str) -> Value:
+    """The first two dimensions in the other order."""
+    before, outer.b.why = outer.b.why, why
+    made: Value = outer.b.transpose(x, perm=(1, 0, *range(2, x.type.rank)))
+    outer.b.why = before
+    return made
+
+
+def _scan(outer: Batcher, op: Op) -> Sequence[Value]:
+    (body,) = op.blocks
+    n = op.attrs["carries"]
+    carried = [outer.has(value) for value in op.operands[:n]]
+    sliced = [outer.has(value) for value in op.operands[n:]]
+    while True:
+        inner = outer.inner()
+        flags = zip(body.params, (*carried, *sliced), strict=True)
+        params = [inner.param(value, flag) for value, flag in flags]
+        inner.run(body.ops)
+        grown = _grown(inner, carried, body.returns[:n])
+        if grown == carried:
+            break
+        carried = grown
+    returns = _fitted(inner, body.returns[:n], carried)
+    slices = [inner.get(value) for value in body.returns[n:]]
+    inits = _fitted(outer, op.operands[:n], carried)
+    stacks = [
+        _exchanged(outer, outer.get(x), "a scan slices its first dimension") if flag else
+        outer.get(x) for x, flag in zip(op.operands[n:], sliced, strict=True)
+    ]  # fmt: skip
+    block = inner.b.block(params, [*returns, *slices])
+    made = _results(outer.b.emit(scan, *inits, *stacks, blocks=(block,), **op.attrs))
+    stacked = [
+        _exchanged(outer, y, "a scan stacks along its first dimension") if inner.has(value) else y
+        for y, value in zip(made[n:], body.returns[n:], strict=True)
+    ]
+    return (*made[:n], *stacked)
+
+
+def _grown(inner: Batcher, carried: Sequence[bool], returns: Sequence[Value]) -> list[bool]:
+    """Which carried values have the new dimension after one more round."""
+    return [flag or inner.has(value) for flag, value in zip(carried, returns, strict=True)]
+
+
+def _fitted(batcher: Batcher, values: Sequence[Value], flags: Sequence[bool]) -> list[Value]:
+    """What stands for the values, with the new dimension where the flags say so."""
+    pairs = zip(values, flags, strict=True)
+    return [batcher.whole(value) if flag else batcher.get(value) for value, flag in pairs]
+
+
+def _while(outer: Batcher, op: Op) -> Sequence[Value]:
+    condition, body = op.blocks
+    carried = [outer.has(value) for value in op.operands]
+    while True:
+        test, step = outer.inner(), outer.inner()
+        tested = _params(test, condition, carried)
+        test.run(condition.ops)
+        stepped = _params(step, body, carried)
+        step.run(body.ops)
+        differs = test.has(condition.returns[0])
+        grown = _grown(step, carried, body.returns)
+        if differs:
+            # They end in different rounds, so all differs that changes from round to round.
+            pairs = zip(grown, body.returns, body.params, strict=True)
+            grown = [flag or after is not before for flag, after, before in pairs]
+        if grown == carried:
+            break
+        carried = grown
+    inits = _fitted(outer, op.operands, carried)
+    if differs:
+        return _masked_while(outer, op, inits, carried)
+    blocks = (
+        test.b.block(tested, [test.get(condition.returns[0])]),
+        step.b.block(stepped, _fitted(step, body.returns, carried)),
+    )
+    return _results(outer.b.emit(while_, *inits, blocks=blocks))
+
+
+def _params(batcher: Batcher, block: Block, flags: Sequence[bool]) -> list[Value]:
+    return [batcher.param(value, flag) for value, flag in zip(block.params, flags, strict=True)]
+
+
+def _masked_while(
+    outer: Batcher, op: Op, inits: Sequence[Value], carried: Sequence[bool]
+) -> Sequence[Value]:
+    """A loop that also carries which of the batch go on."""
+    condition, body = op.blocks
+    flags = TensorType((outer.size,), "bool")
+
+    test = outer.inner()
+    going = test.b.param(flags, f"{condition.returns[0].name}.each")
+    rest = [test.b.param(value.type, value.name) for value in inits]
+    test.b.why = "as long as any goes on"
+    any_going = test.b.any(going, dims=(0,))
+    tested = test.b.block([going, *rest], [any_going])
+
+    step = outer.inner()
+    going = step.b.param(flags, f"{condition.returns[0].name}.each")
+    params = _params(step, body, carried)
+    step.run(body.ops)
+    step.b.why = "those that are done keep what they have"
+    news = _fitted(step, body.returns, carried)
+    kept = [
+        step.b.select(beside(step.b, going, new.type), new, old) if flag else old
+        for new, old, flag in zip(news, params, carried, strict=True)
+    ]
+    further = _condition(step, condition, kept)
+    stepped = step.b.block([going, *params], [further, *kept])
+
+    first = _condition(outer, condition, inits)
+    made = _results(outer.b.emit(while_, first, *inits, blocks=(tested, stepped)))
+    return made[1:]
+
+
+def _condition(batcher: Batcher, condition: Block, carried: Sequence[Value]) -> Value:
+    """Of which of the batch the condition holds."""
+    batcher.new.update(zip(condition.params, carried, strict=True))
+    batcher.run(condition.ops)
+    return batcher.whole(condition.returns[0])
+
+
+def _case(outer: Batcher, op: Op) -> Sequence[Value]:
+    (index,) = op.operands
+    if outer.has(index):
+        return _chosen(outer, op)
+    inners = []
+    for branch in op.blocks:
+        inner = outer.inner()
+        inner.run(branch.ops)
+        inners.append((inner, branch))
+    flags = [
+        any(inner.has(branch.returns[i]) for inner, branch in inners)
+        for i in range(len(op.results))
+    ]
+    blocks = tuple(
+        inner.b.block([], _fitted(inner, branch.returns, flags)) for inner, branch in inners
+    )
+    return _results(outer.b.emit(case, outer.get(index), blocks=blocks))
+
+
+def _chosen(outer: Batcher, op: Op) -> Sequence[Value]:
+    """All branches, and what the index of each of the batch picks."""
+    b, index = outer.b, outer.get(op.operands[0])
+    offered = []
+    for branch in op.blocks:
+        outer.run(branch.ops)
+        offered.append([outer.whole(value) for value in branch.returns])
+    b.why = "each has its own branch"
+    picks = [b.eq(index, b.full(n, index.type)) for n in range(len(op.blocks) - 1)]
+    results = []
+    for column in zip(*offered, strict=True):
+        chosen = column[-1]
+        for pick, other in zip(picks, column[:-1], strict=True):
+            chosen = b.select(beside(b, pick, other.type), other, chosen)
+        results.append(chosen)
+    b.why = op.why
+    return results
+
+
+HANDLERS: dict[str, Handler] = {"while": _while, "scan": _scan, "case": _case}

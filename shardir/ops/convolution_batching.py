@@ -1,0 +1,72 @@
+"""Convolutions, many times at once.
+
+A convolution has no dimension to spare, so the new one becomes a part of one that it has: of the
+batch when only the operand differs, of the output features when only the filter does, and of the
+groups when both do.
+"""
+
+from typing import Any
+
+from shardir.batching import Many
+from shardir.ir import Value
+from shardir.ops.convolution_loops import sides
+
+
+def convolution_batch(
+    b: Any,
+    many: Many,
+    x: Value,
+    w: Value,
+    *,
+    dims: str,
+    groups: int = 1,
+    batch_groups: int = 1,
+    **attrs: Any,
+) -> Value:
+    made: Value
+    if many.size == 0:
+        made = b.full(0, many.stated)
+        return made
+    of, by, to = sides(dims)
+    parts = groups * batch_groups
+    dim, outer = to.second, 1
+    if many.batched == (True, False):
+        x = _merged(b, x, of.first, batch_groups)
+        dim = to.first
+    elif many.batched == (False, True):
+        w = _merged(b, w, by.second, parts)
+        outer = parts
+    else:
+        w = _merged(b, w, by.second)
+        if batch_groups == 1:
+            x, groups = _merged(b, x, of.second), groups * many.size
+        else:
+            x, batch_groups = _merged(b, x, of.first), batch_groups * many.size
+    made = b.convolution(
+        x, w, result=many.stated, dims=dims, groups=groups, batch_groups=batch_groups, **attrs
+    )
+    return _taken_out(b, made, dim, many.size, outer)
+
+
+def _merged(b: Any, x: Value, dim: int, outer: int = 1) -> Value:
+    """`x` with its first dimension made a part of (then) `dim`, within each of `outer` groups."""
+    size, *shape = x.type.shape
+    inner = shape[dim] // outer
+    apart = (size, *shape[:dim], outer, inner, *shape[dim + 1 :])
+    perm = (*range(1, dim + 2), 0, *range(dim + 2, len(apart)))
+    moved = b.transpose(b.reshape(x, result=x.type.with_shape(apart)), perm=perm)
+    whole = (*shape[:dim], outer * size * inner, *shape[dim + 1 :])
+    merged: Value = b.reshape(moved, result=x.type.with_shape(whole))
+    return merged
+
+
+def _taken_out(b: Any, y: Value, dim: int, size: int, outer: int) -> Value:
+    """The opposite of `_merged`."""
+    shape = y.type.shape
+    inner = shape[dim] // (outer * size)
+    apart = (*shape[:dim], outer, size, inner, *shape[dim + 1 :])
+    perm = (dim + 1, *(d for d in range(len(apart)) if d != dim + 1))
+    moved = b.transpose(b.reshape(y, result=y.type.with_shape(apart)), perm=perm)
+    whole = (size, *shape[:dim], outer * inner, *shape[dim + 1 :])
+    taken: Value = b.reshape(moved, result=y.type.with_shape(whole))
+    return taken

@@ -1,0 +1,126 @@
+"""Slices, updates and padding, each many times at once.
+
+As long as all start at the same place, one more dimension is sliced whole. Where every one of the
+batch has its own start, a slice is a gather of one window each, and an update a scatter.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.batching import Many, beside, repeated
+from shardir.ir import Value
+from shardir.ops.check import Ints
+from shardir.opset import Symbol
+from shardir.types import TensorType
+
+
+def pad_batch(
+    b: Any, many: Many, x: Value, value: Value, *, low: Ints, high: Ints, interior: Ints
+) -> Value:
+    """Where every one has its own value to pad with, it is filled in afterwards."""
+    attrs = {"low": (0, *low), "high": (0, *high), "interior": (0, *interior)}
+    old, _ = many.op.operands
+    if not many.batched[0]:
+        x = repeated(b, x, many.size)
+    made: Value
+    if not many.batched[1]:
+        made = b.pad(x, value, **attrs)
+        return made
+    padded = b.pad(x, _anything(b, value.type.dtype), **attrs)
+    flags = TensorType(old.type.shape, "bool")
+    outside = b.full(False, flags.with_shape(()))
+    inside = b.pad(b.full(True, flags), outside, low=low, high=high, interior=interior)
+    inside = repeated(b, inside, many.size)
+    made = b.select(inside, padded, beside(b, value, padded.type))
+    return made
+
+
+def _anything(b: Any, dtype: str) -> Value:
+    """Some element of a type."""
+    made: Value
+    if dtype == "key":
+        made = b.bitcast(b.full(0, TensorType((2,), "u32")), result=TensorType((), dtype))
+    else:
+        made = b.full(0, TensorType((), dtype))
+    return made
+
+
+def dynamic_slice_batch(b: Any, many: Many, x: Value, *starts: Value) -> Value:
+    made: Value
+    if not any(many.batched[1:]):
+        made = b.dynamic_slice(x, _start(b, starts), *starts, result=many.stated)
+        return made
+    windows = tuple(range(many.op.result.type.rank))
+    made = b.gather(
+        x,
+        _vectors(b, many, starts, many.batched[1:]),
+        result=many.stated,
+        offset_dims=tuple(d + 1 for d in windows),
+        collapsed_dims=(),
+        **_places(windows, "start_index_map", many.batched[0]),
+    )
+    return made
+
+
+def dynamic_update_slice_batch(
+    b: Any, many: Many, x: Value, update: Value, *starts: Value
+) -> Value:
+    x, update = (
+        value if batched else repeated(b, value, many.size)
+        for value, batched in zip((x, update), many.batched, strict=False)
+    )
+    made: Value
+    if not any(many.batched[2:]):
+        made = b.dynamic_update_slice(x, update, _start(b, starts), *starts)
+        return made
+    # A scatter leaves out what does not fit, an update moves inside.
+    room = [n - m for n, m in zip(x.type.shape[1:], update.type.shape[1:], strict=True)]
+    starts = tuple(_inside(b, start, limit) for start, limit in zip(starts, room, strict=True))
+    windows = tuple(range(len(starts)))
+    made = b.scatter(
+        x,
+        _vectors(b, many, starts, many.batched[2:]),
+        update,
+        update_window_dims=tuple(d + 1 for d in windows),
+        inserted_window_dims=(),
+        op=Symbol("set"),
+        **_places(windows, "scatter_dims", True),
+    )
+    return made
+
+
+def _start(b: Any, starts: tuple[Value, ...]) -> Value:
+    """Where the new dimension starts."""
+    zero: Value = b.full(0, starts[0].type if starts else TensorType((), "i32"))
+    return zero
+
+
+def _vectors(b: Any, many: Many, starts: tuple[Value, ...], batched: tuple[bool, ...]) -> Value:
+    """The starts of each slice as an index vector."""
+    one = TensorType((many.size, 1), starts[0].type.dtype)
+    parts = [
+        b.reshape(start, result=one) if own else b.broadcast(start, dims=(), result=one)
+        for start, own in zip(starts, batched, strict=True)
+    ]
+    vectors: Value = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=1)
+    return vectors
+
+
+def _places(windows: Ints, index_map: str, batching: bool) -> dict[str, Ints]:
+    """The attributes that say which dimensions the index vectors point into."""
+    if not batching:
+        return {index_map: windows}
+    return {
+        index_map: tuple(d + 1 for d in windows),
+        "operand_batching_dims": (0,),
+        "indices_batching_dims": (0,),
+    }
+
+
+def _inside(b: Any, start: Value, limit: int) -> Value:
+    """Starts moved to where the update does not stick out."""
+    scalar = start.type.with_shape(())
+    reach = min(limit, int(np.iinfo(start.type.numpy).max))
+    inside: Value = b.clamp(b.full(0, scalar), start, b.full(reach, scalar))
+    return inside
