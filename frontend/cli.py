@@ -1,4 +1,5 @@
-"""The command line: `shardir opt` runs passes on IR text, `shardir run` runs a program."""
+"""The command line: `shardir opt` runs passes on IR text, `shardir run` runs a program, `shardir
+explain` says why tensors are cut as they are."""
 
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from shardir.backends import get_backend
 from shardir.errors import ShardirError
 from shardir.interpret import cut, join, mesh_of
 from shardir.ir import Module
-from shardir.passes import Pipeline
+from shardir.passes import Pipeline, Propagate
 from shardir.passes.check import Check
 from shardir.passes.dump import Dump
 from shardir.passes.pipeline import DEFAULT, Watch, watches
@@ -109,15 +110,100 @@ def run(
             np.save(save / f"{i}.npy", array)
 
 
+@app.command(
+    epilog="""Examples:
+
+  shardir explain mlp.ir
+
+  shardir explain mlp.ir --value %h
+
+  shardir explain mlp.ir --conflicts
+
+  shardir explain mlp.ir --what-if "%w1: f32[128, 256@model]" --without %x
+
+  shardir explain mlp.ir --order
+
+  shardir explain mlp.ir --coverage"""
+)
+def explain(
+    file: File,
+    value: Annotated[
+        list[str] | None,
+        typer.Option(help="where each axis of a value comes from, why others are not there"),
+    ] = None,
+    conflicts: Annotated[
+        bool, typer.Option("--conflicts", help="wishes that met, who won, what the loser pays")
+    ] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(help="what changes with this annotation, as in %w: f32[128, 256@model]"),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="what changes if nothing is said of %w, or of `result 0`"),
+    ] = None,
+    order: Annotated[
+        bool, typer.Option("--order", help="values that another order of work cuts otherwise")
+    ] = False,
+    coverage: Annotated[
+        bool,
+        typer.Option("--coverage", help="operations, dimensions, annotations that were left out"),
+    ] = False,
+    function: Annotated[
+        str | None, typer.Option(help="of the values; the first one otherwise")
+    ] = None,
+    passes: Annotated[
+        str, typer.Option(help="the propagation, as in propagate{level=basic}")
+    ] = "propagate",
+) -> None:
+    """Say why tensors are cut as they are, and what would change that."""
+    from shardir.passes import explain as explaining
+    from shardir.text.places import places
+
+    text, name = _text(file)
+    module = _module(text, name)
+    steps = Pipeline.parse(passes).passes
+    if len(steps) != 1 or not isinstance(steps[0], Propagate):
+        raise CommandError(f"only propagation is explained, not {passes!r}; write propagate{{...}}")
+    found: dict[str, Any] = {"propagate": steps[0], "places": places(text, name)}
+    reports: list[object] = [
+        explaining.explain(module, each, function=function, **found) for each in value or ()
+    ]
+    if conflicts:
+        reports.append(explaining.conflicts(module, **found))
+    if what_if or without:
+        reports.append(
+            explaining.what_if(
+                module,
+                what_if or (),
+                without=without or (),
+                function=function,
+                propagate=steps[0],
+            )
+        )
+    if order:
+        reports.append(explaining.order_sensitive(module, **found))
+    if coverage:
+        reports.append(explaining.coverage(module, **found))
+    typer.echo("\n\n".join(map(str, reports or [explaining.summarize(module, **found)])))
+
+
 def _read(file: str) -> Module:
+    return _module(*_text(file))
+
+
+def _text(file: str) -> tuple[str, str]:
+    """The text of a file and what to call it."""
     if file == "-":
-        text, name = sys.stdin.read(), "<stdin>"
-    else:
-        try:
-            text, name = Path(file).read_text(encoding="utf-8"), file
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise CommandError(f"cannot read {file!r}: {reason}") from None
+        return sys.stdin.read(), "<stdin>"
+    try:
+        return Path(file).read_text(encoding="utf-8"), file
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise CommandError(f"cannot read {file!r}: {reason}") from None
+
+
+def _module(text: str, name: str) -> Module:
     module = parse(text, name)
     verify(module)
     if not module.functions:

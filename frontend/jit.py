@@ -21,7 +21,7 @@ from shardir.frontend.calling import (
     trace_call,
 )
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
-from shardir.frontend.locations import here, point
+from shardir.frontend.locations import defined, here, point
 from shardir.frontend.lowering import lower
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.parameters import Parameters
@@ -137,7 +137,7 @@ class JitFunction:
         plan = lower(
             traced, placed, self._out_shardings(results), [leaf.word for leaf in described]
         )
-        return Lowered(plan, traced, structure, results, labels)
+        return Lowered(plan, traced, structure, results, labels, defined(self._fun))
 
     def _in_shardings(self, dynamic: Any, count: int) -> list[Sharding | None]:
         """What the user asked of each argument."""

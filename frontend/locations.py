@@ -6,6 +6,7 @@ instruction, so that tracing pays for a few dictionary look-ups per operation.
 """
 
 import dis
+import inspect
 import linecache
 import os
 import sys
@@ -41,6 +42,12 @@ def boundary(function: Function) -> Function:
     """Mark a function that starts a trace: what its caller does with the result names nothing."""
     _boundaries.append(function.__code__)
     return function
+
+
+def defined(function: Callable[..., object]) -> Loc | None:
+    """Where a function of the user's is defined; `None` for one that is not written in Python."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return Loc(code.co_filename, code.co_firstlineno, 1) if isinstance(code, CodeType) else None
 
 
 class Site:

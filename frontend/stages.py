@@ -1,6 +1,7 @@
 """What `lower` and `compile` return: a program as text, and the program that runs."""
 
-from typing import Any, final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
 
 from shardir.communication import Collective, collectives
 from shardir.frontend import tree
@@ -12,8 +13,18 @@ from shardir.frontend.lowering import Plan
 from shardir.frontend.runnable import Runnable, pipeline
 from shardir.frontend.signature import ShapeDtypeStruct, Signature
 from shardir.frontend.trace import Traced
-from shardir.ir import Module
+from shardir.ir import Loc, Module
+from shardir.text.literals import show_name
 from shardir.text.printer import show
+
+if TYPE_CHECKING:
+    from shardir.passes.explain.data import (
+        Conflicts,
+        Coverage,
+        Difference,
+        Explanation,
+        OrderSensitivity,
+    )
 
 
 @final
@@ -30,14 +41,26 @@ class Lowered:
         in_tree: tree.PyTreeDef,
         out_tree: tree.PyTreeDef,
         labels: list[str],
+        defined: Loc | None = None,
     ) -> None:
         self._plan, self._traced, self._labels = plan, traced, labels
+        self._defined = defined
         self.in_tree, self.out_tree = in_tree, out_tree
 
     @property
     def module(self) -> Module:
         """The traced program."""
         return self._plan.module
+
+    @property
+    def places(self) -> dict[tuple[str, str], Loc]:
+        """The line of the user's program where arguments and results are: the function's own."""
+        function, place = self.module.main, self._defined
+        if place is None:
+            return {}
+        names = [f"%{show_name(param.name)}" for param in function.body.params]
+        names += [f"result {i}" for i in range(len(function.results))]
+        return {(function.name, name): place for name in names}
 
     @property
     def out_info(self) -> Any:
@@ -61,6 +84,42 @@ class Lowered:
         """
         module = self.module if stage is None else self.after(stage)
         return show(module, locations=locations)
+
+    def explain(self, value: str) -> "Explanation":
+        """Where each axis of a value came from, and why others are not there; see `as_text`.
+
+        Raises `ExplainError` when there is no value of this name.
+        """
+        from shardir.passes import explain
+
+        return explain.explain(self, value)
+
+    def conflicts(self) -> "Conflicts":
+        """The wishes that cannot be granted together, who won, and what the loser receives."""
+        from shardir.passes import explain
+
+        return explain.conflicts(self)
+
+    def what_if(self, *annotations: str, without: Sequence[str] = ()) -> "Difference":
+        """What would change with annotations such as `%w: f32[128, 256@model]`.
+
+        `without` names values (`%w`, `result 0`) of which nothing is said then.
+        """
+        from shardir.passes import explain
+
+        return explain.what_if(self, annotations, without=without)
+
+    def order_sensitive(self) -> "OrderSensitivity":
+        """The values that are cut otherwise when propagation works in another order."""
+        from shardir.passes import explain
+
+        return explain.order_sensitive(self)
+
+    def coverage(self) -> "Coverage":
+        """Operations without a rule, dimensions left whole, annotations without effect."""
+        from shardir.passes import explain
+
+        return explain.coverage(self)
 
     def compile(self) -> "Compiled":
         """The program that runs."""
