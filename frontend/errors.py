@@ -77,3 +77,7 @@ class IndexingError(ShardirError, IndexError):
 
 class ImmutableError(ShardirError, TypeError):
     """An attempt to change an array in place."""
+
+
+class UnknownMethod(ShardirError, AttributeError):
+    """A method, or an attribute, that does not exist."""

@@ -4,11 +4,11 @@ The index is what `x[...]` takes. Elements out of range are not updated.
 """
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.subscripts import parse
 from shardir.frontend.numpy.updates import update, update_masked
@@ -28,6 +28,17 @@ class At:
 
     def __getitem__(self, index: Any) -> "Place":
         return Place(self._array, index)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise ImmutableError(
+            point(
+                "arrays are never changed in place; make a new one: "
+                "x = x.at[index].set(value), or .add, .multiply, .max, ..."
+            )
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise UnknownMethod(point(f"x.at has no attribute {name!r}; write x.at[index].{name}"))
 
     def __repr__(self) -> str:
         return f"At({self._array!r})"
@@ -100,6 +111,10 @@ class Place:
         from shardir.frontend.numpy.indexing import get
 
         return get(self._array, self._index, _mode(options), fill_value)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        known = sorted(method for method in vars(Place) if not method.startswith("_"))
+        raise UnknownMethod(point(f"x.at[index] has no method {name!r}; it has {', '.join(known)}"))
 
     def _factors(self, values: Any, options: dict[str, Any]) -> Any:
         from shardir.frontend import numpy as snp

@@ -172,7 +172,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> Any:
 
 def hsplit(ary: Any, indices_or_sections: Any) -> Any:
     """`split` along the second dimension, or the only one."""
-    return split(ary, indices_or_sections, 0 if len(ary.shape) == 1 else 1)
+    return split(ary, indices_or_sections, 0 if len(np.shape(ary)) == 1 else 1)
 
 
 def dsplit(ary: Any, indices_or_sections: Any) -> Any:

@@ -54,7 +54,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> A
             raise OperationTypeError(
                 point(f"pad with mode {mode!r} has no option {option!r}; its options are: {told}")
             )
-    rank = np.ndim(array) if not hasattr(array, "shape") else len(array.shape)
+    rank = len(np.shape(array))
     widths = tuple(_widths(pad_width, rank))
     if any(low < 0 or high < 0 for low, high in widths):
         raise OperationTypeError(point(f"pad widths cannot be negative, got {pad_width}"))

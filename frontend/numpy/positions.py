@@ -96,7 +96,7 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The places of the elements that are not zero, one row of indices each; see `nonzero`."""
     from shardir.frontend import numpy as snp
 
-    if not np.ndim(a) if not hasattr(a, "shape") else not len(a.shape):
+    if not np.shape(a):
         places = nonzero(snp.atleast_1d(a), size=size, fill_value=fill_value)
         return snp.zeros((places[0].shape[0], 0), np.int32)
     return snp.stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)

@@ -64,7 +64,7 @@ def _part(item: Any, dims: int, own: int) -> Any:
 
     if isinstance(item, slice):
         item = _range(item)
-    rank = len(item.shape) if hasattr(item, "shape") else np.ndim(item)
+    rank = len(np.shape(item))
     if not rank:
         return snp.reshape(item, (1,) * max(dims, 1))
     array = snp.asarray(item)

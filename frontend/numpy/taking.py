@@ -59,7 +59,7 @@ def take(
 
 
 def _size_along(a: Any, axis: int | None) -> int:
-    shape = a.shape if hasattr(a, "shape") else np.shape(a)
+    shape = np.shape(a)
     return prod(shape) if axis is None else shape[axis_of(axis, len(shape))]
 
 

@@ -63,6 +63,7 @@ def fitted(x: Tracer, values: Any, shape: tuple[int, ...] = ()) -> Tracer:
     have = x.value.type.dtype
     if is_number(values) and have != "key" and _has(have, values):
         return splat(values, TensorType(shape, have), x.weak_type)
+    values = values if is_number(values) else as_tracer(values)
     got, _ = kind_of(values)
     fits = got == have if "key" in (got, have) else _kind_rank(got) <= _kind_rank(have)
     if not fits:

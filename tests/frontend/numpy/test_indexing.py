@@ -258,6 +258,8 @@ def test_bools_are_updated_as_numpy_does() -> None:
 def test_values_take_the_element_type_of_the_array() -> None:
     whole = np.arange(4, dtype=np.int32)
     same(run(lambda x: x.at[0].set(2.0), whole), np.array([2, 1, 2, 3], np.int32))
+    same(eagerly(lambda x: x.at[1:].set([7, 8, 9]), whole), np.array([0, 7, 8, 9], np.int32))
+    same(run(lambda x: x.at[1:].add([7, 8, 9]), whole), np.array([0, 8, 10, 12], np.int32))
     same(run(lambda x: x.at[0].set(np.int8(5)), X), np.concatenate([0 * X[:1] + 5, X[1:]]))
 
 
@@ -363,6 +365,22 @@ def test_errors_of_updates() -> None:
     )
     assert error(lambda: run(lambda x: x.at[:2].set(np.arange(3)), whole), TypeError) == (
         "shape (3,) does not broadcast to (2,)"
+    )
+    assert error(lambda: run(lambda x: x.at[0].put(1), whole), AttributeError) == (
+        "x.at[index] has no method 'put'; it has add, apply, divide, get, max, min, mul, multiply, "
+        "power, set, subtract"
+    )
+    assert error(lambda: run(lambda x: x.at.set(1), whole), AttributeError) == (
+        "x.at has no attribute 'set'; write x.at[index].set"
+    )
+    x = from_numpy(whole)
+
+    def assign() -> None:
+        x.at[0] = 1
+
+    assert error(assign, TypeError) == (
+        "arrays are never changed in place; make a new one: x = x.at[index].set(value), or .add, "
+        ".multiply, .max, ..."
     )
     empty = np.zeros((0, 3), np.float32)
     assert error(lambda: run(lambda x, i: x[i], empty, np.array([0])), IndexingError) == (
