@@ -1,0 +1,39 @@
+"""What propagation makes of a program, value by value."""
+
+from typing import Any
+
+from shardir.ir import Block, Module
+from shardir.passes import Propagate
+from shardir.text.parser import parse
+from shardir.text.printer import Printer
+from shardir.verify import verify
+
+MESH = "mesh @m = [x=2, y=2, z=4]\n\n"
+
+
+def propagated(text: str, **options: Any) -> Module:
+    """The program in `text` after propagation."""
+    module = Propagate(**options)(parse(text if "mesh @" in text else MESH + text))
+    verify(module)
+    return module
+
+
+def found(text: str, **options: Any) -> dict[str, str]:
+    """The type of every value with its sharding, by name; results of the function are `->0`, ..."""
+    module = propagated(text, **options)
+    printer = Printer(module.meshes, False)
+    types: dict[str, str] = {}
+
+    def enter(block: Block) -> None:
+        for value in block.values():
+            types[value.name] = printer.typed(value.type, value.sharding)
+        for op in block.ops:
+            for inner in op.blocks:
+                enter(inner)
+
+    enter(module.main.body)
+    for i, (value, sharding) in enumerate(
+        zip(module.main.body.returns, module.main.results, strict=True)
+    ):
+        types[f"->{i}"] = printer.typed(value.type, sharding)
+    return types

@@ -1,0 +1,353 @@
+"""`propagate`: cuts spread along factors, forwards and backwards, and stop where they must."""
+
+import pytest
+
+from shardir.errors import PipelineError
+from shardir.passes import Pipeline, Propagate
+from shardir.text.parser import parse
+from tests.passes.propagated import MESH, found, propagated
+
+
+def test_a_cut_flows_forward_and_back_through_a_contraction() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@x, 4],
+  %b: f32[4, 6],
+) -> (f32[8, 6@y]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[8, 6]
+  return %c
+}
+""")
+    assert types == {
+        "a": "f32[8@x, 4@-]",
+        "b": "f32[4@-, 6@y]",
+        "c": "f32[8@x, 6@y]",
+        "->0": "f32[8@x, 6@y]",
+    }
+
+
+def test_a_contracted_cut_flows_to_the_other_operand_alone() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8, 4@x],
+  %b: f32[4, 6],
+) -> (f32[8, 6]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[8, 6]
+  return %c
+}
+""")
+    assert types["b"] == "f32[4@x, 6@-]"
+    assert types["c"] == "f32[8@-, 6@-]"
+
+
+def test_an_axis_cuts_a_tensor_only_once() -> None:
+    """Both operands are as large, so the first one's factor wins."""
+    types = found("""\
+func @f(
+  %a: f32[6@x, 4],
+  %b: f32[4, 6@x],
+) -> (f32[6, 6]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[6, 6]
+  return %c
+}
+""")
+    assert types["c"] == "f32[6@x, 6@-]"
+
+
+def test_the_larger_tensor_wins_an_axis() -> None:
+    types = found("""\
+func @f(
+  %a: f32[4@x, 4],
+  %b: f32[4, 6@x],
+) -> (f32[4, 6]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[4, 6]
+  return %c
+}
+""")
+    assert types["c"] == "f32[4@-, 6@x]"
+
+
+def test_in_an_elementwise_operation_more_pieces_win() -> None:
+    text = """\
+func @f(
+  %a: f32[8@(x, y), 8],
+  %b: f32[8, 8@x],
+) -> (f32[8, 8]) {
+  %c = add(%a, %b) : f32[8, 8]
+  return %c
+}
+"""
+    assert found(text)["c"] == "f32[8@(x, y), 8@-]"
+
+
+def test_basic_propagation_leaves_conflicts_alone() -> None:
+    text = """\
+func @f(
+  %a: f32[6@x, 4@y],
+  %b: f32[4, 6@x],
+) -> (f32[6, 6]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[6, 6]
+  return %c
+}
+"""
+    types = found(text, level="basic")
+    assert types["c"] == "f32[6@-, 6@-]"
+    assert types["b"] == "f32[4@y, 6@x]"
+
+
+def test_a_closed_dimension_takes_no_more() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@(x, y)],
+  %b: f32[8@x],
+  %c: f32[8@x?],
+  %d: f32[8@-],
+) -> (f32[8], f32[8], f32[8]) {
+  %e = add(%a, %b) : f32[8]
+  %f = add(%a, %c) : f32[8]
+  %g = add(%a, %d) : f32[8]
+  return %e, %f, %g
+}
+""")
+    assert types["b"] == "f32[8@x]"
+    assert types["c"] == "f32[8@(x, y)]"
+    assert types["d"] == "f32[8@-]"
+
+
+def test_explicit_replication_keeps_an_axis_out_of_every_dimension() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@x, 8@y],
+) -> (f32[8, 8]) {
+  %b = neg(%a) : f32[8, 8] replicated(x)
+  %c = neg(%b) : f32[8, 8]
+  return %c
+}
+""")
+    assert types["b"] == "f32[8@-, 8@y]"
+    assert types["c"] == "f32[8@-, 8@y]"
+
+
+def test_pending_sums_stay_where_they_are() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@y?] unreduced(x),
+) -> (f32[8]) {
+  %b = neg(%a) : f32[8]
+  return %b
+}
+""")
+    assert types["a"] == "f32[8@y] unreduced(x)"
+    assert types["b"] == "f32[8@y]"
+
+
+def test_a_reshape_hands_parts_of_an_axis_on() -> None:
+    """z has four positions: the major dimension takes two of them, the minor one the others."""
+    types = found("""\
+func @f(
+  %a: f32[16@z, 3],
+) -> (f32[2, 8, 3]) {
+  %b = reshape(%a) : f32[2, 8, 3]
+  return %b
+}
+""")
+    assert types["b"] == "f32[2@z:(1)2, 8@z:(2)2, 3@-]"
+
+
+def test_a_reshape_back_merges_the_parts() -> None:
+    types = found("""\
+func @f(
+  %a: f32[2@z:(1)2, 8@z:(2)2],
+) -> (f32[16]) {
+  %b = reshape(%a) : f32[16]
+  return %b
+}
+""")
+    assert types["b"] == "f32[16@z]"
+
+
+def test_a_reshape_makes_no_strided_pieces() -> None:
+    """Cutting the minor dimension alone would cut every fourth element out of the result."""
+    types = found("""\
+func @f(
+  %a: f32[4, 8@x],
+) -> (f32[32]) {
+  %b = reshape(%a) : f32[32]
+  return %b
+}
+""")
+    assert types["b"] == "f32[32@-]"
+
+
+def test_what_overflows_a_factor_stays_where_it_is() -> None:
+    """Of three rows nothing is divided by two, so the columns of the reshape are not cut either."""
+    types = found("""\
+func @f(
+  %a: f32[12@x],
+) -> (f32[3, 4]) {
+  %b = reshape(%a) : f32[3, 4]
+  return %b
+}
+""")
+    assert types["a"] == "f32[12@x]"
+    assert types["b"] == "f32[3@-, 4@-]"
+
+
+def test_a_blocked_factor_lets_nothing_through() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@x, 8@y],
+  %i: i32[],
+) -> (f32[8, 4]) {
+  %b = dynamic_slice(%a, %i, %i) : f32[8, 4]
+  return %b
+}
+""")
+    assert types["b"] == "f32[8@x, 4@-]"
+
+
+def test_an_operation_on_several_meshes_is_passed_over() -> None:
+    types = found("""\
+mesh @m = [x=2]
+mesh @n = [x=4]
+mesh @k = [x=2]
+
+func @f(
+  %a: f32[8@x],
+  %b: f32[8] on @n,
+  %c: f32[8@x?] on @k,
+  %d: f32[8@x] on @n,
+) -> (f32[8], f32[8]) {
+  %e = add(%a, %d) : f32[8]
+  %f = add(%a, %c) : f32[8]
+  return %e, %f
+}
+""")
+    assert types["e"] == "f32[8@-]"
+    assert types["f"] == "f32[8@x]"
+
+
+def test_values_that_nothing_reaches_are_whole_on_the_first_mesh() -> None:
+    module = propagated("""\
+mesh @m = [x=2]
+mesh @n = [x=4]
+
+func @f(
+  %a: f32[8],
+  %b: f32[4],
+) -> (f32[8]) {
+  %c = neg(%a) : f32[8]
+  return %c
+}
+""")
+    assert [str(v.sharding and v.sharding.mesh) for v in module.main.body.values()] == ["m"] * 3
+    assert all(v.sharding and v.sharding.closed for v in module.main.body.values())
+
+
+def test_a_module_without_meshes_is_left_alone() -> None:
+    module = parse("func @f(\n  %a: f32[8],\n) -> (f32[8]) {\n  return %a\n}\n")
+    assert Propagate()(module) is module
+
+
+def test_a_program_of_one_device_is_left_alone() -> None:
+    text = (
+        MESH
+        + """\
+spmd func @f(
+  %a: f32[4] of f32[8@x],
+) -> (f32[4] of f32[8@x]) {
+  %b = neg(%a) : f32[4]
+  return %b
+}
+"""
+    )
+    module = parse(text)
+    assert str(Propagate()(module)) == text
+
+
+def test_dimensions_can_be_kept_open() -> None:
+    text = """\
+func @f(
+  %a: f32[8@x, 8],
+  %b: f32[8],
+) -> (f32[8, 8]) {
+  %c = neg(%a) : f32[8, 8]
+  return %c
+}
+"""
+    assert found(text, keep_open=True) == {
+        "a": "f32[8@x, 8]",
+        "b": "f32[8]",
+        "c": "f32[8@x?, 8]",
+        "->0": "f32[8@x?, 8]",
+    }
+
+
+def test_parameters_and_results_are_cut_evenly() -> None:
+    """z does not divide six; two of its four positions do, but parts are not left at the border."""
+    types = found("""\
+func @f(
+  %a: f32[6],
+  %b: f32[6@z],
+) -> (f32[6], f32[6]) {
+  %c = add(%a, %b) : f32[6]
+  %d = neg(%c) : f32[6]
+  return %c, %d
+}
+""")
+    assert types["a"] == "f32[6@-]"
+    assert types["b"] == "f32[6@z:(1)2]"
+    assert types["c"] == "f32[6@z]"
+    assert types["->1"] == "f32[6@-]"
+
+
+def test_axes_of_one_position_are_dropped() -> None:
+    types = found("""\
+mesh @m = [x=2, one=1]
+
+func @f(
+  %a: f32[8@(one, x), 8],
+) -> (f32[8, 8]) {
+  %b = neg(%a) : f32[8, 8]
+  return %b
+}
+""")
+    assert types["a"] == "f32[8@x, 8@-]"
+    assert types["b"] == "f32[8@x, 8@-]"
+
+
+def test_the_result_that_is_asked_for_flows_back() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8, 8],
+) -> (f32[8@x, 8@y]) {
+  %b = transpose(%a, perm=[1, 0]) : f32[8, 8]
+  return %b
+}
+""")
+    assert types["a"] == "f32[8@y, 8@x]"
+
+
+def test_unused_operations_are_kept() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8]) {
+  %b = exp(%a) : f32[8]
+  %c = constant(value=1.0) : f32[8]
+  return %a
+}
+""")
+    assert types["b"] == "f32[8@x]"
+    assert types["c"] == "f32[8@-]"
+
+
+def test_options_are_those_of_the_levels() -> None:
+    text = "propagate{level=aggressive,order=fifo}"
+    assert str(Pipeline.parse(text)) == text
+    with pytest.raises(PipelineError) as error:
+        Pipeline.parse("propagate{level=strong}")
+    assert str(error.value) == (
+        "option 'level' of pass 'propagate' cannot be 'strong'; "
+        "it is one of basic, aggressive, op-priority, user-priority"
+    )

@@ -1,0 +1,238 @@
+"""Propagation round loops, out of branches, past constraints, and to each user of a constant."""
+
+from tests.passes.propagated import found, propagated
+
+
+def test_a_cut_goes_round_a_loop() -> None:
+    """The body cuts what it returns; so are what it takes, what the loop gives and starts with."""
+    types = found("""\
+func @f(
+  %a: f32[8, 8],
+  %w: f32[8, 8@x],
+) -> (f32[8, 8]) {
+  %r = while(%a) : f32[8, 8] {
+    (%t: f32[8, 8]) =>
+    %s = sum(%t, dims=[0, 1]) : f32[]
+    %n = constant(value=9.0) : f32[]
+    %c = lt(%s, %n) : bool[]
+    yield %c
+  } {
+    (%p: f32[8, 8]) =>
+    %q = dot(%p, %w, dims="ik,kj->ij") : f32[8, 8]
+    yield %q
+  }
+  return %r
+}
+""")
+    assert {types[name] for name in ("a", "r", "t", "p", "q", "->0")} == {"f32[8@-, 8@x]"}
+
+
+def test_a_branch_and_its_result_are_cut_alike() -> None:
+    types = found("""\
+func @f(
+  %i: i32[],
+  %a: f32[8@x],
+  %b: f32[8],
+) -> (f32[8]) {
+  %r = case(%i) : f32[8] {
+    %c = neg(%a) : f32[8]
+    yield %c
+  } {
+    %d = exp(%b) : f32[8]
+    yield %d
+  }
+  return %r
+}
+""")
+    assert {types[name] for name in ("b", "c", "d", "r")} == {"f32[8@x]"}
+
+
+def test_a_scan_cuts_slices_as_what_they_are_slices_of() -> None:
+    types = found("""\
+func @f(
+  %c: f32[8],
+  %xs: f32[5, 8@x],
+) -> (f32[8], f32[5, 8]) {
+  %r, %ys = scan(%c, %xs, carries=1, length=5) : f32[8], f32[5, 8] {
+    (%p: f32[8], %x: f32[8]) =>
+    %q = add(%p, %x) : f32[8]
+    yield %q, %q
+  }
+  return %r, %ys
+}
+""")
+    assert types["x"] == types["c"] == types["r"] == types["p"] == "f32[8@x]"
+    assert types["ys"] == "f32[5@-, 8@x]"
+
+
+def test_the_dimension_that_a_scan_walks_keeps_its_cut_to_itself() -> None:
+    types = found("""\
+func @f(
+  %xs: f32[6@x, 8],
+) -> (f32[6, 8]) {
+  %ys = scan(%xs, carries=0, length=6) : f32[6, 8] {
+    (%a: f32[8]) =>
+    %b = neg(%a) : f32[8]
+    yield %b
+  }
+  return %ys
+}
+""")
+    assert types["xs"] == "f32[6@x, 8@-]"
+    assert types["a"] == "f32[8@-]"
+    assert types["ys"] == "f32[6@-, 8@-]"
+
+
+def test_a_barrier_ties_each_operand_to_its_result() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@x],
+  %b: f32[8],
+) -> (f32[8], f32[8]) {
+  %c, %d = optimization_barrier(%a, %b) : f32[8], f32[8]
+  return %c, %d
+}
+""")
+    assert (types["c"], types["d"]) == ("f32[8@x]", "f32[8@-]")
+
+
+def test_users_of_a_constraint_see_its_sharding() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@x, 8],
+) -> (f32[8, 8]) {
+  %b = sharding_constraint(%a) : f32[8@-, 8@y]
+  %c = neg(%b) : f32[8, 8]
+  return %c
+}
+""")
+    assert types["a"] == "f32[8@x, 8@y]"
+    assert types["b"] == types["c"] == "f32[8@-, 8@y]"
+
+
+def test_a_constraint_that_nobody_uses_is_about_its_operand() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8, 8],
+) -> (f32[8, 8]) {
+  %b = neg(%a) : f32[8, 8]
+  %c = sharding_constraint(%b) : f32[8@x, 8@-]
+  %d = exp(%b) : f32[8, 8]
+  return %d
+}
+""")
+    assert types["b"] == types["d"] == "f32[8@x, 8@-]"
+
+
+def test_constraints_that_disagree_leave_their_operand_alone() -> None:
+    """%b is cut by propagation, not pinned: it takes from the constraints what fits together."""
+    types = found(
+        """\
+func @f(
+  %a: f32[8, 8@y],
+) -> (f32[8, 8], f32[8, 8]) {
+  %b = neg(%a) : f32[8, 8]
+  %c = sharding_constraint(%b) : f32[8@x, 8@-]
+  %d = sharding_constraint(%b) : f32[8@z, 8@-]
+  return %c, %d
+}
+""",
+        keep_open=True,
+    )
+    assert types["b"] in ("f32[8@x?, 8@y?]", "f32[8@z?, 8@y?]")
+
+
+def test_what_uses_a_carried_value_below_a_constraint_reads_the_constraint() -> None:
+    module = propagated("""\
+func @f(
+  %a: f32[8],
+) -> (f32[8], f32[8]) {
+  %b = optimization_barrier(%a) : f32[8]
+  %c = exp(%b) : f32[8]
+  %d = sharding_constraint(%b) : f32[8@x]
+  return %c, %d
+}
+""")
+    lines = [line.strip() for line in str(module).splitlines()]
+    at = lines.index("%d = sharding_constraint(%b) : f32[8@x]")
+    assert lines[at + 1] == "%c = exp(%d) : f32[8@x]"
+
+
+def test_what_follows_a_chain_of_constraints_reads_its_end() -> None:
+    module = propagated("""\
+func @f(
+  %a: f32[8],
+) -> (f32[8]) {
+  %b = neg(%a) : f32[8]
+  %c = sharding_constraint(%b) : f32[8@x]
+  %d = sharding_constraint(%c) : f32[8@y]
+  %e = exp(%b) : f32[8]
+  return %e
+}
+""")
+    assert "  %e = exp(%d) : f32[8@y]" in str(module).splitlines()
+
+
+def test_every_user_of_a_constant_gets_its_own() -> None:
+    module = propagated("""\
+func @f(
+  %a: f32[8@x],
+  %b: f32[8@y],
+) -> (f32[8], f32[8]) {
+  %zero = constant(value=0.0) : f32[8]
+  %minus = neg(%zero) : f32[8]
+  %c = maximum(%a, %zero) : f32[8]
+  %d = maximum(%b, %minus) : f32[8]
+  return %c, %d
+}
+""")
+    lines = [line.strip() for line in str(module).splitlines()]
+    assert "%zero = constant(value=0.0) : f32[8@x]" in lines
+    assert "%zero.1 = constant(value=0.0) : f32[8@y]" in lines
+    assert "%minus = neg(%zero.1) : f32[8@y]" in lines
+
+
+def test_a_broadcast_scalar_is_a_constant_too() -> None:
+    module = propagated("""\
+func @f(
+  %s: f32[],
+  %a: f32[8@x],
+  %b: f32[8@y],
+) -> (f32[8], f32[8]) {
+  %w = broadcast(%s, dims=[]) : f32[8]
+  %c = mul(%a, %w) : f32[8]
+  %d = mul(%b, %w) : f32[8]
+  return %c, %d
+}
+""")
+    lines = [line.strip() for line in str(module).splitlines()]
+    assert "%w = broadcast(%s, dims=[]) : f32[8@x]" in lines
+    assert "%w.1 = broadcast(%s, dims=[]) : f32[8@y]" in lines
+
+
+def test_scalars_are_shared() -> None:
+    text = """\
+mesh @m = [x=2]
+
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@x]) {
+  %s = constant(value=2.0) : f32[]
+  %b = clamp(%s, %a, %s) : f32[8@x]
+  return %b
+}
+"""
+    assert str(propagated(text)) == text
+
+
+def test_an_operation_without_a_rule_stops_propagation() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8]) {
+  %b = reshard(%a) : f32[8@-]
+  %c = neg(%b) : f32[8]
+  return %c
+}
+""")
+    assert types["c"] == "f32[8@-]"

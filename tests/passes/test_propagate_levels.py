@@ -1,0 +1,146 @@
+"""The levels of propagation: what goes first, and what waits for its turn."""
+
+from tests.passes.propagated import found
+
+
+def test_elementwise_operations_go_before_contractions() -> None:
+    """Without rounds the product, which comes first, would cut its result over x in the rows."""
+    text = """\
+func @f(
+  %a: f32[8@x, 16],
+  %b: f32[16, 8],
+  %c: f32[8, 8@x],
+) -> (f32[8, 8]) {
+  %d = dot(%a, %b, dims="ik,kj->ij") : f32[8, 8]
+  %e = add(%d, %c) : f32[8, 8]
+  return %e
+}
+"""
+    assert found(text, level="op-priority")["d"] == "f32[8@-, 8@x]"
+    assert found(text, level="aggressive")["d"] == "f32[8@x, 8@-]"
+
+
+def test_a_value_with_several_users_waits_a_round() -> None:
+    """%p has two users that want it cut differently; the chain with one user each goes first."""
+    text = """\
+func @f(
+  %p: f32[8, 8],
+  %q: f32[8@x, 8],
+  %r: f32[8, 8@x],
+) -> (f32[8, 8], f32[8, 8], f32[8, 8]) {
+  %a = add(%p, %r) : f32[8, 8]
+  %b = neg(%p) : f32[8, 8]
+  %c = neg(%q) : f32[8, 8]
+  %d = add(%c, %b) : f32[8, 8]
+  return %a, %d, %b
+}
+"""
+    types = found(text)
+    assert types["c"] == "f32[8@x, 8@-]"
+    assert types["a"] == "f32[8@-, 8@x]"
+
+
+def test_broadcasts_spread_last() -> None:
+    """The cut of the bias would take x away from the rows; the product comes before it."""
+    text = """\
+func @f(
+  %a: f32[8@x, 4],
+  %w: f32[4, 8],
+  %bias: f32[8@x],
+) -> (f32[8, 8]) {
+  %p = dot(%a, %w, dims="ik,kj->ij") : f32[8, 8]
+  %b = broadcast(%bias, dims=[1]) : f32[8, 8]
+  %s = add(%p, %b) : f32[8, 8]
+  return %s
+}
+"""
+    assert found(text)["s"] == "f32[8@x, 8@-]"
+
+
+def test_lower_priorities_come_first() -> None:
+    def sums(first: str, second: str) -> dict[str, str]:
+        return found(f"""\
+func @f(
+  %a: f32[8@x{first}, 8],
+  %b: f32[8, 8@x{second}],
+) -> (f32[8, 8]) {{
+  %c = add(%a, %b) : f32[8, 8]
+  return %c
+}}
+""")
+
+    assert sums("", " p1")["c"] == "f32[8@x, 8@-]"
+    assert sums(" p1", "")["c"] == "f32[8@-, 8@x]"
+    assert sums(" p2", " p1")["c"] == "f32[8@-, 8@x]"
+    assert sums(" p2", " p1")["a"] == "f32[8@x, 8@-]"
+
+
+def test_levels_below_ignore_priorities() -> None:
+    text = """\
+func @f(
+  %a: f32[8@x p1, 8],
+  %b: f32[8, 8@x],
+) -> (f32[8, 8]) {
+  %c = add(%a, %b) : f32[8, 8]
+  return %c
+}
+"""
+    assert found(text, level="op-priority")["c"] == "f32[8@x, 8@-]"
+    assert found(text, level="user-priority")["c"] == "f32[8@-, 8@x]"
+
+
+def test_a_dimension_that_waits_keeps_its_axes_out_of_use() -> None:
+    """Before its turn x may not cut the second dimension of %a either."""
+    text = """\
+func @f(
+  %a: f32[8@x p1, 8],
+  %b: f32[8, 8@x],
+) -> (f32[8, 8], f32[8, 8]) {
+  %c = neg(%a) : f32[8, 8]
+  %d = add(%a, %b) : f32[8, 8]
+  return %c, %d
+}
+"""
+    types = found(text)
+    assert types["a"] == "f32[8@x, 8@-]"
+    assert types["c"] == "f32[8@x, 8@-]"
+
+
+def test_basic_then_aggressive_decides_only_what_is_left() -> None:
+    """The first product has no conflict and is settled before the second decides its own."""
+    text = """\
+func @f(
+  %a: f32[6@x, 4],
+  %b: f32[4, 6],
+  %c: f32[6, 4@x],
+) -> (f32[6, 4]) {
+  %d = dot(%a, %b, dims="ik,kj->ij") : f32[6, 6]
+  %e = dot(%d, %c, dims="ij,jk->ik") : f32[6, 4]
+  return %e
+}
+"""
+    both = found(text, level="aggressive", strategy="basic-then-aggressive")
+    assert both["d"] == "f32[6@x, 6@-]"
+    assert both["e"] == "f32[6@x, 4@-]"
+    assert found(text, level="basic")["e"] == "f32[6@-, 4@-]"
+
+
+def test_the_order_of_the_work_list_can_be_seen() -> None:
+    """Three sums in a row want one axis for different dimensions; who comes first gets it."""
+    text = """\
+func @f(
+  %a: f32[8@x, 8, 8],
+  %b: f32[8, 8, 8],
+  %c: f32[8, 8@x, 8],
+) -> (f32[8, 8, 8]) {
+  %d = neg(%b) : f32[8, 8, 8]
+  %e = add(%b, %a) : f32[8, 8, 8]
+  %f = add(%d, %c) : f32[8, 8, 8]
+  %g = add(%e, %f) : f32[8, 8, 8]
+  return %g
+}
+"""
+    lifo = found(text, level="basic", order="lifo")
+    fifo = found(text, level="basic", order="fifo")
+    assert lifo["d"] == "f32[8@x, 8@-, 8@-]"
+    assert fifo["d"] == "f32[8@-, 8@x, 8@-]"

@@ -1,0 +1,47 @@
+"""Whatever the program and its shardings: propagation is valid, final and changes no number."""
+
+from hypothesis import given, strategies as st
+
+from shardir.interpret import run
+from shardir.ir import Module
+from shardir.passes import Propagate
+from shardir.passes.propagation.levels import LEVELS, ORDERS
+from shardir.sampling import random_arguments
+from shardir.verify import verify
+from tests.passes.test_agreement import annotated
+from tests.strategies import modules, sharded_modules
+
+passes = st.builds(Propagate, level=st.sampled_from(LEVELS), order=st.sampled_from(ORDERS))
+
+
+@given(sharded_modules(), passes)
+def test_every_value_is_decided(module: Module, propagate: Propagate) -> None:
+    new = propagate(module)
+    verify(new)
+    for function in new.functions:
+        values = [*function.body.values(), *(v for op in function.body.walk() for v in op.results)]
+        assert all(v.sharding and v.sharding.closed for v in values if v.type.rank)
+        returned = zip(function.body.returns, function.results, strict=True)
+        assert all(s and s.closed for v, s in returned if v.type.rank)
+
+
+@given(sharded_modules(), passes)
+def test_propagating_again_changes_nothing(module: Module, propagate: Propagate) -> None:
+    once = propagate(module)
+    assert str(propagate(once)) == str(once)
+
+
+@given(modules(), st.data())
+def test_no_number_changes(module: Module, data: st.DataObject) -> None:
+    """Copies of constants and constraints that others read are all that changes."""
+    module = annotated(data, module, lambda _: data.draw(st.booleans()))
+    arguments = random_arguments(module)
+    before, after = run(module, arguments), run(Propagate()(module), arguments)
+    for want, got in zip(before, after, strict=True):
+        assert got.tobytes() == want.tobytes()
+
+
+@given(sharded_modules())
+def test_recording_changes_nothing(module: Module) -> None:
+    new, _ = Propagate().explained(module)
+    assert str(new) == str(Propagate()(module))
