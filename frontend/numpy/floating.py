@@ -12,7 +12,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import fitted, inexact, like, ordered, same
 from shardir.frontend.numpy.rounding import WIDE, toward_zero
-from shardir.frontend.operands import align, as_tracer, broadcast_shapes, convert, splat
+from shardir.frontend.operands import align, as_tracer, broadcast, broadcast_shapes, convert, splat
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS, INEXACT, INTEGERS, UNSIGNED
@@ -129,27 +129,44 @@ def modf(x: Any, /, out: None = None) -> Any:
 
 @public()
 def ldexp(x1: Any, x2: Any, /) -> Any:
-    """x1 * 2**x2 for an integer `x2`, elementwise.
-
-    The power is taken in halves, each of which the type can hold where the result can be.
-    """
+    """x1 * 2**x2 for an integer `x2`, elementwise."""
     exponent = as_tracer(x2)
-    if exponent.value.type.dtype == "bool":
-        exponent = convert(exponent, "i32")
-    if exponent.value.type.dtype not in INTEGERS:
+    name = exponent.value.type.dtype
+    if name not in INTEGERS and name != "bool":
         raise OperationTypeError(
             point(f"ldexp takes an integer exponent, got {exponent.value.type}")
         )
+    if name in ("u32", "u64"):
+        # More than any number has, and it fits.
+        exponent = same("minimum", exponent, like(exponent, 1 << 20))
+    if name != "i64":
+        exponent = convert(exponent, "i32")
     kind = inexact(*ordered("ldexp", x1))
     shape = broadcast_shapes(as_tracer(x1).shape, exponent.shape)
-    (x,) = fitted(shape, kind, x1)
-    name = WIDE.get(kind[0], kind[0])
-    wide = convert(x, name, x.weak_type)
-    (exponent,) = fitted(shape, (exponent.value.type.dtype, False), exponent)
-    first = same("shift_right_arithmetic", exponent, like(exponent, 1))
-    for half in (first, same("sub", exponent, first)):
-        wide = same("mul", wide, same("exp2", convert(half, name, wide.weak_type)))
-    return convert(wide, kind[0], kind[1])
+    (x,) = fitted(shape, (WIDE.get(kind[0], kind[0]), kind[1]), x1)
+    return convert(scaled(x, broadcast(exponent, shape)), kind[0], kind[1])
+
+
+def scaled(x: Tracer, exponent: Tracer) -> Tracer:
+    """x * 2**exponent, rounded once.
+
+    A power is taken in parts that the type can hold. The last part alone may lead to where
+    numbers lose bits; none is 0 or infinite, so nothing becomes NaN.
+    """
+    most = int(np.finfo(x.value.type.numpy).maxexp) - 1
+    least = 1 - most - MANTISSA[x.value.type.dtype]
+
+    def within(e: Tracer, low: int, high: int) -> Tracer:
+        scalar = e.value.type.with_shape(())
+        return same("clamp", splat(low, scalar), e, splat(high, scalar))
+
+    exponent = within(exponent, least - most - 1, most - least)
+    last = within(exponent, least, most)
+    rest = same("sub", exponent, last)
+    second = within(rest, 1 - most, most)
+    for part in (same("sub", rest, second), second, last):
+        x = same("mul", x, same("exp2", convert(part, x.value.type.dtype, x.weak_type)))
+    return x
 
 
 @public()
@@ -173,12 +190,9 @@ def frexp(x: Any, /) -> Any:
     biased = same("and", up, like(raw, most))
     exponent = same("sub", biased, like(raw, most // 2 - 1))
     exponent = same("select", small, same("sub", exponent, like(raw, bits + 1)), exponent)
-    kept = same("and", raw, like(raw, ~(most << bits)))
-    half = same("or", kept, like(raw, (most // 2 - 1) << bits))
-    mantissa: Tracer = emit("bitcast", half, result=wide.value.type)
     plain = same("and", same("is_finite", wide), same("ne", wide, like(wide, 0)))
-    mantissa = same("select", plain, mantissa, wide)
     exponent = same("select", plain, exponent, like(exponent, 0))
+    mantissa = scaled(wide, same("neg", exponent))
     return convert(mantissa, name), convert(exponent, "i32")
 
 
