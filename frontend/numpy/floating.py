@@ -150,22 +150,27 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
 def scaled(x: Tracer, exponent: Tracer) -> Tracer:
     """x * 2**exponent, rounded once.
 
-    A power is taken in parts that the type can hold. The last part alone may lead to where
-    numbers lose bits; none is 0 or infinite, so nothing becomes NaN.
+    The power is taken in three parts, of which the type holds each: none is 0 or infinite, so
+    nothing becomes NaN, and only the last one may lead to where numbers lose bits.
     """
-    most = int(np.finfo(x.value.type.numpy).maxexp) - 1
-    least = 1 - most - MANTISSA[x.value.type.dtype]
+    dtype = x.value.type.dtype
+    bits, most = MANTISSA[dtype], int(np.finfo(x.value.type.numpy).maxexp) - 1
+    word = f"i{x.value.type.numpy.itemsize * 8}"
+    reach = 2 * most + bits + 1
 
     def within(e: Tracer, low: int, high: int) -> Tracer:
         scalar = e.value.type.with_shape(())
         return same("clamp", splat(low, scalar), e, splat(high, scalar))
 
-    exponent = within(exponent, least - most - 1, most - least)
-    last = within(exponent, least, most)
-    rest = same("sub", exponent, last)
-    second = within(rest, 1 - most, most)
-    for part in (same("sub", rest, second), second, last):
-        x = same("mul", x, same("exp2", convert(part, x.value.type.dtype, x.weak_type)))
+    rest = within(convert(exponent, word), -reach, reach)
+    parts = []
+    for _ in range(2):
+        parts.append(within(rest, 1 - most, most))
+        rest = same("sub", rest, parts[-1])
+    for part in (rest, *reversed(parts)):
+        raised = same("shift_left", same("add", part, like(part, most)), like(part, bits))
+        power: Tracer = emit("bitcast", raised, result=x.value.type)
+        x = emit("mul", x, power, weak=x.weak_type)
     return x
 
 
