@@ -314,7 +314,6 @@ from shardir.frontend.numpy.manipulation import (
     permute_dims as permute_dims,
     ravel as ravel,
     reshape as reshape,
-    roll as roll,
     rollaxis as rollaxis,
     rot90 as rot90,
     squeeze as squeeze,
@@ -387,6 +386,7 @@ from shardir.frontend.numpy.repetition import (
     tile as tile,
     trim_zeros as trim_zeros,
 )
+from shardir.frontend.numpy.rolling import roll as roll
 from shardir.frontend.numpy.rounding import (
     around as around,
     ceil as ceil,

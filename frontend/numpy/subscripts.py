@@ -7,7 +7,6 @@ must be known: they become the arrays of their true positions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ import numpy.typing as npt
 
 from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.locations import point
-from shardir.frontend.operands import as_tracer, broadcast_shapes, kind_of, to_numpy
+from shardir.frontend.numpy.items import is_mask, item_of
+from shardir.frontend.operands import broadcast_shapes, to_numpy
 from shardir.frontend.tracer import Tracer
-from shardir.types import INTEGERS
 
 Numbers = npt.NDArray[Any]
 
@@ -89,7 +88,9 @@ def parse(shape: tuple[int, ...], index: Any) -> Parsed:
     Raises `IndexingError` for what is no index, or out of range; `TracedValueError` for a mask or
     the bounds of a slice whose numbers are not known.
     """
-    items = _expanded([_item(i) for i in (index if isinstance(index, tuple) else (index,))], shape)
+    items = _expanded(
+        [item_of(i) for i in (index if isinstance(index, tuple) else (index,))], shape
+    )
     spans: list[Span | None] = []
     arrays: list[Any] = []
     shapes: list[tuple[int, ...]] = []
@@ -129,74 +130,11 @@ def parse(shape: tuple[int, ...], index: Any) -> Parsed:
     return subscript, tuple(arrays) if fitting is None else (fitting,)
 
 
-def _item(item: Any) -> Any:
-    """One part of an index: None, ..., a bool, an int, a slice, or an array (known or not)."""
-    if item is None or isinstance(item, (EllipsisType, bool, slice)):
-        return item
-    if isinstance(item, (int, np.integer)):
-        return int(item)
-    if isinstance(item, np.bool_):
-        return bool(item)
-    if isinstance(item, (list, tuple)):
-        item = _listed(item)
-    dtype = _checked_dtype(item)
-    if dtype == "bool":
-        if isinstance(item, Tracer):
-            raise TracedValueError(
-                point(
-                    "the size of x[mask] depends on the numbers of the mask, which is traced; "
-                    "choose elementwise with snp.where(mask, x, y), or take at most so many "
-                    "with x[snp.nonzero(mask, size=...)]"
-                )
-            )
-        mask = np.asarray(item)
-        return mask if mask.ndim else bool(mask)
-    if isinstance(item, np.ndarray) and item.ndim == 0:
-        return int(item)
-    return item
-
-
-def _listed(item: Any) -> Any:
-    """A list as an array of indices."""
-    if not len(item):
-        return np.zeros((0,), np.int32)
-    if _has_traced(item):
-        return as_tracer(item)
-    try:
-        return np.asarray(item)
-    except ValueError as error:
-        raise IndexingError(point(f"a list of different lengths is no index: {error}")) from None
-
-
-def _has_traced(item: Any) -> bool:
-    if isinstance(item, (list, tuple)):
-        return any(map(_has_traced, item))
-    return isinstance(item, Tracer)
-
-
-def _checked_dtype(item: Any) -> str:
-    if isinstance(item, (str, float, complex)) or not hasattr(item, "shape"):
-        raise IndexingError(
-            point(
-                f"{item!r} of type {type(item).__name__} is no index; indices are integers, "
-                "slices, ..., None, and arrays of integers or bools"
-            )
-        )
-    dtype, _ = kind_of(item)
-    if dtype not in INTEGERS and dtype != "bool":
-        raise IndexingError(point(f"an array of {dtype} is no index; convert it with .astype(int)"))
-    return dtype
-
-
 def _consumes(item: Any) -> int:
     """How many dimensions of the operand an item is for."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
-    return item.ndim if _is_mask(item) else 1
-
-
-def _is_mask(item: Any) -> bool:
-    return isinstance(item, np.ndarray) and item.dtype == np.bool_
+    return item.ndim if is_mask(item) else 1
 
 
 def _expanded(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
@@ -217,7 +155,7 @@ def _expanded(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
     written: list[Any] = []
     dim = 0
     for item in [*items[: at + 1], *rest, *items[at + 1 :]]:
-        if _is_mask(item):
+        if is_mask(item):
             wanted = shape[dim : dim + item.ndim]
             if item.shape != wanted:
                 raise IndexingError(

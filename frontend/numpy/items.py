@@ -1,0 +1,76 @@
+"""The parts of an index, one by one: what each is, and whether it is one at all."""
+
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.errors import IndexingError, TracedValueError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer, kind_of
+from shardir.frontend.tracer import Tracer
+from shardir.types import INTEGERS
+
+
+def item_of(item: Any) -> Any:
+    """One part of an index: None, ..., a bool, an int, a slice, or an array (known or not)."""
+    if item is None or isinstance(item, (EllipsisType, bool, slice)):
+        return item
+    if isinstance(item, (int, np.integer)):
+        return int(item)
+    if isinstance(item, np.bool_):
+        return bool(item)
+    if isinstance(item, (list, tuple)):
+        item = _listed(item)
+    dtype = _checked_dtype(item)
+    if dtype == "bool":
+        if isinstance(item, Tracer):
+            raise TracedValueError(
+                point(
+                    "the size of x[mask] depends on the numbers of the mask, which is traced; "
+                    "choose elementwise with snp.where(mask, x, y), or take at most so many "
+                    "with x[snp.nonzero(mask, size=...)]"
+                )
+            )
+        mask = np.asarray(item)
+        return mask if mask.ndim else bool(mask)
+    if isinstance(item, np.ndarray) and item.ndim == 0:
+        return int(item)
+    return item
+
+
+def _listed(item: Any) -> Any:
+    """A list as an array of indices."""
+    if not len(item):
+        return np.zeros((0,), np.int32)
+    if _has_traced(item):
+        return as_tracer(item)
+    try:
+        return np.asarray(item)
+    except ValueError as error:
+        raise IndexingError(point(f"a list of different lengths is no index: {error}")) from None
+
+
+def _has_traced(item: Any) -> bool:
+    if isinstance(item, (list, tuple)):
+        return any(map(_has_traced, item))
+    return isinstance(item, Tracer)
+
+
+def _checked_dtype(item: Any) -> str:
+    if isinstance(item, (str, float, complex)) or not hasattr(item, "shape"):
+        raise IndexingError(
+            point(
+                f"{item!r} of type {type(item).__name__} is no index; indices are integers, "
+                "slices, ..., None, and arrays of integers or bools"
+            )
+        )
+    dtype, _ = kind_of(item)
+    if dtype not in INTEGERS and dtype != "bool":
+        raise IndexingError(point(f"an array of {dtype} is no index; convert it with .astype(int)"))
+    return dtype
+
+
+def is_mask(item: Any) -> bool:
+    """Whether a part of an index is a boolean array."""
+    return isinstance(item, np.ndarray) and item.dtype == np.bool_
