@@ -2,6 +2,7 @@
 explain` says why tensors are cut as they are."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,15 @@ app = typer.Typer(
 )
 
 File = Annotated[str, typer.Argument(help="a file of IR text, or - for standard input")]
+
+
+class Form(StrEnum):
+    """The languages a module can be printed in."""
+
+    ir = "ir"
+    stablehlo = "stablehlo"
+
+
 Passes = Annotated[str | None, typer.Option(help="passes to run, as text")]
 
 
@@ -42,6 +52,8 @@ Passes = Annotated[str | None, typer.Option(help="passes to run, as text")]
   shardir opt mlp.ir --passes "propagate,reshard,partition" --verify
 
   shardir opt mlp.ir --dump-dir stages/
+
+  shardir opt mlp.ir --passes propagate --to stablehlo
 
   cat mlp.ir | shardir opt - --passes cse,dce --locations"""
 )
@@ -62,6 +74,7 @@ def opt(
     locations: Annotated[
         bool, typer.Option("--locations", help="print where each operation came from")
     ] = False,
+    to: Annotated[Form, typer.Option(help="what to print the result as")] = Form.ir,
 ) -> None:
     """Run passes on a module and print the result."""
     module = _read(file)
@@ -73,7 +86,12 @@ def opt(
     pipeline = Pipeline.parse("" if passes == "none" else passes)
     result = pipeline(module, watches(*chosen))
     verify(result)
-    typer.echo(show(result, locations=locations), nl=False)
+    if to is Form.stablehlo:
+        from shardir.stablehlo.printer import show as show_stablehlo
+
+        typer.echo(show_stablehlo(result, locations=locations), nl=False)
+    else:
+        typer.echo(show(result, locations=locations), nl=False)
 
 
 @app.command(

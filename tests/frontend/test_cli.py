@@ -42,6 +42,25 @@ def run(*words: str) -> int:
     return 0
 
 
+def test_opt_prints_stablehlo(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("opt", file, "--passes", "propagate", "--to", "stablehlo") == 0
+
+    out = capsys.readouterr().out
+    assert "%b: tensor<3x2xf32> {sdy.sharding = #sdy.sharding<@m, [{}, {}]>}" in out
+    assert '{sdy.sharding = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>}' in out
+
+
+def test_opt_says_that_stablehlo_is_for_whole_programs(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("opt", file, "--to", "stablehlo") == 1
+
+    assert capsys.readouterr().err == (
+        "error: @f is a program for each device, whose shapes are local; "
+        "print it before 'partition'\n"
+    )
+
+
 def test_opt_prints_what_the_passes_make(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("opt", file, "--passes", "propagate") == 0
 
