@@ -218,6 +218,8 @@ def _select_reference(
     window_dilation: Ints,
 ) -> Array:
     """Walk the places inside a window in order, and keep each window's best so far."""
+    if source.size == 0:
+        return np.zeros(x.shape, x.dtype)
     inner = arranged(x, 0, padding, base_dilation)
     real = arranged(np.ones(x.shape, bool), False, padding, base_dilation)
     values = windows(inner, window, strides, window_dilation)
