@@ -75,6 +75,10 @@ class IndexingError(ShardirError, IndexError):
     """An index that is none, that the array does not have, or that does not fit it."""
 
 
+class BatchError(ShardirError, ValueError):
+    """A function mapped over arguments that do not go together."""
+
+
 class ImmutableError(ShardirError, TypeError):
     """An attempt to change an array in place."""
 

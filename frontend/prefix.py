@@ -57,5 +57,5 @@ def _opened(x: Any) -> tuple[list[tuple[Any, Any]], Any] | None:
 def _shown(x: Any) -> str:
     opened = _opened(x)
     if opened is None:
-        return f"a {type(x).__name__}"
+        return "one leaf"
     return f"a {type(x).__name__} of {len(opened[0])}"

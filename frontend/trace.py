@@ -197,15 +197,16 @@ def append_block(block: Block, args: Sequence[Tracer], origin: Block) -> tuple[V
     """Append the operations of `block` with `args` for its parameters; returns its results.
 
     `block` has been made from `origin`, which `trace_function` returned, by a transformation. The
-    values of `origin` keep their names, all others get fresh ones. To be done once with a block.
+    values of `origin`, and those that have their names now, keep them; all others get fresh ones.
+    To be done once with a block.
     """
     trace = require("a block is inlined")
     names = trace.program.names
     new = {p: a.value for p, a in zip(block.params, args, strict=True)}
-    known = set(_defined(origin))
+    known = {value.name for value in _defined(origin)}
 
     def fresh(value: Value) -> Value:
-        if value not in known:
+        if value.name not in known:
             wish = "" if value.name.isdigit() else value.name
             new[value] = Value(value.type, names.fresh(wish), value.sharding)
         return new.get(value, value)
@@ -344,9 +345,14 @@ def trace_function(
     """
     outer = require(name)
     outer.program.settle(outer)
-    block, results = trace_block(fun, params, name)
-    for i, value in enumerate(block.params):
-        outer.program.call(value, names[i] if i < len(names) else f"arg{i}")
+
+    def called(*tracers: Tracer) -> Sequence[Tracer]:
+        # Before anything inside can refer to them, for what is traced there may be settled.
+        for i, tracer in enumerate(tracers):
+            outer.program.call(tracer.value, names[i] if i < len(names) else f"arg{i}")
+        return fun(*tracers)
+
+    block, results = trace_block(called, params, name)
     return Function(name, outer.program.renamed(block), (None,) * len(results)), results
 
 

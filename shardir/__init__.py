@@ -26,6 +26,7 @@ TABLE = {
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.shardings": ("NamedSharding", "SingleDeviceSharding"),
     "shardir.frontend.transforms": ("grad", "value_and_grad"),
+    "shardir.frontend.vectorizing": ("vmap",),
     "shardir.debug": (),
     "shardir.experimental": (),
     "shardir.lax": (),
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
         SingleDeviceSharding as SingleDeviceSharding,
     )
     from shardir.frontend.transforms import grad as grad, value_and_grad as value_and_grad
+    from shardir.frontend.vectorizing import vmap as vmap
     from shardir.ir import (
         Block as Block,
         Function as Function,

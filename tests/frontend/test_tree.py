@@ -143,5 +143,5 @@ def test_entries_that_do_not_fit_say_where() -> None:
     )
     with pytest.raises(ArgumentError, match=r"in_shardings of f has 3 of type int at \[1\]"):
         entries(("x", 3), (1, 2))
-    with pytest.raises(ArgumentError, match="has a tuple of 1, where the value has a int"):
+    with pytest.raises(ArgumentError, match="has a tuple of 1, where the value has one leaf"):
         entries(("x",), 1)

@@ -1,0 +1,48 @@
+"""What becomes of sharding constraints inside a function that is mapped over a batch.
+
+The new dimension is left to the compiler, or cut by the mesh axes that the user names for it. A
+constraint in a traced program is a token (see annotations.py); one with a cut in front is a token
+for another sharding of the user's.
+"""
+
+from collections.abc import Callable, Sequence
+
+from shardir.frontend.annotations import token
+from shardir.frontend.errors import ShardingError
+from shardir.frontend.locations import point
+from shardir.frontend.partition_spec import UNCONSTRAINED, Entry, PartitionSpec
+from shardir.frontend.shardings import NamedSharding
+from shardir.frontend.trace import Program
+from shardir.passes.vectorize import in_front
+from shardir.placement import Sharding
+
+Names = str | Sequence[str] | None
+
+
+def placing(program: Program, names: Names) -> Callable[[Sharding], Sharding]:
+    """From the sharding of one value of a traced program to that of a batch of them."""
+    if names is None:
+        return in_front
+    lead: Entry = names if isinstance(names, str) else tuple(names)
+
+    def place(sharding: Sharding) -> Sharding:
+        asked, _ = list(program.asked)[int(sharding.mesh[1:])]
+        if not isinstance(asked, NamedSharding):
+            raise ShardingError(
+                point(
+                    f"spmd_axis_name={names!r} names axes of a mesh, and a constraint inside asks "
+                    f"for {asked}, which has none; give a NamedSharding"
+                )
+            )
+        entries: list[Entry] = [lead]
+        for dim in sharding.dims:
+            if dim.open:
+                entries.append(UNCONSTRAINED)
+            elif not dim.axes:
+                entries.append(None)
+            else:
+                entries.append(asked.spec.axes(int(dim.axes[0].name)))
+        wider = NamedSharding(asked.mesh, PartitionSpec(*entries))
+        return token(program, wider, len(entries))
+
+    return place

@@ -1,0 +1,271 @@
+"""Functions of single examples, mapped over whole batches: `vmap`.
+
+The function is traced once, on one slice of each mapped argument, and
+`shardir.passes.vectorize` makes it a function of all slices at once. The rest is bringing the
+mapped axis of arguments to the front, and of results to where it is asked for.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from shardir.errors import VectorizeError
+from shardir.frontend import tree
+from shardir.frontend.calling import is_array_like, returned, run_fleeting
+from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import abstract_of, as_tracer
+from shardir.frontend.parameters import Parameters, labels_of
+from shardir.frontend.prefix import spread
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.spreading import Names, placing
+from shardir.frontend.trace import append_block, current, emit, require, trace_function, wrap
+from shardir.frontend.tracer import Tracer
+from shardir.passes.vectorize import vectorize
+from shardir.types import TensorType
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: str | None = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Names = None,
+) -> Callable[..., Any]:
+    """The function that computes `fun` for every slice of its arguments at once.
+
+    `in_axes` says which axis of each positional argument is mapped: one number for all, or a
+    tuple with an entry for each argument, which may be a container that begins like the argument;
+    `None` is for what all slices share. Arguments by name are mapped along axis 0. `out_axes` says
+    where the mapped axis is in each result, `None` for a result that does not depend on it.
+    All mapped axes have one size; `axis_size` states it where nothing else does.
+
+    `axis_name` is what collectives such as `lax.psum` inside `fun` call the mapped axis.
+    `spmd_axis_name` names the mesh axes that cut it in sharding constraints inside `fun`, where
+    otherwise the compiler is free.
+
+    Raises `BatchError` for sizes and containers that do not go together, `AxisError` for an axis
+    that an array does not have.
+    """
+    if not callable(fun):
+        raise ArgumentError(point(f"vmap takes a function, got {fun!r}"))
+    parameters = Parameters.of(fun)
+    name = parameters.name
+    in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+    for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        _check_axes(axes, f"{word} of vmap of {name}")
+    if not (in_axes is None or _is_axis(in_axes) or isinstance(in_axes, tuple)):
+        raise ArgumentError(
+            point(
+                f"in_axes of vmap of {name} is {in_axes!r}; it is a number, None, or a tuple with "
+                "an entry for each positional argument"
+            )
+        )
+
+    @wraps(fun)
+    def mapped(*args: Any, **options: Any) -> Any:
+        leaves, structure = tree.flatten((args, options))
+        labels = [
+            *(label for i, arg in enumerate(args) for label in labels_of(parameters.label(i), arg)),
+            *(label for key in sorted(options) for label in labels_of(key, options[key])),
+        ]
+        axes = _in_axes(in_axes, args, options, name)
+        batch = _Batch(name, axis_name, axis_size, spmd_axis_name, out_axes)
+        chosen = [i for i, axis in enumerate(axes) if axis is not None]
+        batch.measure([(labels[i], leaves[i], axes[i]) for i in chosen])
+
+        def run(slices: Sequence[Tracer]) -> Any:
+            filled = list(leaves)
+            for i, one in zip(chosen, slices, strict=True):
+                filled[i] = one
+            inner, named = tree.unflatten(structure, filled)
+            return fun(*inner, **named)
+
+        wanted = [leaves[i] for i in chosen]
+        names = [labels[i] for i in chosen]
+
+        def batched(*tracers: Tracer) -> Any:
+            return batch.trace(run, tracers, names)
+
+        if current() is not None:
+            return batched(*map(as_tracer, wanted))
+        return run_fleeting(batched, name, wanted, names)
+
+    return mapped
+
+
+def _is_axis(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
+
+
+def _is_entry(x: Any) -> bool:
+    return x is None or _is_axis(x)
+
+
+def _check_axes(axes: Any, word: str) -> None:
+    for entry in tree.leaves(axes, is_leaf=_is_entry):
+        if not _is_entry(entry):
+            raise ArgumentError(
+                point(
+                    f"{word} has {entry!r} of type {type(entry).__name__}; its entries are numbers "
+                    "of axes, and None for what is not mapped"
+                )
+            )
+
+
+def _in_axes(in_axes: Any, args: Sequence[Any], options: Any, name: str) -> list[int | None]:
+    """The axis of each leaf."""
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise BatchError(
+            point(
+                f"in_axes of vmap of {name} has {len(in_axes)} entries, and it was called with "
+                f"{len(args)} positional arguments; give one entry for each, or one number for all"
+            )
+        )
+    try:
+        axes = spread(in_axes, tuple(args), _is_entry, f"in_axes of vmap of {name}")
+    except ArgumentError as error:
+        raise BatchError(point(str(error))) from None
+    return [*axes, *[0] * len(tree.leaves(options))]
+
+
+@dataclass
+class _Batch:
+    """One call: how large the batch is, and what to do with it."""
+
+    name: str
+    axis_name: str | None
+    size: int | None
+    spmd_axis_name: Names
+    out_axes: Any
+    axes: tuple[int, ...] = ()
+
+    def measure(self, chosen: Sequence[tuple[str, Any, int | None]]) -> None:
+        """Find the size of the batch and the axis of each mapped leaf, counted from the front."""
+        axes, told = [], []
+        for label, leaf, axis in chosen:
+            assert axis is not None
+            if not is_array_like(leaf):
+                raise NotAnArrayError(
+                    point(
+                        f"vmap of {self.name} maps {label}, which is {leaf!r} of type "
+                        f"{type(leaf).__name__} and no array; give it None in in_axes"
+                    )
+                )
+            whole = abstract_of(leaf, label).type
+            at = _from_front(axis, whole.rank)
+            if at is None:
+                raise AxisError(
+                    point(
+                        f"vmap of {self.name} maps axis {axis} of {label}, which is {whole}; give "
+                        "it another axis in in_axes, or None to share it among all"
+                    )
+                )
+            axes.append(at)
+            told.append((whole.shape[at], f"axis {axis} of {label} is {whole.shape[at]}"))
+        if self.size is not None:
+            told.insert(0, (self.size, f"axis_size is {self.size}"))
+        if not told:
+            raise BatchError(
+                point(
+                    f"vmap of {self.name} maps nothing: no argument has an axis in in_axes; give "
+                    "one, or state axis_size"
+                )
+            )
+        if len({size for size, _ in told}) > 1:
+            listed = ", ".join(text for _, text in told)
+            raise BatchError(
+                point(
+                    f"vmap of {self.name} maps axes of different sizes: {listed}; choose others "
+                    "with in_axes, or None for what all share"
+                )
+            )
+        self.size, self.axes = told[0][0], tuple(axes)
+
+    def trace(
+        self, run: Callable[[Sequence[Tracer]], Any], tracers: Sequence[Tracer], names: list[str]
+    ) -> Any:
+        """The results for the whole batch, in the current trace."""
+        assert self.size is not None
+        structure: list[tree.PyTreeDef] = []
+
+        def flat(*slices: Tracer) -> list[Tracer]:
+            results, found = tree.flatten(run(slices))
+            structure.append(found)
+            return [returned(x, i, found, self.name) for i, x in enumerate(results)]
+
+        fronted = [_moved(x, axis, 0) for x, axis in zip(tracers, self.axes, strict=True)]
+        slices = [Abstract(x.value.type.with_shape(x.shape[1:]), x.weak_type) for x in fronted]
+        function, results = trace_function(flat, slices, self.name, names)
+        place = placing(require("vmap").program, self.spmd_axis_name)
+        try:
+            many = vectorize(function, [True] * len(slices), self.size, place)
+        except VectorizeError as error:
+            raise VectorizeError(point(str(error))) from None
+        values = append_block(many.body, fronted, function.body)
+        outs = [
+            self._placed(wrap(value, abstract.weak), abstract.type, axis, where)
+            for value, abstract, (axis, where) in zip(
+                values, results, self._out_axes(structure[0]), strict=True
+            )
+        ]
+        return tree.unflatten(structure[0], outs)
+
+    def _out_axes(self, structure: tree.PyTreeDef) -> list[tuple[int | None, str]]:
+        """The axis of each result, and where the result is."""
+        whole = tree.unflatten(structure, range(structure.num_leaves))
+        try:
+            axes = spread(self.out_axes, whole, _is_entry, f"out_axes of vmap of {self.name}")
+        except ArgumentError as error:
+            raise BatchError(point(str(error))) from None
+        paths = ["".join(f"[{entry!r}]" for entry in path) for path in structure.paths()]
+        return list(zip(axes, paths, strict=True))
+
+    def _placed(self, y: Tracer, one: TensorType, axis: int | None, where: str) -> Tracer:
+        """A result with the mapped axis where it is asked for; `one` is the type of a slice."""
+        assert self.size is not None
+        has = y.ndim > one.rank
+        told = f"result{where} of {self.name}" if where else f"the result of {self.name}"
+        if axis is None:
+            if has:
+                raise BatchError(
+                    point(
+                        f"out_axes is None for {told}, which depends on what is mapped; give it "
+                        "an axis, or reduce it over the batch"
+                    )
+                )
+            return y
+        at = _from_front(axis, one.rank + 1)
+        if at is None:
+            raise AxisError(
+                point(
+                    f"out_axes has axis {axis} for {told}, which is {one} for each of the batch; "
+                    f"the mapped axis can be {' or '.join(map(str, range(one.rank + 1)))}"
+                )
+            )
+        if has:
+            return _moved(y, 0, at)
+        shape = (*one.shape[:at], self.size, *one.shape[at:])
+        dims = tuple(d for d in range(one.rank + 1) if d != at)
+        repeated: Tracer = emit(
+            "broadcast", y, dims=dims, result=one.with_shape(shape), weak=y.weak_type
+        )
+        return repeated
+
+
+def _from_front(axis: int, rank: int) -> int | None:
+    """The axis counted from the front; `None` if there is none."""
+    at = axis + rank if axis < 0 else axis
+    return at if 0 <= at < rank else None
+
+
+def _moved(x: Tracer, source: int, target: int) -> Tracer:
+    """`x` with one axis at another place."""
+    if source == target:
+        return x
+    perm = [d for d in range(x.ndim) if d != source]
+    perm.insert(target, source)
+    moved: Tracer = emit("transpose", x, perm=tuple(perm), weak=x.weak_type)
+    return moved
