@@ -1,0 +1,152 @@
+"""Random bits: JAX's, wherever a piece of them is made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir import ops, parse, threefry
+from shardir.interpret import run
+from shardir.opset import OpSpec, Symbol
+from shardir.passes import Pipeline
+from shardir.threefry import SCHEMES, Array
+from shardir.types import UNSIGNED, TensorType
+from tests.applying import inferred
+from tests.sampling import t
+
+VECTORS = json.loads((Path(__file__).parents[2] / "data" / "threefry.json").read_text())
+KEY = t("key")
+
+
+def made(spec: OpSpec, *operands: Any, result: TensorType, **attrs: Any) -> Array:
+    types = [KEY, *(t("i32") for _ in operands[1:])]
+    assert inferred(spec, *types, result=result, **attrs) == result
+    assert spec.reference is not None
+    array: Array = spec.reference(*map(np.asarray, operands), result=result, **attrs)
+    assert (array.shape, array.dtype) == (result.shape, result.numpy)
+    return array
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_bits_and_keys_are_those_of_jax(scheme: str) -> None:
+    key, wanted = threefry.key_of_seed(42), VECTORS[scheme]["42"]
+
+    bits = made(ops.random_bits, key, result=t("u32", 3, 4), scheme=Symbol(scheme))
+    keys = made(ops.random_split, key, result=t("key", 2), scheme=Symbol(scheme))
+
+    assert bits.reshape(-1).tolist() == wanted["bits32_3x4"]["values"]
+    halves = [half for key in keys.tolist() for half in divmod(key, 1 << 32)]
+    assert halves == wanted["split2"]
+
+
+def test_the_scheme_is_partitionable_unless_said() -> None:
+    key = threefry.key_of_seed(1)
+
+    plain = made(ops.random_bits, key, result=t("u8", 5))
+    stated = made(ops.random_bits, key, result=t("u8", 5), scheme=Symbol("partitionable"))
+
+    np.testing.assert_array_equal(plain, stated)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("dtype", [*UNSIGNED, "key"])
+def test_a_piece_is_made_where_it_is_needed(dtype: str, scheme: str) -> None:
+    whole_op = ops.random_split if dtype == "key" else ops.random_bits
+    piece_op = ops.random_split_at if dtype == "key" else ops.random_bits_at
+    key, name = threefry.key_of_seed(3), Symbol(scheme)
+    whole = made(whole_op, key, result=t(dtype, 6, 4), scheme=name)
+
+    piece = made(piece_op, key, 2, 1, result=t(dtype, 2, 3), shape=(6, 4), scheme=name)
+
+    np.testing.assert_array_equal(piece, whole[2:4, 1:4])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_each_of_many_keys_makes_what_it_makes_alone(scheme: str) -> None:
+    keys, name = np.array([[1, 2, 3]], np.uint64), {"scheme": Symbol(scheme)}
+    bits = ops.random_bits.reference
+    assert bits is not None
+
+    together = bits(keys, result=t("u16", 1, 3, 5), **name)
+
+    alone = [made(ops.random_bits, key, result=t("u16", 5), **name) for key in keys[0]]
+    np.testing.assert_array_equal(together[0], alone)
+
+
+def test_partitioned_bits_need_no_communication() -> None:
+    text = (
+        "mesh @m = [x=4, y=2]\n\n"
+        "func @f(%k: key[]) -> (u32[8@x, 6@y], key[4@(y, x)]) {\n"
+        "  %b = random_bits(%k, scheme=partitionable) : u32[8@x, 6@y]\n"
+        "  %s = random_split(%k, scheme=original) : key[4]\n"
+        "  return %b, %s\n}\n"
+    ).replace("key[4@(y, x)]", "key[4@x]")
+    before = parse(text)
+
+    after = Pipeline.parse("propagate,reshard,partition,cse,dce")(before)
+
+    names = {op.name for op in after.main.body.ops}
+    assert {"random_bits_at", "random_split_at"} <= names
+    assert not names & {"all-gather", "all-reduce", "all-to-all", "collective-permute"}
+    key = np.array(99, np.uint64)
+    for got, wanted in zip(run(after, [key]), run(before, [key]), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_folding_in_takes_keys_one_by_one() -> None:
+    keys, data = np.array([1, 2, 3], np.uint64), np.array([7, 8, 9], np.uint32)
+    fold = ops.random_fold_in.reference
+    assert fold is not None
+
+    together = fold(keys, data, result=t("key", 3))
+
+    alone = [int(threefry.fold_in(k, d)) for k, d in zip(keys, data, strict=True)]
+    assert together.tolist() == alone
+
+
+def test_the_loops_of_bits_are_those_of_the_result() -> None:
+    factors = ops.random_bits.factors
+    assert factors is not None
+
+    rule = factors(KEY, result=t("u32", 4, 6))
+
+    assert str(rule) == "([]) -> ([i, j]) {i=4, j=6}"
+
+
+ORIGINAL = {"scheme": Symbol("original")}
+MISFITS: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
+    (ops.random_bits, (t("u32", 2),), {"result": t("u32", 4)},
+     "random_bits: takes keys, got u32[2]"),
+    (ops.random_bits, (KEY,), {},
+     "random_bits: its result type is a choice; state it with result="),
+    (ops.random_bits, (KEY,), {"result": t("f32", 4)},
+     "random_bits: makes u8, u16, u32, u64, not f32"),
+    (ops.random_bits, (KEY,), {"result": t("u32", 4), "scheme": Symbol("fast")},
+     "random_bits: scheme=fast is none of partitionable, original"),
+    (ops.random_bits, (KEY,), {"result": t("u64", 1 << 31), **ORIGINAL},
+     "random_bits: needs 4294967296 counters, and the original scheme has 32 bits for them; "
+     "use scheme=partitionable"),
+    (ops.random_split, (t("key", 2),), {"result": t("key", 4)},
+     "random_split: key[4] does not begin with the dimensions of key[2]"),
+    (ops.random_split, (KEY,), {"result": t("u64", 4)},
+     "random_split: makes keys, not u64"),
+    (ops.random_fold_in, (KEY, t("u32", 2)), {},
+     "random_fold_in: takes keys and as many u32, got key[] and u32[2]"),
+    (ops.random_bits_at, (KEY, t("i32")), {"result": t("u8", 2, 2), "shape": (4, 4)},
+     "random_bits_at: needs a start and an extent of the whole for each dimension of u8[2, 2], "
+     "got 1 starts and shape=[4, 4]"),
+    (ops.random_bits_at, (KEY, t("f32")), {"result": t("u8", 2), "shape": (4,)},
+     "random_bits_at: starts are integers of rank 0, got f32[]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "operands", "attrs", "message"), MISFITS)
+def test_what_makes_no_bits_says_why(
+    spec: OpSpec, operands: tuple[TensorType, ...], attrs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        inferred(spec, *operands, **attrs)
+
+    assert str(caught.value) == message
