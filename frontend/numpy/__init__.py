@@ -331,6 +331,10 @@ from shardir.frontend.numpy.nan_reductions import (
     nansum as nansum,
     nanvar as nanvar,
 )
+from shardir.frontend.numpy.packing import (
+    packbits as packbits,
+    unpackbits as unpackbits,
+)
 from shardir.frontend.numpy.padding import pad as pad
 from shardir.frontend.numpy.polynomials import (
     convolve as convolve,
@@ -460,4 +464,7 @@ from shardir.frontend.numpy.unique import (
     unique_counts as unique_counts,
     unique_inverse as unique_inverse,
     unique_values as unique_values,
+)
+from shardir.frontend.numpy.vectorizing import (
+    vectorize as vectorize,
 )

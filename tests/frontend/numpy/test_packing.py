@@ -1,0 +1,43 @@
+"""Bits packed into bytes, functions applied to each element."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.errors import ArgumentError
+from tests.namespace import check, close, eagerly, run
+
+X = np.random.default_rng(23).normal(size=(2, 3, 4)).astype("f")
+
+
+def test_to_each_element() -> None:
+    def clipped(a: Any, b: Any, least: Any) -> Any:
+        """The larger of a - b and least."""
+        return snp.maximum(a - b, least)
+
+    function = snp.vectorize(clipped, excluded={2})
+    assert function.__doc__ == clipped.__doc__
+    close(run(lambda x: function(x, x[0], 0.5), X), np.maximum(X - X[0], 0.5))
+    assert np.asarray(function(3.0, 1.0, 0.5)) == 2
+    pair = snp.vectorize(lambda a: (a + 1, -a))
+    assert [x.tolist() for x in eagerly(pair, X[0, 0])] == [(X[0, 0] + 1).tolist(),
+                                                            (-X[0, 0]).tolist()]  # fmt: skip
+    with pytest.raises(ArgumentError, match=r"vectorize takes no signature, got '\(n\)->\(\)'"):
+        snp.vectorize(clipped, signature="(n)->()")
+
+
+BYTES = np.random.default_rng(3).integers(0, 256, (3, 5)).astype("u1")
+
+
+@pytest.mark.parametrize("bitorder", ["big", "little"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_bits_in_bytes(axis: Any, bitorder: Any) -> None:
+    check("unpackbits", BYTES, axis, bitorder=bitorder)
+    for count in (3, 30, -2, 200):
+        check("unpackbits", BYTES, axis, count, bitorder)
+    check("packbits", X[0] > 0, axis, bitorder)
+    check("packbits", BYTES.astype("i4") % 3, axis, bitorder)
+    with pytest.raises(ArgumentError, match="packbits has no bitorder 'odd'; it is 'big' or 'lit"):
+        run(snp.packbits, BYTES, bitorder="odd")
