@@ -15,8 +15,6 @@ from shardir.ir import Op, Value
 Handler = Callable[["Batcher", Op], Sequence[Value]]
 """Gives an operation with blocks the new dimension; returns its results."""
 
-OUTSIDE = "what it repeats is the same for all of the batch"
-
 
 class Batcher:
     """Grows in `b`. `new` are the values that stand for those of the program, `heirs` the way back.
@@ -65,12 +63,7 @@ class Batcher:
     def whole(self, value: Value) -> Value:
         """What stands for a value, with the new dimension."""
         found = self.get(value)
-        if self.has(value):
-            return found
-        why, self.b.why = self.b.why, OUTSIDE
-        found = repeated(self.b, found, self.size)
-        self.b.why = why
-        return found
+        return found if self.has(value) else repeated(self.b, found, self.size)
 
     def run(self, ops: Sequence[Op]) -> None:
         """Append what stands for `ops`."""

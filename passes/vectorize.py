@@ -14,7 +14,7 @@ again.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shardir.build import Builder, substitute
+from shardir.build import Builder, Names, substitute
 from shardir.errors import VectorizeError, counted
 from shardir.ir import Block, Function, Value
 from shardir.passes.batcher import Batcher
@@ -68,13 +68,17 @@ def _settled(block: Block, heirs: dict[Value, Value], place: Place) -> Block:
 
     Of several that stand for one value the first has its name.
     """
+    values = list(dict.fromkeys(values_of(block)))
+    names = Names([heirs[value].name for value in values if value in heirs])
     given: set[Value] = set()
     new: dict[Value, Value] = {}
-    for value in dict.fromkeys(values_of(block)):
+    for value in values:
         old = heirs.get(value)
         if old is None:
+            wish = "" if value.name.isdigit() else value.name
+            new[value] = Value(value.type, names.fresh(wish), value.sharding)
             continue
-        name = value.name if old in given else old.name
+        name = names.fresh(old.name) if old in given else old.name
         given.add(old)
         sharding = old.sharding
         if sharding is not None and value.type.rank > old.type.rank:

@@ -55,8 +55,10 @@ class Many:
 
 def repeated(b: Any, x: "Value", size: int) -> "Value":
     """`x` with a new dimension in front along which it repeats."""
+    why, b.why = b.why, "one for all of the batch"
     type = x.type.with_shape((size, *x.type.shape))
     made: Value = b.broadcast(x, dims=tuple(range(1, type.rank)), result=type)
+    b.why = why
     return made
 
 
