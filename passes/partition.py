@@ -103,7 +103,7 @@ class _Cutter:
             self.local[op.result] = self.move(op, b)
             return
         operands = tuple(self.local[v] for v in op.operands)
-        if op.blocks:
+        if op.blocks or op.spec.edges:
             blocks = tuple(map(self.block, op.blocks))
             self.keep(replace(op, operands=operands, blocks=blocks), op, b)
             return

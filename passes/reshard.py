@@ -121,7 +121,7 @@ class _Rewriter:
         for op in block.ops:
             if op.name in IDENTITIES:
                 self.identity(op, scope, made)
-            elif op.blocks:
+            elif op.blocks or op.spec.edges:
                 self.control(op, scope, made)
             else:
                 self.plain(op, scope, made)

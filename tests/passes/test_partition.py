@@ -314,3 +314,17 @@ def test_time_is_flat_in_devices_and_linear_in_operations() -> None:
     best = [min(seconds(module) for _ in range(3)) for module in (few, many, longer)]
     assert best[1] < 3 * best[0] + 0.2
     assert best[2] < 12 * best[0] + 0.2
+
+
+def test_a_barrier_leaves_each_value_where_it_is() -> None:
+    module = partitioned("""\
+func @f(
+  %a: f32[8@x],
+  %b: f32[4@x],
+) -> (f32[8@x], f32[4@x]) {
+  %c, %d = optimization_barrier(%a, %b) : f32[8@x], f32[4@x]
+  return %c, %d
+}
+""")
+
+    assert body(module) == ["%c, %d = optimization_barrier(%a, %b) : f32[2], f32[1]"]
