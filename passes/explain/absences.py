@@ -13,8 +13,8 @@ from math import prod
 from shardir.ir import Value
 from shardir.mesh import Mesh
 from shardir.passes.explain.data import Absence
-from shardir.passes.explain.history import At, History, dims_of, op_text, spelled
-from shardir.passes.explain.origins import roots
+from shardir.passes.explain.history import At, History, dims_of, moment, op_text, spelled
+from shardir.passes.explain.origins import ways
 from shardir.passes.explain.parts import left_over, shared, touches
 from shardir.passes.explain.strength import lost_to
 from shardir.passes.propagation.record import Reason, Refusal, Step
@@ -80,7 +80,7 @@ class _Search:
             mine = {hit.dim for hit in own}
             chosen = own + [hit for hit in hits if hit.dim not in mine]
             return list(dict.fromkeys(self.told(hit, far=False) for hit in chosen))
-        return self.closed() or self.on_the_way(start) or [self.nowhere()]
+        return self.closed() or self.unasked() or self.on_the_way(start) or [self.nowhere()]
 
     def elsewhere_refused(self) -> list[Absence]:
         """Where an axis that cuts the value was refused in another dimension."""
@@ -121,6 +121,11 @@ class _Search:
         if said is None or not said.sharding.closed:
             return []
         return [_plain(self.text, Reason.CLOSED, str(self.history.annotation(said)))]
+
+    def unasked(self) -> list[Absence]:
+        said = self.history.said.values()
+        asked = any(touches(self.axis, list(each.sharding.used())) for each in said)
+        return [] if asked else [_plain(self.text, Reason.UNASKED)]
 
     # What operations refuse
 
@@ -179,13 +184,16 @@ class _Search:
         )
 
     def user(self, step: Step, refusal: Refusal) -> str:
-        """Which dimension the axis cuts instead, and for whom."""
+        """Which dimension the axis cuts instead, for whom, and since when."""
         cell = step.cells[refusal.tensor]
         state = step.before[refusal.tensor]
         for dim, cut in enumerate(state.dims if state else ()):
             for part in shared(self.axis, cut.axes):
-                annotations = roots(self.history, cell, dim, part)
-                return f"dimension {dim}, for {' and '.join(map(str, annotations))}"
+                found = ways(self.history, cell, dim, part)
+                said = dict.fromkeys(str(self.history.annotation(way.said)) for way in found)
+                since = [arrived for way in found for arrived in way.hops[-1:]]
+                when = f", since {moment(since[-1].step)}" if since else ""
+                return f"dimension {dim}, for {' and '.join(said)}{when}"
         return ""
 
     def sides(self, step: Step, refusal: Refusal) -> str:
@@ -252,9 +260,6 @@ class _Search:
 
     def nowhere(self) -> Absence:
         """The axis is at no place that loops connect with the value."""
-        asked = (s for said in self.history.said.values() for s in said.sharding.used())
-        if not touches(self.axis, list(asked)):
-            return _plain(self.text, Reason.UNASKED)
         for at in self.history.looks.get(self.cell, ()):
             for absence in self.elsewhere(at):
                 return absence

@@ -183,3 +183,8 @@ def sizes_of(rule: FactorRule) -> tuple[int, ...]:
 def dims_of(rule: FactorRule, tensor: int, factor: int) -> list[int]:
     """The dimensions of a tensor that walk a factor: one or none."""
     return [dim for dim, factors in enumerate(rule.tensors[tensor]) if factor in factors]
+
+
+def moment(step: Step) -> str:
+    """When a step was: `round 2`, or `round 2 of priority 1`."""
+    return f"round {step.round}" + (f" of priority {step.priority}" if step.priority else "")

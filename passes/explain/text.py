@@ -77,7 +77,7 @@ def _absence(absence: Absence) -> str:
 
 
 def _when(priority: int, round: int) -> str:
-    return f"round {round}" if not priority else f"priority {priority}, round {round}"
+    return f"round {round}" + (f" of priority {priority}" if priority else "")
 
 
 @show.register

@@ -57,7 +57,8 @@ class Shardings:
             elif not (mesh.axes or mesh.is_maximal):
                 continue
             elif (mesh.axes, mesh.device_ids) != (common.axes, common.device_ids):
-                return Reason.MESHES
+                single = mesh.is_maximal or common.is_maximal
+                return Reason.SINGLE_DEVICE if single else Reason.MESHES
         if common is None:
             return None
         return Reason.SINGLE_DEVICE if common.is_maximal else common.name

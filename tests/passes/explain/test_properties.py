@@ -1,0 +1,130 @@
+"""Of random programs: every axis has a way back to an annotation, every other axis a reason."""
+
+from itertools import pairwise
+
+import pytest
+
+from shardir.axes import append
+from shardir.passes.explain.disagreements import conflicts_of
+from shardir.passes.explain.explanation import explanation
+from shardir.passes.explain.history import History
+from shardir.passes.explain.origins import ways
+from shardir.passes.explain.parts import left_over, touches
+from shardir.passes.explain.program import tell
+from shardir.passes.pipeline import DEFAULT, Pipeline
+from shardir.passes.propagate import Propagate
+from shardir.passes.propagation.record import Reason
+from shardir.placement import Axes, Axis, Sharding
+from tests.shardy.programs import program
+
+LEVELS = ("basic", "aggressive", "user-priority")
+SEEDS = range(60)
+
+
+def histories(seed: int, level: str) -> list[History]:
+    told = tell(program(seed), Propagate(level=level), {})
+    return list(told.histories.values())
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_axis_comes_from_an_annotation(seed: int, level: str) -> None:
+    for history in histories(seed, level):
+        for value, written in history.story.written.items():
+            cell = history.story.cells[value]
+            for dim, cut in enumerate(written.sharding.dims if written.sharding else ()):
+                for axis in cut.axes:
+                    found = ways(history, cell, dim, axis)
+                    assert left_over(axis, [way.axis for way in found]) == []
+                    for way in found:
+                        cells = [hop.step.cells[hop.source] for hop in way.hops]
+                        cells += [cell]
+                        assert cells[0] == way.said.cell
+                        assert touches(way.axis, list(way.said.sharding.used()))
+                        assert all(
+                            hop.step.cells[hop.target] == after
+                            for hop, after in zip(way.hops, cells[1:], strict=True)
+                        )
+                        positions = [history.story.steps.index(hop.step) for hop in way.hops]
+                        assert all(a < b for a, b in pairwise(positions))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_missing_axis_has_a_reason(seed: int, level: str) -> None:
+    for history in histories(seed, level):
+        for value, written in history.story.written.items():
+            told = explanation(history, value)
+            mesh = history.mesh(written.sharding)
+            used = list(written.sharding.used()) if written.sharding else []
+            free = [
+                part for name, size in mesh.axes for part in left_over(Axis(name, 1, size), used)
+            ]
+            names = {absence.axis for absence in told.absences}
+            assert {history.axis(part, mesh) for part in free} <= names
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_axis_that_no_loop_leads_here_is_nowhere_near(seed: int) -> None:
+    for history in histories(seed, "user-priority"):
+        for value in history.story.written:
+            for absence in explanation(history, value).absences:
+                if absence.reason is Reason.APART and not absence.op:
+                    cell = history.story.cells[value]
+                    near = connected(history, cell, value.type.rank)
+                    assert not any(shown(history, axes) == absence.axis for axes in near)
+
+
+def connected(history: History, cell: int, rank: int) -> list[Axis]:
+    """All axes at places that loops connect with a value."""
+    seen = {(cell, dim): None for dim in range(rank)}
+    waiting = list(seen)
+    found: list[Axis] = []
+    while waiting:
+        cell, dim = waiting.pop()
+        for step, tensor in history.looks.get(cell, ()):
+            for factor in step.rule.tensors[tensor][dim]:
+                for other, mapping in enumerate(step.rule.tensors):
+                    place = next((d for d, fs in enumerate(mapping) if factor in fs), None)
+                    sharding = step.before[other]
+                    if place is None or (step.cells[other], place) in seen:
+                        continue
+                    seen[step.cells[other], place] = None
+                    waiting.append((step.cells[other], place))
+                    found += sharding.dims[place].axes if sharding else ()
+    return found
+
+
+def shown(history: History, axis: Axis) -> str:
+    return history.axis(axis, history.mesh(None))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_move_that_costs_has_a_conflict(seed: int) -> None:
+    """A program is moved about only where there is a conflict, or an operation has no rule."""
+    module = program(seed)
+    told = tell(module, None, {})
+    rows = [row for history in told.histories.values() for row in conflicts_of(history)]
+    resharded = Pipeline(Pipeline.parse(DEFAULT).passes[1:2])(told.propagated)
+    moves = [op for op in resharded.main.body.walk() if op.name == "reshard"]
+    unruled = any(history.story.mute for history in told.histories.values())
+    assert not rows or moves
+    costly = [op for op in moves if not _free(op.operands[0].sharding, op.results[0].sharding)]
+    assert rows or unruled or not costly
+
+
+def _free(source: Sharding | None, target: Sharding | None) -> bool:
+    """Whether moving is only taking a piece of what is there, or adding up."""
+    if source is None or target is None or source.unreduced:
+        return True
+    return all(
+        _joined(after)[: len(before)] == _joined(before)
+        for before, after in zip(source.axes, target.axes, strict=True)
+    )
+
+
+def _joined(axes: Axes) -> Axes:
+    joined: Axes = ()
+    for axis in axes:
+        joined = append(joined, axis)
+    return joined

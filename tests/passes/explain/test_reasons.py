@@ -1,0 +1,158 @@
+"""Every place where propagation gives up has a name, and a program that shows it."""
+
+import pytest
+
+from shardir.passes.explain import explain
+from shardir.passes.propagate import Propagate
+from shardir.passes.propagation.record import Reason
+from shardir.text.parser import parse
+
+MESHES = """\
+mesh @m = [a=2, b=3, c=4, one=1]
+mesh @other = [a=2]
+mesh @single = [] devices=[0]
+"""
+
+PROGRAMS = {
+    Reason.NO_RULE: """
+        func @f(%x: f32[8@a]) -> (f32[8]) {
+          %v = reshard(%x) : f32[8]
+          return %v
+        }""",
+    Reason.MESHES: """
+        func @f(%x: f32[8@a?], %y: f32[8] on @other) -> (f32[8]) {
+          %v = add(%x, %y) : f32[8]
+          return %v
+        }""",
+    Reason.SINGLE_DEVICE: """
+        func @f(%x: f32[8@a?], %y: f32[8] on @single) -> (f32[8]) {
+          %v = add(%x, %y) : f32[8]
+          return %v
+        }""",
+    Reason.BLOCKED: """
+        func @f(%x: f32[4, 8@a]) -> (f32[4, 2], i32[4, 2]) {
+          %v, %i = top_k(%x) : f32[4, 2], i32[4, 2]
+          return %v, %i
+        }""",
+    Reason.DISAGREE: """
+        func @f(%x: f32[8@a], %y: f32[8@c]) -> (f32[8]) {
+          %v = add(%x, %y) : f32[8]
+          return %v
+        }""",
+    Reason.USED: """
+        func @f(%x: f32[8@a, 8], %y: f32[8, 8]) -> (f32[8, 8]) {
+          %v = dot(%x, %y, dims="ik,kj->ij") : f32[8, 8@a?]
+          return %v
+        }""",
+    Reason.LOST: """
+        func @f(%x: f32[8@a, 4], %y: f32[4, 16@a]) -> (f32[8, 16]) {
+          %v = dot(%x, %y, dims="ik,kj->ij") : f32[8, 16]
+          return %v
+        }""",
+    Reason.REPLICATED: """
+        func @f(%x: f32[8@a]) -> (f32[8]) {
+          %v = neg(%x) : f32[8] replicated(a)
+          return %v
+        }""",
+    Reason.UNREDUCED: """
+        func @f(%x: f32[8@a]) -> (f32[8]) {
+          %v = neg(%x) : f32[8] unreduced(a)
+          return %v
+        }""",
+    Reason.CLOSED: """
+        func @f(%x: f32[8@a]) -> (f32[8]) {
+          %v = neg(%x) : f32[8@-]
+          return %v
+        }""",
+    Reason.OVERFLOW: """
+        func @f(%x: f32[3@b, 2]) -> (f32[6]) {
+          %v = reshape(%x) : f32[6@a?]
+          return %v
+        }""",
+    Reason.SPILL: """
+        func @f(%x: f32[6@a]) -> (f32[3, 2]) {
+          %v = reshape(%x) : f32[3, 2]
+          return %v
+        }""",
+    Reason.UNEVEN: """
+        func @f(%x: f32[3@a, 4]) -> (f32[12]) {
+          %v = reshape(%x) : f32[12]
+          return %v
+        }""",
+    Reason.RESULT: """
+        func @f(%x: f32[8@(a, c)], %v: f32[8]) -> (f32[8@a]) {
+          %z = add(%x, %v) : f32[8@a]
+          return %z
+        }""",
+    Reason.STRIDED: """
+        func @f(%x: f32[3, 2@a]) -> (f32[6]) {
+          %v = reshape(%x) : f32[6]
+          return %v
+        }""",
+    Reason.BEHIND: """
+        func @f(%x: f32[8@(a, c)]) -> (f32[8]) {
+          %v = neg(%x) : f32[8] replicated(a)
+          return %v
+        }""",
+    Reason.INDIVISIBLE: """
+        func @f(%v: f32[6@c]) -> (f32[6]) {
+          return %v
+        }""",
+    Reason.PART: """
+        func @f(%v: f32[8@c:(1)2?]) -> (f32[8]) {
+          return %v
+        }""",
+    Reason.UNIT: """
+        func @f(%v: f32[8@one]) -> (f32[8]) {
+          return %v
+        }""",
+    Reason.SCALAR: """
+        func @f(%x: f32[8@a]) -> (f32[]) {
+          %v = sum(%x, dims=[0]) : f32[]
+          return %v
+        }""",
+    Reason.UNASKED: """
+        func @f(%v: f32[8]) -> (f32[8]) {
+          return %v
+        }""",
+    Reason.APART: """
+        func @f(%x: f32[8@a, 4]) -> (f32[4]) {
+          %v = sum(%x, dims=[0]) : f32[4]
+          return %v
+        }""",
+}
+"""For each reason a program in which %v misses an axis because of it."""
+
+LATER = {
+    Reason.DIRECTION: """
+        func @f(%x: f32[8@a, 4@c], %y: f32[4, 8]) -> (f32[8, 8]) {
+          %z = dot(%x, %y, dims="ik,kj->ij") : f32[8, 8]
+          return %z
+        }""",
+    Reason.PRIORITY: """
+        func @f(%x: f32[8@a? p1, 4], %y: f32[8, 4@c?]) -> (f32[8, 4]) {
+          %w = add(%x, %y) : f32[8@b?, 4]
+          %z = neg(%w) : f32[8, 4]
+          return %z
+        }""",
+}
+"""Reasons that pass: a later round or priority lifts them."""
+
+
+@pytest.mark.parametrize("reason", PROGRAMS, ids=lambda reason: reason.name)
+def test_every_reason_is_given(reason: Reason) -> None:
+    explanation = explain(parse(MESHES + PROGRAMS[reason]), "v")
+
+    assert reason in [absence.reason for absence in explanation.absences]
+
+
+@pytest.mark.parametrize("reason", LATER, ids=lambda reason: reason.name)
+def test_reasons_that_pass_are_in_the_record(reason: Reason) -> None:
+    _, record = Propagate().explained(parse(MESHES + LATER[reason]))
+
+    refusals = [r for step in record.stories["f"].steps for r in step.refusals]
+    assert reason in [refusal.reason for refusal in refusals]
+
+
+def test_no_reason_is_left_out() -> None:
+    assert {*PROGRAMS, *LATER} == set(Reason)
