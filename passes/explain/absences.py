@@ -16,7 +16,7 @@ from shardir.passes.explain.data import Absence
 from shardir.passes.explain.history import At, History, dims_of, moment, op_text, spelled
 from shardir.passes.explain.origins import ways
 from shardir.passes.explain.parts import left_over, shared, touches
-from shardir.passes.explain.strength import lost_to
+from shardir.passes.explain.strength import lost_to, waited
 from shardir.passes.propagation.record import Reason, Refusal, Step
 from shardir.placement import Axis, Sharding
 
@@ -164,6 +164,7 @@ class _Search:
         if reason is Reason.USED and (lost := lost_to(history, step, refusal)):
             reason, detail = Reason.LOST, str(lost)
         elif reason is Reason.USED:
+            reason = waited(history, step, refusal) or reason
             detail = self.user(step, refusal)
         elif reason is Reason.DISAGREE:
             detail = self.sides(step, refusal)
@@ -193,7 +194,7 @@ class _Search:
                 said = dict.fromkeys(str(self.history.annotation(way.said)) for way in found)
                 since = [arrived for way in found for arrived in way.hops[-1:]]
                 when = f", since {moment(since[-1].step)}" if since else ""
-                return f"dimension {dim}, for {' and '.join(said)}{when}"
+                return f"it cuts dimension {dim} for {' and '.join(said)}{when}"
         return ""
 
     def sides(self, step: Step, refusal: Refusal) -> str:

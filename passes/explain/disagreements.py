@@ -18,7 +18,7 @@ from shardir.passes.explain.history import History, Places, dims_of, sizes_of
 from shardir.passes.explain.origins import roots
 from shardir.passes.explain.parts import touches
 from shardir.passes.explain.program import Program, tell
-from shardir.passes.explain.strength import lost_to
+from shardir.passes.explain.strength import lost_to, waited
 from shardir.passes.planner import plan, same_placement
 from shardir.passes.program import in_order
 from shardir.passes.propagate import Propagate
@@ -146,12 +146,17 @@ class _Meeting:
         sizes = sizes_of(rule)
         views = [project(m, s, sizes) for m, s in zip(rule.tensors, self.shardings, strict=True)]
         for tensor in moved:
-            for factor, cut in views[tensor].cuts.items():
-                axes = (*cut.axes, *cut.overflow)
-                if axes != self.cuts[factor]:
-                    row = self.conflict(tensor, factor, axes, views)
-                    if row.nbytes or row.kept.axes != "-" != row.given_up.axes:
-                        yield row
+            lost = {
+                factor: (*cut.axes, *cut.overflow)
+                for factor, cut in views[tensor].cuts.items()
+                if (*cut.axes, *cut.overflow) != self.cuts[factor]
+            }
+            # That it is cut further along other loops is no wish if it had one to give up.
+            wishes = {factor: axes for factor, axes in lost.items() if axes} or lost
+            for factor, axes in wishes.items():
+                row = self.conflict(tensor, factor, axes, views)
+                if row.nbytes or row.kept.axes != "-" != row.given_up.axes:
+                    yield row
 
     def conflict(self, tensor: int, factor: int, axes: Axes, views: list[View]) -> Conflict:
         """What a tensor loses along a loop, and to what."""
@@ -234,7 +239,10 @@ class _Meeting:
                 continue
             if refusal.reason is Reason.USED:
                 lost = lost_to(self.history, step, refusal)
-                return (lost.verdict, str(lost)) if lost else (Verdict.FIRST, "")
+                if lost:
+                    return lost.verdict, str(lost)
+                late = waited(self.history, step, refusal)
+                return Verdict.FIRST, f"of the other, {late.value}" if late else ""
         walking = [i for i, mapping in enumerate(step.rule.tensors) if any(mapping)]
         pieces = prod(axis.size for axis in axes)
         if axes and not self.cuts[factor] and step.rule.factors[factor].size % pieces:

@@ -1,17 +1,21 @@
-"""Which of two loops got an axis that both wanted in one step, and why.
+"""Which of two loops got an axis that both wanted, and why.
 
-Aggressive propagation decides that by the tensors that bring the axis (`propagation.aggressive`).
+In one step, aggressive propagation decides by the tensors that bring the axis
+(`propagation.aggressive`). Otherwise the first comes first; the other may have been there, but
+had to wait for its priority or its round.
 """
 
 from dataclasses import dataclass
 from math import prod
 
 from shardir.passes.explain.data import Verdict
-from shardir.passes.explain.history import History, sizes_of
-from shardir.passes.explain.parts import touches
+from shardir.passes.explain.history import History, dims_of, sizes_of
+from shardir.passes.explain.origins import Way, ways
+from shardir.passes.explain.parts import shared, touches
 from shardir.passes.propagation.aggressive import largest_sources
 from shardir.passes.propagation.conflicts import agreed_axes
-from shardir.passes.propagation.priorities import is_elementwise
+from shardir.passes.propagation.directions import Direction
+from shardir.passes.propagation.priorities import directions, is_elementwise, traffic
 from shardir.passes.propagation.record import Reason, Refusal, Step
 
 
@@ -89,3 +93,42 @@ def _decided(history: History, step: Step, lost: Refusal) -> Lost | None:
                 verdict = Verdict.EARLIER_LOOP
             return Lost(winner, loser, verdict)
     return None
+
+
+def waited(history: History, end: Step, refusal: Refusal) -> Reason | None:
+    """What held an axis up until another loop had it, if anything did."""
+    cell = end.cells[refusal.tensor]
+    state = end.before[refusal.tensor]
+    winners = [
+        way
+        for dim, cut in enumerate(state.dims if state else ())
+        for axis in shared(refusal.axis, cut.axes)
+        for way in ways(history, cell, dim, axis)
+    ]
+    losers = [
+        way
+        for tensor, view in enumerate(history.views(end))
+        if refusal.factor in view.cuts
+        for dim in dims_of(end.rule, tensor, refusal.factor)
+        for axis in shared(refusal.axis, view.cuts[refusal.factor].axes)
+        for way in ways(history, end.cells[tensor], dim, axis)
+    ]
+    arrivals = [way.hops[-1].step for way in winners if way.hops]
+    if not arrivals or not losers:
+        return None
+    arrival = arrivals[-1]
+    if all(priority_of(way) > arrival.priority for way in losers):
+        return Reason.PRIORITY
+    position = history.story.steps.index
+    earlier = [way for way in losers if not way.hops
+               or position(way.hops[-1].step) < position(arrival)]  # fmt: skip
+    if not earlier or end.op is None or end.edge is not None:
+        return None
+    allowed = directions(end.rule, traffic(end.op), single_use=True, round=arrival.round)
+    return None if allowed[refusal.factor] is Direction.BOTH else Reason.DIRECTION
+
+
+def priority_of(way: Way) -> int:
+    """The priority of the dimension in which an axis was stated."""
+    dims = way.said.sharding.dims
+    return next((d.priority or 0 for d in dims if touches(way.axis, d.axes)), 0)
