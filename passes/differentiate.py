@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shardir.build import Builder, Names, substitute
-from shardir.errors import DifferentiateError
+from shardir.errors import DifferentiateError, counted
 from shardir.ir import Block, Function, Op, Value
 from shardir.passes.activity import active_values
 from shardir.passes.differentiate_control import HANDLERS
 from shardir.passes.program import names_of, values_of
-from shardir.passes.pullback import Pullback
+from shardir.passes.pullback import Pullback, error
 from shardir.passes.residuals import hand_over, live
 from shardir.types import INEXACT
 
@@ -106,8 +106,8 @@ def _way_back(function: Function, wrt: Sequence[int], of: Sequence[int] | None) 
         )
     if of is None:
         of = [i for i, value in enumerate(body.returns) if value.type.dtype in INEXACT]
-    chosen = [_differentiable(function, "parameter", body.params, i) for i in wrt]
-    results = [_differentiable(function, "result", body.returns, i) for i in of]
+    chosen = [differentiable(function, "parameter", body.params, i) for i in wrt]
+    results = [differentiable(function, "result", body.returns, i) for i in of]
 
     pullback = Pullback(Builder(names_of(function)), active_values(body, chosen), HANDLERS)
     b = pullback.b
@@ -127,17 +127,20 @@ def _way_back(function: Function, wrt: Sequence[int], of: Sequence[int] | None) 
     return _Way(forward, back.ops, back.params, back.returns, names)
 
 
-def _differentiable(function: Function, what: str, values: Sequence[Value], index: int) -> Value:
+def differentiable(function: Function, what: str, values: Sequence[Value], index: int) -> Value:
+    """The parameter or result of a number; raises `DifferentiateError` if it has no derivative."""
     if not 0 <= index < len(values):
         raise DifferentiateError(
-            f"@{function.name} has no {what} {index}; it has {len(values)} {what}s"
+            f"@{function.name} has no {what} {index}; it has {counted(len(values), what)}"
         )
     value = values[index]
     if value.type.dtype not in INEXACT:
-        raise DifferentiateError(
+        message = (
             f"{what} {index} of @{function.name}, %{value.name}: {value.type}, has no derivative; "
             f"only floating-point and complex {what}s do"
         )
+        makers = (op for op in function.body.ops if value in op.results)
+        raise error(message, next(makers, None))
     return value
 
 

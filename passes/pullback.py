@@ -88,6 +88,6 @@ class Pullback:
         return op
 
 
-def error(message: str, op: Op) -> DifferentiateError:
+def error(message: str, op: Op | None) -> DifferentiateError:
     """A `DifferentiateError` that says which line of the user's program it is about."""
-    return DifferentiateError(f"{message}\n --> {op.loc}" if op.loc else message)
+    return DifferentiateError(f"{message}\n --> {op.loc}" if op and op.loc else message)
