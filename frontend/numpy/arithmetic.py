@@ -5,11 +5,13 @@ Integers wrap. An integer divided by zero, and the rest of it, is 0 as in NumPy.
 
 from typing import Any
 
+import numpy as np
+
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import common, inexact, like, ordered, pointwise, same
-from shardir.frontend.operands import align, as_tracer
+from shardir.frontend.operands import align, as_tracer, is_number
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS, INTEGERS, UNSIGNED
 
@@ -68,13 +70,13 @@ def positive(x: Any, /) -> Any:
 @public()
 def floor_divide(x: Any, y: Any, /) -> Any:
     """The largest whole number not above x / y, elementwise."""
-    return _quotient(*_pair("floor_divide", x, y), y)
+    return _quotient(*_pair("floor_divide", x, y))
 
 
 @public()
 def remainder(x: Any, y: Any, /) -> Any:
     """x - floor_divide(x, y) * y, elementwise: it has the sign of `y`."""
-    return _rest(*_pair("remainder", x, y), y)
+    return _rest(*_pair("remainder", x, y))
 
 
 mod = remainder
@@ -84,68 +86,66 @@ mod = remainder
 def divmod(x: Any, y: Any, /) -> Any:
     """(floor_divide(x, y), remainder(x, y)), elementwise."""
     pair = _pair("divmod", x, y)
-    return _quotient(*pair, y), _rest(*pair, y)
+    return _quotient(*pair), _rest(*pair)
 
 
 @public()
 def fmod(x: Any, y: Any, /) -> Any:
     """The remainder with the sign of `x`, elementwise."""
-    first, second = _pair("fmod", x, y)
-    rest = same("rem", first, second)
-    return _unless_zero(second, rest, y)
+    first, divisor, number = _pair("fmod", x, y)
+    return _unless_zero(divisor, number, same("rem", first, divisor))
 
 
-def _pair(name: str, x: Any, y: Any) -> tuple[Tracer, Tracer]:
-    """Two operands of one real type; bools count as integers."""
+Number = int | float | None
+
+
+def _pair(name: str, x: Any, y: Any) -> tuple[Tracer, Tracer, Number]:
+    """Two operands of one real type, bools as integers, and the number the second is, if known."""
     dtype, weak = common(*ordered(name, x, y))
     first, second = align(x, y, kind=("i32", False) if dtype == "bool" else (dtype, weak))
-    return first, second
+    number = np.asarray(y).astype(second.value.type.numpy).item() if is_number(y) else None
+    return first, second, number
 
 
-def _positive(y: Any) -> bool:
-    """Whether the divisor is known to be a positive number."""
-    return isinstance(y, (int, float)) and y > 0
-
-
-def _unless_zero(divisor: Tracer, result: Tracer, y: Any) -> Tracer:
-    """`result`, 0 where an integer would be divided by zero; `y` is the divisor as it was given."""
-    if divisor.value.type.dtype not in INTEGERS or (isinstance(y, int) and y != 0):
+def _unless_zero(divisor: Tracer, number: Number, result: Tracer) -> Tracer:
+    """`result`, 0 where an integer would be divided by zero."""
+    if divisor.value.type.dtype not in INTEGERS or number:
         return result
     zero = like(divisor, 0)
     return same("select", same("eq", divisor, zero), zero, result)
 
 
-def _crosses(rest: Tracer, divisor: Tracer, y: Any) -> Tracer:
+def _crosses(rest: Tracer, divisor: Tracer, number: Number) -> Tracer:
     """Where truncating went the other way than down: the rest has not the divisor's sign."""
     zero = like(divisor, 0)
     below = same("lt", rest, zero)
-    if _positive(y):
+    if number is not None and number > 0:
         return below
     other = same("ne", below, same("lt", divisor, zero))
     return same("and", same("ne", rest, zero), other)
 
 
-def _rest(x: Tracer, divisor: Tracer, y: Any) -> Tracer:
+def _rest(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
     rest = same("rem", x, divisor)
     if x.value.type.dtype not in UNSIGNED:
-        rest = same("select", _crosses(rest, divisor, y), same("add", rest, divisor), rest)
-    return _unless_zero(divisor, rest, y)
+        rest = same("select", _crosses(rest, divisor, number), same("add", rest, divisor), rest)
+    return _unless_zero(divisor, number, rest)
 
 
-def _quotient(x: Tracer, divisor: Tracer, y: Any) -> Tracer:
+def _quotient(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
     """Floats exactly, from the rest as NumPy does, unless the divisor is zero."""
     dtype = x.value.type.dtype
     if dtype in UNSIGNED:
-        return _unless_zero(divisor, same("div", x, divisor), y)
+        return _unless_zero(divisor, number, same("div", x, divisor))
     rest = same("rem", x, divisor)
     if dtype not in FLOATS:
         quotient = same("div", x, divisor)
     else:
         quotient = same("round", same("div", same("sub", x, rest), divisor))
     lower = same("sub", quotient, like(quotient, 1))
-    quotient = same("select", _crosses(rest, divisor, y), lower, quotient)
-    if dtype not in FLOATS or _positive(y):
-        return _unless_zero(divisor, quotient, y)
+    quotient = same("select", _crosses(rest, divisor, number), lower, quotient)
+    if dtype not in FLOATS or number:
+        return _unless_zero(divisor, number, quotient)
     by_zero = same("eq", divisor, like(divisor, 0))
     return same("select", by_zero, same("div", x, divisor), quotient)
 

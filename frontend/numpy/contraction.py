@@ -14,7 +14,7 @@ from shardir.frontend.errors import ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.complexes import conjugate_of
-from shardir.frontend.numpy.pointwise import pointwise, truth
+from shardir.frontend.numpy.pointwise import no_out, pointwise, truth
 from shardir.frontend.operands import as_tracer, broadcast_shapes, convert, promote, reshape
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
@@ -189,6 +189,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 @public()
 def outer(a: Any, b: Any, out: None = None) -> Any:
     """The products of each element of `a` with each of `b`, as a matrix."""
+    no_out("outer", out)
     x, y = map(flat, promote(a, b))
     return contract(x, y, "b,h->bh")
 

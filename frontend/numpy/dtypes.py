@@ -14,6 +14,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert, kind_of
+from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import KEY, DType, dtype_of, user_dtype
 from shardir.types import COMPLEX, FLOATS, INEXACT, NUMPY_DTYPES, SIGNED, UNSIGNED, dtype_name
 
@@ -68,9 +69,17 @@ int_, uint, float_, complex_ = int64, uint64, float64, complex128
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 
-@public(static=("dtype", "device"))
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
-    """`x` with another element type: floats become integers towards zero, wide integers wrap."""
+    """`x` with another element type: floats become integers towards zero, wide integers wrap.
+
+    `device`, a device or a sharding, says where the result goes.
+    """
+    made = _astype(x, dtype)
+    return made if device is None else device_put(made, device)
+
+
+@public(static=("dtype",))
+def _astype(x: Any, dtype: Any) -> Any:
     return convert(as_tracer(x), dtype_of(float if dtype is None else dtype))
 
 

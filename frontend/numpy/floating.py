@@ -10,7 +10,7 @@ import numpy as np
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.pointwise import fitted, inexact, like, ordered, same
+from shardir.frontend.numpy.pointwise import fitted, inexact, like, no_out, ordered, same
 from shardir.frontend.numpy.rounding import WIDE, toward_zero
 from shardir.frontend.operands import align, as_tracer, broadcast, broadcast_shapes, convert, splat
 from shardir.frontend.trace import emit
@@ -59,12 +59,14 @@ def isinf(x: Any, /) -> Any:
 @public()
 def isposinf(x: Any, /, out: None = None) -> Any:
     """Whether it is positive infinity, elementwise."""
+    no_out("isposinf", out)
     return _is("isposinf", x, np.inf)
 
 
 @public()
 def isneginf(x: Any, /, out: None = None) -> Any:
     """Whether it is negative infinity, elementwise."""
+    no_out("isneginf", out)
     return _is("isneginf", x, -np.inf)
 
 
@@ -120,6 +122,7 @@ def spacing(x: Any, /) -> Any:
 @public()
 def modf(x: Any, /, out: None = None) -> Any:
     """(fraction, whole part), elementwise, both with the sign of `x`."""
+    no_out("modf", out)
     (x,) = align(x, kind=inexact(x))
     whole = toward_zero(x)
     infinite = same("eq", same("abs", x), like(x, np.inf))

@@ -8,7 +8,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import joined, piece
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.layout import spread, transposed
-from shardir.frontend.numpy.pointwise import like, same
+from shardir.frontend.numpy.pointwise import like, no_out, same
 from shardir.frontend.numpy.reductions import reduced, total
 from shardir.frontend.numpy.triangles import compared
 from shardir.frontend.operands import (
@@ -72,6 +72,7 @@ def trace(
 
     Bools and narrow integers are summed as default integers.
     """
+    no_out("trace", out)
     x = as_tracer(a)
     first, second = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
     if first == second:

@@ -13,7 +13,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of, axis_of
-from shardir.frontend.numpy.pointwise import choose, like, no_out, same, truth
+from shardir.frontend.numpy.pointwise import choose, like, no_out, pointwise, same, truth
 from shardir.frontend.numpy.rounding import WIDE
 from shardir.frontend.operands import as_tracer, broadcast, convert, reshape, splat
 from shardir.frontend.promotion import canonical, dtype_of, inexact
@@ -68,9 +68,8 @@ def _accumulated(
 
 
 def started(combine: str, result: Tracer, initial: Any) -> Tracer:
-    """A reduction's result together with what it starts from."""
-    start = convert(as_tracer(initial), result.value.type.dtype)
-    return same(combine, result, broadcast(start, result.shape))
+    """A reduction's result together with what it starts from, by promotion."""
+    return pointwise(combine, result, initial)
 
 
 @public(static=STATIC)

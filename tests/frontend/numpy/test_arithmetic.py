@@ -10,7 +10,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
 from shardir.types import NUMPY_DTYPES, dtype_name
-from tests.namespace import check, ops, run, words
+from tests.namespace import check, numpys, ops, run, same, words
 
 GENERATOR = np.random.default_rng(3)
 FLOATS = (GENERATOR.normal(size=(3, 4)) * 3).astype("f")
@@ -109,6 +109,16 @@ def test_divided_by_a_positive_number(name: str, x: Any, number: int) -> None:
 @pytest.mark.parametrize("x", [WHOLE, FLOATS], ids=["i32", "f32"])
 def test_divided_by_a_negative_number(name: str, x: Any, number: int) -> None:
     check(name, x, number)
+
+
+def test_divided_by_a_number_that_wraps_or_vanishes() -> None:
+    """What counts is the number in the element type of the array."""
+    x = WHOLE.astype("i1")
+    for name in RATIO:
+        wanted = numpys(getattr(np, name), x, np.int8(200 - 256))
+        same(run(getattr(snp, name), x, 200), wanted)
+        wanted = numpys(getattr(np, name), ODD, np.float32(0))
+        same(run(getattr(snp, name), ODD, 1e-60), wanted)
 
 
 @pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 2, 3, 7, 20, 100, 0.5, -1.5])

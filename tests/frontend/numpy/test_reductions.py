@@ -96,6 +96,7 @@ def test_initial(name: str) -> None:
     check(name, FLOATS, axis=1, initial=0.5, where=MASK)
     if name != "nanmax":
         check(name, WHOLE, initial=3)
+    assert run(getattr(snp, name), WHOLE[0], initial=0.5).dtype == np.float32
 
 
 def test_where_of_an_extreme_needs_an_initial_number() -> None:
