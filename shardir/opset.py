@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shardir.batching import Rule as BatchRule
     from shardir.ir import Edge, Op
     from shardir.partitioning import Partitioning
+    from shardir.tangents import Rule as TangentRule
 
 Rule = TypeVar("Rule")
 
@@ -82,6 +83,9 @@ class OpSpec:
     vjp: Callable[..., Any] | None = None
     """(builder, cotangent, operands..., results..., attributes) -> cotangents of the operands,
     `None` where there is none. Several results: a tuple of cotangents, `None` where unused."""
+    jvp: "TangentRule | None" = None
+    """How its results move when its operands do, where that is simpler than what follows from the
+    vjp. See `shardir.tangents`."""
     batch: "BatchRule | None" = None
     """How it gets one more dimension in front; elementwise operations need none. See
     `shardir.batching`."""

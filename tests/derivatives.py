@@ -1,4 +1,4 @@
-"""Gradients measured by central differences, to compare those that are computed with."""
+"""Derivatives measured by central differences, to compare those that are computed with."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 from shardir.interpret import evaluate
 from shardir.ir import Function
 from shardir.passes.differentiate import vjp
+from shardir.passes.forward import jvp
 from shardir.types import INEXACT, TensorType
 
 Array = npt.NDArray[Any]
@@ -70,3 +71,39 @@ def check_gradients(
             pytest.fail(f"%{params[at].name}: computed {expected}, measured {change}")
     if order > 1:
         check_gradients(back, [*args, *given], order=order - 1, rel=10 * rel, seed=seed + 1)
+
+
+def check_tangents(
+    function: Function,
+    args: Sequence[Array],
+    wrt: Sequence[int] | None = None,
+    *,
+    rel: float = 1e-5,
+    seed: int = 0,
+) -> None:
+    """The tangents of a function of f64 and c128 are how its results change along a direction."""
+    params = function.body.params
+    if wrt is None:
+        wrt = [i for i, param in enumerate(params) if param.type.dtype in INEXACT]
+    rng = np.random.default_rng(seed)
+    directions = {i: random_like(rng, params[i].type) for i in wrt}
+    made = evaluate(jvp(function, wrt), [*args, *directions.values()])
+    plain = evaluate(function, args)
+    for got, value in zip(made, plain, strict=False):
+        np.testing.assert_array_equal(got, value)
+
+    def outs(step: float) -> list[Array]:
+        moved = [
+            np.asarray(x + step * directions[i]) if i in directions else x
+            for i, x in enumerate(args)
+        ]
+        return [y for y in evaluate(function, moved) if y.dtype.kind in "fc"]
+
+    for n, tangent in enumerate(made[len(plain) :]):
+        for step in STEPS:
+            near, far = (outs(h)[n] - outs(-h)[n] for h in (step, 2 * step))
+            change = (8 * near - far) / (12 * step)
+            if np.allclose(tangent, change, rtol=rel, atol=rel):
+                break
+        else:
+            pytest.fail(f"result {n}: computed {tangent}, measured {change}")

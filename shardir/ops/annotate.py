@@ -7,6 +7,7 @@ from shardir.batching import Many
 from shardir.factors import FactorRule, RuleBuilder, pointwise
 from shardir.ir import Edge, Op
 from shardir.opset import define
+from shardir.tangents import Tangents, linear
 from shardir.types import TensorType
 
 
@@ -22,6 +23,7 @@ sharding_constraint = define(
     factors=lambda x, *, result: pointwise([x.shape], [x.shape]),
     reference=lambda x, *, result: x,
     vjp=_constraint_vjp,
+    jvp=linear,
     elementwise=True,
 )
 """`x`, spread over the mesh as the sharding of the result says; propagation works around it."""
@@ -38,6 +40,7 @@ reshard = define(
     type=lambda x, *, result: x,
     reference=lambda x, *, result: x,
     vjp=_reshard_vjp,
+    jvp=linear,
     elementwise=True,
 )
 """`x` moved from its sharding to that of the result. Nothing propagates through it."""
@@ -73,6 +76,10 @@ def _barrier_vjp(b: Any, g: Any, *values: Any) -> Any:
     return g if isinstance(g, tuple) else (g,)
 
 
+def _barrier_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
+    return [None if x is None else b.optimization_barrier(x) for x in tangents]
+
+
 optimization_barrier = define(
     "optimization_barrier",
     type=_barrier_type,
@@ -80,6 +87,7 @@ optimization_barrier = define(
     reference=lambda *xs, result: xs if len(xs) > 1 else xs[0],
     batch=_barrier_batch,
     vjp=_barrier_vjp,
+    jvp=_barrier_jvp,
     edges=_barrier_edges,
 )
 """The operands; nothing is moved or merged across it."""

@@ -32,6 +32,7 @@ from shardir.ops.windowing import (
 )
 from shardir.opset import define
 from shardir.partitioning import Partitioning
+from shardir.tangents import multilinear
 from shardir.types import TensorType
 
 _CHUNK = 1 << 25
@@ -161,6 +162,7 @@ convolution = define(
     reference=_reference,
     batch=convolution_batch,
     vjp=convolution_vjp,
+    jvp=multilinear,
     partition=Partitioning(convolution_pieces, convolution_cuts, lambda **_: "add"),
 )
 """Products of filter and window, summed over both; see `sides` for `dims`.

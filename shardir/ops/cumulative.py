@@ -15,6 +15,7 @@ from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops import numerics
 from shardir.ops.check import FLOAT, NUMBER, ORDERED, Domain, dim_of
 from shardir.opset import OPS, OpSpec, define
+from shardir.tangents import Rule, linear
 from shardir.types import TensorType
 
 Combine = Callable[[Any, Any, Any], Any]
@@ -32,7 +33,11 @@ def _factors(x: TensorType, *, dim: int, reverse: bool, result: TensorType) -> F
 
 
 def _cumulative(
-    name: str, takes: Domain, numpy: Callable[..., Any], vjp: Callable[..., Any]
+    name: str,
+    takes: Domain,
+    numpy: Callable[..., Any],
+    vjp: Callable[..., Any],
+    jvp: Rule | None = None,
 ) -> OpSpec:
     def type(x: TensorType, *, dim: int, reverse: bool, result: TensorType | None) -> TensorType:
         takes.check(x)
@@ -47,7 +52,13 @@ def _cumulative(
         return np.flip(run, dim) if reverse else run
 
     return define(
-        name, type=type, factors=_factors, reference=reference, batch=further("dim"), vjp=vjp
+        name,
+        type=type,
+        factors=_factors,
+        reference=reference,
+        batch=further("dim"),
+        vjp=vjp,
+        jvp=jvp,
     )
 
 
@@ -127,7 +138,9 @@ def _add_exp_pull(b: Any, g: Any, x: Any, earlier: Any, z: Any) -> Any:
     return b.mul(g, share(x)), b.mul(g, share(earlier))
 
 
-cumsum = _cumulative("cumsum", NUMBER, lambda x, dim: np.cumsum(x, dim, x.dtype), _cumsum_vjp)
+cumsum = _cumulative(
+    "cumsum", NUMBER, lambda x, dim: np.cumsum(x, dim, x.dtype), _cumsum_vjp, linear
+)
 cumprod = _cumulative(
     "cumprod",
     NUMBER,

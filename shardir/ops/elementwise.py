@@ -32,6 +32,7 @@ from shardir.ops.check import (
 )
 from shardir.ops.term import Term, formula
 from shardir.opset import OpSpec, define
+from shardir.tangents import Rule, linear
 from shardir.types import COMPLEX, REAL_OF, TensorType
 
 LN2 = log_of(2)
@@ -70,6 +71,7 @@ def _declare(
     numpy: Callable[..., Any],
     cotangents: Callable[..., Any] | None = None,
     to: Callable[[TensorType], TensorType] = _same,
+    jvp: Rule | None = None,
 ) -> OpSpec:
     """Declare an operation on operands of one type, whose result type follows from theirs."""
     compute = numerics.rounded(numpy)
@@ -85,7 +87,15 @@ def _declare(
             return numerics.narrowed(compute(*operands), result.numpy)
 
     vjp = formula(cotangents) if cotangents else flat
-    return define(name, type=type, factors=_factors, reference=reference, vjp=vjp, elementwise=True)
+    return define(
+        name,
+        type=type,
+        factors=_factors,
+        reference=reference,
+        vjp=vjp,
+        jvp=jvp,
+        elementwise=True,
+    )
 
 
 def unary(name: str, *row: Any) -> OpSpec:
@@ -178,10 +188,11 @@ is_finite = unary("is_finite", INEXACT, np.isfinite,       None, _bool)
 not_      = unary("not",       BITS,    np.invert)
 popcnt    = unary("popcnt",    INTEGER, numerics.popcnt)
 clz       = unary("clz",       INTEGER, numerics.clz)
-real      = unary("real",      COMPLEX_ONLY, np.real,      lambda g, x, y: g.complex(0), _real)
+real      = unary("real",      COMPLEX_ONLY, np.real,      lambda g, x, y: g.complex(0), _real,
+                  linear)
 imag      = unary("imag",      COMPLEX_ONLY, np.imag,
-                  lambda g, x, y: g.full(0).complex(-g), _real)
-conj      = unary("conj",      COMPLEX_ONLY, np.conj,      lambda g, x, y: g.conj())
+                  lambda g, x, y: g.full(0).complex(-g), _real, linear)
+conj      = unary("conj",      COMPLEX_ONLY, np.conj,      lambda g, x, y: g.conj(), _same, linear)
 
 add       = binary("add",      ARITHMETIC, np.add,     lambda g, x, y, z: (g, g))
 sub       = binary("sub",      NUMBER,  np.subtract,       lambda g, x, y, z: (g, -g))
@@ -200,7 +211,7 @@ shift_left             = binary("shift_left",             INTEGER, numerics.shif
 shift_right_logical    = binary("shift_right_logical",    INTEGER, numerics.shift_right_logical)
 shift_right_arithmetic = binary("shift_right_arithmetic", INTEGER, numerics.shift_right_arithmetic)
 complex_  = binary("complex",  PART,    numerics.complex_of,
-                   lambda g, x, y, z: (g.real(), -g.imag()), _complex)
+                   lambda g, x, y, z: (g.real(), -g.imag()), _complex, linear)
 
 eq        = binary("eq",       ANY,     np.equal,          None, _bool)
 ne        = binary("ne",       ANY,     np.not_equal,      None, _bool)
@@ -247,6 +258,7 @@ select = define(
     factors=_factors,
     reference=lambda pred, x, y, *, result: np.where(pred, x, y),
     vjp=_select_vjp,
+    jvp=linear,
     elementwise=True,
 )
 """`x` where the condition holds, `y` where not; the condition may be a scalar."""
@@ -314,6 +326,7 @@ convert = define(
     factors=_factors,
     reference=lambda x, *, result: numerics.convert(x, result),
     vjp=_convert_vjp,
+    jvp=linear,
     elementwise=True,
 )
 """The same numbers as another element type; see `shardir.ops.numerics.convert`."""

@@ -6,10 +6,12 @@ the elements that fall outside. Reading with an index array and writing with `.a
 """
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ir import Op
 from shardir.ops.check import ARITHMETIC, NUMBER, ORDERED, Ints, stated
 from shardir.ops.index_batching import gather_batch, scatter_batch
 from shardir.ops.index_gradients import gather_vjp, scatter_vjp
@@ -27,6 +29,7 @@ from shardir.ops.indexing import (
 from shardir.ops.numerics import NARROW
 from shardir.opset import define
 from shardir.partitioning import Partitioning
+from shardir.tangents import Tangents, linear
 from shardir.types import TensorType, dtype_name
 
 
@@ -85,6 +88,7 @@ gather = define(
     reference=_gather_reference,
     batch=gather_batch,
     vjp=gather_vjp,
+    jvp=linear,
     partition=Partitioning(gather_pieces, gather_cuts, lambda **_: "add"),
 )
 
@@ -173,6 +177,11 @@ def _scatter_reference(
     return made.transpose(np.argsort(order))
 
 
+def _scatter_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents | None:
+    """Sums and replacements are linear in what is there and what comes."""
+    return linear(b, op, tangents) if op.attrs["op"] in ("add", "set") else None
+
+
 scatter = define(
     "scatter",
     type=_scatter_type,
@@ -180,6 +189,7 @@ scatter = define(
     reference=_scatter_reference,
     batch=scatter_batch,
     vjp=scatter_vjp,
+    jvp=_scatter_jvp,
     partition=Partitioning(scatter_pieces, scatter_cuts, lambda *, op, **_: op),
 )
 """Updates combined into a copy of `x`; with `op=set`, of several for one element the last wins."""

@@ -14,6 +14,7 @@ from shardir.factors import FactorRule, einsum
 from shardir.ops.check import NUMBER, one_dtype
 from shardir.ops.numerics import narrowed, wider
 from shardir.opset import define
+from shardir.tangents import multilinear
 from shardir.types import TensorType
 
 
@@ -105,7 +106,15 @@ def _batch(b: Any, many: Many, *operands: Any, dims: str) -> Any:
     return b.dot(*operands, dims=f"{','.join(terms)}->{new}{output}", result=many.stated)
 
 
-dot = define("dot", type=_type, factors=_factors, reference=_reference, batch=_batch, vjp=_vjp)
+dot = define(
+    "dot",
+    type=_type,
+    factors=_factors,
+    reference=_reference,
+    batch=_batch,
+    vjp=_vjp,
+    jvp=multilinear,
+)
 """Products of elements, summed over the letters that the result lacks.
 
 A stated result type may have a wider element type than the operands, which then is the one that

@@ -12,6 +12,7 @@ from shardir.ops.check import BOOL, NUMBER, ORDERED, Domain, Ints, dim_of, dims_
 from shardir.ops.elementwise import flat
 from shardir.ops.numerics import NARROW, is_float, narrowed, wider
 from shardir.opset import OpSpec, define
+from shardir.tangents import Rule, linear
 from shardir.types import INTEGERS, TensorType, dtype_name
 
 
@@ -36,6 +37,7 @@ def _reduction(
     combine: str,
     numpy: Callable[..., Any],
     vjp: Callable[..., Any],
+    jvp: Rule | None = None,
 ) -> OpSpec:
     """Declare a reduction whose partial results are combined by `combine`."""
 
@@ -52,7 +54,13 @@ def _reduction(
             return narrowed(np.asarray(numpy(wide, tuple(dims))), result.numpy)
 
     return define(
-        name, type=type, factors=factors, reference=reference, batch=further("dims"), vjp=vjp
+        name,
+        type=type,
+        factors=factors,
+        reference=reference,
+        batch=further("dims"),
+        vjp=vjp,
+        jvp=jvp,
     )
 
 
@@ -135,7 +143,7 @@ def _prod(x: Any, dims: Ints) -> Any:
     return np.prod(x, dims, wider(x.dtype))
 
 
-sum_ = _reduction("sum", NUMBER, "add", _sum, _sum_vjp)
+sum_ = _reduction("sum", NUMBER, "add", _sum, _sum_vjp, linear)
 """Floats are summed in f64 by the reference and rounded once."""
 prod = _reduction("prod", NUMBER, "mul", _prod, _prod_vjp)
 max_ = _reduction("max", ORDERED, "max", _max, _extreme_vjp)

@@ -14,6 +14,7 @@ from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import Ints, dim_of, dims_of, one_dtype, show, stated
 from shardir.opset import define
 from shardir.partitioning import Partitioning
+from shardir.tangents import linear
 from shardir.types import TensorType
 
 
@@ -63,6 +64,7 @@ broadcast = define(
     reference=_broadcast_reference,
     batch=further("dims", dims=0),
     vjp=_broadcast_vjp,
+    jvp=linear,
 )
 """Dimension i of `x` becomes dimension dims[i]; everything repeats along the others."""
 
@@ -150,6 +152,7 @@ reshape = define(
     reference=lambda x, *, result: x.reshape(result.shape),
     batch=further(),
     vjp=lambda b, g, x, y: (b.reshape(g, result=x.type),),
+    jvp=linear,
 )
 """The same elements in row-major order under another shape."""
 
@@ -178,6 +181,7 @@ transpose = define(
     reference=lambda x, *, perm, result: np.transpose(x, perm),
     batch=further("perm", perm=0),
     vjp=_transpose_vjp,
+    jvp=linear,
 )
 """Dimension i of the result is dimension perm[i] of `x`."""
 
@@ -201,6 +205,7 @@ reverse = define(
     reference=lambda x, *, dims, result: np.flip(x, dims),
     batch=further("dims"),
     vjp=lambda b, g, x, y, *, dims: (b.reverse(g, dims=dims),),
+    jvp=linear,
 )
 """The order of elements along `dims` turned around."""
 
@@ -244,5 +249,6 @@ concatenate = define(
     reference=lambda *xs, dim, result: np.concatenate(xs, dim),
     batch=further("dim"),
     vjp=_concatenate_vjp,
+    jvp=linear,
 )
 """The operands one after the other along `dim`."""

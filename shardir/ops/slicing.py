@@ -19,6 +19,7 @@ from shardir.ops.slicing_batching import (
 from shardir.ops.slicing_pieces import pad_cuts, update_cuts, update_pieces
 from shardir.opset import define
 from shardir.partitioning import Partitioning
+from shardir.tangents import linear
 from shardir.types import TensorType
 
 
@@ -81,6 +82,7 @@ slice_ = define(
     reference=_slice_reference,
     batch=further(starts=0, strides=1),
     vjp=_slice_vjp,
+    jvp=linear,
 )
 """Every `strides`-th element from `starts` on, as many as the result has."""
 
@@ -150,6 +152,7 @@ pad = define(
     reference=_pad_reference,
     batch=pad_batch,
     vjp=_pad_vjp,
+    jvp=linear,
 )
 """`x` with `low` copies of the value before it, `high` after it, `interior` between elements.
 
@@ -210,6 +213,7 @@ dynamic_slice = define(
     reference=lambda x, *starts, result: x[_window(x.shape, starts, result.shape)],
     batch=dynamic_slice_batch,
     vjp=_dynamic_slice_vjp,
+    jvp=linear,
 )
 """The part of `x` at the starts, of the result's shape, moved inside where it would stick out."""
 
@@ -259,5 +263,6 @@ dynamic_update_slice = define(
     reference=_dynamic_update_slice_reference,
     batch=dynamic_update_slice_batch,
     vjp=_dynamic_update_slice_vjp,
+    jvp=linear,
 )
 """`x` with the part at the starts replaced by the update; see `dynamic_slice`."""

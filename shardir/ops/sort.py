@@ -6,9 +6,11 @@ import numpy as np
 
 from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ir import Op
 from shardir.ops.check import REAL, dim_of, listed
 from shardir.ops.numerics import NARROW, total_order
 from shardir.opset import define
+from shardir.tangents import Tangents
 from shardir.types import TensorType, dtype_name
 
 
@@ -69,6 +71,16 @@ def _sort_vjp(
     return tuple(None if cotangent is None else next(returned) for cotangent in gs)
 
 
+def _sort_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
+    """Sort the tangents along."""
+    xs = op.operands
+    given = [tangent for tangent in tangents if tangent is not None]
+    keys = op.attrs.get("keys", 1)
+    _, *moved = b.sort(*xs[:keys], *given, dim=op.attrs["dim"], keys=keys, stable=True)
+    returned = iter(moved[keys - 1 :])
+    return [None if tangent is None else next(returned) for tangent in tangents]
+
+
 sort = define(
     "sort",
     type=_sort_type,
@@ -76,6 +88,7 @@ sort = define(
     reference=_sort_reference,
     batch=further("dim"),
     vjp=_sort_vjp,
+    jvp=_sort_jvp,
 )
 """All operands in the order that sorts the first `keys` of them along `dim`, major key first.
 
@@ -142,6 +155,25 @@ def _top_k_vjp(b: Any, g: Any, x: Any, values: Any, indices: Any) -> Any:
     )
 
 
+def _top_k_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
+    """The tangents of the elements that were chosen."""
+    (x,), (values, indices), (tangent,) = op.operands, op.results, tangents
+    last = x.type.rank - 1
+    pointers = b.reshape(indices, result=indices.type.with_shape((*indices.type.shape, 1)))
+    batch = tuple(range(last))
+    found = b.gather(
+        tangent,
+        pointers,
+        offset_dims=(),
+        collapsed_dims=(last,),
+        start_index_map=(last,),
+        operand_batching_dims=batch,
+        indices_batching_dims=batch,
+        result=values.type,
+    )
+    return found, None
+
+
 top_k = define(
     "top_k",
     type=_top_k_type,
@@ -149,6 +181,7 @@ top_k = define(
     reference=_top_k_reference,
     batch=further(),
     vjp=_top_k_vjp,
+    jvp=_top_k_jvp,
 )
 """The largest elements along the last dimension, in falling order, and where they are (i32).
 

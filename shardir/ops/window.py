@@ -12,6 +12,7 @@ import numpy as np
 
 from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ir import Op
 from shardir.ops.check import ARITHMETIC, NUMBER, ORDERED, Domain, Ints, one_dtype
 from shardir.ops.numerics import NARROW
 from shardir.ops.window_gradients import reduce_window_vjp, select_and_scatter_vjp
@@ -28,6 +29,7 @@ from shardir.ops.windowing import (
 )
 from shardir.opset import define
 from shardir.partitioning import Partitioning
+from shardir.tangents import Tangents, linear
 from shardir.types import TensorType
 
 _OPS: dict[str, tuple[Domain, np.ufunc]] = {
@@ -157,6 +159,11 @@ def _reference(
 
 _BATCH = further(window=1, strides=1, padding=(0, 0), base_dilation=1, window_dilation=1)
 
+
+def _reduce_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents | None:
+    return linear(b, op, tangents) if op.attrs["op"] == "add" else None
+
+
 reduce_window = define(
     "reduce_window",
     type=_type,
@@ -164,6 +171,7 @@ reduce_window = define(
     reference=_reference,
     batch=_BATCH,
     vjp=reduce_window_vjp,
+    jvp=_reduce_jvp,
     partition=Partitioning(cuts=_cuts),
 )
 """The elements in each window combined by `op`."""
@@ -260,6 +268,12 @@ def _inside(window: Ints) -> Iterator[Ints]:
     return product(*map(range, window))
 
 
+def _select_jvp(b: Any, op: Op, tangents: Tangents) -> Tangents:
+    """Linear in what is added up; the choice itself is flat."""
+    x, source = op.operands[0], tangents[1]
+    return (None if source is None else b.select_and_scatter(x, source, **op.attrs),)
+
+
 select_and_scatter = define(
     "select_and_scatter",
     type=_select_type,
@@ -267,6 +281,7 @@ select_and_scatter = define(
     reference=_select_reference,
     batch=_BATCH,
     vjp=select_and_scatter_vjp,
+    jvp=_select_jvp,
 )
 """For each window of `x` an element of `source`, added up where the window has its `op`.
 

@@ -1,0 +1,68 @@
+"""Forward-mode differentiation: from a function of the IR to one that has tangents.
+
+before: `func @f(%x, %w) -> (y)`
+after:  `func @f.jvp(%x, %w, %w.tangent) -> (y, y.tangent)`, for a direction of `w`
+
+The program runs as it was; after each operation that moves with the chosen parameters comes what
+says how. Every such operation has the line of the one it serves, and the tangent of `%h` is called
+`%h.tangent`. Values that the function uses from outside stand still. The result is a function like
+any other, and can be differentiated again, either way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardir.build import Builder, Names, substitute
+from shardir.errors import DifferentiateError
+from shardir.ir import Block, Function, Value
+from shardir.passes.differentiate import differentiable
+from shardir.passes.forward_control import HANDLERS
+from shardir.passes.program import names_of, values_of
+from shardir.passes.pushforward import Pushforward
+from shardir.types import INEXACT
+
+
+def jvp(function: Function, wrt: Sequence[int]) -> Function:
+    """The function with tangents: (arguments..., tangents...) -> (results..., tangents...).
+
+    `wrt` are the parameters that move, in the order of their tangents. All float and complex
+    results have tangents, zeros where they do not move. A tangent has the type of its value.
+
+    Raises `DifferentiateError` where there is no derivative: for parameters of other types, and
+    for what has no rule.
+    """
+    body = function.body
+    if function.spmd is not None:
+        raise DifferentiateError(
+            f"@{function.name} is a per-device program; differentiate before 'partition'"
+        )
+    chosen = [differentiable(function, "parameter", body.params, i) for i in wrt]
+    way = Pushforward(Builder(names_of(function)), HANDLERS)
+    params = [way.b.param(value.type) for value in chosen]
+    for value, tangent in zip(chosen, params, strict=True):
+        known = way.get(value)
+        way.give(value, tangent if known is None else way.b.add(known, tangent))
+    way.run(body.ops)
+    moving = [value for value in body.returns if value.type.dtype in INEXACT]
+    tangents = []
+    for value in moving:
+        way.b.why = f"%{value.name} does not move"
+        tangents.append(way.whole(value))
+    made = way.block((*body.params, *params), (*body.returns, *tangents))
+    wishes = dict(zip(params, chosen, strict=True))
+    for value, tangent in way.tangents.items():
+        wishes.setdefault(tangent, value)
+    results = (*function.results, *(None for _ in tangents))
+    return Function(f"{function.name}.jvp", _named(function, made, wishes), results)
+
+
+def _named(function: Function, made: Block, wishes: dict[Value, Value]) -> Block:
+    """The block with names for what is new: a tangent is called after its value."""
+    known = list(values_of(function.body))
+    old, names = set(known), Names([value.name for value in known])
+    new: dict[Value, Value] = {}
+    for value in dict.fromkeys(values_of(made)):
+        if value not in old:
+            wish = f"{wishes[value].name}.tangent" if value in wishes else value.name
+            new[value] = replace(value, name=names.fresh("" if wish.isdigit() else wish))
+    return substitute(made, new)
