@@ -23,7 +23,7 @@ test: $(VENV)/.test ## everything that CI runs
 
 .PHONY: test-long
 test-long: $(VENV)/.test ## the tests, with some thousands of random programs
-	$(BIN)/pytest -n 2 --hypothesis-profile=long
+	$(BIN)/pytest -n 2 --long
 
 .PHONY: fuzz
 fuzz: $(VENV)/.jax ## compare propagation with the real Shardy until stopped
