@@ -125,15 +125,15 @@ class Wish:
 class Verdict(Enum):
     """Why one of two wishes was granted."""
 
-    STATED = "it is asked for here"
-    CANNOT = "the operation cannot run in pieces of this loop"
-    LARGER = "it is for a larger tensor"
-    FINER = "it makes more pieces"
-    EARLIER_TENSOR = "its tensor comes first"
-    EARLIER_LOOP = "its loop comes first"
-    FIRST = "it was there first"
-    FOLLOWED = "the larger of two tensors is followed"
-    MAJORITY = "more of the data is cut so"
+    STATED = "asked for here"
+    CANNOT = "cannot run in pieces"
+    LARGER = "larger tensor"
+    FINER = "more pieces"
+    EARLIER_TENSOR = "earlier tensor"
+    EARLIER_LOOP = "earlier loop"
+    FIRST = "there first"
+    FOLLOWED = "larger of two"
+    MAJORITY = "more data is cut so"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ def find(history: History, name: str) -> Value:
     for each, value in history.values.items():
         if bare in (each, show_name(each)):
             return value
-    hint = suggestion(bare, history.values) or "`shardir opt` prints the program with all names"
+    names = [f"%{show_name(each)}" for each in history.values]
+    hint = suggestion(f"%{bare}", names) or "`shardir opt` prints the program with all names"
     raise ExplainError(f"@{history.name} has no value called {name!r}; {hint}")
 
 

@@ -45,7 +45,8 @@ def _(report: Explanation) -> str:
     for axis in dict.fromkeys(absence.axis for absence in report.absences):
         here = any(chain.axis == axis for chain in report.chains)
         lines += ["", f"{axis} could have cut" if here else f"{axis} is not here"]
-        lines += (_absence(absence) for absence in report.absences if absence.axis == axis)
+        about = (absence for absence in report.absences if absence.axis == axis)
+        lines += (line for absence in about for line in _absence(absence))
     return "\n".join(lines)
 
 
@@ -65,15 +66,14 @@ def _chain(chain: Chain) -> Iterator[str]:
     yield from _columns(rows)
 
 
-def _absence(absence: Absence) -> str:
+def _absence(absence: Absence) -> Iterator[str]:
     dim = "" if absence.dim is None else f"dimension {absence.dim}: "
-    where = f"at {absence.op}" if absence.op else ""
-    if absence.op and absence.tensor:
-        where = f"{absence.tensor} {where}"
-    far = "it stops on its way, " if absence.far else ""
-    head = f"{where}: " if where else ""
-    detail = f" ({absence.detail})" if absence.detail else ""
-    return _placed(f"  {dim}{far}{head}{absence.reason.value}{detail}", absence.loc)
+    far = "it stops on its way: " if absence.far else ""
+    yield f"  {dim}{far}{absence.reason.value}"
+    if absence.op:
+        yield _placed(f"    {absence.tensor} at {absence.op}", absence.loc)
+    if absence.detail:
+        yield f"    {absence.detail}"
 
 
 def _when(priority: int, round: int) -> str:
@@ -87,26 +87,26 @@ def _(report: Conflicts) -> str:
     rows = [
         (
             row.op,
-            _wish(row.kept),
-            _wish(row.given_up),
+            row.given_up.loop,
+            _wish(row.kept, row.given_up.loop),
+            _wish(row.given_up, row.given_up.loop),
             row.verdict.value,
             f"{' + '.join(row.reshard) or 'nothing'}, {show_bytes(row.nbytes)}",
-            _at(row.loc),
         )
         for row in report.rows
     ]
-    head = ("operation", "kept", "given up", "because", "the loser receives", "")
-    lines = list(_columns(rows, head))
-    for i, row in enumerate(report.rows):
+    head = ("operation", "loop", "kept", "given up", "because", "to receive")
+    lines = [*_columns(_first(rows), head), *_rest(rows)]
+    for row in report.rows[:ROWS]:
         notes = [row.detail] if row.detail else []
         for wish in (row.kept, row.given_up):
             notes += [_placed(f"{wish.value}: {a}", a.loc) for a in wish.annotations]
-        lines += ["", f"{i + 1}. {row.op}", *(f"   {note}" for note in dict.fromkeys(notes))]
+        lines += ["", _placed(row.op, row.loc), *(f"  {note}" for note in dict.fromkeys(notes))]
     return "\n".join(lines)
 
 
-def _wish(wish: Wish) -> str:
-    return f"{wish.value} {wish.axes} along {wish.loop}"
+def _wish(wish: Wish, loop: str) -> str:
+    return f"{wish.value} {wish.axes}" + (f" along {wish.loop}" if wish.loop != loop else "")
 
 
 @show.register

@@ -1,0 +1,134 @@
+"""Asking why from the command line, and of what has been lowered."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shardir
+import shardir.numpy as jnp
+from shardir.frontend.cli import main
+from shardir.sharding import NamedSharding, PartitionSpec
+from tests.passes.explain.programs import MLP
+
+HERE = Path(__file__)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("mlp.ir").write_text(MLP)
+    return "mlp.ir"
+
+
+def run(*words: str) -> int:
+    """The exit status of `shardir explain words...`."""
+    saved, sys.argv = sys.argv, ["shardir", "explain", *words]
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        sys.argv = saved
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ((), "9 of 9 tensors cut"),
+        (("--value", "%h"), "%h: f32[64@data, 256@model]  mlp.ir:12"),
+        (
+            ("--conflicts",),
+            "operation  loop  kept                given up  because        to receive",
+        ),
+        (("--what-if", "%w1: f32[128@model, 256]"), "%w1: f32[128@model, 256]"),
+        (("--without", "%w1"), "without %w1"),
+        (("--order",), "no sharding depends on the order of the work list"),
+        (("--coverage",), "0 operations without a factor rule"),
+    ],
+)
+def test_every_flag_answers_its_question(
+    file: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], first: str
+) -> None:
+    assert run(file, *words) == 0
+
+    assert capsys.readouterr().out.splitlines()[0] == first
+
+
+def test_several_questions_are_answered_in_turn(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(file, "--value", "h", "--value", "y", "--order") == 0
+
+    out = capsys.readouterr().out
+    assert out.index("%h: f32") < out.index("%y: f32") < out.index("no sharding depends")
+
+
+def test_the_propagation_can_be_chosen(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(file, "--value", "y", "--passes", "propagate{level=basic}") == 0
+    assert capsys.readouterr().out.startswith("%y: f32[64@-, 128@-]")
+
+    assert run(file, "--passes", "cse") == 1
+    assert capsys.readouterr().err == (
+        "error: only propagation is explained, not 'cse'; write propagate{...}\n"
+    )
+
+
+def test_a_wrong_name_is_one_line(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(file, "--value", "%w3") == 1
+
+    assert capsys.readouterr().err == "error: @mlp has no value called '%w3'; did you mean '%w2'?\n"
+
+
+def lowered() -> shardir.Lowered:
+    mesh = shardir.make_mesh((2, 4), ("data", "model"))
+
+    def mlp(x: shardir.Array, w1: shardir.Array, w2: shardir.Array) -> shardir.Array:
+        h: shardir.Array = jnp.tanh(x @ w1)
+        y: shardir.Array = h @ w2
+        return y
+
+    def struct(shape: tuple[int, ...], *axes: str | None) -> shardir.ShapeDtypeStruct:
+        sharding = NamedSharding(mesh, PartitionSpec(*axes))
+        return shardir.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
+
+    return shardir.jit(mlp).lower(
+        struct((64, 128), "data"),
+        struct((128, 256), None, "model"),
+        struct((256, 128), None, "data"),
+    )
+
+
+def test_what_is_lowered_tells_the_lines_of_the_program() -> None:
+    told = lowered().explain("h")
+
+    lines = HERE.read_text().splitlines()
+    chain = told.chains[0]
+    assert chain.annotation.loc is not None
+    assert "def mlp" in lines[chain.annotation.loc.line - 1]
+    assert told.loc is not None
+    assert "h: shardir.Array = jnp.tanh" in lines[told.loc.line - 1]
+    assert {link.loc.line for link in chain.links if link.loc} == {told.loc.line}
+    assert HERE.samefile(told.loc.file)
+
+
+def test_what_is_lowered_answers_every_question() -> None:
+    program = lowered()
+
+    (row,) = program.conflicts().rows
+    assert (row.kept.value, row.given_up.value) == ("%w2", "%h")
+    assert program.what_if("%w2: f32[256, 128]").after.count == 1
+    assert program.what_if(without=["%w2"]).after.count == 1
+    assert program.order_sensitive().rows == ()
+    assert program.coverage().unruled == ()
+
+
+def test_nobody_pays_for_questions_that_are_not_asked() -> None:
+    code = (
+        "import sys, shardir.frontend.stages, shardir.frontend.cli\n"
+        "assert 'shardir.passes.explain' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,61 @@
+"""Programs that are explained in the tests, and where things are written in them."""
+
+MLP = """\
+mesh @grid = [data=2, model=4]
+
+func @mlp(
+  %x: f32[64@data, 128@-],
+  %w1: f32[128, 256@model],
+  %b1: f32[256],
+  %w2: f32[256, 128@data],
+) -> (f32[64, 128]) {
+  %a = dot(%x, %w1, dims="bi,ih->bh") : f32[64, 256]
+  %b = broadcast(%b1, dims=[1]) : f32[64, 256]
+  %c = add(%a, %b) : f32[64, 256]
+  %h = tanh(%c) : f32[64, 256]
+  %y = dot(%h, %w2, dims="bh,ho->bo") : f32[64, 128]
+  return %y
+}
+"""
+
+LOOP = """\
+mesh @m = [a=2, b=2]
+
+func @loop(
+  %x: f32[8@a, 4],
+) -> (f32[8, 4@b]) {
+  %r = scan(%x, carries=1, length=3, reverse=false) : f32[8, 4] {
+    (%c: f32[8, 4]) =>
+    %d = neg(%c) : f32[8, 4]
+    yield %d
+  }
+  %k = sharding_constraint(%r) : f32[8@-, 4@-]
+  return %k
+}
+"""
+
+FRAGILE = """\
+mesh @m = [a=2, b=2]
+
+func @f(
+  %p: f32[8],
+) -> (f32[8], f32[8], f32[8]) {
+  %q = neg(%p) : f32[8]
+  %r = neg(%q) : f32[8@a?]
+  %s = exp(%p) : f32[8@b?]
+  return %q, %r, %s
+}
+"""
+
+SORTED = """\
+mesh @m = [a=2, b=2]
+
+func @f(
+  %x: f32[8@a, 4@-],
+  %y: f32[8@a, 4@-],
+) -> (f32[8, 4]) {
+  %z = add(%x, %y) : f32[8, 4]
+  %m = reshard(%z) : f32[8, 4]
+  return %m
+}
+"""

@@ -1,0 +1,235 @@
+"""What the reports say, word for word."""
+
+from collections.abc import Callable
+
+from shardir.passes.explain import (
+    conflicts,
+    coverage,
+    explain,
+    order_sensitive,
+    summarize,
+    what_if,
+)
+from shardir.text.parser import parse
+from shardir.text.places import places
+from tests.passes.explain.programs import FRAGILE, LOOP, MLP, SORTED
+
+
+def said(text: str, ask: Callable[..., object], *arguments: object) -> str:
+    return str(ask(parse(text), *arguments, places=places(text, "f.ir")))
+
+
+def test_an_axis_has_a_chain() -> None:
+    assert (
+        said(MLP, explain, "h")
+        == """\
+%h: f32[64@data, 256@model]  f.ir:12
+
+data cuts dimension 0
+  stated by argument %x: f32[64@data, 128@-]  f.ir:4
+  %x -> %a  forwards through %a = dot   along 'b'                round 2  f.ir:9
+  %a -> %c  forwards through %c = add   along dimension 0 of %a  round 2  f.ir:11
+  %c -> %h  forwards through %h = tanh  along dimension 0 of %c  round 2  f.ir:12
+
+model cuts dimension 1
+  stated by argument %w1: f32[128, 256@model]  f.ir:5
+  %w1 -> %a  forwards through %a = dot   along 'h'                round 2  f.ir:9
+  %a -> %c   forwards through %c = add   along dimension 1 of %a  round 2  f.ir:11
+  %c -> %h   forwards through %h = tanh  along dimension 1 of %c  round 2  f.ir:12"""
+    )
+
+
+def test_an_axis_that_lost_names_the_sizes() -> None:
+    assert (
+        said(MLP, explain, "%y")
+        == """\
+%y: f32[64@-, 128@data]  f.ir:13
+
+data cuts dimension 1
+  stated by argument %w2: f32[256, 128@data]  f.ir:7
+  %w2 -> %y  forwards through %y = dot  along 'o'  round 2  f.ir:13
+
+data could have cut
+  dimension 0: another factor took the axis in the same step
+    %y at %y = dot  f.ir:13
+    to 'o', which %w2 brings it for, against 'b' of %h: 32768 elements against 16384
+
+model is not here
+  no loop leads here from where it is
+    %h at %y = dot  f.ir:13
+    it cuts 'h'"""
+    )
+
+
+def test_a_value_in_a_loop_has_its_axis_from_outside() -> None:
+    assert (
+        said(LOOP, explain, "d")
+        == """\
+%d: f32[8@a, 4@-]  f.ir:8
+
+a cuts dimension 0
+  stated by argument %x: f32[8@a, 4]  f.ir:4
+  %x -> %d  across through %r of scan  along dimension 0 of %x  round 0  f.ir:6
+
+b is not here
+  it stops on its way: the dimension is closed
+    %k at result 0 of @loop  f.ir:5
+    constraint %k: f32[8@-, 4@-]"""
+    )
+
+
+def test_a_constraint_keeps_axes_away() -> None:
+    assert (
+        said(LOOP, explain, "k")
+        == """\
+%k: f32[8@-, 4@-]  f.ir:11
+
+no axis cuts it
+
+a is not here
+  dimension 0: the dimension is closed
+    %k at %k = sharding_constraint  f.ir:11
+    constraint %k: f32[8@-, 4@-]
+
+b is not here
+  dimension 1: the dimension is closed
+    %k at result 0 of @loop  f.ir:5
+    constraint %k: f32[8@-, 4@-]"""
+    )
+
+
+def test_a_conflict_names_both_sides() -> None:
+    assert (
+        said(MLP, conflicts)
+        == """\
+operation  loop  kept                given up  because        to receive
+%y = dot   'b'   %w2 data along 'o'  %h data   larger tensor  all-gather, 8.0 KiB
+
+%y = dot  f.ir:13
+  to 'o', which %w2 brings it for, against 'b' of %h: 32768 elements against 16384
+  %w2: argument %w2: f32[256, 128@data]  f.ir:7
+  %h: argument %x: f32[64@data, 128@-]  f.ir:4"""
+    )
+
+
+def test_a_constraint_wins_where_it_stands() -> None:
+    assert (
+        said(LOOP, conflicts)
+        == """\
+operation                 loop               kept  given up  because         to receive
+%k = sharding_constraint  dimension 0 of %r  %k -  %r a      asked for here  all-gather, 64 B
+
+%k = sharding_constraint  f.ir:11
+  %k: constraint %k: f32[8@-, 4@-]  f.ir:11
+  %r: argument %x: f32[8@a, 4]  f.ir:4"""
+    )
+
+
+def test_another_annotation_is_tried() -> None:
+    assert (
+        str(what_if(parse(MLP), ["%w2: f32[256, 128]"]))
+        == """\
+%w2: f32[256, 128]
+
+3 values cut otherwise
+  %w2       f32[256@model, 128@data]  ->  f32[256@model, 128@-]
+  %y        f32[64@-, 128@data]       ->  f32[64@data, 128@-]
+  result 0  f32[64@-, 128@data]       ->  f32[64@data, 128@-]
+
+communication: 32.0 KiB in 2 collectives -> 16.0 KiB in 1 collective
+  all-gather  1 (16.0 KiB)  ->  0 (0 B)
+  all-reduce  1 (16.0 KiB)  ->  1 (16.0 KiB)"""
+    )
+
+
+def test_a_result_can_be_annotated() -> None:
+    assert (
+        str(what_if(parse(MLP), ["result 0: f32[64@model, 128]"]))
+        == """\
+result 0: f32[64@model, 128]
+
+2 values cut otherwise
+  %y        f32[64@-, 128@data]  ->  f32[64@model, 128@data]
+  result 0  f32[64@-, 128@data]  ->  f32[64@model, 128@data]
+
+communication: 32.0 KiB in 2 collectives -> 20.0 KiB in 2 collectives
+  all-gather      1 (16.0 KiB)  ->  1 (16.0 KiB)
+  all-reduce      1 (16.0 KiB)  ->  0 (0 B)
+  reduce-scatter  0 (0 B)       ->  1 (4.0 KiB)"""
+    )
+
+
+def test_an_annotation_is_left_out() -> None:
+    assert (
+        str(what_if(parse(MLP), without=["%w1"]))
+        == """\
+without %w1
+
+7 values cut otherwise
+  %w1  f32[128@-, 256@model]     ->  f32[128@-, 256@-]
+  %b1  f32[256@model]            ->  f32[256@-]
+  %w2  f32[256@model, 128@data]  ->  f32[256@-, 128@data]
+  %a   f32[64@data, 256@model]   ->  f32[64@data, 256@-]
+  %b   f32[64@data, 256@model]   ->  f32[64@data, 256@-]
+  %c   f32[64@data, 256@model]   ->  f32[64@data, 256@-]
+  %h   f32[64@data, 256@model]   ->  f32[64@data, 256@-]
+
+communication: 32.0 KiB in 2 collectives -> 64.0 KiB in 1 collective
+  all-gather  1 (16.0 KiB)  ->  1 (64.0 KiB)
+  all-reduce  1 (16.0 KiB)  ->  0 (0 B)"""
+    )
+
+
+def test_shardings_that_hang_on_the_order() -> None:
+    assert (
+        said(FRAGILE, order_sensitive)
+        == """\
+1 value cut otherwise in another order
+value  lifo      fifo
+%p     f32[8@a]  f32[8@b]
+
+because of
+  value %r: f32[8@a?]  f.ir:7
+  value %s: f32[8@b?]  f.ir:8"""
+    )
+
+
+def test_what_is_left_out() -> None:
+    assert (
+        said(SORTED, coverage)
+        == """\
+1 operation without a factor rule
+  %m = reshard  stops a  f.ir:8
+
+5 dimensions whole though an axis is free
+  %m  dimension 0 of 8  could be cut over a or b  128 B
+  %m  dimension 1 of 4  could be cut over a or b  128 B
+  %x  dimension 1 of 4  could be cut over b       64 B
+  %y  dimension 1 of 4  could be cut over b       64 B
+  %z  dimension 1 of 4  could be cut over b       64 B
+
+2 annotations without effect
+  argument %x: f32[8@a, 4@-]  f.ir:4
+  argument %y: f32[8@a, 4@-]  f.ir:5"""
+    )
+
+
+def test_all_in_numbers() -> None:
+    assert (
+        said(MLP, summarize)
+        == """\
+9 of 9 tensors cut
+
+annotations
+  argument %x: f32[64@data, 128@-]   f.ir:4
+  argument %w1: f32[128, 256@model]  f.ir:5
+  argument %w2: f32[256, 128@data]   f.ir:7
+
+conflicts            1  8.0 KiB  --conflicts
+depend on the order  0           --order
+without a rule       0           --coverage
+
+communication: 32.0 KiB in 2 collectives
+  all-gather  1 (16.0 KiB)
+  all-reduce  1 (16.0 KiB)"""
+    )
