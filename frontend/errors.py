@@ -75,6 +75,10 @@ class IndexingError(ShardirError, IndexError):
     """An index that is none, that the array does not have, or that does not fit it."""
 
 
+class AxisNameError(ShardirError, NameError):
+    """A name of an axis that nothing around the line has bound."""
+
+
 class BatchError(ShardirError, ValueError):
     """A function mapped over arguments that do not go together."""
 

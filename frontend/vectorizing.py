@@ -15,6 +15,7 @@ from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
 from shardir.frontend.locations import point
+from shardir.frontend.named_axes import bound
 from shardir.frontend.operands import abstract_of, as_tracer
 from shardir.frontend.parameters import Parameters, labels_of
 from shardir.frontend.prefix import spread
@@ -56,6 +57,10 @@ def vmap(
     in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
     for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         _check_axes(axes, f"{word} of vmap of {name}")
+    if axis_name is not None and not isinstance(axis_name, str):
+        raise ArgumentError(
+            point(f"axis_name of vmap of {name} is {axis_name!r}, which is no string")
+        )
     if not (in_axes is None or _is_axis(in_axes) or isinstance(in_axes, tuple)):
         raise ArgumentError(
             point(
@@ -188,11 +193,13 @@ class _Batch:
         self, run: Callable[[Sequence[Tracer]], Any], tracers: Sequence[Tracer], names: list[str]
     ) -> Any:
         """The results for the whole batch, in the current trace."""
-        assert self.size is not None
+        size = self.size
+        assert size is not None
         structure: list[tree.PyTreeDef] = []
 
         def flat(*slices: Tracer) -> list[Tracer]:
-            results, found = tree.flatten(run(slices))
+            with bound(self.axis_name, size):
+                results, found = tree.flatten(run(slices))
             structure.append(found)
             return [returned(x, i, found, self.name) for i, x in enumerate(results)]
 
@@ -201,7 +208,7 @@ class _Batch:
         function, results = trace_function(flat, slices, self.name, names)
         place = placing(require("vmap").program, self.spmd_axis_name)
         try:
-            many = vectorize(function, [True] * len(slices), self.size, place)
+            many = vectorize(function, [True] * len(slices), size, place, self.axis_name)
         except VectorizeError as error:
             raise VectorizeError(point(str(error))) from None
         values = append_block(many.body, fronted, function.body)

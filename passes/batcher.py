@@ -5,19 +5,22 @@ dimension in front, or by a copy without it. An operation that uses nothing with
 copied; any other follows its rule, or the handler of its control flow.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shardir.batching import Many, elementwise, repeated
 from shardir.build import Builder, copied
 from shardir.errors import VectorizeError
 from shardir.ir import Op, Value
+from shardir.placement import Axis
 
 Handler = Callable[["Batcher", Op], Sequence[Value]]
-"""Gives an operation with blocks the new dimension; returns its results."""
+"""Gives an operation with blocks, or one along the axis that is vectorized, the new dimension;
+returns its results."""
 
 
 class Batcher:
     """Grows in `b`. `new` are the values that stand for those of the program, `heirs` the way back.
+    `axis` is what collectives call the new dimension.
 
     Blocks inside this one share both; values have one definition, so they cannot be confused.
     """
@@ -27,18 +30,20 @@ class Batcher:
         b: Builder,
         size: int,
         handlers: Mapping[str, Handler],
+        axis: str | None = None,
         new: dict[Value, Value] | None = None,
         heirs: dict[Value, Value] | None = None,
     ) -> None:
         self.b = b
         self.size = size
         self.handlers = handlers
+        self.axis = axis
         self.new: dict[Value, Value] = {} if new is None else new
         self.heirs: dict[Value, Value] = {} if heirs is None else heirs
 
     def inner(self) -> "Batcher":
         """The same for a block inside this one."""
-        return Batcher(self.b.inner(), self.size, self.handlers, self.new, self.heirs)
+        return Batcher(self.b.inner(), self.size, self.handlers, self.axis, self.new, self.heirs)
 
     def param(self, old: Value, batched: bool) -> Value:
         """A parameter that stands for a value, with the new dimension or without."""
@@ -70,7 +75,7 @@ class Batcher:
         loc, why = self.b.loc, self.b.why
         for op in ops:
             self.b.loc, self.b.why = op.loc, op.why
-            if any(self.has(value) for value in op.uses()):
+            if any(self.has(value) for value in op.uses()) or self._is_along(op):
                 for old, made in zip(op.results, self._through(op), strict=True):
                     self.stand(made, old)
             else:
@@ -78,7 +83,7 @@ class Batcher:
         self.b.loc, self.b.why = loc, why
 
     def _through(self, op: Op) -> Sequence[Value]:
-        if op.name in self.handlers:
+        if op.name in self.handlers and (op.blocks or self._is_along(op)):
             return self.handlers[op.name](self, op)
         rule = op.spec.batch or (elementwise if op.spec.elementwise else None)
         if rule is None:
@@ -87,11 +92,25 @@ class Batcher:
         made = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
         return made if isinstance(made, tuple) else (made,)
 
+    def _is_along(self, op: Op) -> bool:
+        """Whether an operation, or one in its blocks, is along the axis that is vectorized."""
+        if self.axis is None:
+            return False
+        if op.spec.spmd and any(axis.name == self.axis for axis in axes_of(op)):
+            return True
+        return any(self._is_along(inner) for block in op.blocks for inner in block.ops)
+
     def _copy(self, op: Op) -> None:
         made = copied(op, self.new, self.b.names)
         self.b.append(made)
         for old in _defined(op):
             self.heirs[self.new[old]] = old
+
+
+def axes_of(op: Op) -> Iterator[Axis]:
+    """The axes that an operation is along."""
+    for attribute in ("axes", "source", "target"):
+        yield from op.attrs.get(attribute, ())
 
 
 def _defined(op: Op) -> list[Value]:

@@ -17,10 +17,12 @@ from dataclasses import replace
 from shardir.build import Builder, Names, substitute
 from shardir.errors import VectorizeError, counted
 from shardir.ir import Block, Function, Value
+from shardir.passes import vectorize_axes, vectorize_control
 from shardir.passes.batcher import Batcher
 from shardir.passes.program import names_of, values_of
-from shardir.passes.vectorize_control import HANDLERS
 from shardir.placement import OPEN, Sharding
+
+_HANDLERS = {**vectorize_control.HANDLERS, **vectorize_axes.HANDLERS}
 
 Place = Callable[[Sharding], Sharding]
 """From the sharding of a value to that of many such values."""
@@ -32,13 +34,17 @@ def in_front(sharding: Sharding) -> Sharding:
 
 
 def vectorize(
-    function: Function, batched: Sequence[bool], size: int, place: Place = in_front
+    function: Function,
+    batched: Sequence[bool],
+    size: int,
+    place: Place = in_front,
+    axis: str | None = None,
 ) -> Function:
     """The function for `size` arguments at once.
 
     `batched` says for each parameter whether it gets the new dimension, of `size`, in front.
     Results that depend on one of those get it too, the others keep their types. `place` gives the
-    new dimension to shardings.
+    new dimension to shardings. Collectives along an axis called `axis` become operations on it.
 
     Raises `VectorizeError` for per-device programs, and operations without a rule.
     """
@@ -52,7 +58,7 @@ def vectorize(
             f"@{function.name} has {counted(len(body.params), 'parameter')}, and batched says of "
             f"{len(batched)} whether they have the new dimension"
         )
-    batcher = Batcher(Builder(names_of(function)), size, HANDLERS)
+    batcher = Batcher(Builder(names_of(function)), size, _HANDLERS, axis)
     params = [batcher.param(value, flag) for value, flag in zip(body.params, batched, strict=True)]
     batcher.run(body.ops)
     made = batcher.b.block(params, [batcher.get(value) for value in body.returns])

@@ -2,6 +2,20 @@
 
 from shardir.frontend.lax.annotate import with_sharding_constraint as with_sharding_constraint
 from shardir.frontend.lax.branches import cond as cond, switch as switch
+from shardir.frontend.lax.collectives import (
+    all_gather as all_gather,
+    all_to_all as all_to_all,
+    axis_index as axis_index,
+    axis_size as axis_size,
+    pmax as pmax,
+    pmean as pmean,
+    pmin as pmin,
+    ppermute as ppermute,
+    pshuffle as pshuffle,
+    psum as psum,
+    psum_scatter as psum_scatter,
+    pswapaxes as pswapaxes,
+)
 from shardir.frontend.lax.contraction import (
     batch_matmul as batch_matmul,
     dot as dot,

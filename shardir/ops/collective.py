@@ -13,10 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.batching import further
 from shardir.groups import groups, positions, senders
 from shardir.mesh import Mesh
 from shardir.ops import numerics
 from shardir.ops.check import ANY, ARITHMETIC, BITS, ORDERED, Domain, dim_of, show
+from shardir.ops.collective_gradients import (
+    all_gather_vjp,
+    all_reduce_vjp,
+    all_to_all_vjp,
+    collective_permute_vjp,
+    reduce_scatter_vjp,
+)
 from shardir.opset import define
 from shardir.placement import Axes, Axis
 from shardir.types import TensorType
@@ -110,7 +118,15 @@ def _reduce(mesh: Mesh, parts: Parts, *, axes: Axes, op: str, result: TensorType
     return _exchange_groups(mesh, parts, axes, lambda arrays: [_combined(arrays, op)] * len(arrays))
 
 
-all_reduce = define("all-reduce", type=_reduce_type, exchange=_reduce, collective=True, spmd=True)
+all_reduce = define(
+    "all-reduce",
+    type=_reduce_type,
+    exchange=_reduce,
+    batch=further(),
+    vjp=all_reduce_vjp,
+    collective=True,
+    spmd=True,
+)
 """`all-reduce(x, axes, op)`: every device gets the parts of all, combined."""
 
 
@@ -125,7 +141,15 @@ def _gather(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorTyp
     )
 
 
-all_gather = define("all-gather", type=_gather_type, exchange=_gather, collective=True, spmd=True)
+all_gather = define(
+    "all-gather",
+    type=_gather_type,
+    exchange=_gather,
+    batch=further("dim"),
+    vjp=all_gather_vjp,
+    collective=True,
+    spmd=True,
+)
 """`all-gather(x, dim, axes)`: every device gets the pieces of all, put together along `dim`."""
 
 
@@ -148,7 +172,7 @@ def _pieces(array: Array, dim: int, count: int) -> list[Array]:
     return np.split(array, count, axis=dim)
 
 
-all_slice = define("all-slice", type=_slice_type, exchange=_slice, spmd=True)
+all_slice = define("all-slice", type=_slice_type, exchange=_slice, batch=further("dim"), spmd=True)
 """`all-slice(x, dim, axes)`: every device keeps its own piece of what all hold."""
 
 
@@ -171,6 +195,8 @@ reduce_scatter = define(
     "reduce-scatter",
     type=_reduce_scatter_type,
     exchange=_reduce_scatter,
+    batch=further("dim"),
+    vjp=reduce_scatter_vjp,
     collective=True,
     spmd=True,
 )
@@ -198,7 +224,13 @@ def _all_to_all(
 
 
 all_to_all = define(
-    "all-to-all", type=_all_to_all_type, exchange=_all_to_all, collective=True, spmd=True
+    "all-to-all",
+    type=_all_to_all_type,
+    exchange=_all_to_all,
+    batch=further("split", "concat"),
+    vjp=all_to_all_vjp,
+    collective=True,
+    spmd=True,
 )
 """`all-to-all(x, split, concat, axes)`: what was cut along `concat` becomes cut along `split`."""
 
@@ -252,7 +284,13 @@ def _permute(
 
 
 collective_permute = define(
-    "collective-permute", type=_permute_type, exchange=_permute, collective=True, spmd=True
+    "collective-permute",
+    type=_permute_type,
+    exchange=_permute,
+    batch=further(),
+    vjp=collective_permute_vjp,
+    collective=True,
+    spmd=True,
 )
 """`collective-permute(x, source, target)`: piece c moves from position c along `source` to
 position c along `target`. `collective-permute(x, axes, pairs)`: for each (from, to) of `pairs`

@@ -308,9 +308,8 @@ def test_what_is_no_axis_and_what_is_no_array() -> None:
         "in_axes of vmap of layer is {'x': 0}; it is a number, None, or a tuple with an entry for "
         "each positional argument"
     )
-    assert refused(ArgumentError, lambda: vmap(3)) == (  # type: ignore[arg-type]
-        "vmap takes a function, got 3"
-    )
+    number: Any = 3
+    assert refused(ArgumentError, lambda: vmap(number)) == "vmap takes a function, got 3"
     assert refused(NotAnArrayError, vmap(layer), X, "w") == (
         "vmap of layer maps w, which is 'w' of type str and no array; give it None in in_axes"
     )

@@ -1,0 +1,145 @@
+"""Collectives along an axis that is vectorized become operations on the new dimension.
+
+Inside a function that is done many times at once, the many may talk to one another: an axis of that
+name then is an axis of the batch, and position i along it is element i of the first dimension. What
+is the same for all afterwards, such as a sum, does not have the dimension.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardir.batching import beside
+from shardir.build import Builder
+from shardir.ir import Op, Value
+from shardir.opset import OPS, Dense
+from shardir.passes.batcher import Batcher, Handler, axes_of, error
+from shardir.types import TensorType
+
+_REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "all", "or": "any"}
+
+
+def _all_reduce(outer: Batcher, op: Op) -> Sequence[Value]:
+    b = outer.b
+    x, how = outer.whole(op.operands[0]), op.attrs["op"]
+    if how in ("and", "or") and x.type.dtype != "bool":
+        raise error(f"%{op.result.name} = all-reduce combines integers bit by bit", op)
+    made = b.emit(OPS[_REDUCTIONS[how]], x, dims=(0,))
+    rest = tuple(axis for axis in op.attrs["axes"] if axis.name != outer.axis)
+    return [b.all_reduce(made, axes=rest, op=how) if rest else made]
+
+
+def _all_gather(outer: Batcher, op: Op) -> Sequence[Value]:
+    x = outer.whole(op.operands[0])
+    return [_merged(outer, x, op.attrs["dim"])]
+
+
+def _reduce_scatter(outer: Batcher, op: Op) -> Sequence[Value]:
+    x = outer.whole(op.operands[0])
+    total = outer.b.emit(OPS[_REDUCTIONS[op.attrs["op"]]], x, dims=(0,))
+    return [_dealt(outer, total, op.attrs["dim"])]
+
+
+def _all_to_all(outer: Batcher, op: Op) -> Sequence[Value]:
+    """Piece i of what element j has goes to element i, as its piece j."""
+    b, split, concat = outer.b, op.attrs["split"], op.attrs["concat"]
+    x = outer.whole(op.operands[0])
+    pieces = _dealt(outer, x, split + 1)  # to whom, from whom, ...
+    perm = (1, 0, *range(2, pieces.type.rank))
+    by_sender = b.transpose(pieces, perm=perm)
+    # The receivers stay apart while the senders become part of a dimension.
+    return [_merged(outer, by_sender, concat + 1)]
+
+
+def _permute(outer: Batcher, op: Op) -> Sequence[Value]:
+    b, size = outer.b, outer.size
+    if "pairs" not in op.attrs:
+        raise error(f"%{op.result.name} = collective-permute names no pairs", op)
+    x = outer.whole(op.operands[0])
+    sender = dict((target, source) for source, target in op.attrs["pairs"])
+    if not sender:
+        return [b.full(0, op.result.type)]
+    shift = {(source - target) % size for target, source in sender.items()}
+    if len(sender) == size and len(shift) == 1:
+        return [_rotated(b, x, shift.pop())]
+    places = np.array([[sender.get(i, 0)] for i in range(size)], np.int32)
+    moved = b.gather(
+        x,
+        b.constant(value=Dense(places), result=TensorType((size, 1), "i32")),
+        result=x.type,
+        offset_dims=tuple(range(1, x.type.rank)),
+        collapsed_dims=(0,),
+        start_index_map=(0,),
+    )
+    if len(sender) == size:
+        return [moved]
+    given = Dense(np.array([i in sender for i in range(size)]))
+    receives = b.constant(value=given, result=TensorType((size,), "bool"))
+    return [b.select(beside(b, receives, moved.type), moved, b.full(0, moved.type))]
+
+
+def _rotated(b: Builder, x: Value, shift: int) -> Value:
+    """Every element from `shift` further on, around the end."""
+    if shift == 0:
+        return x
+    size, *rest = x.type.shape
+    none = (0,) * len(rest)
+    parts = [
+        b.slice(
+            x,
+            starts=(start, *none),
+            strides=(1,) * x.type.rank,
+            result=x.type.with_shape((stop - start, *rest)),
+        )
+        for start, stop in ((shift, size), (0, shift))
+    ]
+    rotated: Value = b.concatenate(*parts, dim=0)
+    return rotated
+
+
+def _index(outer: Batcher, op: Op) -> Sequence[Value]:
+    return [outer.b.iota(dim=0, result=TensorType((outer.size,), "i32"))]
+
+
+def _merged(outer: Batcher, x: Value, dim: int) -> Value:
+    """`x` with its first dimension made the major part of dimension `dim` of what is left."""
+    size, *shape = x.type.shape
+    perm = (*range(1, dim + 1), 0, *range(dim + 1, x.type.rank))
+    moved = outer.b.transpose(x, perm=perm)
+    shape[dim] *= size
+    merged: Value = outer.b.reshape(moved, result=x.type.with_shape(shape))
+    return merged
+
+
+def _dealt(outer: Batcher, x: Value, dim: int) -> Value:
+    """`x` with a dimension dealt out: a new first one says which piece of it."""
+    b, shape = outer.b, x.type.shape
+    apart = (*shape[:dim], outer.size, shape[dim] // outer.size, *shape[dim + 1 :])
+    perm = (dim, *(d for d in range(len(apart)) if d != dim))
+    dealt: Value = b.transpose(b.reshape(x, result=x.type.with_shape(apart)), perm=perm)
+    return dealt
+
+
+def _alone(handler: Handler) -> Handler:
+    """A handler of what is along one axis."""
+
+    def checked(outer: Batcher, op: Op) -> Sequence[Value]:
+        if len(list(axes_of(op))) > 1:
+            raise error(
+                f"%{op.result.name} = {op.name} is along {outer.axis!r} and others, which cannot "
+                "be vectorized at once; take one axis after the other",
+                op,
+            )
+        return handler(outer, op)
+
+    return checked
+
+
+HANDLERS: dict[str, Handler] = {
+    "all-reduce": _all_reduce,
+    "all-gather": _alone(_all_gather),
+    "reduce-scatter": _alone(_reduce_scatter),
+    "all-to-all": _alone(_all_to_all),
+    "collective-permute": _alone(_permute),
+    "axis-index": _alone(_index),
+}
