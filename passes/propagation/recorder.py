@@ -9,8 +9,8 @@ from shardir.passes.propagation.directions import Direction, Directions
 from shardir.passes.propagation.draft import Draft
 from shardir.passes.propagation.finish import without_unit_axes
 from shardir.passes.propagation.levels import Run, State
-from shardir.passes.propagation.network import Network, edge_rule
-from shardir.passes.propagation.priorities import LAST, directions
+from shardir.passes.propagation.network import Network, Node, edge_rule
+from shardir.passes.propagation.priorities import LAST, Traffic, directions
 from shardir.passes.propagation.record import Reason, Record, Refusal, Said, Step, Story
 from shardir.passes.propagation.step import Outcome, Shardings
 from shardir.placement import WHOLE, Sharding
@@ -32,6 +32,7 @@ class Recorder:
         self.story = record.stories[draft.function.name] = Story(draft.function)
         self.returned = tuple(draft.inputs(draft.function.body))
         self.network = network
+        self.known: dict[tuple[int, Traffic, bool, int], Directions] = {}
         self.shardings = shardings
         self.story.mute += network.mute
         self.story.cells.update(network.cells)
@@ -57,7 +58,7 @@ class Recorder:
         ways = run.directions(LAST)
         last = run.strategies[-1]
         for number, node in enumerate(self.network.nodes):
-            cells = tuple(state.cells[cell] for cell in node.cells)
+            cells = tuple([state.cells[cell] for cell in node.cells])
             outcome = node.stepper.ask(last, ways[number], cells)
             self.story.standing.append(self.at(run.priority, LAST, number, cells, outcome))
         for i, (value, stepper) in enumerate(zip(self.returned, run.meets, strict=True)):
@@ -70,7 +71,7 @@ class Recorder:
         self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: Outcome
     ) -> Step:
         """A look at a node, or where a result of the function meets the value it returns."""
-        before = tuple(self.shardings[n] for n in state)
+        before = tuple([self.shardings[n] for n in state])
         after = list(before)
         for tensor, sharding in outcome.updates:
             after[tensor] = self.shardings[sharding]
@@ -84,13 +85,23 @@ class Recorder:
         else:
             node = self.network.nodes[number]
             op, edge, rule = node.op, node.edge, node.stepper.rule
-            ways = directions(rule, node.kind, single_use=node.single_use, round=round)
+            ways = self.directions(node, round)
             tensors, cells = node.tensors, node.cells
-        refusals = tuple(self.named(r, rule, before, cells) for r in outcome.refusals)
+        refusals = tuple([self.named(r, rule, before, cells) for r in outcome.refusals])
         return Step(
             op, edge, priority, round, rule, ways, tensors, cells, before, tuple(after),
             outcome.gains, refusals,
         )  # fmt: skip
+
+    def directions(self, node: Node, round: int) -> Directions:
+        """Where a node may move cuts; programs repeat themselves, so answers are kept."""
+        rule = node.stepper.rule
+        key = id(rule), node.kind, node.single_use, round
+        found = self.known.get(key)
+        if found is None:
+            found = directions(rule, node.kind, single_use=node.single_use, round=round)
+            self.known[key] = found
+        return found
 
     def named(
         self,
