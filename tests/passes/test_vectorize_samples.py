@@ -1,22 +1,27 @@
 """Every operation many times at once does what it does one at a time."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir.factors import Kind
+from shardir.build import substitute
 from shardir.interpret import evaluate
-from shardir.ir import Module
+from shardir.ir import Module, Value
+from shardir.mesh import Mesh
+from shardir.passes import Pipeline
 from shardir.passes.vectorize import vectorize
+from shardir.placement import Axis, Dim, Sharding
 from shardir.types import FLOATS, TensorType
 from shardir.verify import verify
 from tests.samples import SAMPLES
 from tests.sampling import Array, Sample
 
 SIZE = 3
+MESH = Mesh("grid", (("batch", 2),))
 TAKING = [sample for sample in SAMPLES if sample.operands]
 
 
@@ -66,24 +71,38 @@ def test_it_is_the_loop_over_slices(sample: Sample) -> None:
             same(got, outs, value.type)
 
 
-UNLIKE = 11
-"""A size that no dimension of a sample has."""
-LOOPS = [sample for sample in TAKING if sample.spec.factors and not sample.blocks]
+def grouped(sample: Sample) -> bool:
+    """Whether a group is the major part of the dimension that takes the batch."""
+    return any(sample.attrs.get(name, 1) > 1 for name in ("groups", "batch_groups"))
 
 
-@pytest.mark.parametrize("sample", LOOPS, ids=lambda sample: sample.id)
-def test_the_new_dimension_is_a_loop_of_its_own(sample: Sample) -> None:
-    """Cut along it, every device works alone: no operation gathers or exchanges."""
-    function = sample.function()
-    many = vectorize(function, [True] * len(sample.operands), UNLIKE)
-    for op in many.body.ops:
-        rule = op.factors()
-        if rule is None:
-            assert op.name in ("constant", "iota", "reshape")
-            continue
-        own = {
-            dims[0][0]
-            for value, dims in zip(op.tensors, rule.tensors, strict=True)
-            if dims and dims[0] and value.type.shape[0] == UNLIKE
-        }
-        assert all(rule.factors[i].kind is Kind.PASS for i in own)
+STAYING = [
+    sample
+    for sample in TAKING
+    if not grouped(sample) and all(type.size for type in sample.operands)
+]
+
+
+@pytest.mark.parametrize("sample", STAYING, ids=lambda sample: sample.id)
+def test_a_batch_that_is_cut_stays_where_it_is(sample: Sample) -> None:
+    """The devices exchange nothing, but for whether any goes on with a loop."""
+    plain = sample.function()
+    for batched in choices(len(sample.operands)):
+        many = vectorize(plain, batched, 4)
+        params = zip(many.body.params, batched, strict=True)
+        cut = {x: replace(x, sharding=in_pieces(x)) for x, flag in params if flag}
+        results = tuple(
+            in_pieces(y) if y.type.rank > old.type.rank else None
+            for y, old in zip(many.body.returns, plain.body.returns, strict=True)
+        )
+        function = replace(many, body=substitute(many.body, cut), results=results)
+        made = Pipeline.parse("propagate,reshard,partition")(Module((MESH,), (function,)))
+        exchanged = {op.name for op in made.main.body.walk() if op.spec.collective}
+        assert exchanged <= ({"all-reduce"} if sample.spec.name == "while" else set())
+
+
+def in_pieces(value: Value) -> Sharding:
+    """The first dimension in two pieces, the others whole."""
+    whole = Dim((), open=False)
+    first = Dim((Axis("batch", 1, 2),), open=False)
+    return Sharding(MESH.name, (first, *[whole] * (value.type.rank - 1)))
