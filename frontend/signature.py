@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any, final
 from weakref import WeakValueDictionary
 
+from shardir.frontend.errors import ShapeError
+from shardir.frontend.locations import point
 from shardir.frontend.promotion import Abstract, DType, dtype_of, user_dtype
 from shardir.frontend.shardings import Sharding
 from shardir.types import TensorType
@@ -52,7 +54,10 @@ class ShapeDtypeStruct:
         sharding: Sharding | None = None,
         weak_type: bool = False,
     ) -> None:
-        self.abstract = Abstract(TensorType(tuple(shape), dtype_of(dtype)), weak_type)
+        sizes = tuple(shape)
+        if min(sizes, default=0) < 0:
+            raise ShapeError(point(f"shape {sizes} has a negative size"))
+        self.abstract = Abstract(TensorType(sizes, dtype_of(dtype)), weak_type)
         self.sharding = sharding
 
     @property

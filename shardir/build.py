@@ -57,7 +57,11 @@ def infer(
     except TypeError as error:
         reason = str(error)
     else:
-        return (types,) if isinstance(types, TensorType) else tuple(types)
+        made = (types,) if isinstance(types, TensorType) else tuple(types)
+        for type in made:
+            if min(type.shape, default=0) < 0:
+                raise OperationTypeError(f"{spec.name}: the result {type} has a negative size")
+        return made
     check_use(spec, len(operands), attrs, len(blocks))  # says it better, if that is why
     raise OperationTypeError(f"{spec.name}: {reason}")
 

@@ -33,8 +33,17 @@ def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:
-    """A shape from a number or several; raises `ShapeError` for a negative one."""
-    sizes = tuple(map(index, shape)) if hasattr(shape, "__iter__") else (index(shape),)
+    """A shape from a number or several; raises `ShapeError` unless they are whole and not negative.
+
+    A traced number says itself why it cannot be a size.
+    """
+    given = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+    for size in given:
+        if not hasattr(size, "__index__"):
+            raise ShapeError(
+                point(f"shape {given} has the size {size!r}, which is no whole number")
+            )
+    sizes = tuple(map(index, given))
     if min(sizes, default=0) < 0:
         raise ShapeError(point(f"shape {sizes} has a negative size"))
     return sizes

@@ -9,10 +9,10 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.numpy.axes import axis_of, shape_of
 from shardir.frontend.operands import as_tracer, broadcast_shapes, constant, convert
 from shardir.frontend.promotion import dtype_of
-from shardir.frontend.random.keys import shape_of, single_key
+from shardir.frontend.random.keys import single_key
 from shardir.frontend.random.uniformly import between, floating, unit
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer

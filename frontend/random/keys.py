@@ -9,6 +9,7 @@ from shardir.frontend.config import config
 from shardir.frontend.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.operands import as_tracer, constant, convert, is_number
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
@@ -17,11 +18,6 @@ from shardir.types import INTEGERS, TensorType
 
 Shape = int | Sequence[int]
 IMPLEMENTATION = "threefry2x32"
-
-
-def shape_of(shape: Any) -> tuple[int, ...]:
-    """A shape as users give it: one size, or several."""
-    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
 
 
 def scheme() -> Symbol:

@@ -7,9 +7,10 @@ import numpy as np
 from shardir.frontend.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, splat
 from shardir.frontend.promotion import dtype_of
-from shardir.frontend.random.keys import scheme, shape_of, single_key, split
+from shardir.frontend.random.keys import scheme, single_key, split
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType

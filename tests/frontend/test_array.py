@@ -11,7 +11,7 @@ import pytest
 from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.config import enable_x64
 from shardir.frontend.devices import devices
-from shardir.frontend.errors import DeletedArrayError
+from shardir.frontend.errors import DeletedArrayError, ShapeError
 from shardir.frontend.mesh import make_mesh
 from shardir.frontend.partition_spec import P
 from shardir.frontend.placing import device_put
@@ -176,3 +176,5 @@ def test_a_struct_stands_for_an_array() -> None:
     assert x.signature is sharded("a").signature
     assert x == ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(MESH, P("a")))
     assert repr(ShapeDtypeStruct((2,), int)) == "ShapeDtypeStruct(shape=(2,), dtype=int32)"
+    with pytest.raises(ShapeError, match=r"^shape \(-2,\) has a negative size"):
+        ShapeDtypeStruct((-2,), int)

@@ -15,7 +15,7 @@ import pytest
 from shardir.frontend import numpy as snp, random
 from shardir.frontend.array import from_numpy
 from shardir.frontend.config import config
-from shardir.frontend.errors import RandomError
+from shardir.frontend.errors import RandomError, ShapeError
 from shardir.frontend.jit import jit
 from shardir.frontend.mesh import make_mesh
 from shardir.frontend.partition_spec import PartitionSpec
@@ -80,9 +80,7 @@ def difference(got: npt.NDArray[Any], wanted: dict[str, Any]) -> int:
     kind = "uint16" if got.dtype == ml_dtypes.bfloat16 else got.dtype.name
     assert kind == wanted["dtype"]
     assert list(got.shape) == wanted["shape"]
-    if hashlib.sha256(np.ascontiguousarray(got).tobytes()).hexdigest().startswith(
-        wanted["sha256"]
-    ):
+    if hashlib.sha256(np.ascontiguousarray(got).tobytes()).hexdigest().startswith(wanted["sha256"]):
         return 0
     signed = got.reshape(-1).view(f"i{got.itemsize}")
     ends = np.concatenate([signed[:8], signed[-4:]]) if "head" in wanted else signed
@@ -285,6 +283,15 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: random.categorical(random.key(0), np.ones((2, 3), np.float32), shape=(3,)),
      "the shape (3,) of the draws does not end with that of logits (2,)"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(-2,), (2.5,), -1], ids=str)
+def test_shapes_are_whole_and_not_negative(shape: Any) -> None:
+    for draw in (random.normal, random.uniform, random.bits, random.bernoulli):
+        with pytest.raises(ShapeError, match=r"^shape .* has (a neg|the size 2.5, )"):
+            draw(random.key(0), shape=shape)
+    with pytest.raises(ShapeError):
+        random.split(random.key(0), shape)
 
 
 @pytest.mark.parametrize(("call", "message"), FAULTS)

@@ -25,6 +25,8 @@ CASES: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
     (ops.sum_, (x,), {"dims": 1}, "sum: dims=1 must be a sequence of integers"),
     (ops.pad, (row, scalar), {"low": ("a",), "high": (0,), "interior": (0,)},
      "pad: low=('a',) must be a sequence of integers"),
+    (ops.iota, (), {"dim": 0, "result": t("i32", -3)},
+     "iota: the result i32[-3] has a negative size"),
     # pointwise
     (ops.add, (x,), {}, "add: takes 2 operands, got 1"),
     (ops.exp, (x, x), {}, "exp: takes 1 operand, got 2"),

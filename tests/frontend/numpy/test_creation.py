@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
+from shardir.errors import OperationTypeError
 from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShapeError, TracedValueError
@@ -130,6 +131,10 @@ def test_arange_needs_numbers() -> None:
 def test_shapes_are_not_negative() -> None:
     with pytest.raises(ShapeError, match=r"shape \(2, -1\) has a negative size"):
         snp.zeros((2, -1))
+    with pytest.raises(ShapeError, match=r"shape \(2, 1.5\) has the size 1.5, which is no whole"):
+        snp.zeros((2, 1.5))
+    with pytest.raises(OperationTypeError, match=r"the result f32\[-1, 2\] has a negative size"):
+        snp.tile(snp.ones(2), -1)
 
 
 @pytest.mark.parametrize("num", [0, 1, 2, 7])
