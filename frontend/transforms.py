@@ -15,19 +15,15 @@ import numpy as np
 from shardir.errors import DifferentiateError
 from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
-from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.operands import as_tracer, kind_of, splat
+from shardir.frontend.operands import as_tracer, splat
 from shardir.frontend.parameters import Parameters, labels_of
 from shardir.frontend.trace import append_block, current, require, trace_function, wrap
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.wrt import NO_GRADIENT, Argnums, active_leaves, numbers_of
 from shardir.passes.differentiate import vjp
 from shardir.types import COMPLEX, INEXACT
-
-NO_GRADIENT = np.dtype([("float0", np.void, 0)])
-"""The element type of gradients of integers: there are none."""
-
-Argnums = int | Sequence[int]
 
 
 def grad(
@@ -74,7 +70,7 @@ def value_and_grad(
 
     @wraps(fun)
     def value_and_gradient(*args: Any, **options: Any) -> Any:
-        numbers = _numbers(argnums, args, parameters)
+        numbers = numbers_of("grad", argnums, args, parameters)
         chosen = tuple(args[i] for i in numbers)
         leaves, structure = tree.flatten(chosen)
         labels = [
@@ -82,7 +78,7 @@ def value_and_grad(
             for i, arg in zip(numbers, chosen, strict=True)
             for label in labels_of(parameters.label(i), arg)
         ]
-        active = _active(leaves, labels, parameters.name, holomorphic, allow_int)
+        active = active_leaves("grad", leaves, labels, parameters.name, holomorphic, allow_int)
 
         def differentiated(*tracers: Tracer) -> Any:
             given = list(leaves)
@@ -114,55 +110,6 @@ def value_and_grad(
         return ((value, aux) if has_aux else value), (unflat[0] if single else unflat)
 
     return value_and_gradient
-
-
-def _numbers(argnums: Argnums, args: Sequence[Any], parameters: Parameters) -> list[int]:
-    """Which arguments are meant; raises `ArgumentError` for one that was not given."""
-    listed = [argnums] if isinstance(argnums, int) else list(argnums)
-    numbers = []
-    for number in listed:
-        at = number + len(args) if isinstance(number, int) and number < 0 else number
-        if not isinstance(at, int) or not 0 <= at < len(args):
-            raise ArgumentError(
-                point(
-                    f"grad of {parameters.name} is asked with respect to argument {number!r}, and "
-                    f"it was called with {len(args)} positional arguments; change argnums, or "
-                    "pass the argument by position"
-                )
-            )
-        numbers.append(at)
-    return numbers
-
-
-def _active(
-    leaves: Sequence[Any], labels: Sequence[str], name: str, holomorphic: bool, allow_int: bool
-) -> list[int]:
-    """The leaves that have gradients; raises an error for those that may not be there."""
-    active = []
-    for i, (leaf, label) in enumerate(zip(leaves, labels, strict=True)):
-        if not is_array_like(leaf):
-            raise NotAnArrayError(
-                point(
-                    f"grad of {name} is asked with respect to {label}, which is {leaf!r} of type "
-                    f"{type(leaf).__name__} and no array; leave it out of argnums"
-                )
-            )
-        dtype, _ = kind_of(leaf)
-        if dtype in INEXACT and (dtype in COMPLEX or not holomorphic):
-            active.append(i)
-        elif holomorphic:
-            raise DifferentiateError(
-                point(f"{label} of {name} is {dtype}; a holomorphic gradient needs complex inputs")
-            )
-        elif not allow_int:
-            raise DifferentiateError(
-                point(
-                    f"grad of {name} is asked with respect to {label}, which is {dtype}; gradients "
-                    "need floating-point inputs: convert it (1.0 for 1, x.astype(float)), choose "
-                    "others with argnums, or set allow_int=True"
-                )
-            )
-    return active
 
 
 def _differentiate(

@@ -10,7 +10,7 @@ any other, and can be differentiated again, either way.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shardir.build import Builder, Names, substitute
 from shardir.errors import DifferentiateError
@@ -19,6 +19,7 @@ from shardir.passes.differentiate import differentiable
 from shardir.passes.forward_control import HANDLERS
 from shardir.passes.program import names_of, values_of
 from shardir.passes.pushforward import Pushforward
+from shardir.passes.residuals import hand_over, live
 from shardir.types import INEXACT
 
 
@@ -54,6 +55,50 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
         wishes.setdefault(tangent, value)
     results = (*function.results, *(None for _ in tangents))
     return Function(f"{function.name}.jvp", _named(function, made, wishes), results)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A function, and its derivative at the point where it was computed.
+
+    `forward` has the function's parameters and returns its results, then `residuals` more values.
+    `pushforward` takes those and tangents, and returns tangents; it may be called many times.
+    """
+
+    forward: Function
+    pushforward: Function
+    residuals: int
+
+
+def split(function: Function, wrt: Sequence[int]) -> Split:
+    """`jvp` in two functions, with the values that the second needs of the first between.
+
+    Loops that carry tangents run again in the second one. Raises `DifferentiateError` as `jvp`
+    does.
+    """
+    body, ahead = function.body, jvp(function, wrt)
+    known, names = set(values_of(body)), names_of(ahead)
+    count, tangents = len(body.params), ahead.body.returns[len(body.returns) :]
+    more = [op for op in ahead.body.ops if not known.issuperset(op.results)]
+    moving = Block(ahead.body.params[count:], live(more, tangents), tangents)
+    handover = hand_over(body, moving, names)
+    params = {value: replace(value) for value in handover.saved}
+    whole = Block(
+        (*params.values(), *moving.params), (*handover.again, *moving.ops), moving.returns
+    )
+    return Split(
+        Function(
+            f"{function.name}.forward",
+            replace(body, returns=(*body.returns, *handover.saved)),
+            (*function.results, *(None for _ in params)),
+        ),
+        Function(
+            f"{function.name}.pushforward",
+            substitute(whole, handover.new | params),
+            (None,) * len(tangents),
+        ),
+        len(params),
+    )
 
 
 def _named(function: Function, made: Block, wishes: dict[Value, Value]) -> Block:

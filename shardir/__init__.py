@@ -19,6 +19,8 @@ TABLE = {
         "local_device_count",
         "local_devices",
     ),
+    "shardir.frontend.directions": ("jvp", "linearize", "vjp"),
+    "shardir.frontend.jacobians": ("hessian", "jacfwd", "jacrev"),
     "shardir.frontend.jit": ("Compiled", "Lowered", "jit"),
     "shardir.frontend.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
     "shardir.frontend.partition_spec": ("PartitionSpec",),
@@ -69,6 +71,12 @@ if TYPE_CHECKING:
         devices as devices,
         local_device_count as local_device_count,
         local_devices as local_devices,
+    )
+    from shardir.frontend.directions import jvp as jvp, linearize as linearize, vjp as vjp
+    from shardir.frontend.jacobians import (
+        hessian as hessian,
+        jacfwd as jacfwd,
+        jacrev as jacrev,
     )
     from shardir.frontend.jit import Compiled as Compiled, Lowered as Lowered, jit as jit
     from shardir.frontend.mesh import (

@@ -10,7 +10,7 @@ from shardir.errors import DifferentiateError
 from shardir.interpret import evaluate
 from shardir.ir import Function, Loc, Module
 from shardir.passes.differentiate import vjp
-from shardir.passes.forward import jvp
+from shardir.passes.forward import jvp, split
 from shardir.types import TensorType
 from shardir.verify import verify
 from tests.derivatives import check_gradients, check_tangents
@@ -125,6 +125,43 @@ def test_gradients_of_tangents_and_tangents_of_gradients(seed: int) -> None:
     check_gradients(ahead, [*args, rng.normal(size=3), rng.normal(size=(4, 3))], rel=1e-4)
     back = vjp(plain, [0, 2])
     check_tangents(back, [*args, rng.normal(size=3), rng.normal(size=3)], rel=1e-4)
+
+
+def test_the_point_and_the_direction_are_two_functions() -> None:
+    parts = split(function(LAYER), [1])
+    assert parts.residuals == 2
+    assert (
+        shown(parts.pushforward)
+        == """\
+func @layer.pushforward(
+  %x: f64[2, 3],
+  %y: f64[2, 4],
+  %w.tangent: f64[3, 4],
+) -> (f64[2, 4]) {
+  %h.tangent = dot(%x, %w.tangent, dims="bi,ih->bh") : f64[2, 4]
+  %0 = mul(%y, %y) : f64[2, 4]
+  %1 = constant(value=1) : f64[2, 4]
+  %2 = sub(%1, %0) : f64[2, 4]
+  %y.tangent = mul(%h.tangent, %2) : f64[2, 4]
+  return %y.tangent
+}
+"""
+    )
+
+
+@settings(max_examples=30)
+@given(seed=strategies.integers(0, 2**32 - 1))
+def test_both_parts_do_what_the_whole_does(seed: int) -> None:
+    plain, args = Programs(seed).function(), arguments(seed)
+    parts, rng = split(plain, [0, 2]), np.random.default_rng(seed)
+    directions = [rng.normal(size=3), rng.normal(size=(4, 3))]
+    verify(Module((), (parts.forward, parts.pushforward)))
+    made = evaluate(parts.forward, args)
+    results = made[: len(plain.body.returns)]
+    tangents = evaluate(parts.pushforward, [*made[len(results) :], *directions])
+    expected = evaluate(jvp(plain, [0, 2]), [*args, *directions])
+    for ours, theirs in zip([*results, *tangents], expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_integers_do_not_move() -> None:

@@ -1,0 +1,154 @@
+"""Derivatives at a point, along directions: `jvp`, `vjp` and `linearize`.
+
+The function is traced at the point. What a derivative needs of it is kept with the derivative, as
+values of the trace around or, outside of a trace, as arrays; so it can be applied again and again,
+in other programs too.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import tree
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import abstract_of, convert, kind_of
+from shardir.frontend.primals import Primals, derived, fitting
+from shardir.frontend.trace import append_block, wrap
+from shardir.frontend.tracer import Tracer
+from shardir.frontend.wrt import NO_GRADIENT
+from shardir.ir import Function
+from shardir.passes import forward
+from shardir.passes.differentiate import linearize as reverse
+from shardir.types import INEXACT
+
+
+def jvp(
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> tuple[Any, ...]:
+    """The results of `fun(*primals)`, and how they change when the arguments move by `tangents`.
+
+    Tangents come in the containers of the arguments, each of the type of its argument; those of
+    integers are of the empty type `float0`, and so are tangents of integer results. With
+    `has_aux`, `fun` returns `(results, aux)`, and the result is `(results, tangents, aux)`.
+
+    Raises `ArgumentError` for tangents that do not fit, `DifferentiateError` for operations
+    without a derivative.
+    """
+    for word, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise ArgumentError(
+                point(
+                    f"jvp takes its {word} as a tuple, one for each argument, got {given!r}; "
+                    f"write ({given!r},)"
+                )
+            )
+    at = Primals.of("jvp", fun, primals, has_aux)
+    steps = at.fitted("tangent", tangents)
+
+    def pushed(*tracers: Tracer) -> Any:
+        count = len(at.active)
+        traced = at.trace(tracers[:count])
+        ahead = derived(lambda: forward.jvp(traced.function, range(count)))
+        moved = _as_types(tracers[count:], tracers[:count])
+        values = append_block(ahead.body, [*tracers[:count], *moved], traced.function.body)
+        made = traced.wrapped(values)
+        slopes = iter(values[len(traced.results) :])
+        each = [
+            wrap(next(slopes), result.weak)
+            for result in traced.results
+            if result.type.dtype in INEXACT
+        ]
+        return (*made, each[: traced.moving])
+
+    labels = [*at.names, *(f"{name}.tangent" for name in at.names)]
+    results, aux, slopes = at.run(pushed, [*at.primals, *steps], labels)
+    changes = _spread_out(results, slopes)
+    return (results, changes, aux) if has_aux else (results, changes)
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """The results of `fun(*primals)`, and the function from their cotangents to gradients.
+
+    That function takes cotangents in the containers of the results, each of the type of its
+    result, and returns a tuple with the gradient of each argument; it may be called any number of
+    times. Integers have gradients of the empty type `float0`. With `has_aux`, `fun` returns
+    `(results, aux)`, and the result is `(results, pullback, aux)`.
+
+    Raises `DifferentiateError` for operations without a derivative.
+    """
+    at = Primals.of("vjp", fun, primals, has_aux)
+
+    def derive(function: Function, moving: Sequence[int]) -> tuple[Function, Function]:
+        both = reverse(function, range(len(at.active)), moving)
+        return both.forward, both.pullback
+
+    results, aux, rest = at.keep(derive)
+    leaves, structure = tree.flatten(results)
+
+    def pullback(cotangents: Any) -> Any:
+        given = fitting(
+            "cotangent", f"the pullback of {at.name}", "result", leaves, structure, cotangents
+        )
+        like = [x for x in leaves if kind_of(x)[0] in INEXACT]
+        gradients = rest(given, like, at.weak)
+        return _spread_out(tree.unflatten(at.structure, at.leaves), gradients)
+
+    return (results, pullback, aux) if has_aux else (results, pullback)
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """The results of `fun(*primals)`, and the function from tangents of arguments to theirs.
+
+    What does not depend on the tangents is computed once. With `has_aux`, `fun` returns
+    `(results, aux)`, and the result is `(results, pushforward, aux)`. See `jvp`.
+    """
+    at = Primals.of("linearize", fun, primals, has_aux)
+
+    def derive(function: Function, moving: Sequence[int]) -> tuple[Function, Function]:
+        only = replace(function.body, returns=function.body.returns[: _end(moving)])
+        both = forward.split(replace(function, body=only), range(len(at.active)))
+        body, plain = both.forward.body, len(only.returns)
+        rest = function.body.returns[plain:]
+        returns = (*body.returns[:plain], *rest, *body.returns[plain:])
+        return replace(both.forward, body=replace(body, returns=returns)), both.pushforward
+
+    results, aux, rest = at.keep(derive)
+
+    def pushforward(*tangents: Any) -> Any:
+        given = at.fitted("tangent", tangents)
+        weak = [kind_of(x)[1] for x in tree.leaves(results) if kind_of(x)[0] in INEXACT]
+        return _spread_out(results, rest(given, at.primals, weak))
+
+    return (results, pushforward, aux) if has_aux else (results, pushforward)
+
+
+def _end(moving: Sequence[int]) -> int:
+    """How many results there are up to the last that moves."""
+    return moving[-1] + 1 if moving else 0
+
+
+def _spread_out(like: Any, slopes: Sequence[Any]) -> Any:
+    """Derivatives in the containers of `like`, nothing where it has integers."""
+    leaves, structure = tree.flatten(like)
+    given = iter(slopes)
+    return tree.unflatten(
+        structure,
+        [
+            next(given)
+            if kind_of(leaf)[0] in INEXACT
+            else np.zeros(abstract_of(leaf).type.shape, NO_GRADIENT)
+            for leaf in leaves
+        ],
+    )
+
+
+def _as_types(tracers: Sequence[Tracer], like: Sequence[Tracer]) -> list[Tracer]:
+    """Python numbers, which fit whatever they are given for, as the types of `like`."""
+    pairs = zip(tracers, like, strict=True)
+    return [convert(x, y.value.type.dtype) for x, y in pairs]

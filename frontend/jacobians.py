@@ -1,0 +1,200 @@
+"""Whole derivatives of functions of arrays: `jacfwd`, `jacrev` and `hessian`.
+
+A Jacobian is what a derivative along directions makes of all unit directions at once: those of
+the arguments, forward, or those of the results, backward.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from math import prod
+from typing import Any
+
+from shardir.errors import DifferentiateError
+from shardir.frontend import numpy as snp, tree
+from shardir.frontend.calling import run_fleeting
+from shardir.frontend.directions import jvp, vjp
+from shardir.frontend.locations import point
+from shardir.frontend.operands import abstract_of, as_tracer, kind_of
+from shardir.frontend.parameters import Parameters, labels_of
+from shardir.frontend.trace import current
+from shardir.frontend.tracer import Tracer
+from shardir.frontend.vectorizing import vmap
+from shardir.frontend.wrt import Argnums, active_leaves, numbers_of
+from shardir.types import COMPLEX, INEXACT
+
+Inner = Callable[..., tuple[Any, Any]]
+"""From the leaves that can move to results and aux."""
+
+
+def jacfwd(
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """The function that computes the Jacobian of `fun`, one column after the other.
+
+    For each array of the result, in its containers, there is one for each array of the argument,
+    in those of the argument: of the shape of the result, then that of the argument. Cheaper than
+    `jacrev` where the argument is smaller than the result. With `has_aux`, `fun` returns
+    `(result, aux)`, and so `(jacobian, aux)` comes back. `holomorphic` is for complex functions
+    of complex arguments.
+
+    Raises `DifferentiateError` for arguments and results without a derivative.
+    """
+
+    def columns(name: str, inner: Inner, leaves: Sequence[Tracer]) -> tuple[Any, Any]:
+        _need_real("jacfwd", name, "argument", leaves, holomorphic)
+
+        def pushed(*tangents: Tracer) -> Any:
+            results, slopes, aux = jvp(inner, tuple(leaves), tangents, has_aux=True)
+            _need_kind("jacfwd", name, results, holomorphic)
+            return slopes, aux
+
+        size = sum(prod(leaf.shape) for leaf in leaves)
+        basis = _basis(leaves)
+        slopes, aux = vmap(pushed, out_axes=(-1, None), axis_size=size)(*basis)
+        return tree.map(lambda y: _Row(_parted(y, leaves, y.ndim - 1)), slopes), aux
+
+    return _jacobian("jacfwd", fun, argnums, has_aux, holomorphic, columns)
+
+
+def jacrev(
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """The function that computes the Jacobian of `fun`, one row after the other.
+
+    The same as `jacfwd`; cheaper where the result is smaller than the argument.
+    """
+
+    def rows(name: str, inner: Inner, leaves: Sequence[Tracer]) -> tuple[Any, Any]:
+        results, pullback, aux = vjp(inner, *leaves, has_aux=True)
+        _need_kind("jacrev", name, results, holomorphic)
+        outs, structure = tree.flatten(results)
+        _need_real("jacrev", name, "result", outs, holomorphic)
+
+        def pulled(*cotangents: Tracer) -> Any:
+            return pullback(tree.unflatten(structure, cotangents))
+
+        size = sum(prod(out.shape) for out in outs)
+        gradients = vmap(pulled, axis_size=size)(*_basis(outs))
+        parts = [_parted(gradient, outs, 0) for gradient in gradients]
+        each = [[part[i] for part in parts] for i in range(len(outs))]
+        return tree.unflatten(structure, [_Row(row) for row in each]), aux
+
+    return _jacobian("jacrev", fun, argnums, has_aux, holomorphic, rows)
+
+
+def hessian(
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """The function that computes the matrix of second derivatives of `fun`: the Jacobian, forward,
+    of its Jacobian, backward."""
+    gradient = jacrev(fun, argnums, has_aux, holomorphic)
+    return jacfwd(gradient, argnums, has_aux, holomorphic)
+
+
+class _Row:
+    """The derivatives of one result: one array for each leaf of the argument."""
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        self.arrays = arrays
+
+
+def _jacobian(
+    what: str,
+    fun: Callable[..., Any],
+    argnums: Argnums,
+    has_aux: bool,
+    holomorphic: bool,
+    make: Callable[[str, Inner, Sequence[Tracer]], tuple[Any, Any]],
+) -> Callable[..., Any]:
+    single = isinstance(argnums, int)
+    parameters = Parameters.of(fun)
+
+    @wraps(fun)
+    def jacobian(*args: Any, **options: Any) -> Any:
+        numbers = numbers_of(what, argnums, args, parameters)
+        chosen = args[numbers[0]] if single else tuple(args[i] for i in numbers)
+        leaves, structure = tree.flatten(chosen)
+        labels = [label for i in numbers for label in labels_of(parameters.label(i), args[i])]
+        active_leaves(what, leaves, labels, parameters.name, holomorphic, False)
+
+        def inner(*moving: Tracer) -> Any:
+            whole = list(args)
+            filled = tree.unflatten(structure, moving)
+            for i, arg in zip(numbers, (filled,) if single else filled, strict=True):
+                whole[i] = arg
+            out = fun(*whole, **options)
+            return out if has_aux else (out, None)
+
+        inner.__name__ = parameters.name
+
+        def made(*tracers: Tracer) -> Any:
+            rows, aux = make(parameters.name, inner, tracers)
+            return tree.map(lambda row: tree.unflatten(structure, row.arrays), rows), aux
+
+        if current() is not None:
+            result, aux = made(*map(as_tracer, leaves))
+        else:
+            result, aux = run_fleeting(made, parameters.name, leaves, labels)
+        return (result, aux) if has_aux else result
+
+    return jacobian
+
+
+def _basis(leaves: Sequence[Tracer]) -> list[Any]:
+    """For each leaf the unit directions of all of them, those of the others are zeros."""
+    sizes = [prod(leaf.shape) for leaf in leaves]
+    made, start = [], 0
+    for leaf, size in zip(leaves, sizes, strict=True):
+        unit = snp.eye(sum(sizes), size, k=-start, dtype=leaf.dtype)
+        made.append(snp.reshape(unit, (sum(sizes), *leaf.shape)))
+        start += size
+    return made
+
+
+def _parted(slopes: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
+    """The axis of all unit directions taken apart into those of each leaf."""
+    parts, start = [], 0
+    before, after = slopes.shape[:axis], slopes.shape[axis + 1 :]
+    for leaf in leaves:
+        end = start + prod(leaf.shape)
+        part = slopes[(slice(None),) * axis + (slice(start, end),)]
+        parts.append(snp.reshape(part, (*before, *leaf.shape, *after)))
+        start = end
+    return parts
+
+
+def _need_real(
+    what: str, name: str, word: str, leaves: Sequence[Tracer], holomorphic: bool
+) -> None:
+    """Raises an error for complex numbers where real ones are needed."""
+    for leaf in leaves:
+        if kind_of(leaf)[0] in COMPLEX and not holomorphic:
+            raise DifferentiateError(
+                point(
+                    f"{what} of {name} needs real {word}s, and one is {abstract_of(leaf).type}; "
+                    "set holomorphic=True for complex functions"
+                )
+            )
+
+
+def _need_kind(what: str, name: str, results: Any, holomorphic: bool) -> None:
+    """Raises an error for results that have no derivative."""
+    for result in tree.leaves(results):
+        dtype = kind_of(result)[0]
+        if dtype not in INEXACT or (holomorphic and dtype not in COMPLEX):
+            wanted = "complex" if holomorphic else "floating-point"
+            raise DifferentiateError(
+                point(
+                    f"{what} of {name} needs {wanted} results, and one is "
+                    f"{abstract_of(result).type}; return others as aux with has_aux=True"
+                )
+            )

@@ -1,0 +1,77 @@
+"""What a derivative is with respect to: which arguments, and which of their leaves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import DifferentiateError
+from shardir.frontend.calling import is_array_like
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import kind_of
+from shardir.frontend.parameters import Parameters
+from shardir.types import COMPLEX, INEXACT
+
+NO_GRADIENT = np.dtype([("float0", np.void, 0)])
+"""The element type of gradients and tangents of integers: there are none."""
+
+Argnums = int | Sequence[int]
+
+
+def numbers_of(
+    what: str, argnums: Argnums, args: Sequence[Any], parameters: Parameters
+) -> list[int]:
+    """Which arguments are meant; raises `ArgumentError` for one that was not given."""
+    listed = [argnums] if isinstance(argnums, int) else list(argnums)
+    numbers = []
+    for number in listed:
+        at = number + len(args) if isinstance(number, int) and number < 0 else number
+        if not isinstance(at, int) or not 0 <= at < len(args):
+            raise ArgumentError(
+                point(
+                    f"{what} of {parameters.name} is asked with respect to argument {number!r}, "
+                    f"and it was called with {len(args)} positional arguments; change argnums, or "
+                    "pass the argument by position"
+                )
+            )
+        numbers.append(at)
+    return numbers
+
+
+def active_leaves(
+    what: str,
+    leaves: Sequence[Any],
+    labels: Sequence[str],
+    name: str,
+    holomorphic: bool,
+    allow_int: bool,
+) -> list[int]:
+    """The leaves that have derivatives; raises an error for those that may not be there."""
+    active = []
+    for i, (leaf, label) in enumerate(zip(leaves, labels, strict=True)):
+        if not is_array_like(leaf):
+            raise NotAnArrayError(
+                point(
+                    f"{what} of {name} is asked with respect to {label}, which is {leaf!r} of type "
+                    f"{type(leaf).__name__} and no array; leave it out of argnums"
+                )
+            )
+        dtype, _ = kind_of(leaf)
+        if dtype in INEXACT and (dtype in COMPLEX or not holomorphic):
+            active.append(i)
+        elif holomorphic:
+            raise DifferentiateError(
+                point(f"{label} of {name} is {dtype}; a holomorphic gradient needs complex inputs")
+            )
+        elif not allow_int:
+            ways = "choose others with argnums"
+            ways += ", or set allow_int=True" if what == "grad" else ""
+            raise DifferentiateError(
+                point(
+                    f"{what} of {name} is asked with respect to {label}, which is {dtype}; "
+                    "gradients need floating-point inputs: convert it (1.0 for 1, "
+                    f"x.astype(float)), {ways}"
+                )
+            )
+    return active
