@@ -24,7 +24,7 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingErro
 from shardir.frontend.locations import defined, here, point
 from shardir.frontend.lowering import lower
 from shardir.frontend.operands import as_tracer
-from shardir.frontend.parameters import Parameters
+from shardir.frontend.parameters import Parameters, check_call
 from shardir.frontend.prefix import spread
 from shardir.frontend.runnable import Runnable
 from shardir.frontend.shardings import Sharding
@@ -119,6 +119,7 @@ class JitFunction:
 
     def _lowered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Lowered:
         known = self._parameters
+        check_call(self._fun, known.name, args, options)
         dynamic, _ = known.divide(args, options)
         leaves, structure = tree.flatten(dynamic)
         labels = known.labels(*dynamic)
@@ -166,6 +167,7 @@ class JitFunction:
     def _inlined(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Call inside a trace."""
         known = self._parameters
+        check_call(self._fun, known.name, args, options)
         dynamic, _ = known.divide(args, options)
         leaves, structure = tree.flatten(dynamic)
         for leaf, label in zip(leaves, known.labels(*dynamic), strict=True):

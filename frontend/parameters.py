@@ -131,6 +131,23 @@ class Parameters:
         return given + [options[name] for name in sorted(options) if name in self.donated_names]
 
 
+def check_call(
+    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
+) -> None:
+    """Raise `ArgumentError` unless `fun`, called `what` in errors, takes these arguments."""
+    if not callable(fun):
+        raise ArgumentError(point(f"{what} must be a function, got {fun!r}"))
+    try:
+        known = signature(fun)
+    except (TypeError, ValueError):
+        return  # Some functions that are not written in Python do not tell.
+    try:
+        known.bind(*args, **(options or {}))
+    except TypeError as error:
+        takes = f"({', '.join(known.parameters)})"
+        raise ArgumentError(point(f"{what} takes {takes}: {error}")) from None
+
+
 def labels_of(base: str, arg: Any) -> list[str]:
     """A name for each leaf of `arg`, from where it is in there."""
     return [".".join(map(str, (base, *path))) for path in tree.structure(arg).paths()]

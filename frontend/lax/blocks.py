@@ -9,6 +9,7 @@ from shardir.frontend.calling import is_array_like
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert
+from shardir.frontend.parameters import check_call
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.trace import trace_block
 from shardir.frontend.tracer import Tracer
@@ -48,6 +49,7 @@ def trace_body(
             tree.unflatten(structure, [next(rest) for _ in range(structure.num_leaves)])
             for structure in structures
         ]
+        check_call(fun, what, args)
         out, structure = tree.flatten(fun(*args))
         seen.append(structure)
         results = [_returned(x, what) for x in out]

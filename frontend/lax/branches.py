@@ -12,6 +12,7 @@ from shardir.frontend.lax.blocks import Kind, kind, several, shown, trace_body, 
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import truth
 from shardir.frontend.operands import as_tracer, convert, splat
+from shardir.frontend.parameters import check_call
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS
@@ -77,6 +78,9 @@ def _clamped(index: Tracer, last: int) -> Tracer:
 def _case(
     which: Tracer, branches: Sequence[Callable[..., Any]], operands: Sequence[Any], what: str
 ) -> Any:
+    for branch in branches:
+        check_call(branch, what, operands)
+
     def traced(kinds: Sequence[Kind] | None = None) -> Any:
         return [trace_body(lambda f=f: f(*operands), (), (), what, (), kinds) for f in branches]
 

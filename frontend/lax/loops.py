@@ -5,6 +5,7 @@ values from around them; those become the constants of the loop. Semantics follo
 """
 
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from shardir.frontend.lax.blocks import (
 )
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert, splat
+from shardir.frontend.parameters import check_call
 from shardir.frontend.promotion import Abstract, canonical
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
@@ -105,7 +107,9 @@ def _length(stacked: Sequence[Tracer], length: int | None) -> int:
             )
         sizes.append(x.shape[0])
     if length is not None:
-        sizes.append(int(length))
+        if not hasattr(length, "__index__"):
+            raise ControlFlowError(point(f"the length of scan is a whole number, got {length!r}"))
+        sizes.append(index(length))
     if not sizes:
         raise ControlFlowError(point("scan without xs needs length="))
     if len(set(sizes)) > 1:
@@ -183,12 +187,13 @@ def _counted(start: int, count: int, body_fun: Callable[..., Any], init_val: Any
 
     def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
         i, value = carry
+        check_call(body_fun, what, (i, value))
         found = body_fun(i, value)
         check_structure(tree.structure(value), tree.structure(found), what)
         return (i + 1, found), None
 
-    first = np.asarray(start, TensorType((), canonical("i64")).numpy)
-    return scan(step, (first, init_val), None, length=count)[0][1]
+    # The index is a Python number: it takes the element type of what it is combined with.
+    return scan(step, (start, init_val), None, length=count)[0][1]
 
 
 @public(static=("body_fun",), cached=False, name="fori_loop")
@@ -200,14 +205,16 @@ def _bounded(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any
                 point(f"the bounds of fori_loop are integers of rank 0, got {bound.value.type}")
             )
     dtype = next((b.value.type.dtype for b in bounds if not b.weak_type), canonical("i64"))
-    first, last = (convert(bound, dtype) for bound in bounds)
+    weak = all(bound.weak_type for bound in bounds)
+    first, last = (convert(bound, dtype, weak) for bound in bounds)
 
     def going(carry: tuple[Any, Any]) -> Any:
         return emit("lt", carry[0], last)
 
     def body(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         i, value = carry
-        following = emit("add", i, splat(1, i.value.type))
+        following = emit("add", i, splat(1, i.value.type), weak=i.weak_type)
+        check_call(body_fun, "the body of fori_loop", (i, value))
         return following, body_fun(i, value)
 
     return while_loop(going, body, (first, init_val))[1]

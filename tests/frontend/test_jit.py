@@ -411,3 +411,18 @@ def test_every_stage_is_written_when_the_settings_say_so(tmp_path: Path) -> None
     assert files[:3] == ["00-traced.ir", "01-propagate.ir", "02-reshard.ir"]
     assert "8@data" in (tmp_path / "lambda" / "00-traced.ir").read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["lambda"]
+
+
+def test_functions_must_take_the_arguments_of_the_call() -> None:
+    f = jit(lambda x, y=1: add(x, y))
+    for call, why in (
+        (lambda: f(), "missing a required argument: 'x'"),
+        (lambda: f(1, 2, 3), "too many positional arguments"),
+        (lambda: f(1, z=2), "got an unexpected keyword argument 'z'"),
+        (lambda: f.lower(), "missing a required argument: 'x'"),
+        (lambda: jit(lambda x: f(x, z=x))(1), "got an unexpected keyword argument 'z'"),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            call()
+        assert shown(caught) == f"lambda takes (x, y): {why}"
+        assert "test_jit.py" in str(caught.value)

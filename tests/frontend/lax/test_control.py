@@ -8,7 +8,12 @@ import pytest
 
 from shardir.frontend import lax, numpy as snp, tree
 from shardir.frontend.array import from_numpy
-from shardir.frontend.errors import ControlFlowError, LeakedTracerError, TracedValueError
+from shardir.frontend.errors import (
+    ArgumentError,
+    ControlFlowError,
+    LeakedTracerError,
+    TracedValueError,
+)
 from shardir.frontend.jit import jit
 from tests.namespace import eagerly, ops, run, same, trace
 
@@ -36,9 +41,7 @@ def test_scan_carries_and_stacks() -> None:
 
 
 def test_scan_backwards() -> None:
-    total, sums = both(
-        lambda x: lax.scan(lambda c, r: (c + r, c + r), ROW * 0, x, reverse=True), X
-    )
+    total, sums = both(lambda x: lax.scan(lambda c, r: (c + r, c + r), ROW * 0, x, reverse=True), X)
     same(total, X.sum(0))
     same(sums, np.cumsum(X[::-1], 0)[::-1])
 
@@ -305,3 +308,37 @@ def test_values_must_not_leave_a_body() -> None:
 
     with pytest.raises(LeakedTracerError, match="the body of scan has ended"):
         run(program, X)
+
+
+def test_functions_must_take_what_they_are_called_with() -> None:
+    faults: list[tuple[Callable[[], Any], str]] = [
+        (lambda: lax.scan(3, 0, X), "the body of scan must be a function, got 3"),  # type: ignore[arg-type]
+        (lambda: lax.scan(lambda c: c, 0, X),  # type: ignore[misc, arg-type]
+         "the body of scan takes (c): too many positional arguments"),
+        (lambda: lax.cond(True, lambda x: x, lambda: 2, 3),
+         "a branch of cond takes (): too many positional arguments"),
+        (lambda: lax.fori_loop(0, 3, lambda i: i, 0),  # type: ignore[misc, arg-type]
+         "the body of fori_loop takes (i): too many positional arguments"),
+        (lambda: lax.while_loop(lambda: True, lambda x: x, 0),  # type: ignore[misc, arg-type]
+         "the condition of while_loop takes (): too many positional arguments"),
+    ]  # fmt: skip
+    for call, message in faults:
+        with pytest.raises(ArgumentError) as caught:
+            call()
+        first, *rest = str(caught.value).split("\n")
+        assert first == message
+        assert "test_control.py" in rest[0]
+
+
+def test_the_length_of_a_scan_is_whole() -> None:
+    with pytest.raises(ControlFlowError, match=r"the length of scan is a whole number, got 2\.5"):
+        lax.scan(lambda c, _: (c, None), 0, None, length=2.5)  # type: ignore[arg-type]
+
+
+def test_the_index_of_a_loop_takes_the_type_of_what_it_is_added_to() -> None:
+    def total(stop: Any) -> Any:
+        return lax.fori_loop(0, stop, lambda i, c: c + i, from_numpy(np.int8(1)))
+
+    for found in (total(3), jit(lambda: total(3))(), jit(total)(3)):
+        assert found.dtype == np.int8
+        assert int(found) == 4
