@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from shardir.build import Builder, Names, substitute
 from shardir.errors import DifferentiateError
-from shardir.ir import Block, Function, Value
+from shardir.ir import Block, Function, Op, Value
 from shardir.passes.differentiate import differentiable
 from shardir.passes.forward_control import HANDLERS
 from shardir.passes.program import names_of, values_of
@@ -73,14 +73,16 @@ class Split:
 def split(function: Function, wrt: Sequence[int]) -> Split:
     """`jvp` in two functions, with the values that the second needs of the first between.
 
-    Loops that carry tangents run again in the second one. Raises `DifferentiateError` as `jvp`
-    does.
+    Slopes are computed in the first one, but for loops that carry tangents, which run again in the
+    second one. Raises `DifferentiateError` as `jvp` does.
     """
     body, ahead = function.body, jvp(function, wrt)
     known, names = set(values_of(body)), names_of(ahead)
     count, tangents = len(body.params), ahead.body.returns[len(body.returns) :]
     more = [op for op in ahead.body.ops if not known.issuperset(op.results)]
-    moving = Block(ahead.body.params[count:], live(more, tangents), tangents)
+    still, moved = _parted(live(more, tangents), ahead.body.params[count:])
+    moving = Block(ahead.body.params[count:], moved, tangents)
+    body = replace(body, ops=(*body.ops, *still))
     handover = hand_over(body, moving, names)
     params = {value: replace(value) for value in handover.saved}
     whole = Block(
@@ -99,6 +101,18 @@ def split(function: Function, wrt: Sequence[int]) -> Split:
         ),
         len(params),
     )
+
+
+def _parted(ops: Sequence[Op], tangents: Sequence[Value]) -> tuple[list[Op], tuple[Op, ...]]:
+    """The operations that do not depend on tangents, and those that do."""
+    moving, still, moved = set(tangents), [], []
+    for op in ops:
+        if any(value in moving for value in op.uses()):
+            moved.append(op)
+            moving.update(op.results)
+        else:
+            still.append(op)
+    return still, tuple(moved)
 
 
 def _named(function: Function, made: Block, wishes: dict[Value, Value]) -> Block:
