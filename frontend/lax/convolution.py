@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from shardir.errors import OperationTypeError
+import numpy as np
+
+from shardir.errors import OperationTypeError, counted
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer
@@ -31,20 +33,39 @@ def pads_of(
 ) -> Pads:
     """Explicit padding: "VALID" is none, "SAME" as much as keeps ceil(size / stride)."""
     if not isinstance(padding, str):
-        return tuple((int(low), int(high)) for low, high in padding)
+        try:
+            return tuple((int(low), int(high)) for low, high in padding)
+        except (TypeError, ValueError):
+            raise _unknown(padding) from None
     kind = padding.upper()
     if kind == "VALID":
         return ((0, 0),) * len(sizes)
     if kind not in ("SAME", "SAME_LOWER"):
-        raise OperationTypeError(
-            point(f"padding {padding!r} is unknown; it is 'SAME', 'SAME_LOWER', 'VALID' or pairs")
-        )
+        raise _unknown(padding)
     pads = []
     for size, window, stride in zip(sizes, windows, strides, strict=True):
         total = max((-(-size // stride) - 1) * stride + window - size, 0)
         less, more = total // 2, total - total // 2
         pads.append((less, more) if kind == "SAME" else (more, less))
     return tuple(pads)
+
+
+def _unknown(padding: Any) -> OperationTypeError:
+    return OperationTypeError(
+        point(f"padding {padding!r} is unknown; it is 'SAME', 'SAME_LOWER', 'VALID' or pairs")
+    )
+
+
+def steps_of(what: str, given: Any, rank: int) -> tuple[int, ...]:
+    """One whole number above 0 for each of `rank` dimensions; `None` is 1 for each."""
+    if given is None:
+        return (1,) * rank
+    steps = tuple(given) if hasattr(given, "__iter__") else (given,)
+    whole = all(isinstance(step, (int, np.integer)) for step in steps)
+    if len(steps) != rank or not whole or min(steps, default=1) < 1:
+        count = counted(rank, "whole number")
+        raise OperationTypeError(point(f"{what} must be {count} above 0, got {given!r}"))
+    return tuple(map(int, steps))
 
 
 def padtype_to_pads(
@@ -147,9 +168,9 @@ def conv_general_dilated(
             )
         )
     numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
-    strides = tuple(window_strides)
-    spread_x = tuple(lhs_dilation or (1,) * (x.ndim - 2))
-    spread_w = tuple(rhs_dilation or (1,) * (x.ndim - 2))
+    strides = steps_of("window_strides", window_strides, x.ndim - 2)
+    spread_x = steps_of("lhs_dilation", lhs_dilation, x.ndim - 2)
+    spread_w = steps_of("rhs_dilation", rhs_dilation, x.ndim - 2)
     sizes = _reach(x.shape, numbers.lhs_spec[2:], spread_x)
     windows = _reach(w.shape, numbers.rhs_spec[2:], spread_w)
     wide = preferred_element_type

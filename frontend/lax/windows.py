@@ -7,7 +7,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
-from shardir.frontend.lax.convolution import pads_of
+from shardir.frontend.lax.convolution import pads_of, steps_of
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of
 from shardir.frontend.operands import as_tracer, broadcast, convert
@@ -118,8 +118,10 @@ def _windowed(
         raise OperationTypeError(
             point(f"the init_value of lax.reduce_window must be {neutral} here, got {init}")
         )
-    ones = (1,) * x.ndim
-    base, inner = base_dilation or ones, dilation or ones
+    window = steps_of("window_dimensions", window, x.ndim)
+    strides = steps_of("window_strides", strides, x.ndim)
+    base = steps_of("base_dilation", base_dilation, x.ndim)
+    inner = steps_of("window_dilation", dilation, x.ndim)
     sizes = [(n - 1) * s + 1 for n, s in zip(x.shape, base, strict=True)]
     reach = [(n - 1) * s + 1 for n, s in zip(window, inner, strict=True)]
     made: Tracer = emit(
