@@ -121,8 +121,10 @@ class Operators:
     def __contains__(self, item: Any) -> bool:
         return bool(_function("any")(self == item))
 
-    def __round__(self, digits: int = 0) -> Any:
-        return _function("round")(self, digits)
+    def __round__(self, digits: int | None = None) -> Any:
+        # As Python's, it makes integers unless it is told how many digits to keep.
+        rounded = _function("round")(self, digits or 0)
+        return rounded.astype(int) if digits is None else rounded
 
     @property
     def at(self) -> Any:

@@ -142,7 +142,8 @@ def test_arrays_answer_pythons_questions() -> None:
     x = from_numpy(X)
     assert 4.0 in x
     assert 5.0 not in x
-    agree(round(x), X.round())
+    agree(round(x), X.round().astype(np.int32))
+    agree(round(x, 1), X.round(1))
     with pytest.raises(TypeError, match="has no truth value"):
         jit(lambda x: 4.0 in x)(X)
 
