@@ -193,9 +193,10 @@ def _fitted(number: complex, dtype: str) -> complex | bool:
         return _wrapped(int(number.real), dtype)
     if dtype == "bool":
         return bool(number)
-    if dtype in FLOATS:
-        return float(number.real)
-    return complex(number)
+    try:
+        return float(number.real) if dtype in FLOATS else complex(number)
+    except OverflowError:
+        raise NumberError(point(f"a whole number so large does not fit into {dtype}")) from None
 
 
 def _wrapped(whole: int, dtype: str) -> int:

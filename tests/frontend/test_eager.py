@@ -173,6 +173,8 @@ def test_results_do_not_change_with_the_callers_array() -> None:
 def test_numbers_that_do_not_fit() -> None:
     with pytest.raises(NumberError, match=r"the number 1099511627776 does not fit into int32"):
         plus(NUMBERS, 2**40)
+    with pytest.raises(NumberError, match="a whole number so large does not fit into f32"):
+        jit(lambda x: plus(x, 10**400))(1.0)
     np.testing.assert_array_equal(plus(np.uint8(1), 255), 0)
     with pytest.raises(NumberError, match=r"%x has the number 1099511627776, which does not fit"):
         plus(np.array([1, 2**40]), 1)
