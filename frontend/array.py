@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from shardir.frontend.buffers import Buffer, cut, joined, words_of
 from shardir.frontend.devices import Device, devices
-from shardir.frontend.errors import DeletedArrayError, TracedValueError
+from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError, TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
 from shardir.frontend.operators import Operators
@@ -25,7 +25,7 @@ from shardir.frontend.signature import (
     Signature,
     signature_of,
 )
-from shardir.types import TensorType, dtype_name
+from shardir.types import COMPLEX, INTEGERS, TensorType, dtype_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,28 +173,51 @@ class Array(Operators):
         return np.asarray(self).tolist()
 
     def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ShapeError(
+                point(
+                    f"an array of shape {self.shape} has no single truth value; reduce it with "
+                    ".all() or .any()"
+                )
+            )
         return bool(np.asarray(self))
 
+    def _only(self, kind: str) -> npt.NDArray[Any]:
+        """The numbers of an array of rank 0, which a Python number of `kind` can be made of."""
+        if self.shape:
+            raise ArgumentError(
+                point(
+                    f"an array of shape {self.shape} is no {kind}; choose one element by an index"
+                )
+            )
+        if kind != "complex" and self.type.dtype in COMPLEX:
+            raise ArgumentError(point(f"a complex number is no {kind}; take its .real, or abs(x)"))
+        return np.asarray(self)
+
     def __int__(self) -> int:
-        return int(np.asarray(self))
+        return int(self._only("int"))
 
     def __float__(self) -> float:
-        return float(np.asarray(self))
+        return float(self._only("float"))
 
     def __complex__(self) -> complex:
-        return complex(np.asarray(self))
+        return complex(self._only("complex"))
 
     def __index__(self) -> int:
-        return np.asarray(self).__index__()
+        if self.type.dtype not in INTEGERS:
+            raise ArgumentError(
+                point(f"an array of type {self.type} is no index; indices are whole numbers")
+            )
+        return self._only("int").__index__()
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of an array of rank 0")
+            raise ArgumentError(point("an array of rank 0 has no len()"))
         return self.shape[0]
 
     def __iter__(self) -> "Iterator[Any]":
         if not self.shape:
-            raise TypeError("an array of rank 0 cannot be iterated over")
+            raise ArgumentError(point("an array of rank 0 cannot be iterated over"))
         if self.sharding.num_devices > 1:
             return (self[i] for i in range(self.shape[0]))
         (part,) = self.parts

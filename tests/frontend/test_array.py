@@ -11,7 +11,7 @@ import pytest
 from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.config import enable_x64
 from shardir.frontend.devices import devices
-from shardir.frontend.errors import DeletedArrayError, ShapeError
+from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError
 from shardir.frontend.mesh import make_mesh
 from shardir.frontend.partition_spec import P
 from shardir.frontend.placing import device_put
@@ -178,3 +178,24 @@ def test_a_struct_stands_for_an_array() -> None:
     assert repr(ShapeDtypeStruct((2,), int)) == "ShapeDtypeStruct(shape=(2,), dtype=int32)"
     with pytest.raises(ShapeError, match=r"^shape \(-2,\) has a negative size"):
         ShapeDtypeStruct((-2,), int)
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "message"),
+    [
+        (bool, ShapeError, "an array of shape (2,) has no single truth value; reduce it with .all"),
+        (int, ArgumentError, "an array of shape (2,) is no int; choose one element by an index"),
+        (float, ArgumentError, "an array of shape (2,) is no float; choose one element by an in"),
+        (lambda x: int(x[0] * 1j), ArgumentError, "a complex number is no int; take its .real, or"),
+        (lambda x: [0, 1][x[0]], ArgumentError, "an array of type f32[] is no index; indices are"),
+        (lambda x: len(x[0]), ArgumentError, "an array of rank 0 has no len()"),
+        (lambda x: list(x[0]), ArgumentError, "an array of rank 0 cannot be iterated over"),
+    ],
+)
+def test_python_is_told_why_an_array_is_no_number(
+    use: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        use(from_numpy(np.ones(2, np.float32)))
+    assert str(caught.value).startswith(message)
+    assert "test_array.py" in str(caught.value)
