@@ -101,9 +101,11 @@ def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Trace
     if not is_array_like(result):
         place = "".join(f"[{entry!r}]" for entry in structure.paths()[i])
         raise NotAnArrayError(
-            f"{name} returned {result!r} of type {type(result).__name__}"
-            f"{f' at result{place}' if place else ''}, which is no array; return arrays, numbers "
-            "and containers of them only"
+            point(
+                f"{name} returned {result!r} of type {type(result).__name__}"
+                f"{f' at result{place}' if place else ''}, which is no array; return arrays, "
+                "numbers and containers of them only"
+            )
         )
     return as_tracer(result)
 

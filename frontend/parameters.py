@@ -39,6 +39,8 @@ class Parameters:
         donate_argnames: str | Sequence[str] | None = None,
     ) -> Self:
         """The parameters of `fun`; raises `ArgumentError` for those that it does not have."""
+        if not callable(fun):
+            raise ArgumentError(point(f"a function is wanted, got {fun!r}"))
         name = name_of(fun)
         try:
             known = list(signature(fun).parameters.values())

@@ -7,6 +7,7 @@ import optree
 
 from shardir.frontend import tree
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
 
 
 def spread(prefix: Any, full: Any, is_entry: Callable[[Any], bool], word: str) -> list[Any]:
@@ -34,11 +35,13 @@ def _spread(
     where = f" at {path}" if path else ""
     mine, theirs = _opened(prefix), _opened(full)
     if mine is None:
-        raise ArgumentError(f"{word} has {prefix!r} of type {type(prefix).__name__}{where}")
+        raise ArgumentError(point(f"{word} has {prefix!r} of type {type(prefix).__name__}{where}"))
     if theirs is None or type(prefix) is not type(full) or mine[1] != theirs[1]:
         raise ArgumentError(
-            f"{word} has {_shown(prefix)}{where}, where the value has {_shown(full)}; give one "
-            "entry for all of it, or the same containers"
+            point(
+                f"{word} has {_shown(prefix)}{where}, where the value has {_shown(full)}; give one "
+                "entry for all of it, or the same containers"
+            )
         )
     for (key, child), other in zip(mine[0], (value for _, value in theirs[0]), strict=True):
         _spread(child, other, is_entry, word, f"{path}[{key!r}]", entries)

@@ -15,6 +15,7 @@ import numpy as np
 from shardir.errors import OperationTypeError
 from shardir.frontend.config import config
 from shardir.frontend.errors import NotAnArrayError
+from shardir.frontend.locations import point
 from shardir.types import FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, TensorType, dtype_name
 
 
@@ -75,7 +76,7 @@ def dtype_of(spec: Any) -> str:
     except TypeError:
         pass
     known = ", ".join(str(t) for name, t in NUMPY_DTYPES.items() if name != "key")
-    raise NotAnArrayError(f"{spec!r} is no element type; the element types are {known}")
+    raise NotAnArrayError(point(f"{spec!r} is no element type; the element types are {known}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def _in_axes(in_axes: Any, args: Sequence[Any], options: Any, name: str) -> list
     try:
         axes = spread(in_axes, tuple(args), _is_entry, f"in_axes of vmap of {name}")
     except ArgumentError as error:
-        raise BatchError(point(str(error))) from None
+        raise BatchError(str(error)) from None
     return [*axes, *[0] * len(tree.leaves(options))]
 
 
@@ -226,7 +226,7 @@ class _Batch:
         try:
             axes = spread(self.out_axes, whole, _is_entry, f"out_axes of vmap of {self.name}")
         except ArgumentError as error:
-            raise BatchError(point(str(error))) from None
+            raise BatchError(str(error)) from None
         paths = ["".join(f"[{entry!r}]" for entry in path) for path in structure.paths()]
         return list(zip(axes, paths, strict=True))
 

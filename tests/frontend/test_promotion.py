@@ -54,6 +54,8 @@ def test_element_types_may_be_named_in_many_ways() -> None:
 def test_what_is_no_element_type() -> None:
     with pytest.raises(ShardirError, match=r"'float23' is no element type; the element types are"):
         dtype_of("float23")
+    with pytest.raises(ShardirError, match=r"(?s)is no element type.*test_promotion\.py"):
+        dtype_of(object)
 
 
 def test_keys_do_not_mix_with_numbers() -> None:

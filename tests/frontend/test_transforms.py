@@ -220,6 +220,11 @@ def test_operations_without_a_gradient_show_their_line() -> None:
         grad(f)(1.0)
 
 
+def test_only_functions_have_gradients() -> None:
+    with pytest.raises(ArgumentError, match="a function is wanted, got 5"):
+        grad(5)  # type: ignore[arg-type]
+
+
 def test_holomorphic_functions() -> None:
     z = np.complex64(1.5 + 0.5j)
     np.testing.assert_allclose(grad(lambda z: z**3, holomorphic=True)(z), 3 * z**2, rtol=1e-5)
