@@ -57,7 +57,7 @@ def spmd_modules(draw: st.DrawFn, *, size: int = 6) -> Module:
     """A per-device program, with collectives."""
     mesh = draw(st.sampled_from(MESHES))
     names = [name for name in SAMPLERS if name not in GLOBAL_ONLY]
-    function = _function(draw, mesh, names, size)
+    function = _function(draw, mesh, names, size, spmd=True)
 
     def whole(value: Value) -> Global:
         sharding = draw(any_shardings(mesh, value.type))
@@ -98,9 +98,12 @@ def any_shardings(draw: st.DrawFn, mesh: Mesh, type: TensorType) -> Sharding:
     return Sharding(mesh.name, tuple(dims), in_order(replicated), in_order(unreduced), reduction)
 
 
-def _function(draw: st.DrawFn, mesh: Mesh, names: list[str], size: int) -> Function:
+def _function(
+    draw: st.DrawFn, mesh: Mesh, names: list[str], size: int, *, spmd: bool = False
+) -> Function:
     b = Builder()
-    scope = Scope(draw, b, mesh)
+    inner = [n for n in sampled(spmd=False) if not (spmd and n in GLOBAL_ONLY)]
+    scope = Scope(draw, b, mesh, inner=inner)
     for _ in range(draw(st.integers(0, size))):
         SAMPLERS[draw(st.sampled_from(names))](scope)
     used = {value for op in b.ops for value in op.uses()}

@@ -91,8 +91,9 @@ def _elements(flat: npt.NDArray[Any], dtype: str) -> tuple[list[str], list[Any]]
     if dtype not in FLOATS:
         return list(map(show_number, numbers)), numbers
     if dtype == "f64":
-        return list(map(repr, numbers)), numbers
-    texts = [_short(x, number) for x, number in zip(flat, numbers, strict=True)]
+        texts = list(map(repr, numbers))
+    else:
+        texts = [_short(x, number) for x, number in zip(flat, numbers, strict=True)]
     return texts, list(map(float, texts))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from shardir.build import Builder
 from shardir.equality import difference
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.mesh import Mesh
@@ -337,3 +338,15 @@ def test_a_broken_module_prints_too() -> None:
 
     assert '  %0 = dot(%ghost, %ghost, what=1.0, set="{1}") : f32[64, 256]\n' in text
     assert "-> (f32[2@q:(1)2, ?@q:(1)2] on @none)" in text
+
+
+def test_a_nan_with_other_bits_comes_back_with_its_bits() -> None:
+    array = np.array([np.nan, -np.nan, 1.0])
+    array.view(np.uint64)[0] |= 1
+    constant = OPS["constant"]
+    b = Builder()
+    b.emit(constant, value=Dense(array), result=TensorType((3,), "f64"))
+    module = Module((), (Function("f", b.block((), ()), ()),))
+    (again,) = parse(str(module)).main.body.ops
+
+    assert again.attrs["value"] == Dense(array)

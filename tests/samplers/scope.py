@@ -33,6 +33,8 @@ class Scope:
     params: list[Value] = field(default_factory=list)
     """The parameters of the function; blocks share the list."""
     seen: list[Value] = field(default_factory=list)
+    inner: Sequence[str] = ()
+    """The operations that blocks may have, besides what the sampler puts there."""
 
     def choose(self, *options: Any) -> Any:
         return self.draw(st.sampled_from(options))
@@ -97,14 +99,14 @@ class Scope:
         """A block; `body` makes its operations and says what it returns."""
         b = self.b.inner()
         values = [b.param(type, self.choose("", "c")) for type in params]
-        scope = Scope(self.draw, b, self.mesh, self.params, [*self.seen, *values])
+        scope = Scope(self.draw, b, self.mesh, self.params, [*self.seen, *values], self.inner)
         returns = body(scope, values)
         return b.block(values, returns)
 
     def some(self) -> None:
         """Add a few operations, none with blocks when blocks are deep."""
         for _ in range(self.integer(0, 2)):
-            simple = [name for name in sampled(spmd=False) if not OPS[name].blocks]
+            simple = [name for name in self.inner if not OPS[name].blocks]
             SAMPLERS[self.draw(st.sampled_from(simple))](self)
 
 
