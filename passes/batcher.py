@@ -87,7 +87,8 @@ class Batcher:
             return self.handlers[op.name](self, op)
         rule = op.spec.batch or (elementwise if op.spec.elementwise else None)
         if rule is None:
-            raise error(f"%{op.results[0].name} = {op.name} cannot be done many times at once", op)
+            what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
+            raise error(f"{what} cannot be done many times at once", op)
         many = Many(op, self.size, tuple(map(self.has, op.operands)))
         made = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
         return made if isinstance(made, tuple) else (made,)

@@ -6,7 +6,7 @@ after:  `%a = exp(%x)`, `%y = add(%a, %a)`
 Two operations are the same if they apply one operation to the same values with the same
 attributes and make values of one type and sharding; constants and collectives are operations like
 any other. Inside a block the operations before it count too. Barriers stay, since nothing is
-merged across them, and so do operations with blocks.
+merged across them, and so do operations with blocks or with an effect of their own.
 """
 
 import struct
@@ -48,7 +48,7 @@ class _Merger:
         ops: list[Op] = []
         for op in block.ops:
             rebuilt = self.rebuilt(op)
-            if op.blocks or op.name == "optimization_barrier":
+            if op.blocks or op.spec.effect or op.name == "optimization_barrier":
                 ops.append(rebuilt)
                 continue
             key = key_of(rebuilt)

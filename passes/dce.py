@@ -4,7 +4,8 @@ before: `%a = exp(%x)`, `%y = neg(%x)`, `return %y`
 after:  `%y = neg(%x)`, `return %y`
 
 No operation does anything but make its results, collectives included: all devices run the same
-program, so all of them leave one out together. A loop or branch also loses the results that
+program, so all of them leave one out together. Only operations that say that they have an effect
+stay anyway. A loop or branch also loses the results that
 nobody uses, with all that only they needed: values that are carried round a loop only for their
 own sake, slices that are taken or stacked in vain.
 """
@@ -33,7 +34,7 @@ def _block(block: Block, live: set[Value]) -> Block:
     """The block without what is not in `live`, which gains everything that is used."""
     kept: list[Op] = []
     for op in reversed(block.ops):
-        if not any(result in live for result in op.results):
+        if not any(result in live for result in op.results) and not _acts(op):
             continue
         if op.blocks:
             op = _LIVELY.get(op.name, _keep_all)(op, live)
@@ -45,6 +46,11 @@ def _block(block: Block, live: set[Value]) -> Block:
         and all(a is b for a, b in zip(reversed(kept), block.ops, strict=True))
         else Block(block.params, tuple(reversed(kept)), block.returns)
     )
+
+
+def _acts(op: Op) -> bool:
+    """Whether it, or an operation in its blocks, is there for more than its results."""
+    return op.spec.effect or any(inner.spec.effect for b in op.blocks for inner in b.walk())
 
 
 def _body(block: Block, live: set[Value]) -> Block:
@@ -124,7 +130,7 @@ def _used(block: Block, ends: Sequence[Value]) -> set[Value]:
     """Everything in a block that `ends` are made of."""
     live = set(ends)
     for op in reversed(block.ops):
-        if any(result in live for result in op.results):
+        if any(result in live for result in op.results) or _acts(op):
             live.update(op.uses())
     return live
 

@@ -13,7 +13,14 @@ from shardir.placement import Axes
 from shardir.types import COMPLEX
 
 _REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
-_MOVES = ("convert", "reshard", "select", "sharding_constraint", "stop_gradient")
+_MOVES = (
+    "convert",
+    "propagation_barrier",
+    "reshard",
+    "select",
+    "sharding_constraint",
+    "stop_gradient",
+)
 """Elementwise operations that compute nothing."""
 
 

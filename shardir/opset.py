@@ -99,6 +99,8 @@ class OpSpec:
     """Whether the devices of a mesh must execute it together."""
     spmd: bool = False
     """Whether it makes sense only in a per-device program."""
+    effect: bool = False
+    """Whether it is there for more than its results: kept, once, although nobody uses them."""
     blocks: int = 0
     """How many blocks it has; -1: any number, at least one."""
 

@@ -20,7 +20,7 @@ from shardir.passes.propagation.priorities import is_elementwise
 
 SOURCES = ("constant", "iota")
 CARRIERS = ("broadcast", "reshape", "slice")
-ANNOTATIONS = ("sharding_constraint", "reshard", "stop_gradient")
+ANNOTATIONS = ("propagation_barrier", "reshard", "sharding_constraint", "stop_gradient")
 
 
 def split_constants(draft: Draft) -> None:

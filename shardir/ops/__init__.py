@@ -2,8 +2,10 @@
 
 from shardir.ops.annotate import (
     optimization_barrier as optimization_barrier,
+    propagation_barrier as propagation_barrier,
     reshard as reshard,
     sharding_constraint as sharding_constraint,
+    sharding_group as sharding_group,
 )
 from shardir.ops.bits import bitcast as bitcast
 from shardir.ops.collective import (
@@ -96,6 +98,7 @@ from shardir.ops.elementwise import (
 )
 from shardir.ops.index import gather as gather, scatter as scatter
 from shardir.ops.linalg import dot as dot
+from shardir.ops.opaque import opaque as opaque
 from shardir.ops.random import (
     random_bits as random_bits,
     random_bits_at as random_bits_at,

@@ -91,3 +91,40 @@ optimization_barrier = define(
     edges=_barrier_edges,
 )
 """The operands; nothing is moved or merged across it."""
+
+
+def _group_type(x: TensorType, *, group: int, result: Any) -> tuple[TensorType, ...]:
+    if group < 0:
+        raise TypeError(f"group={group} must be at least 0")
+    return ()
+
+
+sharding_group = define(
+    "sharding_group",
+    type=_group_type,
+    factors=lambda x, *, group, result: RuleBuilder([x.shape], []).add_pointwise(x.shape).build(),
+    reference=lambda x, *, group, result: (),
+    vjp=lambda b, g, x, *, group: (None,),
+    batch=lambda b, many, x, *, group: b.sharding_group(x, group=group),
+    effect=True,
+)
+"""All members of a group have one sharding. It makes nothing and only says so of `x`."""
+
+DIRECTIONS = ("none", "forward", "backward")
+
+
+def _propagation_barrier_type(x: TensorType, *, direction: str, result: Any) -> TensorType:
+    if direction not in DIRECTIONS:
+        raise TypeError(f"direction={direction} is none of {', '.join(DIRECTIONS)}")
+    return x
+
+
+propagation_barrier = define(
+    "propagation_barrier",
+    type=_propagation_barrier_type,
+    factors=lambda x, *, direction, result: pointwise([x.shape], [x.shape]),
+    reference=lambda x, *, direction, result: x,
+    vjp=lambda b, g, x, y, *, direction: (g,),
+    elementwise=True,
+)
+"""`x`; shardings propagate through it only in the direction it allows."""

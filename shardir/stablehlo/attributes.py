@@ -113,7 +113,9 @@ def sharding_text(sharding: Sharding, mesh: Mesh) -> str:
         inner = ", ".join(filter(None, [axes(each.axes), "?" if each.open else ""]))
         return f"{{{inner}}}{'' if each.priority is None else f'p{each.priority}'}"
 
-    text = f"@{sharding.mesh}, [{', '.join(map(dim, sharding.dims))}]"
+    # What is on one device states no dimensions.
+    dims = "" if mesh.is_maximal else ", ".join(map(dim, sharding.dims))
+    text = f"@{sharding.mesh}, [{dims}]"
     if sharding.replicated:
         text += f", replicated={{{axes(sharding.replicated)}}}"
     if sharding.unreduced:

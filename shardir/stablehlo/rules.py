@@ -6,6 +6,7 @@ The rest is in `compound` (several operations), `regions` (operations that carry
 
 from shardir import ops as ops  # declares the operations
 from shardir.ir import Op
+from shardir.ops.annotate import DIRECTIONS
 from shardir.opset import OPS, Dense
 from shardir.stablehlo import (
     compound as compound,
@@ -243,6 +244,23 @@ def _move(w: Writer, op: Op, name: str) -> None:
         return
     text = f"#sdy.sharding{sharding_text(sharding, w.meshes[sharding.mesh])}"
     w.op(op, name, {"sharding": text}, annotate=False)
+
+
+@RULES.rule(OPS["sharding_group"])
+def _group(w: Writer, op: Op) -> None:
+    w.op(op, "sdy.sharding_group", {"group_id": integer(op.attrs["group"])})
+
+
+@RULES.rule(OPS["propagation_barrier"])
+def _propagation_barrier(w: Writer, op: Op) -> None:
+    number = DIRECTIONS.index(op.attrs["direction"])
+    w.op(op, "sdy.propagation_barrier", {"allowed_direction": integer(number, 32)})
+
+
+@RULES.rule(OPS["opaque"])
+def _opaque(w: Writer, op: Op) -> None:
+    attrs = op.attrs
+    w.carried(op, attrs["head"], attrs["attributes"], attrs["types"])
 
 
 @RULES.rule(OPS["stop_gradient"])

@@ -25,6 +25,7 @@ class ExportError(ShardirError, ValueError):
     """A module that StableHLO cannot say."""
 
 
+WORD = re.compile(r'"(?:[^"\\]|\\.)*"|%[\w$.-]*(?:#\d+)?')
 PLAIN = re.compile(r"\d+|[A-Za-z_][\w$.-]*")
 
 
@@ -72,12 +73,42 @@ class Writer:
         that the dialect does not know.
         """
         inputs = [self.typed(value) for value in op.operands] if operands is None else operands
-        results = [*map(Value, hidden), *op.results]
+        results = [*(Value(type, "s0") for type in hidden), *op.results]
         made = [(self.define(value), value.type) for value in results]
         more = dict(extra or {})
         if annotate and (shardings := per_value(results, self.meshes)):
             more["sdy.sharding"] = shardings
         self._write(made, name, inputs, attrs or {}, regions, more, self.location(op))
+
+    def carried(self, op: Op, head: str, attributes: str, types: str) -> None:
+        """Write an operation as it was read; a lone % stands for the next operand.
+
+        Names that its own regions define are made fresh, since others may have them by now.
+        """
+        operands = iter(op.operands)
+        inner: dict[str, str] = {}
+
+        def word(match: re.Match[str]) -> str:
+            word = match[0]
+            if word == "%":
+                return self._of[next(operands)]
+            if not word.startswith("%"):
+                return word
+            name, mark, number = word.partition("#")
+            if name not in inner:
+                inner[name] = "%" + self._names.fresh("o0")
+            return inner[name] + mark + number
+
+        text = WORD.sub(word, head)
+        extra = [WORD.sub(word, attributes)] if attributes else []
+        if shardings := per_value(op.results, self.meshes):
+            extra.append(f"sdy.sharding = {shardings}")
+        if extra:
+            text += f" {{{', '.join(extra)}}}"
+        types = WORD.sub(word, types)
+        made = ", ".join(self.define(value) for value in op.results)
+        text = f"{f'{made} = ' if made else ''}{text} {types}{self.location(op)}"
+        self.lines += text.split("\n")
 
     def step(
         self,

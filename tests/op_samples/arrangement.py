@@ -3,7 +3,7 @@
 import numpy as np
 
 from shardir import ops
-from shardir.opset import Dense
+from shardir.opset import Dense, Symbol
 from tests.sampling import Sample, between, exactly, t
 
 CREATE = [
@@ -87,6 +87,7 @@ SLICING = [
 
 ANNOTATE = [
     Sample(ops.sharding_constraint, (t("f32", 4, 6),)),
+    Sample(ops.propagation_barrier, (t("f32", 4, 6),), {"direction": Symbol("forward")}),
     Sample(ops.reshard, (t("f32", 4, 6),)),
     Sample(ops.optimization_barrier, (t("f32", 4, 6), t("i32", 2))),
     Sample(ops.optimization_barrier, (t("f32", 4),)),

@@ -1,8 +1,9 @@
 """Pointwise operations."""
 
-from shardir.opset import OPS, OpSpec
+from shardir.opset import OPS, OpSpec, Symbol
+from shardir.stablehlo.attributes import tensor
 from shardir.types import COMPLEX, DTYPES, TensorType
-from tests.samplers.scope import ARITHMETIC, REAL, Scope, sampler
+from tests.samplers.scope import ARITHMETIC, NUMBERS, REAL, Scope, sampler
 
 
 def _takes(spec: OpSpec, arity: int, dtype: str) -> bool:
@@ -16,6 +17,7 @@ def _takes(spec: OpSpec, arity: int, dtype: str) -> bool:
 _APART = (
     "clamp",
     "convert",
+    "propagation_barrier",
     "random_fold_in",
     "reshard",
     "select",
@@ -41,6 +43,33 @@ def _(s: Scope, name: str) -> None:
 @sampler("stop_gradient", "reshard", "sharding_constraint")
 def _(s: Scope, name: str) -> None:
     s.emit(name, s.tensor())
+
+
+@sampler("propagation_barrier")
+def _(s: Scope, name: str) -> None:
+    s.emit(name, s.tensor(), direction=Symbol(s.choose("none", "forward", "backward")))
+
+
+@sampler("sharding_group")
+def _(s: Scope, name: str) -> None:
+    s.emit(name, s.tensor(), group=s.integer(0, 2))
+
+
+@sampler("opaque")
+def _(s: Scope, name: str) -> None:
+    xs = [s.tensor(NUMBERS) for _ in range(s.integer(0, 2))]
+    results = [s.type(NUMBERS) for _ in range(s.integer(1, 2))]
+    types = f": ({', '.join(tensor(x.type) for x in xs)}) -> ({', '.join(map(tensor, results))})"
+    s.emit(
+        name,
+        *xs,
+        operation="stablehlo.custom_call @f",
+        head=f"stablehlo.custom_call @f({', '.join('%' * len(xs))})",
+        attributes=s.choose("", 'backend_config = "%x"'),
+        types=types,
+        pointwise=s.flag(),
+        result=results[0] if len(results) == 1 else tuple(results),
+    )
 
 
 @sampler("select")

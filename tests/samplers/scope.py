@@ -115,8 +115,9 @@ SAMPLERS: dict[str, Sampler] = {}
 
 
 def sampled(*, spmd: bool) -> list[str]:
-    """The operations for per-device programs, or for all programs."""
-    return [name for name in SAMPLERS if name in OPS and OPS[name].spmd is spmd]
+    """The operations for per-device programs, or for all programs, that can be run."""
+    known = [name for name in SAMPLERS if name in OPS and name != "opaque"]
+    return [name for name in known if OPS[name].spmd is spmd]
 
 
 def sampler(*names: str) -> Callable[[Callable[[Scope, str], Any]], Callable[[Scope, str], Any]]:

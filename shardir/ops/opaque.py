@@ -1,0 +1,68 @@
+"""Operations of other languages that are carried through a program as they were written.
+
+A reader that meets an operation without counterpart keeps its text. Nothing is known about it but
+its operands and the types of its results; no sharding propagates through it unless it is said to
+be pointwise.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from shardir.factors import FactorRule, pointwise as pointwise_rule
+from shardir.ir import Loc, Module
+from shardir.opset import define
+from shardir.types import TensorType
+
+
+def _type(
+    *xs: TensorType,
+    result: Any,
+    operation: str,
+    head: str,
+    attributes: str,
+    types: str,
+    reason: str = "",
+    pointwise: bool = False,
+) -> Any:
+    if result is None:
+        raise TypeError("its result types are a choice; state them with result=")
+    return result
+
+
+def _factors(*xs: TensorType, result: Any, pointwise: bool = False, **_: Any) -> FactorRule | None:
+    results = (result,) if isinstance(result, TensorType) else tuple(result)
+    shapes = {type.shape for type in (*xs, *results) if type.rank}
+    if not pointwise or len(shapes) != 1 or not results:
+        return None
+    return pointwise_rule([x.shape for x in xs], [y.shape for y in results])
+
+
+opaque = define("opaque", type=_type, factors=_factors, effect=True)
+"""The `operation` of another language.
+
+Its text is `head`, `attributes` (but for its sharding, which the results have) and `types`; a
+lone % in them stands for the next operand. `reason` says why it could not be read.
+"""
+
+
+class Unknown(NamedTuple):
+    """An operation that nothing is known about."""
+
+    name: str
+    reason: str
+    loc: Loc | None
+    pointwise: bool
+
+
+def unknown_operations(module: Module) -> tuple[Unknown, ...]:
+    """The operations of a module that are carried through as text, in reading order."""
+    return tuple(_unknown(module))
+
+
+def _unknown(module: Module) -> Iterator[Unknown]:
+    for function in module.functions:
+        for op in function.body.walk():
+            if op.spec is opaque:
+                attrs = op.attrs
+                reason, known = attrs.get("reason", ""), attrs.get("pointwise", False)
+                yield Unknown(attrs["operation"], reason, op.loc, known)
