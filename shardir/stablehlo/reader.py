@@ -1,0 +1,144 @@
+"""StableHLO text with Shardy's shardings to our IR.
+
+Both spellings of MLIR are read, the generic one and the pretty ones, and a value keeps its name.
+What we have no operation for stays in the program as an `opaque` operation, which carries its
+text; `shardir.ops.opaque.unknown_operations` lists them. Calls are read in place of the call,
+and private functions that are called are gone then. A program starts at @main if there is one.
+"""
+
+from lark import Token
+
+import shardir.stablehlo.reader_rules  # noqa: F401  declares what each operation is
+from shardir.ir import Function, Loc, Module
+from shardir.stablehlo import reader_records as records
+from shardir.stablehlo.reader_function import FunctionReader, Locations
+from shardir.stablehlo.reader_shardings import Shardings
+from shardir.stablehlo.reader_syntax import Source, parts_of as parts_of
+from shardir.stablehlo.reader_types import Types
+
+
+def read(text: str, file: str = "<text>") -> Module:
+    """Read a module. Raises `ParseError` at the first thing that is not one."""
+    source = Source(text, file)
+    try:
+        return ModuleReader(source).module()
+    except RecursionError:
+        raise source.error("this text is nested too deeply", 0, 1) from None
+
+
+class ModuleReader:
+    """What the functions of a module share."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.types = Types(source)
+        self.shardings = Shardings(self.types)
+        self.functions: dict[str, records.Function] = {}
+        self.aliases: dict[str, str] = {}
+        self.locations = Locations()
+
+    def module(self) -> Module:
+        self.declare(self.source.module().statements)
+        called = self.called()
+        kept = [
+            written
+            for name, written in self.functions.items()
+            if written.body and not (name in called and written.visibility == "private")
+        ]
+        functions = [self.function(written) for written in kept]
+        functions.sort(key=lambda function: function.name != "main")
+        return Module(tuple(self.shardings.meshes.values()), tuple(functions))
+
+    def declare(self, statements: list[object]) -> None:
+        """Take up meshes, functions and aliases, wherever they stand."""
+        for statement in statements:
+            match statement:
+                case records.Nested():
+                    self.declare(statement.statements)
+                case records.Mesh():
+                    self.shardings.mesh(statement)
+                case records.Alias():
+                    text = str(statement.value) if isinstance(statement.value, Token) else ""
+                    self.aliases[str(statement.name)] = text
+                    self.locations.aliases[str(statement.name)] = text
+                case records.Function():
+                    self.declare_function(statement)
+                case records.Op():
+                    self.generic(statement)
+
+    def declare_function(self, function: records.Function) -> None:
+        name = self.types.string(function.name)
+        if name in self.functions:
+            raise self.source.fail(f"two functions are called @{name}", function.name)
+        self.functions[name] = function
+
+    def generic(self, op: records.Op) -> None:
+        """A module, mesh or function in the generic spelling."""
+        name = op.name.strip('"')
+        entries = {
+            entry.key.strip('"'): entry.value
+            for part in op.parts
+            for dict_ in (part.dict if isinstance(part, records.Props) else part,)
+            if isinstance(dict_, records.Dict)
+            for entry in dict_.entries
+        }
+        blocks = [b for part in op.parts if isinstance(part, records.Regions) for b in part.blocks]
+        symbol = entries.get("sym_name")
+        if name == "builtin.module" and len(blocks) == 1:
+            self.declare(blocks[0].statements)
+        elif name == "sdy.mesh" and symbol is not None and isinstance(entries.get("mesh"), Token):
+            self.shardings.mesh(records.Mesh(symbol, entries["mesh"]))
+        elif name == "func.func" and symbol is not None and len(blocks) == 1:
+            self.declare_function(_function(op.name, symbol, entries, blocks[0]))
+        else:
+            raise self.source.fail("only meshes and functions go into a module", op.name)
+
+    def called(self) -> set[str]:
+        """The names of the functions that are called somewhere."""
+        found: set[str] = set()
+
+        def walk(node: object) -> None:
+            if isinstance(node, Token):
+                if node.type == "SYMBOL":
+                    found.add(self.types.string(node))
+            elif isinstance(node, records.Function):
+                walk(node.body)
+            elif isinstance(node, tuple | list):
+                for part in node:
+                    walk(part)
+
+        for function in self.functions.values():
+            walk(function)
+        return found
+
+    def function(self, written: records.Function) -> Function:
+        return FunctionReader(self, written).function()
+
+    def location(self, token: Token | None) -> Loc | None:
+        return None if token is None else self.locations.read(str(token))
+
+
+def _function(
+    at: Token, name: Token, entries: dict[str, object], body: records.Block
+) -> records.Function:
+    """A function in the generic spelling as if it were written in the pretty one."""
+    stated = entries.get("function_type")
+    types = stated.results if isinstance(stated, records.FunctionType) else []
+    visibility = entries.get("sym_visibility")
+
+    def dicts(key: str, count: int) -> list[records.Dict | None]:
+        lists = entries.get(key)
+        if not isinstance(lists, records.Lists):
+            return [None] * count
+        return [item if isinstance(item, records.Dict) else None for item in lists.lists[0].items]
+
+    params = [
+        records.Param(param.name, param.type, attrs)
+        for param, attrs in zip(body.params, dicts("arg_attrs", len(body.params)), strict=False)
+    ]
+    results = [
+        records.Param(None, type, attrs)
+        for type, attrs in zip(types, dicts("res_attrs", len(types)), strict=False)
+    ]
+    word = Token("VISIBILITY", visibility.strip('"')) if isinstance(visibility, Token) else None
+    return records.Function(at, word, name, params, results, body)

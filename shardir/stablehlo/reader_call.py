@@ -1,0 +1,306 @@
+"""One operation while it is being read: its parts under the names of both spellings.
+
+`Call` sorts what the text says, whatever the order and spelling; the rules in `reader_rules` and
+its neighbours ask it for operands, attributes and types, and tell it what the operation is in
+our IR.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lark import Token
+
+from shardir.build import infer
+from shardir.errors import OperationTypeError, ParseError, counted
+from shardir.ir import Block, Value
+from shardir.opset import OPS, Attr
+from shardir.placement import Sharding
+from shardir.stablehlo import reader_records as records
+from shardir.stablehlo.reader_types import Types
+from shardir.types import TensorType
+
+if TYPE_CHECKING:
+    from shardir.stablehlo.reader_function import FunctionReader
+
+SHARDING = "sdy.sharding"
+
+
+class Unsupported(Exception):
+    """An operation that has no counterpart; says why."""
+
+
+class Call:
+    """The parts of an operation; its operands are not looked up where that is not wished."""
+
+    def __init__(
+        self, reader: "FunctionReader", written: records.Op, *, operands: bool = True
+    ) -> None:
+        self.reader, self.written = reader, written
+        self._with_operands = operands
+        self.types: Types = reader.types
+        self.at = written.name
+        quoted = written.name.type == "STRING"
+        self.name = self.types.string(written.name) if quoted else str(written.name)
+        self.operands: list[Value] = []
+        self.attrs: dict[str, Any] = {}
+        self.words: list[Token] = []
+        self.literals: list[Any] = []
+        self.pairs: list[tuple[Token, Value]] = []
+        self.params: list[list[records.TypedValue]] = []
+        self.blocks: list[records.Block] = []
+        self.symbol: Token | None = None
+        for part in written.parts:
+            self._take(part)
+        for tail in written.tails:
+            for part in tail.parts:
+                self._take(part)
+
+    def _take(self, part: Any) -> None:
+        kind = type(part)
+        if kind is Token:
+            if part.type == "VALUE":
+                if self._with_operands:
+                    self.operands.append(self.reader.use(part))
+            elif part.type == "NAME":
+                self.words.append(part)
+            elif part.type == "SYMBOL":
+                self.symbol = part
+            else:
+                self.literals.append(part)
+        elif kind is records.Entry:
+            self._attribute(part)
+        elif kind is records.Props:
+            self._take(part.dict)
+        elif kind is records.Dict:
+            for entry in part.entries:
+                if isinstance(entry, records.Entry):
+                    self._attribute(entry)
+            self.literals.append(part)
+        elif kind is records.Regions:
+            self.blocks += part.blocks
+        elif kind is records.Block:
+            self.blocks.append(part)
+        elif kind is records.Group:
+            self._group(part)
+        else:
+            self.literals.append(part)
+
+    def _group(self, group: records.Group) -> None:
+        typed = [member for member in group.members if isinstance(member, records.TypedValue)]
+        if typed or not group.members:
+            self.params.append(typed)
+        for member in group.members:
+            if isinstance(member, records.Pair):
+                self.pairs.append((member.first, self.reader.use(member.second)))
+            elif not isinstance(member, records.TypedValue):
+                self._take(member)
+
+    def _attribute(self, entry: records.Entry) -> None:
+        key = self.types.string(entry.key)
+        if key in self.attrs:
+            raise self.fail(f"attribute {key!r} is given twice", entry.key)
+        self.attrs[key] = entry.value
+
+    # What the text says.
+
+    def fail(self, message: str, at: Token | None = None) -> ParseError:
+        return self.reader.source.fail(message, self.at if at is None else at)
+
+    def has(self, *names: str) -> bool:
+        return any(name in self.attrs for name in names)
+
+    def attr(self, *names: str) -> Any:
+        """The attribute that has one of these names in one of the spellings."""
+        for name in names:
+            if name in self.attrs:
+                return self.attrs[name]
+        raise self.fail(f"{self.name} lacks its attribute {names[0]!r}")
+
+    def integer(self, *names: str, default: int | None = None) -> int:
+        if default is not None and not self.has(*names):
+            return default
+        return self.types.integer(self.attr(*names))
+
+    def integers(self, *names: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        if default is not None and not self.has(*names):
+            return default
+        return self.types.integers(self.attr(*names))
+
+    def pairs_of(self, name: str, default: tuple[tuple[int, int], ...]
+                 ) -> tuple[tuple[int, int], ...]:  # fmt: skip
+        return self.types.pairs(self.attr(name)) if self.has(name) else default
+
+    def word(self, *names: str) -> str:
+        """`LT`, in the generic spelling `#stablehlo<comparison_direction LT>`."""
+        if self.has(*names):
+            found = re.search(r"(\w+)>?$", str(self.attr(*names)))
+        else:
+            found = re.search(r"(\w+)$", str(self.words[0])) if self.words else None
+        if found is None:
+            raise self.fail(f"{self.name} lacks its attribute {names[0]!r}")
+        return found[1]
+
+    def struct(self, name: str, *fields: str) -> list[tuple[int, ...]]:
+        """The lists of `#stablehlo.gather<offset_dims = [1], ...>`; those left out are empty."""
+        text = str(self.attr(name))
+        lists = []
+        for field in fields:
+            found = re.search(rf"\b{field}\s*=\s*(\[[\d\s,]*\]|\d+)", text)
+            words = re.findall(r"\d+", found[1]) if found else []
+            if any(len(word) > 9 for word in words):
+                raise self.fail(f"the numbers of {field!r} are too large")
+            lists.append(tuple(map(int, words)))
+        return lists
+
+    def take(self, count: int) -> list[Value]:
+        """The operands, of which there are `count`."""
+        if len(self.operands) != count:
+            raise self.fail(
+                f"{self.name} takes {counted(count, 'operand')}, got {len(self.operands)}"
+            )
+        return self.operands
+
+    @cached_property
+    def results(self) -> list[TensorType]:
+        """The stated types of the results."""
+        signature, names = self.written.signature, self.names
+        if signature is None:
+            if names:
+                raise self.fail(f"{self.name} does not state the type of its result")
+            return []
+        stated = signature.results if signature.operands is not None or not names \
+            else signature.results[-len(names) :]  # fmt: skip
+        if not names and signature.operands is None:
+            stated = []
+        if len(stated) != len(names):
+            raise self.fail(
+                f"{self.name} names {counted(len(names), 'result')}, "
+                f"but states {counted(len(stated), 'type')}"
+            )
+        return [self.types.type(token) for token in stated]
+
+    @property
+    def result(self) -> TensorType:
+        """The stated type of the only result."""
+        if len(self.results) != 1:
+            raise self.fail(f"{self.name} has 1 result, not {len(self.results)}")
+        return self.results[0]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What each result is called in the text."""
+        names = []
+        for result in self.written.results:
+            name = str(result.name)
+            count = 1 if result.number is None else self.types.integer(result.number)
+            if count > 10_000:
+                raise self.fail("these are too many results", result.number)
+            names += [name] if result.number is None else [f"{name}#{i}" for i in range(count)]
+        return names
+
+    @cached_property
+    def shardings(self) -> list[Sharding | None]:
+        """What the text says about each result."""
+        said = self.attrs.get(SHARDING)
+        if self.name in ("sdy.sharding_constraint", "sdy.reshard"):
+            angles = [part for part in self.literals if getattr(part, "type", "") == "ANGLE"]
+            said = self.attrs.get("sharding", angles[0] if angles else None)
+        if not isinstance(said, Token) or not self.names:
+            return [None] * len(self.names)
+        if said.startswith("#sdy.sharding_per_value"):
+            return list(self.reader.shardings.per_value(said, self.results))
+        return [self.reader.shardings.sharding(said, self.result)]
+
+    def check_operands(self) -> None:
+        """Whether the stated types of the operands are those that they have."""
+        signature = self.written.signature
+        if signature is None or signature.operands is None:
+            return
+        if len(signature.operands) != len(self.all_operands):
+            return
+        for token, value in zip(signature.operands, self.all_operands, strict=True):
+            if self.types.type(token) != value.type:
+                raise self.fail(f"this operand is %{value.name} of type {value.type}", token)
+
+    @property
+    def all_operands(self) -> list[Value]:
+        """Operands, then what values in pairs begin with (in the pretty spelling of loops)."""
+        return [*self.operands, *(value for _, value in self.pairs)]
+
+    # What it is in our IR.
+
+    def emit(
+        self, name: str, *operands: Value, blocks: tuple[Block, ...] = (), **attrs: Attr
+    ) -> tuple[Value, ...]:
+        """Make the operation that stands for this one: it gets the names and the shardings."""
+        made = self.infer(name, operands, tuple(self.results), blocks, attrs)
+        for i, (type, stated) in enumerate(zip(made, self.results, strict=True)):
+            if type != stated:
+                raise self.fail(f"the result of {self.name} is {type}, not {stated}",
+                                self._result_token(i))  # fmt: skip
+        values = self.define(made)
+        self.reader.append(name, operands, values, attrs, blocks, self.written.loc)
+        return values
+
+    def define(self, types: Iterable[TensorType]) -> tuple[Value, ...]:
+        """Values for the results, with their names and shardings."""
+        return tuple(
+            Value(type, self.reader.fresh(name), sharding)
+            for type, name, sharding in zip(types, self.names, self.shardings, strict=True)
+        )
+
+    def step(
+        self, name: str, *operands: Value, result: TensorType | None = None, wish: str = "",
+        **attrs: Attr,
+    ) -> Value:  # fmt: skip
+        """Make an operation on the way; its result is no value of the text."""
+        (type,) = self.infer(name, operands, (result,) if result else (), (), attrs)
+        value = Value(type, self.reader.names.fresh(wish or self.wish(name)))
+        self.reader.append(name, operands, (value,), attrs, (), self.written.loc)
+        return value
+
+    def wish(self, name: str) -> str:
+        """What to call the result of a step: after the result that it serves."""
+        first = self.names[0][1:].partition("#")[0]
+        return f"{'v' if first[0].isdigit() else ''}{first}.{name}"
+
+    def infer(
+        self,
+        name: str,
+        operands: tuple[Value, ...],
+        stated: tuple[TensorType, ...],
+        blocks: tuple[Block, ...],
+        attrs: dict[str, Attr],
+    ) -> tuple[TensorType, ...]:
+        """The result types by the operation's own rule; `Unsupported` when it has other ideas."""
+        result = stated[0] if len(stated) == 1 else stated or None
+        try:
+            made = infer(OPS[name], operands, result, attrs, blocks)
+        except OperationTypeError as error:
+            raise Unsupported(str(error)) from None
+        if stated and len(made) != len(stated):
+            message = f"{self.name} has {counted(len(made), 'result')}, not {len(stated)}"
+            raise self.fail(message)
+        return made
+
+    def _result_token(self, number: int) -> Token:
+        signature = self.written.signature
+        assert signature is not None
+        return signature.results[len(signature.results) - len(self.names) + number]
+
+
+Rule = Callable[[Call], tuple[Value, ...]]
+READERS: dict[str, Rule] = {}
+"""By the name of an operation in MLIR: makes ours of it and returns its results."""
+
+
+def reads(*names: str) -> Callable[[Rule], Rule]:
+    """Register the rule for these operations; without a dialect, StableHLO's."""
+
+    def register(rule: Rule) -> Rule:
+        READERS.update((name if "." in name else f"stablehlo.{name}", rule) for name in names)
+        return rule
+
+    return register

@@ -1,0 +1,157 @@
+"""What the small computations in regions compute, as formulas that can be compared.
+
+The region of a reduction or a sort is turned into one text for each value it returns, such as
+`add(a0,b0)`. Ours know such computations by name, so a formula is looked up, never run. The
+parameters are `a0`, `a1`, ... on the left side and `b0`, `b1`, ... on the right.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from lark import Token
+
+from shardir.opset import Attr, Dense
+from shardir.stablehlo import reader_records as records
+from shardir.stablehlo.reader_call import Call, Unsupported
+from shardir.types import COMPLEX, FLOATS, TensorType
+
+COMBINE = {
+    "add": "add",
+    "multiply": "mul",
+    "maximum": "max",
+    "minimum": "min",
+    "and": "and",
+    "or": "or",
+}
+"""Our names of the operations that combine two elements."""
+
+
+def formulas(call: Call, block: records.Block, params: Sequence[Token]) -> list[str]:
+    """What the block returns, `params` being those of the left side, then of the right side."""
+    half = len(params) // 2
+    names = [f"a{i}" for i in range(half)] + [f"b{i}" for i in range(len(params) - half)]
+    known = {str(token): name for token, name in zip(params, names, strict=True)}
+    for statement in block.statements:
+        if not isinstance(statement, records.Op):
+            raise Unsupported("its region is no simple computation")
+        name = call.types.string(statement.name) if statement.name.type == "STRING" \
+            else str(statement.name)  # fmt: skip
+        inputs = [_input(call, token, known) for token in _values(statement)]
+        if name.rpartition(".")[2] == "return":
+            return inputs
+        formula = _formula(call, statement, name.removeprefix("stablehlo."), inputs)
+        for result in statement.results:
+            known[str(result.name)] = formula
+    raise Unsupported("its region returns nothing")
+
+
+def _values(op: records.Op) -> list[Token]:
+    return [p for p in op.parts if isinstance(p, Token) and p.type == "VALUE"]
+
+
+def _input(call: Call, token: Token, known: dict[str, str]) -> str:
+    if token in known:
+        return known[token]
+    number = call.reader.constant_of(call.reader.use(token))
+    if number is None:
+        raise Unsupported("its region uses values of the program around it")
+    return _number(number)
+
+
+def _number(number: Attr) -> str:
+    if isinstance(number, bool | Dense):
+        return str(number)
+    return repr(complex(number) if isinstance(number, complex) else float(number))
+
+
+def _formula(call: Call, op: records.Op, name: str, inputs: list[str]) -> str:
+    inner = Call(call.reader, op, operands=False)
+    if name == "compare":
+        total = "TOTALORDER" in f"{inner.attrs.get('compare_type')} {inner.words}"
+        return f"{inner.word('comparison_direction')}{'!' * total}({','.join(inputs)})"
+    if name == "constant":
+        token = next((p for p in inner.literals if getattr(p, "type", "") == "DENSE"), None)
+        token = token or getattr(inner.attrs.get("value"), "value", None)
+        if token is None:
+            raise Unsupported("its region has a constant of an unknown kind")
+        return _number(call.types.constant(token, inner.result))
+    if inner.blocks or inner.params:
+        raise Unsupported("its region is no simple computation")
+    return f"{name}({','.join(inputs)})"
+
+
+def combined(formula: str, place: int) -> str | None:
+    """Our name of what combines the parameters of one place, such as `add`."""
+    name, _, inputs = formula.partition("(")
+    if inputs in (f"a{place},b{place})", f"b{place},a{place})"):
+        return COMBINE.get(name)
+    return None
+
+
+def position(better: str, dtype: str) -> list[list[str]]:
+    """The formulas that choose a value and its position: JAX's, then those we print."""
+    differs = "NE(a0,a0)"
+    wins, draws, earlier = f"{better}(a0,b0)", "EQ(a0,b0)", "LT(a1,b1)"
+    jax = f"or({wins},{differs})"
+    theirs = [
+        f"select({jax},a0,b0)",
+        f"select(or({jax},and({draws},{earlier})),a1,b1)",
+    ]
+    if dtype in FLOATS:
+        wins, draws = f"or({wins},{differs})", f"or({draws},and({differs},NE(b0,b0)))"
+    takes = f"or(and({wins},not({draws})),and({draws},{earlier}))"
+    return [theirs, [f"select({takes},a0,b0)", f"select({takes},a1,b1)"]]
+
+
+def order(types: Sequence[TensorType], keys: int) -> list[str]:
+    """The formulas that order by the first `keys` operands: ours, JAX's, and the naive one."""
+    found = []
+    for kind in (_ours, _of_jax, _naive):
+        decided = ""
+        for key in reversed(range(keys)):
+            less, same = kind(f"a{key}", f"b{key}", types[key].dtype)
+            decided = f"or({less},and({same},{decided}))" if decided else less
+        found.append(decided)
+    return found
+
+
+def _ours(a: str, b: str, dtype: str) -> tuple[str, str]:
+    if dtype in COMPLEX:
+        real = _ours(f"real({a})", f"real({b})", "f32")
+        imag = _ours(f"imag({a})", f"imag({b})", "f32")
+        return f"or({real[0]},and({real[1]},{imag[0]}))", f"and({real[1]},{imag[1]})"
+    less, same = _naive(a, b, dtype)
+    if dtype not in FLOATS:
+        return less, same
+    return (
+        f"or({less},and(not(NE({a},{a})),NE({b},{b})))",
+        f"or({same},and(NE({a},{a}),NE({b},{b})))",
+    )
+
+
+def _of_jax(a: str, b: str, dtype: str) -> tuple[str, str]:
+    """Zeros and NaNs of both signs made one, then the total order."""
+    if dtype in COMPLEX:
+        real = _of_jax(f"real({a})", f"real({b})", "f32")
+        imag = _of_jax(f"imag({a})", f"imag({b})", "f32")
+        return f"or({real[0]},and({real[1]},{imag[0]}))", f"and({real[1]},{imag[1]})"
+    if dtype not in FLOATS:
+        return _naive(a, b, dtype)
+    x, y = (f"select(NE({v},{v}),nan,select(EQ({v},0.0),0.0,{v}))" for v in (a, b))
+    return f"LT!({x},{y})", f"EQ!({x},{y})"
+
+
+def _naive(a: str, b: str, dtype: str) -> tuple[str, str]:
+    return f"LT({a},{b})", f"EQ({a},{b})"
+
+
+def exponentials() -> str:
+    """The formula that adds two exponentials, in logarithms."""
+    high, low = "maximum(a0,b0)", "minimum(a0,b0)"
+    gap = f"select(EQ({high},{low}),0.0,subtract({low},{high}))"
+    return f"add({high},log_plus_one(exponential({gap})))"
+
+
+def sides(params: Sequence[Token]) -> list[Token]:
+    """Parameters that come in pairs, all left ones first."""
+    return [*islice(params, 0, None, 2), *islice(params, 1, None, 2)]

@@ -1,0 +1,329 @@
+"""Reads the bodies of functions: names, blocks, calls, and operations without counterpart."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lark import Token
+
+from shardir.build import Names
+from shardir.errors import counted, suggestion
+from shardir.ir import Block, Function, Loc, Op, Value
+from shardir.opset import OPS, Attr
+from shardir.placement import Sharding
+from shardir.stablehlo import reader_records as records
+from shardir.stablehlo.reader_call import READERS, SHARDING, Call, Unsupported
+from shardir.stablehlo.reader_opaque import carry_through
+from shardir.types import TensorType
+
+if TYPE_CHECKING:
+    from shardir.stablehlo.reader import ModuleReader
+
+RETURNS = ("return", "func.return", "stablehlo.return", "sdy.return")
+
+
+class FunctionReader:
+    """Reads one function of ours; what it calls is read into it."""
+
+    def __init__(self, module: "ModuleReader", written: records.Function) -> None:
+        self.module, self.written = module, written
+        self.source, self.types, self.shardings = module.source, module.types, module.shardings
+        self.names = Names()
+        self.taken: set[str] = set()
+        self.values: dict[str, Value] = {}
+        self.wishes: dict[str, str] = {}
+        self.ops: list[Op] = []
+        self.makers: dict[Value, Op] = {}
+        self.spare: set[Op] = set()
+        """Operations that only served others which are no more; dropped if nothing uses them."""
+        self.calling: list[str] = []
+
+    def function(self) -> Function:
+        written = self.written
+        assert written.body is not None
+        self.calling.append(str(written.name))
+        params = []
+        for param in written.params:
+            if param.name is None:
+                raise self.source.fail("a function with a body names its parameters", param.type)
+            type = self.types.type(param.type)
+            params.append(self.define(param.name, type, self.sharding_of(param, type)))
+        ops, returns = self.statements(written.body)
+        types = [self.types.type(result.type) for result in written.results]
+        if len(types) != len(returns):
+            raise self.source.fail(
+                f"{written.name} returns {counted(len(returns), 'value')}, "
+                f"but states {counted(len(types), 'result')}",
+                written.name,
+            )
+        for value, type, result in zip(returns, types, written.results, strict=True):
+            if value.type != type:
+                message = f"{written.name} returns %{value.name} of type {value.type}, not {type}"
+                raise self.source.fail(message, result.type)
+        shardings = tuple(
+            self.sharding_of(result, type)
+            for result, type in zip(written.results, types, strict=True)
+        )
+        body = self.without_spare(Block(tuple(params), tuple(ops), tuple(returns)))
+        return Function(self.types.string(written.name), body, shardings)
+
+    def sharding_of(self, param: records.Param, type: TensorType) -> Sharding | None:
+        entries = param.attrs.entries if param.attrs else ()
+        for entry in entries:
+            if entry.key == SHARDING and isinstance(entry.value, Token):
+                return self.shardings.sharding(entry.value, type)
+        return None
+
+    # Values.
+
+    def fresh(self, token: str) -> str:
+        """A name of ours for a value of the text: its own if nobody has it."""
+        wish = self.wishes.get(token, token[1:]).replace("#", ".")
+        if wish[0].isdigit() and (wish in self.taken or not wish.isdigit()):
+            # To `Names` a number that is taken is no wish, and would take another value's number.
+            wish = f"v{wish}"
+        name = self.names.fresh(wish)
+        self.taken.add(name)
+        return name
+
+    def define(self, token: Token, type: TensorType, sharding: Sharding | None = None) -> Value:
+        value = Value(type, self.fresh(token), sharding)
+        self.bind(str(token), value, token)
+        return value
+
+    def bind(self, name: str, value: Value, at: Token) -> None:
+        if name in self.values:
+            raise self.source.fail(f"{name} is defined twice", at)
+        self.values[name] = value
+
+    def use(self, token: Token) -> Value:
+        name = str(token)
+        value = self.values.get(name) or self.values.get(f"{name}#0")
+        if value is None and name.endswith("#0"):
+            value = self.values.get(name[:-2])
+        if value is None:
+            hint = suggestion(name, self.values)
+            message = f"{name} is not defined here"
+            raise self.source.fail(f"{message}; {hint}" if hint else message, token)
+        return value
+
+    # Blocks.
+
+    def statements(self, block: records.Block) -> tuple[list[Op], list[Value]]:
+        """The operations of a block and what it returns."""
+        outer, self.ops = self.ops, []
+        returns = self.inline(block)
+        made, self.ops = self.ops, outer
+        return made, returns
+
+    def inline(self, block: records.Block) -> list[Value]:
+        """Read the operations of a block into the current one; what it returns."""
+        for number, statement in enumerate(block.statements):
+            if not isinstance(statement, records.Op):
+                raise self.source.fail("only operations go into a function", block.close)
+            name = statement.name.strip('"')
+            if name in RETURNS:
+                if number + 1 < len(block.statements):
+                    raise self.source.fail("nothing goes behind a return", statement.name)
+                return Call(self, statement).operands
+            self.op(statement)
+        raise self.source.fail("a block ends with a return", block.close)
+
+    def block(
+        self, written: records.Block, params: list[tuple[Token, TensorType, Sharding | None]]
+    ) -> Block:
+        """A block of an operation; what it defines is not seen behind it."""
+        before = dict(self.values)
+        values = tuple(self.define(*param) for param in params)
+        ops, returns = self.statements(written)
+        self.values = before
+        return Block(values, tuple(ops), tuple(returns))
+
+    def params_of(self, written: records.Block) -> list[tuple[Token, TensorType, Sharding | None]]:
+        """The parameters that the label of a block states."""
+        return [(param.name, self.types.type(param.type), None) for param in written.params]
+
+    # Operations.
+
+    def op(self, written: records.Op) -> None:
+        """Read an operation into the current block."""
+        before = len(self.ops)
+        call = Call(self, written)
+        rule = READERS.get(call.name)
+        call.check_operands()
+        try:
+            if rule is None:
+                raise Unsupported("")
+            results = rule(call)
+        except Unsupported as error:
+            del self.ops[before:]
+            results = carry_through(call, str(error))
+        for name, value in zip(call.names, results, strict=True):
+            self.bind(name, value, written.name)
+
+    def append(
+        self,
+        name: str,
+        operands: tuple[Value, ...],
+        results: tuple[Value, ...],
+        attrs: Mapping[str, Attr],
+        blocks: tuple[Block, ...],
+        loc: Token | None,
+    ) -> Op:
+        op = Op(OPS[name], operands, results, attrs, blocks, self.module.location(loc))
+        self.ops.append(op)
+        self.makers.update(dict.fromkeys(results, op))
+        return op
+
+    def rename(self, new: Mapping[Value, Value]) -> None:
+        """Let operations of the current block that make a value in `new` make its new form."""
+        for i, op in enumerate(self.ops):
+            if any(value in new for value in op.results):
+                made = replace(op, results=tuple(new.get(v, v) for v in op.results))
+                self.ops[i] = made
+                self.makers.update(dict.fromkeys(made.results, made))
+
+    def constant_of(self, value: Value) -> Attr:
+        """The number that every element of a value is, if that is known; else `None`."""
+        op = self.makers.get(value)
+        while op is not None and op.name in ("broadcast", "reshape"):
+            op = self.makers.get(op.operands[0])
+        if op is None or op.name != "constant":
+            return None
+        number = op.attrs["value"]
+        if isinstance(number, bool | int | float | complex):
+            return number
+        flat = number.array.reshape(-1)
+        return flat[0].item() if flat.size == 1 else None
+
+    def spares(self, *values: Value) -> None:
+        """Note that what makes these values may be dropped if nothing else uses it."""
+        for value in values:
+            op = self.makers.get(value)
+            if op is not None:
+                self.spare.add(op)
+                self.spares(*op.operands)
+
+    def without_spare(self, body: Block) -> Block:
+        """The body without what has become useless."""
+        spare: set[Op] = set()
+        uses: dict[Value, int] = {}
+        for block in _blocks(body):
+            spare.update(self.spare.intersection(block.ops))
+            for op in block.ops:
+                for value in op.operands:
+                    uses[value] = uses.get(value, 0) + 1
+            for value in block.returns:
+                uses[value] = uses.get(value, 0) + 1
+        dropped: set[Op] = set()
+        waiting = [op for op in spare if not any(uses.get(v) for v in op.results)]
+        while waiting:
+            op = waiting.pop()
+            dropped.add(op)
+            for value in op.operands:
+                uses[value] -= 1
+                maker = self.makers.get(value)
+                if maker in spare and not any(uses.get(v) for v in maker.results):
+                    waiting.append(maker)
+        return _pruned(body, dropped) if dropped else body
+
+    # Calls.
+
+    def call(self, call: Call, symbol: Token) -> tuple[Value, ...]:
+        """Read the body of a function in place of a call of it."""
+        callee = self.module.functions.get(self.types.string(symbol))
+        if callee is None:
+            hint = suggestion(self.types.string(symbol), self.module.functions)
+            message = f"no function is called {self.types.string(symbol)!r}"
+            raise call.fail(f"{message}; {hint}" if hint else message, symbol)
+        if callee.body is None:
+            raise Unsupported(f"{callee.name} has no body")
+        if str(callee.name) in self.calling:
+            raise call.fail(f"{callee.name} calls itself, and calls are read in place", symbol)
+        if len(callee.params) != len(call.operands):
+            raise call.fail(
+                f"{callee.name} takes {counted(len(callee.params), 'argument')}, "
+                f"got {len(call.operands)}",
+                symbol,
+            )
+        self.calling.append(str(callee.name))
+        outer = self.values, self.wishes
+        self.values, self.wishes = {}, self._wishes(callee.body, call.names)
+        for param, value in zip(callee.params, call.operands, strict=True):
+            assert param.name is not None
+            type = self.types.type(param.type)
+            if type != value.type:
+                raise call.fail(f"{callee.name} takes {type} here, not {value.type}", param.type)
+            said = self.sharding_of(param, type)
+            self.bind(str(param.name), self.constrained(call, value, said), param.name)
+        returns = self.inline(callee.body)
+        self.values, self.wishes = outer
+        self.calling.pop()
+        if [value.type for value in returns] != call.results:
+            raise call.fail(f"{callee.name} does not return what its call states", symbol)
+        asked = [self.sharding_of(result, value.type)
+                 for result, value in zip(callee.results, returns, strict=True)]  # fmt: skip
+        inner = (self.constrained(call, v, s) for v, s in zip(returns, asked, strict=True))
+        outer_asked = zip(inner, call.shardings, strict=True)
+        return tuple(self.constrained(call, v, s) for v, s in outer_asked)
+
+    def constrained(self, call: Call, value: Value, sharding: Sharding | None) -> Value:
+        """The value under a constraint, if something is said about it."""
+        if sharding is None or value.sharding == sharding:
+            return value
+        made = Value(value.type, self.names.fresh(call.wish("constrained")), sharding)
+        self.append("sharding_constraint", (value,), (made,), {}, (), call.written.loc)
+        return made
+
+    def _wishes(self, body: records.Block, names: list[str]) -> dict[str, str]:
+        """What a call names its results, its function's own values are better named too."""
+        last = body.statements[-1] if body.statements else None
+        if not isinstance(last, records.Op):
+            return {}
+        returned = [str(p) for p in last.parts if isinstance(p, Token) and p.type == "VALUE"]
+        outer = [self.wishes.get(name, name[1:]) for name in names]
+        return dict(zip(returned, outer, strict=False))
+
+
+def _blocks(block: Block) -> list[Block]:
+    inner = [each for op in block.ops for b in op.blocks for each in _blocks(b)]
+    return [block, *inner]
+
+
+def _pruned(block: Block, dropped: set[Op]) -> Block:
+    ops = []
+    for op in block.ops:
+        if op in dropped:
+            continue
+        blocks = tuple(_pruned(inner, dropped) for inner in op.blocks)
+        ops.append(op if not blocks else Op(op.spec, op.operands, op.results, op.attrs, blocks,
+                                            op.loc, op.why))  # fmt: skip
+    return Block(block.params, tuple(ops), block.returns)
+
+
+_PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d{1,9}):(\d{1,9})')
+_ALIAS = re.compile(r"#[\w$.]+")
+
+
+class Locations:
+    """Finds the user's line in a location, through aliases of the end of the file."""
+
+    def __init__(self) -> None:
+        self.aliases: dict[str, str] = {}
+        self._known: dict[str, Loc | None] = {}
+
+    def read(self, text: str) -> Loc | None:
+        """The first file and line that a location names, the innermost call first."""
+        if text not in self._known:
+            self._known[text] = None  # an alias that names itself leads nowhere
+            place = _PLACE.search(text)
+            if place:
+                self._known[text] = Loc(place[1], int(place[2]), int(place[3]))
+            else:
+                found = map(self.alias, _ALIAS.findall(text))
+                self._known[text] = next((loc for loc in found if loc is not None), None)
+        return self._known[text]
+
+    def alias(self, name: str) -> Loc | None:
+        return self.read(self.aliases[name]) if name in self.aliases else None

@@ -1,0 +1,171 @@
+"""Keeps the text of operations that have no counterpart.
+
+The text is cut where the sharding of the results goes: head, attributes, types. Values that are
+defined outside become operands, each place one, so that passes may change what stands there; in
+the text a lone % marks the place.
+"""
+
+import re
+
+from lark import Token
+
+from shardir.ir import Value
+from shardir.stablehlo import reader_records as records
+from shardir.stablehlo.reader_call import SHARDING, Call
+
+POINTWISE_CALLS = frozenset(
+    (
+        "Cholesky",
+        "CompactWyHelper",
+        "InspectSharding",
+        "InvertDiagBlocksLowerTriangular",
+        "InvertDiagBlocksUpperTriangular",
+        "LayoutConstraint",
+        "MoveToDevice",
+        "MoveToHost",
+        "X64SplitHigh",
+        "X64SplitLow",
+        "_SPMDInternalOp_MultiPad",
+        "_SPMDInternalOp_MultiRotate",
+        "_SPMDInternalOp_MultiSlice",
+        "_SPMDInternalOp_RotateRight",
+        "_SPMDInternalOp_Wrap",
+        "annotate_device_placement",
+        "mhlo.erf",
+        "xla.megascale.provide_metadata",
+    )
+)
+"""Calls whose every tensor Shardy cuts alike."""
+
+POINTWISE = frozenset(
+    f"stablehlo.{name}"
+    for name in ("all_reduce", "bitcast_convert", "collective_broadcast", "collective_permute",
+                 "cross-replica-sum", "reduce_precision", "round_nearest_afz")
+)  # fmt: skip
+"""Operations that Shardy treats like elementwise ones."""
+
+_LINES = re.compile(r"\s*\n\s*")
+_WORD = re.compile(r'//[^\n]*|"(?:[^"\\]|\\.)*"|%[\w$.-]*(?:#\d+)?|#[\w$.]+(?![\w$.<])|\bloc\(')
+
+
+def carry_through(call: Call, reason: str) -> tuple[Value, ...]:
+    """Make an opaque operation of a call."""
+    written = call.written
+    text, signature = call.reader.source.text, written.signature
+    if signature is None:
+        if call.names:
+            raise call.fail(f"{call.name} does not state the type of its result")
+        raise call.fail(f"{call.name} is not known, and it does not state its types")
+    last = written.parts[-1] if written.parts else None
+    dict_ = last if isinstance(last, records.Dict) and _has_types_behind(last, call) else None
+    start, colon = written.name.start_pos or 0, signature.colon.start_pos or 0
+    head_end = colon if dict_ is None else (dict_.open.start_pos or 0)
+    collector = _Collector(call)
+    head = collector.text(text[start:head_end])
+    attributes = (
+        "" if dict_ is None else collector.text(_entries(text, dict_, has_results=bool(call.names)))
+    )
+    types = collector.text(text[colon : _end(call)])
+    target = call.symbol or call.attrs.get("call_target_name")
+    name = call.types.string(target) if isinstance(target, Token) else ""
+    pointwise = call.name in POINTWISE or (
+        call.name == "stablehlo.custom_call" and name in POINTWISE_CALLS
+    )
+    attrs = {
+        "operation": call.name if call.name != "stablehlo.custom_call" else f"{call.name} @{name}",
+        "head": head.strip(),
+        "attributes": attributes,
+        "types": types.strip(),
+        **({"reason": reason} if reason else {}),
+        **({"pointwise": True} if pointwise else {}),
+    }
+    results = call.define(call.results)
+    call.reader.append("opaque", tuple(collector.operands), results, attrs, (), written.loc)
+    return results
+
+
+def _has_types_behind(dict_: records.Dict, call: Call) -> bool:
+    """Whether the attributes are where all operations have them: in front of the types."""
+    close, signature = dict_.close.end_pos or 0, call.written.signature
+    assert signature is not None
+    return not call.reader.source.text[close : signature.colon.start_pos].strip()
+
+
+def _entries(text: str, dict_: records.Dict, *, has_results: bool) -> str:
+    """The text of the attributes, but for the sharding that the results have."""
+    starts = [entry.key.start_pos or 0 for entry in dict_.entries]
+    ends = [*starts[1:], dict_.close.start_pos or 0]
+    parts = (
+        text[start:end].strip().rstrip(",").rstrip()
+        for entry, start, end in zip(dict_.entries, starts, ends, strict=True)
+        if not (has_results and entry.key.strip('"') == SHARDING)
+    )
+    return ", ".join(parts)
+
+
+def _end(call: Call) -> int:
+    """Where the operation ends: with its last type, or with the last of what follows."""
+    written = call.written
+    assert written.signature is not None
+    if written.tails:
+        last = written.tails[-1].parts[-1]
+        return last.close.end_pos or 0
+    text, signature = call.reader.source.text, written.signature
+    if signature.results:
+        return _behind_match(_CLOSE, text, signature.results[-1].end_pos or 0)
+    last = signature.operands[-1] if signature.operands else signature.colon
+    return _behind_match(_NOTHING, text, last.end_pos or 0)
+
+
+_CLOSE = re.compile(r"\s*\)")
+_NOTHING = re.compile(r"[\s()]*->\s*\(\s*\)")
+
+
+def _behind_match(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    return match.end() if match else at
+
+
+class _Collector:
+    """Takes the values of the surrounding program out of texts."""
+
+    def __init__(self, call: Call) -> None:
+        self.reader = call.reader
+        self.operands: list[Value] = []
+        self.inner: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        parts, at = [], 0
+        for match in _WORD.finditer(text):
+            if match.start() < at:
+                continue
+            parts.append(text[at : match.start()])
+            at = match.end()
+            parts.append(self.word(match[0]))
+            if match[0] == "loc(":
+                at = _behind(text, at)
+        return _LINES.sub("\n", "".join([*parts, text[at:]]))
+
+    def word(self, word: str) -> str:
+        if word == "loc(" or word.startswith("//"):
+            return ""
+        if word.startswith("#"):
+            return self.reader.module.aliases.get(word, word)
+        if not word.startswith("%"):
+            return word
+        values = self.reader.values
+        value = values.get(word) or values.get(f"{word}#0")
+        if value is None:
+            name, mark, number = word.partition("#")
+            return self.inner.setdefault(name, f"%o{len(self.inner)}") + mark + number
+        self.operands.append(value)
+        return "%"
+
+
+def _behind(text: str, at: int) -> int:
+    """Behind the parenthesis that is open at `at`."""
+    depth = 1
+    while depth and at < len(text):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        at += 1
+    return at

@@ -1,0 +1,266 @@
+"""What operations of StableHLO are in our IR: those with regions."""
+
+from typing import Any
+
+from lark import Token
+
+from shardir import ops as ops  # declares the operations
+from shardir.ir import Value
+from shardir.opset import Symbol
+from shardir.stablehlo import reader_records as records
+from shardir.stablehlo.reader_call import Call, Unsupported, reads
+from shardir.stablehlo.reader_formulas import (
+    COMBINE,
+    combined,
+    exponentials,
+    formulas,
+    order,
+    position,
+    sides,
+)
+from shardir.stablehlo.reader_shapes import pointers, scatter_dims
+from shardir.stablehlo.regions import identity
+from shardir.types import TensorType
+
+Values = tuple[Value, ...]
+Ints = tuple[int, ...]
+
+REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "or": "any", "and": "all"}
+ELEMENTWISE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or": "or",
+               "and": "and"}  # fmt: skip
+"""Our operations on whole tensors, by how they combine two elements."""
+
+
+def is_identity(call: Call, value: Value, combine: str) -> bool:
+    """Whether a value is known to change nothing when it is combined with another."""
+    number = call.reader.constant_of(value)
+    if number is None:
+        return False
+    return bool(number == identity(combine, value.type.dtype))
+
+
+@reads("reduce")
+def _reduce(call: Call) -> Values:
+    xs, inits = _reduced(call)
+    dims = call.integers("dimensions")
+    names = _how(call, len(xs))
+    if names is None:
+        return _position(call, xs, inits, dims)
+    made = []
+    for i, (x, init, combine) in enumerate(zip(xs, inits, names, strict=True)):
+        if combine in ("or", "and") and x.type.dtype != "bool":
+            raise Unsupported("it combines the bits of integers")
+        exact = is_identity(call, init, combine)
+        whole = len(xs) == 1 and exact
+        if whole:
+            call.reader.spares(init)
+            return call.emit(REDUCTIONS[combine], x, dims=dims)
+        reduced = call.step(REDUCTIONS[combine], x, dims=dims)
+        if not exact:
+            start = call.step("broadcast", init, result=reduced.type, dims=())
+            reduced = call.step(ELEMENTWISE[combine], start, reduced)
+        made.append(reduced)
+        if reduced.type != call.results[i]:
+            raise Unsupported(f"its result {i} is {reduced.type}, not {call.results[i]}")
+    return _named(call, made)
+
+
+def _named(call: Call, made: list[Value]) -> Values:
+    """The values under the names and shardings of the results."""
+    results = call.define(value.type for value in made)
+    call.reader.rename(dict(zip(made, results, strict=True)))
+    return results
+
+
+def _reduced(call: Call) -> tuple[list[Value], list[Value]]:
+    """What is reduced, and what each begins with."""
+    if call.pairs:
+        return [call.reader.use(token) for token, _ in call.pairs], [v for _, v in call.pairs]
+    half = len(call.operands) // 2
+    return call.operands[:half], call.operands[half:]
+
+
+def _how(call: Call, count: int) -> list[str] | None:
+    """How each operand is combined by itself; `None` where they are combined together."""
+    words = [str(word) for word in call.words]
+    if "applies" in words:
+        name = words[words.index("applies") + 1].rpartition(".")[2]
+        if name not in COMBINE:
+            raise Unsupported(f"it applies {name}")
+        return [COMBINE[name]]
+    returned = formulas(call, *_region(call, 0))
+    names = [combined(formula, i) for i, formula in enumerate(returned)]
+    if len(returned) != count:
+        raise call.fail(f"its region returns {len(returned)} values for {count} operands")
+    whole = [name for name in names if name is not None]
+    return whole if len(whole) == count else None
+
+
+def _region(call: Call, number: int) -> tuple[records.Block, list[Token]]:
+    """A region and its parameters, all left ones first."""
+    if len(call.blocks) <= number:
+        raise call.fail(f"{call.name} lacks a region")
+    block = call.blocks[number]
+    if block.params:
+        return block, [param.name for param in block.params]
+    groups = [group for group in call.params if group]
+    return block, sides([param.name for group in groups for param in group])
+
+
+def _position(call: Call, xs: list[Value], inits: list[Value], dims: Ints) -> Values:
+    """The position of an extreme: the values and a count are reduced together."""
+    returned = formulas(call, *_region(call, 0))
+    if len(xs) != 2 or len(dims) != 1 or len(call.results) != 2:
+        raise Unsupported("it reduces by a computation of its own")
+    counted = call.reader.makers.get(xs[1])
+    if counted is None or counted.name != "iota" or counted.attrs["dim"] != dims[0]:
+        raise Unsupported("it reduces by a computation of its own")
+    dtype = xs[0].type.dtype
+    for better, combine, name in (("GT", "max", "argmax"), ("LT", "min", "argmin")):
+        right = returned in position(better, dtype)
+        if right and is_identity(call, inits[0], combine) and not call.reader.constant_of(inits[1]):
+            extreme = call.step(combine, xs[0], dims=dims)
+            place = call.step(name, xs[0], dim=dims[0], result=call.results[1])
+            call.reader.spares(*inits, xs[1])
+            results = _named(call, [extreme, place])
+            call.reader.spares(results[0])
+            return results
+    raise Unsupported("it reduces by a computation of its own")
+
+
+@reads("reduce_window")
+def _reduce_window(call: Call) -> Values:
+    if len(call.operands) != 2:
+        raise Unsupported("it reduces several operands together")
+    x, init = call.operands
+    window = call.integers("window_dimensions")
+    ones = (1,) * x.type.rank
+    given: dict[str, Any] = {
+        "window": window,
+        "strides": call.integers("window_strides", default=ones),
+        "padding": call.pairs_of("padding", ((0, 0),) * x.type.rank),
+        "base_dilation": call.integers("base_dilations", default=ones),
+        "window_dilation": call.integers("window_dilations", default=ones),
+    }
+    (formula,) = formulas(call, *_region(call, 0))
+    running = _running(x.type, **given)
+    if formula == exponentials() and running and call.reader.constant_of(init) == float("-inf"):
+        call.reader.spares(init)
+        return call.emit("cumlogsumexp", x, dim=running[0], reverse=running[1])
+    combine = combined(formula, 0)
+    if combine not in ("add", "mul", "max", "min"):
+        raise Unsupported("it reduces by a computation of its own")
+    if not is_identity(call, init, combine):
+        raise Unsupported("it does not begin with what changes nothing")
+    call.reader.spares(init)
+    cumulative = {"add": "cumsum", "mul": "cumprod", "max": "cummax", "min": "cummin"}[combine]
+    if running and not (combine == "add" and x.type.dtype == "bool"):
+        return call.emit(cumulative, x, dim=running[0], reverse=running[1])
+    return call.emit("reduce_window", x, op=Symbol(combine), **given)
+
+
+def _running(
+    x: TensorType, window: Ints, strides: Ints, padding: Any, base_dilation: Ints,
+    window_dilation: Ints,
+) -> tuple[int, bool] | None:  # fmt: skip
+    """The dimension along which every window begins (or ends) at the border, and where from."""
+    wide = [d for d, size in enumerate(window) if size > 1]
+    if len(wide) != 1 or {*strides, *base_dilation, *window_dilation} != {1}:
+        return None
+    (dim,) = wide
+    if window[dim] != x.shape[dim] or len(padding) != x.rank:
+        return None
+    rest = window[dim] - 1
+    for reverse, pair in ((False, (rest, 0)), (True, (0, rest))):
+        if all(pad == (pair if d == dim else (0, 0)) for d, pad in enumerate(padding)):
+            return dim, reverse
+    return None
+
+
+@reads("sort")
+def _sort(call: Call) -> Values:
+    if not call.operands:
+        raise call.fail("sort takes at least 1 operand")
+    block, params = _region(call, 0)
+    (formula,) = formulas(call, block, sides(params))
+    types = [value.type for value in call.operands]
+    keys = next((n for n in range(1, len(types) + 1) if formula in order(types, n)), None)
+    if keys is None:
+        raise Unsupported("it sorts by a comparison of its own")
+    dim = call.integer("dimension", default=-1)
+    return call.emit(
+        "sort",
+        *call.operands,
+        dim=dim if dim >= 0 else dim + types[0].rank,
+        keys=keys,
+        stable=call.types.flag(call.attrs["is_stable"]) if call.has("is_stable") else False,
+    )
+
+
+@reads("scatter")
+def _scatter(call: Call) -> Values:
+    if len(call.operands) != 3:
+        raise Unsupported("it scatters several operands together")
+    x, indices, updates = call.operands
+    dims, vector = scatter_dims(call)
+    (formula,) = formulas(call, *_region(call, 0))
+    combine = "set" if formula == "b0" else combined(formula, 0)
+    if combine not in ("add", "set", "mul", "min", "max"):
+        raise Unsupported("it combines by a computation of its own")
+    indices = pointers(call, indices, vector)
+    return call.emit("scatter", x, indices, updates, **dims, op=Symbol(combine))
+
+
+@reads("select_and_scatter")
+def _select_and_scatter(call: Call) -> Values:
+    x, source, init = call.take(3)
+    (better,) = formulas(call, *_region(call, 0))
+    (added,) = formulas(call, *_region(call, 1))
+    how = {"GE(a0,b0)": "max", "LE(a0,b0)": "min"}.get(better)
+    if how is None or combined(added, 0) != "add" or not is_identity(call, init, "add"):
+        raise Unsupported("it selects or scatters by a computation of its own")
+    call.reader.spares(init)
+    ones = (1,) * x.type.rank
+    return call.emit(
+        "select_and_scatter",
+        x,
+        source,
+        op=Symbol(how),
+        window=call.integers("window_dimensions", default=ones),
+        strides=call.integers("window_strides", default=ones),
+        padding=call.pairs_of("padding", ((0, 0),) * x.type.rank),
+        base_dilation=ones,
+        window_dilation=ones,
+    )
+
+
+@reads("while")
+def _while(call: Call) -> Values:
+    if len(call.blocks) != 2:
+        raise call.fail("while has a condition and a body")
+    inits = call.operands or [value for _, value in call.pairs]
+    blocks = []
+    for block in call.blocks:
+        params = call.reader.params_of(block)
+        if not params and call.pairs:
+            params = [(token, value.type, None) for token, value in call.pairs]
+        blocks.append(call.reader.block(block, params))
+    return call.emit("while", *inits, blocks=tuple(blocks))
+
+
+@reads("case")
+def _case(call: Call) -> Values:
+    return _branches(call, call.blocks)
+
+
+@reads("if")
+def _if(call: Call) -> Values:
+    """Ours counts branches, so that of false comes first."""
+    if len(call.blocks) != 2:
+        raise call.fail("if has a branch for true and one for false")
+    return _branches(call, call.blocks[::-1])
+
+
+def _branches(call: Call, blocks: list[records.Block]) -> Values:
+    made = tuple(call.reader.block(block, call.reader.params_of(block)) for block in blocks)
+    return call.emit("case", *call.take(1), blocks=made)

@@ -1,0 +1,225 @@
+"""Types, numbers, lists and constants as MLIR writes them."""
+
+import re
+from typing import Any
+
+import numpy as np
+from lark import Token
+
+from shardir.opset import Attr, Dense
+from shardir.stablehlo.attributes import ELEMENTS
+from shardir.stablehlo.reader_records import List, Lists, Number, Typed
+from shardir.stablehlo.reader_syntax import Source
+from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF, TensorType
+
+DTYPES = {ELEMENTS.get(name, name): name for name in NUMPY_DTYPES if name != "key"}
+"""Our names of MLIR's element types."""
+
+_TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-z]\w*|complex<\w+>)(?:,[^<>]*(?:<.*>)?)?>")
+_ARRAY = re.compile(r"array<\w+(?::(.*))?>", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
+_PLAIN = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
+
+
+class Types:
+    """Reads types, each spelling once, and what numbers mean."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._known: dict[str, TensorType] = {}
+
+    def type(self, token: Token) -> TensorType:
+        known = self._known.get(token)
+        if known is None:
+            known = self._known[str(token)] = self._read(token)
+        return known
+
+    def _read(self, token: Token) -> TensorType:
+        match = _TENSOR.fullmatch(re.sub(r"\s+", "", token))
+        if match is None:
+            if token.startswith("tensor<") and "?" in token:
+                raise self.source.fail(
+                    "this type has a size that is known only at run time; shapes are static", token
+                )
+            raise self.source.fail("this is no type of a value; values are tensors", token)
+        sizes, element = match.groups()
+        if element not in DTYPES:
+            raise self.source.fail(
+                f"no element type of ours stands for {element!r}; there are {', '.join(DTYPES)}",
+                token,
+            )
+        numbers = [part for part in sizes.split("x") if part]
+        if any(len(number) > 18 for number in numbers):
+            raise self.source.fail("this tensor is too large", token)
+        return TensorType(tuple(map(int, numbers)), DTYPES[element])
+
+    def integer(self, node: Any, base: int = 0) -> int:
+        """`3`, or `3 : i64`."""
+        token = node.value if isinstance(node, Typed) else node
+        if not isinstance(token, Token) or token.type != "INT":
+            raise self.wrong("an integer", node)
+        if len(token) > 19:
+            raise self.source.fail("this integer is too large", token, base)
+        return int(token)
+
+    def flag(self, node: Any) -> bool:
+        """`true`, or `1 : i1`."""
+        token = node.value if isinstance(node, Typed) else node
+        if token not in ("true", "false"):
+            raise self.wrong("true or false", node)
+        return bool(token == "true")
+
+    def string(self, token: Token, base: int = 0) -> str:
+        """The string of a literal, or of a name after @ that may be quoted."""
+        literal = token.lstrip("@")
+        if not literal.startswith('"'):
+            return str(literal)
+        data = _ESCAPE.sub(_unescaped, literal[1:-1])
+        try:
+            return data.encode("latin-1").decode("utf-8")
+        except (UnicodeDecodeError, UnicodeEncodeError):
+            return data
+
+    def items(self, node: Any) -> list[Any]:
+        """The items of a list."""
+        if isinstance(node, Lists) and len(node.lists) == 1:
+            node = node.lists[0]
+        if not isinstance(node, List):
+            raise self.wrong("a list", node)
+        return node.items
+
+    def integers(self, node: Any) -> tuple[int, ...]:
+        """`[1, 2]`, `array<i64: 1, 2>` or `dense<[1, 2]> : tensor<2xi64>`."""
+        token = node.value if isinstance(node, Typed) else node
+        if isinstance(token, Token) and token.type == "ARRAY":
+            match = _ARRAY.fullmatch(token)
+            words = [w.strip() for w in (match[1] or "").split(",")] if match else [""]
+            try:
+                return tuple(_integer(word) for word in words if word)
+            except ValueError:
+                raise self.wrong("a list of integers", node) from None
+        if isinstance(token, Token) and token.type == "DENSE":
+            return tuple(int(n) for n in self.array(node).reshape(-1))
+        return tuple(map(self.integer, self.items(node)))
+
+    def flags(self, node: Any) -> tuple[bool, ...]:
+        """`[true, false]` or `array<i1: true, false>`."""
+        if isinstance(node, Token | Typed):
+            return tuple(map(bool, self.integers(node)))
+        return tuple(map(self.flag, self.items(node)))
+
+    def pairs(self, node: Any) -> tuple[tuple[int, int], ...]:
+        """`[[0, 1], [2, 3]]` or `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
+        if isinstance(node, Token | Typed):
+            rows = [tuple(int(n) for n in row) for row in self.array(node).reshape(-1, 2)]
+        else:
+            rows = [self.integers(item) for item in self.items(node)]
+        if any(len(row) != 2 for row in rows):
+            raise self.wrong("a list of pairs", node)
+        return tuple((low, high) for low, high in rows)
+
+    def array(self, node: Any) -> Any:
+        """A constant with its type as a NumPy array."""
+        if not isinstance(node, Typed) or node.value.type != "DENSE":
+            raise self.wrong("a constant", node)
+        type = self.type(node.type)
+        value = self.constant(node.value, type)
+        if isinstance(value, Dense):
+            return value.array
+        return np.full(type.shape, value, type.numpy)
+
+    def constant(self, token: Token, type: TensorType) -> Attr:
+        """The value of `dense<...>`: a number if all elements are one, else an array."""
+        inside = token.partition("<")[2][:-1]
+        base = (token.start_pos or 0) + len(token) - len(inside) - 1
+        if not token.startswith("dense<"):
+            raise self.source.fail("constants are written as dense<...>", token)
+        if not inside.strip():
+            if type.size:
+                raise self.source.fail(f"{type} has {type.size} elements, not 0", token)
+            return Dense(np.zeros(type.shape, type.numpy))
+        literal = inside.strip()
+        if literal.startswith('"'):
+            return self._from_bytes(token, literal, type)
+        elements = self.source.parse("dense", inside, base)
+        if isinstance(elements, Number):
+            return self._number(elements, type.dtype, token, base)
+        shape, flat = self._flat(elements, token)
+        if shape != type.shape:
+            raise self.source.fail(f"these are elements of shape {list(shape)}, not {type}", token)
+        numbers = [self._number(number, type.dtype, token, base) for number in flat]
+        with np.errstate(all="ignore"):
+            return Dense(np.array(numbers, type.numpy).reshape(shape))
+
+    def _flat(self, elements: Any, token: Token) -> tuple[tuple[int, ...], list[Number]]:
+        if isinstance(elements, Number):
+            return (), [elements]
+        rows = [self._flat(row, token) for row in elements[1:-1]]
+        if len({shape for shape, _ in rows}) > 1:
+            raise self.source.fail("the rows of a constant have one shape", token)
+        inner = rows[0][0] if rows else ()
+        return (len(rows), *inner), [number for _, row in rows for number in row]
+
+    def _number(self, number: Number, dtype: str, token: Token, base: int) -> Any:
+        if len(number.parts) == 2 or dtype in COMPLEX:
+            if dtype not in COMPLEX:
+                raise self.source.fail(f"{dtype} has no complex elements", token)
+            parts = [float(self._scalar(p, REAL_OF[dtype], base)) for p in number.parts]
+            return complex(*parts)
+        return self._scalar(number.parts[0], dtype, base)
+
+    def _scalar(self, token: Token, dtype: str, base: int) -> Any:
+        numpy = NUMPY_DTYPES[dtype]
+        if token.type == "HEX" and dtype in FLOATS:
+            bits = int(token, 16)
+            if bits >= 1 << (8 * numpy.itemsize):
+                raise self.source.fail(f"{token} has more bits than {dtype}", token, base)
+            return float(np.frombuffer(bits.to_bytes(numpy.itemsize, "little"), numpy)[0])
+        if dtype in FLOATS and token.type in ("INT", "FLOAT"):
+            return float(token)
+        if dtype == "bool" and token in ("true", "false", "0", "1", "-1"):
+            return token not in ("false", "0")
+        if numpy.kind in "iu" and token.type in ("INT", "HEX") and len(token) < 30:
+            value, limits = int(token, 0), np.iinfo(numpy)
+            if limits.min <= value <= limits.max:
+                return value
+        raise self.source.fail(f"{str(token)!r} is no element of {dtype}", token, base)
+
+    def _from_bytes(self, token: Token, literal: str, type: TensorType) -> Attr:
+        """`dense<"0x...">`: the bytes of all elements, or of one that all are."""
+        try:
+            data = bytes.fromhex(literal.strip('"').removeprefix("0x"))
+        except ValueError:
+            raise self.source.fail("the bytes of a constant are hexadecimal", token) from None
+        if type.dtype == "bool":
+            bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+            if len(data) == -(-type.size // 8):
+                return Dense(bits[: type.size].astype(np.bool_).reshape(type.shape))
+            if len(data) == 1:
+                return bool(bits[0])
+        elif len(data) == type.nbytes:
+            return Dense(np.frombuffer(data, type.numpy).reshape(type.shape))
+        elif len(data) == type.numpy.itemsize:
+            return np.frombuffer(data, type.numpy)[0].item()
+        raise self.source.fail(f"these are {len(data)} bytes, {type} has {type.nbytes}", token)
+
+    def wrong(self, wanted: str, node: Any) -> Exception:
+        """An error about something that is not what it should be."""
+        return self.source.fail(f"expected {wanted}", first_token(node))
+
+
+def first_token(node: Any) -> Token:
+    """Where a record begins."""
+    while not isinstance(node, Token):
+        node = next((part for part in node if part or isinstance(part, Token)), Token("NAME", ""))
+    return node
+
+
+def _integer(word: str) -> int:
+    return {"true": 1, "false": 0}[word] if word in ("true", "false") else int(word)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(int(match[1], 16))
+    return _PLAIN.get(match[2], match[2])
