@@ -58,8 +58,10 @@ def test_pointwise_operations_are_numpys() -> None:
     for name, binary in BINARY.items():
         same(both(getattr(lax, name), X, Y), binary(X, Y))
     for name, binary in BITS.items():
-        same(both(getattr(lax, name), WHOLE, WHOLE.T.reshape(2, 3)), binary(WHOLE,
-                                                                      WHOLE.T.reshape(2, 3)))
+        same(
+            both(getattr(lax, name), WHOLE, WHOLE.T.reshape(2, 3)),
+            binary(WHOLE, WHOLE.T.reshape(2, 3)),
+        )
     same(both(lax.pow, np.abs(X), Y), np.abs(X) ** Y)
     same(both(lax.bitwise_not, WHOLE), ~WHOLE)
     same(both(lax.population_count, WHOLE.astype(np.uint8)),

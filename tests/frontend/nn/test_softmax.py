@@ -142,7 +142,5 @@ def test_attention_of_shapes_that_do_not_fit() -> None:
     q, k, v = inputs(4, 3)
     with pytest.raises(ShapeError, match="attention of 4 heads of queries to 3 heads of keys"):
         run(nn.dot_product_attention, q, k, v)
-    with pytest.raises(
-        ShapeError, match=r"attention takes \[batch, length, heads, size\], got"
-    ):
+    with pytest.raises(ShapeError, match=r"attention takes \[batch, length, heads, size\], got"):
         run(nn.dot_product_attention, q[0, 0], k, v)

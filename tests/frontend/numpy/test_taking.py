@@ -31,10 +31,14 @@ def test_take_out_of_range() -> None:
         got = wanted(lambda x, i: snp.take(x, i, 1), X, places)
         assert np.isnan(got[:, [1, 3]]).all()
         same(got[:, [0, 2, 4]], X[:, [0, 2, 2]])
-        same(wanted(lambda x, i: snp.take(x, i, mode="clip"), ROW, places), np.take(ROW, places,
-                                                                               mode="clip"))
-        same(wanted(lambda x, i: snp.take(x, i, mode="wrap"), ROW, places), np.take(ROW, places,
-                                                                               mode="wrap"))
+        same(
+            wanted(lambda x, i: snp.take(x, i, mode="clip"), ROW, places),
+            np.take(ROW, places, mode="clip"),
+        )
+        same(
+            wanted(lambda x, i: snp.take(x, i, mode="wrap"), ROW, places),
+            np.take(ROW, places, mode="wrap"),
+        )
     same(run(lambda x: snp.take(x, np.array([0, 9, -9]), fill_value=7), ROW),
          np.array([3, 7, 7], np.int32))  # fmt: skip
     low = np.iinfo(np.int32).min
