@@ -20,6 +20,7 @@ OWN = (
     "random_bits",
     "random_split",
     "random_fold_in",
+    "propagation_barrier",
 )
 """Operations that Shardy treats by other means than a rule, or does not have."""
 ABOVE = "chlo."
