@@ -32,9 +32,23 @@ class Traffic(Enum):
     SLICE = "dynamic slice or update"
     BROADCAST = "broadcast"
     OTHER = "other"
+    NOWHERE = "barrier"
+    ONWARD = "barrier that lets forward"
+    BACK = "barrier that lets backward"
+
+
+BARRIERS = {"none": Traffic.NOWHERE, "forward": Traffic.ONWARD, "backward": Traffic.BACK}
+FIXED = {
+    Traffic.NOWHERE: Direction.NONE,
+    Traffic.ONWARD: Direction.FORWARD,
+    Traffic.BACK: Direction.BACKWARD,
+}
+"""What a barrier allows in every round."""
 
 
 def traffic(op: Op) -> Traffic:
+    if op.name == "propagation_barrier":
+        return BARRIERS[op.attrs["direction"]]
     if is_elementwise(op) or op.name in ("reshape", "transpose"):
         return Traffic.THROUGH
     if op.name in ("dynamic_slice", "dynamic_update_slice"):
@@ -64,6 +78,8 @@ def directions(rule: FactorRule, kind: Traffic, *, single_use: bool, round: int)
 
 @cache
 def _direction(kind: Traffic, passes: bool, single_use: bool, round: int) -> Direction:
+    if kind in FIXED:
+        return FIXED[kind]
     allowed = Direction.NONE
     if round >= 1 or single_use:
         if kind is Traffic.THROUGH:

@@ -1,5 +1,7 @@
 """Propagation round loops, out of branches, past constraints, and to each user of a constant."""
 
+import pytest
+
 from tests.passes.propagated import found, propagated
 
 
@@ -236,3 +238,26 @@ func @f(
 }
 """)
     assert types["c"] == "f32[8@-]"
+
+
+@pytest.mark.parametrize(
+    ("direction", "cut"),
+    [
+        ("none", {"b": "f32[8@-]", "d": "f32[8@-]"}),
+        ("forward", {"b": "f32[8@x]", "d": "f32[8@-]"}),
+        ("backward", {"b": "f32[8@-]", "d": "f32[8@y]"}),
+    ],
+)
+def test_a_barrier_lets_cuts_through_one_way(direction: str, cut: dict[str, str]) -> None:
+    """`%a` is cut in front of the one, what `%d` becomes behind the other."""
+    types = found(f"""\
+func @f(
+  %a: f32[8@x],
+  %d: f32[8],
+) -> (f32[8], f32[8@y]) {{
+  %b = propagation_barrier(%a, direction={direction}) : f32[8]
+  %e = propagation_barrier(%d, direction={direction}) : f32[8]
+  return %b, %e
+}}
+""")
+    assert {name: types[name] for name in cut} == cut
