@@ -69,10 +69,9 @@ class Source:
     def _wish(self, terminals: Sequence[str] | set[str] | None) -> str:
         """What would have been right, if that is quickly said."""
         known = sorted(set(terminals or ()) - {"$END", *self.hidden})
-        words = list(dict.fromkeys(self._word(name) for name in known[:10]))
-        if len(known) > 10 or not 0 < len(words) <= 5:
+        if not 0 < len(known) <= 5:
             return ""
-        return f", expected {' or '.join(words)}"
+        return f", expected {' or '.join(self._word(name) for name in known)}"
 
     def _word(self, terminal: str) -> str:
         if terminal in self.words:
