@@ -48,7 +48,7 @@ lone % in them stands for the next operand. `reason` says why it could not be re
 class Unknown(NamedTuple):
     """An operation that nothing is known about."""
 
-    name: str
+    operation: str
     reason: str
     loc: Loc | None
     pointwise: bool

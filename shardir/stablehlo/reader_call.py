@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from shardir.stablehlo.reader_function import FunctionReader
 
 SHARDING = "sdy.sharding"
+UNUSED = "%unused"
+"""What a result is called that the text gives no name."""
+NO_RESULTS = ("return", "func.return", "stablehlo.return", "sdy.return", "sdy.sharding_group")
 
 
 class Unsupported(Exception):
@@ -170,10 +173,9 @@ class Call:
             if names:
                 raise self.fail(f"{self.name} does not state the type of its result")
             return []
-        stated = signature.results if signature.operands is not None or not names \
-            else signature.results[-len(names) :]  # fmt: skip
-        if not names and signature.operands is None:
-            stated = []
+        stated = signature.results
+        if signature.operands is None:  # one list, of which the last types are the results
+            stated = stated[max(len(stated) - len(names), 0) :]
         if len(stated) != len(names):
             raise self.fail(
                 f"{self.name} names {counted(len(names), 'result')}, "
@@ -191,7 +193,13 @@ class Call:
     @cached_property
     def names(self) -> list[str]:
         """What each result is called in the text."""
-        names = []
+        names: list[str] = []
+        signature = self.written.signature
+        if not self.written.results and signature is not None and self.name not in NO_RESULTS:
+            # Results that nobody uses need no names.
+            known = self.name in READERS
+            count = len(signature.results) if signature.operands is not None else int(known)
+            return [UNUSED] * count
         for result in self.written.results:
             name = str(result.name)
             count = 1 if result.number is None else self.types.integer(result.number)
@@ -236,6 +244,9 @@ class Call:
     ) -> tuple[Value, ...]:
         """Make the operation that stands for this one: it gets the names and the shardings."""
         made = self.infer(name, operands, tuple(self.results), blocks, attrs)
+        if len(made) != len(self.results):
+            many = counted(len(made), "result")
+            raise self.fail(f"{self.name} has {many}, not {len(self.results)}")
         for i, (type, stated) in enumerate(zip(made, self.results, strict=True)):
             if type != stated:
                 raise self.fail(f"the result of {self.name} is {type}, not {stated}",
@@ -263,7 +274,7 @@ class Call:
 
     def wish(self, name: str) -> str:
         """What to call the result of a step: after the result that it serves."""
-        first = self.names[0][1:].partition("#")[0]
+        first = (*self.names, UNUSED)[0][1:].partition("#")[0]
         return f"{'v' if first[0].isdigit() else ''}{first}.{name}"
 
     def infer(
@@ -280,9 +291,6 @@ class Call:
             made = infer(OPS[name], operands, result, attrs, blocks)
         except OperationTypeError as error:
             raise Unsupported(str(error)) from None
-        if stated and len(made) != len(stated):
-            message = f"{self.name} has {counted(len(made), 'result')}, not {len(stated)}"
-            raise self.fail(message)
         return made
 
     def _result_token(self, number: int) -> Token:

@@ -45,6 +45,14 @@ def formulas(call: Call, block: records.Block, params: Sequence[Token]) -> list[
     raise Unsupported("its region returns nothing")
 
 
+def formula(call: Call, block: records.Block, params: Sequence[Token]) -> str:
+    """What the block returns, which is one value."""
+    returned = formulas(call, block, params)
+    if len(returned) != 1:
+        raise call.fail(f"its region returns {len(returned)} values, not 1")
+    return returned[0]
+
+
 def _values(op: records.Op) -> list[Token]:
     return [p for p in op.parts if isinstance(p, Token) and p.type == "VALUE"]
 

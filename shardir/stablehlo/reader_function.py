@@ -159,8 +159,12 @@ class FunctionReader:
         except Unsupported as error:
             del self.ops[before:]
             results = carry_through(call, str(error))
-        for name, value in zip(call.names, results, strict=True):
-            self.bind(name, value, written.name)
+        if not written.results:
+            return
+        at = [r.name for r in written.results for _ in range(self.types.integer(r.number) if
+                                                            r.number else 1)]  # fmt: skip
+        for name, value, token in zip(call.names, results, at, strict=True):
+            self.bind(name, value, token)
 
     def append(
         self,

@@ -13,6 +13,7 @@ from shardir.stablehlo.reader_formulas import (
     COMBINE,
     combined,
     exponentials,
+    formula as formula_of,
     formulas,
     order,
     position,
@@ -142,8 +143,10 @@ def _reduce_window(call: Call) -> Values:
         "base_dilation": call.integers("base_dilations", default=ones),
         "window_dilation": call.integers("window_dilations", default=ones),
     }
-    (formula,) = formulas(call, *_region(call, 0))
+    formula = formula_of(call, *_region(call, 0))
     running = _running(x.type, **given)
+    if formula == exponentials() and {*window} == {1} and 1 in x.type.shape:
+        running = x.type.shape.index(1), False
     if formula == exponentials() and running and call.reader.constant_of(init) == float("-inf"):
         call.reader.spares(init)
         return call.emit("cumlogsumexp", x, dim=running[0], reverse=running[1])
@@ -182,7 +185,7 @@ def _sort(call: Call) -> Values:
     if not call.operands:
         raise call.fail("sort takes at least 1 operand")
     block, params = _region(call, 0)
-    (formula,) = formulas(call, block, sides(params))
+    formula = formula_of(call, block, sides(params))
     types = [value.type for value in call.operands]
     keys = next((n for n in range(1, len(types) + 1) if formula in order(types, n)), None)
     if keys is None:
@@ -203,7 +206,7 @@ def _scatter(call: Call) -> Values:
         raise Unsupported("it scatters several operands together")
     x, indices, updates = call.operands
     dims, vector = scatter_dims(call)
-    (formula,) = formulas(call, *_region(call, 0))
+    formula = formula_of(call, *_region(call, 0))
     combine = "set" if formula == "b0" else combined(formula, 0)
     if combine not in ("add", "set", "mul", "min", "max"):
         raise Unsupported("it combines by a computation of its own")
@@ -214,8 +217,8 @@ def _scatter(call: Call) -> Values:
 @reads("select_and_scatter")
 def _select_and_scatter(call: Call) -> Values:
     x, source, init = call.take(3)
-    (better,) = formulas(call, *_region(call, 0))
-    (added,) = formulas(call, *_region(call, 1))
+    better = formula_of(call, *_region(call, 0))
+    added = formula_of(call, *_region(call, 1))
     how = {"GE(a0,b0)": "max", "LE(a0,b0)": "min"}.get(better)
     if how is None or combined(added, 0) != "add" or not is_identity(call, init, "add"):
         raise Unsupported("it selects or scatters by a computation of its own")

@@ -2,7 +2,7 @@
 
 from lark import Token
 
-from shardir.errors import suggestion
+from shardir.errors import counted, suggestion
 from shardir.mesh import Mesh
 from shardir.placement import Axes, Axis, Dim, Sharding
 from shardir.stablehlo import reader_records as records
@@ -73,7 +73,8 @@ class Shardings:
         if types is not None:
             if len(known) != len(types):
                 raise self.source.fail(
-                    f"these are {len(known)} shardings for {len(types)} values", token
+                    f"{counted(len(types), 'value')} cannot have {counted(len(known), 'sharding')}",
+                    token,
                 )
             known = [self._spread(each, type) for each, type in zip(known, types, strict=True)]
             for sharding, type in zip(known, types, strict=True):

@@ -219,6 +219,8 @@ _WORDS = {
     "SYMBOL": "a name such as @f",
     "TYPE": "a type such as tensor<8x4xf32>",
     "NAME": "a name",
+    "KEY": "the name of an attribute",
+    "UNIT": "the name of an attribute",
     "INT": "an integer",
     "HEX": "bits such as 0x7F",
     "FLOAT": "a number",
@@ -251,5 +253,14 @@ _SPLIT = re.compile(r"^// -----.*\n?", re.MULTILINE)
 
 
 def parts_of(text: str) -> list[str]:
-    """The texts between lines of `// -----`; each is a module of its own."""
-    return _SPLIT.split(text)
+    """The texts between lines of `// -----`, each a module of its own.
+
+    Lines in front of a part are left empty, so that errors tell the line of the file.
+    """
+    parts, start = [], 0
+    for match in [*_SPLIT.finditer(text), None]:
+        end = match.start() if match else len(text)
+        if text[start:end].strip():
+            parts.append("\n" * text.count("\n", 0, start) + text[start:end])
+        start = match.end() if match else end
+    return parts

@@ -180,7 +180,7 @@ class Types:
         if dtype == "bool" and token in ("true", "false", "0", "1", "-1"):
             return token not in ("false", "0")
         if numpy.kind in "iu" and token.type in ("INT", "HEX") and len(token) < 30:
-            value, limits = int(token, 0), np.iinfo(numpy)
+            value, limits = int(token, 16 if token.type == "HEX" else 10), np.iinfo(numpy)
             if limits.min <= value <= limits.max:
                 return value
         raise self.source.fail(f"{str(token)!r} is no element of {dtype}", token, base)

@@ -69,9 +69,10 @@ class Source:
     def _wish(self, terminals: Sequence[str] | set[str] | None) -> str:
         """What would have been right, if that is quickly said."""
         known = sorted(set(terminals or ()) - {"$END", *self.hidden})
-        if not 0 < len(known) <= 5:
+        words = list(dict.fromkeys(self._word(name) for name in known[:10]))
+        if len(known) > 10 or not 0 < len(words) <= 5:
             return ""
-        return f", expected {' or '.join(self._word(name) for name in known)}"
+        return f", expected {' or '.join(words)}"
 
     def _word(self, terminal: str) -> str:
         if terminal in self.words:

@@ -1,0 +1,165 @@
+"""MLIR text that is none, or says what cannot be: what the error says, and what it points at."""
+
+import pytest
+
+from shardir.errors import ParseError
+from shardir.stablehlo.reader import read
+
+MESH = 'sdy.mesh @m = <["a"=2, "b"=4]>\n'
+
+
+def failing(text: str) -> ParseError:
+    with pytest.raises(ParseError) as error:
+        read(text, "f.mlir")
+    return error.value
+
+
+def test_an_error_shows_the_line_and_points() -> None:
+    error = failing(
+        "func.func @f(%x: tensor<8xf32>) {\n  %y = stablehlo.sine %xx : tensor<8xf32>\n}"
+    )
+
+    assert str(error) == (
+        "%xx is not defined here; did you mean '%x'?\n"
+        " --> f.mlir:2:23\n"
+        "  |\n"
+        "2 |   %y = stablehlo.sine %xx : tensor<8xf32>\n"
+        "  |                       ^^^"
+    )
+
+
+def function(body: str, params: str = "%x: tensor<8xf32>", results: str = "") -> str:
+    return f"{MESH}func.func @f({params}){results} {{\n{body}\n}}"
+
+
+def parameter(sharding: str) -> str:
+    return function("return", f"%x: tensor<8xf32> {{sdy.sharding = #sdy.sharding<{sharding}>}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "pointed"),
+    [
+        (function("%y = stablehlo.sine %x : tensor<8xf32"), "unexpected '<'", "<"),
+        ("func.func @f() {\n  return", "unexpected end of text", ""),
+        (function("%x = stablehlo.sine %x : tensor<8xf32>"), "%x is defined twice", "%x"),
+        (
+            function("%y = stablehlo.sine %x : (tensor<4xf32>) -> tensor<8xf32>"),
+            "this operand is %x of type f32[8]",
+            "tensor<4xf32>",
+        ),
+        (
+            function("%y = stablehlo.sine %x : tensor<4xf32>"),
+            "the result of stablehlo.sine is f32[8], not f32[4]",
+            "tensor<4xf32>",
+        ),
+        (
+            function("return", "%x: tensor<?x8xf32>"),
+            "this type has a size that is known only at run time; shapes are static",
+            "tensor<?x8xf32>",
+        ),
+        (
+            function("return", "%x: !stablehlo.token"),
+            "this is no type of a value; values are tensors",
+            "!stablehlo.token",
+        ),
+        (
+            function("return", "%x: tensor<8xi2>"),
+            "no element type of ours stands for 'i2'; there are i1, i8, i16, i32, i64, ui8, ui16, "
+            "ui32, ui64, f16, bf16, f32, f64, complex<f32>, complex<f64>",
+            "tensor<8xi2>",
+        ),
+        (parameter("@n, [{}]"), "no mesh is called 'n'; there is @m", "@n"),
+        (parameter('@m, [{"c"}]'), "mesh @m has no axis called 'c'; it has a, b", '"c"'),
+        (
+            parameter('@m, [{"b":(3)2}]'),
+            "axis 'b' of size 4 has no part (3)2; 3 * 2 must divide 4",
+            '"b"',
+        ),
+        (
+            parameter("@m, [{}, {}]"),
+            "this sharding is of rank 2, the tensor is f32[8]",
+            "#sdy.sharding<@m, [{}, {}]>",
+        ),
+        (parameter("@m, {}"), "unexpected '{', expected '['", "{"),
+        (
+            parameter('@m, [{"a"}px]'),
+            "unexpected 'px', expected ',' or a priority such as p1 or ']'",
+            "px",
+        ),
+        (
+            parameter('@m, [{}], unreduced=mean{"a"}'),
+            "pending values combine by sum, add, max, min, mul, not by 'mean'",
+            "mean",
+        ),
+        (
+            function(
+                "%y = stablehlo.sine %x {sdy.sharding = #sdy.sharding_per_value<[<@m, [{}]>, "
+                "<@m, [{}]>]>} : tensor<8xf32>"
+            ),
+            "1 value cannot have 2 shardings",
+            "#sdy.sharding_per_value<[<@m, [{}]>, <@m, [{}]>]>",
+        ),
+        (function(""), "a block ends with a return", "}"),
+        (function("return %x : tensor<8xf32>"), "@f returns 1 value, but states 0 results", "@f"),
+        (
+            function("return %x : tensor<8xf32>", results=" -> tensor<4xf32>"),
+            "@f returns %x of type f32[8], not f32[4]",
+            "tensor<4xf32>",
+        ),
+        (
+            function("%y = call @ff(%x) : (tensor<8xf32>) -> tensor<8xf32>"),
+            "no function is called 'ff'; did you mean 'f'?",
+            "@ff",
+        ),
+        (
+            function("%y = call @f(%x) : (tensor<8xf32>) -> tensor<8xf32>"),
+            "@f calls itself, and calls are read in place",
+            "@f",
+        ),
+        (
+            function("%y = stablehlo.constant dense<[1, 2]> : tensor<3xi32>"),
+            "these are elements of shape [2], not i32[3]",
+            "dense<[1, 2]>",
+        ),
+        (
+            function("%y = stablehlo.constant dense<300> : tensor<3xi8>"),
+            "'300' is no element of i8",
+            "300",
+        ),
+        (
+            function('%y = stablehlo.constant dense<"0x0000"> : tensor<3xi8>'),
+            "these are 2 bytes, i8[3] has 3",
+            'dense<"0x0000">',
+        ),
+        (
+            function("%y = stablehlo.transpose %x : (tensor<8xf32>) -> tensor<8xf32>"),
+            "stablehlo.transpose lacks its attribute 'dims'",
+            "stablehlo.transpose",
+        ),
+        (MESH + MESH, "two meshes are called @m", "@m"),
+        (
+            'sdy.mesh @m = <["a"=2], device_ids=[0, 2]>',
+            "this mesh needs the ids 0 to 1 in some order",
+            '<["a"=2], device_ids=[0, 2]>',
+        ),
+        (
+            function("%y = stablehlo.foo %x"),
+            "stablehlo.foo does not state the type of its result",
+            "stablehlo.foo",
+        ),
+        ('"foo.bar"() : () -> ()', "only meshes and functions go into a module", '"foo.bar"'),
+    ],
+)
+def test_messages(text: str, message: str, pointed: str) -> None:
+    error = failing(text)
+    line = text.splitlines()[error.line - 1]
+
+    assert str(error).splitlines()[0] == message
+    assert line[error.column - 1 :].startswith(pointed)
+    assert str(error).count("^") == max(len(pointed), 1)
+
+
+def test_deep_text_is_an_error() -> None:
+    text = "func.func @f() {\n" + '"a.b"() ({' * 5000 + "}) : () -> ()" * 5000 + "}"
+    error = failing(text)
+    assert str(error).splitlines()[0] in ("this text is nested too deeply", "unexpected '}'")

@@ -1,0 +1,93 @@
+"""What is printed as StableHLO reads back as the program that it was."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from shardir.equality import difference
+from shardir.interpret import run
+from shardir.ir import Module
+from shardir.opset import OPS
+from shardir.stablehlo.printer import show
+from shardir.stablehlo.reader import read
+from shardir.stablehlo.writer import RULES, ExportError
+from shardir.verify import verify
+from tests.exact import must_be_exact
+from tests.samplers import sampled
+from tests.samples import SAMPLES
+from tests.sampling import Sample
+from tests.stablehlo_text import PARAPHRASED, comes_back, usual, values
+from tests.strategies import modules, sharded_modules
+
+SAID = [sample for sample in SAMPLES if not (sample.spec.spmd or sample.spec.collective)]
+SAME = [sample for sample in SAID if all(map(comes_back, sample.module().main.body.walk()))]
+COMPUTED = [
+    sample
+    for sample in SAID
+    if sample not in SAME
+    and all(value.type.dtype != "key" for value in values(sample.module().main.body))
+    and sample.spec.name != "select_and_scatter"
+]
+
+
+@pytest.mark.parametrize("sample", SAME, ids=lambda sample: sample.id)
+def test_an_operation_comes_back(sample: Sample) -> None:
+    module = sample.module()
+    again = read(show(module))
+
+    verify(again)
+    assert difference(usual(module), usual(again)) is None
+
+
+@pytest.mark.parametrize("sample", COMPUTED, ids=lambda sample: sample.id)
+def test_a_paraphrase_computes_the_same(sample: Sample) -> None:
+    module = sample.module()
+    again = read(show(module))
+
+    verify(again)
+    for got, want in zip(run(again, sample.arrays()), run(module, sample.arrays()), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-2 if want.dtype.itemsize < 4 else 1e-5)
+
+
+NAMES = [name for name in sampled(spmd=False) if OPS[name] in RULES and name not in PARAPHRASED]
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.filter_too_much])
+@given(sharded_modules())
+def test_random_modules_come_back(module: Module) -> None:
+    """A second time even to the letter, whatever is in them."""
+    try:
+        text = show(module)
+    except ExportError:
+        return
+    again = read(text)
+    verify(again)
+    assert difference(again, read(show(again))) is None
+    exact = all(map(comes_back, module.main.body.walk()))
+    if exact and not _keys(module) and not _on_one_device(module):
+        assert difference(usual(module), usual(again)) is None
+
+
+@settings(max_examples=60)
+@given(modules(ops=NAMES))
+def test_random_programs_compute_the_same(module: Module) -> None:
+    if _keys(module):
+        return
+    try:
+        again = read(show(module))
+    except ExportError:
+        return
+    must_be_exact(module, again)
+
+
+def _on_one_device(module: Module) -> bool:
+    """Whether something is said to be on one device, which closes all its dimensions there."""
+    said = [value.sharding for value in values(module.main.body)]
+    return any(
+        sharding is not None and module.mesh(sharding.mesh).is_maximal
+        for sharding in (*said, *module.main.results)
+    )
+
+
+def _keys(module: Module) -> bool:
+    return any(value.type.dtype == "key" for value in values(module.main.body))

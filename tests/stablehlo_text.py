@@ -1,0 +1,132 @@
+"""What the text of StableHLO does not say of a module, brought into one form.
+
+Some operations have no word there, and are several operations when they come back; attributes
+that are left out come back with their usual values; letters of contractions come back in order.
+"""
+
+from dataclasses import replace
+from string import ascii_letters
+from typing import Any
+
+from shardir.build import substitute
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.opset import Attr, Symbol
+from shardir.types import COMPLEX, FLOATS, UNSIGNED
+
+DEFAULTS: dict[str, dict[str, Attr]] = {
+    "sort": {"keys": 1, "stable": True},
+    "convolution": {"groups": 1, "batch_groups": 1},
+    "gather": {"operand_batching_dims": (), "indices_batching_dims": ()},
+    "scatter": {"operand_batching_dims": (), "indices_batching_dims": ()},
+    "opaque": {"reason": "", "pointwise": False},
+}
+PARAPHRASED = ("exp2", "log2", "scan", "stop_gradient")
+"""Operations that StableHLO has no word for."""
+
+
+def usual(module: Module) -> Module:
+    """The module with all attributes spelled out as the reader would."""
+    return replace(module, functions=tuple(map(_function, module.functions)))
+
+
+def _function(function: Function) -> Function:
+    return replace(function, body=_block(function.body))
+
+
+def _block(block: Block) -> Block:
+    return replace(block, ops=tuple(map(_op, block.ops)))
+
+
+def _op(op: Op) -> Op:
+    given = {name: attr for name, attr in op.attrs.items()
+             if attr != DEFAULTS.get(op.name, {}).get(name, ...)}  # fmt: skip
+    attrs = {name: _attr(op, name, attr) for name, attr in sorted(given.items())}
+    return replace(op, attrs=attrs, blocks=tuple(map(_inner_block, op.blocks)))
+
+
+def _inner_block(block: Block) -> Block:
+    """What a loop carries is cut as its result is, whatever else its parameter says."""
+    params = tuple(replace(param, sharding=None) for param in block.params)
+    inner = _block(substitute(block, dict(zip(block.params, params, strict=True))))
+    return replace(inner, params=params)
+
+
+def _attr(op: Op, name: str, attr: Attr) -> Attr:
+    if op.name == "dot":
+        letters: dict[str, str] = {}
+        for letter in filter(str.isalpha, attr):
+            letters.setdefault(letter, ascii_letters[len(letters)])
+        return "".join(letters.get(letter, letter) for letter in attr)
+    if op.name == "constant":
+        return _constant(op, attr)
+    if isinstance(attr, str) and op.name != "opaque":
+        return Symbol(attr)
+    return attr
+
+
+def _constant(op: Op, attr: Any) -> Attr:
+    dtype = op.result.type.dtype
+    if hasattr(attr, "array"):
+        if op.result.type.size != 1:
+            return attr
+        attr = attr.array.reshape(-1)[0].item()
+    if dtype in COMPLEX:
+        return complex(attr)
+    return float(attr) if dtype in FLOATS else bool(attr) if dtype == "bool" else int(attr)
+
+
+def comes_back(op: Op) -> bool:
+    """Whether the operation is read as the operation it was."""
+    dtypes = {value.type.dtype for value in op.tensors}
+    if op.name in PARAPHRASED or "key" in dtypes or op.spec.collective or op.spec.spmd:
+        return False
+    if len({value.sharding is None for value in op.results}) > 1:
+        return False  # what is said of one result leaves the others open in so many words
+    if op.name in ("sharding_constraint", "reshard"):
+        return op.result.sharding is not None
+    if op.name in ("abs", "sign"):
+        return not dtypes.intersection(UNSIGNED)
+    if op.name == "is_finite":
+        return not dtypes.intersection(COMPLEX)
+    if op.name in ("mul", "prod", "cumprod", "cumsum"):
+        return "bool" not in dtypes and not _short(op)
+    if op.name in ("cummax", "cummin", "cumlogsumexp"):
+        return not _short(op)
+    if op.name == "reduce_window":
+        return not _is_running(op)
+    if op.name == "case":
+        return op.operands[0].type.dtype == "i32"
+    if op.name == "select_and_scatter":
+        return {*op.attrs["base_dilation"], *op.attrs["window_dilation"]} == {1}
+    return op.name != "dot" or _is_plain(op.attrs["dims"])
+
+
+def _short(op: Op) -> bool:
+    """Whether a cumulative operation has nothing to add up."""
+    return "dim" in op.attrs and op.operands[0].type.shape[op.attrs["dim"]] < 2
+
+
+def _is_running(op: Op) -> bool:
+    """Whether the windows are those of a cumulative operation."""
+    attrs = op.attrs
+    wide = [(size, x, pair) for size, x, pair in
+            zip(attrs["window"], op.operands[0].type.shape, attrs["padding"], strict=True)
+            if size > 1]  # fmt: skip
+    return len(wide) == 1 and wide[0][0] == wide[0][1] and sum(wide[0][2]) == wide[0][0] - 1
+
+
+def _is_plain(dims: str) -> bool:
+    """Whether a contraction sums nothing alone and has its dimensions in StableHLO's order."""
+    terms, output = dims.split("->")
+    x, y = terms.split(",")
+    if any(c not in output for c in x + y if (c in x) != (c in y)):
+        return False
+    batch = [c for c in x if c in y and c in output]
+    kept = [c for c in x if c not in y] + [c for c in y if c not in x]
+    return [*batch, *kept] == list(output)
+
+
+def values(block: Block) -> list[Value]:
+    """Every value of a block and of the blocks in it."""
+    inner = [value for op in block.walk() for b in op.blocks for value in b.values()]
+    return [*block.values(), *inner]
