@@ -2,6 +2,7 @@
 explain` says why tensors are cut as they are."""
 
 import sys
+from collections import Counter
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from shardir.backends import get_backend
 from shardir.errors import ShardirError
 from shardir.interpret import cut, join, mesh_of
 from shardir.ir import Module
+from shardir.ops.opaque import unknown_operations
 from shardir.passes import Pipeline, Propagate
 from shardir.passes.check import Check
 from shardir.passes.dump import Dump
@@ -20,6 +22,7 @@ from shardir.passes.pipeline import DEFAULT, Watch, watches
 from shardir.placement import Sharding
 from shardir.sampling import parameter_types, random_arguments
 from shardir.text.parser import parse
+from shardir.text.places import Places, places
 from shardir.text.printer import Printer, show
 from shardir.types import TensorType
 from shardir.verify import verify
@@ -35,7 +38,7 @@ File = Annotated[str, typer.Argument(help="a file of IR text, or - for standard 
 
 
 class Form(StrEnum):
-    """The languages a module can be printed in."""
+    """The languages a module can be read from and printed in."""
 
     ir = "ir"
     stablehlo = "stablehlo"
@@ -54,6 +57,8 @@ Passes = Annotated[str | None, typer.Option(help="passes to run, as text")]
   shardir opt mlp.ir --dump-dir stages/
 
   shardir opt mlp.ir --passes propagate --to stablehlo
+
+  shardir opt mlp.mlir --passes propagate
 
   cat mlp.ir | shardir opt - --passes cse,dce --locations"""
 )
@@ -74,24 +79,35 @@ def opt(
     locations: Annotated[
         bool, typer.Option("--locations", help="print where each operation came from")
     ] = False,
+    from_: Annotated[
+        Form | None,
+        typer.Option("--from", help="what the file is; by default a .mlir file is stablehlo"),
+    ] = None,
     to: Annotated[Form, typer.Option(help="what to print the result as")] = Form.ir,
 ) -> None:
-    """Run passes on a module and print the result."""
-    module = _read(file)
-    chosen: list[Watch] = []
-    if dump_dir is not None:
-        chosen.append(Dump(dump_dir, module))
-    if verify_numbers:
-        chosen.append(Check())
-    pipeline = Pipeline.parse("" if passes == "none" else passes)
-    result = pipeline(module, watches(*chosen))
-    verify(result)
-    if to is Form.stablehlo:
-        from shardir.stablehlo.printer import show as show_stablehlo
+    """Run passes on a module and print the result.
 
-        typer.echo(show_stablehlo(result, locations=locations), nl=False)
-    else:
-        typer.echo(show(result, locations=locations), nl=False)
+    The parts of a .mlir file between lines of // ----- are modules of their own.
+    """
+    pipeline = Pipeline.parse("" if passes == "none" else passes)
+    modules = _modules(*_text(file), from_)
+    printed = []
+    for number, module in enumerate(modules):
+        chosen: list[Watch] = []
+        if dump_dir is not None:
+            folder = dump_dir if len(modules) == 1 else dump_dir / str(number)
+            chosen.append(Dump(folder, module))
+        if verify_numbers:
+            chosen.append(Check())
+        result = pipeline(module, watches(*chosen))
+        verify(result)
+        if to is Form.stablehlo:
+            from shardir.stablehlo.printer import show as show_stablehlo
+
+            printed.append(show_stablehlo(result, locations=locations))
+        else:
+            printed.append(show(result, locations=locations))
+    typer.echo("\n// -----\n\n".join(printed), nl=False)
 
 
 @app.command(
@@ -176,14 +192,13 @@ def explain(
 ) -> None:
     """Say why tensors are cut as they are, and what would change that."""
     from shardir.passes import explain as explaining
-    from shardir.text.places import places
 
     text, name = _text(file)
     module = _module(text, name)
     steps = Pipeline.parse(passes).passes
     if len(steps) != 1 or not isinstance(steps[0], Propagate):
         raise CommandError(f"only propagation is explained, not {passes!r}; write propagate{{...}}")
-    found: dict[str, Any] = {"propagate": steps[0], "places": places(text, name)}
+    found: dict[str, Any] = {"propagate": steps[0], "places": _places(text, name)}
     reports: list[object] = [
         explaining.explain(module, each, function=function, **found) for each in value or ()
     ]
@@ -222,11 +237,50 @@ def _text(file: str) -> tuple[str, str]:
 
 
 def _module(text: str, name: str) -> Module:
-    module = parse(text, name)
-    verify(module)
-    if not module.functions:
+    modules = _modules(text, name, None)
+    if len(modules) > 1:
+        raise CommandError(
+            f"{name} has {len(modules)} modules, one after each // -----; only opt takes several"
+        )
+    return modules[0]
+
+
+def _places(text: str, name: str) -> Places | None:
+    """Where the text defines its values, where that is IR."""
+    return None if name.endswith(".mlir") else places(text, name)
+
+
+def _modules(text: str, name: str, form: Form | None) -> list[Module]:
+    """The modules of a file; says on stderr what is carried through them as text."""
+    if form is Form.ir or (form is None and not name.endswith(".mlir")):
+        modules = [parse(text, name)]
+    else:
+        from shardir.stablehlo import reader
+
+        modules = [reader.read(part, name) for part in reader.parts_of(text)]
+        for line in _unknown(modules):
+            typer.echo(line, err=True)
+    for module in modules:
+        verify(module)
+        if not module.functions:
+            raise CommandError(f"{name} has no function to work on")
+    if not modules:
         raise CommandError(f"{name} has no function to work on")
-    return module
+    return modules
+
+
+def _unknown(modules: list[Module]) -> list[str]:
+    """One line for each kind of operation that nothing is known about."""
+    found = Counter(
+        (unknown.operation, unknown.reason)
+        for module in modules
+        for unknown in unknown_operations(module)
+    )
+    return [
+        f"warning: {operation} is carried through as text"
+        f"{f', {number} times' if number > 1 else ''}{f': {reason}' if reason else ''}"
+        for (operation, reason), number in found.items()
+    ]
 
 
 class CommandError(ShardirError):

@@ -162,3 +162,69 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("opt", "--help") == 0
 
     assert "shardir opt mlp.ir --passes propagate" in capsys.readouterr().out
+
+
+TWO = """\
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = stablehlo.sine %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+// -----
+func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = stablehlo.fft %x, type = FFT, length = [4] : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+"""
+
+
+def test_opt_reads_each_part_of_a_file_of_stablehlo(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("two.mlir").write_text(TWO)
+    assert run("opt", "two.mlir", "--passes", "none") == 0
+
+    out, err = capsys.readouterr()
+    assert (
+        out
+        == """\
+func @f(
+  %x: f32[4],
+) -> (f32[4]) {
+  %y = sin(%x) : f32[4]
+  return %y
+}
+
+// -----
+
+func @g(
+  %x: f32[4],
+) -> (f32[4]) {
+  %y = opaque(%x, operation="stablehlo.fft", head="stablehlo.fft %, type = FFT, length = [4]", \
+attributes="", types=": (tensor<4xf32>) -> tensor<4xf32>") : f32[4]
+  return %y
+}
+"""
+    )
+    assert err == "warning: stablehlo.fft is carried through as text\n"
+
+
+def test_opt_reads_stablehlo_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(TWO.partition("//")[0]))
+    assert run("opt", "--from", "stablehlo", "--to", "stablehlo", "--passes", "dce") == 0
+
+    assert '%y = "stablehlo.sine"(%x) : (tensor<4xf32>) -> (tensor<4xf32>)' in (
+        capsys.readouterr().out
+    )
+
+
+def test_only_opt_takes_files_of_several_modules(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("two.mlir").write_text(TWO)
+    assert run("run", "two.mlir") == 1
+
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "error: two.mlir has 2 modules, one after each // -----; only opt takes several"
+    )
