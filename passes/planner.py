@@ -1,19 +1,23 @@
-"""Plan how a tensor gets from one sharding to another: the cheapest sequence of collectives.
+"""Plan how a tensor gets from one sharding to another: a sequence of collectives.
 
-A plan is a path in the lattice of shardings. Every step moves some cuts: `all-slice` adds cuts to
-a dimension, `all-gather` removes its last ones, `all-to-all` moves the last cuts of one dimension
-to the end of another, `collective-permute` cuts along other axes without changing how many pieces
-there are, `all-reduce` and `reduce-scatter` finish pending sums. The cheapest plan has the fewest
-bytes received per device, then the fewest collectives. Devices are never listed: planning for a
-mesh of eight takes as long as for one of four thousand.
+Of the two planners `greedy` decides as OpenXLA Shardy does (`shardir.passes.greedy`); `optimal`,
+the default, searches for what is cheapest and is never dearer. A plan is a path in the lattice of
+shardings. Every step moves some cuts: `all-slice` adds cuts to a dimension, `all-gather` removes
+its last ones, `all-to-all` moves the last cuts of one dimension to the end of another,
+`collective-permute` cuts along other axes without changing how many pieces there are,
+`all-reduce` and `reduce-scatter` finish pending sums. The cheapest plan has the fewest bytes
+received per device, then the fewest collectives. Devices are never listed: planning for a mesh of
+eight takes as long as for one of four thousand.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 
 from shardir.groups import merge
 from shardir.opset import Attr, Symbol
+from shardir.passes.greedy import Collective, greedy_collectives
 from shardir.passes.lattice import Cuts, Move, Problem, State, plain, search
 from shardir.placement import Axis, Sharding
 from shardir.types import TensorType
@@ -40,14 +44,101 @@ class Step:
     """Received by each device."""
 
 
+PLANNERS = ("optimal", "greedy")
+LOCAL = ("all-slice", "unreduce")
+"""Steps that no device needs another for."""
+
+
 @lru_cache(maxsize=1 << 14)
-def plan(source: Sharding, target: Sharding, type: TensorType) -> tuple[Step, ...]:
-    """The cheapest steps from `source` to `target`, both closed and dividing `type`."""
+def plan(
+    source: Sharding, target: Sharding, type: TensorType, planner: str = "optimal"
+) -> tuple[Step, ...]:
+    """Steps from `source` to `target`, both closed and dividing `type`, by one of `PLANNERS`."""
     if same_placement(source, target):
         return ()
     problem = Problem(source, target, type)
-    moves = search(problem) if problem.solvable else plain(problem)
-    return tuple(_steps(problem, moves))
+    greedy = tuple(_greedy(problem)) if problem.solvable else ()
+    if not all(_divides(step.sharding, type) for step in greedy):
+        greedy = ()  # It would need padding on the way.
+    if greedy and planner == "greedy":
+        return greedy
+    found = tuple(_steps(problem, search(problem) if problem.solvable else plain(problem)))
+    return min(found, greedy or found, key=_cost)
+
+
+def _divides(sharding: Sharding, type: TensorType) -> bool:
+    return not any(size % dim.pieces for size, dim in zip(type.shape, sharding.dims, strict=True))
+
+
+def _cost(steps: tuple[Step, ...]) -> tuple[int, int]:
+    return sum(step.nbytes for step in steps), sum(step.name not in LOCAL for step in steps)
+
+
+def _greedy(problem: Problem) -> Iterator[Step]:
+    """The collectives of the greedy planner, one step for each dimension."""
+    source, target, type = problem.source, problem.target, problem.type
+    begun = problem.begun
+    end = replace(target, unreduced=tuple(a for a in target.unreduced if a not in begun))
+    before = source
+    for collective in greedy_collectives(source, end, type.shape):
+        for step in _each(collective, before, source.reduction, type):
+            yield step
+            before = step.sharding
+    if begun:
+        yield Step("unreduce", (("axes", begun),), replace(target, replicated=()), 0)
+
+
+def _each(made: Collective, before: Sharding, reduction: str, type: TensorType) -> Iterator[Step]:
+    """One collective on all dimensions as steps on one dimension each."""
+    held = type.with_shape(before.local_shape(type.shape)).nbytes
+    op = ("op", Symbol(reduction))
+    if made.name == "collective-permute":
+        yield Step(made.name, _exchanged(before, made.sharding), made.sharding, held)
+        return
+    if made.name == "all-reduce":
+        (axes,) = made.axes
+        pieces = prod(axis.size for axis in axes)
+        nbytes = 2 * held * (pieces - 1) // pieces
+        yield Step(made.name, (("axes", axes), op), made.sharding, nbytes)
+        return
+    touched = [dim for dim, axes in enumerate(made.axes) if axes]
+    for dim in touched:
+        axes = made.axes[dim]
+        pieces = prod(axis.size for axis in axes)
+        after = made.sharding if dim == touched[-1] else _between(made, before, dim)
+        if made.name == "all-to-all":
+            attrs = (("split", made.target), ("concat", dim), ("axes", axes))
+            yield Step(made.name, attrs, after, held - held // pieces)
+        elif made.name == "all-gather":
+            yield Step(made.name, (("dim", dim), ("axes", axes)), after, held * (pieces - 1))
+            held *= pieces
+        elif made.name == "reduce-scatter":
+            yield Step(made.name, (("dim", dim), ("axes", axes), op), after, held - held // pieces)
+            held //= pieces
+        else:
+            yield Step(made.name, (("dim", dim), ("axes", axes)), after, 0)
+            held //= pieces
+        before = after
+
+
+def _between(made: Collective, before: Sharding, dim: int) -> Sharding:
+    """The sharding when `dim` is as it will be, and the dimensions after it are not yet."""
+    dims = (*before.dims[:dim], made.sharding.dims[dim], *before.dims[dim + 1 :])
+    due = before.unreduced
+    if made.name == "reduce-scatter":
+        due = tuple(axis for axis in due if axis not in made.axes[dim])
+    return replace(before, dims=dims, unreduced=due)
+
+
+def _exchanged(before: Sharding, after: Sharding) -> tuple[tuple[str, Attr], ...]:
+    """The cuts that a permutation replaces, and by which."""
+    source: list[Axis] = []
+    target: list[Axis] = []
+    for old, new in zip(before.axes, after.axes, strict=True):
+        if old != new:
+            source.extend(old)
+            target.extend(new)
+    return (("source", tuple(source)), ("target", tuple(target)))
 
 
 def _steps(problem: Problem, moves: list[Move]) -> Iterator[Step]:

@@ -14,7 +14,7 @@ from shardir.interpret import cut
 from shardir.mesh import Mesh
 from shardir.ops import collective as collective
 from shardir.opset import OPS
-from shardir.passes.planner import Step, plan
+from shardir.passes.planner import PLANNERS, Step, plan
 from shardir.placement import Axis, Sharding
 from shardir.types import TensorType
 from tests.shardings import MESHES, shardings
@@ -29,8 +29,10 @@ def names(steps: tuple[Step, ...]) -> list[str]:
     return [step.name for step in steps]
 
 
-def received(source: Sharding, target: Sharding, type: TensorType = TYPE) -> int:
-    return sum(step.nbytes for step in plan(source, target, type))
+def received(
+    source: Sharding, target: Sharding, type: TensorType = TYPE, planner: str = "optimal"
+) -> int:
+    return sum(step.nbytes for step in plan(source, target, type, planner))
 
 
 @st.composite
@@ -43,7 +45,7 @@ def problems(draw: st.DrawFn, pending: bool) -> tuple[Mesh, TensorType, Sharding
 
 
 def carried_out(
-    mesh: Mesh, type: TensorType, source: Sharding, target: Sharding
+    mesh: Mesh, type: TensorType, source: Sharding, target: Sharding, planner: str
 ) -> tuple[list[Any], list[Any]]:
     """What the devices hold after the plan's steps, and what they should hold."""
     rng = np.random.default_rng(0)
@@ -52,7 +54,7 @@ def carried_out(
     cuts = replace(source, unreduced=())
     parts = [cut(terms[place[device]], cuts, mesh, device) for device in range(mesh.size)]
     sharding = source
-    for step in plan(source, target, type):
+    for step in plan(source, target, type, planner):
         exchange = OPS[step.name].exchange
         assert exchange is not None
         sharding = step.sharding
@@ -65,20 +67,31 @@ def carried_out(
     return parts, want
 
 
-@given(problems(pending=False))
+@pytest.mark.parametrize("planner", PLANNERS)
+@given(problem=problems(pending=False))
 def test_a_plan_moves_every_piece_to_where_it_belongs(
-    problem: tuple[Mesh, TensorType, Sharding, Sharding],
+    problem: tuple[Mesh, TensorType, Sharding, Sharding], planner: str
 ) -> None:
-    for got, want in zip(*carried_out(*problem), strict=True):
+    for got, want in zip(*carried_out(*problem, planner), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@given(problem=problems(pending=True))
+def test_a_plan_finishes_pending_sums(
+    problem: tuple[Mesh, TensorType, Sharding, Sharding], planner: str
+) -> None:
+    for got, want in zip(*carried_out(*problem, planner), strict=True):
         np.testing.assert_array_equal(got, want)
 
 
 @given(problems(pending=True))
-def test_a_plan_finishes_pending_sums(
+def test_the_optimal_plan_is_never_dearer_than_the_greedy_one(
     problem: tuple[Mesh, TensorType, Sharding, Sharding],
 ) -> None:
-    for got, want in zip(*carried_out(*problem), strict=True):
-        np.testing.assert_array_equal(got, want)
+    _, type, source, target = problem
+    greedy = received(source, target, type, "greedy")
+    assert received(source, target, type) <= greedy
 
 
 @given(problems(pending=True))
