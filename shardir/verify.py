@@ -13,8 +13,9 @@ from shardir.build import infer
 from shardir.errors import OperationTypeError, VerifyError, counted
 from shardir.ir import Block, Function, Global, Loc, Module, Op, Value
 from shardir.mesh import Mesh
+from shardir.ops.manual import manual_computation
 from shardir.opset import Attr
-from shardir.placement import Axis, Sharding
+from shardir.placement import Axes, Axis, Sharding
 from shardir.signature import check_call
 from shardir.text.printer import AXES, Printer, mesh_of, show_mesh, unique_names
 from shardir.types import TensorType
@@ -26,7 +27,7 @@ from shardir.wellformed import (
     type_faults,
 )
 
-GLOBAL_ONLY = ("reshard", "sharding_constraint")
+GLOBAL_ONLY = ("manual_computation", "reshard", "sharding_constraint")
 """Operations about shardings, which values of per-device programs do not have."""
 
 
@@ -100,6 +101,8 @@ class _Checker:
         self.visible: set[Value] = set()
         self.defined: set[Value] = set()
         self.named: dict[str, Value] = {}
+        self.manual: list[Op] = []
+        """The manual computations around what is looked at."""
         self._shardings: dict[tuple[Sharding, TensorType], list[str]] = {}
         self._types: dict[TensorType, list[str]] = {}
 
@@ -135,14 +138,55 @@ class _Checker:
             if name in AXES:
                 for message in self.axes(attr):
                     self.report(message, op, "attrs", i)
-        for block in op.blocks:
-            self.block(block, op)
+        if op.spec is manual_computation:
+            self.computation(op)
+        else:
+            for block in op.blocks:
+                self.block(block, op)
         self.types(op)
         spmd = self.function.spmd is not None
         if op.spec.spmd and not spmd:
-            self.report(f"{op.name} goes only into a spmd function; partition the module first", op)
+            if not self.manual:
+                self.report(
+                    f"{op.name} goes only into a spmd function or a manual_computation; partition "
+                    "the module first",
+                    op,
+                )
+            for i, (name, attr) in enumerate(op.attrs.items()):
+                for axis in mesh_axes(attr) if self.manual and name in AXES else ():
+                    if not any(whole.contains(axis) for whole in self.manual_axes()):
+                        self.report(
+                            f"{op.name} is along {axis.name!r}, which no manual_computation around "
+                            f"it has among its axes; they have {self.manual_names()}",
+                            op, "attrs", i,
+                        )  # fmt: skip
         if spmd and op.name in GLOBAL_ONLY:
             self.report(f"{op.name} has no meaning in a spmd function, whose values are local", op)
+
+    def computation(self, op: Op) -> None:
+        """A block that sees nothing around it, and whose values are local along some axes."""
+        attr = list(op.attrs).index("axes") if "axes" in op.attrs else 0
+        for axis in mesh_axes(op.attrs.get("axes")):
+            if any(manual.overlaps(axis) for manual in self.manual_axes()):
+                self.report(f"{axis.name!r} is manual around this already", op, "attrs", attr)
+        self.manual.append(op)
+        for i, block in enumerate(op.blocks):
+            for value in block.captures():
+                if value in self.visible:
+                    self.report(
+                        f"block {i} of {op.name} uses {self.name(value)} of the blocks around it; "
+                        "make it an operand, so that in_axes say how it is cut",
+                        op, value=value,
+                    )  # fmt: skip
+            self.block(block, op)
+        self.manual.pop()
+
+    def manual_axes(self) -> Axes:
+        """The axes along which values are local where we are."""
+        return tuple(axis for op in self.manual for axis in mesh_axes(op.attrs.get("axes")))
+
+    def manual_names(self) -> str:
+        return ", ".join(repr(axis.name) for axis in self.manual_axes()) or "none"
 
     def types(self, op: Op) -> None:
         """Whether the type rule gives the results their types."""
@@ -190,6 +234,9 @@ class _Checker:
                 yield "type", "values of a spmd function are local and have no sharding"
             for message in self.sharding(value.sharding, value.type):
                 yield "type", message
+            for axis in value.sharding.used() if self.manual else ():
+                if any(manual.overlaps(axis) for manual in self.manual_axes()):
+                    yield "type", f"values are local along {axis.name!r}, which is manual here"
 
     def sharding(self, sharding: Sharding, type: TensorType) -> list[str]:
         key = (sharding, type)
@@ -199,13 +246,12 @@ class _Checker:
 
     def axes(self, attr: Attr) -> Iterator[str]:
         """Whether the mesh axes in an attribute exist."""
-        for axis in attr if isinstance(attr, tuple) else ():
-            if isinstance(axis, Axis):
-                mesh = mesh_of(axis.name, tuple(self.meshes.values()))
-                if mesh is None:
-                    yield f"no mesh has an axis called {axis.name!r}"
-                else:
-                    yield from axis_faults(axis, mesh)
+        for axis in mesh_axes(attr):
+            mesh = mesh_of(axis.name, tuple(self.meshes.values()))
+            if mesh is None:
+                yield f"no mesh has an axis called {axis.name!r}"
+            else:
+                yield from axis_faults(axis, mesh)
 
     def unseen(self, value: Value) -> str:
         """Why a value cannot be used where it is."""
@@ -322,6 +368,14 @@ class _Checker:
         value: Value | None = None,
     ) -> None:
         self.found.append(Fault(message, self.function.name, line, start, width, op, value))
+
+
+def mesh_axes(attr: Attr) -> Iterator[Axis]:
+    """The axes in an attribute, those in lists of lists included."""
+    if isinstance(attr, Axis):
+        yield attr
+    for item in attr if isinstance(attr, tuple) else ():
+        yield from mesh_axes(item)
 
 
 def _pointed(before: str, pieces: list[str], after: str, index: int) -> tuple[str, int, int]:

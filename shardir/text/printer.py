@@ -24,7 +24,7 @@ from shardir.text.literals import (
 )
 from shardir.types import TensorType
 
-AXES = ("axes", "source", "target")
+AXES = ("axes", "in_axes", "out_axes", "source", "target")
 """The attributes whose words are mesh axes."""
 
 

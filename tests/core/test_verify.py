@@ -334,7 +334,8 @@ def test_collectives_belong_into_per_device_programs() -> None:
     verify(module)
 
     assert messages(replace(module, functions=(replace(module.main, spmd=None),))) == [
-        "all-reduce goes only into a spmd function; partition the module first"
+        "all-reduce goes only into a spmd function or a manual_computation; "
+        "partition the module first"
     ]
 
 

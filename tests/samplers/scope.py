@@ -114,9 +114,13 @@ Sampler = Callable[[Scope], Any]
 SAMPLERS: dict[str, Sampler] = {}
 
 
+APART = ("manual_computation", "opaque")
+"""Operations that random programs do without: nothing runs the one, the other takes devices."""
+
+
 def sampled(*, spmd: bool) -> list[str]:
     """The operations for per-device programs, or for all programs, that can be run."""
-    known = [name for name in SAMPLERS if name in OPS and name != "opaque"]
+    known = [name for name in SAMPLERS if name in OPS and name not in APART]
     return [name for name in known if OPS[name].spmd is spmd]
 
 
