@@ -1,9 +1,10 @@
 """What a per-device program communicates: every collective with its bytes and its reason."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from shardir.cost import sent_by
 from shardir.ir import Block, Loc, Module, Op
 from shardir.placement import Axis
 
@@ -14,7 +15,8 @@ class Collective:
 
     `axes` are the mesh axes it goes along (`data`, or `data:(1)2` for a part of one),
     `group_size` how many devices take part in each exchange, `nbytes` the bytes of its results on
-    one device, `executions` how often one run executes it (`None` inside a `while`, where nobody
+    one device, `sent` the bytes that a device sends in one execution (by the algorithms that send
+    the least), `executions` how often one run executes it (`None` inside a `while`, where nobody
     knows), `value` its result, `loc` the user's line and `why` the reason it exists.
     """
 
@@ -22,10 +24,16 @@ class Collective:
     axes: tuple[str, ...]
     group_size: int
     nbytes: int
+    sent: int
     executions: int | None
     value: str
     loc: Loc | None
     why: str
+
+    @property
+    def times(self) -> int:
+        """How often it counts in sums: once where nobody knows how often it runs."""
+        return 1 if self.executions is None else self.executions
 
 
 def collectives(module: Module) -> list[Collective]:
@@ -58,11 +66,50 @@ def _described(module: Module, op: Op, times: int | None) -> Collective:
         tuple(a.name if a.size == sizes.get(a.name) else str(a) for a in axes),
         prod(axis.size for axis in axes),
         sum(result.type.nbytes for result in op.results),
+        sent_by(op),
         times,
         op.results[0].name,
         op.loc,
         op.why,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Collectives together: how many there are in the program, how many are executed, bytes of
+    their results on one device, bytes that a device sends, each over all executions."""
+
+    count: int = 0
+    executions: int = 0
+    nbytes: int = 0
+    sent: int = 0
+
+    def __add__(self, other: "Total") -> "Total":
+        return Total(
+            self.count + other.count,
+            self.executions + other.executions,
+            self.nbytes + other.nbytes,
+            self.sent + other.sent,
+        )
+
+
+def total(some: Iterable[Collective]) -> Total:
+    """All of some collectives; those in a `while` count once."""
+    return sum((Total(1, c.times, c.times * c.nbytes, c.times * c.sent) for c in some), Total())
+
+
+def totals(some: Iterable[Collective], key: Callable[[Collective], str]) -> dict[str, Total]:
+    """Totals by a word for each collective: its kind, its axes, its line."""
+    found: dict[str, list[Collective]] = {}
+    for each in some:
+        found.setdefault(key(each), []).append(each)
+    return {word: total(group) for word, group in found.items()}
+
+
+def axes_word(collective: Collective) -> str:
+    """The axes of a collective as one word: `data`, or `(data, model)`."""
+    axes = collective.axes
+    return axes[0] if len(axes) == 1 else f"({', '.join(axes)})"
 
 
 def show_bytes(count: float) -> str:
