@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from shardir.communication import Collective, collectives
 from shardir.frontend import tree
+from shardir.frontend.analysis import MemoryAnalysis, cost_analysis, memory_analysis
 from shardir.frontend.array import Array
 from shardir.frontend.calling import signature_of_leaf
 from shardir.frontend.errors import ArgumentError
@@ -18,6 +19,7 @@ from shardir.text.literals import show_name
 from shardir.text.printer import show
 
 if TYPE_CHECKING:
+    from shardir.passes.explain.communication import Communication
     from shardir.passes.explain.data import (
         Conflicts,
         Coverage,
@@ -51,6 +53,11 @@ class Lowered:
     def module(self) -> Module:
         """The traced program."""
         return self._plan.module
+
+    @property
+    def captured(self) -> Sequence[Array]:
+        """The arrays that the function refers to; they are the last arguments of the program."""
+        return self._traced.captured
 
     @property
     def places(self) -> dict[tuple[str, str], Loc]:
@@ -179,6 +186,11 @@ class Compiled:
         self._lowered, self._program = lowered, program
 
     @property
+    def lowered(self) -> Lowered:
+        """What it was compiled from."""
+        return self._lowered
+
+    @property
     def module(self) -> Module:
         """The program that each device runs."""
         return self._program.module
@@ -190,6 +202,24 @@ class Compiled:
     def collectives(self) -> list[Collective]:
         """Every collective of one run: kind, axes, bytes on one device, the line it serves."""
         return collectives(self.module)
+
+    def communication(self) -> "Communication":
+        """The collectives of one run in tables: by kind, by axes, by line of the program."""
+        from shardir.passes.explain.communication import communication
+
+        return communication(self.module)
+
+    def cost_analysis(self) -> dict[str, Any]:
+        """What one run does on each device.
+
+        `flops`, `bytes accessed`, `bytes sent`, and of the last `bytes sent by kind` of collective
+        and `bytes sent by axes`.
+        """
+        return cost_analysis(self.module)
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """The bytes that one run holds on each device."""
+        return memory_analysis(self.module)
 
     @property
     def in_tree(self) -> tree.PyTreeDef:

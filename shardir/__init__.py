@@ -36,6 +36,7 @@ TABLE = {
     "shardir.numpy": (),
     "shardir.random": (),
     "shardir.sharding": (),
+    "shardir.testing": (),
     "shardir.tree": (),
     # the IR itself
     "shardir.errors": ("ShardirError",),
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         numpy as numpy,
         random as random,
         sharding as sharding,
+        testing as testing,
         tree as tree,
     )
     from shardir.errors import ShardirError as ShardirError

@@ -19,6 +19,7 @@ FACES = {
     "numpy",
     "random",
     "sharding",
+    "testing",
     "tree",
 }
 """What in `shardir/` stands over the frontend, and nothing beneath may import."""

@@ -7,9 +7,10 @@ from io import StringIO
 from rich.console import Console
 from rich.table import Table
 
-from shardir.communication import show_bytes
+from shardir.communication import Collective, Total, axes_word, show_bytes
 from shardir.errors import counted
 from shardir.ir import Loc
+from shardir.passes.explain.communication import Communication
 from shardir.passes.explain.data import (
     Absence,
     Annotation,
@@ -193,6 +194,45 @@ def _(report: Summary) -> str:
         *_columns([(f"  {k}", _amount(n, b)) for k, n, b in report.traffic.kinds]),
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+@show.register
+def _(report: Communication) -> str:
+    if not report.rows:
+        return "no communication"
+    lines = [f"{counted(report.total.count, 'collective')}, {_spent(report.total)}"]
+    groups = (
+        ("by kind", report.by_kind), ("over", report.by_axes), ("by line", report.by_line)
+    )  # fmt: skip
+    for title, table in groups:
+        rows = [(f"  {word or '(no line)'}", *_numbers(group)) for word, group in table]
+        lines += ["", *_columns(_first(rows), (title, "count", "result", "sent")), *_rest(rows)]
+    listed = [_collective(each) for each in report.rows]
+    lines += ["", *_columns(_first(listed), ("value", "collective", "", "result", "why", "line"))]
+    return "\n".join([*lines, *_rest(listed)])
+
+
+def _spent(group: Total) -> str:
+    return f"{show_bytes(group.sent)} sent by each device in one run"
+
+
+def _numbers(group: Total) -> tuple[str, str, str]:
+    times = f"{group.count}" if group.count == group.executions else (
+        f"{group.count}, executed {group.executions} times"
+    )  # fmt: skip
+    return times, show_bytes(group.nbytes), show_bytes(group.sent)
+
+
+def _collective(each: Collective) -> tuple[str, ...]:
+    times = {None: "in a while", 1: ""}.get(each.executions, f"{each.executions} times")
+    return (
+        f"  %{each.value}",
+        f"{each.kind} over {axes_word(each)}",
+        times,
+        show_bytes(each.nbytes),
+        each.why,
+        _at(each.loc),
+    )
 
 
 def _annotations(annotations: Iterable[Annotation]) -> list[str]:

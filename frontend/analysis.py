@@ -1,0 +1,54 @@
+"""What a compiled program costs, in the form that users of JAX know."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from shardir.communication import axes_word, collectives, total, totals
+from shardir.cost import cost_of_block
+from shardir.ir import Module
+from shardir.memory import memory_of_module
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAnalysis:
+    """Bytes that one run holds on each device.
+
+    `temp_size_in_bytes` is the most that is alive at once of what is neither argument nor result,
+    `peak_memory_in_bytes` that with arguments and results. No buffers are shared, so
+    `alias_size_in_bytes` is 0, and programs are not counted: `generated_code_size_in_bytes` is 0.
+    """
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    alias_size_in_bytes: int
+    generated_code_size_in_bytes: int
+    peak_memory_in_bytes: int
+
+
+def memory_analysis(module: Module) -> MemoryAnalysis:
+    """The memory of a per-device program on each device."""
+    memory = memory_of_module(module)
+    return MemoryAnalysis(memory.arguments, memory.results, memory.temporaries, 0, 0, memory.peak)
+
+
+def cost_analysis(module: Module) -> dict[str, Any]:
+    """What one run of a per-device program does on each device.
+
+    `flops`: arithmetic on elements; `bytes accessed`: operands and results of all operations;
+    `bytes sent`: to other devices, in total and `by kind` of collective and `by axes`. A loop
+    counts as often as it runs, a `while` once, a branch as its most expensive.
+    """
+    cost = cost_of_block(module.main.body)
+    found = collectives(module)
+
+    def sent(groups: Any) -> dict[str, int]:
+        return {word: group.sent for word, group in groups.items()}
+
+    return {
+        "flops": cost.flops,
+        "bytes accessed": cost.memory,
+        "bytes sent": total(found).sent,
+        "bytes sent by kind": sent(totals(found, lambda each: each.kind)),
+        "bytes sent by axes": sent(totals(found, axes_word)),
+    }

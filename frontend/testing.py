@@ -1,0 +1,205 @@
+"""Tests of how programs communicate, and of whether sharded programs compute what they should.
+
+A program is a function with its arguments, what `jit(f).lower(...)` or `.compile()` returns, a
+module of the IR or its text. All functions raise `AssertionError`s that say what differs and
+where it comes from, so that they read well in pytest.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from shardir.agreement import agree, distance, rounding, steady
+from shardir.communication import Collective, axes_word, collectives as collectives_of, show_bytes
+from shardir.errors import ShardirError, suggestion
+from shardir.frontend import tree
+from shardir.frontend.array import Array
+from shardir.frontend.buffers import joined
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.jit import JitFunction, jit
+from shardir.frontend.locations import point
+from shardir.frontend.operands import to_numpy
+from shardir.frontend.parameters import labels_of
+from shardir.frontend.placing import device_put
+from shardir.frontend.runnable import pipeline
+from shardir.frontend.stages import Compiled, Lowered
+from shardir.interpret import run
+from shardir.ir import Module
+from shardir.opset import OPS
+from shardir.sampling import random_arguments
+from shardir.text.parser import parse
+
+Program = Callable[..., Any] | Lowered | Compiled | Module | str
+
+
+class CommunicationError(ShardirError, AssertionError):
+    """A program communicates otherwise than it is expected to."""
+
+
+class DifferentResultsError(ShardirError, AssertionError):
+    """A program computes something else when it is spread over devices."""
+
+
+def collectives(program: Program, args: Sequence[Any] = ()) -> list[Collective]:
+    """Every collective of one run of a program, in program order.
+
+    Each tells its `kind`, `axes`, `group_size`, the bytes of its result on one device (`nbytes`),
+    the bytes a device sends (`sent`), and how often one run executes it (`executions`: loops are
+    multiplied out; `None` in a `while`), with the user's line and the reason for it. `args` are
+    the positional arguments of a function, arrays or `ShapeDtypeStruct`s; nothing is run.
+    """
+    return collectives_of(_partitioned(program, args))
+
+
+def assert_collectives(program: Program, args: Sequence[Any] = (), **expected: int) -> None:
+    """Check how many collectives of each kind one run executes.
+
+    `all_reduce=2, all_gather=0` names kinds with underscores; kinds that are not named may be
+    there in any number, and without any name there must be none at all. Loops are multiplied out,
+    what is in a `while` counts once. Raises `CommunicationError` with the collectives that there
+    are.
+    """
+    known = [_python(name) for name, spec in OPS.items() if spec.collective]
+    for name in expected:
+        if name not in known:
+            raise ArgumentError(
+                point(
+                    f"no collective is called {name!r}; "
+                    + (suggestion(name, known) or f"there are {', '.join(known)}")
+                )
+            )
+    found = collectives(program, args)
+    counts = dict.fromkeys(known, 0)
+    for each in found:
+        counts[_python(each.kind)] += each.times
+    wanted = expected or dict.fromkeys(counts, 0)
+    wrong = [kind for kind, count in wanted.items() if counts[kind] != count]
+    if not wrong:
+        return
+    differ = ", ".join(f"{counts[kind]} {kind} instead of {wanted[kind]}" for kind in wrong)
+    lines = [_described(each) for each in found if _python(each.kind) in wrong]
+    raise CommunicationError("\n".join([f"{_name(program)} runs {differ}", *lines]))
+
+
+def assert_equivalent(
+    program: Program,
+    args: Sequence[Any] | None = None,
+    shardings: Any = None,
+    *,
+    tolerance: float | None = None,
+) -> None:
+    """Check that a program computes the same on its devices as it does whole.
+
+    `args` are the positional arguments of a function; a module or text gets random ones where
+    they are `None`. `shardings` places them: a container of shardings that may stop early, as for
+    `device_put`. The whole program is what the reference interpreter makes of the traced one.
+    Results may differ by `tolerance`, relative to the largest element: by default what the
+    rounding of its narrowest type explains, and not at all for integers.
+    Raises `DifferentResultsError` with the first result that is too far off.
+    """
+    if isinstance(program, str | Module):
+        _check_module(_parsed(program), args, tolerance)
+        return
+    if args is None:
+        raise ArgumentError(point("assert_equivalent of a function needs its arguments"))
+    placed = tuple(args) if shardings is None else device_put(tuple(args), shardings)
+    lowered = _lowered(program, placed)
+    module = lowered.module
+    leaves = [*tree.leaves(placed), *lowered.captured]
+    whole = [
+        _numbers(leaf).astype(param.type.numpy, copy=False)
+        for leaf, param in zip(leaves, module.main.body.params, strict=True)
+    ]
+    want = run(module, whole)
+    compiled = program if isinstance(program, Compiled) else lowered.compile()
+    result = compiled(*placed)
+    got = [_numbers(leaf) for leaf in tree.leaves(result)]
+    _compare(module, whole, want, got, tolerance, labels_of("result", result), _name(program))
+
+
+def _numbers(leaf: Any) -> Any:
+    """The numbers of a whole array, as the interpreter takes them."""
+    if isinstance(leaf, Array):
+        return joined(leaf.parts, leaf.sharding, leaf.type)
+    return to_numpy(leaf)
+
+
+def _check_module(module: Module, args: Sequence[Any] | None, tolerance: float | None) -> None:
+    whole = random_arguments(module) if args is None else [np.asarray(x) for x in args]
+    want = run(module, whole)
+    got = run(_partitioned(module, ()), whole)
+    labels = [f"result {i}" for i in range(len(want))]
+    _compare(module, whole, want, got, tolerance, labels, _name(module))
+
+
+def _compare(
+    module: Module,
+    args: Sequence[Any],
+    want: Sequence[Any],
+    got: Sequence[Any],
+    tolerance: float | None,
+    labels: Sequence[str],
+    name: str,
+) -> None:
+    allowed = rounding(module) if tolerance is None else tolerance
+    if agree(want, got, allowed):
+        return
+    if tolerance is None and not steady(module, args, want, allowed):
+        return
+    gaps = [distance(a, b, allowed) for a, b in zip(want, got, strict=True)]
+    first = next(i for i, gap in enumerate(gaps) if gap > 1)
+    off = f"by {gaps[first] * allowed:.3g}, " if np.isfinite(gaps[first] * allowed) else ""
+    raise DifferentResultsError(
+        f"{labels[first]} of {name} differs from what the whole program computes "
+        f"({off}{allowed:.3g} is allowed); find the pass with "
+        "shardir.config.update('verify', True)"
+    )
+
+
+def _partitioned(program: Program, args: Sequence[Any]) -> Module:
+    """The program that each device runs."""
+    if isinstance(program, Compiled):
+        return program.module
+    if isinstance(program, str | Module):
+        module = _parsed(program)
+        return module if module.main.spmd else pipeline()(module)
+    return _lowered(program, args).compile().module
+
+
+def _parsed(program: str | Module) -> Module:
+    return parse(program, "<text>") if isinstance(program, str) else program
+
+
+def _lowered(program: Program, args: Sequence[Any]) -> Lowered:
+    if isinstance(program, Compiled):
+        return program.lowered
+    if isinstance(program, Lowered):
+        return program
+    if not callable(program):
+        raise ArgumentError(
+            point(f"a program is a function, a module or its text, got {program!r}")
+        )
+    function = program if isinstance(program, JitFunction) else jit(program)
+    return function.lower(*args)
+
+
+def _name(program: Program) -> str:
+    if isinstance(program, str | Module):
+        return f"@{_parsed(program).main.name}"
+    if isinstance(program, Lowered | Compiled):
+        return f"@{program.module.main.name}"
+    return getattr(program, "__name__", repr(program))
+
+
+def _described(each: Collective) -> str:
+    times = {None: " in a while", 1: ""}.get(each.executions, f", {each.executions} times")
+    place = f" ({each.loc})" if each.loc else ""
+    return (
+        f"  {each.kind} over {axes_word(each)} of {show_bytes(each.nbytes)}{times}: "
+        f"{each.why}{place}"
+    )
+
+
+def _python(kind: str) -> str:
+    return kind.replace("-", "_")
