@@ -19,6 +19,7 @@ from shardir.errors import OperationTypeError, PartitionError
 from shardir.factors import FactorRule
 from shardir.ir import Block, Function, Global, Interface, Module, Op, Value
 from shardir.mesh import Mesh
+from shardir.ops.manual import manual_computation
 from shardir.opset import OPS
 from shardir.partitioning import Local, identity, local_type
 from shardir.passes.align import align, cuts_of, reduction_of
@@ -103,6 +104,9 @@ class _Cutter:
             self.local[op.result] = self.move(op, b)
             return
         operands = tuple(self.local[v] for v in op.operands)
+        if op.spec is manual_computation:
+            self.manual(op, operands, b)
+            return
         if op.blocks or op.spec.edges:
             blocks = tuple(map(self.block, op.blocks))
             self.keep(replace(op, operands=operands, blocks=blocks), op, b)
@@ -119,6 +123,19 @@ class _Cutter:
             self.rename(op, (made,) if isinstance(made, Value) else tuple(made), inner, b)
         else:
             self.keep(replace(op, operands=operands), op, b)
+
+    def manual(self, op: Op, operands: Sequence[Value], b: Builder) -> None:
+        """The body of a manual computation takes its place: it is a per-device program already."""
+        (body,) = op.blocks
+        for param, value in zip(body.params, operands, strict=True):
+            if self.piece(param).type != value.type:
+                raise self.misfit(op)
+            self.local[param] = value
+        inner = Builder(self.names, b.loc)
+        for each in body.ops:
+            inner.loc, inner.why = each.loc, each.why
+            self.op(each, inner)
+        self.rename(op, [self.local[value] for value in body.returns], inner, b)
 
     def keep(self, op: Op, old: Op, b: Builder) -> None:
         """The same operation on local types."""

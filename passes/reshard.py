@@ -17,6 +17,7 @@ from shardir.axes import dividing_prefix
 from shardir.factors import FactorRule
 from shardir.ir import Block, Function, Loc, Module, Op, Value
 from shardir.mesh import Mesh
+from shardir.ops.manual import manual_computation, with_cuts
 from shardir.opset import OPS
 from shardir.passes.align import Alignment, align, cuts_of, reduction_of
 from shardir.passes.flow import Flow
@@ -121,6 +122,8 @@ class _Rewriter:
         for op in block.ops:
             if op.name in IDENTITIES:
                 self.identity(op, scope, made)
+            elif op.spec is manual_computation:
+                self.manual(op, scope, made)
             elif op.blocks or op.spec.edges:
                 self.control(op, scope, made)
             else:
@@ -233,6 +236,33 @@ class _Rewriter:
         raw = [self.raw(result, flow.results[i]) for i, result in enumerate(results)]
         new = replace(op, operands=tuple(operands), blocks=tuple(blocks))
         self.finish(op, new, results, raw, scope, made)
+
+    def manual(self, op: Op, scope: _Scope, made: list[Op]) -> None:
+        """A manual computation: operands as its parameters say behind the manual axes."""
+        (body,) = op.blocks
+        params = {param: self.even(param) for param in body.params}
+        inner = _Scope(params, None)
+        operands = []
+        for i, (value, cuts) in enumerate(zip(op.operands, op.attrs["in_axes"], strict=True)):
+            sharding = with_cuts(self.of(params[body.params[i]]), cuts)
+            why = self.words.need(op, i, sharding)
+            operands.append(self.moved(scope.value(value), sharding, scope, made, op.loc, why))
+        ops = self.ops(body, inner)
+        results = tuple(map(self.settled, op.results))
+        returns, raw = [], []
+        for value, result, cuts in zip(body.returns, results, op.attrs["out_axes"], strict=True):
+            free = self.of(self.even(inner.value(value)))
+            why = f"what {op.name} returns for %{result.name} needs {self.words.shown(free)}"
+            returns.append(self.moved(inner.value(value), free, inner, ops, op.loc, why))
+            raw.append(self.raw(result, with_cuts(free, cuts)))
+        block = Block(inner.params(body), tuple(ops), tuple(returns))
+        self.finish(op, replace(op, operands=tuple(operands), blocks=(block,)), results, raw, scope,
+                    made)  # fmt: skip
+
+    def even(self, value: Value) -> Value:
+        """A value at the border of a manual computation: padding would lie in its middle."""
+        sharding = self.settle(self.of(value), value)
+        return replace(value, sharding=told(replace(sharding, unreduced=(), reduction="add")))
 
     # Moving values
 

@@ -2,10 +2,11 @@
 
 `run` takes global arrays. A per-device program is run on a simulated mesh: every device is a
 coroutine that stops where it needs the others, and goes on when all of them have arrived there.
+So is the body of a manual computation, once for each position along its axes.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +15,30 @@ from shardir.errors import InterpretError
 from shardir.groups import positions
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.mesh import Mesh
-from shardir.opset import OPS
+from shardir.opset import OPS, Attr
 from shardir.partitioning import identity
-from shardir.placement import Sharding
+from shardir.placement import Axes, Axis, Sharding
+from shardir.text.printer import AXES
 from shardir.types import TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 Environment = dict[Value, Array]
-Meeting = tuple[Op, tuple[Array, ...]]
-"""An operation that a device cannot do alone, and its operands there."""
+
+
+class Meeting(NamedTuple):
+    """An operation that a device cannot do alone.
+
+    `parts` are its operands for each position along `axes` (row-major), which have met already:
+    those of the manual computations inside the one where it is looked at.
+    """
+
+    op: Op
+    parts: list[tuple[Array, ...]]
+    axes: Axes = ()
+
+
 Steps = Generator[Meeting, Any, None]
+"""The steps of one device; it is sent the results for each of the parts of a meeting."""
 
 
 def run(module: Module, args: Sequence[npt.ArrayLike]) -> list[Array]:
@@ -53,10 +68,10 @@ def evaluate(function: Function, args: Sequence[npt.ArrayLike]) -> list[Array]:
     """Run a function on one device."""
     arrays = _checked(function, [p.type for p in function.body.params], args)
     env: Environment = dict(zip(function.body.params, arrays, strict=True))
-    for op, _ in _steps(function.body, env):
+    for meeting in _steps(function.body, env):
         raise InterpretError(
-            f"{op.name} needs the devices of a mesh, but @{function.name} is run on one device; "
-            "partition the module first"
+            f"{meeting.op.name} needs the devices of a mesh, but @{function.name} is run on one "
+            "device; partition the module first"
         )
     return [env[value] for value in function.body.returns]
 
@@ -75,7 +90,9 @@ def run_devices(function: Function, mesh: Mesh, shards: Sequence[Sequence[Array]
                                                                        strict=True)]  # fmt: skip
         if all(meeting is None for meeting in meetings):
             return [[env[value] for value in function.body.returns] for env in envs]
-        answers = _meet(meetings, mesh)
+        op = _together(meetings).op
+        parts = [meeting.parts[0] for meeting in meetings if meeting]
+        answers = [[answer] for answer in _exchanged(op, parts, mesh)]
 
 
 def mesh_of(module: Module) -> Mesh:
@@ -95,26 +112,29 @@ def _advance(device: Steps, answer: Any) -> Meeting | None:
         return None
 
 
-def _meet(meetings: Sequence[Meeting | None], mesh: Mesh) -> list[Any]:
-    """Do one operation for all devices; they must all have come to the same one."""
+def _together(meetings: Sequence[Meeting | None]) -> Meeting:
+    """The first of the meetings; all must be about the same operation."""
     first = meetings[0]
     for device, meeting in enumerate(meetings):
-        if first is None or meeting is None or meeting[0] is not first[0]:
+        if first is None or meeting is None or meeting.op is not first.op:
             raise InterpretError(
                 f"devices disagree: device 0 is at {_where(first)}, "
                 f"device {device} is at {_where(meeting)}"
             )
     assert first is not None
-    op = first[0]
+    return first
+
+
+def _exchanged(op: Op, parts: list[tuple[Array, ...]], mesh: Mesh, **attrs: Any) -> list[Any]:
+    """Do one operation for all devices."""
     assert op.spec.exchange is not None
-    parts = [meeting[1] for meeting in meetings if meeting]
-    return list(op.spec.exchange(mesh, parts, result=_stated(op), **op.attrs))
+    return list(op.spec.exchange(mesh, parts, result=_stated(op), **{**op.attrs, **attrs}))
 
 
 def _where(meeting: Meeting | None) -> str:
     if meeting is None:
         return "the end"
-    op = meeting[0]
+    op = meeting.op
     return f"{op.name} {', '.join(f'%{v.name}' for v in op.results)}".strip()
 
 
@@ -123,7 +143,7 @@ def _steps(block: Block, env: Environment) -> Steps:
     for op in block.ops:
         operands = tuple(env[v] for v in op.operands)
         if op.spec.exchange is not None:
-            results = yield op, operands
+            (results,) = yield Meeting(op, [operands])
         elif op.name in CONTROL:
             results = yield from CONTROL[op.name](op, env)
         else:
@@ -190,11 +210,87 @@ def _case(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...]
     return _results([env[v] for v in branch.returns])
 
 
+def _manual(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
+    """The body at every position along the manual axes, all in lock step.
+
+    They meet among themselves where a collective is along their axes alone; if it is along axes
+    of manual computations around this one as well, they all go there together.
+    """
+    (body,) = op.blocks
+    axes: Axes = op.attrs["axes"]
+    mesh = _virtual(axes)
+    ins = [_along(cuts, axes) for cuts in op.attrs["in_axes"]]
+    envs: list[Environment] = [
+        {p: cut(env[v], sharding, mesh, place) for p, v, sharding in zip(body.params, op.operands,
+                                                                         ins, strict=True)}
+        for place in range(mesh.size)
+    ]  # fmt: skip
+    places = [_steps(body, env) for env in envs]
+    answers: list[Any] = [None] * mesh.size
+    while True:
+        meetings = [_advance(place, answer) for place, answer in zip(places, answers, strict=True)]
+        if all(meeting is None for meeting in meetings):
+            break
+        first = _together(meetings)
+        parts = [part for meeting in meetings if meeting for part in meeting.parts]
+        known = (*axes, *first.axes)
+        attrs = _seen_along(first.op, known)
+        if attrs is None:
+            every = yield Meeting(first.op, parts, known)
+        else:
+            every = _exchanged(first.op, parts, _virtual(known), **attrs)
+        count = len(first.parts)
+        answers = [every[i * count : (i + 1) * count] for i in range(mesh.size)]
+    results = []
+    for i, (value, cuts) in enumerate(zip(op.results, op.attrs["out_axes"], strict=True)):
+        pieces = [env[body.returns[i]] for env in envs]
+        results.append(join(pieces, value.type, _along(cuts, axes), mesh))
+    return _results(results)
+
+
+def _virtual(axes: Axes) -> Mesh:
+    """A mesh of all positions along manual axes, which may be parts of the axes of a mesh."""
+    return Mesh("manual", tuple((str(axis), axis.size) for axis in axes))
+
+
+def _seen(axis: Axis, axes: Axes) -> Axis | None:
+    """An axis as one of the virtual mesh of the manual `axes`; `None` if it is not of them."""
+    for manual in axes:
+        if manual.contains(axis):
+            return Axis(str(manual), axis.pre // manual.pre, axis.size)
+    return None
+
+
+def _along(cuts: tuple[Axes, ...], axes: Axes) -> Sharding:
+    """Cuts along manual axes as a sharding over their virtual mesh."""
+    return Sharding.of("manual", [[s for a in dim if (s := _seen(a, axes))] for dim in cuts])
+
+
+def _seen_along(op: Op, axes: Axes) -> dict[str, Any] | None:
+    """The mesh axes in the attributes of a collective as those of the virtual mesh.
+
+    `None` if it is along other axes as well.
+    """
+    told = {key: _axes_of(op.attrs.get(key, ())) for key in AXES}
+    if any(_seen(axis, axes) is None for named in told.values() for axis in named):
+        return None
+    return {key: tuple(_seen(axis, axes) for axis in named) for key, named in told.items() if named}
+
+
+def _axes_of(attr: Attr) -> Axes:
+    return tuple(axis for axis in attr if isinstance(axis, Axis))
+
+
 def _results(arrays: Sequence[Array]) -> tuple[Array, ...] | Array:
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
-CONTROL: dict[str, Callable[..., Any]] = {"while": _while, "scan": _scan, "case": _case}
+CONTROL: dict[str, Callable[..., Any]] = {
+    "while": _while,
+    "scan": _scan,
+    "case": _case,
+    "manual_computation": _manual,
+}
 
 
 def _checked(

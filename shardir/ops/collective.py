@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.batching import further
+from shardir.factors import FactorRule, RuleBuilder
 from shardir.groups import groups, positions, senders
 from shardir.mesh import Mesh
 from shardir.ops import numerics
@@ -76,6 +77,13 @@ def _resized(x: TensorType, dim: int, size: int) -> TensorType:
     return x.with_shape((*x.shape[:dim], size, *x.shape[dim + 1 :]))
 
 
+def _loops(x: TensorType, *, result: TensorType, **attrs: Any) -> FactorRule:
+    """Along axes that are no part of the exchange, every dimension may be cut but those that
+    the exchange itself cuts or puts together."""
+    taken = [attrs[name] for name in ("dim", "split", "concat") if name in attrs]
+    return RuleBuilder([x.shape], [result.shape]).add_pointwise(x.shape, skip=taken).build()
+
+
 def _exchange_groups(
     mesh: Mesh,
     parts: Parts,
@@ -121,6 +129,7 @@ def _reduce(mesh: Mesh, parts: Parts, *, axes: Axes, op: str, result: TensorType
 all_reduce = define(
     "all-reduce",
     type=_reduce_type,
+    factors=_loops,
     exchange=_reduce,
     batch=further(),
     vjp=all_reduce_vjp,
@@ -144,6 +153,7 @@ def _gather(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorTyp
 all_gather = define(
     "all-gather",
     type=_gather_type,
+    factors=_loops,
     exchange=_gather,
     batch=further("dim"),
     vjp=all_gather_vjp,
@@ -194,6 +204,7 @@ def _reduce_scatter(
 reduce_scatter = define(
     "reduce-scatter",
     type=_reduce_scatter_type,
+    factors=_loops,
     exchange=_reduce_scatter,
     batch=further("dim"),
     vjp=reduce_scatter_vjp,
@@ -226,6 +237,7 @@ def _all_to_all(
 all_to_all = define(
     "all-to-all",
     type=_all_to_all_type,
+    factors=_loops,
     exchange=_all_to_all,
     batch=further("split", "concat"),
     vjp=all_to_all_vjp,
@@ -286,6 +298,7 @@ def _permute(
 collective_permute = define(
     "collective-permute",
     type=_permute_type,
+    factors=_loops,
     exchange=_permute,
     batch=further(),
     vjp=collective_permute_vjp,

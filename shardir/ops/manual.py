@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from shardir.axes import append
 from shardir.ir import Block
 from shardir.ops.check import show
 from shardir.opset import define
@@ -99,12 +100,10 @@ def with_cuts(free: Sharding, cuts: Cuts) -> Sharding:
     """The sharding of a whole tensor, from that of its pieces along the free axes."""
     dims = []
     for dim, manual in zip(free.dims, cuts, strict=True):
-        axes = [*manual]
-        for axis in dim.axes:
-            if axes and axes[-1].name == axis.name and axes[-1].next == axis.pre:
-                axis = Axis(axis.name, axes[-1].pre, axes.pop().size * axis.size)
-            axes.append(axis)
-        dims.append(replace(dim, axes=tuple(axes)))
+        axes: Axes = ()
+        for axis in (*manual, *dim.axes):
+            axes = append(axes, axis)
+        dims.append(replace(dim, axes=axes))
     return replace(free, dims=tuple(dims))
 
 

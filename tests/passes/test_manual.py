@@ -1,0 +1,135 @@
+"""Manual computations become per-device code; along free axes they are programs as any other."""
+
+import pytest
+
+from shardir.agreement import agree, rounding
+from shardir.errors import InterpretError
+from shardir.interpret import run
+from shardir.ir import Module
+from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT
+from shardir.sampling import random_arguments
+from shardir.text.parser import parse
+from shardir.verify import verify
+from tests.backends.test_cpu import computed
+
+HEAD = "mesh @m = [x=2, y=4]\n\n"
+
+MATMUL = f"""{HEAD}func @f(
+  %a: f32[8, 16@x],
+  %b: f32[16@x, 8@y],
+) -> (f32[8, 8]) {{
+  %c = manual_computation(%a, %b, HOW) : f32[8, 8] {{
+    (%p: f32[8, 8], %q: f32[8, 8@y]) =>
+    %part = dot(%p, %q, dims="mk,kn->mn") : f32[8, 8@y]
+    %sum = all-reduce(%part, axes=[x], op=add) : f32[8, 8@y]
+    yield %sum
+  }}
+  return %c
+}}
+""".replace("HOW", "axes=[x], in_axes=[[[], [x]], [[x], []]], out_axes=[[[], []]]")
+
+COLLECTIVES = f"""{HEAD}func @f(
+  %a: f32[8@x, 8@y],
+) -> (f32[16, 8], f32[4, 8], f32[2, 16], f32[8, 8]) {{
+  %g, %s, %t, %p = manual_computation(%a, HOW {{
+    (%v: f32[4, 8@y]) =>
+    %g.in = all-gather(%v, dim=0, axes=[x]) : f32[8, 8@y]
+    %s.in = reduce-scatter(%v, dim=0, axes=[x], op=add) : f32[2, 8@y]
+    %t.in = all-to-all(%v, split=0, concat=1, axes=[x]) : f32[2, 16@y]
+    %p.in = collective-permute(%v, axes=[x], pairs=[[0, 1]]) : f32[4, 8@y]
+    yield %g.in, %s.in, %t.in, %p.in
+  }}
+  %half = slice(%t, starts=[0, 0], strides=[1, 1]) : f32[2, 16]
+  return %g, %s, %half, %p
+}}
+""".replace(
+    "HOW",
+    "axes=[x], in_axes=[[[x], []]], out_axes=[[[x], []], [[x], []], [[x], []], [[x], []]]) : "
+    "f32[16, 8], f32[4, 8], f32[4, 16], f32[8, 8]",
+)
+
+NESTED = f"""{HEAD}func @f(
+  %a: f32[8],
+) -> (f32[8], i32[]) {{
+  %r, %n = manual_computation(%a, axes=[x], CUT(x)) : f32[8], i32[] {{
+    (%p: f32[4]) =>
+    %s, %m = manual_computation(%p, axes=[y], CUT(y)) : f32[4], i32[] {{
+      (%q: f32[1]) =>
+      %t = all-reduce(%q, axes=[y, x], op=add) : f32[1]
+      %i = axis-index(axes=[x, y]) : i32[]
+      %k = all-reduce(%i, axes=[x, y], op=max) : i32[]
+      %u = add(%t, %q) : f32[1]
+      yield %u, %k
+    }}
+    yield %s, %m
+  }}
+  return %r, %n
+}}
+"""
+for axis in "xy":
+    NESTED = NESTED.replace(f"CUT({axis})", f"in_axes=[[[{axis}]]], out_axes=[[[{axis}]], []]")
+
+LOOP = f"""{HEAD}func @f(
+  %a: f32[8@(x, y), 3],
+) -> (f32[8, 3]) {{
+  %r = manual_computation(%a, axes=[x], in_axes=[[[x], []]], out_axes=[[[x], []]]) : f32[8, 3] {{
+    (%p: f32[4@y, 3]) =>
+    %e = scan(%p, carries=1, length=3) : f32[4, 3] {{
+      (%c: f32[4, 3]) =>
+      %d = collective-permute(%c, axes=[x], pairs=[[0, 1], [1, 0]]) : f32[4, 3]
+      %w = add(%c, %d) : f32[4, 3]
+      yield %w
+    }}
+    yield %e
+  }}
+  return %r
+}}
+"""
+
+ALL = {"matmul": MATMUL, "collectives": COLLECTIVES, "nested": NESTED, "loop": LOOP}
+
+
+@pytest.mark.parametrize("pipeline", [DEFAULT, "reshard,partition"])
+@pytest.mark.parametrize("text", ALL.values(), ids=ALL)
+def test_devices_compute_what_the_whole_program_means(text: str, pipeline: str) -> None:
+    module = parse(text)
+    verify(module)
+    arguments = random_arguments(module, 0)
+    partitioned = Pipeline.parse(pipeline)(module)
+    verify(partitioned)
+    wanted = run(module, arguments)
+    assert agree(wanted, run(partitioned, arguments), rounding(module))
+    assert agree(wanted, computed(partitioned, arguments), rounding(module))
+
+
+def body_of(module: Module) -> str:
+    """The operations of a partitioned module, apart from its signature."""
+    return str(module).split("{\n", 1)[1]
+
+
+def test_it_runs_as_what_the_compiler_makes_of_the_same_program() -> None:
+    automatic = f"""{HEAD}func @f(
+  %a: f32[8@-, 16@x],
+  %b: f32[16@x, 8@y],
+) -> (f32[8@-, 8@y]) {{
+  %c = dot(%a, %b, dims="mk,kn->mn") : f32[8@-, 8@y]
+  return %c
+}}
+"""
+    manual = MATMUL.replace("(f32[8, 8])", "(f32[8@-, 8@y])")
+    one, other = (Pipeline.parse(DEFAULT)(parse(text)) for text in (automatic, manual))
+    assert body_of(one).replace("%c.part", "%part") == body_of(other)
+
+
+def test_free_axes_cut_collectives_too() -> None:
+    module = Pipeline.parse("reshard,partition")(parse(COLLECTIVES))
+    text = str(module)
+    assert "all-gather(%a, dim=0, axes=[x]) : f32[8, 2]" in text
+    assert "axes=[y], dim" not in text
+
+
+def test_a_computation_that_is_not_the_same_everywhere_is_no_replica() -> None:
+    module = parse(NESTED.replace("%i, axes=[x, y], op=max", "%i, axes=[y], op=max"))
+    with pytest.raises(InterpretError, match="hold different values for the same part"):
+        run(module, random_arguments(module, 0))
