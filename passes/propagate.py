@@ -24,10 +24,11 @@ from shardir.passes.propagation.constants import split_constants
 from shardir.passes.propagation.constraints import apply_constraints
 from shardir.passes.propagation.draft import Draft
 from shardir.passes.propagation.finish import at_the_border, without_unit_axes
+from shardir.passes.propagation.groups import settle_groups, unite_groups
 from shardir.passes.propagation.levels import LEVELS, ORDERS, STRATEGIES, Run, State
 from shardir.passes.propagation.network import Network, Steppers, connect
 from shardir.passes.propagation.record import Record
-from shardir.passes.propagation.recorder import Recorder
+from shardir.passes.propagation.recorder import Recorder, Spoken
 from shardir.passes.propagation.step import NOTHING, Shardings
 from shardir.placement import Sharding
 from shardir.types import TensorType
@@ -45,6 +46,7 @@ class Propagate(Pass, name="propagate"):
     `order`: which of the waiting operations comes next.
     `keep_open`: leave dimensions open that nothing closed, and say nothing where nothing is
     known.
+    `prepare`: give each use of a constant its own and apply constraints before anything else.
     """
 
     choices: ClassVar = {"level": LEVELS, "strategy": tuple(STRATEGIES), "order": ORDERS}
@@ -53,6 +55,7 @@ class Propagate(Pass, name="propagate"):
     strategy: str = "aggressive"
     order: str = "lifo"
     keep_open: bool = False
+    prepare: bool = True
 
     def __call__(self, module: Module) -> Module:
         return self.run(module, None)
@@ -78,16 +81,20 @@ class Propagate(Pass, name="propagate"):
     ) -> Function:
         """One function; values on which nothing is known are whole on `mesh`."""
         draft = Draft(function)
-        split_constants(draft)
+        if self.prepare:
+            split_constants(draft)
         owners = flows(draft)
         said = statements(draft)
-        constraints = apply_constraints(draft, owners, said)
+        constraints = apply_constraints(draft, owners, said) if self.prepare else {}
+        groups = unite_groups(draft)
+        spoke = settle_groups(draft, groups, owners, said, steppers.shardings.meshes)
         edges = {op: draft.edges(op) for op in draft.walk() if op.spec.edges}
-        network = connect(draft, edges, steppers)
+        network = connect(draft, edges, groups, steppers)
         state = begin(function, network, said, steppers.shardings)
         recorder = record and Recorder(
-            record, draft, network, steppers.shardings, said, constraints
-        )
+            record, draft, network, steppers.shardings, said, Spoken(constraints, spoke), groups,
+            state,
+        )  # fmt: skip
         run = Run(
             network,
             draft.inputs(function.body),

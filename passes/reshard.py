@@ -120,6 +120,8 @@ class _Rewriter:
     def ops(self, block: Block, scope: _Scope) -> list[Op]:
         made: list[Op] = []
         for op in block.ops:
+            if op.name == "sharding_group":
+                continue  # what it asked has been decided
             if op.name in IDENTITIES:
                 self.identity(op, scope, made)
             elif op.spec is manual_computation:

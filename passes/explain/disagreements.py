@@ -22,6 +22,7 @@ from shardir.passes.explain.strength import lost_to, waited
 from shardir.passes.planner import plan, same_placement
 from shardir.passes.program import in_order
 from shardir.passes.propagate import Propagate
+from shardir.passes.propagation.constants import GROUP
 from shardir.passes.propagation.projection import View, project
 from shardir.passes.propagation.record import Reason, Step
 from shardir.passes.reshard import IDENTITIES
@@ -52,6 +53,8 @@ def conflicts_of(history: History) -> Iterator[Conflict]:
 
 def _meeting(history: History, step: Step) -> "_Meeting | None":
     """An operation with its tensors as they will be, and how it can run."""
+    if step.op is not None and step.op.name == GROUP:
+        return None  # its members are alike, and nothing runs
     shardings = tuple(_settled(history, step, tensor) for tensor in range(len(step.cells)))
     meshes = {sharding.mesh for sharding in shardings}
     if len(meshes) > 1 or history.meshes[shardings[0].mesh].is_maximal:

@@ -14,6 +14,7 @@ from shardir.ir import Loc, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.passes.explain.data import Annotation, Subject
 from shardir.passes.program import values_of
+from shardir.passes.propagation.constants import GROUP
 from shardir.passes.propagation.constraints import CONSTRAINT
 from shardir.passes.propagation.projection import View, project
 from shardir.passes.propagation.record import Said, Step, Story
@@ -120,7 +121,7 @@ class History:
 
     def loop(self, step: Step, factor: int) -> str:
         """What a factor of an operation is called."""
-        if step.op is not None and step.edge is None:
+        if step.op is not None and step.edge is None and step.op.name != GROUP:
             return loop_name(step.op, step.rule, factor)
         for tensor, mapping in enumerate(step.rule.tensors):
             for dim, factors in enumerate(mapping):
@@ -172,7 +173,9 @@ def spelled(value: Value) -> str:
 
 
 def op_text(op: Op) -> str:
-    """`%c = dot`."""
+    """`%c = dot`, or which sharding group it speaks of."""
+    if op.name == GROUP:
+        return f"sharding group {op.attrs['group']}"
     return f"{', '.join(map(spelled, op.results))} = {op.name}" if op.results else op.name
 
 

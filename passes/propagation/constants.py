@@ -3,7 +3,8 @@
 A constant is a number or array, a count (`iota`), or what broadcasts, reshapes, slices and
 elementwise operations make of constants; so is a broadcast of any scalar. Making it twice costs
 nothing, while sharing it would tie together the shardings of all its users. Scalars stay shared:
-there is nothing to cut. Copies of a value `%zero` are called `%zero`, `%zero.1`, ...
+there is nothing to cut. Copies of a value `%zero` are called `%zero`, `%zero.1`, ... What says
+that it is in a sharding group is no user; every copy is in the groups of the original.
 
 before: `%zero = constant(...)`, `%y = maximum(%x, %zero)`, `%w = add(%v, %zero)`
 after:  `%zero = constant(...)`, `%zero.1 = constant(...)`, `%y = maximum(%x, %zero)`,
@@ -20,6 +21,7 @@ from shardir.passes.propagation.priorities import is_elementwise
 
 SOURCES = ("constant", "iota")
 CARRIERS = ("broadcast", "reshape", "slice")
+GROUP = "sharding_group"
 ANNOTATIONS = ("propagation_barrier", "reshard", "sharding_constraint", "stop_gradient")
 
 
@@ -51,21 +53,33 @@ class _Splitter:
     def __init__(self, draft: Draft, makers: dict[Value, Op]) -> None:
         self.draft = draft
         self.makers = makers
-        self.names = Names([value.name for value in _values(draft.function.body)])
+        self.names = Names([value.name for value in draft.values()])
         self.taken: set[Op] = set()
-        self.copies: dict[Op, list[Op]] = {}
+        self.followers: dict[Op, list[Op]] = {}
+        """What comes behind a constant now: what says its groups, then copies and their groups."""
+        self.moved: dict[Op, Block] = {}
+        """What says the groups of a constant, and the block where it did."""
 
     def run(self) -> None:
         for user in list(self._users(self.draft.function.body)):
             self._own(user)
-        for block in dict.fromkeys(self.draft.homes[op] for op in self.copies):
-            ops = self.draft.ops(block)
-            copied = [each for op in ops for each in (op, *self.copies.get(op, ()))]
-            self.draft.replace_ops(block, copied)
+        homes = [self.draft.homes[op] for op in self.followers]
+        for block in dict.fromkeys((*homes, *self.moved.values())):
+            self.draft.replace_ops(
+                block,
+                [
+                    each
+                    for op in self.draft.ops(block)
+                    if op not in self.moved
+                    for each in (op, *self.followers.get(op, ()))
+                ],
+            )
 
     def _users(self, block: Block) -> Iterator[User]:
         """What is no constant, or is one that is not copied: a scalar, or unused."""
         for op in self.draft.ops(block):
+            if op.name == GROUP:
+                continue
             if (
                 not op.results
                 or op.results[0] not in self.makers
@@ -96,6 +110,7 @@ class _Splitter:
             if op not in self.taken:
                 self.taken.add(op)
                 copied[value] = value
+                self._gather_groups(op)
                 for i, operand in enumerate(op.operands):
                     if copied.get(operand, operand) is not operand:
                         self.draft.rewire((op, i), copied[operand])
@@ -120,13 +135,24 @@ class _Splitter:
         result = replace(op.result, name=self.names.fresh(op.result.name))
         operands = tuple(copied.get(value, value) for value in op.operands)
         new = replace(op, operands=operands, results=(result,))
-        self.draft.add(new, self.draft.homes[op])
-        self.copies.setdefault(op, []).append(new)
+        home = self.draft.homes[op]
+        self.draft.add(new, home)
+        followers = self.followers.setdefault(op, [])
+        followers.append(new)
+        for group in self._groups(op.result):
+            own = replace(group, operands=(result,))
+            self.draft.add(own, home)
+            followers.append(own)
         return result
 
+    def _groups(self, value: Value) -> list[Op]:
+        """What says the groups of a value, the most recent first."""
+        users = [user for user, _ in reversed(self.draft.uses_of(value))]
+        return [user for user in users if isinstance(user, Op) and user.name == GROUP]
 
-def _values(block: Block) -> Iterator[Value]:
-    yield from block.values()
-    for op in block.walk():
-        for inner in op.blocks:
-            yield from inner.values()
+    def _gather_groups(self, op: Op) -> None:
+        """Move what says the groups of a constant right behind it."""
+        for group in self._groups(op.result):
+            self.moved[group] = self.draft.homes[group]
+            self.draft.homes[group] = self.draft.homes[op]
+            self.followers.setdefault(op, []).append(group)

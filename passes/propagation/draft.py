@@ -61,6 +61,15 @@ class Draft:
             for inner in op.blocks:
                 yield from self.walk(inner)
 
+    def values(self, block: Block | None = None) -> Iterator[Value]:
+        """Every value: parameters and results, by now."""
+        block = block or self.function.body
+        yield from block.params
+        for op in self.ops(block):
+            yield from op.results
+            for inner in op.blocks:
+                yield from self.values(inner)
+
     def edges(self, op: Op) -> tuple[Edge, ...]:
         """The edges of an operation, between values as they are by now."""
         if op.spec.edges is None:

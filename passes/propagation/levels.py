@@ -162,8 +162,9 @@ class Run:
             outcome = stepper.ask(propagate, ways, before)
             for tensor, number in outcome.updates:
                 if tensor == 0:
-                    state.cells[cell] = number
-                    self.open_siblings(state.cells, cell)
+                    for alike in (cell, *(c for c, _ in self.network.groups.get(cell, ()))):
+                        state.cells[alike] = number
+                        self.open_siblings(state.cells, alike)
                 else:
                     state.results[i] = number
             if outcome.updates and watch:

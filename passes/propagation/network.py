@@ -7,13 +7,15 @@ an identity from all its sources to its cell. When a cell changes, the nodes in 
 looked at again: what makes the value, then its users, the most recent first.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ir import Block, Edge, Op, Value
+from shardir.passes.propagation.constants import GROUP
 from shardir.passes.propagation.draft import Draft, Use
+from shardir.passes.propagation.groups import Group
 from shardir.passes.propagation.priorities import Traffic, is_elementwise, traffic
 from shardir.passes.propagation.step import Shardings, Stepper
 from shardir.types import TensorType
@@ -32,6 +34,10 @@ class Node:
     single_use: bool
 
 
+Alike = tuple[int, tuple[int, ...]]
+"""The cell of a member of a sharding group, and the nodes to look at when it is given its due."""
+
+
 @dataclass(slots=True)
 class Network:
     nodes: list[Node] = field(default_factory=list)
@@ -43,6 +49,8 @@ class Network:
     wakes: list[tuple[int, ...]] = field(default_factory=list)
     mute: list[Op] = field(default_factory=list)
     """Operations that cuts cannot pass: those without a rule and without edges."""
+    groups: dict[int, tuple[Alike, ...]] = field(default_factory=dict)
+    """What is given the sharding that a cell gets: the other members of its group."""
 
 
 class Steppers:
@@ -65,10 +73,15 @@ class Steppers:
         return stepper
 
 
-def connect(draft: Draft, edges: Mapping[Op, tuple[Edge, ...]], steppers: Steppers) -> Network:
+def connect(
+    draft: Draft,
+    edges: Mapping[Op, tuple[Edge, ...]],
+    groups: Iterable[Group],
+    steppers: Steppers,
+) -> Network:
     """The network of a prepared function; `edges` are those of its operations that have any."""
     network = Network()
-    _Connector(draft, edges, steppers, network).run()
+    _Connector(draft, edges, steppers, network).run(groups)
     return network
 
 
@@ -90,13 +103,33 @@ class _Connector:
         self.holders: dict[Block, Op] = {}
         self.moved = {op for ops in draft.behind.values() for op in ops}
 
-    def run(self) -> None:
+    def run(self, groups: Iterable[Group]) -> None:
         body = self.draft.function.body
         for param in body.params:
             self.cell(param)
         self.enter(body)
         for value in self.network.owners:
             self.network.wakes.append(tuple(dict.fromkeys(self.wakes(value))))
+        for group in groups:
+            self.tie(group.members)
+
+    def tie(self, members: Sequence[Value]) -> None:
+        """Let each member of a group give its sharding to the others.
+
+        A member that an edge shows but does not own is given what the others get, which only its
+        own users are told, and gives nothing: whoever changes it has changed the owner. So it is
+        in OpenXLA Shardy.
+        """
+        network = self.network
+        given: list[Alike] = []
+        for value in members:
+            cell = network.cells[value]
+            own = network.owners[cell] is value
+            wakes = network.wakes[cell] if own else tuple(dict.fromkeys(self.users(value)))
+            given.append((cell, wakes))
+        for value, mine in zip(members, given, strict=True):
+            if network.owners[mine[0]] is value:
+                network.groups[mine[0]] = tuple(each for each in given if each is not mine)
 
     def cell(self, value: Value) -> int:
         """The cell of a value, a new one the first time."""
@@ -144,6 +177,8 @@ class _Connector:
         results = tuple([self.cell(value) for value in op.results])
         if len(results) > 1:
             self.network.siblings.update(dict.fromkeys(results, results))
+        if op.name == GROUP:
+            return
         rule = op.factors()
         if rule is None:
             if op.operands:

@@ -1,19 +1,45 @@
 """Writes down what the work list does, in terms of operations and values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from shardir.factors import FactorRule
 from shardir.ir import Op, Value
 from shardir.passes.propagation.directions import Direction, Directions
 from shardir.passes.propagation.draft import Draft
 from shardir.passes.propagation.finish import without_unit_axes
+from shardir.passes.propagation.groups import Group
 from shardir.passes.propagation.levels import Run, State
 from shardir.passes.propagation.network import Network, Node, edge_rule
 from shardir.passes.propagation.priorities import LAST, Traffic, directions
-from shardir.passes.propagation.record import Reason, Record, Refusal, Said, Step, Story
+from shardir.passes.propagation.record import Gain, Reason, Record, Refusal, Said, Step, Story
 from shardir.passes.propagation.step import Outcome, Shardings
 from shardir.placement import WHOLE, Sharding
+
+
+class Tie(NamedTuple):
+    """Two members of a sharding group: what one gets is set on the other.
+
+    `op` is what puts the other into the group.
+    """
+
+    op: Op
+    tensors: tuple[Value, Value]
+    cells: tuple[int, int]
+
+
+def _ties(group: Group, value: Value, network: Network) -> Iterator[Tie]:
+    for member, op in zip(group.members, group.sayings, strict=True):
+        if member is not value:
+            yield Tie(op, (value, member), (network.cells[value], network.cells[member]))
+
+
+class Spoken(NamedTuple):
+    """Who spoke for a value: a constraint, or another member of its sharding group."""
+
+    constraints: Mapping[Value, Op]
+    members: Mapping[Value, Value]
 
 
 class Recorder:
@@ -26,9 +52,14 @@ class Recorder:
         network: Network,
         shardings: Shardings,
         said: Mapping[Value, Sharding],
-        constraints: Mapping[Value, Op],
+        spoken: Spoken,
+        groups: Sequence[Group],
+        state: State,
     ) -> None:
-        """`said` is what values are, `constraints` what has said it where it was another value."""
+        """`said` is what values are, `spoken` who has said it where it was another value.
+
+        `state` is what the run works on.
+        """
         self.story = record.stories[draft.function.name] = Story(draft.function)
         self.returned = tuple(draft.inputs(draft.function.body))
         self.network = network
@@ -36,22 +67,53 @@ class Recorder:
         self.shardings = shardings
         self.story.mute += network.mute
         self.story.cells.update(network.cells)
-        spoken: dict[int, Said] = {}
+        self.state = state
+        self.ties = {
+            network.cells[value]: tuple(_ties(group, value, network))
+            for group in groups
+            for value in group.members
+        }
+        self.said: dict[int, Said] = {}
         for value in (*network.owners, *network.cells):
             cell = network.cells[value]
-            if value in said and cell not in spoken:
-                spoken[cell] = Said(cell, said[value], value, constraints.get(value))
+            if value in said and cell not in self.said:
+                speaker = spoken.members.get(value, value)
+                constraint = spoken.constraints.get(speaker)
+                self.said[cell] = Said(cell, said[value], speaker, constraint)
         for i, sharding in enumerate(draft.function.results):
             if sharding:
-                spoken[-1 - i] = Said(-1 - i, without_unit_axes(sharding), None)
-        self.said = spoken
-        self.story.said += spoken.values()
+                self.said[-1 - i] = Said(-1 - i, without_unit_axes(sharding), None)
+        self.story.said += self.said.values()
 
     def step(
         self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: Outcome
     ) -> None:
         """Keep a step that changed something; nodes below 0 are the function's results."""
-        self.story.steps.append(self.at(priority, round, number, state, outcome))
+        step = self.at(priority, round, number, state, outcome)
+        self.story.steps.append(step)
+        for tensor, sharding in outcome.updates:
+            cell = step.cells[tensor]
+            for tie in self.ties.get(cell, ()) if cell in self.network.groups else ():
+                before = self.shardings[self.state.cells[tie.cells[1]]]
+                self.story.steps.append(
+                    self.tied(tie, priority, round, self.shardings[sharding], before)
+                )
+
+    def tied(
+        self, tie: Tie, priority: int, round: int, now: Sharding | None, before: Sharding | None
+    ) -> Step:
+        """What one member of a group has is given to another."""
+        type = tie.tensors[0].type
+        rule = edge_rule((type, type), (False, False))
+        gains = tuple(
+            Gain(factor, 1, dim.axes, 0)
+            for factor, dim in enumerate(now.dims if now else ())
+            if before is None or before.dims[factor].axes != dim.axes
+        )
+        return Step(
+            tie.op, None, priority, round, rule, _both(rule), tie.tensors, tie.cells,
+            (now, before), (now, now), gains, (),
+        )  # fmt: skip
 
     def finish(self, state: State, run: Run, written: Mapping[Value, Value]) -> None:
         """Keep what is still refused when everything may move, and what values became."""
@@ -65,6 +127,10 @@ class Recorder:
             cells = state.cells[self.network.cells[value]], state.results[i]
             outcome = stepper.ask(last, _both(stepper.rule), cells)
             self.story.standing.append(self.at(run.priority, LAST, -1 - i, cells, outcome))
+        for ties in self.ties.values():
+            for tie in ties:
+                one, other = (self.shardings[state.cells[cell]] for cell in tie.cells)
+                self.story.standing.append(self.tied(tie, run.priority, LAST, one, other))
         self.story.written.update(written)
 
     def at(

@@ -33,7 +33,7 @@ def settle(
     `directions` says for each node where it may move cuts; `changed` is told of each cell that
     got another sharding.
     """
-    nodes, wakes = network.nodes, network.wakes
+    nodes, wakes, groups = network.nodes, network.wakes, network.groups
     memos: list[Memo | None] = [
         node.stepper.memo(propagate, ways) if any(ways) else None
         for node, ways in zip(nodes, directions, strict=True)
@@ -59,10 +59,12 @@ def settle(
             watch(number, state, outcome)
         for tensor, sharding in outcome.updates:
             cell = cells[number][tensor]
-            states[cell] = sharding
-            if changed is not None:
-                changed(cell)
-            for woken in wakes[cell]:
-                if woken != number and not listed[woken] and memos[woken] is not None:
-                    listed[woken] = True
-                    waiting.append(woken)
+            members = groups.get(cell, ()) if groups else ()
+            for alike, woken in ((cell, wakes[cell]), *members):
+                states[alike] = sharding
+                if changed is not None:
+                    changed(alike)
+                for node in woken:
+                    if node != number and not listed[node] and memos[node] is not None:
+                        listed[node] = True
+                        waiting.append(node)

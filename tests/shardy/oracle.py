@@ -23,7 +23,7 @@ from shardir.stablehlo.printer import show
 
 PREPARE = (
     "sdy-lift-inlined-meshes,sdy-remove-size-one-axes,sdy-constant-or-scalar-splitter,"
-    "sdy-add-data-flow-edges,sdy-apply-sharding-constraints"
+    "sdy-add-data-flow-edges,sdy-apply-sharding-constraints,sdy-sharding-group-import"
 )
 LEVELS = {
     "basic": "sdy-basic-propagate",
@@ -128,7 +128,7 @@ class _Reader:
                         self.of[argument] = known[i] if i < len(known) else None
                     self.block(inner)
             found = _NUMBER.search(str(op.location))
-            if found:
+            if found and op.name != "sdy.sharding_group":  # it makes nothing, and repetitions go
                 operands = tuple(
                     self.of[v] for v in op.operands if ir.RankedTensorType(v.type).rank
                 )
@@ -200,7 +200,8 @@ def ours(module: Module) -> Decisions:
 
     function: Function = module.main
     for op in function.body.walk():
-        assert op.loc is not None
+        if op.name == "sharding_group" or op.loc is None:
+            continue
         operands = of(tuple(v for v in op.operands if v.type.rank))
         ops.setdefault(op.loc.line, Counter())[operands, of(op.results)] += 1
     return Decisions(of(function.body.params), tuple(map(read, function.results)), ops)

@@ -6,7 +6,7 @@ A program is a function of its seed. Nothing in it is dead: Shardy erases dead o
 it propagates, and we do not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -45,6 +45,7 @@ class Options:
     constraints: bool = True
     regions: bool = True
     constants: bool = True
+    groups: bool = True
     meshes: int = 1
     """Shardings are on the first of so many meshes, mostly."""
     kinds: Sequence[str] = ()
@@ -61,6 +62,8 @@ class Maker:
     names: Names = field(default_factory=Names)
     params: list[Value] = field(default_factory=list)
     depth: int = 0
+    shapes: dict[tuple[int, ...], int] = field(default_factory=dict)
+    """A number for each shape that has groups."""
 
     def __post_init__(self) -> None:
         self.b = Builder(self.names)
@@ -186,6 +189,8 @@ class Maker:
             self.pool += results
             if self.options.constraints and self.chance(0.1):
                 self.pool.append(self.constrain(self.random.choice(results)))
+            if self.options.groups and self.chance(0.25):
+                self.group()
 
     def allowed(self, kind: str) -> bool:
         return (self.options.regions and self.depth < 2) or kind not in ("while", "case")
@@ -201,6 +206,15 @@ class Maker:
         )
         self.b.ops[-1] = replace(op, results=new)
         return list(new)
+
+    def group(self) -> None:
+        """Put values of one shape into one of two groups of that shape."""
+        one = self.any()
+        shape = one.type.shape
+        alike = [v for v in self.pool if v.type.shape == shape and v is not one]
+        number = 2 * self.shapes.setdefault(shape, len(self.shapes)) + self.random.randrange(2)
+        for value in [one, *self.random.sample(alike, min(len(alike), self.random.randint(0, 3)))]:
+            self.b.sharding_group(value, group=number)
 
     def constrain(self, value: Value) -> Value:
         sharding = self.sharding(value.type.shape, closed=0.6)
@@ -487,7 +501,7 @@ def _inside(m: Maker, params: Sequence[Value], returns: Callable[[Maker], list[V
     """A block over some values of the pool."""
     inner = Maker(
         m.random, replace(m.options, size=m.random.randint(1, 4)), m.meshes, m.names, m.params,
-        m.depth + 1,
+        m.depth + 1, m.shapes,
     )  # fmt: skip
     inner.pool = [*m.pool, *params, *params]
     inner.run()
@@ -574,14 +588,21 @@ def program(seed: int | str, options: Options | None = None) -> Module:
     return Module(meshes, (Function("main", block, results),))
 
 
-def without_dead(block: Block) -> Block:
-    """The block without operations that nothing needs; constraints are needed."""
-    needed = set(block.returns)
+def without_dead(block: Block, needed: Iterable[Value] = ()) -> Block:
+    """The block without operations that nothing needs.
+
+    Constraints are needed; what says a group is, of a parameter and of what something else needs.
+    """
+    live = {*needed, *block.returns, *block.params}
     kept: list[Op] = []
     for op in reversed(block.ops):
-        if op.name != "sharding_constraint" and not needed.intersection(op.results):
+        if op.name == "sharding_group":
+            if op.operands[0] in live:
+                kept.append(op)
             continue
-        op = replace(op, blocks=tuple(map(without_dead, op.blocks)))
+        if op.name != "sharding_constraint" and not live.intersection(op.results):
+            continue
+        op = replace(op, blocks=tuple(without_dead(inner, live) for inner in op.blocks))
         kept.append(op)
-        needed.update(op.uses())
+        live.update(op.uses())
     return Block(block.params, tuple(reversed(kept)), block.returns)

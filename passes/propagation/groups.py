@@ -1,0 +1,179 @@
+"""Sharding groups: values that always have one sharding, wherever they are.
+
+`sharding_group(%x, group=3)` puts a value into a group. Groups that share a value are one group.
+Before propagation begins, the members are made equal: if those that say something say the same,
+all of them say it. If they contradict one another, none can be believed: behind each member comes
+an open constraint, which takes its place in the group and is what all its users see. From then on
+whatever changes one member is set on the others, whatever they had (`Groups`).
+
+before: `%x: f32[8@a]`, `%y: f32[8@b]`, both in group 0
+after:  `%x.1 = sharding_constraint(%x) : f32[8@?]`, `%y.1 = sharding_constraint(%y) : f32[8@?]`,
+        both in group 0 instead of `%x` and `%y`
+
+These are OpenXLA Shardy's rules (`sdy-sharding-group-import` and what propagation begins with).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from shardir.build import Names
+from shardir.errors import PropagateError
+from shardir.ir import Block, Op, Value
+from shardir.mesh import Mesh
+from shardir.opset import OPS
+from shardir.passes.propagation.constants import GROUP
+from shardir.passes.propagation.constraints import CONSTRAINT
+from shardir.passes.propagation.draft import Draft
+from shardir.placement import Dim, Sharding
+
+MANUAL = "manual_computation"
+
+
+@dataclass(slots=True)
+class Group:
+    """`members`, without repetitions, and the operation that says it of each."""
+
+    members: list[Value]
+    sayings: list[Op]
+
+
+def unite_groups(draft: Draft) -> list[Group]:
+    """The groups of a function, by their least number.
+
+    What says the same of a value twice counts as one use of it. Raises `PropagateError` if the
+    members of a group differ in shape, or a manual computation lies between them.
+    """
+    sayings = _sayings(draft)
+    if not sayings:
+        return []
+    leader: dict[int, int] = {}
+
+    def least(number: int) -> int:
+        while leader.setdefault(number, number) != number:
+            number = leader[number]
+        return number
+
+    by_value: dict[Value, list[Op]] = {}
+    for op in sayings:
+        by_value.setdefault(draft.inputs(op)[0], []).append(op)
+    for ops in by_value.values():
+        for op in ops:
+            first, second = sorted((least(ops[0].attrs["group"]), least(op.attrs["group"])))
+            leader[second] = first
+    groups: dict[int, Group] = {}
+    for op in sayings:
+        (value,) = draft.inputs(op)
+        group = groups.setdefault(least(op.attrs["group"]), Group([], []))
+        if value in group.members:
+            draft.uses_of(value).remove((op, 0))
+        else:
+            group.members.append(value)
+            group.sayings.append(op)
+    return [groups[number] for number in sorted(groups)]
+
+
+def _sayings(draft: Draft) -> list[Op]:
+    """Every operation that says a group, after a check."""
+    found: list[Op] = []
+    first: dict[int, tuple[Op, Op | None]] = {}
+
+    def enter(block: Block, manual: Op | None) -> None:
+        for op in draft.ops(block):
+            for inner in op.blocks:
+                enter(inner, op if op.name == MANUAL else manual)
+            if op.name == GROUP:
+                number = op.attrs["group"]
+                other, place = first.setdefault(number, (op, manual))
+                _check(draft.inputs(other)[0], draft.inputs(op)[0], number)
+                if place is not manual:
+                    raise PropagateError(
+                        f"sharding group {number} has members inside and outside of a "
+                        "manual_computation; give those inside a group of their own"
+                    )
+                found.append(op)
+
+    enter(draft.function.body, None)
+    return found
+
+
+def _check(one: Value, other: Value, number: int) -> None:
+    if one.type.shape != other.type.shape:
+        raise PropagateError(
+            f"sharding group {number} has members of different shapes, %{one.name} of "
+            f"{one.type} and %{other.name} of {other.type}; all have one sharding, so that they "
+            "need one shape"
+        )
+
+
+def settle_groups(
+    draft: Draft,
+    groups: list[Group],
+    owners: Mapping[Value, Value],
+    said: dict[Value, Sharding],
+    meshes: Mapping[str, Mesh],
+) -> dict[Value, Value]:
+    """Make the members of each group equal in `said`, what the program says about its values.
+
+    Returns the members that another member spoke for, and that one.
+    """
+    names: Names | None = None
+    spoke: dict[Value, Value] = {}
+    for group in groups:
+        stated = [said.get(owners.get(value, value)) for value in group.members]
+        wishes = [s for s in stated if s and any(dim.axes or not dim.open for dim in s.dims)]
+        if not wishes:
+            continue
+        if all(_same(wishes[0], wish, meshes) for wish in wishes):
+            first = group.members[stated.index(wishes[0])]
+            for value, sharding in zip(group.members, stated, strict=True):
+                if sharding not in wishes:
+                    spoke[owners.get(value, value)] = owners.get(first, first)
+                _say(draft, owners, said, value, wishes[0])
+        else:
+            names = names or Names([value.name for value in draft.values()])
+            open_ = replace(wishes[0], dims=(Dim((), True),) * len(wishes[0].dims))
+            open_ = replace(open_, replicated=(), unreduced=())
+            for i, value in enumerate(group.members):
+                group.members[i] = _put_behind(draft, owners, value, open_, names)
+                said[group.members[i]] = open_
+    return spoke
+
+
+def _same(one: Sharding, other: Sharding, meshes: Mapping[str, Mesh]) -> bool:
+    """Whether they say the same; meshes may be equal but for their names."""
+    a, b = meshes[one.mesh], meshes[other.mesh]
+    same_mesh = (a.axes, a.device_ids) == (b.axes, b.device_ids)
+    return same_mesh and replace(one, mesh=other.mesh) == other
+
+
+def _say(
+    draft: Draft,
+    owners: Mapping[Value, Value],
+    said: dict[Value, Sharding],
+    value: Value,
+    sharding: Sharding,
+) -> None:
+    """A word about one result of an operation leaves its other results open."""
+    said[owners.get(value, value)] = sharding
+    maker = draft.makers.get(value)
+    if maker is not None and value not in owners:
+        for sibling in maker.results:
+            said.setdefault(sibling, Sharding.open(sharding.mesh, sibling.type.rank))
+
+
+def _put_behind(
+    draft: Draft, owners: Mapping[Value, Value], value: Value, sharding: Sharding, names: Names
+) -> Value:
+    """A constraint right behind a value, which all else reads from now on."""
+    result = Value(value.type, names.fresh(value.name), sharding)
+    users = list(draft.uses_of(value))
+    maker = draft.makers.get(value)
+    op = Op(OPS[CONSTRAINT], (value,), (result,), loc=maker.loc if maker else None)
+    to = draft.homes[maker] if maker else draft.block_of(value)
+    draft.add(op, to)
+    draft.insert(op, list(draft.ops(to)).index(maker) + 1 if maker else 0, to)
+    if maker and value in owners:
+        draft.behind.setdefault(owners[value], []).insert(0, op)
+    for use in reversed(users):
+        draft.rewire(use, result)
+    return result

@@ -1,0 +1,212 @@
+"""Sharding groups: members that say the same, nothing, or contradict one another."""
+
+import pytest
+
+from shardir.errors import PropagateError
+from shardir.passes.explain import explain
+from shardir.text.parser import parse
+from tests.passes.propagated import MESH, found, propagated
+
+TWO = """\
+func @f(
+  %a: f32[8@x?, 4],
+  %b: f32[8, 4],
+) -> (f32[8, 4], f32[8, 4]) {
+  sharding_group(%a, group=0)
+  sharding_group(%b, group=0)
+  %c = neg(%a) : f32[8, 4]
+  %d = exp(%b) : f32[8, 4@y?]
+  return %c, %d
+}
+"""
+
+
+def test_members_say_the_same() -> None:
+    """What was said of one is said of the other, and what comes to one comes to both."""
+    assert (
+        str(propagated(TWO))
+        == MESH
+        + """\
+func @f(
+  %a: f32[8@x, 4@y],
+  %b: f32[8@x, 4@y],
+) -> (f32[8@x, 4@y], f32[8@x, 4@y]) {
+  sharding_group(%a, group=0)
+  sharding_group(%b, group=0)
+  %c = neg(%a) : f32[8@x, 4@y]
+  %d = exp(%b) : f32[8@x, 4@y]
+  return %c, %d
+}
+"""
+    )
+
+
+def test_members_that_contradict_one_another_are_constrained_anew() -> None:
+    """An open constraint takes the place of each, and one of the wishes comes there first."""
+    module = propagated("""\
+func @f(
+  %a: f32[8@x, 4@-],
+  %b: f32[8@y, 4@-],
+) -> (f32[8, 4], f32[8, 4]) {
+  sharding_group(%a, group=0)
+  sharding_group(%b, group=0)
+  %c = neg(%a) : f32[8, 4]
+  %d = exp(%b) : f32[8, 4]
+  return %c, %d
+}
+""")
+    assert (
+        str(module)
+        == MESH
+        + """\
+func @f(
+  %a: f32[8@x, 4@-],
+  %b: f32[8@y, 4@-],
+) -> (f32[8@y, 4@-], f32[8@y, 4@-]) {
+  %b.1 = sharding_constraint(%b) : f32[8@y, 4@-]
+  %a.1 = sharding_constraint(%a) : f32[8@y, 4@-]
+  sharding_group(%a.1, group=0)
+  sharding_group(%b.1, group=0)
+  %c = neg(%a.1) : f32[8@y, 4@-]
+  %d = exp(%b.1) : f32[8@y, 4@-]
+  return %c, %d
+}
+"""
+    )
+
+
+def test_groups_that_share_a_value_are_one() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@x],
+  %b: f32[8],
+  %c: f32[8],
+) -> (f32[8], f32[8], f32[8]) {
+  sharding_group(%a, group=5)
+  sharding_group(%b, group=5)
+  sharding_group(%b, group=2)
+  sharding_group(%c, group=2)
+  return %a, %b, %c
+}
+""")
+    assert {types[name] for name in "abc"} == {"f32[8@x]"}
+
+
+def test_a_barrier_does_not_keep_members_apart() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@x],
+  %b: f32[8],
+) -> (f32[8], f32[8]) {
+  %c = neg(%a) : f32[8]
+  %d = propagation_barrier(%b, direction=none) : f32[8]
+  %e = add(%c, %d) : f32[8]
+  sharding_group(%b, group=0)
+  sharding_group(%e, group=0)
+  return %e, %b
+}
+""")
+    assert {types[name] for name in "abcde"} == {"f32[8@x]"}
+
+
+def test_a_member_in_a_loop() -> None:
+    types = found("""\
+func @f(
+  %a: f32[8@x],
+  %n: i32[],
+  %b: f32[8],
+) -> (f32[8], f32[8]) {
+  %r, %i = while(%a, %n) : f32[8], i32[] {
+    (%t: f32[8], %k: i32[]) =>
+    %l = lt(%k, %n) : bool[]
+    yield %l
+  } {
+    (%p: f32[8], %k2: i32[]) =>
+    %q = add(%p, %p) : f32[8]
+    sharding_group(%q, group=0)
+    yield %q, %k2
+  }
+  sharding_group(%b, group=0)
+  return %r, %b
+}
+""")
+    assert types["b"] == "f32[8@x]"
+
+
+def test_each_copy_of_a_constant_is_a_member() -> None:
+    """What says the group of a constant is not one of its users."""
+    module = propagated("""\
+func @f(
+  %a: f32[8@x],
+  %b: f32[8],
+) -> (f32[8], f32[8]) {
+  %zero = constant(value=0.0) : f32[8]
+  %c = add(%a, %zero) : f32[8]
+  %d = add(%b, %zero) : f32[8]
+  sharding_group(%zero, group=0)
+  return %c, %d
+}
+""")
+    assert (
+        str(module)
+        == MESH
+        + """\
+func @f(
+  %a: f32[8@x],
+  %b: f32[8@x],
+) -> (f32[8@x], f32[8@x]) {
+  %zero = constant(value=0.0) : f32[8@x]
+  sharding_group(%zero, group=0)
+  %zero.1 = constant(value=0.0) : f32[8@x]
+  sharding_group(%zero.1, group=0)
+  %c = add(%a, %zero) : f32[8@x]
+  %d = add(%b, %zero.1) : f32[8@x]
+  return %c, %d
+}
+"""
+    )
+
+
+def test_the_way_through_a_group_is_told() -> None:
+    explained = explain(parse(MESH + TWO), "c")
+    assert (
+        str(explained)
+        == """\
+%c: f32[8@x, 4@y]
+
+x cuts dimension 0
+  stated by argument %a: f32[8@x?, 4]
+  %a -> %c  forwards through %c = neg  along dimension 0 of %a  round 1
+
+y cuts dimension 1
+  stated by value %d: f32[8, 4@y?]
+  %d -> %b  backwards through %d = exp         along dimension 1 of %b  round 1
+  %b -> %a  forwards through sharding group 0  along dimension 1 of %b  round 1
+  %a -> %c  forwards through %c = neg          along dimension 1 of %a  round 1
+
+z is not here
+  no annotation asks for it"""
+    )
+
+
+def test_what_a_member_was_told_is_stated_by_the_other() -> None:
+    explained = explain(parse(MESH + TWO), "b")
+    assert [chain.annotation.name for chain in explained.chains] == ["%a", "%d"]
+
+
+def test_members_of_different_shapes() -> None:
+    with pytest.raises(PropagateError) as error:
+        propagated("""\
+func @f(
+  %a: f32[8],
+  %b: f32[8, 4],
+) -> (f32[8]) {
+  sharding_group(%a, group=7)
+  sharding_group(%b, group=7)
+  return %a
+}
+""")
+    assert str(error.value) == (
+        "sharding group 7 has members of different shapes, %a of f32[8] and %b of f32[8, 4]; "
+        "all have one sharding, so that they need one shape"
+    )
