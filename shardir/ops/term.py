@@ -6,7 +6,7 @@ rules are written in it.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from shardir.ir import Value
 
@@ -20,19 +20,19 @@ class Term:
         self.b = b
         self.value = value
 
-    def apply(self, name: str, *others: "Term | Scalar") -> "Term":
+    def apply(self, name: str, *others: "Term | Scalar") -> Self:
         """The operation `name` on this term and others; numbers become constants of its type."""
         operands = [self._operand(other) for other in others]
-        return Term(self.b, getattr(self.b, name)(self.value, *operands))
+        return type(self)(self.b, getattr(self.b, name)(self.value, *operands))
 
-    def __getattr__(self, name: str) -> Callable[..., "Term"]:
+    def __getattr__(self, name: str) -> Callable[..., Self]:
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *others: self.apply(name, *others)
 
-    def full(self, number: Scalar) -> "Term":
+    def full(self, number: Scalar) -> Self:
         """`number` in every place of this term."""
-        return Term(self.b, self._full(number))
+        return type(self)(self.b, self._full(number))
 
     def _operand(self, other: "Term | Scalar") -> Value:
         return other.value if isinstance(other, Term) else self._full(other)
@@ -41,35 +41,35 @@ class Term:
         value: Value = self.b.full(number, self.value.type)
         return value
 
-    def where(self, condition: "Term", other: "Term | Scalar") -> "Term":
+    def where(self, condition: "Term", other: "Term | Scalar") -> Self:
         """This term where the condition holds, the other where not."""
-        return Term(self.b, self.b.select(condition.value, self.value, self._operand(other)))
+        return type(self)(self.b, self.b.select(condition.value, self.value, self._operand(other)))
 
-    def __neg__(self) -> "Term":
+    def __neg__(self) -> Self:
         return self.apply("neg")
 
-    def __add__(self, other: "Term | Scalar") -> "Term":
+    def __add__(self, other: "Term | Scalar") -> Self:
         return self.apply("add", other)
 
-    def __sub__(self, other: "Term | Scalar") -> "Term":
+    def __sub__(self, other: "Term | Scalar") -> Self:
         return self.apply("sub", other)
 
-    def __mul__(self, other: "Term | Scalar") -> "Term":
+    def __mul__(self, other: "Term | Scalar") -> Self:
         return self.apply("mul", other)
 
-    def __truediv__(self, other: "Term | Scalar") -> "Term":
+    def __truediv__(self, other: "Term | Scalar") -> Self:
         return self.apply("div", other)
 
-    def __radd__(self, other: Scalar) -> "Term":
+    def __radd__(self, other: Scalar) -> Self:
         return self + other
 
-    def __rsub__(self, other: Scalar) -> "Term":
+    def __rsub__(self, other: Scalar) -> Self:
         return self.full(other) - self
 
-    def __rmul__(self, other: Scalar) -> "Term":
+    def __rmul__(self, other: Scalar) -> Self:
         return self * other
 
-    def __rtruediv__(self, other: Scalar) -> "Term":
+    def __rtruediv__(self, other: Scalar) -> Self:
         return self.full(other) / self
 
 
