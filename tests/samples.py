@@ -4,7 +4,14 @@ A new operation needs a row in one of the tables; `tests/core/ops/test_samples.p
 missing.
 """
 
-from tests.op_samples import arrangement, computation, control, lookup, pointwise
+from tests.op_samples import (
+    arrangement,
+    computation,
+    control,
+    decompositions,
+    lookup,
+    pointwise,
+)
 from tests.sampling import Sample
 
 SAMPLES: list[Sample] = [
@@ -12,6 +19,7 @@ SAMPLES: list[Sample] = [
     *arrangement.SAMPLES,
     *computation.SAMPLES,
     *lookup.SAMPLES,
+    *decompositions.SAMPLES,
     *control.SAMPLES,
 ]
 

@@ -27,6 +27,8 @@ from shardir.ops.cumulative import (
     cumprod as cumprod,
     cumsum as cumsum,
 )
+from shardir.ops.decompositions import lu as lu, qr as qr
+from shardir.ops.eigen import eig as eig, eigh as eigh, svd as svd
 from shardir.ops.elementwise import (
     abs_ as abs_,
     acos as acos,
@@ -96,6 +98,7 @@ from shardir.ops.elementwise import (
     tanh as tanh,
     xor as xor,
 )
+from shardir.ops.fft import fft as fft
 from shardir.ops.index import gather as gather, scatter as scatter
 from shardir.ops.linalg import dot as dot
 from shardir.ops.manual import manual_computation as manual_computation
@@ -131,6 +134,7 @@ from shardir.ops.slicing import (
     slice_ as slice_,
 )
 from shardir.ops.sort import sort as sort, top_k as top_k
+from shardir.ops.triangular import cholesky as cholesky, triangular_solve as triangular_solve
 from shardir.ops.window import (
     reduce_window as reduce_window,
     select_and_scatter as select_and_scatter,

@@ -8,6 +8,7 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir import Value
 from shardir.stablehlo import reader_records as records
 from shardir.stablehlo.reader_call import READERS, Call, Unsupported, reads
+from shardir.stablehlo.reader_decompositions import read_call
 from shardir.stablehlo.reader_types import first_token
 
 Values = tuple[Value, ...]
@@ -264,4 +265,7 @@ def _custom_call(call: Call) -> Values:
         entries = config.entries if isinstance(config, records.Dict) else ()
         if any(entry.key == "largest" and str(entry.value) == "true" for entry in entries):
             return _top_k(call)
-    raise Unsupported("")
+    made = read_call(call, target)
+    if made is None:
+        raise Unsupported("")
+    return made

@@ -11,6 +11,7 @@ from shardir.opset import OPS, Dense
 from shardir.stablehlo import (
     compound as compound,
     control as control,
+    decompositions as decompositions,
     ordering as ordering,
     regions as regions,
 )

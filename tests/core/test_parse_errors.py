@@ -29,8 +29,8 @@ OPERATIONS = r"""
 %y = expp(%x) : f32[8, 4]
      ^^^^ no operation is called 'expp'; did you mean 'exp'?
 
-%y = blub(%x) : f32[8, 4]
-     ^^^^ no operation is called 'blub'
+%y = wobble(%x) : f32[8, 4]
+     ^^^^^^ no operation is called 'wobble'
 
 %y = exp(%x, foo=1) : f32[8, 4]
              ^^^ exp: has no attribute 'foo'; it has none

@@ -4,7 +4,16 @@ A sampler draws operands and attributes that the operation takes, and appends it
 made so runs: indices may be out of range, since the operations say what that means, but loops end.
 """
 
-from tests.samplers import collective, control, creation, pointwise, reductions, shapes, windows
+from tests.samplers import (
+    collective,
+    control,
+    creation,
+    decompositions,
+    pointwise,
+    reductions,
+    shapes,
+    windows,
+)
 from tests.samplers.scope import SAMPLERS, Scope, sampled
 
 __all__ = [
@@ -13,6 +22,7 @@ __all__ = [
     "collective",
     "control",
     "creation",
+    "decompositions",
     "pointwise",
     "reductions",
     "sampled",

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("jaxlib")
 
 from shardir.factors import Factor, FactorRule, Kind, TensorFactors
+from shardir.stablehlo.decompositions import CALLED
 from shardir.stablehlo.printer import show
 from tests.samples import SAMPLES
 from tests.sampling import Sample
@@ -21,6 +22,7 @@ OWN = (
     "random_split",
     "random_fold_in",
     "propagation_barrier",
+    *CALLED,
 )
 """Operations that Shardy treats by other means than a rule, or does not have."""
 ABOVE = "chlo."

@@ -1,0 +1,247 @@
+"""Decompositions that iterate: singular values and eigenvalues.
+
+Vectors are a choice: a sign, of complex ones a phase, and of equal values any rotation among
+theirs. Derivatives are those of what does not depend on the choice; equal values take no part in
+the derivatives of each other's vectors.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.batching import further
+from shardir.errors import DifferentiateError
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ops.decompositions import rows_at
+from shardir.ops.fft import COMPLEX_OF
+from shardir.ops.matrices import Array, Matrix, matrices, one_by_one, square
+from shardir.opset import define
+from shardir.types import REAL_OF, TensorType
+
+
+def _as_tuple(result: Any) -> tuple[TensorType, ...]:
+    return (result,) if isinstance(result, TensorType) else result
+
+
+def _only(made: tuple[Array, ...], vectors: bool) -> Any:
+    return made if vectors else made[0]
+
+
+def _batch(x: TensorType, results: tuple[TensorType, ...]) -> RuleBuilder:
+    builder = RuleBuilder([x.shape], [result.shape for result in results])
+    for d in range(x.rank - 2):
+        builder.add([d], [d] * len(results), x.shape[d])
+    return builder
+
+
+def _gaps(inner: Matrix, values: Any) -> Matrix:
+    """Each element divided by the value of its column less that of its row; 0 where equal."""
+    gap = inner.over(values, -1) - inner.over(values, -2)
+    equal = gap.eq(0)
+    return inner.full(0).where(equal, inner / gap.full(1).where(equal, gap))
+
+
+def _svd_type(x: TensorType, *, full: bool, vectors: bool, result: Any) -> Any:
+    rows, columns = matrices(x)
+    size, outer = min(rows, columns), x.shape[:-2]
+    values = TensorType((*outer, size), REAL_OF.get(x.dtype, x.dtype))
+    if not vectors:
+        return values
+    left, right = (rows, columns) if full else (size, size)
+    return x.with_shape((*outer, rows, left)), values, x.with_shape((*outer, right, columns))
+
+
+def _svd_factors(x: TensorType, *, full: bool, vectors: bool, result: Any) -> FactorRule:
+    row, column = x.rank - 2, x.rank - 1
+    builder = _batch(x, _as_tuple(result))
+    if not vectors:
+        builder.add([row], [None], x.shape[row], Kind.REPLICATE)
+        builder.add([column], [None], x.shape[column], Kind.REPLICATE)
+        return builder.add([None], [row], result.shape[row], Kind.REPLICATE).build()
+    left, values, right = result
+    builder.add([row], [row, None, None], x.shape[row], Kind.REPLICATE)
+    builder.add([column], [None, None, column], x.shape[column], Kind.REPLICATE)
+    builder.add([None], [column, None, None], left.shape[column], Kind.REPLICATE)
+    builder.add([None], [None, row, None], values.shape[row], Kind.REPLICATE)
+    return builder.add([None], [None, None, row], right.shape[row], Kind.REPLICATE).build()
+
+
+def _svd_reference(x: Array, *, full: bool, vectors: bool, result: Any) -> Any:
+    def decompose(matrix: Array) -> Any:
+        if vectors:
+            return tuple(np.linalg.svd(matrix, full))
+        return np.linalg.svd(matrix, compute_uv=False)
+
+    return _only(one_by_one(decompose, x, _as_tuple(result)), vectors)
+
+
+def _svd_vjp(b: Any, g: Any, x: Any, *results: Any, full: bool, vectors: bool) -> Any:
+    """J. Townsend, "Differentiating the singular value decomposition" (2016)."""
+    rows, columns = x.type.shape[-2:]
+    given = g if vectors else (None, g, None)
+    plain = given[0] is None and given[2] is None
+    if full and rows != columns and not plain:
+        raise DifferentiateError(
+            f"svd of {x.type} with full=true has no derivative, as the vectors beyond the singular "
+            "values are a choice; take the reduced one"
+        )
+    if not vectors or (full and rows != columns):
+        results = b.svd(x, full=False, vectors=True)
+    u, vh, values = Matrix(b, results[0]), Matrix(b, results[2]), results[1]
+    inner = _svd_inner(b, given, u, vh, values)
+    if plain:
+        return ((u @ inner @ vh).conjugate().value,)
+    of_u, of_vh = _or_zero(b, given[0], u), _or_zero(b, given[2], vh)
+    size = min(rows, columns)
+    if rows > size:
+        part = of_u / _safe(of_u.over(values, -1))
+        return (((u @ inner + part - u @ (u.H @ part)) @ vh).conjugate().value,)
+    if columns > size:
+        part = of_vh / _safe(of_vh.over(values, -2))
+        return ((u @ (inner @ vh + part - (part @ vh.H) @ vh)).conjugate().value,)
+    return ((u @ inner @ vh).conjugate().value,)
+
+
+def _svd_inner(b: Any, given: Any, u: Matrix, vh: Matrix, values: Any) -> Matrix:
+    """What is between the vectors in the cotangent."""
+    core = Matrix(b, b.full(0, u.type.with_shape((*values.type.shape, values.type.shape[-1]))))
+    inner = core
+    if given[1] is not None:
+        inner = core.over(given[1], -1).only("eq")
+    if given[0] is None and given[2] is None:
+        return inner
+    turned_u = u.H @ _or_zero(b, given[0], u)
+    turned_v = vh @ _or_zero(b, given[2], vh).H
+    turned_u, turned_v = turned_u - turned_u.H, turned_v - turned_v.H
+    squares = b.mul(values, values)
+    row, column = core.over(values, -2), core.over(values, -1)
+    inner = inner + _gaps(turned_u, squares) * column + row * _gaps(turned_v, squares)
+    if core.is_complex:
+        inner = inner + (turned_u / _safe(column * 2)).only("eq")
+    return inner
+
+
+def _or_zero(b: Any, grad: Any, like: Matrix) -> Matrix:
+    return like.full(0) if grad is None else Matrix(b, grad).conjugate()
+
+
+def _safe(x: Matrix) -> Matrix:
+    """1 in the places of zeros."""
+    return x.full(1).where(x.eq(0), x)
+
+
+svd = define(
+    "svd",
+    type=_svd_type,
+    factors=_svd_factors,
+    reference=_svd_reference,
+    batch=further(),
+    vjp=_svd_vjp,
+)
+"""U, the singular values in falling order, and V^H, with U diag(values) V^H = x.
+
+With `full` both are square, else they have as many vectors as there are values; without `vectors`
+the values are the only result.
+"""
+
+
+def _eigh_type(x: TensorType, *, vectors: bool, result: Any) -> Any:
+    size = square(x)
+    values = TensorType((*x.shape[:-2], size), REAL_OF.get(x.dtype, x.dtype))
+    return (values, x) if vectors else values
+
+
+def _eigen_factors(x: TensorType, *, vectors: bool, result: Any) -> FactorRule:
+    row, column = x.rank - 2, x.rank - 1
+    builder = _batch(x, _as_tuple(result))
+    builder.add([row], [None, row] if vectors else [None], x.shape[row], Kind.REPLICATE)
+    builder.add([column], [row, column] if vectors else [row], x.shape[column], Kind.REPLICATE)
+    return builder.build()
+
+
+def _eigh_reference(x: Array, *, vectors: bool, result: Any) -> Any:
+    def decompose(matrix: Array) -> Any:
+        return tuple(np.linalg.eigh(matrix)) if vectors else np.linalg.eigvalsh(matrix)
+
+    return _only(one_by_one(decompose, x, _as_tuple(result)), vectors)
+
+
+def _eigh_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Any:
+    """M. B. Giles, "Collected matrix derivative results" (2008), 3.1."""
+    of_values, of_vectors = g if vectors else (g, None)
+    values, made = results if vectors else b.eigh(x, vectors=True)
+    basis = Matrix(b, made)
+    inner = basis.full(0)
+    if of_vectors is not None:
+        inner = _gaps(basis.H @ Matrix(b, of_vectors).conjugate(), values)
+    if of_values is not None:
+        inner = inner + basis.over(of_values, -1).only("eq")
+    return ((basis @ inner @ basis.H).hermitian().conjugate().value,)
+
+
+eigh = define(
+    "eigh",
+    type=_eigh_type,
+    factors=_eigen_factors,
+    reference=_eigh_reference,
+    batch=further(),
+    vjp=_eigh_vjp,
+)
+"""The eigenvalues of Hermitian matrices, rising, and their eigenvectors as columns.
+
+Only the lower triangle is read; without `vectors` the values are the only result.
+"""
+
+
+def _eig_type(x: TensorType, *, vectors: bool, result: Any) -> Any:
+    size = square(x)
+    dtype = COMPLEX_OF.get(x.dtype, x.dtype)
+    values = TensorType((*x.shape[:-2], size), dtype)
+    return (values, x.with_dtype(dtype)) if vectors else values
+
+
+def _eig_reference(x: Array, *, vectors: bool, result: Any) -> Any:
+    def decompose(matrix: Array) -> Any:
+        return tuple(np.linalg.eig(matrix)) if vectors else np.linalg.eigvals(matrix)
+
+    return _only(one_by_one(decompose, x, _as_tuple(result)), vectors)
+
+
+def _eig_vjp(b: Any, g: Any, x: Any, *results: Any, vectors: bool) -> Any:
+    """C. Boeddeker et al., "On the computation of complex-valued gradients" (2017), 4.4."""
+    of_values, of_vectors = g if vectors else (g, None)
+    values, made = results if vectors else b.eig(x, vectors=True)
+    basis = Matrix(b, made)
+    inner = basis.full(0)
+    if of_vectors is not None:
+        # Vectors have norm 1, so what would change the norm is taken out.
+        turned = basis.H @ Matrix(b, of_vectors).conjugate()
+        length = b.real(turned.diagonal())
+        turned = turned - (basis.H @ basis) * turned.over(length, -1)
+        inner = _gaps(turned, b.conj(values))
+    if of_values is not None:
+        inner = inner + basis.over(b.conj(of_values), -1).only("eq")
+    grad = _solved(basis.H, inner @ basis.H).conjugate()
+    return (grad.value if x.type.dtype in REAL_OF else b.real(grad.value),)
+
+
+def _solved(a: Matrix, y: Matrix) -> Matrix:
+    """The solution x of a x = y."""
+    packed, _, order = a.b.lu(a.value)
+    factors, permuted = Matrix(a.b, packed), Matrix(a.b, rows_at(a.b, y.value, order))
+    lower = factors.only("gt") + factors.identity()
+    return factors.solve(lower.solve(permuted, lower=True), lower=False)
+
+
+eig = define(
+    "eig",
+    type=_eig_type,
+    factors=_eigen_factors,
+    reference=_eig_reference,
+    batch=further(),
+    vjp=_eig_vjp,
+)
+"""The eigenvalues of square matrices in no particular order, and eigenvectors of norm 1 as columns.
+
+Both are complex; without `vectors` the values are the only result.
+"""

@@ -1,0 +1,174 @@
+"""Matrices in the last two dimensions: formulas over them, and NumPy's functions one by one.
+
+A `Matrix` is a term whose last two dimensions are rows and columns; all before them are batch.
+Derivatives of decompositions are written in it. They are known in the literature for cotangents
+that pair as Re(conj(g) * dz); ours pair without the conjugation, hence `conj` at both ends.
+"""
+
+from collections.abc import Callable, Sequence
+from string import ascii_letters
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.ir import Value
+from shardir.ops.check import Domain
+from shardir.ops.term import Term
+from shardir.opset import Symbol
+from shardir.types import COMPLEX, TensorType
+
+Array = npt.NDArray[Any]
+
+FIELD = Domain("f32, f64, c64 or c128", ("f32", "f64", "c64", "c128"))
+
+
+def matrices(x: TensorType) -> tuple[int, int]:
+    """Rows and columns of matrices in the last two dimensions; raises `TypeError`."""
+    FIELD.check(x)
+    if x.rank < 2:
+        raise TypeError(f"takes matrices in the last two dimensions, got {x}")
+    return x.shape[-2], x.shape[-1]
+
+
+def square(x: TensorType) -> int:
+    """Rows of square matrices; raises `TypeError`."""
+    rows, columns = matrices(x)
+    if rows != columns:
+        raise TypeError(f"takes square matrices, got {x}")
+    return rows
+
+
+def wide(x: Array) -> Array:
+    """In f64 or c128, in which all decompositions are computed."""
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def one_by_one(
+    function: Callable[[Array], Any], x: Array, results: Sequence[TensorType]
+) -> tuple[Array, ...]:
+    """`function` of all matrices; NaN for each that it gives up, instead of none for any."""
+    with np.errstate(all="ignore"):
+        try:
+            return _rounded(function(wide(x)), results)
+        except np.linalg.LinAlgError:
+            made = tuple(np.full(type.shape, np.nan).astype(type.numpy) for type in results)
+            if x.ndim > 2:
+                inner = [type.with_shape(type.shape[x.ndim - 2 :]) for type in results]
+                for place in np.ndindex(x.shape[:-2]):
+                    for whole, part in zip(
+                        made, one_by_one(function, x[place], inner), strict=True
+                    ):
+                        whole[place] = part
+            return made
+
+
+def _rounded(made: Any, results: Sequence[TensorType]) -> tuple[Array, ...]:
+    each = made if isinstance(made, tuple) else (made,)
+    return tuple(np.asarray(x).astype(t.numpy) for x, t in zip(each, results, strict=True))
+
+
+class Matrix(Term):
+    """A value whose last two dimensions are rows and columns."""
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> TensorType:
+        return self.value.type
+
+    @property
+    def is_complex(self) -> bool:
+        return self.type.dtype in COMPLEX
+
+    @property
+    def T(self) -> "Matrix":
+        rank = self.type.rank
+        perm = (*range(rank - 2), rank - 1, rank - 2)
+        return Matrix(self.b, self.b.transpose(self.value, perm=perm))
+
+    @property
+    def H(self) -> "Matrix":
+        return self.T.conjugate()
+
+    def conjugate(self) -> "Matrix":
+        return self.conj() if self.is_complex else self
+
+    def __matmul__(self, other: "Matrix") -> "Matrix":
+        batch = ascii_letters[3 : self.type.rank + 1]
+        dims = f"{batch}ab,{batch}bc->{batch}ac"
+        return Matrix(self.b, self.b.dot(self.value, other.value, dims=dims))
+
+    def over(self, values: Value, axis: int) -> "Matrix":
+        """A vector (for each of the batch) along the rows (-2) or the columns (-1) of this."""
+        rank = self.type.rank
+        dims = (*range(rank - 2), rank + axis)
+        made = self.b.broadcast(values, dims=dims, result=self.type.with_dtype(values.type.dtype))
+        if self.is_complex and values.type.dtype not in COMPLEX:
+            made = self.b.convert(made, result=self.type)
+        return Matrix(self.b, made)
+
+    def places(self, comparison: str) -> Term:
+        """Where the number of the row compares with that of the column."""
+        kind = self.type.with_dtype("i32")
+        row, column = (self.b.iota(dim=kind.rank + axis, result=kind) for axis in (-2, -1))
+        return Term(self.b, getattr(self.b, comparison)(row, column))
+
+    def only(self, comparison: str) -> "Matrix":
+        """This where the number of the row compares with that of the column, else 0.
+
+        `gt` is below the diagonal, `ge` with it, `lt` above it, `le` with it, `eq` the diagonal.
+        """
+        return self.where(self.places(comparison), 0)
+
+    def identity(self) -> "Matrix":
+        """Ones on the diagonal, of the type of this."""
+        return self.full(1).only("eq")
+
+    def diagonal(self) -> Value:
+        """The diagonal of square matrices as vectors."""
+        made: Value = self.b.sum(self.only("eq").value, dims=(self.type.rank - 1,))
+        return made
+
+    def columns(self, start: int, size: int) -> "Matrix":
+        """Some columns."""
+        return self.piece(self.type.rank - 1, start, size)
+
+    def rows(self, start: int, size: int) -> "Matrix":
+        """Some rows."""
+        return self.piece(self.type.rank - 2, start, size)
+
+    def piece(self, dim: int, start: int, size: int) -> "Matrix":
+        if self.type.shape[dim] == size:
+            return self
+        rank = self.type.rank
+        shape = tuple(size if d == dim else n for d, n in enumerate(self.type.shape))
+        starts = tuple(start if d == dim else 0 for d in range(rank))
+        result = self.type.with_shape(shape)
+        made = self.b.slice(self.value, starts=starts, strides=(1,) * rank, result=result)
+        return Matrix(self.b, made)
+
+    def beside(self, other: "Matrix") -> "Matrix":
+        """This and more columns."""
+        made = self.b.concatenate(self.value, other.value, dim=self.type.rank - 1)
+        return Matrix(self.b, made)
+
+    def above(self, other: "Matrix") -> "Matrix":
+        """This and more rows."""
+        made = self.b.concatenate(self.value, other.value, dim=self.type.rank - 2)
+        return Matrix(self.b, made)
+
+    def solve(self, other: "Matrix", *, lower: bool, transpose: str = "no") -> "Matrix":
+        """The solution x of triangular equations with these coefficients."""
+        made = self.b.triangular_solve(
+            self.value, other.value, lower=lower, transpose=Symbol(transpose), unit=False
+        )
+        return Matrix(self.b, made)
+
+    def hermitian(self) -> "Matrix":
+        """A cotangent of Hermitian matrices as one of their lower triangles.
+
+        An element below the diagonal stands for two, of one on it only the real part counts.
+        """
+        both = self + self.H
+        return both.only("gt") + both.only("eq") * 0.5

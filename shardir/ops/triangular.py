@@ -1,0 +1,143 @@
+"""Triangular matrices: Cholesky's factor, and the solution of triangular equations."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from shardir.batching import further
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ops.check import one_dtype
+from shardir.ops.matrices import Array, Matrix, matrices, one_by_one, square, wide
+from shardir.opset import Symbol, define
+from shardir.partitioning import Partitioning, natural_cuts
+from shardir.types import TensorType
+
+
+def _cholesky_type(x: TensorType, *, result: TensorType | None) -> TensorType:
+    square(x)
+    return x
+
+
+def _cholesky_factors(x: TensorType, *, result: TensorType) -> FactorRule:
+    builder = RuleBuilder([x.shape], [x.shape])
+    for d, size in enumerate(x.shape):
+        builder.add([d], [d], size, Kind.PASS if d < x.rank - 2 else Kind.REPLICATE)
+    return builder.build()
+
+
+def _cholesky_reference(x: Array, *, result: TensorType) -> Array:
+    (factor,) = one_by_one(np.linalg.cholesky, x, (result,))
+    return factor
+
+
+def _cholesky_vjp(b: Any, g: Any, x: Any, y: Any) -> Any:
+    """S. F. Walter, "Structured higher-order algorithmic differentiation" (2012), 4.3."""
+    grad, factor = Matrix(b, g).conjugate(), Matrix(b, y)
+    inner = (factor.H @ grad).only("ge")
+    inner = inner - inner.only("eq") * 0.5
+    left = factor.solve(inner, lower=True, transpose="adjoint")
+    both = factor.solve(left.T, lower=True, transpose="transpose").T
+    return (both.hermitian().conjugate().value,)
+
+
+cholesky = define(
+    "cholesky",
+    type=_cholesky_type,
+    factors=_cholesky_factors,
+    reference=_cholesky_reference,
+    batch=further(),
+    vjp=_cholesky_vjp,
+)
+"""The lower triangular L of a Hermitian positive definite matrix L L^H, whose lower triangle is
+read. NaN where the matrix is not positive definite."""
+
+
+TRANSPOSES = ("no", "transpose", "adjoint")
+
+
+def _solve_type(
+    a: TensorType,
+    y: TensorType,
+    *,
+    lower: bool,
+    transpose: str,
+    unit: bool,
+    result: TensorType | None,
+) -> TensorType:
+    if transpose not in TRANSPOSES:
+        raise TypeError(f"transpose={transpose} is none of {', '.join(TRANSPOSES)}")
+    one_dtype(a, y)
+    size = square(a)
+    rows, _ = matrices(y)
+    if rows != size or a.shape[:-2] != y.shape[:-2]:
+        raise TypeError(f"{a} does not multiply {y} from the left")
+    return y
+
+
+def _solve_factors(
+    a: TensorType, y: TensorType, *, lower: bool, transpose: str, unit: bool, result: TensorType
+) -> FactorRule:
+    """The rows of the solution, those of the equations, and the right-hand sides."""
+    builder = RuleBuilder([a.shape, y.shape], [y.shape])
+    row, column = a.rank - 2, a.rank - 1
+    for d in range(row):
+        builder.add([d, d], [d], a.shape[d])
+    kept, contracted = (row, column) if transpose == "no" else (column, row)
+    builder.add([kept, row], [None], a.shape[kept], Kind.REPLICATE)
+    builder.add([None, column], [column], y.shape[column], Kind.REPLICATE)
+    builder.add([contracted, None], [row], a.shape[contracted], Kind.REPLICATE)
+    return builder.build()
+
+
+def _solve_cuts(rule: FactorRule, *types: TensorType, result: Any, **_: Any) -> Iterable[int]:
+    """Right-hand sides are solved for independently, although propagation says otherwise."""
+    rank = len(rule.results[0])
+    return (*natural_cuts(rule), rank - 1)
+
+
+def _solve_reference(
+    a: Array, y: Array, *, lower: bool, transpose: str, unit: bool, result: TensorType
+) -> Array:
+    """By substitution, one row after the other."""
+    if transpose != "no":
+        a = np.swapaxes(a, -1, -2)
+        a, lower = (a.conj() if transpose == "adjoint" else a), not lower
+    a, x = wide(a), wide(y)
+    size = a.shape[-1]
+    with np.errstate(all="ignore"):
+        for i in range(size) if lower else reversed(range(size)):
+            known = slice(0, i) if lower else slice(i + 1, size)
+            x[..., i, :] -= np.squeeze(a[..., i : i + 1, known] @ x[..., known, :], -2)
+            if not unit:
+                x[..., i, :] /= a[..., i, i, None]
+        return x.astype(result.numpy)
+
+
+def _solve_vjp(
+    b: Any, g: Any, a: Any, y: Any, x: Any, *, lower: bool, transpose: str, unit: bool
+) -> Any:
+    coefficients = Matrix(b, a).conjugate().value if transpose == "adjoint" else a
+    turned = Symbol("transpose" if transpose == "no" else "no")
+    back = b.triangular_solve(coefficients, g, lower=lower, transpose=turned, unit=unit)
+    grad = -(Matrix(b, back) @ Matrix(b, x).T)
+    if transpose != "no":
+        grad = grad.T if transpose == "transpose" else grad.H
+    kept = ("gt" if unit else "ge") if lower else ("lt" if unit else "le")
+    return grad.only(kept).value, back
+
+
+triangular_solve = define(
+    "triangular_solve",
+    type=_solve_type,
+    factors=_solve_factors,
+    reference=_solve_reference,
+    batch=further(),
+    vjp=_solve_vjp,
+    partition=Partitioning(cuts=_solve_cuts),
+)
+"""The x of a x = y, for triangular matrices `a`, of which the other triangle is not read.
+
+`lower` says which triangle that is, `transpose` (`no`, `transpose`, `adjoint`) what is done to it,
+`unit` that its diagonal counts as ones and is not read either.
+"""

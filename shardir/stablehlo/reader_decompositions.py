@@ -1,0 +1,68 @@
+"""Fourier transforms and decompositions of StableHLO in our IR."""
+
+from typing import Any
+
+from shardir.ir import Value
+from shardir.opset import Symbol
+from shardir.stablehlo.decompositions import CALLED, TRANSPOSES
+from shardir.stablehlo.reader_call import Call, Unsupported, reads
+
+Values = tuple[Value, ...]
+
+
+@reads("fft")
+def _fft(call: Call) -> Values:
+    (x,) = call.take(1)
+    kind = call.word("fft_type", "type")
+    lengths = call.integers("fft_length", "length")
+    signal = call.result if kind == "IRFFT" else x.type
+    if signal.shape[signal.rank - len(lengths) :] != lengths:
+        raise call.fail(f"transforms {list(lengths)} elements of {signal}")
+    return call.emit("fft", x, kind=Symbol(kind.lower()), rank=len(lengths))
+
+
+@reads("cholesky")
+def _cholesky(call: Call) -> Values:
+    if not _flag(call, "lower"):
+        raise Unsupported("it reads the upper triangle")
+    return call.emit("cholesky", *call.take(1))
+
+
+@reads("triangular_solve")
+def _triangular_solve(call: Call) -> Values:
+    """From the right it is the transposed equation from the left."""
+    a, y = call.take(2)
+    transpose = next(ours for ours, word in TRANSPOSES.items() if word == call.word("transpose_a"))
+    lower, unit = _flag(call, "lower"), _flag(call, "unit_diagonal")
+    if _flag(call, "left_side"):
+        said = Symbol(transpose)
+        return call.emit("triangular_solve", a, y, lower=lower, transpose=said, unit=unit)
+    if transpose == "adjoint":
+        raise Unsupported("it solves for the conjugate from the right")
+    rank = y.type.rank
+    perm = (*range(rank - 2), rank - 1, rank - 2)
+    turned = Symbol("transpose" if transpose == "no" else "no")
+    solved = call.step(
+        "triangular_solve",
+        a,
+        call.step("transpose", y, perm=perm),
+        lower=lower,
+        transpose=turned,
+        unit=unit,
+    )
+    return call.emit("transpose", solved, perm=perm)
+
+
+def _flag(call: Call, name: str) -> bool:
+    return call.has(name) and str(call.attr(name)) == "true"
+
+
+def read_call(call: Call, target: str) -> Values | None:
+    """A call of one of our operations by its name; `None` if it is none."""
+    name = target.removeprefix("shardir.")
+    if name == target or name not in CALLED:
+        return None
+    config = call.types.string(call.attr("backend_config"))
+    flags = (pair.partition("=") for pair in config.split(",") if pair)
+    attrs: dict[str, Any] = {key: flag == "true" for key, _, flag in flags}
+    return call.emit(name, *call.take(1), **attrs)

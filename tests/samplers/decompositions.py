@@ -1,0 +1,76 @@
+"""Fourier transforms and operations on matrices.
+
+What decomposes is made regular first: close to a diagonal with rising numbers, so that no
+decomposition hangs on the last bit.
+"""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from shardir.ir import Value
+from shardir.opset import Dense, Symbol
+from shardir.types import COMPLEX, REAL_OF, TensorType
+from tests.samplers.scope import SIZES, Scope, sampler
+
+FIELD = ("f32", "f64", "c64", "c128")
+
+
+@sampler("fft")
+def _(s: Scope, name: str) -> None:
+    kind = s.choose("fft", "ifft", "rfft", "irfft")
+    x = s.tensor(tuple(REAL_OF.values()) if kind == "rfft" else COMPLEX, low=1)
+    result = None
+    if kind == "irfft":
+        last = max(2 * (x.type.shape[-1] - 1) + s.integer(0, 1), 1)
+        result = TensorType((*x.type.shape[:-1], last), REAL_OF[x.type.dtype])
+    s.emit(name, x, kind=Symbol(kind), rank=s.integer(1, x.type.rank), result=result)
+
+
+def _regular(s: Scope, rows: int, columns: int) -> Value:
+    """Matrices that are close to a diagonal."""
+    dtype, outer = s.choose(*FIELD), s.shape(0, 1)
+    x = s.value(TensorType((*outer, rows, columns), dtype))
+    type = x.type
+    steps = np.eye(rows, columns) * 4 * np.arange(1, rows + 1)[:, None]
+    matrix = s.b.constant(
+        value=Dense(steps.astype(type.numpy)), result=type.with_shape((rows, columns))
+    )
+    spread = s.b.broadcast(matrix, dims=(type.rank - 2, type.rank - 1), result=type)
+    small = s.b.sin(x)
+    made: Value = s.b.add(s.b.mul(small, s.b.full(0.25, type)), spread)
+    return made
+
+
+def _sizes(s: Scope) -> tuple[int, int]:
+    return s.draw(st.sampled_from(SIZES)), s.draw(st.sampled_from(SIZES))
+
+
+@sampler("cholesky", "lu")
+def _(s: Scope, name: str) -> None:
+    rows, columns = _sizes(s)
+    s.emit(name, _regular(s, rows, columns if name == "lu" else rows))
+
+
+@sampler("triangular_solve")
+def _(s: Scope, name: str) -> None:
+    rows, columns = _sizes(s)
+    a = _regular(s, rows, rows)
+    y = s.value(a.type.with_shape((*a.type.shape[:-1], columns)))
+    transpose = Symbol(s.choose("no", "transpose", "adjoint"))
+    s.emit(name, a, y, lower=s.flag(), unit=s.flag(), transpose=transpose)
+
+
+@sampler("qr")
+def _(s: Scope, name: str) -> None:
+    s.emit(name, _regular(s, *_sizes(s)), full=s.flag())
+
+
+@sampler("svd")
+def _(s: Scope, name: str) -> None:
+    s.emit(name, _regular(s, *_sizes(s)), full=s.flag(), vectors=s.flag())
+
+
+@sampler("eigh", "eig")
+def _(s: Scope, name: str) -> None:
+    rows, _ = _sizes(s)
+    s.emit(name, _regular(s, rows, rows), vectors=s.flag())
