@@ -26,7 +26,7 @@ from shardir.frontend.runnable import pipeline
 from shardir.frontend.stages import Compiled, Lowered
 from shardir.interpret import run
 from shardir.ir import Module
-from shardir.opset import OPS
+from shardir.ops.overlap import STARTED
 from shardir.sampling import random_arguments
 from shardir.text.parser import parse
 
@@ -60,7 +60,7 @@ def assert_collectives(program: Program, args: Sequence[Any] = (), **expected: i
     what is in a `while` counts once. Raises `CommunicationError` with the collectives that there
     are.
     """
-    known = [_python(name) for name, spec in OPS.items() if spec.collective]
+    known = [_python(spec.name) for spec in STARTED]
     for name in expected:
         if name not in known:
             raise ArgumentError(

@@ -6,6 +6,7 @@ from math import prod
 
 from shardir.cost import sent_by
 from shardir.ir import Block, Loc, Module, Op
+from shardir.ops.overlap import kind_of
 from shardir.placement import Axis
 
 
@@ -62,7 +63,7 @@ def _described(module: Module, op: Op, times: int | None) -> Collective:
     axes: Sequence[Axis] = op.attrs.get("axes") or op.attrs.get("source") or ()
     sizes = {name: size for mesh in module.meshes for name, size in mesh.axes}
     return Collective(
-        op.name,
+        kind_of(op),
         tuple(a.name if a.size == sizes.get(a.name) else str(a) for a in axes),
         prod(axis.size for axis in axes),
         sum(result.type.nbytes for result in op.results),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shardir.ir import Block, Op
+from shardir.ops.overlap import kind_of
 from shardir.opset import OpSpec
 from shardir.placement import Axes
 from shardir.types import COMPLEX
@@ -92,7 +93,7 @@ def sent_by(op: Op) -> int:
         return 0
     axes: Axes = op.attrs.get("axes") or op.attrs.get("source") or ()
     devices = prod(axis.size for axis in axes)
-    match op.name:
+    match kind_of(op):
         case "all-reduce":
             return _ceil(2 * op.operands[0].type.nbytes * (devices - 1), devices)
         case "all-gather":

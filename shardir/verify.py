@@ -14,6 +14,7 @@ from shardir.errors import OperationTypeError, VerifyError, counted
 from shardir.ir import Block, Function, Global, Loc, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.ops.manual import manual_computation
+from shardir.ops.overlap import unfinished
 from shardir.opset import Attr
 from shardir.placement import Axes, Axis, Sharding
 from shardir.signature import check_call
@@ -123,6 +124,8 @@ class _Checker:
             for i, result in enumerate(op.results):
                 for part, message in self.definition(result, defined):
                     self.report(message, op, "results" if part == "name" else "types", i, result)
+        for op, message in unfinished(block):
+            self.report(message, op)
         for i, value in enumerate(block.returns):
             if value not in self.visible:
                 self.report_block(self.unseen(value), block, owner, "returns", i)

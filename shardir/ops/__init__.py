@@ -103,6 +103,7 @@ from shardir.ops.index import gather as gather, scatter as scatter
 from shardir.ops.linalg import dot as dot
 from shardir.ops.manual import manual_computation as manual_computation
 from shardir.ops.opaque import opaque as opaque
+from shardir.ops.overlap import STARTED as STARTED, done as done
 from shardir.ops.random import (
     random_bits as random_bits,
     random_bits_at as random_bits_at,

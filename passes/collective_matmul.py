@@ -1,0 +1,232 @@
+"""Multiply piece by piece while the next piece is on its way, instead of gathering first.
+
+before: `%g = all-gather(%x, dim=0, axes=[x])`, `%y = dot(%g, %w, dims="bi,io->bo")`
+after:  a loop over the devices along `x`: multiply the piece that is here, pass it on to the
+        neighbour, receive the next
+
+before: `%p = dot(%x, %w, dims="bi,io->bo")`, `%y = reduce-scatter(%p, dim=0, axes=[x], op=add)`
+after:  a loop in which the sum for each device travels round the ring, and every device adds its
+        own part
+
+The bytes sent are those of the collective, in as many steps as there are devices; with `overlap`
+after it the steps run while the device multiplies. This is an option: loops of small products are
+slower than one large one, and more so the smaller they are. The idea is that of "Overlap
+Communication with Dependent Computation via Decomposition" (Wang et al., ASPLOS 2023).
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from shardir.build import Builder, Names
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.passes.pipeline import Pass
+from shardir.passes.program import names_of
+from shardir.placement import Axes
+from shardir.types import TensorType
+
+
+@dataclass(frozen=True)
+class CollectiveMatmul(Pass, name="collective-matmul"):
+    """Take gathers before contractions, and scattered sums after them, apart into rings.
+
+    `minimum`: tensors of fewer bytes (gathered, or before they are scattered) stay as they are.
+    """
+
+    minimum: int = 1 << 20
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(self.function, module.functions)))
+
+    def function(self, function: Function) -> Function:
+        if function.spmd is None:
+            return function
+        return replace(function, body=self.block(function.body, names_of(function)))
+
+    def block(self, block: Block, names: Names) -> Block:
+        uses = Counter(value for op in block.ops for value in op.uses())
+        uses.update(block.returns)
+        made = {value: op for op in block.ops for value in op.results}
+        taken: set[Op] = set()
+        rings: dict[Op, tuple[Op, Op]] = {}
+        for op in block.ops:
+            pair = self.gathered(op, made, uses) or self.scattered(op, made, uses)
+            if pair and pair[0] not in taken and pair[1] not in taken:
+                taken.update(pair)
+                rings[op] = pair
+        ops: list[Op] = []
+        for op in block.ops:
+            if op in rings:
+                first, second = rings[op]
+                ring = _gather_ring if first.name == "all-gather" else _scatter_ring
+                ops.extend(ring(first, second, names))
+            elif op not in taken:
+                inner = tuple(self.block(each, names) for each in op.blocks)
+                ops.append(replace(op, blocks=inner) if inner else op)
+        return replace(block, ops=tuple(ops))
+
+    def gathered(self, op: Op, made: dict[Value, Op], uses: Counter[Value]) -> tuple[Op, Op] | None:
+        """The gather before a contraction, if it is there for that alone."""
+        if op.name != "dot" or op.operands[0] is op.operands[1]:
+            return None
+        for value in op.operands:
+            gather = made.get(value)
+            if (
+                gather is not None
+                and gather.name == "all-gather"
+                and uses[value] == 1
+                and value.type.nbytes >= self.minimum
+                and _devices(gather) > 1
+                and _kept(gather, op)
+            ):
+                return gather, op
+        return None
+
+    def scattered(
+        self, op: Op, made: dict[Value, Op], uses: Counter[Value]
+    ) -> tuple[Op, Op] | None:
+        """The contraction before a reduce-scatter, if it is there for that alone."""
+        if op.name != "reduce-scatter" or op.attrs["op"] != "add":
+            return None
+        (value,) = op.operands
+        dot = made.get(value)
+        fits = dot is not None and dot.name == "dot" and uses[value] == 1 and _devices(op) > 1
+        return (dot, op) if dot and fits and value.type.nbytes >= self.minimum else None
+
+
+def _kept(gather: Op, dot: Op) -> bool:
+    """Whether the result has the gathered dimension.
+
+    If it is added up, every device would begin with its own piece, and the order of addition
+    would make a difference between copies that must be equal.
+    """
+    inputs, output = dot.attrs["dims"].split("->")
+    word = inputs.split(",")[dot.operands.index(gather.result)]
+    return word[gather.attrs["dim"]] in output
+
+
+def _devices(op: Op) -> int:
+    return prod(axis.size for axis in op.attrs["axes"])
+
+
+def _gather_ring(gather: Op, dot: Op, names: Names) -> list[Op]:
+    """The contraction of what would be gathered, as a loop over its pieces."""
+    axes: Axes = gather.attrs["axes"]
+    count = _devices(gather)
+    inputs, output = dot.attrs["dims"].split("->")
+    letters = inputs.split(",")
+    side = dot.operands.index(gather.result)
+    letter = letters[side][gather.attrs["dim"]]
+    (piece,), other, result = gather.operands, dot.operands[1 - side], dot.result
+    sliced = letters[1 - side].find(letter)
+    at = output.index(letter)
+    size = piece.type.shape[gather.attrs["dim"]]
+    b = _builder(dot, names)
+
+    def step(b: Builder, piece: Value, total: Value, place: Value) -> Value:
+        """The total with the product of one piece in it."""
+        start = b.mul(place, b.full(size, place.type))
+        rest = other if sliced < 0 else _sliced(b, other, sliced, start, size)
+        pair = (piece, rest) if side == 0 else (rest, piece)
+        part = b.dot(
+            *pair,
+            dims=dot.attrs["dims"],
+            result=_resized(result.type, at, size),
+            name=f"{result.name}.part",
+        )
+        starts = _starts(b, part, at, start)
+        made: Value = b.dynamic_update_slice(total, part, *starts, name=f"{result.name}.sofar")
+        return made
+
+    place = b.axis_index(axes=axes, name=f"{result.name}.place")
+    total = b.full(0, result.type)
+    pairs = tuple(((i + 1) % count, i) for i in range(count))
+
+    def body(b: Builder, piece: Value, total: Value, place: Value) -> list[Value]:
+        name = f"{piece.name}.next"
+        following = b.collective_permute(piece, axes=axes, pairs=pairs, name=name)
+        return [following, step(b, piece, total, place), _moved(b, place, 1, count)]
+
+    piece, total, place = _loop(b, count - 1, [piece, total, place], body)
+    total = step(b, piece, total, place)
+    return [*b.ops[:-1], replace(b.ops[-1], results=(result,))]
+
+
+def _scatter_ring(dot: Op, scatter: Op, names: Names) -> list[Op]:
+    """The sum that would be scattered, as a loop in which each device's part goes round."""
+    axes: Axes = scatter.attrs["axes"]
+    count = _devices(scatter)
+    inputs, output = dot.attrs["dims"].split("->")
+    letters = inputs.split(",")
+    dim, result = scatter.attrs["dim"], scatter.result
+    size = result.type.shape[dim]
+    b = _builder(scatter, names)
+
+    def part(b: Builder, place: Value) -> Value:
+        """What this device has of the sum that the device at `place` is to get."""
+        start = b.mul(place, b.full(size, place.type))
+        pair = [
+            _sliced(b, value, word.index(output[dim]), start, size)
+            if output[dim] in word
+            else value
+            for value, word in zip(dot.operands, letters, strict=True)
+        ]
+        made: Value = b.dot(
+            *pair, dims=dot.attrs["dims"], result=result.type, name=f"{result.name}.part"
+        )
+        return made
+
+    here = b.axis_index(axes=axes, name=f"{result.name}.place")
+    place = _moved(b, here, count - 1, count)
+    total = part(b, place)
+    pairs = tuple((i, (i + 1) % count) for i in range(count))
+
+    def body(b: Builder, total: Value, place: Value) -> list[Value]:
+        name = f"{result.name}.arriving"
+        arriving = b.collective_permute(total, axes=axes, pairs=pairs, name=name)
+        place = _moved(b, place, count - 1, count)
+        return [b.add(arriving, part(b, place)), place]
+
+    total, place = _loop(b, count - 1, [total, place], body)
+    (loop,) = (op for op in b.ops if total in op.results)
+    new = replace(loop, results=(result, *loop.results[1:]))
+    return [new if op is loop else op for op in b.ops]
+
+
+def _builder(op: Op, names: Names) -> Builder:
+    b = Builder(names, op.loc)
+    b.why = op.why
+    return b
+
+
+def _loop(b: Builder, length: int, carried: list[Value], body: Any) -> list[Value]:
+    inner = b.inner()
+    inner.why = b.why
+    params = [inner.param(value.type, value.name) for value in carried]
+    block = inner.block(params, body(inner, *params))
+    made = b.scan(*carried, blocks=(block,), carries=len(carried), length=length, reverse=False)
+    return list(made)
+
+
+def _moved(b: Builder, place: Value, by: int, count: int) -> Value:
+    """The place that many further round the ring."""
+    further = b.add(place, b.full(by, place.type))
+    made: Value = b.rem(further, b.full(count, place.type), name=f"{place.name}.next")
+    return made
+
+
+def _sliced(b: Builder, value: Value, dim: int, start: Value, size: int) -> Value:
+    type = _resized(value.type, dim, size)
+    made: Value = b.dynamic_slice(value, *_starts(b, value, dim, start), result=type)
+    return made
+
+
+def _starts(b: Builder, value: Value, dim: int, start: Value) -> list[Value]:
+    zero = b.full(0, start.type)
+    return [start if i == dim else zero for i in range(value.type.rank)]
+
+
+def _resized(type: TensorType, dim: int, size: int) -> TensorType:
+    """The type with another size along a dimension."""
+    return type.with_shape((*type.shape[:dim], size, *type.shape[dim + 1 :]))

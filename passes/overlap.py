@@ -1,0 +1,156 @@
+"""Let devices compute while data is on its way: start collectives early, wait for them late.
+
+before: `%a = all-reduce(%p, axes=[x], op=add)`, `%b = dot(%u, %v, ...)`, `%c = add(%a, %b)`
+after:  `%a.start = all-reduce-start(%p, axes=[x], op=add)`, `%b = dot(%u, %v, ...)`,
+        `%a = done(%a.start)`, `%c = add(%a, %b)`
+
+A list scheduler decides the order of each block with a model of two machines, one that computes
+and one that transfers: a collective starts as soon as its operand is there, the computation that
+comes next is the first of the program that is ready, and what waits for a transfer stands back
+while there is anything else to do. All devices run the same order. A collective that nothing
+overlaps stays whole.
+"""
+
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+
+from shardir.build import Names
+from shardir.cost import cost_of
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.ops.overlap import STARTED, done
+from shardir.passes.pipeline import Pass
+from shardir.passes.program import names_of
+
+
+@dataclass(frozen=True)
+class Overlap(Pass, name="overlap"):
+    """Split collectives in two halves and put computation between them.
+
+    `flops` and `memory` are what a device computes and moves in a second (operations, bytes),
+    `network` the bytes it sends in a second, `latency` the seconds before the first arrives. Only
+    their ratios matter.
+    """
+
+    flops: float = 1e13
+    memory: float = 1e12
+    network: float = 5e10
+    latency: float = 1e-5
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(self.function, module.functions)))
+
+    def function(self, function: Function) -> Function:
+        if function.spmd is None:
+            return function
+        return replace(function, body=self.block(function.body, names_of(function)))
+
+    def block(self, block: Block, names: Names) -> Block:
+        ops = [
+            replace(op, blocks=tuple(self.block(inner, names) for inner in op.blocks))
+            if op.blocks
+            else op
+            for op in block.ops
+        ]
+        if not any(op.spec in STARTED for op in ops):
+            return replace(block, ops=tuple(ops))
+        order = _Schedule(self, ops).run()
+        return replace(block, ops=tuple(_halves(order, names)))
+
+    def seconds(self, op: Op) -> float:
+        """How long an operation computes, or its data takes to arrive."""
+        cost = cost_of(op)
+        if op.spec in STARTED:
+            return self.latency + cost.sent / self.network
+        return max(cost.flops / self.flops, cost.memory / self.memory) + cost.sent / self.network
+
+
+Event = tuple[Op, bool]
+"""An operation, and whether it is the wait for a collective that has been started."""
+
+
+@dataclass
+class _Schedule:
+    """The order of one block. An operation is known by its place in the program before."""
+
+    machine: Overlap
+    ops: list[Op]
+    users: list[list[int]] = field(default_factory=list)
+    missing: list[int] = field(default_factory=list)
+    """How many operations each still waits for."""
+
+    def __post_init__(self) -> None:
+        made: dict[Value, int] = {v: i for i, op in enumerate(self.ops) for v in op.results}
+        self.users = [[] for _ in self.ops]
+        last = -1
+        for i, op in enumerate(self.ops):
+            needs = {made[value]: None for value in op.uses() if value in made}
+            if _acts(op):
+                if last >= 0:
+                    needs[last] = None
+                last = i
+            self.missing.append(len(needs))
+            for j in needs:
+                self.users[j].append(i)
+
+    def run(self) -> list[Event]:
+        order: list[Event] = []
+        now = network = 0.0
+        to_start: list[int] = []
+        to_compute: list[int] = []
+        arriving: list[tuple[float, int]] = []
+
+        def release(i: int) -> None:
+            heappush(to_start if self.ops[i].spec in STARTED else to_compute, i)
+
+        for i, count in enumerate(self.missing):
+            if count == 0:
+                release(i)
+        while to_start or to_compute or arriving:
+            if to_start:
+                i = heappop(to_start)
+                network = max(network, now) + self.machine.seconds(self.ops[i])
+                heappush(arriving, (network, i))
+                order.append((self.ops[i], False))
+                continue
+            if arriving and (not to_compute or arriving[0][0] <= now):
+                when, i = heappop(arriving)
+                now = max(now, when)
+                order.append((self.ops[i], True))
+            else:
+                i = heappop(to_compute)
+                now += self.machine.seconds(self.ops[i])
+                order.append((self.ops[i], False))
+            for user in self.users[i]:
+                self.missing[user] -= 1
+                if self.missing[user] == 0:
+                    release(user)
+        return order
+
+
+def _acts(op: Op) -> bool:
+    """Whether it must keep its place among its like."""
+    return op.spec.effect or any(inner.spec.effect for b in op.blocks for inner in b.walk())
+
+
+def _halves(order: list[Event], names: Names) -> list[Op]:
+    """Operations in their new order, collectives as two where something comes in between."""
+    made: list[Op] = []
+    begun: dict[Op, int] = {}
+    for op, ends in order:
+        if op.spec not in STARTED or not ends:
+            if op.spec in STARTED:
+                begun[op] = len(made)
+            made.append(op)
+        elif not _between(made, begun[op]):
+            continue
+        else:
+            (result,) = op.results
+            started = Value(result.type, names.fresh(f"{result.name}.start"))
+            made[begun[op]] = replace(op, spec=STARTED[op.spec], results=(started,))
+            made.append(Op(done, (started,), (result,), {}, (), op.loc, op.why))
+    return made
+
+
+def _between(made: list[Op], start: int) -> bool:
+    """Whether anything follows that computes."""
+    return any(not op.spec.collective and op.spec is not done for op in made[start:])

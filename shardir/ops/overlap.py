@@ -1,0 +1,79 @@
+"""Collectives in two halves, so that devices compute while data is on its way.
+
+`%t = all-gather-start(%x, dim=0, axes=[data])` sets the exchange off, `%y = done(%t)` waits for
+it. A started value is no tensor that could be computed with: exactly one `done` takes it, in the
+same block. Apart from time nothing differs from the collective itself.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.ir import Block, Op
+from shardir.ops import collective as collective  # declares the collectives
+from shardir.opset import OPS, OpSpec, define
+from shardir.types import TensorType
+
+SUFFIX = "-start"
+
+
+def _started(spec: OpSpec) -> OpSpec:
+    return define(
+        spec.name + SUFFIX, type=spec.type, exchange=spec.exchange, collective=True, spmd=True
+    )
+
+
+STARTED: dict[OpSpec, OpSpec] = {
+    spec: _started(spec) for spec in list(OPS.values()) if spec.collective
+}
+"""The first half of each collective."""
+
+
+def _done_type(x: TensorType, *, result: Any) -> TensorType:
+    return x
+
+
+def _done(x: npt.NDArray[Any], *, result: TensorType) -> npt.NDArray[Any]:
+    return np.asarray(x)
+
+
+done = define("done", type=_done_type, reference=_done, spmd=True)
+"""`done(x)`: what a collective that was started has made."""
+
+
+def is_started(op: Op) -> bool:
+    """Whether it is the first half of a collective."""
+    return op.name.endswith(SUFFIX)
+
+
+def kind_of(op: Op) -> str:
+    """What a collective is called, whether it is whole or started."""
+    return op.name.removesuffix(SUFFIX)
+
+
+def unfinished(block: Block) -> Iterator[tuple[Op, str]]:
+    """What is wrong with halves of collectives in a block: the operation and a sentence."""
+    waiting = {op.result: op for op in block.ops if is_started(op) and len(op.results) == 1}
+    taken = dict.fromkeys(waiting, 0)
+    for op in block.ops:
+        if op.spec is done and op.operands and op.operands[0] not in waiting:
+            other = op.operands[0].name
+            yield op, f"done takes what a collective started in this block, not %{other}"
+        for value in op.uses() if waiting else ():
+            if value not in waiting:
+                continue
+            if op.spec is done:
+                taken[value] += 1
+            else:
+                yield op, f"%{value.name} is still on its way; use the result of its done"
+    for value in block.returns:
+        if value in waiting:
+            yield (
+                waiting[value],
+                f"%{value.name} is still on its way; return the result of its done",
+            )
+    for value, times in taken.items():
+        if times != 1:
+            yield waiting[value], f"%{value.name} is taken by {times} done; exactly one takes it"
