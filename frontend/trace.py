@@ -119,12 +119,14 @@ class Program:
 class Trace:
     """A block under construction. `what` names it in errors (`mlp`, `the body of scan`)."""
 
-    __slots__ = ("ended", "ops", "params", "parent", "program", "what")
+    __slots__ = ("ended", "ops", "origins", "params", "parent", "program", "what")
 
     def __init__(self, program: Program, parent: "Trace | None", what: str) -> None:
         self.program, self.parent, self.what = program, parent, what
         self.ops: list[Op] = []
         self.params: list[Value] = []
+        self.origins: dict[Value, Value] = {}
+        """What parameters stand for at first, where that is known."""
         self.ended = False
 
     @property
@@ -313,10 +315,12 @@ def trace_block(
     params: Sequence[Abstract],
     what: str,
     names: Sequence[str] = (),
+    origins: Sequence[Tracer] = (),
 ) -> tuple[Block, tuple[Abstract, ...]]:
     """Trace `fun`, called with one tracer for each of `params`, as a block inside the current one.
 
-    `what` names it in errors (`the body of while_loop`), `names` are wishes for its parameters.
+    `what` names it in errors (`the body of while_loop`), `names` are wishes for its parameters,
+    `origins` tracers that they stand for at first, if all do.
     Returns the block and what is known of its results. It may use tracers of the traces around
     it directly. A block that is thrown away leaves no operations behind.
     """
@@ -324,6 +328,7 @@ def trace_block(
     trace = Trace(outer.program, outer, what)
     wishes = (*names, *[""] * (len(params) - len(names)))
     tracers = [trace.param(abstract, wish) for abstract, wish in zip(params, wishes, strict=True)]
+    trace.origins.update((p, o.value) for p, o in zip(trace.params, origins, strict=False))
     with _entered(trace):
         results = list(fun(*tracers))
         for result in results:
@@ -337,6 +342,7 @@ def trace_function(
     params: Sequence[Abstract],
     name: str,
     names: Sequence[str] = (),
+    origins: Sequence[Tracer] = (),
 ) -> tuple[Function, tuple[Abstract, ...]]:
     """Like `trace_block`, but values have their final names, for a transformation of the function.
 
@@ -352,7 +358,7 @@ def trace_function(
             outer.program.call(tracer.value, names[i] if i < len(names) else f"arg{i}")
         return fun(*tracers)
 
-    block, results = trace_block(called, params, name)
+    block, results = trace_block(called, params, name, origins=origins)
     return Function(name, outer.program.renamed(block), (None,) * len(results)), results
 
 
