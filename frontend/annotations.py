@@ -10,14 +10,18 @@ gradients, or give them another dimension; `resolve` puts the axes of the real m
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from shardir import ops
+from shardir import ops as ops_
 from shardir.frontend.digits import pieces
-from shardir.frontend.partition_spec import UNCONSTRAINED, Unconstrained
+from shardir.frontend.errors import ShardingError
+from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
+from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.trace import Program, emit, require
 from shardir.ir import Block, Op, Value
+from shardir.opset import Attr
 from shardir.placement import OPEN, Axes, Axis, Dim, Sharding
 
 if TYPE_CHECKING:
+    from shardir.frontend.mesh import Mesh
     from shardir.frontend.shardings import Sharding as UserSharding
     from shardir.frontend.tracer import Tracer
 
@@ -29,7 +33,7 @@ def constrain(tracer: "Tracer", sharding: "UserSharding") -> "Tracer":
     """
     program = require("with_sharding_constraint").program
     constrained: Tracer = emit(
-        ops.sharding_constraint,
+        ops_.sharding_constraint,
         tracer,
         sharding=token(program, sharding, tracer.ndim),
         weak=tracer.weak_type,
@@ -51,6 +55,48 @@ def token(program: Program, sharding: "UserSharding", rank: int) -> Sharding:
     return Sharding(mesh, tuple(dims))
 
 
+def axis_token(program: Program, mesh: "Mesh", name: str) -> Axis:
+    """What stands for an axis of a mesh in attributes, until the program's mesh is known."""
+    whole = NamedSharding(mesh, PartitionSpec(*mesh.axis_names))
+    key = whole, len(mesh.axis_names)
+    number = program.asked.setdefault(key, len(program.asked))
+    return Axis(f"?{number}.{mesh.axis_names.index(name)}", 1, mesh.shape[name])
+
+
+def _axes_meant(axis: Axis, expressed: "Expressed") -> Axes:
+    """The axes of the program's mesh, major to minor, that a token or a part of one means."""
+    number, _, dim = axis.name[1:].partition(".")
+    parts = expressed[int(number)][int(dim)]
+    assert parts is not UNCONSTRAINED
+    meant: list[Axis] = []
+    before = 1
+    for part in parts:
+        # The token as [before, part.size, ...], of which [axis.pre, axis.size, ...] is wanted.
+        low, high = max(before, axis.pre), min(before * part.size, axis.next)
+        if low < high:
+            if high % low or low % before:
+                raise ShardingError(
+                    f"groups of {axis.size} positions along an axis do not nest in the mesh of the "
+                    "program; use one mesh throughout"
+                )
+            meant.append(Axis(part.name, part.pre * (low // before), high // low))
+        before *= part.size
+    return tuple(meant)
+
+
+def _meant(attr: Attr, expressed: "Expressed") -> Attr:
+    """An attribute with the axes of the program's mesh in place of tokens."""
+    if not isinstance(attr, tuple):
+        return attr
+    made: list[Attr] = []
+    for item in attr:
+        if isinstance(item, Axis) and item.name.startswith("?"):
+            made.extend(_axes_meant(item, expressed))
+        else:
+            made.append(_meant(item, expressed))
+    return tuple(made)
+
+
 Expressed = Sequence[tuple[Axes | Unconstrained, ...]]
 
 
@@ -68,8 +114,11 @@ def resolved(token: Sharding, mesh: str, expressed: Expressed) -> Sharding:
     return Sharding(mesh, tuple(dims))
 
 
-def resolve(block: Block, sharded: Callable[[Value], Sharding | None]) -> Block:
-    """The block with the sharding that `sharded` says for each value."""
+def resolve(
+    block: Block, sharded: Callable[[Value], Sharding | None], expressed: Expressed = ()
+) -> Block:
+    """The block with the sharding that `sharded` says for each value, and with the axes that
+    tokens in attributes stand for."""
     new: dict[Value, Value] = {}
 
     def value_of(value: Value) -> Value:
@@ -85,7 +134,10 @@ def resolve(block: Block, sharded: Callable[[Value], Sharding | None]) -> Block:
             operands = tuple([new.get(v, v) for v in op.operands])
             results = tuple(map(value_of, op.results))
             blocks = tuple(map(rebuilt, op.blocks))
-            ops.append(Op(op.spec, operands, results, op.attrs, blocks, op.loc, op.why))
+            attrs = op.attrs
+            if op.spec.spmd or op.spec is ops_.manual_computation:
+                attrs = {name: _meant(attr, expressed) for name, attr in attrs.items()}
+            ops.append(Op(op.spec, operands, results, attrs, blocks, op.loc, op.why))
         return Block(params, tuple(ops), tuple([new.get(v, v) for v in block.returns]))
 
     return rebuilt(block)

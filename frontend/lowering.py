@@ -169,7 +169,7 @@ def _on_mesh(
             return resolved(value.sharding, MESH, asked)
         return given.get(value)
 
-    body = resolve(function.body, sharded)
+    body = resolve(function.body, sharded, asked)
     wanted = tuple(
         None if sharding is None else _on_axes(sharding, len(abstract.type.shape), axes)
         for sharding, abstract in zip(results, traced.results, strict=True)
