@@ -7,7 +7,7 @@ program without any sharding, or on one device, has no mesh.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from shardir.frontend.annotations import resolve, resolved
@@ -26,6 +26,7 @@ from shardir.frontend.shardings import Sharding as UserSharding, SingleDeviceSha
 from shardir.frontend.trace import Traced
 from shardir.ir import Function, Module, Value
 from shardir.mesh import Mesh
+from shardir.passes.inline import inlined
 from shardir.placement import OPEN, Dim, Sharding
 from shardir.types import TensorType
 
@@ -82,6 +83,8 @@ def lower(
     `IncompatibleDevicesError` when the devices of two shardings differ, `IndivisibleError` when an
     argument or a result does not divide.
     """
+    # What says how it is differentiated has been heard by now.
+    traced = replace(traced, function=inlined(traced.function))
     name = traced.function.name
     hidden = [array.signature.sharding for array in traced.captured]
     given = (*params, *hidden)

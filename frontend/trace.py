@@ -258,6 +258,16 @@ def _entered(trace: Trace) -> Iterator[None]:
         _current.reset(token)
 
 
+@contextmanager
+def resumed(trace: Trace | None) -> Iterator[None]:
+    """Inside, `trace` is current, ended or not; `None`: nothing is being traced."""
+    token = _current.set(trace)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
 @dataclass(frozen=True, slots=True)
 class Traced:
     """A function that has been traced.

@@ -40,6 +40,14 @@ def _sweep(block: Block, active: set[Value]) -> None:
             _mark(body.params[n:], op.operands[n:], active)
             _mark_loop(op.operands[:n], body, op.results[:n], active)
             _mark(op.results[n:], body.returns[n:], active)
+        elif op.name == "checkpoint":
+            (body,) = op.blocks
+            _mark(body.params, op.operands, active)
+            _sweep(body, active)
+            _mark(op.results, body.returns, active)
+        elif op.name in ("custom-jvp", "custom-vjp"):
+            if any(value in active for value in op.uses()):
+                active.update(value for value in op.results if value.type.dtype in INEXACT)
         elif op.blocks:
             for branch in op.blocks:
                 _sweep(branch, active)

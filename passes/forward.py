@@ -14,13 +14,17 @@ from dataclasses import dataclass, replace
 
 from shardir.build import Builder, Names, substitute
 from shardir.errors import DifferentiateError
-from shardir.ir import Block, Function, Op, Value
+from shardir.ir import Block, Function, Value
 from shardir.passes.differentiate import differentiable
-from shardir.passes.forward_control import HANDLERS
+from shardir.passes.forward_control import HANDLERS as CONTROL
+from shardir.passes.forward_regions import HANDLERS as REGIONS
 from shardir.passes.program import names_of, values_of
 from shardir.passes.pushforward import Pushforward
+from shardir.passes.regions import parted
 from shardir.passes.residuals import hand_over, live
 from shardir.types import INEXACT
+
+_HANDLERS = {**CONTROL, **REGIONS}
 
 
 def jvp(function: Function, wrt: Sequence[int]) -> Function:
@@ -38,12 +42,12 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
             f"@{function.name} is a per-device program; differentiate before 'partition'"
         )
     chosen = [differentiable(function, "parameter", body.params, i) for i in wrt]
-    way = Pushforward(Builder(names_of(function)), HANDLERS)
+    way = Pushforward(Builder(names_of(function)), _HANDLERS)
     params = [way.b.param(value.type) for value in chosen]
     for value, tangent in zip(chosen, params, strict=True):
         known = way.get(value)
         way.give(value, tangent if known is None else way.b.add(known, tangent))
-    way.run(body.ops)
+    way.run(live(body.ops, body.returns))
     moving = [value for value in body.returns if value.type.dtype in INEXACT]
     tangents = []
     for value in moving:
@@ -80,8 +84,8 @@ def split(function: Function, wrt: Sequence[int]) -> Split:
     known, names = set(values_of(body)), names_of(ahead)
     count, tangents = len(body.params), ahead.body.returns[len(body.returns) :]
     more = [op for op in ahead.body.ops if not known.issuperset(op.results)]
-    still, moved = _parted(live(more, tangents), ahead.body.params[count:])
-    moving = Block(ahead.body.params[count:], moved, tangents)
+    still, moved = parted(live(more, tangents), ahead.body.params[count:])
+    moving = Block(ahead.body.params[count:], tuple(moved), tangents)
     body = replace(body, ops=(*body.ops, *still))
     handover = hand_over(body, moving, names)
     params = {value: replace(value) for value in handover.saved}
@@ -101,18 +105,6 @@ def split(function: Function, wrt: Sequence[int]) -> Split:
         ),
         len(params),
     )
-
-
-def _parted(ops: Sequence[Op], tangents: Sequence[Value]) -> tuple[list[Op], tuple[Op, ...]]:
-    """The operations that do not depend on tangents, and those that do."""
-    moving, still, moved = set(tangents), [], []
-    for op in ops:
-        if any(value in moving for value in op.uses()):
-            moved.append(op)
-            moving.update(op.results)
-        else:
-            still.append(op)
-    return still, tuple(moved)
 
 
 def _named(function: Function, made: Block, wishes: dict[Value, Value]) -> Block:

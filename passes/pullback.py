@@ -11,9 +11,9 @@ from shardir.build import Builder
 from shardir.errors import DifferentiateError
 from shardir.ir import Op, Value
 
-Handler = Callable[["Pullback", Op, tuple[Value | None, ...]], Op]
+Handler = Callable[["Pullback", Op, tuple[Value | None, ...]], Op | tuple[Op, ...]]
 """Pulls cotangents back through an operation with blocks. Returns the operation with whatever
-more it must hand over."""
+more it must hand over, or the operations that take its place."""
 
 
 class Pullback:
@@ -58,19 +58,21 @@ class Pullback:
 
     def run(self, ops: Sequence[Op]) -> tuple[Op, ...]:
         """Pull back through `ops`; returns them with what more they must hand over."""
-        forward = []
+        forward: list[Op] = []
         loc, why = self.b.loc, self.b.why
         for op in reversed(ops):
             cotangents = tuple(map(self.take, op.results))
             if any(g is not None for g in cotangents):
                 self.b.loc = op.loc
                 self.b.why = f"gradient of %{op.results[0].name}"
-                op = self._through(op, cotangents)
-            forward.append(op)
+                made = self._through(op, cotangents)
+                forward += reversed(made) if isinstance(made, tuple) else [made]
+            else:
+                forward.append(op)
         self.b.loc, self.b.why = loc, why
         return tuple(reversed(forward))
 
-    def _through(self, op: Op, cotangents: tuple[Value | None, ...]) -> Op:
+    def _through(self, op: Op, cotangents: tuple[Value | None, ...]) -> Op | tuple[Op, ...]:
         if op.name in self.handlers:
             return self.handlers[op.name](self, op, cotangents)
         if op.spec.vjp is None:

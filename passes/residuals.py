@@ -25,11 +25,11 @@ class Handover:
 
 
 def live(ops: Sequence[Op], returns: Iterable[Value]) -> tuple[Op, ...]:
-    """The operations that `returns` depend on."""
+    """The operations that `returns` depend on, and those that are there for more than that."""
     needed = set(returns)
     kept = []
     for op in reversed(ops):
-        if any(value in needed for value in op.results):
+        if op.spec.effect or any(value in needed for value in op.results):
             kept.append(op)
             needed.update(op.uses())
     return tuple(reversed(kept))

@@ -17,12 +17,16 @@ from dataclasses import replace
 from shardir.build import Builder, Names, substitute
 from shardir.errors import VectorizeError, counted
 from shardir.ir import Block, Function, Value
-from shardir.passes import vectorize_axes, vectorize_control
+from shardir.passes import vectorize_axes, vectorize_control, vectorize_regions
 from shardir.passes.batcher import Batcher
 from shardir.passes.program import names_of, values_of
 from shardir.placement import OPEN, Sharding
 
-_HANDLERS = {**vectorize_control.HANDLERS, **vectorize_axes.HANDLERS}
+_HANDLERS = {
+    **vectorize_control.HANDLERS,
+    **vectorize_regions.HANDLERS,
+    **vectorize_axes.HANDLERS,
+}
 
 Place = Callable[[Sharding], Sharding]
 """From the sharding of a value to that of many such values."""

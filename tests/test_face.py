@@ -14,6 +14,7 @@ from shardir import _lazy
 ROOT = Path(__file__).parents[1]
 TABLES = (
     "shardir",
+    "shardir.ad_checkpoint",
     "shardir.debug",
     "shardir.experimental",
     "shardir.experimental.mesh_utils",

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 FACES = {
     "__init__",
     "__main__",
+    "ad_checkpoint",
     "cli",
     "debug",
     "experimental",

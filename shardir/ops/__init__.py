@@ -1,6 +1,7 @@
 """The operations, one module per family. Importing this package declares them all."""
 
 from shardir.ops.annotate import (
+    checkpoint_name as checkpoint_name,
     optimization_barrier as optimization_barrier,
     propagation_barrier as propagation_barrier,
     reshard as reshard,
@@ -120,6 +121,11 @@ from shardir.ops.reduce import (
     min_ as min_,
     prod as prod,
     sum_ as sum_,
+)
+from shardir.ops.regions import (
+    checkpoint as checkpoint,
+    custom_jvp as custom_jvp,
+    custom_vjp as custom_vjp,
 )
 from shardir.ops.shape import (
     broadcast as broadcast,

@@ -128,3 +128,15 @@ propagation_barrier = define(
     elementwise=True,
 )
 """`x`; shardings propagate through it only in the direction it allows."""
+
+
+checkpoint_name = define(
+    "checkpoint-name",
+    type=lambda x, *, name, result: x,
+    factors=lambda x, *, name, result: pointwise([x.shape], [x.shape]),
+    reference=lambda x, *, name, result: x,
+    vjp=lambda b, g, x, y, *, name: (g,),
+    jvp=lambda b, op, tangents: tangents,
+    elementwise=True,
+)
+"""`x`, under a name by which a checkpoint may be told to save it."""

@@ -26,6 +26,16 @@ def _case(w: Writer, op: Op) -> None:
     w.op(op, "stablehlo.case", operands=[index], regions=regions)
 
 
+@RULES.rule(OPS["checkpoint"], OPS["custom-jvp"], OPS["custom-vjp"])
+def _inlined(w: Writer, op: Op) -> None:
+    """What it computes; nobody asks for its derivative there."""
+    block = op.blocks[0]
+    for param, operand in zip(block.params, op.operands, strict=True):
+        w.alias(param, w.name(operand))
+    for result, value in zip(op.results, w.block(block), strict=True):
+        w.alias(result, w.name(value))
+
+
 def _block(w: Writer, block: Block) -> Region:
     return w.region(block.params, lambda: _returned(w, w.block(block)))
 

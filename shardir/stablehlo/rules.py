@@ -264,7 +264,7 @@ def _opaque(w: Writer, op: Op) -> None:
     w.carried(op, attrs["head"], attrs["attributes"], attrs["types"])
 
 
-@RULES.rule(OPS["stop_gradient"])
+@RULES.rule(OPS["stop_gradient"], OPS["checkpoint-name"])
 def _stop_gradient(w: Writer, op: Op) -> None:
     w.alias(op.result, w.name(op.operands[0]))
 

@@ -1,0 +1,151 @@
+"""Functions that say themselves how their results move: `custom_jvp`."""
+
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any, final
+
+import numpy as np
+
+from shardir.errors import DifferentiateError
+from shardir.frontend import tree
+from shardir.frontend.custom import Call, Primal, fitted, moving, numbers, positional
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.parameters import name_of
+from shardir.frontend.trace import current
+from shardir.frontend.tracer import Tracer
+from shardir.frontend.wrt import NO_GRADIENT
+from shardir.ir import Block
+from shardir.types import INEXACT
+
+Rule = Callable[..., Any]
+
+
+@final
+class custom_jvp:
+    """A function with a derivative of its own.
+
+    `f = custom_jvp(fun)`, then `f.defjvp(rule)` with `rule(primals, tangents)` that returns
+    `(results, tangents of results)`, or `f.defjvps(rule_0, rule_1, ...)` with a
+    `rule_i(tangent, results, *primals)`, or `None`, for each argument. Arguments in
+    `nondiff_argnums` (or `nondiff_argnames`) have no derivative, need be no arrays, and come first
+    in a call of the rule. Gradients follow from the rule, which must be linear in the tangents.
+
+    The rule counts wherever a derivative is taken of what calls `f`, however it is mapped,
+    compiled or looped over. Raises `DifferentiateError` for a rule that is missing or returns
+    something else than it has to.
+    """
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+    ) -> None:
+        update_wrapper(self, fun)
+        self._fun, self._name, self._rule = fun, name_of(fun), None
+        self._fixed = numbers(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
+
+    _rule: Rule | None
+
+    def defjvp(self, jvp: Rule, symbolic_zeros: bool = False) -> Rule:
+        """Set the rule; may be used as a decorator."""
+        if not callable(jvp):
+            raise ArgumentError(point(f"defjvp of {self._name} takes a function, got {jvp!r}"))
+        self._rule = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Rule | None) -> None:
+        """Set the rule by one for each argument: its part of the tangent of the result."""
+        if self._fixed:
+            raise ArgumentError(
+                point(f"defjvps of {self._name} cannot be with nondiff_argnums; use defjvp")
+            )
+
+        def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            out = self(*primals)
+            parts = [
+                rule(tangent, out, *primals)
+                for rule, tangent in zip(jvps, tangents, strict=True)
+                if rule is not None
+            ]
+            if not parts:
+                return out, tree.map(lambda y: y * 0, out)
+            return out, tree.map(_summed, *parts)
+
+        self.defjvp(jvp)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        given = positional(self._fun, self._name, args, options)
+        if self._rule is None:
+            raise DifferentiateError(
+                point(f"custom_jvp {self._name} has no rule; give it one with defjvp")
+            )
+        if current() is None:
+            return self._fun(*given)
+        call = Call.of(self._fun, given, self._fixed)
+        primal = call.primal(self._fun)
+        rule = self._rule
+        return call.emit("custom-jvp", primal, lambda: (_traced(rule, call, primal),))
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return (
+            self if instance is None else lambda *args, **options: self(instance, *args, **options)
+        )
+
+    def __repr__(self) -> str:
+        return f"<custom_jvp of {self._name}>"
+
+
+def _summed(first: Any, *rest: Any) -> Any:
+    for part in rest:
+        first = first + part
+    return first
+
+
+def _traced(rule: Rule, call: Call, primal: Primal) -> Block:
+    """The rule as a block (operands..., closed..., tangents...) -> (results..., tangents...)."""
+    abstracts, what = call.abstracts, f"the rule of {call.name}"
+    count = len(abstracts)
+
+    def flat(*leaves: Tracer) -> list[Tracer]:
+        primals, given = leaves[:count], iter(leaves[count:])
+        tangents = [
+            next(given) if a.type.dtype in INEXACT else np.zeros(a.type.shape, NO_GRADIENT)
+            for a in abstracts
+        ]
+        made = rule(*call.rest, call.moving(primals), call.moving(tangents))
+        if not (isinstance(made, (tuple, list)) and len(made) == 2):
+            raise DifferentiateError(
+                point(f"{what} must return (results, tangents); it returned {made!r}")
+            )
+        outs, structure = tree.flatten(made[0])
+        slopes, found = tree.flatten(made[1], is_leaf=lambda x: x is None)
+        if structure != primal.structure or found != primal.structure:
+            other = "tangents" if structure == primal.structure else "results"
+            raise DifferentiateError(
+                point(
+                    f"{what} gives {other} in {structure if other == 'results' else found}, and "
+                    f"its results are in {primal.structure}"
+                )
+            )
+        wanted = primal.results
+        results = [fitted(x, a, f"a result of {what}") for x, a in zip(outs, wanted, strict=True)]
+        return results + [
+            fitted(x, a, f"a tangent of {what}")
+            for x, a in zip(slopes, wanted, strict=True)
+            if a.type.dtype in INEXACT
+        ]
+
+    names = [
+        *call.names,
+        *(
+            f"{n}.tangent"
+            for n, a in zip(call.names, abstracts, strict=True)
+            if a.type.dtype in INEXACT
+        ),
+    ]
+    block, _ = call.trace_rule(flat, [*abstracts, *moving(abstracts)], what, names)
+    whole, closed = primal.given(block, call, "the rule")
+    params = (*whole.params[:count], *closed, *whole.params[count:])
+    return Block(params, whole.ops, whole.returns)

@@ -1,0 +1,244 @@
+"""Functions that say themselves what their gradient is: `custom_vjp` and `custom_gradient`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import update_wrapper, wraps
+from typing import Any, final
+
+import numpy as np
+
+from shardir.build import substitute
+from shardir.errors import DifferentiateError
+from shardir.frontend import tree
+from shardir.frontend.calling import returned
+from shardir.frontend.custom import Call, Primal, fitted, moving, numbers, positional
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.parameters import name_of
+from shardir.frontend.trace import current, require, trace_block, wrap
+from shardir.frontend.tracer import Tracer
+from shardir.frontend.wrt import NO_GRADIENT
+from shardir.ir import Block, Value
+from shardir.types import INEXACT
+
+
+@dataclass(frozen=True)
+class CustomVJPPrimal:
+    """An argument of a way forward with `symbolic_zeros`; all arguments count as perturbed."""
+
+    value: Any
+    perturbed: bool = True
+
+
+@final
+class custom_vjp:
+    """A function with a gradient of its own.
+
+    `f = custom_vjp(fun)`, then `f.defvjp(fwd, bwd)`: `fwd` takes the arguments and returns
+    `(results, residuals)`, `bwd(residuals, cotangents)` returns a tuple with the gradient of each
+    argument, `None` for zero. Arguments in `nondiff_argnums` (or `nondiff_argnames`) have no
+    gradient, need be no arrays, and come first in a call of `bwd`. There is no derivative forward.
+
+    The rule counts wherever a gradient is taken of what calls `f`, however it is mapped, compiled
+    or looped over. Raises `DifferentiateError` for a rule that is missing or returns something
+    else than it has to.
+    """
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+    ) -> None:
+        update_wrapper(self, fun)
+        self._fun, self._name = fun, name_of(fun)
+        self._rules: tuple[Callable[..., Any], Callable[..., Any], bool] | None = None
+        self._fixed = numbers(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
+
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Set the rule. With `symbolic_zeros`, `fwd` gets its arguments as objects that have a
+        `value`; `optimize_remat` is accepted and changes nothing here."""
+        for rule in (fwd, bwd):
+            if not callable(rule):
+                raise ArgumentError(point(f"defvjp of {self._name} takes functions, got {rule!r}"))
+        self._rules = fwd, bwd, symbolic_zeros
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        given = positional(self._fun, self._name, args, options)
+        if self._rules is None:
+            raise DifferentiateError(
+                point(f"custom_vjp {self._name} has no rule; give it one with defvjp")
+            )
+        if current() is None:
+            return self._fun(*given)
+        call = Call.of(self._fun, given, self._fixed)
+        primal = call.primal(self._fun)
+        fwd, bwd, symbolic = self._rules
+        return call.emit("custom-vjp", primal, lambda: _traced(fwd, bwd, symbolic, call, primal))
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return (
+            self if instance is None else lambda *args, **options: self(instance, *args, **options)
+        )
+
+    def __repr__(self) -> str:
+        return f"<custom_vjp of {self._name}>"
+
+
+def _traced(
+    fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic: bool, call: Call, primal: Primal
+) -> tuple[Block, ...]:
+    """The rule as blocks: (operands..., closed...) -> (results..., residuals...), and back."""
+    kept: list[tree.PyTreeDef] = []
+    forth, back = f"the way forward of {call.name}", f"the way back of {call.name}"
+
+    def ahead(*leaves: Tracer) -> list[Tracer]:
+        given = [CustomVJPPrimal(leaf) for leaf in leaves] if symbolic else leaves
+        made = fwd(*call.filled(given))
+        if not (isinstance(made, (tuple, list)) and len(made) == 2):
+            raise DifferentiateError(
+                point(f"{forth} must return (results, residuals); it returned {made!r}")
+            )
+        results = _results(made[0], primal, forth)
+        residuals, structure = tree.flatten(made[1])
+        kept.append(structure)
+        return results + [
+            returned(x, i, structure, f"{forth}, as residuals,") for i, x in enumerate(residuals)
+        ]
+
+    first, results = call.trace_rule(ahead, call.abstracts, forth, call.names)
+    residuals = results[len(primal.results) :]
+
+    def backward(*leaves: Tracer) -> list[Tracer]:
+        saved = tree.unflatten(kept[-1], leaves[: len(residuals)])
+        return _gradients(
+            bwd(*call.rest, saved, _cotangents(primal, leaves[len(residuals) :])), call, back
+        )
+
+    last, _ = call.trace_rule(backward, [*residuals, *moving(primal.results)], back)
+    return _with_closed(first, last, call, primal)
+
+
+def _with_closed(first: Block, last: Block, call: Call, primal: Primal) -> tuple[Block, ...]:
+    ahead, closed = primal.given(first, call, "the way forward")
+    back, again = primal.given(last, call, "the way back")
+    return (
+        replace(ahead, params=(*ahead.params, *closed)),
+        replace(back, params=(*back.params, *again)),
+    )
+
+
+def _results(out: Any, primal: Primal, what: str) -> list[Tracer]:
+    leaves, structure = tree.flatten(out)
+    if structure != primal.structure:
+        raise DifferentiateError(
+            point(f"{what} gives results in {structure}, and they are in {primal.structure}")
+        )
+    return [
+        fitted(x, a, f"a result of {what}") for x, a in zip(leaves, primal.results, strict=True)
+    ]
+
+
+def _cotangents(primal: Primal, leaves: Sequence[Tracer]) -> Any:
+    """Cotangents in the containers of the results."""
+    given = iter(leaves)
+    return tree.unflatten(
+        primal.structure,
+        [
+            next(given) if a.type.dtype in INEXACT else np.zeros(a.type.shape, NO_GRADIENT)
+            for a in primal.results
+        ],
+    )
+
+
+def _gradients(made: Any, call: Call, what: str) -> list[Tracer]:
+    """What a way back returns, one leaf for each of the arguments that has a gradient."""
+    args = call.moving(call.tracers)
+    if not isinstance(made, (tuple, list)) or len(made) != len(args):
+        told = f"{len(made)}" if isinstance(made, (tuple, list)) else repr(made)
+        raise DifferentiateError(
+            point(
+                f"{what} must return a tuple with a gradient for each of {len(args)} arguments; "
+                f"it returned {told}"
+            )
+        )
+    leaves: list[Tracer] = []
+    for arg, gradient in zip(args, made, strict=True):
+        wanted, structure = tree.flatten(arg)
+        given = [None] * len(wanted) if gradient is None else _leaves(gradient, structure, what)
+        leaves += [
+            fitted(x, like.abstract, f"a gradient of {what}")
+            for x, like in zip(given, wanted, strict=True)
+            if like.value.type.dtype in INEXACT
+        ]
+    return leaves
+
+
+def _leaves(gradient: Any, structure: tree.PyTreeDef, what: str) -> list[Any]:
+    leaves, found = tree.flatten(gradient)
+    if found == structure:
+        return leaves
+    leaves, found = tree.flatten(gradient, is_leaf=lambda x: x is None)
+    if found != structure:
+        raise DifferentiateError(
+            point(f"{what} gives a gradient in {found}, and its argument is in {structure}")
+        )
+    return leaves
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function from one that returns `(results, rule)`, with `rule(cotangents)` its gradient.
+
+    The rule returns the gradient of the argument, or a tuple of those of several, and may use what
+    `fun` has computed. See `custom_vjp`.
+    """
+    name = name_of(fun)
+
+    @wraps(fun)
+    def wrapped(*args: Any, **options: Any) -> Any:
+        given = positional(fun, name, args, options)
+
+        def plain(*args: Any) -> Any:
+            return fun(*args)[0]
+
+        if current() is None:
+            return plain(*given)
+        plain.__name__ = name
+        call = Call.of(plain, given, frozenset())
+        primal = call.primal(plain)
+        return call.emit("custom-vjp", primal, lambda: _traced_together(fun, call, primal), name)
+
+    return wrapped
+
+
+def _traced_together(fun: Callable[..., Any], call: Call, primal: Primal) -> tuple[Block, ...]:
+    """The rule of a custom gradient: its way back may use what its way forward has computed."""
+    what, count = f"the gradient of {call.name}", len(primal.results)
+    found: list[Block] = []
+
+    def ahead(*leaves: Tracer) -> list[Tracer]:
+        out, rule = fun(*call.filled(leaves))
+        results = _results(out, primal, what)
+
+        def backward(*cotangents: Tracer) -> list[Tracer]:
+            made = rule(_cotangents(primal, cotangents))
+            alone = len(call.args) == 1 and not (isinstance(made, tuple) and len(made) == 1)
+            return _gradients((made,) if alone else made, call, what)
+
+        block, _ = trace_block(backward, moving(primal.results), what)
+        found.append(block)
+        return [*results, *map(wrap, block.captures())]
+
+    first, _ = call.trace_rule(ahead, call.abstracts, what, call.names)
+    program = require(what).program
+    last = program.renamed(found[-1])
+    saved = first.returns[count:]
+    params = [Value(value.type, program.names.fresh(value.name)) for value in saved]
+    last = substitute(last, dict(zip(saved, params, strict=True)))
+    return _with_closed(first, replace(last, params=(*params, *last.params)), call, primal)

@@ -1,0 +1,118 @@
+"""Looking at functions without running them: `make_ir`, `eval_shape`, and scopes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from shardir.frontend import tree
+from shardir.frontend.calling import Leaf, is_array_like, returned, signature_of_leaf, trace_call
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.jit import Names, Numbers, jit
+from shardir.frontend.locations import point
+from shardir.frontend.operands import abstract_of
+from shardir.frontend.parameters import Parameters, labels_of
+from shardir.frontend.promotion import Abstract, user_dtype
+from shardir.frontend.signature import ShapeDtypeStruct
+from shardir.frontend.trace import current, resumed, trace_block
+from shardir.frontend.tracer import Tracer
+
+
+def make_ir(
+    fun: Callable[..., Any],
+    static_argnums: Numbers = None,
+    *,
+    static_argnames: Names = None,
+    return_shape: bool = False,
+) -> Callable[..., Any]:
+    """The function that returns the program that `jit` of `fun` would make of its arguments.
+
+    Arguments are arrays or `ShapeDtypeStruct`s. The program is a `Module`; `str` of it is its
+    text. With `return_shape` the result is `(module, shapes of the results)`.
+    """
+    compiled = jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
+
+    @wraps(fun)
+    def program(*args: Any, **options: Any) -> Any:
+        lowered = compiled.lower(*args, **options)
+        return (lowered.module, lowered.out_info) if return_shape else lowered.module
+
+    return program
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The results of `fun(*args, **options)` with a `ShapeDtypeStruct` for each array.
+
+    Nothing is computed; arguments are arrays, `ShapeDtypeStruct`s, or any objects with a `shape`
+    and a `dtype`.
+    """
+    known = Parameters.of(fun)
+    leaves, structure = tree.flatten((args, options))
+    labels = [
+        *(label for i, arg in enumerate(args) for label in labels_of(known.label(i), arg)),
+        *(label for key in sorted(options) for label in labels_of(key, options[key])),
+    ]
+    structs = [
+        _struct(leaf, f"argument {label} of {known.name}")
+        for leaf, label in zip(leaves, labels, strict=True)
+    ]
+    if current() is None:
+        described = [
+            Leaf(label, label, signature_of_leaf(struct))
+            for label, struct in zip(labels, structs, strict=True)
+        ]
+        traced, results = trace_call(
+            fun, known.name, described, lambda each: tree.unflatten(structure, each)
+        )
+        return tree.unflatten(results, map(_as_struct, traced.results))
+    found: list[tree.PyTreeDef] = []
+
+    def flat(*tracers: Tracer) -> list[Tracer]:
+        positional, named = tree.unflatten(structure, tracers)
+        outs, kind = tree.flatten(fun(*positional, **named))
+        found.append(kind)
+        return [returned(x, i, kind, known.name) for i, x in enumerate(outs)]
+
+    _, abstracts = trace_block(flat, [struct.abstract for struct in structs], known.name, labels)
+    return tree.unflatten(found[-1], map(_as_struct, abstracts))
+
+
+def _struct(leaf: Any, label: str) -> ShapeDtypeStruct:
+    if isinstance(leaf, ShapeDtypeStruct):
+        return leaf
+    if is_array_like(leaf):
+        abstract = abstract_of(leaf, label)
+        return _as_struct(abstract)
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    raise NotAnArrayError(
+        point(f"{label} is {leaf!r} of type {type(leaf).__name__}, which has no shape and dtype")
+    )
+
+
+def _as_struct(abstract: Abstract) -> ShapeDtypeStruct:
+    type = abstract.type
+    return ShapeDtypeStruct(type.shape, user_dtype(type.dtype), weak_type=abstract.weak)
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Inside, functions of arrays compute at once, also while something is being traced.
+
+    Traced values cannot be used there.
+    """
+    with resumed(None):
+        yield
+
+
+@contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """Accepted, as a context and as a decorator; values are called after variables here."""
+    if not isinstance(name, str):
+        raise ArgumentError(point(f"the name of a scope is a string, got {name!r}"))
+    yield
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """`fun`; see `named_scope`."""
+    return fun

@@ -1,0 +1,116 @@
+"""Functions seen as linear ones, and functions without what they close over."""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardir.build import Builder, inline
+from shardir.errors import DifferentiateError
+from shardir.frontend import tree
+from shardir.frontend.calling import is_array_like, returned, run_fleeting
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.inspection import eval_shape
+from shardir.frontend.locations import point
+from shardir.frontend.operands import abstract_of, as_tracer
+from shardir.frontend.parameters import labels_of, name_of
+from shardir.frontend.primals import derived, fitting
+from shardir.frontend.trace import (
+    append_block,
+    current,
+    require,
+    trace_block,
+    trace_function,
+    wrap,
+)
+from shardir.frontend.tracer import Tracer
+from shardir.passes.differentiate import linearize
+from shardir.passes.regions import parted
+from shardir.types import INEXACT
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+    """The transpose of `fun`, a linear function of floating arrays.
+
+    `primals` are arrays or `ShapeDtypeStruct`s; only their shapes and element types count. The
+    result takes something like what `fun` returns, and returns a tuple of something like
+    `primals`. Raises `DifferentiateError` for what is not linear.
+    """
+    name = name_of(fun)
+    leaves, structure = tree.flatten(tuple(primals))
+    abstracts = [abstract_of(leaf) for leaf in leaves]
+    for abstract in abstracts:
+        if abstract.type.dtype not in INEXACT:
+            raise DifferentiateError(
+                point(f"linear_transpose of {name} needs floating arguments, got {abstract.type}")
+            )
+    outs, results = tree.flatten(eval_shape(fun, *primals))
+
+    def flat(*tracers: Tracer) -> list[Tracer]:
+        made = tree.leaves(fun(*tree.unflatten(structure, tracers)))
+        return [returned(x, i, results, name) for i, x in enumerate(made)]
+
+    def transposed(*cotangents: Tracer) -> list[Tracer]:
+        function, _ = trace_function(flat, abstracts, name)
+        both = derived(lambda: linearize(function, range(len(abstracts))))
+        body = both.forward.body
+        saved = body.returns[len(function.body.returns) :]
+        still, moved = parted(body.ops, body.params)
+        moving = {value for op in moved for value in op.results}.union(body.params)
+        if any(value in moving for value in saved):
+            raise DifferentiateError(point(f"linear_transpose of {name}, which is not linear"))
+        require(name).ops.extend(still)
+        back = both.pullback.body
+        values = append_block(back, [*map(wrap, saved), *cotangents], both.forward.body)
+        return [wrap(value) for value in values]
+
+    def transpose(cotangent: Any) -> Any:
+        given = fitting("cotangent", f"the transpose of {name}", "result", outs, results, cotangent)
+        if current() is not None:
+            made = transposed(*map(as_tracer, given))
+        else:
+            labels = labels_of("cotangent", cotangent)
+            made = run_fleeting(transposed, name, given, labels)
+        return tree.unflatten(structure, made)
+
+    return transpose
+
+
+def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, list[Any]]:
+    """`fun` with what it closes over as further arguments, and the list of these.
+
+    Traced floating values that `fun`, called with `example_args`, uses from outside become
+    arguments; `converted(*args, *closed)` is then what `fun(*args)` was. Outside of a trace there
+    are none.
+    """
+    name = name_of(fun)
+    if current() is None:
+        return (lambda *args: fun(*args)), []
+    leaves, structure = tree.flatten(example_args)
+    found: list[tree.PyTreeDef] = []
+
+    def flat(*tracers: Tracer) -> list[Tracer]:
+        out, kind = tree.flatten(fun(*tree.unflatten(structure, tracers)))
+        found.append(kind)
+        return [returned(x, i, kind, name) for i, x in enumerate(out)]
+
+    abstracts = [abstract_of(leaf) for leaf in leaves]
+    block, results = trace_block(flat, abstracts, name)
+    closed = [value for value in block.captures() if value.type.dtype in INEXACT]
+    params = (*block.params, *closed)
+
+    def converted(*args: Any) -> Any:
+        trace = require(name)
+        count = len(args) - len(closed)
+        if count < 0:
+            raise ArgumentError(point(f"{name} takes {len(closed)} closed-over values at its end"))
+        given, kind = tree.flatten(args[:count])
+        if kind != structure:
+            raise ArgumentError(point(f"{name} was converted for {structure}, called with {kind}"))
+        tracers = [as_tracer(x) for x in (*given, *args[count:]) if is_array_like(x)]
+        b = Builder(trace.program.names)
+        whole = type(block)(params, block.ops, block.returns)
+        values = inline(b, whole, [x.value for x in tracers])
+        trace.ops.extend(b.ops)
+        made = [wrap(v, a.weak) for v, a in zip(values, results, strict=True)]
+        return tree.unflatten(found[-1], made)
+
+    return converted, [wrap(value) for value in closed]

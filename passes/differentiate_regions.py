@@ -1,0 +1,135 @@
+"""The way back through regions: by the rule they have, or by computing them again.
+
+A checkpoint keeps what goes into it and what it is told to save; on the way back it is computed
+again, behind a barrier, so that no pass finds that it has been computed before. A custom vjp runs
+its way forward instead of its block, and its way back for its gradient. A custom jvp says how
+results move; that is linear in how the operands move, so it can be pulled back through.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from shardir.build import copied, inline, substitute
+from shardir.ir import Block, Op, Value
+from shardir.passes.activity import active_values
+from shardir.passes.policies import is_saved, saves_everything
+from shardir.passes.pullback import Handler, Pullback
+from shardir.passes.regions import check_closed, landed, parted, rule_of
+from shardir.passes.residuals import live
+from shardir.types import INEXACT
+
+Cotangents = tuple[Value | None, ...]
+
+
+def _through_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
+    (body,) = op.blocks
+    save = op.attrs.get("save", ())
+    forward, places = landed(body, op.operands, op.results, op)
+    if saves_everything(save):
+        for result, cotangent in zip(op.results, cotangents, strict=True):
+            outer.give(result, cotangent)
+        return outer.run(forward)
+
+    b = outer.b
+    b.why = f"computed again for the gradient of %{op.results[0].name}"
+    inputs = list(dict.fromkeys((*op.operands, *body.captures())))
+    given = _behind_barrier(outer, op, [*inputs, *(g for g in cotangents if g is not None)])
+    seen = dict(zip(inputs, given, strict=False))
+    given_back = iter(given[len(inputs) :])
+
+    new = {**seen, **{p: seen[x] for p, x in zip(body.params, op.operands, strict=True)}}
+    again = [replace(copied(inner, new, b.names), why=b.why) for inner in body.ops]
+    way = outer.inner()
+    moving = [seen[x] for x in inputs if x in outer.active]
+    way.active = active_values(Block((), tuple(again), ()), moving)
+    for value, cotangent in zip(body.returns, cotangents, strict=True):
+        way.give(new.get(value, value), None if cotangent is None else next(given_back))
+    rerun = way.run(again)
+    gradients = [(x, way.take(seen[x])) for x in inputs]
+
+    # What is saved has been computed forward, and so has what may happen only once.
+    known = {
+        new[value]: places.get(value, value)
+        for inner in body.ops
+        if inner.spec.effect or is_saved(save, inner)
+        for value in inner.results
+    }
+    rerun = tuple(o for o in rerun if not o.spec.effect and not known.keys() >= set(o.results))
+    whole = substitute(Block((), (*rerun, *way.b.ops), ()), known).ops
+    found = [(x, known.get(g, g)) for x, g in gradients if g is not None]
+    b.ops.extend(live(whole, [g for _, g in found]))
+    originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
+    for cotangent, value in way.wishes.items():
+        way.wishes[cotangent] = originals.get(value, value)
+    for x, cotangent in found:
+        outer.give(x, cotangent)
+    return forward
+
+
+def _behind_barrier(outer: Pullback, op: Op, values: Sequence[Value]) -> list[Value]:
+    if not op.attrs.get("barrier", True):
+        return list(values)
+    made = outer.b.optimization_barrier(*values)
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def _through_custom_vjp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
+    check_closed(op, [value in outer.active for value in op.operands])
+    ahead, back = rule_of(op, outer.b)
+    forward, places = landed(ahead, op.operands, op.results, op)
+    residuals = [places.get(value, value) for value in ahead.returns[len(op.results) :]]
+    count = len(op.operands) - op.attrs.get("closed", 0)
+    given = list(_whole(outer, op, cotangents))
+    made = inline(outer.b, back, [*residuals, *given, *op.operands[count:]])
+    moving = [x for x in op.operands[:count] if x.type.dtype in INEXACT]
+    for x, gradient in zip(moving, made, strict=True):
+        outer.give(x, gradient)
+    return forward
+
+
+def _whole(outer: Pullback, op: Op, cotangents: Cotangents) -> Iterator[Value]:
+    """The cotangents of the results that may have any, zeros written out."""
+    for result, cotangent in zip(op.results, cotangents, strict=True):
+        if result.type.dtype in INEXACT:
+            yield outer.b.full(0, result.type) if cotangent is None else cotangent
+
+
+def _through_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
+    check_closed(op, [value in outer.active for value in op.operands])
+    (rule,) = rule_of(op, outer.b)
+    b, count, known = outer.b, len(op.operands), len(op.results)
+    tangents, slopes = rule.params[count:], rule.returns[known:]
+    still, moved = parted(rule.ops, tangents)
+
+    way = outer.inner()
+    way.active = active_values(Block((), tuple(moved), ()), tangents)
+    moving = [g for y, g in zip(op.results, cotangents, strict=True) if y.type.dtype in INEXACT]
+    for slope, cotangent in zip(slopes, moving, strict=True):
+        way.give(slope, cotangent)
+    rerun = way.run(moved)
+    gradients = [way.take(tangent) for tangent in tangents]
+
+    # What moves with the tangents is linear in them: at zero it is what it is without them.
+    zero = b.inner()
+    nothing = {tangent: zero.full(0, tangent.type) for tangent in tangents}
+    returns = rule.returns[:known]
+    used = Block((), tuple(way.b.ops), ()).captures()
+    kept = live(rerun, [*returns, *used])
+    whole = substitute(Block(rule.params[:count], (*zero.ops, *still, *kept), returns), nothing)
+    forward, places = landed(whole, op.operands, op.results, op)
+    new = {**dict(zip(rule.params[:count], op.operands, strict=True)), **places, **nothing}
+    back = substitute(Block((), tuple(way.b.ops), ()), new)
+    b.ops.extend(back.ops)
+    owners = [x for x in op.operands[: count - op.attrs.get("closed", 0)]]
+    movable = [x for x in owners if x.type.dtype in INEXACT]
+    for x, gradient in zip(movable, gradients, strict=True):
+        if gradient is not None:
+            outer.give(x, new.get(gradient, gradient))
+    return forward
+
+
+HANDLERS: dict[str, Handler] = {
+    "checkpoint": _through_checkpoint,
+    "custom-vjp": _through_custom_vjp,
+    "custom-jvp": _through_custom_jvp,
+}

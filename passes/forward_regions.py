@@ -1,0 +1,69 @@
+"""The way forward through regions: by the rule they have, or through their block.
+
+A checkpoint stays one, and computes tangents too. A custom jvp gives way to its rule. A custom vjp
+says nothing about the way forward.
+"""
+
+from dataclasses import replace
+
+from shardir.ir import Op
+from shardir.passes.pullback import error
+from shardir.passes.pushforward import Handler, Pushforward
+from shardir.passes.regions import check_closed, landed, rule_of
+from shardir.types import INEXACT
+
+
+def _checkpoint(outer: Pushforward, op: Op) -> None:
+    (body,) = op.blocks
+    inner = outer.inner()
+    params, operands = list(body.params), list(op.operands)
+    for param, operand in zip(body.params, op.operands, strict=True):
+        tangent = outer.get(operand)
+        inner.give(param, None)
+        if tangent is not None:
+            made = inner.b.param(param.type)
+            inner.give(param, made)
+            params.append(made)
+            operands.append(tangent)
+    inner.run(body.ops)
+    returns, results = list(body.returns), list(op.results)
+    for value, result in zip(body.returns, op.results, strict=True):
+        tangent = inner.get(value)
+        if tangent is not None:
+            returns.append(tangent)
+            made = outer.b.param(result.type)
+            results.append(made)
+            outer.give(result, made)
+    block = inner.block(params, returns)
+    made_op = replace(op, operands=tuple(operands), results=tuple(results), blocks=(block,))
+    outer.keep(made_op)
+
+
+def _custom_jvp(outer: Pushforward, op: Op) -> None:
+    check_closed(op, [outer.get(value) is not None for value in op.operands])
+    (rule,) = rule_of(op, outer.b)
+    count, known = len(op.operands), len(op.results)
+    owners = op.operands[: count - op.attrs.get("closed", 0)]
+    tangents = [outer.whole(x) for x in owners if x.type.dtype in INEXACT]
+    forward, places = landed(rule, [*op.operands, *tangents], op.results, op)
+    for made in forward:
+        outer.keep(made)
+    moving = [y for y in op.results if y.type.dtype in INEXACT]
+    for result, slope in zip(moving, rule.returns[known:], strict=True):
+        outer.give(result, places.get(slope, slope))
+
+
+def _custom_vjp(outer: Pushforward, op: Op) -> None:
+    raise error(
+        f"%{op.results[0].name} = {op.attrs['rule']} has a gradient of its own (custom_vjp), which "
+        "says nothing about derivatives forward; take grad or vjp of it, or give it a "
+        "custom_jvp",
+        op,
+    )
+
+
+HANDLERS: dict[str, Handler] = {
+    "checkpoint": _checkpoint,
+    "custom-jvp": _custom_jvp,
+    "custom-vjp": _custom_vjp,
+}

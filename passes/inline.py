@@ -1,0 +1,52 @@
+"""Takes regions apart: what says how it is differentiated becomes what it does.
+
+before: `%y = custom-jvp(%x, rule="f") (%a) { %b = sin(%a) return %b }`
+after:  `%y = sin(%x)`
+
+A program that will not be differentiated any more has no use for rules, checkpoints and names.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardir.build import substitute
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.ops.annotate import checkpoint_name
+from shardir.ops.regions import REGIONS
+from shardir.passes.pipeline import Pass
+from shardir.passes.regions import opened
+
+
+class Inline(Pass, name="inline"):
+    """Puts the blocks of regions in their places."""
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(inlined, module.functions)))
+
+
+def inlined(function: Function) -> Function:
+    """The function without regions and names for checkpoints."""
+    if not any(op.spec in REGIONS or op.spec is checkpoint_name for op in function.body.walk()):
+        return function
+    new: dict[Value, Value] = {}
+    body = replace(function.body, ops=_ops(function.body.ops, new))
+    return replace(function, body=substitute(body, new))
+
+
+def _ops(ops: Sequence[Op], new: dict[Value, Value]) -> tuple[Op, ...]:
+    made: list[Op] = []
+    for op in ops:
+        if op.spec in REGIONS:
+            made += _ops(opened(op), new)
+        elif op.spec is checkpoint_name:
+            new[op.result] = new.get(op.operands[0], op.operands[0])
+        elif op.blocks:
+            blocks = tuple(_block(block, new) for block in op.blocks)
+            made.append(replace(op, blocks=blocks))
+        else:
+            made.append(op)
+    return tuple(made)
+
+
+def _block(block: Block, new: dict[Value, Value]) -> Block:
+    return replace(block, ops=_ops(block.ops, new))

@@ -1,0 +1,63 @@
+"""What a checkpoint saves: clauses of its `save`, any of which may hold.
+
+`everything`, `dots`, `dots-without-batch`, `named`, `name=a`, `named-but=a|b`, `anything`,
+`anything-but=a|b`, or the name of a function of the user's, which is asked with the name of the
+operation, the types of its operands and its attributes.
+"""
+
+from collections.abc import Sequence
+
+from shardir.errors import DifferentiateError
+from shardir.hosted import function_of
+from shardir.ir import Op
+
+KINDS = ("everything", "anything", "named", "dots", "dots-without-batch")
+
+
+def saves_everything(save: Sequence[str]) -> bool:
+    """Whether the checkpoint is none."""
+    return "everything" in save
+
+
+def is_saved(save: Sequence[str], op: Op) -> bool:
+    """Whether what an operation makes is kept from the way forward.
+
+    Loops and branches are not. Raises `DifferentiateError` for a clause that means nothing.
+    """
+    return not op.blocks and any(_holds(clause, op) for clause in save)
+
+
+def _holds(clause: str, op: Op) -> bool:
+    asked = function_of(clause)
+    if asked is not None:
+        return bool(asked(op.name, *(value.type for value in op.operands), **op.attrs))
+    name = op.attrs["name"] if op.name == "checkpoint-name" else None
+    kind, _, names = clause.partition("=")
+    listed = names.split("|")
+    if kind in ("everything", "anything"):
+        return True
+    if kind == "anything-but":
+        return name not in listed
+    if kind == "named":
+        return name is not None
+    if kind == "named-but":
+        return name is not None and name not in listed
+    if kind == "name":
+        return name == names
+    if kind == "dots":
+        return op.name in ("dot", "convolution")
+    if kind == "dots-without-batch":
+        return op.name == "dot" and not _has_batch(op)
+    raise DifferentiateError(
+        f"a checkpoint cannot save {clause!r}; it saves {', '.join(KINDS)}, name=..., "
+        "named-but=..., anything-but=..."
+    )
+
+
+def _has_batch(op: Op) -> bool:
+    """Whether a contraction has a dimension that is in both operands and in the result."""
+    rule = op.factors()
+    if rule is None:
+        return False
+    walked = [{f for dim in tensor for f in dim} for tensor in rule.tensors]
+    return bool(set.intersection(*walked))

@@ -1,0 +1,119 @@
+"""Regions, many at once: their blocks get the new dimension, and so does their rule.
+
+A rule that has not been traced yet is asked once a derivative needs it, and vectorized then. If
+any operand of a region with a rule has the dimension, all its results do.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from shardir.batching import repeated
+from shardir.build import Builder
+from shardir.hosted import Hosted
+from shardir.ir import Block, Function, Op, Value
+from shardir.passes.batcher import Batcher, Handler
+from shardir.passes.program import names_of
+from shardir.passes.regions import rule_of
+from shardir.types import INEXACT
+
+Many = Callable[[Block, Sequence[bool]], Block]
+"""Gives a block the new dimension; which parameters have it is said for each."""
+
+
+def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _checkpoint(outer: Batcher, op: Op) -> Sequence[Value]:
+    (body,) = op.blocks
+    inner = outer.inner()
+    params = [
+        inner.param(param, outer.has(x)) for param, x in zip(body.params, op.operands, strict=True)
+    ]
+    inner.run(body.ops)
+    block = inner.b.block(params, [inner.get(value) for value in body.returns])
+    operands = map(outer.get, op.operands)
+    return _results(outer.b.emit(op.spec, *operands, blocks=(block,), **op.attrs))
+
+
+def _custom(outer: Batcher, op: Op) -> Sequence[Value]:
+    flags = [outer.has(value) for value in op.operands]
+    inner = outer.inner()
+    params = [
+        inner.param(param, flag) for param, flag in zip(op.blocks[0].params, flags, strict=True)
+    ]
+    inner.run(op.blocks[0].ops)
+    block = inner.b.block(params, [inner.whole(value) for value in op.blocks[0].returns])
+    make = _RULES[op.name]
+    many = partial(_many, size=outer.size, axis=outer.axis)
+    if len(op.blocks) > 1:
+        rule, blocks = op.attrs["rule"], make(op, flags, many)
+    else:
+        rule, blocks = Hosted(op.attrs["rule"], partial(make, op, flags, many)), ()
+    attrs = {**op.attrs, "rule": rule}
+    operands = map(outer.get, op.operands)
+    return _results(outer.b.emit(op.spec, *operands, blocks=(block, *blocks), **attrs))
+
+
+def _many(block: Block, flags: Sequence[bool], size: int, axis: str | None) -> Block:
+    # The pass itself knows all handlers, those below among them.
+    from shardir.passes.vectorize import vectorize
+
+    function = Function("rule", block, (None,) * len(block.returns))
+    return vectorize(function, flags, size, axis=axis).body
+
+
+def _fitted(old: Block, new: Block, wanted: Sequence[bool | None]) -> Block:
+    """The block with the dimension where it is wanted, without where not; `None`: either way."""
+    b = Builder(names_of(Function("rule", new, ())))
+    returns = []
+    size = next(
+        (n.type.shape[0] for o, n in zip(old.params, new.params, strict=True) if _has(o, n)), 0
+    )
+    for before, after, flag in zip(old.returns, new.returns, wanted, strict=True):
+        if flag is None or flag == _has(before, after):
+            returns.append(after)
+        elif flag:
+            returns.append(repeated(b, after, size))
+        else:
+            b.why = "one gradient for all of the batch"
+            returns.append(b.sum(after, dims=(0,)))
+    return replace(new, ops=(*new.ops, *b.ops), returns=tuple(returns))
+
+
+def _has(old: Value, new: Value) -> bool:
+    return new.type.rank > old.type.rank
+
+
+def _jvp_rule(op: Op, flags: Sequence[bool], many: Many) -> tuple[Block, ...]:
+    (rule,) = rule_of(op, Builder())
+    count = len(op.operands) - op.attrs.get("closed", 0)
+    moving = [
+        flag for x, flag in zip(op.operands[:count], flags, strict=False) if x.type.dtype in INEXACT
+    ]
+    return (_fitted(rule, many(rule, [*flags, *moving]), [True] * len(rule.returns)),)
+
+
+def _vjp_rule(op: Op, flags: Sequence[bool], many: Many) -> tuple[Block, ...]:
+    first, last = rule_of(op, Builder())
+    count, known = len(op.operands) - op.attrs.get("closed", 0), len(op.results)
+    residuals = len(first.returns) - known
+    ahead = many(first, flags)
+    ahead = _fitted(first, ahead, [*[True] * known, *[None] * residuals])
+    kept = [_has(o, n) for o, n in zip(first.returns, ahead.returns, strict=True)][known:]
+    moving = [
+        flag for x, flag in zip(op.operands[:count], flags, strict=False) if x.type.dtype in INEXACT
+    ]
+    cotangents = len(last.params) - residuals - (len(op.operands) - count)
+    back = many(last, [*kept, *[True] * cotangents, *flags[count:]])
+    return ahead, _fitted(last, back, moving)
+
+
+_RULES = {"custom-jvp": _jvp_rule, "custom-vjp": _vjp_rule}
+
+HANDLERS: dict[str, Handler] = {
+    "checkpoint": _checkpoint,
+    "custom-jvp": _custom,
+    "custom-vjp": _custom,
+}

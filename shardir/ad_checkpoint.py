@@ -1,0 +1,25 @@
+"""Checkpoints of gradients: what is computed again, and what is saved."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE = {
+    "shardir.frontend.checkpointing": (
+        "checkpoint",
+        "checkpoint_name",
+        "checkpoint_policies",
+        "remat",
+    ),
+}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir.frontend.checkpointing import (
+        checkpoint as checkpoint,
+        checkpoint_name as checkpoint_name,
+        checkpoint_policies as checkpoint_policies,
+        remat as remat,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -1,0 +1,82 @@
+"""`checkpoint`: the same gradients, from less that is kept."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir import checkpoint, checkpoint_policies, grad, jit, lax, remat, vmap
+from shardir.ad_checkpoint import checkpoint_name
+from shardir.errors import ShardirError
+from shardir.frontend import numpy as snp
+
+W, X = snp.ones((2, 3)) * 0.3, snp.arange(6.0).reshape(3, 2)
+
+
+def layer(w: Any, x: Any) -> Any:
+    return snp.sum(checkpoint_name(snp.sin(w @ x), "waves") ** 2)
+
+
+def counts(policy: Any) -> tuple[int, int]:
+    text = jit(grad(checkpoint(layer, policy=policy))).lower(W, X).as_text()
+    return text.count(" sin("), text.count(" dot(")
+
+
+def test_gradients_are_the_same() -> None:
+    np.testing.assert_array_equal(grad(checkpoint(layer))(W, X), grad(layer)(W, X))
+    assert remat is checkpoint
+
+
+def test_policies_say_what_is_computed_again() -> None:
+    policies = checkpoint_policies
+    assert counts(policies.everything_saveable) == (1, 2)
+    assert counts(None) == counts(policies.nothing_saveable) == (2, 3)
+    assert counts(policies.dots_saveable) == (2, 2)
+    assert counts(policies.save_only_these_names("waves")) == (1, 3)
+    assert counts(policies.save_any_names_but_these("waves")) == (2, 3)
+
+
+def test_a_policy_of_the_user_sees_operations() -> None:
+    seen = []
+
+    def policy(operation: str, *types: Any, **attrs: Any) -> bool:
+        seen.append(operation)
+        return operation == "dot"
+
+    assert counts(policy) == (2, 2)
+    assert "sin" in seen
+
+
+def test_of_loops_and_in_loops() -> None:
+    def body(x: Any, w: Any) -> tuple[Any, None]:
+        return snp.tanh(x * w), None
+
+    def run(step: Any) -> Any:
+        return lambda x: snp.sum(lax.scan(step, x, snp.array([1.0, 2.0, 3.0]))[0])
+
+    wanted = grad(run(body))(X)
+    np.testing.assert_allclose(grad(run(checkpoint(body)))(X), wanted, rtol=1e-6)
+    np.testing.assert_allclose(grad(checkpoint(run(body)))(X), wanted, rtol=1e-6)
+    np.testing.assert_allclose(vmap(grad(checkpoint(run(body))))(X), wanted, rtol=1e-6)
+
+
+def test_static_arguments_and_options() -> None:
+    @checkpoint(static_argnums=(1,))
+    def f(x: Any, n: int, *, scale: Any) -> Any:
+        return x**n * scale if n > 2 else x
+
+    assert float(grad(lambda x: f(x, 3, scale=2.0))(2.0)) == 24
+
+
+def test_errors() -> None:
+    with pytest.raises(ShardirError) as error:
+        checkpoint(layer, policy="dots")
+    assert str(error.value).split("\n")[0] == (
+        "policy of checkpoint is 'dots'; use one of checkpoint_policies, or a function of the name "
+        "of an operation, the types of its operands and its attributes"
+    )
+    with pytest.raises(ShardirError) as error:
+        checkpoint_policies.save_only_these_names("a|b")
+    assert str(error.value).split("\n")[0] == (
+        "a name for a checkpoint is a string without |, got 'a|b'"
+    )

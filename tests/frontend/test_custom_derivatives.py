@@ -1,0 +1,242 @@
+"""`custom_jvp`, `custom_vjp`, `custom_gradient`: whose rule counts, and when it is wrong."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir import (
+    custom_gradient,
+    custom_jvp,
+    custom_vjp,
+    grad,
+    jit,
+    jvp,
+    lax,
+    linearize,
+    value_and_grad,
+    vjp,
+    vmap,
+)
+from shardir.errors import DifferentiateError, ShardirError
+from shardir.frontend import numpy as snp
+
+
+def message(error: pytest.ExceptionInfo[ShardirError]) -> str:
+    return str(error.value).split("\n")[0]
+
+
+def doubled() -> Any:
+    """sin, with twice its derivative."""
+
+    @custom_jvp
+    def f(x: Any) -> Any:
+        return snp.sin(x)
+
+    f.defjvp(lambda primals, tangents: (f(*primals), 2 * snp.cos(primals[0]) * tangents[0]))
+    return f
+
+
+def tripled() -> Any:
+    """sin(x) * y, with thrice its gradient for x and none for y."""
+
+    @custom_vjp
+    def f(x: Any, y: Any) -> Any:
+        return snp.sin(x) * y
+
+    f.defvjp(
+        lambda x, y: (f(x, y), (x, y)),
+        lambda saved, g: (3 * snp.cos(saved[0]) * saved[1] * g, None),
+    )
+    return f
+
+
+def test_without_a_derivative_the_function_is_what_it_is() -> None:
+    assert float(doubled()(0.0)) == 0
+    assert "custom" not in jit(doubled()).lower(1.0).as_text()
+
+
+def test_a_custom_jvp_counts_in_every_derivative() -> None:
+    f = doubled()
+    assert float(grad(f)(0.0)) == 2
+    assert float(jvp(f, (0.0,), (3.0,))[1]) == 6
+    assert float(linearize(f, 0.0)[1](3.0)) == 6
+    assert float(vjp(f, 0.0)[1](3.0)[0]) == 6
+    np.testing.assert_allclose(float(grad(grad(f))(1.0)), -2 * np.sin(1.0), rtol=1e-6)
+
+
+def test_a_custom_vjp_counts_in_every_gradient() -> None:
+    f = tripled()
+    assert float(grad(f)(0.0, 2.0)) == 6
+    assert [float(g) for g in vjp(f, 0.0, 2.0)[1](1.0)] == [6, 0]
+    np.testing.assert_allclose(float(grad(grad(f))(1.0, 2.0)), -6 * np.sin(1.0), rtol=1e-6)
+
+
+def test_mapped_over_some_arguments() -> None:
+    f, xs = tripled(), snp.array([0.0, 1.0])
+    np.testing.assert_allclose(vmap(grad(f), (0, None))(xs, 2.0), 6 * np.cos([0.0, 1.0]), rtol=1e-6)
+    shared = grad(lambda x: snp.sum(vmap(f, (None, 0))(x, xs)))
+    assert float(shared(0.0)) == 3
+
+
+def test_arguments_in_containers_and_integers() -> None:
+    @custom_vjp
+    def f(params: Any, n: Any) -> Any:
+        return {"y": params["w"] * n}
+
+    def back(saved: Any, g: Any) -> Any:
+        return {"w": 10 * g["y"]}, None
+
+    f.defvjp(lambda params, n: (f(params, n), None), back)
+    assert float(grad(lambda w: f({"w": w}, 3)["y"])(1.0)) == 10
+
+
+def test_what_has_no_derivative_comes_first() -> None:
+    seen = []
+
+    def f(g: Any, x: Any) -> Any:
+        return g(x)
+
+    ahead = custom_jvp(f, nondiff_argnums=(0,))
+
+    @ahead.defjvp
+    def rule(g: Any, primals: Any, tangents: Any) -> Any:
+        seen.append(g)
+        return ahead(g, *primals), 5 * tangents[0]
+
+    assert float(grad(lambda x: ahead(snp.sin, x))(1.0)) == 5
+    back = custom_vjp(f, nondiff_argnums=0)
+
+    def backward(g: Any, saved: Any, ct: Any) -> Any:
+        seen.append(g)
+        return (7 * ct,)
+
+    back.defvjp(lambda g, x: (g(x), None), backward)
+    assert float(grad(lambda x: back(snp.sin, x))(1.0)) == 7
+    assert seen == [snp.sin, snp.sin]
+
+
+def test_rules_for_each_argument() -> None:
+    @custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    f.defjvps(lambda t, out, x, y: 2 * t * y, None)
+    assert [float(g) for g in grad(f, (0, 1))(3.0, 5.0)] == [10, 0]
+
+
+def test_arguments_by_name_have_their_positions() -> None:
+    f = tripled()
+    assert float(grad(lambda x: f(y=2.0, x=x))(0.0)) == 6
+
+
+def test_what_stands_around_a_function_may_be_used_in_its_rule() -> None:
+    def outer(x: Any, mask: Any) -> Any:
+        weight = mask * 2
+
+        @custom_jvp
+        def f(a: Any) -> Any:
+            return a * weight
+
+        f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * weight))
+        return snp.sum(f(x))
+
+    np.testing.assert_array_equal(vmap(grad(outer))(snp.ones(2), snp.array([1.0, 3.0])), [2, 6])
+
+
+def test_a_gradient_with_its_function() -> None:
+    @custom_gradient
+    def f(x: Any) -> Any:
+        e = snp.exp(x)
+        return snp.log(1 + e), lambda g: 5 * g * (1 - 1 / (1 + e))
+
+    np.testing.assert_allclose(float(grad(f)(0.0)), 2.5)
+    np.testing.assert_allclose(float(grad(grad(f))(0.0)), 1.25)
+
+    @custom_gradient
+    def two(x: Any, y: Any) -> Any:
+        return x * y, lambda g: (g * y, g * x)
+
+    assert [float(g) for g in grad(two, (0, 1))(3.0, 5.0)] == [5, 3]
+
+
+def test_in_loops() -> None:
+    f = doubled()
+
+    def loop(x: Any) -> Any:
+        return lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]
+
+    np.testing.assert_allclose(
+        float(jit(grad(loop))(1.0)), 4 * np.cos(np.sin(1.0)) * np.cos(1.0), rtol=1e-6
+    )
+    ahead = jvp(lambda x: lax.fori_loop(0, 2, lambda i, c: f(c), x), (1.0,), (1.0,))[1]
+    np.testing.assert_allclose(float(ahead), float(grad(loop)(1.0)), rtol=1e-6)
+
+
+def test_a_value_with_its_gradient() -> None:
+    value, slope = value_and_grad(doubled())(0.0)
+    assert (float(value), float(slope)) == (0, 2)
+
+
+def test_it_is_a_method_too() -> None:
+    class Layer:
+        @custom_jvp
+        def call(self, x: Any) -> Any:
+            return x
+
+    assert Layer.call.__name__ == "call"
+
+
+def test_errors() -> None:
+    bare = custom_jvp(lambda x: x)
+    with pytest.raises(DifferentiateError) as error:
+        bare(1.0)
+    assert message(error) == "custom_jvp lambda has no rule; give it one with defjvp"
+
+    def f(x: Any) -> Any:
+        return x
+
+    wrong = custom_jvp(f)
+    wrong.defjvp(lambda primals, tangents: primals[0])
+    with pytest.raises(DifferentiateError) as error:
+        grad(wrong)(1.0)
+    assert message(error) == (
+        "the rule of f must return (results, tangents); it returned Tracer(f32[], weak)"
+    )
+    wrong.defjvp(lambda primals, tangents: (primals[0], snp.ones(3)))
+    with pytest.raises(DifferentiateError) as error:
+        grad(wrong)(1.0)
+    assert message(error) == "a tangent of the rule of f is f32[3], and it must be f32[]"
+
+    back = custom_vjp(f)
+    with pytest.raises(DifferentiateError) as error:
+        back(1.0)
+    assert message(error) == "custom_vjp f has no rule; give it one with defvjp"
+    back.defvjp(lambda x: (x, None), lambda saved, g: g)
+    with pytest.raises(DifferentiateError) as error:
+        grad(back)(1.0)
+    assert message(error) == (
+        "the way back of f must return a tuple with a gradient for each of 1 arguments; it "
+        "returned Tracer(f32[], weak)"
+    )
+    with pytest.raises(DifferentiateError) as error:
+        jvp(back, (1.0,), (1.0,))
+    assert message(error) == (
+        "%0 = f has a gradient of its own (custom_vjp), which says nothing about derivatives "
+        "forward; take grad or vjp of it, or give it a custom_jvp"
+    )
+
+
+def test_what_it_closes_over_has_no_derivative() -> None:
+    def outer(x: Any) -> Any:
+        y = x * 2
+        f = custom_jvp(lambda a: a * y)
+        f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+        return f(1.0)
+
+    with pytest.raises(DifferentiateError) as error:
+        grad(outer)(1.0)
+    assert message(error) == (
+        "lambda has a derivative of its own, and it uses %y: f32[] from outside, which the "
+        "derivative is asked of too; pass it as an argument"
+    )

@@ -1,0 +1,77 @@
+"""Functions looked at, transposed and converted without being run."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir import (
+    ShapeDtypeStruct,
+    closure_convert,
+    ensure_compile_time_eval,
+    eval_shape,
+    grad,
+    jit,
+    linear_transpose,
+    make_ir,
+    named_scope,
+)
+from shardir.errors import DifferentiateError
+from shardir.frontend import numpy as snp
+
+ROW = ShapeDtypeStruct((3,), np.float32)
+
+
+def test_the_program_of_a_function() -> None:
+    module, shapes = make_ir(lambda x: snp.sin(x) * 2, return_shape=True)(ROW)
+    assert [op.name for op in module.main.body.ops] == ["sin", "constant", "mul"]
+    assert shapes == ROW
+
+
+def test_shapes_of_results() -> None:
+    assert eval_shape(lambda x, y: {"a": x * y}, ROW, 2) == {"a": ROW}
+
+    class Like:
+        shape, dtype = (2, 3), np.dtype(np.float32)
+
+    assert eval_shape(snp.sum, Like()).shape == ()
+    seen = []
+
+    @jit
+    def f(x: Any) -> Any:
+        seen.append(eval_shape(lambda y: y[:2] * x[0], x))
+        return x
+
+    f(snp.ones(3))
+    assert seen == [ShapeDtypeStruct((2,), np.float32)]
+
+
+def test_the_transpose_of_a_linear_function() -> None:
+    matrix = snp.array([[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]])
+    (back,) = linear_transpose(lambda x: matrix @ x, ROW)(snp.ones(2))
+    np.testing.assert_array_equal(back, [4, 6, 0])
+    scaled = grad(lambda a: linear_transpose(lambda y: a * y, 1.0)(3.0)[0])
+    assert float(scaled(2.0)) == 3
+    with pytest.raises(DifferentiateError) as error:
+        linear_transpose(snp.sin, 1.0)(1.0)
+    assert str(error.value).split("\n")[0] == "linear_transpose of sin, which is not linear"
+
+
+def test_what_a_function_closes_over_as_arguments() -> None:
+    def f(x: Any) -> Any:
+        converted, closed = closure_convert(lambda y: y * x, 1.0)
+        return converted(3.0, *closed)
+
+    assert float(grad(f)(2.0)) == 3
+    assert closure_convert(lambda y: y, 1.0)[1] == []
+
+
+def test_numbers_while_tracing() -> None:
+    @jit
+    def f(x: Any) -> Any:
+        with ensure_compile_time_eval():
+            count = int(snp.sum(snp.arange(4)))
+        with named_scope("layer"):
+            return x * count
+
+    assert float(f(2.0)) == 12
