@@ -10,10 +10,7 @@ from shardir._lazy import lazy_names
 TABLE = {
     # programs of users
     "shardir.frontend.array": ("Array", "ShapeDtypeStruct"),
-    "shardir.frontend.checkpointing": ("checkpoint", "checkpoint_policies", "remat"),
     "shardir.frontend.config": ("config", "cpu_devices", "enable_x64", "set_cpu_devices"),
-    "shardir.frontend.custom_jvp": ("custom_jvp",),
-    "shardir.frontend.custom_vjp": ("custom_gradient", "custom_vjp"),
     "shardir.frontend.devices": (
         "Device",
         "default_backend",
@@ -23,25 +20,15 @@ TABLE = {
         "local_devices",
     ),
     "shardir.frontend.directions": ("jvp", "linearize", "vjp"),
-    "shardir.frontend.inspection": (
-        "ensure_compile_time_eval",
-        "eval_shape",
-        "make_ir",
-        "named_call",
-        "named_scope",
-    ),
     "shardir.frontend.jacobians": ("hessian", "jacfwd", "jacrev"),
     "shardir.frontend.jit": ("Compiled", "Lowered", "jit"),
-    "shardir.frontend.linearity": ("closure_convert", "linear_transpose"),
     "shardir.frontend.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
     "shardir.frontend.partition_spec": ("PartitionSpec",),
     "shardir.frontend.placing": ("block_until_ready", "device_get", "device_put"),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.shardings": ("NamedSharding", "SingleDeviceSharding"),
-    "shardir.frontend.shard_mapping": ("shard_map",),
     "shardir.frontend.transforms": ("grad", "value_and_grad"),
     "shardir.frontend.vectorizing": ("vmap",),
-    "shardir.ad_checkpoint": (),
     "shardir.debug": (),
     "shardir.experimental": (),
     "shardir.flatten_util": (),
@@ -63,7 +50,6 @@ TABLE = {
 
 if TYPE_CHECKING:
     from shardir import (
-        ad_checkpoint as ad_checkpoint,
         debug as debug,
         experimental as experimental,
         flatten_util as flatten_util,
@@ -78,21 +64,11 @@ if TYPE_CHECKING:
     )
     from shardir.errors import ShardirError as ShardirError
     from shardir.frontend.array import Array as Array, ShapeDtypeStruct as ShapeDtypeStruct
-    from shardir.frontend.checkpointing import (
-        checkpoint as checkpoint,
-        checkpoint_policies as checkpoint_policies,
-        remat as remat,
-    )
     from shardir.frontend.config import (
         config as config,
         cpu_devices as cpu_devices,
         enable_x64 as enable_x64,
         set_cpu_devices as set_cpu_devices,
-    )
-    from shardir.frontend.custom_jvp import custom_jvp as custom_jvp
-    from shardir.frontend.custom_vjp import (
-        custom_gradient as custom_gradient,
-        custom_vjp as custom_vjp,
     )
     from shardir.frontend.devices import (
         Device as Device,
@@ -103,23 +79,12 @@ if TYPE_CHECKING:
         local_devices as local_devices,
     )
     from shardir.frontend.directions import jvp as jvp, linearize as linearize, vjp as vjp
-    from shardir.frontend.inspection import (
-        ensure_compile_time_eval as ensure_compile_time_eval,
-        eval_shape as eval_shape,
-        make_ir as make_ir,
-        named_call as named_call,
-        named_scope as named_scope,
-    )
     from shardir.frontend.jacobians import (
         hessian as hessian,
         jacfwd as jacfwd,
         jacrev as jacrev,
     )
     from shardir.frontend.jit import Compiled as Compiled, Lowered as Lowered, jit as jit
-    from shardir.frontend.linearity import (
-        closure_convert as closure_convert,
-        linear_transpose as linear_transpose,
-    )
     from shardir.frontend.mesh import (
         Mesh as Mesh,
         create_device_mesh as create_device_mesh,
@@ -136,7 +101,6 @@ if TYPE_CHECKING:
         NamedSharding as NamedSharding,
         SingleDeviceSharding as SingleDeviceSharding,
     )
-    from shardir.frontend.shard_mapping import shard_map as shard_map
     from shardir.frontend.transforms import grad as grad, value_and_grad as value_and_grad
     from shardir.frontend.vectorizing import vmap as vmap
     from shardir.ir import (

@@ -15,6 +15,7 @@ FACES = {
     "cli",
     "debug",
     "experimental",
+    "flatten_util",
     "lax",
     "nn",
     "numpy",
@@ -22,6 +23,7 @@ FACES = {
     "sharding",
     "testing",
     "tree",
+    "tree_util",
 }
 """What in `shardir/` stands over the frontend, and nothing beneath may import."""
 

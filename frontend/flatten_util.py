@@ -1,0 +1,36 @@
+"""Nested containers of arrays as one vector."""
+
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any
+
+from shardir.frontend import tree
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy import asarray, concatenate, ravel, reshape, result_type, zeros
+
+__all__ = ["ravel_pytree"]
+
+
+def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """All elements in one array of rank 1, and the function that puts such a one into containers.
+
+    Arrays of different element types are promoted, and given their own type again.
+    """
+    leaves, structure = tree.flatten(pytree)
+    arrays = [asarray(leaf) for leaf in leaves]
+    shapes = [array.shape for array in arrays]
+    dtypes = [array.dtype for array in arrays]
+    ends = list(accumulate((array.size for array in arrays), initial=0))
+    common = result_type(*dtypes) if dtypes else None
+    flat = concatenate([ravel(x).astype(common) for x in arrays]) if arrays else zeros(0)
+
+    def unravel(vector: Any) -> Any:
+        if vector.shape != (ends[-1],):
+            raise ArgumentError(f"the vector has the shape {(ends[-1],)}, not {vector.shape}")
+        parts = [
+            reshape(vector[start:end], shape).astype(dtype)
+            for start, end, shape, dtype in zip(ends, ends[1:], shapes, dtypes, strict=False)
+        ]
+        return tree.unflatten(structure, parts)
+
+    return flat, unravel

@@ -1,0 +1,269 @@
+"""Nested containers under the names of `jax.tree_util`."""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import optree
+
+from shardir.frontend import tree
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.key_paths import (
+    DictKey as DictKey,
+    FlattenedIndexKey as FlattenedIndexKey,
+    GetAttrKey as GetAttrKey,
+    KeyEntry as KeyEntry,
+    KeyPath as KeyPath,
+    OwnKey,
+    SequenceKey as SequenceKey,
+    children_with_keys,
+    flatten_with_path as tree_flatten_with_path,
+    keystr as keystr,
+    leaves_with_path as tree_leaves_with_path,
+    map_with_path as tree_map_with_path,
+)
+from shardir.frontend.tree import (
+    NAMESPACE,
+    IsLeaf,
+    PyTreeDef as PyTreeDef,
+    flatten as tree_flatten,
+    leaves as tree_leaves,
+    map as tree_map,
+    register_dataclass as register_dataclass,
+    structure as tree_structure,
+    transpose as _transpose,
+)
+
+__all__ = [
+    "DictKey",
+    "FlattenedIndexKey",
+    "GetAttrKey",
+    "KeyEntry",
+    "KeyPath",
+    "Partial",
+    "PyTreeDef",
+    "SequenceKey",
+    "all_leaves",
+    "flatten_one_level",
+    "flatten_one_level_with_keys",
+    "is_tree_node",
+    "keystr",
+    "register_dataclass",
+    "register_pytree_node",
+    "register_pytree_node_class",
+    "register_pytree_with_keys",
+    "register_pytree_with_keys_class",
+    "register_static",
+    "tree_all",
+    "tree_broadcast",
+    "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_leaves",
+    "tree_leaves_with_path",
+    "tree_map",
+    "tree_map_with_path",
+    "tree_reduce",
+    "tree_reduce_associative",
+    "tree_structure",
+    "tree_transpose",
+    "tree_unflatten",
+    "treedef_children",
+    "treedef_is_leaf",
+    "treedef_tuple",
+]
+
+Class = TypeVar("Class", bound=type)
+Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
+Unflatten = Callable[[Any, Any], Any]
+_MISSING: Any = object()
+
+
+def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
+    """The containers of `treedef` with `leaves` in them.
+
+    Raises `ArgumentError` when there are more leaves or fewer than places.
+    """
+    found = list(leaves)
+    if len(found) != treedef.num_leaves:
+        raise ArgumentError(f"{treedef} has {treedef.num_leaves} leaves, got {len(found)}")
+    return tree.unflatten(treedef, found)
+
+
+def tree_all(tree_: Any, *, is_leaf: IsLeaf | None = None) -> bool:
+    """Whether every leaf is true."""
+    return all(tree.leaves(tree_, is_leaf))
+
+
+def tree_reduce(
+    function: Callable[[Any, Any], Any],
+    tree_: Any,
+    initializer: Any = _MISSING,
+    is_leaf: IsLeaf | None = None,
+) -> Any:
+    """The leaves combined from left to right by `function`."""
+    leaves = tree.leaves(tree_, is_leaf)
+    if initializer is not _MISSING:
+        return functools.reduce(function, leaves, initializer)
+    if not leaves:
+        raise ArgumentError("there are no leaves to combine; give an initializer")
+    return functools.reduce(function, leaves)
+
+
+def tree_reduce_associative(
+    operation: Callable[[Any, Any], Any],
+    tree_: Any,
+    *,
+    identity: Any = _MISSING,
+    is_leaf: IsLeaf | None = None,
+) -> Any:
+    """The leaves combined by `operation`, neighbours first, in a tree of least depth."""
+    leaves = tree.leaves(tree_, is_leaf)
+    if not leaves:
+        if identity is _MISSING:
+            raise ArgumentError("there are no leaves to combine; give an identity")
+        return identity
+    while len(leaves) > 1:
+        pairs = zip(leaves[::2], leaves[1::2], strict=False)
+        odd = leaves[-1:] if len(leaves) % 2 else []
+        leaves = [*(operation(a, b) for a, b in pairs), *odd]
+    return leaves[0]
+
+
+def tree_broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
+    """`full` with the leaf of `prefix` that stands for each of its places."""
+    try:
+        return optree.tree_broadcast_prefix(prefix, full, is_leaf, namespace=NAMESPACE)
+    except ValueError as error:
+        raise ArgumentError(
+            f"{tree.structure(prefix)} is no prefix of {tree.structure(full)}"
+        ) from error
+
+
+def tree_transpose(
+    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
+) -> Any:
+    """Containers `inner` within `outer` as containers `outer` within `inner`.
+
+    Without `inner` it is the containers of the first place of `outer`.
+    """
+    if inner_treedef is None:
+        flat = outer_treedef.flatten_up_to(pytree_to_transpose)
+        inner_treedef = tree.structure(flat[0])
+    try:
+        return _transpose(outer_treedef, inner_treedef, pytree_to_transpose)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"expected {outer_treedef} with {inner_treedef} in each place, got "
+            f"{tree.structure(pytree_to_transpose)}"
+        ) from error
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
+    """Whether no element is a container."""
+    return all(tree.structure(x, is_leaf).is_leaf() for x in iterable)
+
+
+def is_tree_node(x: Any) -> bool:
+    """Whether `x` is a container."""
+    return children_with_keys(x) is not None
+
+
+def flatten_one_level(x: Any) -> tuple[Iterable[Any], Any]:
+    """The children of a container, and what is left of it. Raises `ArgumentError` for a leaf."""
+    if not is_tree_node(x):
+        raise ArgumentError(f"{x!r} of type {type(x).__name__} is no container")
+    children, rest, _, _ = optree.tree_flatten_one_level(x, namespace=NAMESPACE)
+    return children, rest
+
+
+def flatten_one_level_with_keys(x: Any) -> tuple[list[tuple[KeyEntry, Any]], Any]:
+    """The children of a container with their keys, and what is left of it."""
+    _, rest = flatten_one_level(x)
+    return children_with_keys(x) or [], rest
+
+
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
+    """The containers one level down."""
+    return treedef.children()
+
+
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
+    """Whether it is a leaf and no container."""
+    return treedef.is_leaf()
+
+
+def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
+    """A tuple of containers."""
+    return optree.treespec_tuple(tuple(treedefs), namespace=NAMESPACE)
+
+
+def register_pytree_node(
+    nodetype: Class,
+    flatten_func: Flatten,
+    unflatten_func: Unflatten,
+    flatten_with_keys_func: Flatten | None = None,
+) -> None:
+    """Make a class a container: `flatten_func(x)` is (children, the rest), `unflatten_func(rest,
+    children)` makes it again. `flatten_with_keys_func` gives (key, child) for each child."""
+    if flatten_with_keys_func is not None:
+        register_pytree_with_keys(nodetype, flatten_with_keys_func, unflatten_func)
+    else:
+        tree.register_node(nodetype, flatten_func, unflatten_func)
+
+
+def register_pytree_node_class(cls: Class) -> Class:
+    """A decorator for containers with methods `tree_flatten` and `tree_unflatten`."""
+    made: Any = cls
+    register_pytree_node(cls, lambda x: x.tree_flatten(), made.tree_unflatten)
+    return cls
+
+
+def register_pytree_with_keys(
+    nodetype: Class,
+    flatten_with_keys: Flatten,
+    unflatten_func: Unflatten,
+    flatten_func: Flatten | None = None,
+) -> None:
+    """Make a class a container whose children have keys: `flatten_with_keys(x)` is (pairs of key
+    and child, the rest)."""
+
+    def apart(x: Any) -> tuple[Iterable[Any], Any, Iterable[Any]]:
+        pairs, rest = flatten_with_keys(x)
+        pairs = list(pairs)
+        return [child for _, child in pairs], rest, [key for key, _ in pairs]
+
+    kind: Any = nodetype
+    optree.register_pytree_node(
+        kind, apart, unflatten_func, path_entry_type=OwnKey, namespace=NAMESPACE
+    )
+
+
+def register_pytree_with_keys_class(cls: Class) -> Class:
+    """A decorator for containers with `tree_flatten_with_keys` and `tree_unflatten`."""
+    made: Any = cls
+    register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(), made.tree_unflatten)
+    return cls
+
+
+def register_static(cls: Class) -> Class:
+    """Make a class a container without children, whose instances are part of the structure."""
+    return tree.register_node(cls, lambda x: ((), x), lambda x, _: x)
+
+
+class Partial(functools.partial[Any]):
+    """`functools.partial` as a container: its arguments may be arrays, the function is part of
+    the structure."""
+
+    def __new__(cls, func: Callable[..., Any], *args: Any, **options: Any) -> "Partial":
+        if isinstance(func, functools.partial) and not isinstance(func, Partial):
+            # Keeps the inner partial whole: its arguments are no leaves.
+            inner = func
+            func = functools.wraps(inner.func)(lambda *a, **k: inner(*a, **k))
+        return super().__new__(cls, func, *args, **options)
+
+
+tree.register_node(
+    Partial,
+    lambda x: ((x.args, x.keywords), x.func),
+    lambda func, children: Partial(func, *children[0], **children[1]),
+)

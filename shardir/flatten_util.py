@@ -1,0 +1,10 @@
+"""Nested containers of arrays as one vector."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.flatten_util import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.flatten_util")

@@ -1,0 +1,146 @@
+"""Nested containers under the names of `jax.tree_util`."""
+
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir
+from shardir import flatten_util, tree_util
+
+Point = namedtuple("Point", ["x", "y"])
+
+
+@tree_util.register_pytree_node_class
+class Pair:
+    def __init__(self, left: Any, right: Any) -> None:
+        self.left, self.right = left, right
+
+    def tree_flatten(self) -> Any:
+        return (self.left, self.right), None
+
+    @classmethod
+    def tree_unflatten(cls, rest: Any, children: Any) -> "Pair":
+        return cls(*children)
+
+
+@tree_util.register_pytree_with_keys_class
+class Keyed(Pair):
+    def tree_flatten_with_keys(self) -> Any:
+        pairs = ((tree_util.GetAttrKey("left"), self.left), ("right", self.right))
+        return pairs, None
+
+
+@tree_util.register_static
+@dataclass(frozen=True)
+class Constant:
+    value: int
+
+
+TREE = {"a": [1, (2, Point(3, 4))], "b": None, "c": Pair(5, Keyed(6, 7))}
+
+
+def test_paths_say_where_leaves_are() -> None:
+    pairs = tree_util.tree_leaves_with_path(TREE)
+    assert [(tree_util.keystr(path), leaf) for path, leaf in pairs] == [
+        ("['a'][0]", 1),
+        ("['a'][1][0]", 2),
+        ("['a'][1][1].x", 3),
+        ("['a'][1][1].y", 4),
+        ("['c'][<flat index 0>]", 5),
+        ("['c'][<flat index 1>].left", 6),
+        ("['c'][<flat index 1>]right", 7),
+    ]
+    assert tree_util.keystr(pairs[2][0], simple=True, separator="/") == "a/1/1/x"
+    assert pairs[0][0] == (tree_util.DictKey("a"), tree_util.SequenceKey(0))
+
+
+def test_maps_may_see_the_path() -> None:
+    made = tree_util.tree_map_with_path(
+        lambda path, x, y: (tree_util.keystr(path), x + y), {"a": [1, 2]}, {"a": [10, 20]}
+    )
+    assert made == {"a": [("['a'][0]", 11), ("['a'][1]", 22)]}
+
+
+def test_flatten_and_unflatten_are_inverse() -> None:
+    leaves, treedef = tree_util.tree_flatten(TREE)
+    assert leaves == [1, 2, 3, 4, 5, 6, 7]
+    again = tree_util.tree_unflatten(treedef, leaves)
+    assert tree_util.tree_structure(again) == treedef
+    with pytest.raises(shardir.ShardirError, match="has 7 leaves, got 2"):
+        tree_util.tree_unflatten(treedef, [1, 2])
+
+
+def test_static_containers_are_part_of_the_structure() -> None:
+    assert tree_util.tree_leaves([Constant(1), 2]) == [2]
+    one, two = (tree_util.tree_structure(Constant(n)) for n in (1, 2))
+    assert one != two
+    assert one == tree_util.tree_structure(Constant(1))
+
+
+def test_leaves_are_combined() -> None:
+    assert tree_util.tree_reduce(lambda a, b: a - b, [1, 2, (3,)]) == -4
+    assert tree_util.tree_reduce(lambda a, b: a + b, [[1], [2]], 5) == 8
+    words = list("abcde")
+    assert tree_util.tree_reduce_associative(lambda a, b: f"({a}{b})", words) == "(((ab)(cd))e)"
+    assert tree_util.tree_reduce_associative(lambda a, b: a + b, [], identity=0) == 0
+    with pytest.raises(shardir.ShardirError, match="there are no leaves to combine"):
+        tree_util.tree_reduce(lambda a, b: a, [])
+
+
+def test_one_level() -> None:
+    children, _ = tree_util.flatten_one_level({"b": [1, 2], "a": 3})
+    assert list(children) == [3, [1, 2]]
+    pairs, _ = tree_util.flatten_one_level_with_keys(Keyed([1], 2))
+    assert pairs == [(tree_util.GetAttrKey("left"), [1]), ("right", 2)]
+    with pytest.raises(shardir.ShardirError, match=r"^1 of type int is no container$"):
+        tree_util.flatten_one_level(1)
+    assert tree_util.is_tree_node(None)
+    assert tree_util.is_tree_node(())
+    assert not tree_util.is_tree_node(1)
+    assert tree_util.all_leaves([1, "a"])
+    assert not tree_util.all_leaves([1, [2]])
+
+
+def test_structures_of_structures() -> None:
+    treedef = tree_util.tree_structure(([1, 2], 3))
+    first, second = tree_util.treedef_children(treedef)
+    assert tree_util.treedef_is_leaf(second)
+    assert not tree_util.treedef_is_leaf(first)
+    assert tree_util.treedef_tuple([first, second]) == treedef
+
+
+def test_transposing_and_broadcasting() -> None:
+    outer, inner = tree_util.tree_structure([0, 0]), tree_util.tree_structure({"a": 0, "b": 0})
+    given = [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+    want = {"a": [1, 3], "b": [2, 4]}
+    assert tree_util.tree_transpose(outer, inner, given) == want
+    assert tree_util.tree_transpose(outer, None, given) == want
+    assert tree_util.tree_broadcast({"a": 1, "b": 2}, {"a": [0, 0], "b": 0}) == {
+        "a": [1, 1],
+        "b": 2,
+    }
+    with pytest.raises(shardir.ShardirError, match="is no prefix of"):
+        tree_util.tree_broadcast([1, 2], {"a": 1})
+
+
+def test_partial_functions_are_containers() -> None:
+    partial = tree_util.Partial(np.add, np.ones(3, np.float32))
+    assert len(tree_util.tree_leaves(partial)) == 1
+    result = shardir.jit(lambda f, x: f.args[0] + x)(partial, np.ones(3, np.float32))
+    assert result.tolist() == [2, 2, 2]
+    assert partial(1).tolist() == [2, 2, 2]
+
+
+def test_a_vector_of_all_elements_and_back() -> None:
+    tree = OrderedDict(a=np.arange(3, dtype=np.int32), b=[np.ones((2, 2), np.float32), 1.5])
+    flat, unravel = flatten_util.ravel_pytree(tree)
+    assert flat.tolist() == [0, 1, 2, 1, 1, 1, 1, 1.5]
+    again = unravel(flat)
+    assert [x.dtype.name for x in shardir.tree.leaves(again)] == ["int32", "float32", "float32"]
+    assert shardir.tree.structure(again) == shardir.tree.structure(tree)
+    with pytest.raises(shardir.ShardirError, match=r"the vector has the shape \(8,\), not \(7,\)"):
+        unravel(flat[1:])
+    assert flatten_util.ravel_pytree([])[0].shape == (0,)
