@@ -36,6 +36,7 @@ class ModuleReader:
         self.functions: dict[str, records.Function] = {}
         self.aliases: dict[str, str] = {}
         self.locations = Locations()
+        self.functions_read: dict[str, FunctionReader] = {}
 
     def module(self) -> Module:
         self.declare(self.source.module().statements)
@@ -112,7 +113,8 @@ class ModuleReader:
         return found
 
     def function(self, written: records.Function) -> Function:
-        return FunctionReader(self, written).function()
+        reader = self.functions_read[str(written.name)[1:]] = FunctionReader(self, written)
+        return reader.function()
 
     def location(self, token: Token | None) -> Loc | None:
         return None if token is None else self.locations.read(str(token))

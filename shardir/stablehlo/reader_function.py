@@ -38,6 +38,8 @@ class FunctionReader:
         self.spare: set[Op] = set()
         """Operations that only served others which are no more; dropped if nothing uses them."""
         self.calling: list[str] = []
+        self.readings: list[tuple[records.Op, tuple[Value, ...]]] = []
+        """Every operation of the text in reading order, and the values that it was read as."""
 
     def function(self) -> Function:
         written = self.written
@@ -148,7 +150,8 @@ class FunctionReader:
 
     def op(self, written: records.Op) -> None:
         """Read an operation into the current block."""
-        before = len(self.ops)
+        before, place = len(self.ops), len(self.readings)
+        self.readings.append((written, ()))
         call = Call(self, written)
         rule = READERS.get(call.name)
         call.check_operands()
@@ -157,8 +160,9 @@ class FunctionReader:
                 raise Unsupported("")
             results = rule(call)
         except Unsupported as error:
-            del self.ops[before:]
+            del self.ops[before:], self.readings[place + 1 :]
             results = carry_through(call, str(error))
+        self.readings[place] = written, results
         if not written.results:
             return
         at = [r.name for r in written.results for _ in range(self.types.integer(r.number) if

@@ -1,17 +1,15 @@
 """Every operation that StableHLO has loops as Shardy says it does."""
 
-from typing import Any
-
 import pytest
 
 pytest.importorskip("jaxlib")
 
-from shardir.factors import Factor, FactorRule, Kind, TensorFactors
 from shardir.stablehlo.decompositions import CALLED
 from shardir.stablehlo.printer import show
 from tests.samples import SAMPLES
 from tests.sampling import Sample
 from tests.shardy.oracle import numbered, rule_of
+from tests.shardy.rule_text import loops
 from tests.shardy.sayable import can_be_said
 
 OWN = (
@@ -38,29 +36,6 @@ def applies(sample: Sample) -> bool:
         sample.operands[0],
         sample.operands[0].with_dtype("i32"),
     )
-
-
-def loops(rule: FactorRule) -> Any:
-    """A rule without what cannot matter: names of factors, kinds of those in one tensor.
-
-    Tensors without dimensions are left out.
-    """
-    numbers: dict[int, int] = {}
-
-    def renumbered(tensors: tuple[TensorFactors, ...]) -> Any:
-        return [
-            [[numbers.setdefault(f, len(numbers)) for f in dim] for dim in tensor]
-            for tensor in tensors
-            if tensor
-        ]
-
-    def factor(old: int) -> Factor:
-        each = rule.factors[old]
-        tensors = sum(any(old in dim for dim in tensor) for tensor in rule.tensors)
-        return Factor(each.size, each.kind if tensors > 1 else Kind.PASS, each.blocked)
-
-    sides = renumbered(rule.operands), renumbered(rule.results)
-    return *sides, [factor(old) for old in numbers]
 
 
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if applies(s)], ids=lambda sample: sample.id)

@@ -1,0 +1,71 @@
+"""The files of Shardy's own tests: programs, and in comments what is wanted of each function.
+
+A file is split at `// -----`. Comments beginning with a CHECK word are FileCheck's; those that
+follow one another belong to the function named by the last CHECK-LABEL. CHECK-SAME continues the
+line before it.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shardir.stablehlo.reader import parts_of
+
+_CHECK = re.compile(r"^\s*//\s*CHECK(-[A-Z]+)?(\{LITERAL\})?:\s?(.*)$")
+_FUNCTION = re.compile(r"func(?:\.func)?\s+(?:public |private |nested )?@([\w$.-]+)")
+_LABEL = re.compile(r"@?([\w$.-]+)\(?\s*$")
+_DEFINED = re.compile(r"^\s*func\.func\s+(?:public |private |nested )?@([\w$.-]+)", re.MULTILINE)
+
+
+class Check(NamedTuple):
+    """One logical line: `word` is "", NEXT, NOT, DAG or LABEL."""
+
+    word: str
+    text: str
+    line: int
+
+
+@dataclass
+class Case:
+    """One function, and the lines that are wanted of it, its label first."""
+
+    file: str
+    name: str
+    part: str
+    checks: list[Check] = field(default_factory=list)
+
+
+def cases_of(text: str, file: str) -> list[Case]:
+    """The functions of a file of which anything is wanted, in reading order."""
+    cases: list[Case] = []
+    for part in parts_of(text):
+        defined = _DEFINED.findall(part)
+        case: Case | None = None
+        for check in checks_of(part):
+            match = _FUNCTION.search(check.text) or (
+                _LABEL.search(check.text.strip()) if check.word == "LABEL" else None
+            )
+            names = check.word in ("LABEL", "") and match is not None
+            if names and match is not None and (check.word == "LABEL" or match[1] in defined):
+                case = Case(file, match[1], part)
+                cases.append(case)
+            if case is not None:
+                case.checks.append(check)
+    return cases
+
+
+def checks_of(part: str) -> list[Check]:
+    """The logical lines of CHECK comments."""
+    checks: list[Check] = []
+    for number, line in enumerate(part.splitlines(), 1):
+        match = _CHECK.match(line)
+        if match is None:
+            continue
+        word, literal, text = (match[1] or "")[1:], match[2], match[3]
+        if not literal:
+            text = text.replace("{{\\[}}", "[").replace("{{\\]}}", "]")
+        if word == "SAME" and checks:
+            checks[-1] = checks[-1]._replace(text=f"{checks[-1].text} {text.strip()}")
+        else:
+            checks.append(Check(word, text.strip(), number))
+    return checks

@@ -1,0 +1,182 @@
+"""What became of a program of StableHLO in our passes, operation by operation.
+
+Our operations are not always theirs: some become several, some none (an edge is a word about
+what it stands behind). The values keep their names, though, so an operation of the text is found
+again by the names of its results.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardir.factors import FactorRule
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.ops.manual import with_cuts
+from shardir.placement import Sharding
+from shardir.stablehlo.reader import ModuleReader
+from shardir.stablehlo.reader_syntax import Source
+from shardir.stablehlo.rules import NAMES
+
+OURS = {
+    **{ours: f"stablehlo.{theirs}" for ours, theirs in NAMES.items()},
+    "constant": "sdy.constant",
+    "broadcast": "stablehlo.broadcast_in_dim",
+    "sharding_constraint": "sdy.sharding_constraint",
+    "reshard": "sdy.reshard",
+    "sharding_group": "sdy.sharding_group",
+    "manual_computation": "sdy.manual_computation",
+}
+_COPY = re.compile(r"(.*)\.\d+")
+
+
+@dataclass
+class Entry:
+    """One operation. `reads` and `makes` are names of values."""
+
+    operation: str
+    reads: frozenset[str]
+    makes: tuple[str, ...]
+    shardings: tuple[Sharding | None, ...]
+    ins: tuple[Sharding | None, ...]
+    rule: FactorRule | None
+    op: Op | None
+    depth: int
+
+
+@dataclass
+class Listing:
+    """One function after the passes."""
+
+    function: Function
+    entries: list[Entry]
+    params: tuple[Value, ...]
+
+
+def read_part(part: str, file: str) -> tuple[Module, ModuleReader]:
+    reader = ModuleReader(Source(part, file))
+    return reader.module(), reader
+
+
+def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | None:
+    """The operations of a function, as the text calls them; `None` where it is no more."""
+    function = next((f for f in module.functions if f.name == name), None)
+    if function is None:
+        return None
+    return Listing(function, _Lister(function, reader, name).entries(), function.body.params)
+
+
+class _Lister:
+    def __init__(self, function: Function, reader: ModuleReader, name: str) -> None:
+        self.function = function
+        read = reader.functions_read.get(name)
+        self.readings = read.readings if read else []
+        self.names: dict[str, str] = {}
+        """What the text calls the operation that makes a value."""
+        self.aliases: dict[int, list[tuple[str, tuple[str, ...]]]] = {}
+        self.made: dict[str, Op] = {}
+        self.values = {v.name: v for v in _values(function.body)}
+        self.number: dict[str, int] = {}
+        for number, (written, values) in enumerate(self.readings):
+            operation = written.name.strip('"')
+            fresh = [value.name for value in values if value.name not in self.names]
+            if values and not fresh:
+                self.aliases.setdefault(number, []).append(
+                    (operation, tuple(value.name for value in values))
+                )
+            for value in fresh:
+                self.names[value] = operation
+                self.number[value] = number
+
+    def entries(self) -> list[Entry]:
+        for op, _ in _walk(self.function.body, 0):
+            self.made.update((value.name, op) for value in op.results)
+        listed: list[Entry] = []
+        done = -1
+        for op, depth in _walk(self.function.body, 0):
+            numbers = [self.number[v.name] for v in op.results if v.name in self.number]
+            if numbers:
+                listed += self.between(done, max(numbers), depth)
+                done = max(done, *numbers)
+            listed.append(self.entry(op, depth))
+        return [*listed, *self.between(done, len(self.readings), 0)]
+
+    def between(self, done: int, number: int, depth: int) -> list[Entry]:
+        """The operations of the text from `done` to `number` that only renamed values."""
+        found = []
+        for i in range(done + 1, number + 1):
+            for operation, names in self.aliases.get(i, ()):
+                values = [self.values[name] for name in names if name in self.values]
+                found.append(
+                    Entry(
+                        operation,
+                        frozenset(names),
+                        names,
+                        tuple(value.sharding for value in values),
+                        (),
+                        None,
+                        None,
+                        depth,
+                    )
+                )
+        return found
+
+    def entry(self, op: Op, depth: int) -> Entry:
+        return Entry(
+            self.operation(op),
+            frozenset(self.sources(op, set())),
+            tuple(value.name for value in op.results),
+            tuple(value.sharding for value in op.results),
+            _inside(op),
+            op.factors(),
+            op,
+            depth,
+        )
+
+    def operation(self, op: Op) -> str:
+        """What the text calls an operation, or a copy of it."""
+        if op.spec.name in ("sharding_constraint", "reshard", "sharding_group"):
+            return OURS[op.spec.name]
+        if op.spec.name == "opaque":
+            return str(op.attrs["operation"]).partition(" ")[0]
+        for value in op.results:
+            name = value.name
+            while name not in self.names and (copy := _COPY.fullmatch(name)):
+                name = copy[1]
+            if name in self.names:
+                return self.names[name]
+        return OURS.get(op.spec.name, op.spec.name)
+
+    def sources(self, op: Op, seen: set[str]) -> Iterator[str]:
+        """The values that an operation reads, also through steps that the text does not have."""
+        for value in op.operands:
+            if value.name in seen:
+                continue
+            seen.add(value.name)
+            yield value.name
+            maker = self.made.get(value.name)
+            if maker is not None and not any(v.name in self.names for v in maker.results):
+                yield from self.sources(maker, seen)
+
+
+def _inside(op: Op) -> tuple[Sharding | None, ...]:
+    """What is said of the whole tensors that a manual computation is given."""
+    if op.spec.name != "manual_computation":
+        return ()
+    return tuple(
+        param.sharding and with_cuts(param.sharding, cuts)
+        for param, cuts in zip(op.blocks[0].params, op.attrs["in_axes"], strict=True)
+    )
+
+
+def _walk(block: Block, depth: int) -> Iterator[tuple[Op, int]]:
+    for op in block.ops:
+        yield op, depth
+        for inner in op.blocks:
+            yield from _walk(inner, depth + 1)
+
+
+def _values(block: Block) -> Iterator[Value]:
+    yield from block.values()
+    for op in block.walk():
+        for inner in op.blocks:
+            yield from inner.values()

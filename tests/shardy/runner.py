@@ -1,0 +1,95 @@
+"""Runs Shardy's own tests through our reader and passes.
+
+    python -m tests.shardy.runner CHECKOUT [--suite NAME] [--only FUNCTION] [--verbose]
+
+CHECKOUT is a directory with openxla/shardy, outside this repository; nothing of it is kept.
+Prints, for each file, how many functions came out as their CHECK lines want, and the names of
+the others.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shardir.errors import ShardirError
+from tests.shardy.checks import Case, cases_of
+from tests.shardy.listing import list_function, read_part
+from tests.shardy.matching import Matcher
+from tests.shardy.suites import SUITES, Suite
+from tests.shardy.wanted import Wishes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case; `wrong` is empty where it agrees."""
+
+    case: Case
+    wrong: tuple[str, ...]
+    left_out: str = ""
+
+
+def run_case(case: Case, suite: Suite) -> Outcome:
+    """Read the case's module, run the passes, compare."""
+    if case.name in suite.left_out:
+        return Outcome(case, (), suite.left_out[case.name])
+    try:
+        module, reader = read_part(case.part, case.file)
+        done = suite.passes(module)
+        listing = list_function(done, reader, case.name)
+        if listing is None:
+            return Outcome(case, (f"@{case.name} is no more",))
+        matcher = Matcher(done, listing, Wishes(reader), suite.manner)
+        return Outcome(case, tuple(matcher.match(case)))
+    except ShardirError as error:
+        return Outcome(case, (f"{type(error).__name__}: {error}".splitlines()[0],))
+
+
+def run_file(text: str, file: str, suite: Suite, only: str = "") -> Iterator[Outcome]:
+    for case in cases_of(text, file):
+        if only in case.name:
+            yield run_case(case, suite)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="tests.shardy.runner", description=__doc__)
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--suite", default="", help="only suites whose name holds this")
+    parser.add_argument("--file", default="", help="only files whose name holds this")
+    parser.add_argument("--only", default="", help="only functions whose name holds this")
+    parser.add_argument("--verbose", action="store_true", help="say what is wrong")
+    options = parser.parse_args(arguments)
+    agreed = total = 0
+    for suite in SUITES:
+        for name in suite.files:
+            if options.suite not in suite.name or options.file not in name:
+                continue
+            path = options.checkout / name
+            outcomes = list(run_file(path.read_text("utf-8"), path.name, suite, options.only))
+            judged = [outcome for outcome in outcomes if not outcome.left_out]
+            right = sum(not outcome.wrong for outcome in judged)
+            report(suite, path.name, outcomes, right, len(judged), verbose=options.verbose)
+            if suite.counts:
+                agreed, total = agreed + right, total + len(judged)
+    print(f"agreed {agreed} of {total}" + (f", {agreed / total:.1%}" if total else ""))
+    return 0
+
+
+def report(
+    suite: Suite, file: str, outcomes: list[Outcome], right: int, total: int, *, verbose: bool
+) -> None:
+    left_out = len(outcomes) - total
+    more = f", {left_out} left out" if left_out else ""
+    print(f"{suite.name}: {file}: {right}/{total}{more}")
+    for outcome in outcomes:
+        if outcome.left_out:
+            print(f"  left out @{outcome.case.name}: {outcome.left_out}")
+        elif outcome.wrong:
+            print(f"  @{outcome.case.name}")
+            for line in outcome.wrong if verbose else ():
+                print(f"    {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""Which of Shardy's test files are run, how, and which cases are left out, and why.
+
+To add a suite, add an entry: the files, what our side of their RUN line is, and how what comes
+out is compared.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shardir.ir import Module
+from shardir.passes import Propagate
+from tests.shardy.matching import Manner
+
+SDY = "shardy/dialect/sdy/transforms"
+Passes = Callable[[Module], Module]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """`files` are paths below the checkout; `passes` is what is done before the comparison.
+
+    `counts` tells whether its cases are among those we answer for: propagation, rules, origins.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    passes: Passes
+    manner: Manner
+    counts: bool = True
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def _propagation(*names: str) -> tuple[str, ...]:
+    return tuple(f"{SDY}/propagation/test/{name}.mlir" for name in names)
+
+
+SUITES = (
+    Suite(
+        "rules",
+        _propagation("op_sharding_rule_registry", "op_sharding_rule_registry_failures"),
+        lambda module: module,
+        Manner(),
+    ),
+    Suite(
+        "basic",
+        _propagation("basic_propagation", "basic_propagation_keep_sharding_rules",
+                     "basic_propagation_token", "basic_propagation_data_flow_edges",
+                     "basic_propagation_manual_computation", "sharding_group_propagation"),
+        Propagate(level="basic", keep_open=True, prepare=False),
+        Manner(),
+    ),
+    Suite(
+        "aggressive",
+        _propagation("aggressive_propagation"),
+        Propagate(level="aggressive", keep_open=True, prepare=False),
+        Manner(),
+    ),
+    Suite(
+        "op-priority",
+        _propagation("op_priority_propagation"),
+        Propagate(level="op-priority", keep_open=True, prepare=False),
+        Manner(),
+    ),
+    Suite(
+        "user-priority",
+        _propagation("user_priority_propagation"),
+        Propagate(level="user-priority", keep_open=True, prepare=False),
+        Manner(),
+    ),
+    Suite(
+        "pipeline",
+        _propagation("propagation_pipeline", "propagation_pipeline_data_flow_edges",
+                     "propagation_pipeline_dedup_functions_fully_true"),
+        Propagate(),
+        Manner(closed=True, moved=True),
+    ),
+)  # fmt: skip

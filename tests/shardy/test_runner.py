@@ -1,0 +1,95 @@
+"""The runner of Shardy's tests, on little files of our own."""
+
+from pathlib import Path
+
+import pytest
+
+from shardir.passes import Propagate
+from tests.shardy import runner
+from tests.shardy.checks import cases_of
+from tests.shardy.matching import Manner
+from tests.shardy.runner import run_file
+from tests.shardy.suites import Suite
+
+FILE = """\
+// RUN: sdy_opt %s -sdy-basic-propagate | FileCheck %s
+sdy.mesh @m = <["x"=2, "y"=2]>
+
+// CHECK-LABEL: func @right(
+// CHECK-SAME:      %arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {"y", ?}]>})
+// CHECK-SAME:  -> (tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"y"}, {"x", ?}]>}) {
+func.func @right(%x: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {?}]>})
+    -> (tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"y"}, {?}]>}) {
+  // CHECK-NEXT: %[[T:.*]] = stablehlo.transpose %arg0, dims = [1, 0]
+  // CHECK-SAME:   {sdy.sharding = #sdy.sharding_per_value<[<@m, [{"y", ?}, {"x", ?}]>]>}
+  // CHECK-NEXT: %[[U:.*]] = stablehlo.add %[[T]], %[[T]]
+  // CHECK-NEXT: return %[[U]]
+  %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  %u = stablehlo.add %t, %t : tensor<4x8xf32>
+  return %u : tensor<4x8xf32>
+}
+
+// -----
+sdy.mesh @m = <["x"=2, "y"=2]>
+
+// CHECK-LABEL: func @wrong(
+// CHECK-SAME:      %arg0: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"y"}]>})
+func.func @wrong(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}]>}) -> tensor<8xf32> {
+  // CHECK-NEXT: %[[N:.*]] = stablehlo.negate %arg0 : tensor<8xf32>
+  // CHECK-NOT:  stablehlo.sine
+  // CHECK:      stablehlo.cosine
+  %n = stablehlo.negate %x : tensor<8xf32>
+  %s = stablehlo.sine %n : tensor<8xf32>
+  return %s : tensor<8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func @rules
+func.func @rules(%x: tensor<8x4xf32>, %y: tensor<4x2xf32>) -> tensor<8x2xf32> {
+  // CHECK: sdy.sharding_rule = #sdy.op_sharding_rule<([i, k], [k, j])->([i, j])
+  // CHECK-SAME: {i=8, j=2, k=4} reduction={k}>
+  %d = stablehlo.dot %x, %y : (tensor<8x4xf32>, tensor<4x2xf32>) -> tensor<8x2xf32>
+  return %d : tensor<8x2xf32>
+}
+"""
+BASIC = Propagate(level="basic", keep_open=True, prepare=False)
+SUITE = Suite("ours", ("little.mlir",), BASIC, Manner())
+
+
+def test_cases_have_the_lines_of_their_function() -> None:
+    right, wrong, rules = cases_of(FILE, "little.mlir")
+
+    assert [case.name for case in (right, wrong, rules)] == ["right", "wrong", "rules"]
+    assert [check.word for check in right.checks] == ["LABEL", "NEXT", "NEXT", "NEXT"]
+    assert right.checks[1].text.endswith('[<@m, [{"y", ?}, {"x", ?}]>]>}')
+    assert [check.line for check in wrong.checks] == [21, 24, 25, 26]
+
+
+def test_what_is_not_as_wanted_is_told_value_by_value() -> None:
+    right, wrong, rules = run_file(FILE, "little.mlir", SUITE)
+
+    assert right.wrong == rules.wrong == ()
+    assert wrong.wrong == (
+        "argument 0: @m[{x:(1)2}], wanted @m[{y:(1)2}]",
+        "line 24: %n 0: @m[{x:(1)2,?}], wanted nothing",
+        "line 26: no stablehlo.cosine()",
+        "line 25: there is stablehlo.sine",
+    )
+
+
+def test_agreement_is_printed_by_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "little.mlir").write_text(FILE)
+    left_out = Suite("again", ("little.mlir",), BASIC, Manner(), left_out={"wrong": "it is wrong"})
+    monkeypatch.setattr(runner, "SUITES", (SUITE, left_out))
+
+    assert runner.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == (
+        "ours: little.mlir: 2/3\n"
+        "  @wrong\n"
+        "again: little.mlir: 2/2, 1 left out\n"
+        "  left out @wrong: it is wrong\n"
+        "agreed 4 of 5, 80.0%\n"
+    )

@@ -1,0 +1,199 @@
+"""What a CHECK line says of an operation or a function, without its spelling.
+
+Only what is about shardings is read: which operation it is, which values it reads and makes (as
+FileCheck's variables), and the shardings, each `...` where the line leaves it open.
+"""
+
+import re
+from dataclasses import dataclass, field
+from types import EllipsisType
+
+from lark import Token
+
+from shardir.placement import Sharding
+from shardir.stablehlo.reader import ModuleReader
+
+Wish = Sharding | EllipsisType | None
+"""`None` says that there is no sharding, `...` says nothing."""
+
+_ATTRIBUTES = "sharding|sharding_rule|sharding_per_value|op_sharding_rule|mesh|propagation_edges"
+_OPERATION = re.compile(
+    rf'"?(?<!#)\b((?:stablehlo|sdy|chlo|mhlo)\.(?!(?:{_ATTRIBUTES}|manual_axes)\b|sharding_origin)'
+    r'[a-z_0-9]+|func\.call|call(?= @)|return(?!\w))"?'
+)
+_DEFINES = re.compile(r"%\[\[(\w+):")
+_VALUE = re.compile(r"%\[\[(\w+)\]\]|%(arg\d+)\b")
+_PER_VALUE = "#sdy.sharding_per_value<["
+_PARAM = re.compile(r"%(?:\[\[(\w+):?[^\]]*\]\]|(arg\d+)):\s*")
+_TYPE = re.compile(r"!?[\w.]+(?:<(?:[^<>]|<[^<>]*>)*>)?")
+_HELD = ("sdy.sharding_constraint", "sdy.reshard", "sdy.data_flow_edge", "sdy.func_data_flow_edge")
+
+
+@dataclass
+class Statement:
+    """An operation. `reads` are variables; `shardings` is `...` where nothing is said."""
+
+    operation: str
+    defines: tuple[str, ...]
+    reads: tuple[str, ...]
+    shardings: tuple[Wish, ...] | EllipsisType | None = ...
+    ins: tuple[Wish, ...] | EllipsisType = ...
+    outs: tuple[Wish, ...] | EllipsisType = ...
+    rule: str | EllipsisType | None = ...
+    text: str = ""
+
+
+@dataclass
+class Signature:
+    """The shardings of parameters, by number, and of results."""
+
+    params: dict[int, Wish] = field(default_factory=dict)
+    results: dict[int, Wish] = field(default_factory=dict)
+
+
+class Wishes:
+    """Reads CHECK lines; `meshes` are those of the module the case is of."""
+
+    def __init__(self, reader: ModuleReader) -> None:
+        self.reader = reader
+
+    def sharding(self, text: str) -> Sharding:
+        return self.reader.shardings.sharding(Token("ANGLE", text, start_pos=0))
+
+    def list_of(self, text: str, at: int) -> tuple[Sharding, ...]:
+        """The shardings of `[<...>, <...>]` that begins at `at`."""
+        found = []
+        at += 1
+        while at < len(text) and text[at] != "]":
+            if text[at] == "<":
+                end = closing(text, at)
+                found.append(self.sharding(text[at:end]))
+                at = end
+            else:
+                at += 1
+        return tuple(found)
+
+    def statement(self, text: str) -> Statement | None:
+        """What a line says of an operation; `None` where it is about none."""
+        match = _OPERATION.search(text)
+        rule = self.rule(text)
+        if match is None:
+            if rule is ...:
+                return None
+            return Statement("", (), (), rule=rule, text=text)
+        name = "func.call" if match[1] == "call" else match[1]
+        head, tail = text[: match.start()], text[match.end() :]
+        defines = tuple(_DEFINES.findall(head))
+        reads = tuple(a or b for a, b in _VALUE.findall(_operands(tail)))
+        made = Statement(name, defines, reads, rule=rule, text=text)
+        made.shardings = self.results(name, tail)
+        made.ins = self.named(tail, "in_shardings=")
+        made.outs = self.named(tail, "out_shardings=")
+        return made
+
+    def named(self, text: str, key: str) -> tuple[Wish, ...] | EllipsisType:
+        at = text.find(key + "[")
+        if at < 0:
+            return ...
+        return self.list_of(text, at + len(key))
+
+    def results(self, name: str, text: str) -> tuple[Wish, ...] | EllipsisType | None:
+        """The shardings of the results, where the line says them or that there are none."""
+        if name in _HELD:
+            at = text.find("<@")
+            return (self.sharding(text[at : closing(text, at)]),) if at >= 0 else (
+                None if ": " in text else ...)  # fmt: skip
+        if "out_sharding=" in text:
+            at = text.index("out_sharding=") + len("out_sharding=")
+            return (self.sharding(text[at : closing(text, at)]),)
+        at = text.find(_PER_VALUE)
+        if at >= 0:
+            return self.list_of(text, at + len(_PER_VALUE) - 1)
+        if "sdy.sharding" in text or name == "return":
+            return ...
+        plain = re.search(r"(?:^|\s|\)|\])\s*:\s*(?:\(|tensor|!|$)|\bdense<", text)
+        return None if plain and "attributes" not in text and "{{" not in text else ...
+
+    @staticmethod
+    def rule(text: str) -> str | EllipsisType:
+        at = text.find("#sdy.op_sharding_rule<")
+        return ... if at < 0 else text[at : closing(text, text.index("<", at))]
+
+    def closes(self, text: str) -> tuple[Wish, ...] | None:
+        """The shardings behind the blocks of an operation, `}) {sdy.sharding = ...}`."""
+        at = text.find(_PER_VALUE)
+        if not text.startswith("})") or at < 0:
+            return None
+        return self.list_of(text, at + len(_PER_VALUE) - 1)
+
+    def signature(self, text: str) -> Signature:
+        """What a label and its continuations say of parameters and results."""
+        made = Signature()
+        head, arrow, tail = text.rpartition("->") if "->" in text else (text, "", "")
+        while "->" in head and "(" not in tail and "tensor" not in tail:
+            head, arrow, tail = head.rpartition("->")
+        for number, match in enumerate(_PARAM.finditer(head)):
+            index = int(match[2][3:]) if match[2] else number
+            made.params[index] = self.typed(head, match.end())
+        if arrow:
+            made.results = dict(enumerate(self.results_of(tail.strip())))
+        return made
+
+    def typed(self, text: str, at: int) -> Wish:
+        """What is said of the value whose type stands at `at`."""
+        match = _TYPE.match(text, at)
+        if match is None:
+            return ...
+        rest = text[match.end() :].lstrip()
+        if rest.startswith("{") and not rest.startswith("{{"):
+            inside = rest[: closing(rest, 0)]
+            start = inside.find("#sdy.sharding<")
+            if start < 0:
+                return None
+            start += len("#sdy.sharding")
+            return self.sharding(inside[start : closing(inside, start)])
+        return None if rest.startswith((",", ")")) else ...
+
+    def results_of(self, text: str) -> list[Wish]:
+        if not text.startswith("("):
+            match = _TYPE.match(text)
+            rest = text[match.end() :].strip() if match else ""
+            return [None if rest.startswith(("{", "attributes")) else ...]
+        wishes = []
+        for part in split(text[1 : closing(text, 0) - 1] if ")" in text else text[1:]):
+            wishes.append(self.typed(part.strip() + ",", 0))
+        return wishes
+
+
+def _operands(text: str) -> str:
+    """The part of a line in which operands stand."""
+    cut = re.search(r"\sin_shardings=|\sattributes|\{sdy|\s:\s|\) \(%arg|\(%arg\d+: ", text)
+    return text[: cut.start()] if cut else text
+
+
+_PAIRS = {"<": ">", "(": ")", "{": "}", "[": "]"}
+
+
+def closing(text: str, at: int) -> int:
+    """Behind the bracket that closes the one at `at`; the end of the text if none does."""
+    open_, close, depth = text[at], _PAIRS[text[at]], 0
+    while at < len(text):
+        if text.startswith("->", at):
+            at += 2
+            continue
+        depth += {open_: 1, close: -1}.get(text[at], 0)
+        at += 1
+        if not depth:
+            return at
+    return len(text)
+
+
+def split(text: str) -> list[str]:
+    """The parts between commas that are inside no brackets."""
+    parts, depth, start = [], 0, 0
+    for at, char in enumerate(text):
+        depth += (char in "<({[") - (char in ">)}]")
+        if char == "," and not depth:
+            parts.append(text[start:at])
+            start = at + 1
+    return [*parts, text[start:]] if text.strip() else parts
