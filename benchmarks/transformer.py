@@ -19,6 +19,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.frontend.devices import virtual_devices
 from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from shardir.text.printer import show
 
@@ -108,7 +109,7 @@ def measure(layers: int, shape: tuple[int, ...]) -> dict[str, float]:
     lap("trace")
     found["operations"] = sum(1 for _ in module.main.body.walk())
     start = time.perf_counter()
-    for step in Pipeline.parse("propagate,reshard,partition,cse,dce").passes:
+    for step in Pipeline.parse(DEFAULT).passes:
         module = step(module)
         lap(step.name)
         if step.name == "propagate":

@@ -3,6 +3,7 @@
 from shardir.passes.collective_matmul import CollectiveMatmul as CollectiveMatmul
 from shardir.passes.cse import CommonSubexpressions as CommonSubexpressions
 from shardir.passes.dce import DeadCode as DeadCode
+from shardir.passes.delay_sums import DelaySums as DelaySums
 from shardir.passes.inline import Inline as Inline
 from shardir.passes.overlap import Overlap as Overlap
 from shardir.passes.partition import Partition as Partition

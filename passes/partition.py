@@ -18,6 +18,7 @@ from shardir.build import Builder, Names, infer, substitute
 from shardir.errors import OperationTypeError, PartitionError
 from shardir.factors import FactorRule
 from shardir.ir import Block, Function, Global, Interface, Module, Op, Value
+from shardir.linearity import groups_of
 from shardir.mesh import Mesh
 from shardir.ops.manual import manual_computation
 from shardir.opset import OPS
@@ -28,7 +29,7 @@ from shardir.passes.planner import Step, plan, same_placement
 from shardir.passes.program import in_order, mesh_of, names_of
 from shardir.passes.reasons import Words, loop_name
 from shardir.passes.reshard import IDENTITIES
-from shardir.placement import Dim, Sharding
+from shardir.placement import Axes, Axis, Dim, Sharding
 
 SUFFIX = {
     "all-slice": "slice",
@@ -111,7 +112,9 @@ class _Cutter:
             blocks = tuple(map(self.block, op.blocks))
             self.keep(replace(op, operands=operands, blocks=blocks), op, b)
             return
-        if not any(value.sharding and any(value.sharding.axes) for value in op.tensors):
+        if not any(
+            v.sharding and (v.sharding.unreduced or any(v.sharding.axes)) for v in op.tensors
+        ):
             self.keep(replace(op, operands=operands), op, b)
             return
         self.check(op)
@@ -206,10 +209,31 @@ class _Cutter:
         for i, (want, got) in enumerate(zip(fitting.tensors, shardings, strict=True)):
             if want.axes != got.axes:
                 raise self.misfit(op, self.disagreement(op, rule, i))
-        pending = in_order(fitting.pending, self.mesh) if reduction_of(op, rule) else ()
-        for value in op.results:
+        pending = fitting.pending if reduction_of(op, rule) else ()
+        pending = in_order((*pending, *self.passing(op)), self.mesh)
+        zero = op.name == "constant" and op.attrs["value"] == 0
+        for value in () if zero else op.results:
             if self.sharding(value).unreduced != pending:
                 raise self.misfit(op, "leaves sums that nothing completes")
+
+    def passing(self, op: Op) -> Axes:
+        """The axes over which sums are pending in operands, and so in the result.
+
+        Raises `PartitionError` unless the operation is linear in what is pending.
+        """
+        waiting: dict[Axis, set[int]] = {}
+        for i, value in enumerate(op.operands):
+            sharding = self.sharding(value)
+            for axis in sharding.unreduced:
+                waiting.setdefault(axis, set()).add(i)
+                if sharding.reduction != "add":
+                    raise self.misfit(op, f"is given %{value.name}, which is not complete")
+        groups = list(map(set, groups_of(op)))
+        for places in waiting.values():
+            if places not in groups or op.results[0].sharding is None:
+                value = op.operands[min(places)]
+                raise self.misfit(op, f"is given %{value.name}, which is not complete")
+        return tuple(waiting)
 
     def disagreement(self, op: Op, rule: FactorRule, tensor: int) -> str:
         """Which loop is cut in two ways, or cannot be cut."""

@@ -91,6 +91,9 @@ class OpSpec:
     `shardir.batching`."""
     partition: "Partitioning | None" = None
     """What the default derivation from the factors cannot do; see `shardir.partitioning`."""
+    linear: tuple[tuple[int, ...], ...] | Callable[..., tuple[tuple[int, ...], ...]] | None = None
+    """Groups of operands in which it is linear together, or (attributes) -> them, where its jvp
+    does not say so; see `shardir.linearity`."""
     edges: Callable[["Op"], tuple["Edge", ...]] | None = None
     """How values flow into and out of its blocks (operations with blocks only)."""
     elementwise: bool = False

@@ -72,6 +72,7 @@ def _declare(
     cotangents: Callable[..., Any] | None = None,
     to: Callable[[TensorType], TensorType] = _same,
     jvp: Rule | None = None,
+    linear: tuple[tuple[int, ...], ...] | None = None,
 ) -> OpSpec:
     """Declare an operation on operands of one type, whose result type follows from theirs."""
     compute = numerics.rounded(numpy)
@@ -94,16 +95,17 @@ def _declare(
         reference=reference,
         vjp=vjp,
         jvp=jvp,
+        linear=linear,
         elementwise=True,
     )
 
 
-def unary(name: str, *row: Any) -> OpSpec:
-    return _declare(1, name, *row)
+def unary(name: str, *row: Any, **more: Any) -> OpSpec:
+    return _declare(1, name, *row, **more)
 
 
-def binary(name: str, *row: Any) -> OpSpec:
-    return _declare(2, name, *row)
+def binary(name: str, *row: Any, **more: Any) -> OpSpec:
+    return _declare(2, name, *row, **more)
 
 
 def _is_complex(x: Term) -> bool:
@@ -150,7 +152,7 @@ def _minimum(g: Term, x: Term, y: Term, z: Term) -> Any:
 
 
 # fmt: off
-neg       = unary("neg",       NUMBER,  np.negative,       lambda g, x, y: -g)
+neg       = unary("neg",       NUMBER,  np.negative,       lambda g, x, y: -g, linear=((0,),))
 abs_      = unary("abs",       NUMBER,  np.abs,            _abs, _real)
 sign      = unary("sign",      NUMBER,  numerics.sign,     _sign)
 floor     = unary("floor",     FLOAT,   np.floor)
@@ -194,10 +196,13 @@ imag      = unary("imag",      COMPLEX_ONLY, np.imag,
                   lambda g, x, y: g.full(0).complex(-g), _real, linear)
 conj      = unary("conj",      COMPLEX_ONLY, np.conj,      lambda g, x, y: g.conj(), _same, linear)
 
-add       = binary("add",      ARITHMETIC, np.add,     lambda g, x, y, z: (g, g))
-sub       = binary("sub",      NUMBER,  np.subtract,       lambda g, x, y, z: (g, -g))
-mul       = binary("mul",      ARITHMETIC, np.multiply, lambda g, x, y, z: (g * y, g * x))
-div       = binary("div",      NUMBER,  numerics.divide,   _div)
+add       = binary("add",      ARITHMETIC, np.add,     lambda g, x, y, z: (g, g),
+                   linear=((0, 1),))
+sub       = binary("sub",      NUMBER,  np.subtract,       lambda g, x, y, z: (g, -g),
+                   linear=((0, 1),))
+mul       = binary("mul",      ARITHMETIC, np.multiply, lambda g, x, y, z: (g * y, g * x),
+                   linear=((0,), (1,)))
+div       = binary("div",      NUMBER,  numerics.divide,   _div, linear=((0,),))
 rem       = binary("rem",      REAL,    numerics.remainder,
                    lambda g, x, y, z: (g, -(g * ((x - z) / y).round())))
 pow_      = binary("pow",      NUMBER,  numerics.power,    _pow)
@@ -337,6 +342,7 @@ stop_gradient = define(
     factors=_factors,
     reference=lambda x, *, result: x,
     vjp=flat,
+    linear=((0,),),
     elementwise=True,
 )
 """`x`, through which no cotangent flows."""

@@ -190,6 +190,7 @@ scatter = define(
     batch=scatter_batch,
     vjp=scatter_vjp,
     jvp=_scatter_jvp,
+    linear=lambda *, op, **_: ((0, 2),) if op in ("add", "set") else (),
     partition=Partitioning(scatter_pieces, scatter_cuts, lambda *, op, **_: op),
 )
 """Updates combined into a copy of `x`; with `op=set`, of several for one element the last wins."""

@@ -172,6 +172,7 @@ reduce_window = define(
     batch=_BATCH,
     vjp=reduce_window_vjp,
     jvp=_reduce_jvp,
+    linear=lambda *, op, **_: ((0,),) if op == "add" else (),
     partition=Partitioning(cuts=_cuts),
 )
 """The elements in each window combined by `op`."""

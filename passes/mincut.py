@@ -1,0 +1,92 @@
+"""Minimum cuts: split a graph in two so that what leads from one part to the other weighs least.
+
+Dinic's algorithm: as long as the sink can be reached, send what fits along shortest paths. It is
+written without recursion, for graphs as deep as programs are long.
+"""
+
+from collections import deque
+from typing import Final
+
+ENDLESS: Final = 1 << 120
+"""A weight that is never worth paying."""
+
+
+class Network:
+    """A directed graph with capacities between nodes 0 (the source), 1 (the sink) and others."""
+
+    def __init__(self) -> None:
+        self.arcs: list[list[int]] = [[], []]
+        self.to: list[int] = []
+        self.room: list[int] = []
+
+    def node(self) -> int:
+        """A new node."""
+        self.arcs.append([])
+        return len(self.arcs) - 1
+
+    def arc(self, start: int, end: int, capacity: int) -> None:
+        """What is paid when `start` is on the source's side and `end` is not."""
+        if capacity > 0 and start != end:
+            self.arcs[start].append(len(self.to))
+            self.to.append(end)
+            self.room.append(capacity)
+            self.arcs[end].append(len(self.to))
+            self.to.append(start)
+            self.room.append(0)
+
+    def cut(self) -> tuple[int, set[int]]:
+        """The weight of a minimum cut, and the smallest source's side of such a cut."""
+        flow = 0
+        while True:
+            level = self._levels()
+            if level[1] < 0:
+                return flow, {node for node, depth in enumerate(level) if depth >= 0}
+            flow += self._fill(level)
+
+    def _levels(self) -> list[int]:
+        """How far every node is from the source; -1 for what cannot be reached."""
+        level = [-1] * len(self.arcs)
+        level[0] = 0
+        queue = deque([0])
+        while queue:
+            node = queue.popleft()
+            for arc in self.arcs[node]:
+                end = self.to[arc]
+                if self.room[arc] and level[end] < 0:
+                    level[end] = level[node] + 1
+                    queue.append(end)
+        return level
+
+    def _fill(self, level: list[int]) -> int:
+        """Send what fits along shortest paths, until none is left."""
+        total = 0
+        tried = [0] * len(self.arcs)
+        path: list[int] = []
+        node = 0
+        while True:
+            if node == 1:
+                sent = min(self.room[arc] for arc in path)
+                total += sent
+                first = len(path)
+                for i in range(len(path) - 1, -1, -1):
+                    self.room[path[i]] -= sent
+                    self.room[path[i] ^ 1] += sent
+                    if not self.room[path[i]]:
+                        first = i
+                node = self.to[path[first] ^ 1]
+                del path[first:]
+                continue
+            arcs = self.arcs[node]
+            while tried[node] < len(arcs):
+                arc = arcs[tried[node]]
+                if self.room[arc] and level[self.to[arc]] == level[node] + 1:
+                    break
+                tried[node] += 1
+            if tried[node] < len(arcs):
+                path.append(arcs[tried[node]])
+                node = self.to[path[-1]]
+            elif path:
+                node = self.to[path.pop() ^ 1]
+                tried[node] += 1
+            else:
+                return total

@@ -1,0 +1,236 @@
+"""Rebuild a function with some of its sums left pending, as `shardir.passes.sum_region` decided."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardir.ir import Block, Function, Op, Value
+from shardir.opset import OPS
+from shardir.passes.planner import same_placement
+from shardir.passes.prices import place_of, price
+from shardir.passes.program import names_of
+from shardir.passes.reasons import Words
+from shardir.passes.reshard import told
+from shardir.passes.sum_region import Region
+from shardir.passes.uses import SKIPPED, Tie, Use
+
+REASONS = 3
+"""How many sums a sentence lists before it counts the others."""
+Places = tuple[int | None, ...]
+"""For each value that goes into or out of a block, the number of the edge it is on."""
+
+
+class Rewriter:
+    """Rebuilds a function with the flows in `pending` as sums that wait."""
+
+    def __init__(self, old: Function, region: Region, pending: set[Value]) -> None:
+        self.old, self.region, self.chosen = old, region, pending
+        self.uses, self.mesh = region.uses, region.mesh.name
+        self.names, self.words = names_of(old), Words(region.mesh)
+        self.whole: dict[Value, Value] = {}
+        self.parts: dict[Value, Value] = {}
+        self.joined: dict[tuple[Value, Block], Value] = {}
+        self.sums: dict[Value, tuple[str, ...]] = {}
+        """Of what sums a pending value consists."""
+
+    def function(self) -> Function:
+        return replace(self.old, body=self.block(self.old.body))
+
+    def waits(self, value: Value) -> bool:
+        return self.uses.flow(value) in self.chosen
+
+    # Values
+
+    def define(self, value: Value) -> Value:
+        """What is defined in the place of `value`: itself, or the pending value."""
+        if not self.waits(value):
+            self.whole[value] = value
+            return value
+        if value in self.region.sources:
+            self.parts[value] = value
+            return value
+        name = value.name
+        if self.wanted_whole(value):
+            name = self.names.fresh(f"{name}.part")
+        part = replace(value, name=name, sharding=self.region.pending(value))
+        self.parts[value] = part
+        return part
+
+    def wanted_whole(self, value: Value) -> bool:
+        """Whether somebody other than a `reshard` needs the completed sum."""
+        for use in self.uses.users[value]:
+            if isinstance(use, Op) and use.name == "reshard":
+                continue
+            if use is None and value in self.region.sources:
+                continue
+            if not self.joins(use, value):
+                return True
+        return False
+
+    def joins(self, use: Use, value: Value) -> bool:
+        """Whether a use takes the value as a pending one, and in no other way."""
+        if use is None or (isinstance(use, Op) and len(use.results) != 1):
+            return False
+        flow = use.edge.targets[0] if isinstance(use, Tie) else use.result
+        if flow not in self.chosen or self.region.ways[flow].by is not use:
+            return False
+        places = self.region.ways[flow].places
+        return isinstance(use, Tie) or not any(
+            v is value for i, v in enumerate(use.operands) if i not in places
+        )
+
+    def complete(self, values: Sequence[Value], made: list[Op]) -> None:
+        """Complete the sums that were just defined, for those who need them so."""
+        for value in values:
+            if value in self.parts and self.wanted_whole(value):
+                part = self.parts[value]
+                if value in self.region.sources:
+                    target = self.region.complete(value)
+                    name = self.names.fresh(f"{value.name}.whole")
+                    done = Value(value.type, name, told(target))
+                else:
+                    done = value
+                made.append(self.reshard(part, done, self.reason(part)))
+                self.whole[value] = done
+
+    def reshard(self, source: Value, result: Value, why: str) -> Op:
+        maker = self.uses.maker.get(result) or self.uses.maker.get(source)
+        loc = maker.loc if maker else None
+        return Op(OPS["reshard"], (source,), (result,), {}, (), loc, why)
+
+    def reason(self, part: Value) -> str:
+        sums = self.sums.get(part, ())
+        more = f" and {len(sums) - REASONS} more" if len(sums) > REASONS else ""
+        return "; ".join(sums[:REASONS]) + more or f"%{part.name} is a sum that is needed whole"
+
+    def part(self, value: Value, block: Block, made: list[Op], op: Op) -> Value:
+        """A value as a pending one; a complete one becomes the part of the first device."""
+        if value in self.parts:
+            return self.parts[value]
+        found = self.joined.get((value, block))
+        if found is None:
+            sharding = self.region.pending(value)
+            found = Value(value.type, self.names.fresh(f"{value.name}.part"), sharding)
+            maker = self.uses.maker.get(value)
+            if maker is not None and maker.name == "constant" and maker.attrs["value"] == 0:
+                made.append(replace(maker, results=(found,)))
+            else:
+                over = self.words.axes(self.region.axes)
+                result = f"%{op.results[0].name} = " if op.results else ""
+                why = f"{result}{op.name} adds it to sums that are pending over {over}"
+                made.append(self.reshard(self.whole[value], found, why))
+            self.joined[value, block] = found
+        return found
+
+    # Operations
+
+    def block(self, block: Block, waiting: Sequence[bool] = (), op: Op | None = None) -> Block:
+        """The block; `waiting` says which of the values it returns `op` wants pending."""
+        params = tuple(map(self.define, block.params))
+        made: list[Op] = []
+        self.complete(block.params, made)
+        for inner in block.ops:
+            self.operation(inner, made, block)
+            self.complete(inner.results, made)
+        returns = [
+            self.part(value, block, made, op) if op and waiting[i] else self.current(value)
+            for i, value in enumerate(block.returns)
+        ]
+        return Block(params, tuple(made), tuple(returns))
+
+    def operation(self, op: Op, made: list[Op], block: Block) -> None:
+        way = self.region.ways.get(op.results[0]) if op.results else None
+        if op.name == "reshard":
+            self.move(op, made)
+        elif op.blocks and op.name not in SKIPPED:
+            self.loop(op, made, block)
+        elif way is not None and way.by is op and op.result in self.chosen:
+            operands = tuple(
+                self.part(value, block, made, op) if i in way.places else self.current(value)
+                for i, value in enumerate(op.operands)
+            )
+            result = self.define(op.result)
+            self.gather(result, operands)
+            made.append(replace(op, operands=operands, results=(result,)))
+        else:
+            operands = tuple(map(self.current, op.operands))
+            results = tuple(map(self.define, op.results))
+            made.append(replace(op, operands=operands, results=results))
+            self.sums.update((v, self.origin(v)) for v in results if v in self.parts)
+
+    def current(self, value: Value) -> Value:
+        """A value as the program had it: complete, or a source that is taken as it is."""
+        return self.whole[value] if value in self.whole else self.parts.get(value, value)
+
+    def origin(self, source: Value) -> tuple[str, ...]:
+        """What a sum is, in the words of the first `reshard` that was to complete it."""
+        users = self.uses.users[source]
+        return next(
+            ((u.why,) for u in users if isinstance(u, Op) and u.name == "reshard" and u.why), ()
+        )
+
+    def gather(self, result: Value, parts: Sequence[Value]) -> None:
+        """Note that a pending value consists of the sums that some others consist of."""
+        sums = (*self.sums.get(result, ()), *(s for p in parts for s in self.sums.get(p, ())))
+        self.sums[result] = tuple(dict.fromkeys(sums))
+
+    def move(self, op: Op, made: list[Op]) -> None:
+        (value,), result = op.operands, op.result
+        if self.waits(result):
+            source = self.parts[value]
+            pending = self.region.pending(result)
+            if same_placement(self.region.pending(value), pending):
+                self.parts[result] = source
+                return
+            part = self.define(result)
+            self.gather(part, (source,))
+            made.append(replace(op, operands=(source,), results=(part,)))
+            return
+        forms = [form[value] for form in (self.whole, self.parts) if value in form]
+        target = place_of(result, self.mesh)
+        source = min(forms, key=lambda f: price(place_of(f, self.mesh), target, value.type))
+        if same_placement(place_of(source, self.mesh), target):
+            self.whole[result] = source
+            return
+        new = op
+        if source is not value:
+            new = replace(op, operands=(source,), why=self.reason(source))
+        made.append(new)
+        self.whole[result] = result
+
+    def loop(self, op: Op, made: list[Op], block: Block) -> None:
+        """An operation with blocks: what an edge carries waits on all of it."""
+        edges = op.edges()
+        waits = [self.waits(edge.targets[0]) for edge in edges]
+        entering, *leaving = _edges_of(op)
+        operands = tuple(
+            self.part(value, block, made, op)
+            if at is not None and waits[at]
+            else self.current(value)
+            for value, at in zip(op.operands, entering, strict=True)
+        )
+        results = tuple(map(self.define, op.results))
+        blocks = []
+        for inner, places in zip(op.blocks, leaving, strict=True):
+            waiting = [at is not None and waits[at] for at in places]
+            made_of = self.block(inner, waiting, op)
+            for value, at in zip(made_of.returns, places, strict=True):
+                if at is not None and waits[at]:
+                    for result in edges[at].targets:
+                        if result in self.parts:
+                            self.gather(self.parts[result], (value,))
+            blocks.append(made_of)
+        made.append(replace(op, operands=operands, blocks=tuple(blocks), results=results))
+
+
+def _edges_of(op: Op) -> tuple[Places, ...]:
+    """On which edge each operand is, and each value that each block returns."""
+    # Edges name values; with a value of its own in each place the edges tell the places apart.
+    operands = tuple(replace(value) for value in op.operands)
+    blocks = tuple(Block(b.params, (), tuple(map(replace, b.returns))) for b in op.blocks)
+    number = {
+        value: i
+        for i, edge in enumerate(replace(op, operands=operands, blocks=blocks).edges())
+        for value in edge.sources
+    }
+    ends = (operands, *(block.returns for block in blocks))
+    return tuple(tuple(number.get(value) for value in values) for values in ends)

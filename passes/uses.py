@@ -1,0 +1,95 @@
+"""Who makes and who uses each value of a function, blocks of loops included, and how often.
+
+Values that an edge ties together (what a loop carries) are one flow: they live in one place and
+in one state, so analyses decide for all of them at once.
+"""
+
+from dataclasses import dataclass, field
+
+from shardir.ir import Block, Edge, Function, Op, Value
+
+UNKNOWN = 2
+"""How often a `while` is taken to run, of which nobody knows."""
+SKIPPED = ("case", "manual_computation")
+"""Operations whose blocks are left as they are: one branch runs, or values are local."""
+
+
+@dataclass(eq=False, slots=True)
+class Tie:
+    """An edge of an operation: what flows from sources to targets."""
+
+    op: Op
+    edge: Edge
+
+
+Use = Op | Tie | None
+"""An operation, an edge of one, or (`None`) something that takes a value as it is."""
+
+
+@dataclass(eq=False, slots=True)
+class Uses:
+    """The values of one function.
+
+    `owner` names the flow of a value that is tied to others, `tied` the edge behind a flow;
+    `maker` has the operation that makes a value, `times` how often it is made.
+    """
+
+    times: dict[Value, int] = field(default_factory=dict)
+    maker: dict[Value, Op] = field(default_factory=dict)
+    users: dict[Value, list[Use]] = field(default_factory=dict)
+    owner: dict[Value, Value] = field(default_factory=dict)
+    tied: dict[Value, Tie] = field(default_factory=dict)
+
+    def flow(self, value: Value) -> Value:
+        return self.owner.get(value, value)
+
+    def members(self, flow: Value) -> tuple[Value, ...]:
+        """The values that a flow consists of."""
+        tie = self.tied.get(flow)
+        return tuple(dict.fromkeys(tie.edge.targets)) if tie else (flow,)
+
+
+def uses_of(function: Function) -> Uses:
+    """One walk over the function."""
+    found = Uses()
+    _block(function.body, 1, found)
+    for value in function.body.returns:
+        found.users[value].append(None)
+    return found
+
+
+def _define(values: tuple[Value, ...], times: int, found: Uses) -> None:
+    for value in values:
+        found.times[value] = times
+        found.users[value] = []
+
+
+def _block(block: Block, times: int, found: Uses) -> None:
+    _define(block.params, times, found)
+    for op in block.ops:
+        _define(op.results, times, found)
+        found.maker.update(dict.fromkeys(op.results, op))
+        if not op.blocks:
+            for value in dict.fromkeys(op.operands):
+                found.users[value].append(op)
+        elif op.name in SKIPPED:
+            for value in dict.fromkeys(op.uses()):
+                found.users[value].append(None)
+        else:
+            _loop(op, times, found)
+
+
+def _loop(op: Op, times: int, found: Uses) -> None:
+    inner = times * (max(op.attrs["length"], 1) if op.name == "scan" else UNKNOWN)
+    for block in op.blocks:
+        _block(block, inner, found)
+    entering = dict.fromkeys((*op.operands, *(v for block in op.blocks for v in block.returns)))
+    for edge in op.edges():
+        tie = Tie(op, edge)
+        found.tied[edge.targets[0]] = tie
+        found.owner.update(dict.fromkeys(edge.targets, edge.targets[0]))
+        for value in dict.fromkeys(edge.sources):
+            found.users[value].append(tie)
+            entering.pop(value, None)
+    for value in entering:
+        found.users[value].append(None)

@@ -1,0 +1,89 @@
+"""Linearity: what is declared holds on numbers, for a sample of every operation."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir.agreement import rounding
+from shardir.build import Builder
+from shardir.interpret import evaluate
+from shardir.ir import Block, Function, Module, Op
+from shardir.linearity import groups_of
+from shardir.types import TensorType
+from tests.samples import SAMPLES
+from tests.sampling import Sample
+
+LINEAR = [s for s in SAMPLES if groups_of(s.function().body.ops[-1])]
+
+
+def made(build: Any) -> Op:
+    b = Builder()
+    build(b, lambda dtype: b.param(TensorType((4,), dtype)))
+    return b.ops[-1]
+
+
+@pytest.mark.parametrize("sample", LINEAR, ids=lambda sample: sample.id)
+def test_a_sum_may_be_taken_after_what_is_linear(sample: Sample) -> None:
+    function = sample.function()
+    (op,) = (op for op in function.body.ops if op.results[0] in function.body.returns)
+    number = {param: i for i, param in enumerate(function.body.params)}
+    arrays = sample.arrays()
+    rng = np.random.default_rng(7)
+    for group in groups_of(op):
+        moved = {number[op.operands[i]] for i in group if op.operands[i] in number}
+        if len(moved) < len(group):
+            continue
+        first = [
+            rng.permutation(x.reshape(-1)).reshape(x.shape) if i in moved else x
+            for i, x in enumerate(arrays)
+        ]
+        both = [
+            (x + y).astype(x.dtype) if i in moved else x
+            for i, (x, y) in enumerate(zip(arrays, first, strict=True))
+        ]
+        (one,), (other,), (sum_,) = (evaluate(function, x) for x in (arrays, first, both))
+        near = 10 * rounding_of(op)
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(
+                sum_.astype(complex), one.astype(complex) + other.astype(complex), near, near * 10
+            )
+
+
+def rounding_of(op: Op) -> float:
+    block = Block(op.operands, (op,), op.results)
+    return max(rounding(Module((), (Function("f", block, (None,)),))), 1e-9)
+
+
+def test_products_are_linear_in_each_factor_alone() -> None:
+    op = made(lambda b, x: b.mul(x("f32"), x("f32")))
+    assert groups_of(op) == ((0,), (1,))
+
+
+def test_sums_are_linear_in_all_terms_together() -> None:
+    assert groups_of(made(lambda b, x: b.add(x("f32"), x("f32")))) == ((0, 1),)
+    assert groups_of(made(lambda b, x: b.select(x("bool"), x("f32"), x("f32")))) == ((1, 2),)
+
+
+def test_quotients_are_linear_in_what_is_divided() -> None:
+    assert groups_of(made(lambda b, x: b.div(x("f32"), x("f32")))) == ((0,),)
+
+
+def test_whole_numbers_are_not_linear() -> None:
+    assert groups_of(made(lambda b, x: b.add(x("i32"), x("i32")))) == ()
+
+
+def test_converting_to_fewer_digits_is_not_linear() -> None:
+    def to(dtype: str, source: str) -> Any:
+        return lambda b, x: b.convert(x(source), result=TensorType((4,), dtype))
+
+    assert groups_of(made(to("f32", "bf16"))) == ((0,),)
+    assert groups_of(made(to("bf16", "f32"))) == ()
+    assert groups_of(made(to("f16", "bf16"))) == ()
+    assert groups_of(made(to("bf16", "f16"))) == ()
+    assert groups_of(made(to("c64", "c128"))) == ()
+
+
+def test_curves_are_not_linear() -> None:
+    assert groups_of(made(lambda b, x: b.exp(x("f32")))) == ()
+    assert groups_of(made(lambda b, x: b.maximum(x("f32"), x("f32")))) == ()
