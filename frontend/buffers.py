@@ -23,10 +23,12 @@ def joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buf
     if all(part is parts[0] for part in parts) and parts[0].shape == type.shape:
         return parts[0].view()
     whole = np.empty(type.shape, type.numpy)
-    done: set[int] = set()
+    done: set[tuple[tuple[int | None, int | None], ...]] = set()
     for index, part in zip(sharding.devices_indices_map(type.shape).values(), parts, strict=True):
-        if id(part) not in done:
-            done.add(id(part))
+        # Not by the part: several places may have the very same numbers.
+        place = tuple((s.start, s.stop) for s in index)
+        if place not in done:
+            done.add(place)
             whole[index] = part
     return whole
 

@@ -23,9 +23,11 @@ TABLE = {
     "shardir.frontend.jacobians": ("hessian", "jacfwd", "jacrev"),
     "shardir.frontend.jit": ("Compiled", "Lowered", "jit"),
     "shardir.frontend.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
+    "shardir.frontend.parallel_mapping": ("pmap",),
     "shardir.frontend.partition_spec": ("PartitionSpec",),
     "shardir.frontend.placing": ("block_until_ready", "device_get", "device_put"),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
+    "shardir.frontend.shard_mapping": ("shard_map",),
     "shardir.frontend.shardings": ("NamedSharding", "SingleDeviceSharding"),
     "shardir.frontend.transforms": ("grad", "value_and_grad"),
     "shardir.frontend.vectorizing": ("vmap",),
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
         create_device_mesh as create_device_mesh,
         make_mesh as make_mesh,
     )
+    from shardir.frontend.parallel_mapping import pmap as pmap
     from shardir.frontend.partition_spec import PartitionSpec as PartitionSpec
     from shardir.frontend.placing import (
         block_until_ready as block_until_ready,
@@ -97,6 +100,7 @@ if TYPE_CHECKING:
         device_put as device_put,
     )
     from shardir.frontend.positional_sharding import PositionalSharding as PositionalSharding
+    from shardir.frontend.shard_mapping import shard_map as shard_map
     from shardir.frontend.shardings import (
         NamedSharding as NamedSharding,
         SingleDeviceSharding as SingleDeviceSharding,

@@ -263,7 +263,7 @@ def _seen(axis: Axis, axes: Axes) -> Axis | None:
 
 def _along(cuts: tuple[Axes, ...], axes: Axes) -> Sharding:
     """Cuts along manual axes as a sharding over their virtual mesh."""
-    return Sharding.of("manual", [[s for a in dim if (s := _seen(a, axes))] for dim in cuts])
+    return Sharding.of("manual", (tuple(s for a in dim if (s := _seen(a, axes))) for dim in cuts))
 
 
 def _seen_along(op: Op, axes: Axes) -> dict[str, Any] | None:

@@ -7,6 +7,8 @@ from shardir.frontend.lax.collectives import (
     all_to_all as all_to_all,
     axis_index as axis_index,
     axis_size as axis_size,
+    pbroadcast as pbroadcast,
+    pcast as pcast,
     pmax as pmax,
     pmean as pmean,
     pmin as pmin,
@@ -15,6 +17,7 @@ from shardir.frontend.lax.collectives import (
     psum as psum,
     psum_scatter as psum_scatter,
     pswapaxes as pswapaxes,
+    pvary as pvary,
 )
 from shardir.frontend.lax.contraction import (
     batch_matmul as batch_matmul,

@@ -102,7 +102,7 @@ from shardir.ops.elementwise import (
 from shardir.ops.fft import fft as fft
 from shardir.ops.index import gather as gather, scatter as scatter
 from shardir.ops.linalg import dot as dot
-from shardir.ops.manual import manual_computation as manual_computation
+from shardir.ops.manual import manual_computation as manual_computation, vary as vary
 from shardir.ops.opaque import opaque as opaque
 from shardir.ops.overlap import STARTED as STARTED, done as done
 from shardir.ops.random import (

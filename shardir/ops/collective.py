@@ -116,13 +116,17 @@ def _combined(arrays: list[Array], op: str) -> Array:
         return np.asarray(reduce(function, arrays))
 
 
-def _reduce_type(x: TensorType, *, axes: Axes, op: str, result: Any) -> TensorType:
+def _reduce_type(
+    x: TensorType, *, axes: Axes, op: str, result: Any, shared: bool = False
+) -> TensorType:
     _axes(axes)
     _combining(x, op)
     return x
 
 
-def _reduce(mesh: Mesh, parts: Parts, *, axes: Axes, op: str, result: TensorType) -> list[Array]:
+def _reduce(
+    mesh: Mesh, parts: Parts, *, axes: Axes, op: str, result: TensorType, shared: bool = False
+) -> list[Array]:
     return _exchange_groups(mesh, parts, axes, lambda arrays: [_combined(arrays, op)] * len(arrays))
 
 
@@ -136,7 +140,10 @@ all_reduce = define(
     collective=True,
     spmd=True,
 )
-"""`all-reduce(x, axes, op)`: every device gets the parts of all, combined."""
+"""`all-reduce(x, axes, op)`: every device gets the parts of all, combined.
+
+`shared` is about gradients alone: the result counts as one value that the devices share, not as
+one for each of them (see `shardir.passes.varying`)."""
 
 
 def _gather_type(x: TensorType, *, dim: int, axes: Axes, result: Any) -> TensorType:

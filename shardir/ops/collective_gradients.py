@@ -13,15 +13,23 @@ from shardir.placement import Axes
 Pairs = tuple[tuple[int, int], ...]
 
 
-def all_reduce_vjp(b: Any, g: Value, x: Value, y: Value, *, axes: Axes, op: str) -> Any:
-    """Devices that share an extreme share its cotangent."""
+def all_reduce_vjp(
+    b: Any, g: Value, x: Value, y: Value, *, axes: Axes, op: str, shared: bool = False
+) -> Any:
+    """Devices that share an extreme share its cotangent.
+
+    Each device has a cotangent of its own, and the sum of them counts; where they are `shared`,
+    they are the same one.
+    """
     if op not in ("add", "max", "min"):
         raise DifferentiateError(f"%{y.name} = all-reduce with op={op} has no derivative")
-    total = b.all_reduce(g, axes=axes, op=Symbol("add"))
+    total = b.vary(g, axes=axes) if shared else b.all_reduce(g, axes=axes, op=Symbol("add"))
     if op == "add":
         return (total,)
+    y = b.vary(y, axes=axes) if shared else y
     best = b.convert(b.eq(x, y), result=x.type)
-    share = b.div(total, b.all_reduce(best, axes=axes, op=Symbol("add")))
+    count = b.all_reduce(best, axes=axes, op=Symbol("add"))
+    share = b.div(total, count)
     return (b.mul(best, share),)
 
 

@@ -12,11 +12,13 @@ axes, and their shardings tell of the free axes alone.
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from shardir.axes import append
-from shardir.ir import Block
+from shardir.factors import pointwise
+from shardir.ir import Block, Value
 from shardir.ops.check import show
-from shardir.opset import define
+from shardir.opset import Symbol, define
 from shardir.placement import Axes, Axis, Dim, Sharding
 from shardir.types import TensorType
 
@@ -150,4 +152,29 @@ devices return are the pieces of the results as `out_axes` say.
 
 Both have, for each operand or result and each of its dimensions, the manual axes that cut it, in
 front of all others. What is not cut along a manual axis is the same on all devices along it.
+"""
+
+
+def _vary_type(x: TensorType, *, axes: Axes, result: object) -> TensorType:
+    return x
+
+
+def _vary_vjp(b: Any, g: Value, x: Value, y: Value, *, axes: Axes) -> Any:
+    return (b.all_reduce(g, axes=axes, op=Symbol("add"), shared=True),)
+
+
+vary = define(
+    "vary",
+    type=_vary_type,
+    factors=lambda x, *, result, axes: pointwise([x.shape], [result.shape]),
+    reference=lambda x, *, result, axes: x,
+    vjp=_vary_vjp,
+    elementwise=True,
+    spmd=True,
+)
+"""What is the same along the axes, as a value that each position along them has for itself.
+
+It changes no number and is gone before anything is partitioned. It is there for gradients: the
+cotangents of one value that devices share are added up where each device takes it for itself. See
+`shardir.passes.varying`.
 """

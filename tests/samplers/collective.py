@@ -27,6 +27,11 @@ def _divided(s: Scope, dtypes: Sequence[str], pieces: int, rank: int = 1) -> tup
     return s.value(type.with_shape(shape)), dim
 
 
+@sampler("vary")
+def _(s: Scope, name: str) -> None:
+    s.emit(name, s.tensor(), axes=s.axes())
+
+
 @sampler("all-reduce")
 def _(s: Scope, name: str) -> None:
     op = s.choose(*_COMBINED)

@@ -169,7 +169,7 @@ def test_names_that_are_not_there() -> None:
         lax.axis_index("i")
     assert str(caught.value).splitlines()[0] == (
         "axis_index is along 'i', and no axis around this line has that name (there: none); name "
-        "one with axis_name= of vmap"
+        "one with axis_name= of vmap or pmap, or in the mesh of shard_map"
     )
     with pytest.raises(NameError):
         vmap(lambda x: lax.psum(x, "i"))(X)
@@ -204,13 +204,49 @@ def test_pieces_that_do_not_divide() -> None:
     )
 
 
-def test_what_a_mapped_axis_cannot() -> None:
-    groups = [[0, 1], [2, 3]]
-    assert refused(ArgumentError, lambda x: lax.psum(x, "rows", axis_index_groups=groups)) == (
-        "psum along a mapped axis takes no axis_index_groups; map over two axes"
+def test_groups_that_are_none() -> None:
+    def groups(*groups: Any) -> str:
+        return refused(
+            ArgumentError, lambda x: lax.all_gather(x, "rows", axis_index_groups=list(groups))
+        )
+
+    assert groups([0, 1], [2]) == (
+        "axis_index_groups of all_gather is [[0, 1], [2]]; it has every position along 'rows', 0 "
+        "to 3, once"
     )
-    assert refused(ArgumentError, lambda x: lax.ppermute(x, odd(("rows", "rows")), [])) == (
-        "ppermute is along one axis, not along ('rows', 'rows')"
+    assert groups([0, 1, 2], [3]) == (
+        "axis_index_groups of all_gather has groups of different sizes, [[0, 1, 2], [3]]; make "
+        "them of one size"
+    )
+    assert groups(0, 1) == (
+        "axis_index_groups of all_gather is [0, 1]; it is a list of lists of positions"
+    )
+
+
+def test_groups_of_positions() -> None:
+    groups = [[0, 3], [2, 1]]
+    other = [3, 2, 1, 0]
+
+    def f(x: Any) -> Any:
+        return (
+            lax.psum(x, "i", axis_index_groups=groups),
+            lax.pmax(x, "i", axis_index_groups=[[0, 1, 3], [2]]),
+            lax.all_gather(x, "i", axis_index_groups=groups),
+            lax.pmean(x, "i", axis_index_groups=[[0, 1, 3], [2]]),
+        )
+
+    total, most, all_, mean = vmap(f, axis_name="i")(X)
+    agree(total, X + X[other])
+    three = [0, 1, 3]
+    agree(most[0], X[three].max(0))
+    agree(most[2], X[2])
+    agree(all_, np.stack([X[[0, 3]], X[[2, 1]], X[[2, 1]], X[[0, 3]]]))
+    agree(mean[1], X[three].mean(0))
+
+
+def test_what_a_mapped_axis_cannot() -> None:
+    assert refused(AxisNameError, lambda x: lax.ppermute(x, odd(("rows", "rows")), [])) == (
+        "ppermute is along 'rows' twice; name each axis once"
     )
     with pytest.raises(ArgumentError, match="axis_name of vmap of lambda is 3, which is no string"):
         vmap(lambda x: x, axis_name=odd(3))

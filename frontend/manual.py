@@ -1,0 +1,180 @@
+"""Functions that every device of a mesh runs on its own piece: what `shard_map` and `pmap` share.
+
+The function is traced once, on the pieces, with the mesh's axes there for collectives by name, and
+becomes the body of a `manual_computation`. What it uses from outside becomes an operand of that
+too, whole on every device. The axes stay those of a token (see annotations.py) until the mesh of
+the whole program is known.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from shardir.build import substitute
+from shardir.frontend.annotations import axis_token, constrain
+from shardir.frontend.mesh import Mesh
+from shardir.frontend.named_axes import Named, all_bound, checked_axes, known_axes
+from shardir.frontend.partition_spec import PartitionSpec
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.shardings import NamedSharding
+from shardir.frontend.trace import current, emit, require, trace_block, wrap
+from shardir.frontend.tracer import Tracer
+from shardir.ir import Block, Function, Value
+from shardir.passes.varying import NONE, Varying, shared, varying, without_sharing
+from shardir.placement import Axes
+from shardir.types import TensorType
+
+Cuts = tuple[tuple[str, ...], ...]
+"""The names of the axes that cut each dimension, major first."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """The manual axes of one call: those of `names` on the mesh."""
+
+    mesh: Mesh
+    names: tuple[str, ...]
+    what: str
+    checked: bool = False
+    called: tuple[str | None, ...] | None = None
+    """What collectives call each of the axes, where it is not its name; `None`: nothing."""
+
+    def named(self) -> list[Named]:
+        """The axes as collectives inside find them; an axis of one position stands for none."""
+        program = require(self.what).program
+        made = []
+        for name in self.names:
+            size = self.mesh.shape[name]
+            axes = (axis_token(program, self.mesh, name),) if size > 1 else ()
+            made.append(Named(name, size, axes, True, self.checked))
+        return made
+
+    def visible(self, named: Sequence[Named]) -> list[Named]:
+        """The axes under the names that collectives inside know."""
+        words = self.names if self.called is None else self.called
+        return [replace(a, name=word) for a, word in zip(named, words, strict=True) if word]
+
+    def run(
+        self,
+        fun: Callable[..., Sequence[Tracer]],
+        args: Sequence[Tracer],
+        cuts: Sequence[Cuts],
+        labels: Sequence[str],
+        results: Callable[[Sequence[Tracer], Sequence[Varying]], Sequence[Cuts]],
+    ) -> list[Tracer]:
+        """Call `fun` on the pieces that `cuts` make of the arguments; the results, whole.
+
+        `results` is given what `fun` returned, and along which axes each may vary, and says how
+        the pieces make up the results.
+        """
+        named = self.named()
+        axes_of = {each.name: each.axes for each in named}
+        axes = tuple(axis for each in named for axis in each.axes)
+        pieces = [
+            Abstract(self.piece(arg.value.type, cut), arg.weak_type)
+            for arg, cut in zip(args, cuts, strict=True)
+        ]
+        ways: list[Sequence[Cuts]] = []
+
+        def traced(*slices: Tracer) -> Sequence[Tracer]:
+            values = {
+                tracer.value: frozenset(axis for dim in cut for n in dim for axis in axes_of[n])
+                for tracer, cut in zip(slices, cuts, strict=True)
+            }
+            token = _cut.set({**_cut.get(), **values})
+            try:
+                with all_bound(self.visible(named)):
+                    made = list(fun(*slices))
+                found = varying_here() if axes else {}
+            finally:
+                _cut.reset(token)
+            ways.append(results(made, [found.get(tracer.value, NONE) for tracer in made]))
+            return made
+
+        if not axes:
+            at_home = NamedSharding(self.mesh, PartitionSpec())
+            return list(traced(*(constrain(arg, at_home) for arg in args)))
+        block, abstracts = trace_block(traced, pieces, self.what, labels)
+        block, outside = _closed(without_sharing(block))
+
+        def along(cut: Cuts) -> tuple[Axes, ...]:
+            return tuple(tuple(axis for name in dim for axis in axes_of[name]) for dim in cut)
+
+        given = [wrap(value) for value in outside]
+        whole = [((),) * value.type.rank for value in outside]
+        made = emit(
+            "manual_computation",
+            *args,
+            *given,
+            blocks=(block,),
+            axes=axes,
+            in_axes=(*(along(cut) for cut in cuts), *whole),
+            out_axes=tuple(along(cut) for cut in ways[0]),
+        )
+        tracers = [made] if isinstance(made, Tracer) else list(made)
+        return [
+            wrap(tracer.value, abstract.weak)
+            for tracer, abstract in zip(tracers, abstracts, strict=True)
+        ]
+
+    def piece(self, type: TensorType, cuts: Cuts) -> TensorType:
+        """What one device has of a value; the cuts divide it."""
+        shape = []
+        for size, dim in zip(type.shape, cuts, strict=True):
+            for name in dim:
+                size //= self.mesh.shape[name]
+            shape.append(size)
+        return type.with_shape(shape)
+
+
+_cut: ContextVar[Mapping[Value, Varying]] = ContextVar("shardir_cut", default=MappingProxyType({}))
+"""Along which axes the parameters of the manual computations around are cut."""
+
+
+def varying_here() -> dict[Value, Varying]:
+    """Along which axes the values of the traces under construction may vary."""
+    found = dict(_cut.get())
+    chain = []
+    trace = current()
+    while trace is not None:
+        chain.append(trace)
+        trace = trace.parent
+    for each in reversed(chain):
+        for param, origin in each.origins.items():
+            found.setdefault(param, found.get(origin, NONE))
+        found = varying(Block((), tuple(each.ops), ()), found)
+    return found
+
+
+def explicit(function: Function, origins: Sequence[Tracer]) -> Function:
+    """A function about to be differentiated, in which it shows what devices share.
+
+    `origins` are the arguments that its parameters stand for. Nothing changes where no axis
+    around counts what is the same along it as shared.
+    """
+    axes = checked_axes()
+    if not axes:
+        return function
+    known = varying_here()
+    for param, origin in zip(function.body.params, origins, strict=True):
+        known[param] = known.get(origin.value, NONE)
+    return shared(function, known, axes)
+
+
+def _closed(block: Block) -> tuple[Block, tuple[Value, ...]]:
+    """The block with parameters for what it uses from outside, and what that is."""
+    outside = block.captures()
+    program = require("a block is closed").program
+    new = {value: Value(value.type) for value in outside}
+    for value, param in new.items():
+        if wish := value.name or program.hints.get(value, ""):
+            program.hints[param] = wish
+    inner = substitute(block, new)
+    return Block((*block.params, *new.values()), inner.ops, inner.returns), outside
+
+
+def is_manual(name: str) -> bool:
+    """Whether an axis of this name is manual around the line already."""
+    known = known_axes().get(name)
+    return known is not None and known.manual

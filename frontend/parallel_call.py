@@ -1,0 +1,328 @@
+"""One call of a `pmap`: which slices there are, on which devices, and the trace of it.
+
+A `pmap` inside a `pmap` needs devices for every pair of positions. Where one is met, the function
+is traced again on a mesh with one more axis.
+"""
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from shardir.frontend import tree
+from shardir.frontend.annotations import constrain
+from shardir.frontend.calling import is_array_like, returned
+from shardir.frontend.devices import Device, devices as all_devices
+from shardir.frontend.errors import (
+    ArgumentError,
+    AxisError,
+    BatchError,
+    NotAnArrayError,
+)
+from shardir.frontend.locations import point
+from shardir.frontend.manual import Cuts, Region
+from shardir.frontend.mesh import Mesh, as_device_array
+from shardir.frontend.operands import abstract_of, as_tracer, reshape
+from shardir.frontend.parameters import Parameters, check_call
+from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.placing import device_put
+from shardir.frontend.prefix import spread
+from shardir.frontend.shardings import NamedSharding
+from shardir.frontend.trace import require
+from shardir.frontend.tracer import Tracer
+
+Level = tuple[str, int]
+"""What one pmap maps over: the name of the axis, and how many positions it has."""
+
+
+class _DeeperError(Exception):
+    """Raised where a pmap is met inside one that has no devices for it."""
+
+    def __init__(self, levels: tuple[Level, ...]) -> None:
+        super().__init__()
+        self.levels = levels
+
+
+@dataclass(frozen=True)
+class _Around:
+    """The mesh of the outermost pmap, and how many of its axes are taken."""
+
+    mesh: Mesh
+    taken: int
+
+
+_around: ContextVar[_Around | None] = ContextVar("shardir_pmap", default=None)
+
+
+def is_axis(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
+
+
+def _is_entry(x: Any) -> bool:
+    return x is None or is_axis(x)
+
+
+def check_axes(axes: Any, word: str) -> None:
+    for entry in tree.leaves(axes, is_leaf=_is_entry):
+        if not _is_entry(entry):
+            raise ArgumentError(
+                point(
+                    f"{word} has {entry!r} of type {type(entry).__name__}; its entries are numbers "
+                    "of axes, and None for what all devices get"
+                )
+            )
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """What a pmap is told once; `inner` are the pmaps that were last found inside."""
+
+    name: str
+    fun: Callable[..., Any]
+    parameters: Parameters
+    axis_name: str | None
+    in_axes: Any
+    out_axes: Any
+    devices: tuple[Device, ...] | None
+    axis_size: int | None
+    inner: list[Level] = field(default_factory=list)
+
+
+class Call:
+    """One call: its leaves, which of their axes are mapped, and how many positions there are."""
+
+    def __init__(self, mapping: Mapping, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        self.mapping, self.args, self.options = mapping, args, options
+        known = mapping.parameters
+        check_call(mapping.fun, mapping.name, args, options)
+        self.dynamic, _ = known.divide(args, options)
+        self.leaves, self.structure = tree.flatten(self.dynamic)
+        self.labels = known.labels(*self.dynamic)
+        self.axes = self._in_axes()
+        self.size = self._measured()
+
+    def _in_axes(self) -> list[int | None]:
+        mapping, static = self.mapping, self.mapping.parameters.static
+        in_axes, word = mapping.in_axes, f"in_axes of pmap of {mapping.name}"
+        positional, named = self.dynamic
+        if isinstance(in_axes, tuple):
+            if len(in_axes) != len(self.args):
+                raise BatchError(
+                    point(
+                        f"{word} has {len(in_axes)} entries, and it was called with "
+                        f"{len(self.args)} positional arguments; give one entry for each, or one "
+                        "number for all"
+                    )
+                )
+            in_axes = tuple(entry for i, entry in enumerate(in_axes) if i not in static)
+        try:
+            axes = spread(in_axes, tuple(positional), _is_entry, word)
+        except ArgumentError as error:
+            raise BatchError(str(error)) from None
+        return [*axes, *[0] * len(tree.leaves(named))]
+
+    def _measured(self) -> int:
+        """How many positions there are; counts the axes from the front."""
+        name = self.mapping.name
+        told = []
+        for i, (leaf, label, axis) in enumerate(
+            zip(self.leaves, self.labels, self.axes, strict=True)
+        ):
+            if not is_array_like(leaf):
+                raise NotAnArrayError(
+                    point(
+                        f"argument {label} of {name} is {leaf!r} of type {type(leaf).__name__}, "
+                        "which is no array; name it in static_broadcasted_argnums"
+                    )
+                )
+            if axis is None:
+                continue
+            whole = abstract_of(leaf, label).type
+            at = axis + whole.rank if axis < 0 else axis
+            if not 0 <= at < whole.rank:
+                raise AxisError(
+                    point(
+                        f"pmap of {name} maps axis {axis} of {label}, which is {whole}; give it "
+                        "another axis in in_axes, or None to give all of it to every device"
+                    )
+                )
+            self.axes[i] = at
+            told.append((whole.shape[at], f"axis {axis} of {label} is {whole.shape[at]}"))
+        if self.mapping.axis_size is not None:
+            told.insert(0, (self.mapping.axis_size, f"axis_size is {self.mapping.axis_size}"))
+        if not told:
+            raise BatchError(
+                point(
+                    f"pmap of {name} maps nothing: no argument has an axis in in_axes; give one, "
+                    "or state axis_size"
+                )
+            )
+        if len({size for size, _ in told}) > 1:
+            raise BatchError(
+                point(
+                    f"pmap of {name} maps axes of different sizes: "
+                    f"{', '.join(text for _, text in told)}; choose others with in_axes, or None "
+                    "for what every device gets"
+                )
+            )
+        return told[0][0]
+
+    def placed(self) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments on the devices that will need them."""
+        levels = ((self.mapping.axis_name or "pmap", self.size), *self.mapping.inner)
+        mesh = self._mesh(levels)
+        moved = [
+            device_put(leaf, NamedSharding(mesh, _spec(mesh.axis_names[0], axis)))
+            for leaf, axis in zip(self.leaves, self.axes, strict=True)
+        ]
+        filled = tree.unflatten(self.structure, moved)
+        return self.mapping.parameters.join(filled, self.args, self.options)
+
+    def _mesh(self, levels: Sequence[Level]) -> Mesh:
+        """The mesh of an outermost pmap, with an axis for each of those inside."""
+        name, wanted = self.mapping.name, prod(size for _, size in levels)
+        mine = self.mapping.devices
+        there = all_devices() if mine is None else mine
+        if mine is not None and len(levels) == 1 and len(mine) != wanted:
+            raise BatchError(
+                point(
+                    f"pmap of {name} maps {wanted} positions, and its devices are {len(mine)}; "
+                    "give one device for each"
+                )
+            )
+        if wanted > len(there) or wanted < 1:
+            sizes = " by ".join(str(size) for _, size in levels)
+            more = f", or let there be more by set_cpu_devices({wanted})" if mine is None else ""
+            raise BatchError(
+                point(
+                    f"pmap of {name} maps {sizes} positions, each on a device of its own, and "
+                    f"there are {len(there)} devices; map fewer, with vmap for the rest{more}"
+                )
+            )
+        names: list[str] = []
+        for axis, _ in levels:
+            names.append(axis if axis not in names else f"{axis}_{len(names)}")
+        array = as_device_array(list(there[:wanted]), f"pmap of {name}")
+        return Mesh(array.reshape([size for _, size in levels]), names)
+
+    def trace(self) -> Any:
+        """The results, in the current trace."""
+        level = self.mapping.axis_name or "pmap", self.size
+        around = _around.get()
+        if around is not None:
+            if self.mapping.devices is not None:
+                raise ArgumentError(
+                    point(
+                        f"pmap of {self.mapping.name} is inside another and has devices; give "
+                        "them to the outermost, enough for every pair of positions"
+                    )
+                )
+            sizes = around.mesh.axis_sizes
+            if around.taken == len(sizes) or sizes[around.taken] != self.size:
+                raise _DeeperError((level,))
+            return self._on(_Around(around.mesh, around.taken + 1))
+        program = require("pmap").program
+        asked = dict(program.asked)
+        levels: tuple[Level, ...] = (level,)
+        while True:
+            mesh = self._mesh(levels)
+            try:
+                made = self._on(_Around(mesh, 1))
+            except _DeeperError as deeper:
+                if len(levels) > 1 and len(deeper.levels) == len(levels):
+                    raise BatchError(
+                        point(
+                            f"pmaps inside {self.mapping.name} map different numbers of "
+                            "positions; map the same number in each"
+                        )
+                    ) from None
+                levels = (level, *deeper.levels)
+                program.asked.clear()
+                program.asked.update(asked)
+                continue
+            self.mapping.inner[:] = levels[1:]
+            return made
+
+    def _on(self, around: _Around) -> Any:
+        """The results, with each position along the last axis taken of a mesh."""
+        mesh, axis = around.mesh, around.mesh.axis_names[around.taken - 1]
+        tracers = list(map(as_tracer, self.leaves))
+        cuts = [_cuts(axis, at, x.ndim) for x, at in zip(tracers, self.axes, strict=True)]
+        found: list[tuple[tree.PyTreeDef, list[int | None]]] = []
+
+        def flat(*pieces: Tracer) -> list[Tracer]:
+            slices = [
+                piece if at is None else reshape(piece, (*piece.shape[:at], *piece.shape[at + 1 :]))
+                for piece, at in zip(pieces, self.axes, strict=True)
+            ]
+            filled = tree.unflatten(self.structure, slices)
+            args, options = self.mapping.parameters.join(filled, self.args, self.options)
+            token = _around.set(around)
+            try:
+                out = self.mapping.fun(*args, **options)
+            except _DeeperError as deeper:
+                done = [(mesh.axis_names[i], mesh.axis_sizes[i]) for i in range(1, around.taken)]
+                if len(deeper.levels) <= len(done):
+                    deeper = _DeeperError((*done, *deeper.levels))
+                raise deeper from None
+            finally:
+                _around.reset(token)
+            leaves, outs = tree.flatten(out)
+            made = [returned(leaf, i, outs, self.mapping.name) for i, leaf in enumerate(leaves)]
+            axes = self._out_axes(outs, out, made)
+            found.append((outs, axes))
+            return [
+                x if at is None else reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
+                for x, at in zip(made, axes, strict=True)
+            ]
+
+        def whole(made: Sequence[Tracer], _: object) -> list[Cuts]:
+            return [_cuts(axis, at, x.ndim) for x, at in zip(made, found[0][1], strict=True)]
+
+        region = Region(mesh, (axis,), self.mapping.name, called=(self.mapping.axis_name,))
+        made = region.run(flat, tracers, cuts, self.labels, whole)
+        outs, axes = found[0]
+        if around.taken == 1:
+            made = [
+                constrain(x, NamedSharding(mesh, _spec(axis, at, x.ndim if mesh.ndim > 1 else 0)))
+                for x, at in zip(made, axes, strict=True)
+            ]
+        return tree.unflatten(outs, made)
+
+    def _out_axes(self, outs: tree.PyTreeDef, out: Any, made: Sequence[Tracer]) -> list[int | None]:
+        """Where the mapped axis is in each result, counted from the front."""
+        name = self.mapping.name
+        try:
+            axes = spread(self.mapping.out_axes, out, _is_entry, f"out_axes of pmap of {name}")
+        except ArgumentError as error:
+            raise BatchError(str(error)) from None
+        counted: list[int | None] = []
+        for axis, x, path in zip(axes, made, outs.paths(), strict=True):
+            if axis is None:
+                counted.append(None)
+                continue
+            rank = x.ndim + 1
+            at = axis + rank if axis < 0 else axis
+            if not 0 <= at < rank:
+                where = "".join(f"[{entry!r}]" for entry in path)
+                told = f"result{where} of {name}" if where else f"the result of {name}"
+                raise AxisError(
+                    point(
+                        f"out_axes has axis {axis} for {told}, which is {x.value.type} on each "
+                        f"device; the mapped axis can be {' or '.join(map(str, range(rank)))}"
+                    )
+                )
+            counted.append(at)
+        return counted
+
+
+def _cuts(axis: str, at: int | None, rank: int) -> Cuts:
+    return tuple((axis,) if dim == at else () for dim in range(rank))
+
+
+def _spec(axis: str, at: int | None, free: int = 0) -> PartitionSpec:
+    """The spec that cuts dimension `at`, and leaves the others whole, or `free` to be cut."""
+    rest = UNCONSTRAINED if free else None
+    entries = [axis if dim == at else rest for dim in range(max(free, 0 if at is None else at + 1))]
+    return PartitionSpec(*entries)

@@ -1,0 +1,135 @@
+"""`pmap`: a function mapped over slices of its arguments, each slice on a device of its own.
+
+It is a manual computation over a mesh with one axis, on whose devices the slices are pieces of
+length one.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from types import MethodType
+from typing import Any, final
+
+from shardir.frontend.devices import Device
+from shardir.frontend.errors import (
+    ArgumentError,
+    IncompatibleDevicesError,
+)
+from shardir.frontend.jit import JitFunction, jit
+from shardir.frontend.locations import point
+from shardir.frontend.mesh import as_device_array
+from shardir.frontend.parallel_call import Call, Mapping, check_axes, is_axis
+from shardir.frontend.parameters import Parameters
+from shardir.frontend.stages import Lowered
+from shardir.frontend.trace import current
+
+Numbers = int | Sequence[int] | None
+
+
+def pmap(
+    fun: Callable[..., Any] | None = None,
+    axis_name: str | None = None,
+    *,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    static_broadcasted_argnums: Numbers = None,
+    devices: Sequence[Device] | None = None,
+    backend: str | None = None,
+    axis_size: int | None = None,
+    donate_argnums: Numbers = None,
+) -> Any:
+    """The function that computes `fun` for every slice of its arguments, each on its own device.
+
+    `in_axes` says which axis of each positional argument is mapped, as for `vmap`: a number for
+    all, or a tuple with an entry for each argument; `None` is for what all devices get. Arguments
+    by name are mapped along axis 0. `out_axes` says where the mapped axis is in each result,
+    `None` for one that is the same everywhere. There are as many devices as slices: the first of
+    `devices`, or of all there are.
+
+    `axis_name` is what collectives such as `lax.psum` inside `fun` call the mapped axis.
+    `static_broadcasted_argnums` are arguments that reach `fun` as they are, `donate_argnums` those
+    that may not be used after the call. `backend` is accepted and changes nothing.
+
+    The function is compiled for each kind of arguments. Its results are cut over the devices along
+    the mapped axis. Raises `BatchError` for sizes that do not go together, and when there are not
+    enough devices.
+    """
+
+    def wrapped(fun: Callable[..., Any]) -> PmapFunction:
+        if not callable(fun):
+            raise ArgumentError(point(f"pmap takes a function, got {fun!r}"))
+        parameters = Parameters.of(fun, static_broadcasted_argnums, None, donate_argnums)
+        name = parameters.name
+        if axis_name is not None and not isinstance(axis_name, str):
+            raise ArgumentError(
+                point(f"axis_name of pmap of {name} is {axis_name!r}, which is no string")
+            )
+        for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+            check_axes(axes, f"{word} of pmap of {name}")
+        if not (in_axes is None or is_axis(in_axes) or isinstance(in_axes, (tuple, list))):
+            raise ArgumentError(
+                point(
+                    f"in_axes of pmap of {name} is {in_axes!r}; it is a number, None, or a tuple "
+                    "with an entry for each positional argument"
+                )
+            )
+        ins = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+        chosen = None
+        if devices is not None:
+            listed: list[Device] = as_device_array(list(devices), f"pmap of {name}").tolist()
+            chosen = tuple(listed)
+        mapping = Mapping(name, fun, parameters, axis_name, ins, out_axes, chosen, axis_size)
+        return PmapFunction(mapping, static_broadcasted_argnums, donate_argnums)
+
+    return wrapped if fun is None else wrapped(fun)
+
+
+@final
+class PmapFunction:
+    """What `pmap` returns. Call it, or `lower` it for arguments without running it."""
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, mapping: "Mapping", static: Numbers, donated: Numbers) -> None:
+        update_wrapper(self, mapping.fun)
+        self._mapping = mapping
+
+        def mapped(*args: Any, **options: Any) -> Any:
+            return Call(mapping, args, options).trace()
+
+        update_wrapper(mapped, mapping.fun)
+        self._mapped = mapped
+        self._jit: JitFunction = jit(mapped, static_argnums=static, donate_argnums=donated)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """The results of all positions, each along the mapped axis."""
+        if current() is not None:
+            return self._mapped(*args, **options)
+        known = list(self._mapping.inner)
+        placed, named = Call(self._mapping, args, options).placed()
+        try:
+            return self._jit(*placed, **named)
+        except IncompatibleDevicesError:
+            if known == self._mapping.inner:
+                raise
+        # Only now it is known that there is a pmap inside, which needs more devices.
+        placed, named = Call(self._mapping, args, options).placed()
+        return self._jit(*placed, **named)
+
+    def lower(self, *args: Any, **options: Any) -> Lowered:
+        """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running anything."""
+        return self._jit.lower(*args, **options)
+
+    def eval_shape(self, *args: Any, **options: Any) -> Any:
+        """The result's containers with a `ShapeDtypeStruct` for each array."""
+        return self._jit.eval_shape(*args, **options)
+
+    def clear_cache(self) -> None:
+        """Forget all compiled programs."""
+        self._jit.clear_cache()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<pmap of {self._mapping.name}>"

@@ -1,0 +1,299 @@
+"""`shard_map`: a function that every device of a mesh runs on its own piece of the arguments."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from shardir.frontend import tree
+from shardir.frontend.annotations import constrain
+from shardir.frontend.array import Array
+from shardir.frontend.calling import is_array_like, returned, run_fleeting
+from shardir.frontend.errors import ArgumentError, IndivisibleError, NotAnArrayError, ShardingError
+from shardir.frontend.locations import point
+from shardir.frontend.manual import Cuts, Region, is_manual
+from shardir.frontend.mesh import Mesh, current_mesh
+from shardir.frontend.operands import abstract_of, as_tracer
+from shardir.frontend.parameters import Parameters, check_call, labels_of
+from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.placing import device_put
+from shardir.frontend.prefix import spread
+from shardir.frontend.shardings import NamedSharding
+from shardir.frontend.trace import current
+from shardir.frontend.tracer import Tracer
+from shardir.passes.varying import Varying
+from shardir.types import TensorType
+
+
+def shard_map(
+    f: Callable[..., Any] | None = None,
+    mesh: Mesh | None = None,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    *,
+    axis_names: Collection[str] = frozenset(),
+    check_vma: bool = True,
+    check_rep: bool | None = None,
+    auto: Collection[str] = frozenset(),
+) -> Any:
+    """The function that lets every device of `mesh` run `f` on its piece of the arguments.
+
+    `in_specs` says how each positional argument is cut, `out_specs` how the devices' results make
+    up the whole ones: a `PartitionSpec` for all, or containers of specs that begin like the
+    arguments and the results. Inside, collectives such as `lax.psum` name axes of the mesh.
+    What a spec does not mention is whole: the same on all devices along that axis.
+
+    `axis_names` are the axes along which devices are on their own, all of the mesh if empty;
+    along the others (`auto`) the compiler cuts what is inside, as it does outside. Without `mesh`
+    it is the one entered by `with mesh:`.
+
+    With `check_vma`, results that are said to be whole along an axis must be so by construction,
+    for example by `lax.psum`; and what is the same along an axis counts as one value when
+    gradients are taken inside. `check_rep` is an older name of it.
+
+    Use as `shard_map(f, mesh=..., in_specs=..., out_specs=...)` or, without `f`, as a decorator.
+    Raises `ShardingError` for specs that do not fit, `IndivisibleError` for a dimension that does
+    not divide.
+    """
+    checked = check_vma if check_rep is None else check_rep
+
+    def wrapped(fun: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = Parameters.of(fun)
+        _check_specs(in_specs, f"in_specs of shard_map of {parameters.name}")
+        _check_specs(out_specs, f"out_specs of shard_map of {parameters.name}")
+
+        @wraps(fun)
+        def mapped(*args: Any) -> Any:
+            used = mesh or current_mesh()
+            if not isinstance(used, Mesh):
+                raise ArgumentError(
+                    point(
+                        f"shard_map of {parameters.name} has no mesh; pass mesh=, or call it "
+                        "inside `with mesh:`"
+                    )
+                )
+            check_call(fun, parameters.name, args)
+            call = _Call(parameters.name, fun, used, _manual_names(used, axis_names, auto,
+                         parameters.name), checked, in_specs, out_specs)  # fmt: skip
+            return call.run(args, parameters)
+
+        return mapped
+
+    return wrapped if f is None else wrapped(f)
+
+
+def _is_spec(x: Any) -> bool:
+    return isinstance(x, PartitionSpec)
+
+
+def _check_specs(specs: Any, word: str) -> None:
+    if specs is None:
+        raise ArgumentError(point(f"{word} is missing; give one PartitionSpec, or containers"))
+    for spec in tree.leaves(specs, is_leaf=_is_spec):
+        if not _is_spec(spec):
+            raise ArgumentError(
+                point(
+                    f"{word} has {spec!r} of type {type(spec).__name__}; its entries are "
+                    "PartitionSpecs"
+                )
+            )
+
+
+def _manual_names(
+    mesh: Mesh, axis_names: Collection[str], auto: Collection[str], name: str
+) -> tuple[str, ...]:
+    """The axes along which devices are on their own, in the order of the mesh."""
+    for word, names in (("axis_names", axis_names), ("auto", auto)):
+        for axis in names:
+            if axis not in mesh.axis_names:
+                raise ShardingError(
+                    point(
+                        f"{word} of shard_map of {name} has {axis!r}, which is no axis of the "
+                        f"mesh; its axes are {_listed(mesh.axis_names)}"
+                    )
+                )
+    chosen = tuple(
+        axis
+        for axis in mesh.axis_names
+        if (axis in axis_names if axis_names else axis not in auto and not is_manual(axis))
+    )
+    for axis in chosen:
+        if is_manual(axis):
+            raise ShardingError(
+                point(
+                    f"shard_map of {name} is over {axis!r}, and so is one around it; name the "
+                    "other axes of the mesh in axis_names"
+                )
+            )
+    return chosen
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call."""
+
+    name: str
+    fun: Callable[..., Any]
+    mesh: Mesh
+    names: tuple[str, ...]
+    checked: bool
+    in_specs: Any
+    out_specs: Any
+
+    def run(self, args: tuple[Any, ...], parameters: Parameters) -> Any:
+        leaves, structure = tree.flatten(args)
+        labels = [
+            label for i, arg in enumerate(args) for label in labels_of(parameters.label(i), arg)
+        ]
+        word = f"in_specs of shard_map of {self.name}"
+        several = isinstance(self.in_specs, (tuple, list)) and not _is_spec(self.in_specs)
+        if several and len(self.in_specs) != len(args):
+            raise ArgumentError(
+                point(
+                    f"{word} has {len(self.in_specs)} entries, and it was called with "
+                    f"{len(args)} arguments; give one for each, or one spec for all"
+                )
+            )
+        specs = spread(_as_tuple(self.in_specs), tuple(args), _is_spec, word)
+        cuts = []
+        for leaf, spec, label in zip(leaves, specs, labels, strict=True):
+            if not is_array_like(leaf):
+                raise NotAnArrayError(
+                    point(
+                        f"shard_map of {self.name} cuts {label}, which is {leaf!r} of type "
+                        f"{type(leaf).__name__} and no array; let the function refer to it"
+                    )
+                )
+            whole = abstract_of(leaf, label).type
+            cuts.append(self.cuts(spec, whole, f"{word} has {spec} for {label}", label))
+
+        def traced(*tracers: Tracer) -> Any:
+            return self.trace(tracers, structure, cuts, labels)
+
+        if current() is not None:
+            return traced(*map(as_tracer, leaves))
+        placed = [self.placed(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)]
+        return run_fleeting(traced, self.name, placed, labels)
+
+    def placed(self, leaf: Any, spec: PartitionSpec) -> Any:
+        """An argument on the devices of the mesh."""
+        on = leaf.sharding.device_assignment if isinstance(leaf, Array) else None
+        if on == self.mesh.device_assignment:
+            return leaf
+        return device_put(leaf, NamedSharding(self.mesh, spec))
+
+    def trace(
+        self,
+        tracers: Sequence[Tracer],
+        structure: tree.PyTreeDef,
+        cuts: Sequence[Cuts],
+        labels: Sequence[str],
+    ) -> Any:
+        found: list[tuple[tree.PyTreeDef, list[PartitionSpec]]] = []
+
+        def flat(*pieces: Tracer) -> list[Tracer]:
+            out = self.fun(*tree.unflatten(structure, pieces))
+            leaves, outs = tree.flatten(out)
+            made = [returned(leaf, i, outs, self.name) for i, leaf in enumerate(leaves)]
+            word = f"out_specs of shard_map of {self.name}"
+            found.append((outs, spread(_as_tuple(self.out_specs), out, _is_spec, word)))
+            return made
+
+        def whole(made: Sequence[Tracer], varying: Sequence[Varying]) -> list[Cuts]:
+            outs, specs = found[0]
+            paths = ["".join(f"[{entry!r}]" for entry in path) for path in outs.paths()]
+            return [
+                self.result(spec, tracer, path, along)
+                for spec, tracer, path, along in zip(specs, made, paths, varying, strict=True)
+            ]
+
+        region = Region(self.mesh, self.names, self.name, self.checked)
+        made = region.run(flat, tracers, cuts, labels, whole)
+        outs, specs = found[0]
+        if len(self.names) == len(self.mesh.axis_names):
+            made = [
+                constrain(tracer, NamedSharding(self.mesh, spec))
+                for tracer, spec in zip(made, specs, strict=True)
+            ]
+        return tree.unflatten(outs, made)
+
+    def result(self, spec: PartitionSpec, tracer: Tracer, path: str, varying: Varying) -> Cuts:
+        """How a result is put together; raises if it cannot be the same where that is said."""
+        told = f"result{path}" if path else "the result"
+        word = f"out_specs of shard_map of {self.name} has {spec} for {told}"
+        cuts = self.named(spec, tracer.value.type, word)
+        if not self.checked:
+            return cuts
+        axes = {axis: named.name for named in Region(self.mesh, self.names, self.name).named()
+                for axis in named.axes}  # fmt: skip
+        cut = [name for dim in cuts for name in dim]
+        differ = [name for axis, name in axes.items() if axis in varying and name not in cut]
+        if differ:
+            along = " and ".join(map(repr, differ))
+            raise ShardingError(
+                point(
+                    f"{word}, which says that it is the same along {along}, but it may differ "
+                    f"there from device to device; reduce it along {along} (lax.psum, lax.pmean), "
+                    f"name {along} in the spec, or pass check_vma=False"
+                )
+            )
+        return cuts
+
+    def named(self, spec: PartitionSpec, type: TensorType, word: str) -> Cuts:
+        """The axes that a spec cuts each dimension over, checked."""
+        if len(spec) > type.rank:
+            raise ShardingError(
+                point(f"{word}, which is {type}; a spec has an entry for each dimension at most")
+            )
+        cuts = []
+        seen: list[str] = []
+        for dim in range(type.rank):
+            axes = spec.axes(dim)
+            if axes is UNCONSTRAINED:
+                raise ShardingError(point(f"{word}; say how it is cut, UNCONSTRAINED does not"))
+            for axis in axes:
+                if axis not in self.mesh.axis_names:
+                    raise ShardingError(
+                        point(
+                            f"{word}, and {axis!r} is no axis of the mesh; its axes are "
+                            f"{_listed(self.mesh.axis_names)}"
+                        )
+                    )
+                if axis not in self.names:
+                    raise ShardingError(
+                        point(
+                            f"{word}, and {axis!r} is not among the axis_names, which are "
+                            f"{_listed(self.names)}; the compiler cuts along it"
+                        )
+                    )
+                if axis in seen:
+                    raise ShardingError(point(f"{word}, which cuts over {axis!r} twice"))
+                seen.append(axis)
+            cuts.append(axes)
+        return tuple(cuts)
+
+    def cuts(self, spec: PartitionSpec, type: TensorType, word: str, label: str) -> Cuts:
+        """The axes that cut each dimension of an argument; raises if they do not divide it."""
+        cuts = self.named(spec, type, word)
+        for dim, (size, axes) in enumerate(zip(type.shape, cuts, strict=True)):
+            count = 1
+            for axis in axes:
+                count *= self.mesh.shape[axis]
+            if size % count:
+                over = " and ".join(f"{axis!r} of size {self.mesh.shape[axis]}" for axis in axes)
+                raise IndivisibleError(
+                    point(
+                        f"shard_map of {self.name} cuts dimension {dim} of {label}, which is "
+                        f"{type}, over {over}, and {size} is not divisible by {count}; pad it to "
+                        f"{-(-size // count) * count}, or leave it whole"
+                    )
+                )
+        return cuts
+
+
+def _as_tuple(specs: Any) -> Any:
+    return tuple(specs) if type(specs) is list else specs
