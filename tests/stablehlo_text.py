@@ -41,7 +41,8 @@ def _op(op: Op) -> Op:
     given = {name: attr for name, attr in op.attrs.items()
              if attr != DEFAULTS.get(op.name, {}).get(name, ...)}  # fmt: skip
     attrs = {name: _attr(op, name, attr) for name, attr in sorted(given.items())}
-    return replace(op, attrs=attrs, blocks=tuple(map(_inner_block, op.blocks)))
+    inner = _block if op.name == "manual_computation" else _inner_block
+    return replace(op, attrs=attrs, blocks=tuple(map(inner, op.blocks)))
 
 
 def _inner_block(block: Block) -> Block:

@@ -7,7 +7,7 @@ operation tells the name of its result and the user's line.
 
 from shardir.ir import Function, Module
 from shardir.placement import Sharding
-from shardir.stablehlo import rules as rules  # declares what each operation is
+from shardir.stablehlo import manual as manual, rules as rules  # declare what each operation is
 from shardir.stablehlo.attributes import mesh_text, sharding_text, tensor
 from shardir.stablehlo.writer import ExportError, Writer
 

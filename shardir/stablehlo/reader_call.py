@@ -42,6 +42,8 @@ class Call:
     ) -> None:
         self.reader, self.written = reader, written
         self._with_operands = operands
+        self.said: list[Sharding | None] | None = None
+        """The shardings of the results where they are attributes of the operation's own."""
         self.types: Types = reader.types
         self.at = written.name
         quoted = written.name.type == "STRING"
@@ -211,6 +213,8 @@ class Call:
     @cached_property
     def shardings(self) -> list[Sharding | None]:
         """What the text says about each result."""
+        if self.said is not None:
+            return self.said
         said = self.attrs.get(SHARDING)
         if self.name in ("sdy.sharding_constraint", "sdy.reshard"):
             angles = [part for part in self.literals if getattr(part, "type", "") == "ANGLE"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lark import Token
 
-from shardir.build import Names
+from shardir.build import Names, substitute
 from shardir.errors import counted, suggestion
 from shardir.ir import Block, Function, Loc, Op, Value
 from shardir.opset import OPS, Attr
@@ -38,6 +38,8 @@ class FunctionReader:
         self.spare: set[Op] = set()
         """Operations that only served others which are no more; dropped if nothing uses them."""
         self.calling: list[str] = []
+        self.said: dict[Value, Value] = {}
+        """Parameters of blocks of which something is said inside."""
         self.readings: list[tuple[records.Op, tuple[Value, ...]]] = []
         """Every operation of the text in reading order, and the values that it was read as."""
 
@@ -140,7 +142,8 @@ class FunctionReader:
         values = tuple(self.define(*param) for param in params)
         ops, returns = self.statements(written)
         self.values = before
-        return Block(values, tuple(ops), tuple(returns))
+        block = Block(values, tuple(ops), tuple(returns))
+        return substitute(block, self.said) if self.said else block
 
     def params_of(self, written: records.Block) -> list[tuple[Token, TensorType, Sharding | None]]:
         """The parameters that the label of a block states."""
@@ -183,6 +186,16 @@ class FunctionReader:
         self.ops.append(op)
         self.makers.update(dict.fromkeys(results, op))
         return op
+
+    def say(self, value: Value, sharding: Sharding) -> Value:
+        """Let a value that is already there have a sharding; what it is now."""
+        new = replace(value, sharding=sharding)
+        if value in self.makers:
+            self.rename({value: new})
+        else:
+            self.said[value] = new
+        self.values = {name: new if v is value else v for name, v in self.values.items()}
+        return new
 
     def rename(self, new: Mapping[Value, Value]) -> None:
         """Let operations of the current block that make a value in `new` make its new form."""

@@ -1,5 +1,7 @@
 """What the operations of Shardy's dialect are in our IR."""
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from lark import Token
@@ -7,9 +9,10 @@ from lark import Token
 from shardir import ops as ops  # declares the operations
 from shardir.ir import Value
 from shardir.opset import Symbol
-from shardir.placement import Sharding
+from shardir.placement import Axes, Axis, Sharding
 from shardir.stablehlo import reader_records as records
 from shardir.stablehlo.reader_call import Call, Unsupported, reads
+from shardir.types import TensorType
 
 Values = tuple[Value, ...]
 
@@ -32,6 +35,16 @@ def _barrier(call: Call) -> Values:
     if word not in ("NONE", "FORWARD", "BACKWARD"):
         raise call.fail(f"a barrier allows NONE, FORWARD or BACKWARD, not {word!r}")
     return call.emit("propagation_barrier", *call.take(1), direction=Symbol(word.lower()))
+
+
+@reads("sdy.data_flow_edge", "sdy.func_data_flow_edge")
+def _edge(call: Call) -> Values:
+    """What flows round a loop has one sharding, which our operations with edges have anyway."""
+    (value,) = call.take(1)
+    stated = call.attrs.get("sharding")
+    if not isinstance(stated, Token):
+        return (value,)
+    return (call.reader.say(value, call.reader.shardings.sharding(stated, value.type)),)
 
 
 @reads("sdy.named_computation")
@@ -58,6 +71,86 @@ def _named_computation(call: Call) -> Values:
     return tuple(
         reader.constrained(call, value, said) for value, said in zip(returns, outs, strict=True)
     )
+
+
+@reads("sdy.manual_computation")
+def _manual_computation(call: Call) -> Values:
+    """The body sees shardings without the manual axes, which are attributes here."""
+    if len(call.blocks) != 1:
+        raise call.fail("a manual computation has one body")
+    (block,) = call.blocks
+    reader = call.reader
+    params = [*block.params, *(param for group in call.params for param in group)]
+    ins = _stated(call, "in_shardings", [value.type for value in call.operands])
+    outs = _stated(call, "out_shardings", call.results)
+    if len(params) != len(ins):
+        raise call.fail("a manual computation takes as many parameters as operands")
+    axes = _manual_axes(call, [*ins, *outs])
+    inside = [
+        (param.name, reader.types.type(param.type), _something(_free(sharding, axes)))
+        for param, sharding in zip(params, ins, strict=True)
+    ]
+    call.said = [
+        _without(sharding, axes) if _something(_free(sharding, axes)) else None for sharding in outs
+    ]
+    return call.emit(
+        "manual_computation",
+        *call.operands,
+        blocks=(reader.block(block, inside),),
+        axes=axes,
+        in_axes=tuple(_cuts(sharding, axes) for sharding in ins),
+        out_axes=tuple(_cuts(sharding, axes) for sharding in outs),
+    )
+
+
+def _stated(call: Call, key: str, types: list[TensorType]) -> list[Sharding]:
+    said = shardings(call, key, types) if types else []
+    if None in said:
+        raise call.fail(f"{call.name} lacks its attribute {key!r}")
+    return [sharding for sharding in said if sharding is not None]
+
+
+def _manual_axes(call: Call, stated: list[Sharding]) -> Axes:
+    """`manual_axes={"a"}`, of the mesh that all the shardings are on."""
+    node = call.attr("manual_axes")
+    entries = node.entries if isinstance(node, records.Dict) else []
+    text = " ".join(str(entry.key) for entry in entries) if entries else str(node)
+    names = [call.types.string(Token("STRING", name)) for name in re.findall(r'"[^"]*"', text)]
+    known = [call.reader.shardings.meshes[name] for name in {s.mesh: None for s in stated}]
+    for mesh in known or call.reader.shardings.meshes.values():
+        if all(name in mesh.sizes for name in names):
+            return tuple(Axis.whole(name, mesh) for name in names)
+    raise call.fail(f"no mesh of it has the axes {', '.join(names)}")
+
+
+def _is_manual(axis: Axis, axes: Axes) -> bool:
+    return any(manual.overlaps(axis) for manual in axes)
+
+
+def _cuts(sharding: Sharding, axes: Axes) -> tuple[Axes, ...]:
+    return tuple(
+        tuple(axis for axis in dim.axes if _is_manual(axis, axes)) for dim in sharding.dims
+    )
+
+
+def _without(sharding: Sharding, axes: Axes) -> Sharding:
+    """The sharding without manual axes among those that it may not use."""
+    kept = tuple(axis for axis in sharding.replicated if not _is_manual(axis, axes))
+    return replace(sharding, replicated=kept)
+
+
+def _something(sharding: Sharding) -> Sharding | None:
+    """The sharding, if it says anything."""
+    return None if sharding == Sharding.open(sharding.mesh, len(sharding.dims)) else sharding
+
+
+def _free(sharding: Sharding, axes: Axes) -> Sharding:
+    """The sharding inside, where the manual axes are not seen."""
+    dims = tuple(
+        replace(dim, axes=tuple(axis for axis in dim.axes if not _is_manual(axis, axes)))
+        for dim in sharding.dims
+    )
+    return _without(replace(sharding, dims=dims), axes)
 
 
 def shardings(call: Call, key: str, types: list[Any]) -> list[Sharding | None]:

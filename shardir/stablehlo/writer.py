@@ -166,12 +166,15 @@ class Writer:
         return self._of[value], value.type
 
     def region(
-        self, params: Sequence[Value], write: Callable[[], Sequence[tuple[str, TensorType]]]
+        self,
+        params: Sequence[Value],
+        write: Callable[[], Sequence[tuple[str, TensorType]]],
+        end: str = "stablehlo.return",
     ) -> Region:
         """A block in which `write` writes the operations; it returns what `write` does."""
         outer, self.lines = self.lines, []
         named = [(self.define(param), param.type) for param in params]
-        self.give_back(write())
+        self.give_back(write(), end)
         lines, self.lines = self.lines, outer
         return named, lines
 
@@ -187,8 +190,10 @@ class Writer:
         lines, self.lines = self.lines, outer
         return params, lines
 
-    def give_back(self, values: Sequence[tuple[str, TensorType]]) -> None:
-        self._write([], "stablehlo.return", values, {}, (), {}, "")
+    def give_back(
+        self, values: Sequence[tuple[str, TensorType]], end: str = "stablehlo.return"
+    ) -> None:
+        self._write([], end, values, {}, (), {}, "")
 
     def block(self, block: Block) -> tuple[Value, ...]:
         """Write the operations of a block; what it returns."""

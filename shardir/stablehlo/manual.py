@@ -1,0 +1,74 @@
+"""What our operations are in Shardy's dialect: manual computations."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardir import ops as ops  # declares the operations
+from shardir.ir import Op, Value
+from shardir.mesh import Mesh
+from shardir.ops.manual import Cuts, with_cuts
+from shardir.opset import OPS
+from shardir.placement import Axes, Sharding
+from shardir.stablehlo.attributes import sharding_text
+from shardir.stablehlo.writer import RULES, ExportError, Writer
+
+
+@RULES.rule(OPS["manual_computation"])
+def _manual_computation(w: Writer, op: Op) -> None:
+    (body,) = op.blocks
+    axes, mesh = op.attrs["axes"], _mesh(w, op)
+    part = next((axis for axis in axes if not axis.is_whole(mesh)), None)
+    if part is not None:
+        raise ExportError(
+            f"a manual computation along {part}, a part of an axis, has no word in StableHLO"
+        )
+    ins = [
+        _whole(param, cuts, axes, mesh, inside=True)
+        for param, cuts in zip(body.params, op.attrs["in_axes"], strict=True)
+    ]
+    outs = [
+        _whole(value, cuts, axes, mesh, inside=False)
+        for value, cuts in zip(op.results, op.attrs["out_axes"], strict=True)
+    ]
+    names = ", ".join(f'"{axis.name}"' for axis in axes)
+    attrs = {
+        "in_shardings": _per_value(ins, mesh),
+        "manual_axes": f"#sdy<manual_axes{{{names}}}>",
+        "out_shardings": _per_value(outs, mesh),
+    }
+    region = w.region(
+        body.params, lambda: [w.typed(value) for value in w.block(body)], end="sdy.return"
+    )
+    w.op(op, "sdy.manual_computation", attrs, regions=[region], annotate=False)
+
+
+def _mesh(w: Writer, op: Op) -> Mesh:
+    """The mesh of a manual computation: that of its shardings, else the first with its axes."""
+    for value in (*op.blocks[0].params, *op.results):
+        if value.sharding is not None:
+            return w.meshes[value.sharding.mesh]
+    names = {axis.name for axis in op.attrs["axes"]}
+    for mesh in w.meshes.values():
+        if names <= set(mesh.sizes) and not mesh.is_maximal:
+            return mesh
+    raise ExportError("a manual computation without a mesh has no text")
+
+
+def _whole(value: Value, cuts: Cuts, axes: Axes, mesh: Mesh, *, inside: bool) -> Sharding:
+    """The sharding of the whole tensor; manual axes that do not cut it are replicated.
+
+    Where nothing is said, the free axes may cut it as they like.
+    """
+    said = value.sharding or Sharding.open(mesh.name, value.type.rank)
+    if inside or value.sharding is None:
+        said = with_cuts(said, cuts)
+    used = {axis.name for dim in cuts for axis in dim}
+    idle = [axis for axis in axes if axis.name not in used and axis not in said.replicated]
+    order = list(mesh.sizes)
+    replicated = sorted((*said.replicated, *idle), key=lambda a: (order.index(a.name), a.pre))
+    return replace(said, replicated=tuple(replicated))
+
+
+def _per_value(shardings: Sequence[Sharding], mesh: Mesh) -> str:
+    texts = ", ".join(sharding_text(sharding, mesh) for sharding in shardings)
+    return f"#sdy.sharding_per_value<[{texts}]>"

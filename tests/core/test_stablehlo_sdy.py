@@ -1,0 +1,106 @@
+"""Shardy's own operations, read and printed."""
+
+import pytest
+
+from shardir.equality import difference
+from shardir.errors import ParseError
+from shardir.placement import Axis, Sharding
+from shardir.stablehlo.printer import show
+from shardir.stablehlo.reader import read
+from shardir.stablehlo.writer import ExportError
+from shardir.text.parser import parse
+from shardir.text.printer import show as show_ir
+from shardir.verify import verify
+
+MANUAL = """\
+sdy.mesh @m = <["x"=2, "y"=2]>
+func.func @main(%a: tensor<16x32xf32>) -> tensor<16x32xf32> {
+  %r = sdy.manual_computation(%a)
+      in_shardings=[<@m, [{"x", ?}, {"y"}]>] out_shardings=[<@m, [{?}, {?}], replicated={"x"}>]
+      manual_axes={"x"} (%p: tensor<8x32xf32>) {
+    %s = stablehlo.negate %p : tensor<8x32xf32>
+    %t = stablehlo.concatenate %s, %s, dim = 0
+        : (tensor<8x32xf32>, tensor<8x32xf32>) -> tensor<16x32xf32>
+    sdy.return %t : tensor<16x32xf32>
+  } : (tensor<16x32xf32>) -> tensor<16x32xf32>
+  return %r : tensor<16x32xf32>
+}
+"""
+
+
+def test_a_manual_computation_sees_no_manual_axes() -> None:
+    module = read(MANUAL)
+    verify(module)
+
+    assert (
+        show_ir(module)
+        == """\
+mesh @m = [x=2, y=2]
+
+func @main(
+  %a: f32[16, 32],
+) -> (f32[16, 32]) {
+  %r = manual_computation(%a, axes=[x], in_axes=[[[x], []]], out_axes=[[[], []]]) : f32[16, 32] {
+    (%p: f32[8, 32@y]) =>
+    %s = neg(%p) : f32[8, 32]
+    %t = concatenate(%s, %s, dim=0) : f32[16, 32]
+    yield %t
+  }
+  return %r
+}
+"""
+    )
+    assert difference(module, read(show(module))) is None
+
+
+def test_a_part_of_an_axis_cannot_be_manual_there() -> None:
+    module = parse(
+        """\
+mesh @m = [x=4]
+func @main(%a: f32[8]) -> (f32[8]) {
+  %r = manual_computation(%a, axes=[x:(1)2], in_axes=[[[x:(1)2]]], out_axes=[[[x:(1)2]]]) : f32[8] {
+    (%p: f32[4]) =>
+    yield %p
+  }
+  return %r
+}
+"""
+    )
+    with pytest.raises(ExportError) as caught:
+        show(module)
+
+    assert str(caught.value) == (
+        "a manual computation along x:(1)2, a part of an axis, has no word in StableHLO"
+    )
+
+
+def test_a_manual_computation_is_along_axes_of_its_mesh() -> None:
+    with pytest.raises(ParseError) as caught:
+        read(MANUAL.replace('manual_axes={"x"}', 'manual_axes={"z"}'))
+
+    assert str(caught.value) == (
+        "no mesh of it has the axes z\n"
+        " --> <text>:3:8\n"
+        "  |\n"
+        "3 |   %r = sdy.manual_computation(%a)\n"
+        "  |        ^^^^^^^^^^^^^^^^^^^^^^"
+    )
+
+
+def test_what_an_edge_says_is_said_of_what_it_stands_behind() -> None:
+    module = read("""\
+sdy.mesh @m = <["x"=2]>
+func.func @main(%i: tensor<i32>, %a: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = "stablehlo.case"(%i) ({
+    stablehlo.return %a : tensor<8xf32>
+  }, {
+    stablehlo.return %a : tensor<8xf32>
+  }) : (tensor<i32>) -> tensor<8xf32>
+  %1 = sdy.data_flow_edge %0 sharding=<@m, [{"x"}]> : tensor<8xf32>
+  return %1 : tensor<8xf32>
+}
+""")
+
+    (case,) = module.main.body.ops
+    assert case.result.sharding == Sharding.of("m", [(Axis("x", 1, 2),)])
+    assert module.main.body.returns == case.results
