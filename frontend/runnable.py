@@ -14,6 +14,7 @@ from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, cut
 from shardir.frontend.config import config
 from shardir.frontend.errors import NumberError
+from shardir.frontend.inspecting import inspector
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
 from shardir.frontend.operands import is_number, narrowed
@@ -52,7 +53,9 @@ class Runnable:
     ) -> None:
         """Compile `plan`; `abstracts` are of its results, `captured` its last arguments."""
         self.plan = plan
-        self.module: Module = pipeline()(plan.module, watch_of(plan.module.main.name))
+        watching = (watch_of(plan.module.main.name), inspector(plan))
+        chosen = watches(*(watch for watch in watching if watch is not None))
+        self.module: Module = pipeline()(plan.module, chosen)
         self._execute: Executable = get_backend(plan.devices[0].platform).compile(self.module)
         main, spmd = self.module.main, self.module.main.spmd
         types = [v.type for v in plan.module.main.body.params]

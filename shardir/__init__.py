@@ -10,7 +10,11 @@ from shardir._lazy import lazy_names
 TABLE = {
     # programs of users
     "shardir.frontend.array": ("Array", "ShapeDtypeStruct"),
+    "shardir.frontend.callbacks": ("io_callback", "pure_callback"),
+    "shardir.frontend.checkpointing": ("checkpoint", "checkpoint_policies", "remat"),
     "shardir.frontend.config": ("config", "cpu_devices", "enable_x64", "set_cpu_devices"),
+    "shardir.frontend.custom_jvp": ("custom_jvp",),
+    "shardir.frontend.custom_vjp": ("custom_gradient", "custom_vjp"),
     "shardir.frontend.devices": (
         "Device",
         "default_backend",
@@ -20,8 +24,16 @@ TABLE = {
         "local_devices",
     ),
     "shardir.frontend.directions": ("jvp", "linearize", "vjp"),
+    "shardir.frontend.inspection": (
+        "ensure_compile_time_eval",
+        "eval_shape",
+        "make_ir",
+        "named_call",
+        "named_scope",
+    ),
     "shardir.frontend.jacobians": ("hessian", "jacfwd", "jacrev"),
     "shardir.frontend.jit": ("Compiled", "Lowered", "jit"),
+    "shardir.frontend.linearity": ("closure_convert", "linear_transpose"),
     "shardir.frontend.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
     "shardir.frontend.parallel_mapping": ("pmap",),
     "shardir.frontend.partition_spec": ("PartitionSpec",),
@@ -31,6 +43,7 @@ TABLE = {
     "shardir.frontend.shardings": ("NamedSharding", "SingleDeviceSharding"),
     "shardir.frontend.transforms": ("grad", "value_and_grad"),
     "shardir.frontend.vectorizing": ("vmap",),
+    "shardir.ad_checkpoint": (),
     "shardir.debug": (),
     "shardir.experimental": (),
     "shardir.flatten_util": (),
@@ -52,6 +65,7 @@ TABLE = {
 
 if TYPE_CHECKING:
     from shardir import (
+        ad_checkpoint as ad_checkpoint,
         debug as debug,
         experimental as experimental,
         flatten_util as flatten_util,
@@ -66,11 +80,25 @@ if TYPE_CHECKING:
     )
     from shardir.errors import ShardirError as ShardirError
     from shardir.frontend.array import Array as Array, ShapeDtypeStruct as ShapeDtypeStruct
+    from shardir.frontend.callbacks import (
+        io_callback as io_callback,
+        pure_callback as pure_callback,
+    )
+    from shardir.frontend.checkpointing import (
+        checkpoint as checkpoint,
+        checkpoint_policies as checkpoint_policies,
+        remat as remat,
+    )
     from shardir.frontend.config import (
         config as config,
         cpu_devices as cpu_devices,
         enable_x64 as enable_x64,
         set_cpu_devices as set_cpu_devices,
+    )
+    from shardir.frontend.custom_jvp import custom_jvp as custom_jvp
+    from shardir.frontend.custom_vjp import (
+        custom_gradient as custom_gradient,
+        custom_vjp as custom_vjp,
     )
     from shardir.frontend.devices import (
         Device as Device,
@@ -81,12 +109,23 @@ if TYPE_CHECKING:
         local_devices as local_devices,
     )
     from shardir.frontend.directions import jvp as jvp, linearize as linearize, vjp as vjp
+    from shardir.frontend.inspection import (
+        ensure_compile_time_eval as ensure_compile_time_eval,
+        eval_shape as eval_shape,
+        make_ir as make_ir,
+        named_call as named_call,
+        named_scope as named_scope,
+    )
     from shardir.frontend.jacobians import (
         hessian as hessian,
         jacfwd as jacfwd,
         jacrev as jacrev,
     )
     from shardir.frontend.jit import Compiled as Compiled, Lowered as Lowered, jit as jit
+    from shardir.frontend.linearity import (
+        closure_convert as closure_convert,
+        linear_transpose as linear_transpose,
+    )
     from shardir.frontend.mesh import (
         Mesh as Mesh,
         create_device_mesh as create_device_mesh,

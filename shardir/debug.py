@@ -1,18 +1,29 @@
-"""Looking at arrays: who holds which part."""
+"""Looking at arrays, who holds which part, and into programs while they run."""
 
 from typing import TYPE_CHECKING
 
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.frontend.visualize": ("visualize_array_sharding", "visualize_sharding"),
+    "shardir.frontend.debugging": (
+        "breakpoint",
+        "callback",
+        "inspect_array_sharding",
+        "print",
+        "visualize_array_sharding",
+    ),
+    "shardir.frontend.visualize": ("visualize_sharding",),
 }
 """Where each public name is defined."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.visualize import (
+    from shardir.frontend.debugging import (
+        breakpoint as breakpoint,
+        callback as callback,
+        inspect_array_sharding as inspect_array_sharding,
+        print as print,
         visualize_array_sharding as visualize_array_sharding,
-        visualize_sharding as visualize_sharding,
     )
+    from shardir.frontend.visualize import visualize_sharding as visualize_sharding
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

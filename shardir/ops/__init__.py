@@ -100,6 +100,11 @@ from shardir.ops.elementwise import (
     xor as xor,
 )
 from shardir.ops.fft import fft as fft
+from shardir.ops.host import (
+    callback as callback,
+    inspect_sharding as inspect_sharding,
+    pure_callback as pure_callback,
+)
 from shardir.ops.index import gather as gather, scatter as scatter
 from shardir.ops.linalg import dot as dot
 from shardir.ops.manual import manual_computation as manual_computation, vary as vary

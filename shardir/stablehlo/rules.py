@@ -264,6 +264,14 @@ def _opaque(w: Writer, op: Op) -> None:
     w.carried(op, attrs["head"], attrs["attributes"], attrs["types"])
 
 
+@RULES.rule(OPS["callback"], OPS["pure-callback"], OPS["inspect-sharding"])
+def _callback(w: Writer, op: Op) -> None:
+    """A call that only the program around it can answer, by its name."""
+    effect = "true" if op.spec.effect else "false"
+    attrs = {"call_target_name": f'"{op.attrs["function"]}"', "has_side_effect": effect}
+    w.op(op, "stablehlo.custom_call", attrs)
+
+
 @RULES.rule(OPS["stop_gradient"], OPS["checkpoint-name"])
 def _stop_gradient(w: Writer, op: Op) -> None:
     w.alias(op.result, w.name(op.operands[0]))

@@ -1,0 +1,143 @@
+"""Calls from running programs to functions of the user: `pure_callback`, `io_callback`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import tree
+from shardir.frontend.calling import is_array_like, run_fleeting
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.lax.blocks import several
+from shardir.frontend.locations import point
+from shardir.frontend.operands import abstract_of, as_tracer
+from shardir.frontend.parameters import name_of
+from shardir.frontend.promotion import dtype_of
+from shardir.frontend.trace import current, emit
+from shardir.frontend.tracer import Tracer
+from shardir.hosted import Hosted
+from shardir.types import TensorType
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Calls a function with arrays in containers; equal when everything about it is.
+
+    `fixed` are what is no array, by their places among the leaves.
+    """
+
+    function: Callable[..., Any]
+    structure: tree.PyTreeDef
+    fixed: tuple[tuple[int, Any], ...]
+    types: tuple[TensorType, ...] = ()
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        rest, fixed = iter(arrays), dict(self.fixed)
+        leaves = [fixed[i] if i in fixed else next(rest) for i in range(self.structure.num_leaves)]
+        args, options = tree.unflatten(self.structure, leaves)
+        made = self.function(*args, **options)
+        if not self.types:
+            return []
+        outs = tree.leaves(made)
+        if len(outs) != len(self.types):
+            return outs
+        return [_fitted(x, type) for x, type in zip(outs, self.types, strict=True)]
+
+
+def _fitted(x: Any, type: TensorType) -> Any:
+    """A number of Python, or a wider or narrower one of the same kind, as what was promised."""
+    array = np.asarray(x)
+    same = array.dtype.kind == type.numpy.kind or isinstance(x, (int, float))
+    return array.astype(type.numpy) if same else array
+
+
+def call(
+    spec: str,
+    function: Callable[..., Any],
+    result: Sequence[TensorType],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    name: str = "",
+    **attrs: Any,
+) -> list[Any]:
+    """The operation that calls a function, in the current trace or one of its own."""
+    leaves, structure = tree.flatten((args, options))
+    fixed = tuple((i, leaf) for i, leaf in enumerate(leaves) if not is_array_like(leaf))
+    chosen = [leaf for leaf in leaves if is_array_like(leaf)]
+    caller = Hosted(name or name_of(function), Caller(function, structure, fixed, tuple(result)))
+    stated = result[0] if len(result) == 1 else tuple(result)
+
+    def emitted(*tracers: Tracer) -> list[Tracer]:
+        return several(emit(spec, *tracers, function=caller, result=stated, **attrs))
+
+    if current() is not None:
+        return emitted(*map(as_tracer, chosen))
+    labels = [f"arg{i}" for i in range(len(chosen))]
+    made: list[Any] = run_fleeting(emitted, name_of(function), chosen, labels)
+    return made
+
+
+def pure_callback(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    vmap_method: str | None = None,
+    **options: Any,
+) -> Any:
+    """`callback(*args, **options)` of NumPy arrays, in the middle of a program.
+
+    `result_shape_dtypes` are the containers of the result with something that has a `shape` and a
+    `dtype` for each array. The function must do nothing but return; it may be called any number of
+    times. `vmap_method` says what it is called with under `vmap`: `"sequential"` (one example
+    after the other), `"expand_dims"` (the batch in front, 1 for what all share) or
+    `"broadcast_all"`. It has no derivative; give it one with `custom_jvp`.
+    """
+    methods = (None, "sequential", "expand_dims", "broadcast_all")
+    if vmap_method not in methods:
+        raise ArgumentError(
+            point(
+                f"vmap_method of pure_callback is {vmap_method!r}; it is 'sequential', "
+                "'expand_dims', 'broadcast_all' or None"
+            )
+        )
+    types, structure = _promised("pure_callback", result_shape_dtypes)
+    if not types:
+        return result_shape_dtypes
+    made = call("pure-callback", callback, types, args, options, method=vmap_method or "none")
+    return tree.unflatten(structure, made)
+
+
+def io_callback(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    ordered: bool = False,
+    **options: Any,
+) -> Any:
+    """`callback(*args, **options)` of NumPy arrays, once, in its turn among other effects.
+
+    `result_shape_dtypes` are the containers of the result, or `None`; see `pure_callback`.
+    `ordered` changes nothing: effects are always in the order of the program. It has no
+    derivative.
+    """
+    types, structure = _promised("io_callback", result_shape_dtypes)
+    return tree.unflatten(structure, call("callback", callback, types, args, options))
+
+
+def _promised(what: str, shapes: Any) -> tuple[list[TensorType], tree.PyTreeDef]:
+    leaves, structure = tree.flatten(shapes)
+    return [_promise(what, leaf) for leaf in leaves], structure
+
+
+def _promise(what: str, leaf: Any) -> TensorType:
+    if is_array_like(leaf):
+        return abstract_of(leaf).type
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return TensorType(tuple(leaf.shape), dtype_of(leaf.dtype))
+    raise ArgumentError(
+        point(
+            f"a result of {what} is to be {leaf!r} of type {type(leaf).__name__}, which has no "
+            "shape and dtype; use a ShapeDtypeStruct"
+        )
+    )

@@ -1,0 +1,124 @@
+"""Calls from a running program to Python functions of the program around it.
+
+A text has only the name of such a function, so a program that was read from text cannot run it.
+Under `batch` leading dimensions a function is called once for each position along them.
+"""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from shardir.batching import Many
+from shardir.errors import InterpretError, VectorizeError
+from shardir.factors import FactorRule, RuleBuilder
+from shardir.hosted import function_of
+from shardir.opset import OpSpec, define
+from shardir.partitioning import Partitioning
+from shardir.types import TensorType
+
+METHODS = ("none", "sequential", "expand_dims", "broadcast_all")
+
+
+def _type(
+    *xs: TensorType, result: Any, function: str, batch: int = 0, method: str = "sequential"
+) -> Any:
+    if method not in METHODS:
+        raise TypeError(f"method={method} is none of {', '.join(METHODS)}")
+    for x in xs:
+        if x.rank < batch:
+            raise TypeError(f"is called along {batch} dimensions, and {x} has not so many")
+    return () if result is None else result
+
+
+def _call(
+    *arrays: Any, result: Any, function: str, batch: int = 0, method: str = "sequential"
+) -> Any:
+    called = function_of(function)
+    if called is None:
+        raise InterpretError(
+            f"{function!r} is a function of the program that this text came from, and only its "
+            "name is here; run the program where it was traced"
+        )
+    types = (result,) if isinstance(result, TensorType) else tuple(result)
+    if not batch:
+        made = _checked(function, called(*arrays), types)
+    else:
+        sizes = (arrays[0] if arrays else np.empty(types[0].shape)).shape[:batch]
+        made = tuple(np.empty(type.shape, type.numpy) for type in types)
+        inner = tuple(type.with_shape(type.shape[batch:]) for type in types)
+        for at in product(*map(range, sizes)):
+            parts = _checked(function, called(*(x[at] for x in arrays)), inner)
+            for whole, part in zip(made, parts, strict=True):
+                whole[at] = part
+    return made[0] if isinstance(result, TensorType) else made
+
+
+def _checked(name: str, made: Any, types: tuple[TensorType, ...]) -> tuple[Any, ...]:
+    given = () if not types else tuple(made)
+    if len(given) != len(types):
+        raise InterpretError(
+            f"{name} returned {len(given)} arrays, and it is to return {len(types)}"
+        )
+    arrays = tuple(np.asarray(x) for x in given)
+    for array, type in zip(arrays, types, strict=True):
+        if array.shape != type.shape or array.dtype != type.numpy:
+            raise InterpretError(
+                f"{name} returned {array.dtype}{list(array.shape)}, and it is to return {type}"
+            )
+    return arrays
+
+
+def _batch(b: Any, many: Many, *xs: Any, **attrs: Any) -> Any:
+    method = attrs.get("method", "sequential")
+    if method == "none":
+        raise VectorizeError(
+            f"{attrs['function']} is called with one example at a time; say with vmap_method= what "
+            "it is to be called with instead: 'sequential', 'expand_dims' or 'broadcast_all'"
+        )
+    if method == "expand_dims":
+        pairs = zip(xs, many.batched, strict=True)
+        given = [
+            x if has else b.reshape(x, result=x.type.with_shape((1, *x.type.shape)))
+            for x, has in pairs
+        ]
+    else:
+        given = list(many.all(b, xs))
+    if method == "sequential":
+        attrs["batch"] = attrs.get("batch", 0) + 1
+    return b.emit(many.op.spec, *given, result=many.stated, **attrs)
+
+
+def _define(name: str, **more: Any) -> OpSpec:
+    return define(name, type=_type, reference=_call, batch=_batch, **more)
+
+
+callback = _define("callback", effect=True)
+"""`function(operands...)`, once and in its turn, for its results or for what else it does."""
+
+pure_callback = _define("pure-callback")
+"""`function(operands...)`, which does nothing else; called as often as it serves."""
+
+
+def _no_result(x: TensorType, *, function: str, result: Any) -> tuple[TensorType, ...]:
+    return ()
+
+
+def _alone(x: TensorType, *, function: str, result: Any) -> FactorRule:
+    return RuleBuilder([x.shape], []).add_pointwise(x.shape).build()
+
+
+def _inspect_batch(b: Any, many: Many, x: Any, *, function: str) -> Any:
+    return b.inspect_sharding(x, function=function)
+
+
+inspect_sharding = define(
+    "inspect-sharding",
+    type=_no_result,
+    factors=_alone,
+    reference=lambda x, *, function, result: (),
+    batch=_inspect_batch,
+    partition=Partitioning(cuts=lambda rule, *_, **__: range(len(rule.factors))),
+    effect=True,
+)
+"""Tells `function`, once the program has been compiled, how `x` is spread."""
