@@ -8,6 +8,7 @@ gradients, or give them another dimension; `resolve` puts the axes of the real m
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardir import ops as ops_
@@ -97,6 +98,26 @@ def _meant(attr: Attr, expressed: "Expressed") -> Attr:
     return tuple(made)
 
 
+def retold(block: Block, asked: "Sequence[tuple[UserSharding, int]]", program: Program) -> Block:
+    """A block of another program, which `asked` for these shardings, with tokens of `program`."""
+
+    def number_of(number: int) -> int:
+        return program.asked.setdefault(asked[number], len(program.asked))
+
+    def spelled(attr: Attr) -> Attr:
+        if isinstance(attr, Axis) and attr.name.startswith("?"):
+            number, _, dim = attr.name[1:].partition(".")
+            return Axis(f"?{number_of(int(number))}.{dim}", attr.pre, attr.size)
+        return tuple(map(spelled, attr)) if isinstance(attr, tuple) else attr
+
+    def sharded(value: Value) -> Sharding | None:
+        if value.sharding is None:
+            return None
+        return replace(value.sharding, mesh=f"?{number_of(int(value.sharding.mesh[1:]))}")
+
+    return _rebuilt(block, sharded, spelled)
+
+
 Expressed = Sequence[tuple[Axes | Unconstrained, ...]]
 
 
@@ -119,6 +140,13 @@ def resolve(
 ) -> Block:
     """The block with the sharding that `sharded` says for each value, and with the axes that
     tokens in attributes stand for."""
+    return _rebuilt(block, sharded, lambda attr: _meant(attr, expressed))
+
+
+def _rebuilt(
+    block: Block, sharded: Callable[[Value], Sharding | None], spelled: Callable[[Attr], Attr]
+) -> Block:
+    """The block with other shardings, and other axes in the attributes that have some."""
     new: dict[Value, Value] = {}
 
     def value_of(value: Value) -> Value:
@@ -136,7 +164,7 @@ def resolve(
             blocks = tuple(map(rebuilt, op.blocks))
             attrs = op.attrs
             if op.spec.spmd or op.spec is ops_.manual_computation:
-                attrs = {name: _meant(attr, expressed) for name, attr in attrs.items()}
+                attrs = {name: spelled(attr) for name, attr in attrs.items()}
             ops.append(Op(op.spec, operands, results, attrs, blocks, op.loc, op.why))
         return Block(params, tuple(ops), tuple([new.get(v, v) for v in block.returns]))
 

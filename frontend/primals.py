@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from shardir.build import Builder, inline, substitute
+from shardir.build import Builder, inline
 from shardir.errors import DifferentiateError
 from shardir.frontend import tree
-from shardir.frontend.annotations import token
+from shardir.frontend.annotations import retold
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import point
@@ -30,7 +30,6 @@ from shardir.frontend.trace import (
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.ir import Block, Function, Value
-from shardir.passes.program import values_of
 from shardir.types import COMPLEX, INEXACT, TensorType
 
 
@@ -282,10 +281,4 @@ class Derivative:
         """The block with its constraints as tokens of the program it goes into."""
         if program is self.program:
             return self.block
-        asked = list(self.program.asked)
-        new = {}
-        for value in values_of(self.block):
-            if value.sharding is not None:
-                sharding, rank = asked[int(value.sharding.mesh[1:])]
-                new[value] = replace(value, sharding=token(program, sharding, rank))
-        return substitute(self.block, new)
+        return retold(self.block, list(self.program.asked), program)

@@ -40,7 +40,7 @@ def _sweep(block: Block, active: set[Value]) -> None:
             _mark(body.params[n:], op.operands[n:], active)
             _mark_loop(op.operands[:n], body, op.results[:n], active)
             _mark(op.results[n:], body.returns[n:], active)
-        elif op.name == "checkpoint":
+        elif op.name in ("checkpoint", "manual_computation"):
             (body,) = op.blocks
             _mark(body.params, op.operands, active)
             _sweep(body, active)

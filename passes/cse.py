@@ -72,7 +72,11 @@ class _Merger:
         operands = op.operands
         if any(v in new for v in operands):
             operands = tuple(new.get(v, v) for v in operands)
-        blocks = tuple(map(self.block, op.blocks))
+        if op.name == "manual_computation":
+            # It sees nothing of what is around it.
+            blocks = tuple(_Merger().block(block) for block in op.blocks)
+        else:
+            blocks = tuple(map(self.block, op.blocks))
         if operands is op.operands and all(a is b for a, b in zip(blocks, op.blocks, strict=True)):
             return op
         return replace(op, operands=operands, blocks=blocks)

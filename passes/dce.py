@@ -110,7 +110,28 @@ def _scan(op: Op, live: set[Value]) -> Op:
     )
 
 
-_LIVELY = {"case": _case, "while": _while, "scan": _scan}
+def _manual(op: Op, live: set[Value]) -> Op:
+    """A manual computation without results that nobody uses, and operands that it does not."""
+    (body,) = op.blocks
+    made = [i for i, result in enumerate(op.results) if result in live]
+    returns = _at(body.returns, made)
+    used = _used(body, returns)
+    taken = [i for i, param in enumerate(body.params) if param in used]
+    attrs = {
+        **op.attrs,
+        "in_axes": tuple(op.attrs["in_axes"][i] for i in taken),
+        "out_axes": tuple(op.attrs["out_axes"][i] for i in made),
+    }
+    return replace(
+        op,
+        operands=_at(op.operands, taken),
+        results=_at(op.results, made),
+        attrs=attrs,
+        blocks=(_body(Block(_at(body.params, taken), body.ops, returns), live),),
+    )
+
+
+_LIVELY = {"case": _case, "while": _while, "scan": _scan, "manual_computation": _manual}
 
 
 def _carried(

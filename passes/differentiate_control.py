@@ -14,6 +14,7 @@ from shardir.build import substitute
 from shardir.ir import Block, Op, Value
 from shardir.ops.control import case, scan
 from shardir.passes.activity import reached
+from shardir.passes.differentiate_manual import HANDLERS as MANUAL
 from shardir.passes.differentiate_regions import HANDLERS as REGIONS
 from shardir.passes.pullback import Handler, Pullback, error
 from shardir.passes.residuals import hand_over, live
@@ -227,5 +228,6 @@ HANDLERS: dict[str, Handler] = {
     "while": _through_while,
     "scan": _through_scan,
     "case": _through_case,
+    **MANUAL,
     **REGIONS,
 }

@@ -17,6 +17,7 @@ from shardir.errors import DifferentiateError
 from shardir.ir import Block, Function, Value
 from shardir.passes.differentiate import differentiable
 from shardir.passes.forward_control import HANDLERS as CONTROL
+from shardir.passes.forward_manual import HANDLERS as MANUAL
 from shardir.passes.forward_regions import HANDLERS as REGIONS
 from shardir.passes.program import names_of, values_of
 from shardir.passes.pushforward import Pushforward
@@ -24,7 +25,7 @@ from shardir.passes.regions import parted
 from shardir.passes.residuals import hand_over, live
 from shardir.types import INEXACT
 
-_HANDLERS = {**CONTROL, **REGIONS}
+_HANDLERS = {**CONTROL, **MANUAL, **REGIONS}
 
 
 def jvp(function: Function, wrt: Sequence[int]) -> Function:

@@ -17,7 +17,12 @@ from dataclasses import replace
 from shardir.build import Builder, Names, substitute
 from shardir.errors import VectorizeError, counted
 from shardir.ir import Block, Function, Value
-from shardir.passes import vectorize_axes, vectorize_control, vectorize_regions
+from shardir.passes import (
+    vectorize_axes,
+    vectorize_control,
+    vectorize_manual,
+    vectorize_regions,
+)
 from shardir.passes.batcher import Batcher
 from shardir.passes.program import names_of, values_of
 from shardir.placement import OPEN, Sharding
@@ -26,6 +31,7 @@ _HANDLERS = {
     **vectorize_control.HANDLERS,
     **vectorize_regions.HANDLERS,
     **vectorize_axes.HANDLERS,
+    **vectorize_manual.HANDLERS,
 }
 
 Place = Callable[[Sharding], Sharding]

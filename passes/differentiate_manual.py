@@ -1,0 +1,149 @@
+"""The way back through manual computations: cotangents are cut as what they belong to.
+
+Each device goes back through what it did. A result that is the same along an axis is one value
+that every device along it has said; each gets an equal part of its cotangent. An operand that is
+whole along an axis is one value that every device has used; its gradient is the sum of theirs.
+What the way back needs of the way forward stays on the devices, stacked along a dimension in
+front that all manual axes cut.
+"""
+
+from dataclasses import replace
+from math import prod
+
+from shardir.build import Builder, substitute
+from shardir.ir import Block, Op, Value
+from shardir.ops.manual import Cuts, manual_computation, whole_type
+from shardir.opset import Symbol
+from shardir.passes.pullback import Handler, Pullback
+from shardir.passes.residuals import hand_over, live
+from shardir.placement import Axes, Axis
+
+Cotangents = tuple[Value | None, ...]
+
+
+def _rest(axes: Axes, cuts: Cuts) -> Axes:
+    """The manual axes along which something is whole."""
+    used = sorted(axis for dim in cuts for axis in dim)
+    left: list[Axis] = []
+    for axis in axes:
+        start = axis.pre
+        for part in used:
+            if axis.contains(part):
+                if start < part.pre:
+                    left.append(Axis(axis.name, start, part.pre // start))
+                start = part.next
+        if start < axis.next:
+            left.append(Axis(axis.name, start, axis.next // start))
+    return tuple(left)
+
+
+def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
+    """The way back: another manual computation along the same axes."""
+    (body,) = op.blocks
+    axes, ins, outs = op.attrs["axes"], op.attrs["in_axes"], op.attrs["out_axes"]
+    pullback = outer.inner()
+    b = pullback.b
+
+    # Cotangents come in cut as the results are.
+    given = [i for i, g in enumerate(cotangents) if g is not None]
+    params = [b.param(body.returns[i].type, f"{body.returns[i].name}.grad") for i in given]
+    for i, param in zip(given, params, strict=True):
+        share = prod(axis.size for axis in _rest(axes, outs[i]))
+        piece = param if share == 1 else b.div(param, b.full(share, param.type))
+        pullback.give(body.returns[i], piece)
+    forward = replace(body, ops=pullback.run(body.ops))
+    found = [(i, g) for i, p in enumerate(body.params) if (g := pullback.take(p)) is not None]
+    returns = []
+    for i, gradient in found:
+        if rest := _rest(axes, ins[i]):
+            gradient = b.all_reduce(gradient, axes=rest, op=Symbol("add"))
+        returns.append(gradient)
+    if not returns:
+        return op
+    back = Block(tuple(params), live(b.ops, returns), tuple(returns))
+
+    saving = _Saving(outer, op, forward)
+    back = saving.handed_over(back)
+    made = _results(
+        outer.b.emit(
+            manual_computation,
+            *(g for i in given if (g := cotangents[i]) is not None),
+            *saving.operands,
+            blocks=(back,),
+            axes=axes,
+            in_axes=(*(outs[i] for i in given), *saving.cuts),
+            out_axes=tuple(ins[i] for i, _ in found),
+        )
+    )
+    for (i, _), gradient in zip(found, made, strict=True):
+        outer.give(op.operands[i], gradient)
+    return saving.op
+
+
+class _Saving:
+    """Lets a manual computation hand over what its reverse needs.
+
+    `op` is the computation that does; `operands` are what the reverse takes, cut as `cuts` say, in
+    the order in which `handed_over` adds parameters.
+    """
+
+    def __init__(self, outer: Pullback, op: Op, forward: Block) -> None:
+        self.op, self.operands, self.cuts = op, list[Value](), list[Cuts]()
+        self._names, self._forward = outer.b.names, forward
+
+    def handed_over(self, back: Block) -> Block:
+        """`back` with parameters for what it needs."""
+        forward, op = self._forward, self.op
+        handover = hand_over(forward, back, self._names)
+        axes: Axes = op.attrs["axes"]
+        seen = dict(zip(forward.params, zip(op.operands, op.attrs["in_axes"], strict=True),
+                        strict=True))  # fmt: skip
+        for value, result, cuts in zip(
+            forward.returns, op.results, op.attrs["out_axes"], strict=True
+        ):
+            seen.setdefault(value, (result, cuts))
+        stacking, opening = Builder(self._names, op.loc), Builder(self._names, op.loc)
+        more: list[tuple[Value, Value, Cuts]] = []
+        params, new = [], dict(handover.new)
+        for value in handover.saved:
+            if value in seen:
+                operand, cuts = seen[value]
+                param = Value(value.type, self._names.fresh(value.name))
+                new[value] = param
+            else:
+                front = value.type.with_shape((1, *value.type.shape))
+                cuts = (axes, *((),) * value.type.rank)
+                stacked = stacking.reshape(value, result=front)
+                saved = f"{value.name.removesuffix('.saved')}.saved"
+                operand = Value(whole_type(front, cuts, axes), self._names.fresh(saved))
+                more.append((stacked, operand, cuts))
+                param = Value(front, self._names.fresh(value.name))
+                new[value] = opening.reshape(param, result=value.type)
+            params.append(param)
+            self.operands.append(operand)
+            self.cuts.append(cuts)
+        self.op = replace(
+            op,
+            results=(*op.results, *(operand for _, operand, _ in more)),
+            attrs={
+                **op.attrs,
+                "out_axes": (*op.attrs["out_axes"], *(cuts for _, _, cuts in more)),
+            },
+            blocks=(
+                Block(
+                    forward.params,
+                    (*forward.ops, *stacking.ops),
+                    (*forward.returns, *(value for value, _, _ in more)),
+                ),
+            ),
+        )
+        whole = Block((*back.params, *params), (*handover.again, *back.ops), back.returns)
+        renamed = substitute(whole, new)
+        return replace(renamed, ops=(*opening.ops, *renamed.ops))
+
+
+HANDLERS: dict[str, Handler] = {"manual_computation": _through_manual}
