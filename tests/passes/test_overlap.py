@@ -100,9 +100,13 @@ def test_the_text_parses_back_and_nothing_is_lost(
     changed = Overlap(flops=flops, network=network)(module)
     verify(changed)
     assert str(parse(str(changed))) == str(changed)
-    wanted = sorted(op.name for op in module.main.body.walk())
-    found = [op.name.removesuffix("-start") for op in changed.main.body.walk()]
-    assert sorted(name for name in found if name != "done") == wanted
+    assert whole_operations(changed) == whole_operations(module)
+
+
+def whole_operations(module: Module) -> list[str]:
+    """The operations of a module, collectives whole."""
+    names = (op.name.removesuffix("-start") for op in module.main.body.walk())
+    return sorted(name for name in names if name != "done")
 
 
 TRAINING = """\

@@ -1,15 +1,17 @@
 """Operations of per-device programs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from hypothesis import strategies as st
 
-from shardir.ir import Value
-from shardir.opset import Symbol
+from shardir.ir import Op, Value
+from shardir.ops.overlap import STARTED, done
+from shardir.opset import OPS, Symbol
 from shardir.placement import Axes
 from shardir.types import DTYPES, INTEGERS
-from tests.samplers.scope import NUMBERS, ORDERED, Scope, sampler
+from tests.samplers.scope import NUMBERS, ORDERED, SAMPLERS, Scope, sampler
 
 _COMBINED = {"add": NUMBERS, "mul": NUMBERS, "max": ORDERED, "min": ORDERED,
              "and": ("bool", *INTEGERS), "or": ("bool", *INTEGERS)}  # fmt: skip
@@ -80,3 +82,15 @@ def _(s: Scope, name: str) -> None:
 @sampler("axis-index")
 def _(s: Scope, name: str) -> None:
     s.emit(name, axes=s.axes())
+
+
+@sampler("done", *(spec.name for spec in STARTED.values()))
+def _(s: Scope, name: str) -> None:
+    """A collective in two halves."""
+    whole = s.choose(*STARTED) if name == "done" else OPS[name.removesuffix("-start")]
+    SAMPLERS[whole.name](s)
+    op = s.b.ops.pop()
+    (result,) = op.results
+    started = Value(result.type, s.b.names.fresh(result.name))
+    s.b.append(replace(op, spec=STARTED[whole], results=(started,)))
+    s.b.append(Op(done, (started,), (result,)))

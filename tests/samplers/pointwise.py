@@ -23,6 +23,7 @@ _APART = (
     "select",
     "sharding_constraint",
     "stop_gradient",
+    "vary",
 )
 POINTWISE = {
     name: tuple(
