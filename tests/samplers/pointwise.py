@@ -26,11 +26,10 @@ _APART = (
     "vary",
 )
 POINTWISE = {
-    name: tuple(
-        (arity, dtype) for arity in (1, 2) for dtype in DTYPES if _takes(spec, arity, dtype)
-    )
+    name: taken
     for name, spec in OPS.items()
     if spec.elementwise and name not in _APART
+    if (taken := tuple((n, dtype) for n in (1, 2) for dtype in DTYPES if _takes(spec, n, dtype)))
 }
 
 
