@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from shardir.axes import append, clear_of, is_prefix, truncate
+from shardir.axes import append, clear_of, coexist, dividing_prefix, is_prefix, truncate
 from shardir.factors import FactorRule, Kind, TensorFactors
 from shardir.ir import Op
 from shardir.partitioning import natural_cuts
@@ -37,18 +37,25 @@ class Alignment:
 
 @lru_cache(maxsize=1 << 14)
 def align(
-    rule: FactorRule, shardings: tuple[Sharding, ...], cuttable: tuple[int, ...]
+    rule: FactorRule,
+    shardings: tuple[Sharding, ...],
+    cuttable: tuple[int, ...],
+    uneven: tuple[int, ...] = (),
 ) -> Alignment:
     """Shardings that fit the rule, as near to the given ones as can be.
 
-    `shardings` are closed and divide their tensors; sums that are pending in them are not kept.
-    `cuttable` are the factors that may be cut.
+    `shardings` are closed; sums that are pending in them are not kept. `cuttable` are the factors
+    that may be cut, `uneven` those of them whose pieces may differ in size.
     """
     sizes = tuple(factor.size for factor in rule.factors)
     views = [project(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
+    for view in views:
+        for i, cut in view.cuts.items():
+            if i not in uneven:
+                cut.axes = dividing_prefix(cut.axes, sizes[i]) if sizes[i] else ()
     cuts = _agreed(rule, views, cuttable)
     if cuts is None:
-        cuts = _settled(rule, views, cuttable)
+        cuts = _settled(rule, views, cuttable, uneven)
     tensors = tuple(
         _unprojected(mapping, cuts, sharding.mesh)
         for mapping, sharding in zip(rule.tensors, shardings, strict=True)
@@ -66,12 +73,10 @@ def _agreed(
         for factor, cut in view.cuts.items():
             if cut.overflow or cuts.setdefault(factor, cut.axes) != cut.axes:
                 return None
-            if cut.axes and (
-                factor not in cuttable or rule.factors[factor].size % _pieces(cut.axes)
-            ):
+            if cut.axes and factor not in cuttable:
                 return None
     used = [axis for axes in cuts.values() for axis in axes]
-    if any(a.overlaps(b) for i, a in enumerate(used) for b in used[:i]):
+    if any(a.overlaps(b) or not coexist(a, b) for i, a in enumerate(used) for b in used[:i]):
         return None
     return [cuts.get(i, ()) for i in range(len(rule.factors))]
 
@@ -80,7 +85,9 @@ def _pieces(axes: Axes) -> int:
     return prod(axis.size for axis in axes)
 
 
-def _settled(rule: FactorRule, views: Sequence[View], cuttable: tuple[int, ...]) -> list[Axes]:
+def _settled(
+    rule: FactorRule, views: Sequence[View], cuttable: tuple[int, ...], uneven: tuple[int, ...]
+) -> list[Axes]:
     """Resolve a conflict: decide the cuts, then clear those that cannot be."""
     factors = rule.factors
     compound = any(len(dim) > 1 for mapping in rule.tensors for dim in mapping)
@@ -88,13 +95,15 @@ def _settled(rule: FactorRule, views: Sequence[View], cuttable: tuple[int, ...])
     if len(tensors) == 2 and not compound and len(cuttable) == len(factors):
         cuts = _follow_one(rule, views, tensors)
     else:
-        cuts = _Vote(rule, views, cuttable).run()
+        cuts = _Vote(rule, views, cuttable, uneven).run()
     for i in range(len(factors)):
         if i not in cuttable and cuts[i]:
             axes, cuts[i] = cuts[i], ()
             if all(_walks(rule.tensors[t], i) for t in tensors):
                 _hand_over(rule, cuts, axes, tensors, cuttable)
-    while loose := [i for i, axes in enumerate(cuts) if axes and not fits(rule, cuts, i, axes)]:
+    while loose := [
+        i for i, axes in enumerate(cuts) if axes and not fits(rule, cuts, i, axes, uneven)
+    ]:
         for i in loose:
             cuts[i] = ()
     return cuts
@@ -124,10 +133,7 @@ def _follow_one(rule: FactorRule, views: Sequence[View], tensors: Sequence[int])
     for i, cut in views[follower].cuts.items():
         if i not in views[leader].cuts:
             cuts[i] = truncate(cut.axes, lambda axis, _: clear_of(axis, taken))
-    return [
-        axes if factor.size % _pieces(axes) == 0 else ()
-        for axes, factor in zip(cuts, rule.factors, strict=True)
-    ]
+    return cuts
 
 
 def _elements(rule: FactorRule, mapping: TensorFactors) -> int:
@@ -157,10 +163,16 @@ def _hand_over(
                 break
 
 
-def fits(rule: FactorRule, cuts: Sequence[Axes], factor: int, axes: Axes) -> bool:
-    """Whether a factor can be cut along `axes`: evenly, with all that is major to it in some
-    dimension cut down to single positions."""
-    if rule.factors[factor].size % _pieces(axes):
+def fits(
+    rule: FactorRule,
+    cuts: Sequence[Axes],
+    factor: int,
+    axes: Axes,
+    uneven: tuple[int, ...] = (),
+) -> bool:
+    """Whether a factor can be cut along `axes`: evenly (unless it is one of `uneven`), with all
+    that is major to it in some dimension cut down to single positions."""
+    if factor not in uneven and rule.factors[factor].size % _pieces(axes):
         return False
     for mapping in rule.tensors:
         for dim in mapping:
@@ -174,8 +186,15 @@ def fits(rule: FactorRule, cuts: Sequence[Axes], factor: int, axes: Axes) -> boo
 class _Vote:
     """Cuts are candidates; every tensor votes with its elements for those that begin its own."""
 
-    def __init__(self, rule: FactorRule, views: Sequence[View], cuttable: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        rule: FactorRule,
+        views: Sequence[View],
+        cuttable: tuple[int, ...],
+        uneven: tuple[int, ...],
+    ) -> None:
         self.rule = rule
+        self.uneven = uneven
         self.views = views
         self.cuts: list[Axes] = [()] * len(rule.factors)
         self.weights = [_elements(rule, mapping) for mapping in rule.tensors]
@@ -190,7 +209,9 @@ class _Vote:
         self.candidates = list(candidates)
 
     def run(self) -> list[Axes]:
-        while eligible := [c for c in self.candidates if fits(self.rule, self.cuts, *c)]:
+        while eligible := [
+            c for c in self.candidates if fits(self.rule, self.cuts, *c, self.uneven)
+        ]:
             factor, axes = max(eligible, key=self.score)
             self.cuts[factor] = axes
             self.candidates = self.remaining(factor, axes)

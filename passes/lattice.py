@@ -2,14 +2,21 @@
 
 Cuts are seen as atoms: mesh axes, or the parts of axes that both ends of the path agree on. What
 both ends begin a dimension with stays out of it.
+
+A dimension of n positions in p pieces has pieces of ceil(n / p) positions, and ends after the
+last of them, p * ceil(n / p). Adding a cut to one that is there, or taking away the last, is right
+only where that end stays where it is, for else the pieces begin elsewhere: 5 in two pieces are
+012 34, in four 01 23 4. From a whole dimension any cut can be made, and it can be made whole
+again. So a dimension that some cut does not divide is left alone or goes through the whole.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import count
+from itertools import combinations, count
 from math import prod
 
+from shardir.axes import coexist
 from shardir.groups import merge, refine
 from shardir.placement import Axes, Axis, Dim, Sharding
 from shardir.types import TensorType
@@ -47,16 +54,18 @@ class Problem:
     def __init__(self, source: Sharding, target: Sharding, type: TensorType) -> None:
         self.source, self.target, self.type = source, target, type
         everything = (*source.used(), *target.used(), *source.unreduced, *target.unreduced)
-        try:
-            parts, self.solvable = refine(everything), True
-        except ValueError:
-            parts, self.solvable = {axis: (axis,) for axis in everything}, False
+        self.solvable = all(coexist(a, b) for a, b in combinations(everything, 2))
+        parts = refine(everything) if self.solvable else {axis: (axis,) for axis in everything}
 
         def split(axes: Axes) -> Axes:
             return tuple(part for axis in axes for part in parts[axis])
 
         old, new = tuple(map(split, source.axes)), tuple(map(split, target.axes))
-        shared = [_common(a, b) for a, b in zip(old, new, strict=True)]
+        shared = [_common(a, b, size) for a, b, size in zip(old, new, type.shape, strict=True)]
+        self.uneven = tuple(
+            any(size % _count(cut) for cut in both) if both[0] != both[1] else False
+            for size, *both in zip(type.shape, old, new, strict=True)
+        )
         self.prefix = tuple(a[:n] for a, n in zip(old, shared, strict=True))
         old = tuple(a[n:] for a, n in zip(old, shared, strict=True))
         new = tuple(a[n:] for a, n in zip(new, shared, strict=True))
@@ -78,25 +87,39 @@ class Problem:
         self.home = {a: dim for dim, cut in enumerate(self.goal[0]) for a in cut}
         self.wide = len(self.atoms) <= FEW
         self.room = tuple(
-            size // prod(a.size for a in axes)
-            for size, axes in zip(type.shape, self.prefix, strict=True)
+            -(-size // _count(axes)) for size, axes in zip(type.shape, self.prefix, strict=True)
         )
-        self.nbytes = type.nbytes // prod(a.size for axes in self.prefix for a in axes)
+        self.itemsize = type.numpy.itemsize
         self.begun = merge([a for a in end if a not in kept or a not in waiting])
 
     def pieces(self, atoms: tuple[int, ...]) -> int:
         return prod(self.sizes[a] for a in atoms)
 
+    def local(self, dim: int, cut: tuple[int, ...]) -> int:
+        """How many positions of a dimension a device holds."""
+        return -(-self.room[dim] // self.pieces(cut))
+
     def held(self, cuts: Cuts) -> int:
         """Bytes that a device holds."""
-        return self.nbytes // prod(map(self.pieces, cuts))
+        return prod(map(self.local, range(len(cuts)), cuts), start=self.itemsize)
 
     def left(self, state: State) -> int:
         """Bytes that a device must at least still receive."""
         return max(0, self.held(self.goal[0]) - self.held(state[0]))
 
     def fits(self, cuts: Cuts, dim: int, atoms: tuple[int, ...]) -> bool:
-        return self.room[dim] // self.pieces(cuts[dim]) % self.pieces(atoms) == 0
+        """Whether the pieces of a dimension can be cut further, or be what is left of that."""
+        before = self.pieces(cuts[dim])
+        after, room = before * self.pieces(atoms), self.room[dim]
+        if not self.uneven[dim]:
+            return room % after == 0
+        whole = before == 1 and not self.prefix[dim]
+        return whole or before * -(-room // before) == after * -(-room // after)
+
+    def shared(self, cuts: Cuts, dim: int, atoms: tuple[int, ...]) -> int:
+        """Bytes of the part for each device when a dimension is dealt out over `atoms`."""
+        held, after = self.held(cuts), self.local(dim, (*cuts[dim], *atoms))
+        return held // max(self.local(dim, cuts[dim]), 1) * after
 
     def sharding(self, state: State) -> Sharding:
         """A state as a sharding, with the shared cuts in front again."""
@@ -113,9 +136,24 @@ class Problem:
         )
 
 
-def _common(a: Axes, b: Axes) -> int:
+def _common(a: Axes, b: Axes, size: int) -> int:
+    """How many axes two cuts begin with that leave the pieces where they are."""
+    if a == b:
+        return len(a)
     shorter = min(len(a), len(b))
-    return next((i for i in range(shorter) if a[i] != b[i]), shorter)
+    same = next((i for i in range(shorter) if a[i] != b[i]), shorter)
+    ends = _end(size, a), _end(size, b)
+    return next((n for n in range(same, 0, -1) if ends == (_end(size, a[:n]),) * 2), 0)
+
+
+def _end(size: int, axes: Axes) -> int:
+    """Where the last piece ends."""
+    count = _count(axes)
+    return -(-size // count) * count
+
+
+def _count(axes: Axes) -> int:
+    return prod(axis.size for axis in axes)
 
 
 def _primes(atoms: Axes) -> dict[Axis, Axes]:
@@ -185,17 +223,23 @@ def _moves(problem: Problem, state: State) -> Iterator[Move]:
                 if problem.fits(cuts, dim, (a,)):
                     after = _changed(cuts, dim, (*cuts[dim], a))
                     yield Move("all-slice", (after, pending), (0, 0, 1), (a,), dim)
+    for dim, atoms in _at_once(problem, cuts):
+        if not any(a in used or a in pending for a in atoms):
+            after = _changed(cuts, dim, atoms)
+            yield Move("all-slice", (after, pending), (0, 0, 1), atoms, dim)
     for dim in dims:
         for at in range(len(cuts[dim])):
             kept, moved = cuts[dim][:at], cuts[dim][at:]
             pieces = problem.pieces(moved)
             less = _changed(cuts, dim, kept)
+            if problem.uneven[dim] and not problem.fits(less, dim, moved):
+                continue
             yield Move("all-gather", (less, pending), (held * (pieces - 1), 1, 0), moved, dim)
             for other in dims:
                 towards = problem.wide or problem.home.get(moved[0]) == other
                 if other != dim and towards and problem.fits(cuts, other, moved):
                     after = _changed(less, other, (*cuts[other], *moved))
-                    cost = (held - held // pieces, 1, 0)
+                    cost = (problem.shared(cuts, other, moved) * (pieces - 1), 1, 0)
                     yield Move("all-to-all", (after, pending), cost, moved, dim, other)
     for after in _rearranged(problem, cuts, pending):
         yield Move("collective-permute", (after, pending), (held, 1, 0))
@@ -213,8 +257,20 @@ def _reductions(problem: Problem, state: State, held: int) -> Iterator[Move]:
         for dim in range(len(cuts)):
             if a in problem.wanted and problem.fits(cuts, dim, (a,)):
                 after = _changed(cuts, dim, (*cuts[dim], a)), pending - {a}
-                cost = (held - held // problem.sizes[a], 1, 0)
+                cost = (problem.shared(cuts, dim, (a,)) * (problem.sizes[a] - 1), 1, 0)
                 yield Move("reduce-scatter", after, cost, (a,), dim)
+    for dim, atoms in _at_once(problem, cuts):
+        if all(a in due for a in atoms):
+            after = _changed(cuts, dim, atoms), pending - set(atoms)
+            cost = (problem.shared(cuts, dim, atoms) * (problem.pieces(atoms) - 1), 1, 0)
+            yield Move("reduce-scatter", after, cost, atoms, dim)
+
+
+def _at_once(problem: Problem, cuts: Cuts) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Dimensions that are whole and have to be cut by several atoms at once, and by which."""
+    for dim, atoms in enumerate(problem.goal[0]):
+        if problem.uneven[dim] and len(atoms) > 1 and not (cuts[dim] or problem.prefix[dim]):
+            yield dim, atoms
 
 
 def _rearranged(problem: Problem, cuts: Cuts, pending: frozenset[int]) -> Iterator[Cuts]:

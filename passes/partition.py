@@ -13,10 +13,11 @@ remembers in its `Interface` how its parameters and results are cut.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from shardir.build import Builder, Names, infer, substitute
 from shardir.errors import OperationTypeError, PartitionError
-from shardir.factors import FactorRule
+from shardir.factors import FactorRule, Kind
 from shardir.ir import Block, Function, Global, Interface, Module, Op, Value
 from shardir.linearity import groups_of
 from shardir.mesh import Mesh
@@ -29,6 +30,7 @@ from shardir.passes.planner import Step, plan, same_placement
 from shardir.passes.program import in_order, mesh_of, names_of
 from shardir.passes.reasons import Words, loop_name
 from shardir.passes.reshard import IDENTITIES
+from shardir.passes.uneven import loops_that_pad, uneven_dims
 from shardir.placement import Axes, Axis, Dim, Sharding
 
 SUFFIX = {
@@ -83,12 +85,6 @@ class _Cutter:
 
     def piece(self, value: Value) -> Value:
         """What one device holds of a value, under the same name."""
-        for dim, size in zip(self.sharding(value).dims, value.type.shape, strict=True):
-            if size % dim.pieces:
-                raise PartitionError(
-                    f"%{value.name}: {size} does not divide over {self.words.axes(dim.axes)}; "
-                    "run 'reshard' before 'partition'"
-                )
         return Value(local_type(value), value.name)
 
     def block(self, block: Block) -> Block:
@@ -117,12 +113,13 @@ class _Cutter:
         ):
             self.keep(replace(op, operands=operands), op, b)
             return
-        self.check(op)
+        local = Local(op, self.mesh)
+        operands = self.masked(local, self.check(op), operands, b)
         declared = op.spec.partition
         if declared is not None and declared.lower is not None:
             inner = Builder(self.names, b.loc)
             inner.why = b.why
-            made = declared.lower(inner, Local(op, self.mesh), *operands, **op.attrs)
+            made = declared.lower(inner, local, *operands, **op.attrs)
             self.rename(op, (made,) if isinstance(made, Value) else tuple(made), inner, b)
         else:
             self.keep(replace(op, operands=operands), op, b)
@@ -173,39 +170,88 @@ class _Cutter:
         steps = plan(self.sharding(source), self.sharding(result), result.type)
         value = self.local[source]
         for i, step in enumerate(steps):
-            last = i == len(steps) - 1
-            name = result.name if last else self.names.fresh(f"{result.name}.{SUFFIX[step.name]}")
-            value = self.step(step, value, self.sharding(result).reduction, name, b)
+            shape = step.sharding.local_shape(result.type.shape)
+            value = self.step(step, value, shape, result, i == len(steps) - 1, b)
         return value
 
-    def step(self, step: Step, value: Value, reduction: str, name: str, b: Builder) -> Value:
+    def step(
+        self,
+        step: Step,
+        value: Value,
+        shape: tuple[int, ...],
+        result: Value,
+        last: bool,
+        b: Builder,
+    ) -> Value:
+        """One collective, and what makes its pieces even; what it leaves has this `shape`."""
         attrs = dict(step.attrs)
+        fresh = f"{result.name}.{SUFFIX[step.name]}"
+        if (dim := attrs.get("split", attrs.get("dim"))) is not None and step.name != "all-gather":
+            value = lengthened(b, value, dim, shape[dim] * prod(a.size for a in attrs["axes"]))
         operands: tuple[Value, ...] = (value,)
         if step.name == "unreduce":
             place = b.axis_index(**attrs)
             first = b.eq(place, b.full(0, place.type))
-            rest = b.full(identity(reduction, value.type.dtype), value.type)
+            rest = b.full(identity(self.sharding(result).reduction, value.type.dtype), value.type)
             operands, attrs = (first, value, rest), {}
         spec = OPS["select" if step.name == "unreduce" else step.name]
         (type,) = infer(spec, operands, None, attrs)
-        made = Value(type, name)
+        exact = type.shape == shape
+        made = Value(type, result.name if exact and last else self.names.fresh(fresh))
         b.append(Op(spec, operands, (made,), attrs, (), b.loc, b.why))
-        return made
+        if exact:
+            return made
+        starts = {"starts": (0,) * type.rank, "strides": (1,) * type.rank}
+        short = Value(
+            type.with_shape(shape), result.name if last else self.names.fresh(f"{fresh}.cut")
+        )
+        b.append(Op(OPS["slice"], (made,), (short,), starts, (), b.loc, b.why))
+        return short
+
+    def masked(
+        self, local: Local, rule: FactorRule | None, operands: tuple[Value, ...], b: Builder
+    ) -> tuple[Value, ...]:
+        """The operands, without what their padding would do to reduced loops."""
+        op = local.op
+        reduction = reduction_of(op, rule) if rule else None
+        if rule is None or reduction is None:
+            return operands
+        folded = rule.of_kind(Kind.REDUCE)
+        chosen = op.spec.partition.masked if op.spec.partition else None
+        made = list(operands)
+        first = True
+        for i, (value, mapping) in enumerate(zip(op.operands, rule.operands, strict=True)):
+            dims = [
+                d
+                for d in uneven_dims(value.sharding, value.type.shape)
+                if mapping[d] and mapping[d][0] in folded
+            ]
+            if not dims or (chosen is not None and i not in chosen):
+                continue
+            # Of products, one factor is minus zero and the others are zero.
+            sums = reduction == "add" and not first
+            filler = 0 if sums else identity(reduction, value.type.dtype)
+            why, b.why = b.why, f"the padding of %{value.name} may not count"
+            made[i] = local.masked(b, operands[i], value, dims, filler)
+            b.why, first = why, False
+        return tuple(made)
 
     # What must hold
 
-    def check(self, op: Op) -> None:
+    def check(self, op: Op) -> FactorRule | None:
         """Raises `PartitionError` unless the tensors of an operation are cut alike."""
         rule = op.factors()
         if rule is None:
             made_in_pieces = op.spec.partition is not None and not op.operands
             if not made_in_pieces:
                 raise self.misfit(op, "has no factors and cannot be cut")
-            return
+            return None
         shardings = tuple(
             replace(self.sharding(v), unreduced=(), reduction="add") for v in op.tensors
         )
-        fitting = align(rule, shardings, cuts_of(op, rule))
+        odd = any(uneven_dims(v.sharding, v.type.shape) for v in op.tensors)
+        padding = loops_that_pad(op, rule) if odd else ()
+        fitting = align(rule, shardings, cuts_of(op, rule), padding)
         for i, (want, got) in enumerate(zip(fitting.tensors, shardings, strict=True)):
             if want.axes != got.axes:
                 raise self.misfit(op, self.disagreement(op, rule, i))
@@ -215,6 +261,7 @@ class _Cutter:
         for value in () if zero else op.results:
             if self.sharding(value).unreduced != pending:
                 raise self.misfit(op, "leaves sums that nothing completes")
+        return rule
 
     def passing(self, op: Op) -> Axes:
         """The axes over which sums are pending in operands, and so in the result.
@@ -265,3 +312,26 @@ class _Cutter:
         return PartitionError(
             f"{op.name} {what}; run 'reshard' before 'partition', or constrain %{name}{origin}"
         )
+
+
+def lengthened(b: Builder, value: Value, dim: int, size: int) -> Value:
+    """The value with padding at the end of a dimension."""
+    type, rank = value.type, value.type.rank
+    longer = type.with_shape([size if d == dim else n for d, n in enumerate(type.shape)])
+    if longer == type:
+        return value
+    made: Value
+    if not type.size:
+        made = b.reshape(value, result=longer)
+    else:
+        # Random keys have no zero, but there is one of them.
+        none, scalar = (0,) * rank, type.with_shape(())
+        if type.dtype == "key":
+            one = type.with_shape((1,) * rank)
+            one_of = b.slice(value, starts=none, strides=(1,) * rank, result=one)
+            filler = b.reshape(one_of, result=scalar)
+        else:
+            filler = b.full(0, scalar)
+        high = tuple(size - n if d == dim else 0 for d, n in enumerate(type.shape))
+        made = b.pad(value, filler, low=none, high=high, interior=none, name=f"{value.name}.long")
+    return made

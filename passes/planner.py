@@ -53,13 +53,14 @@ LOCAL = ("all-slice", "unreduce")
 def plan(
     source: Sharding, target: Sharding, type: TensorType, planner: str = "optimal"
 ) -> tuple[Step, ...]:
-    """Steps from `source` to `target`, both closed and dividing `type`, by one of `PLANNERS`."""
+    """Steps from `source` to `target`, both closed, by one of `PLANNERS`."""
     if same_placement(source, target):
         return ()
     problem = Problem(source, target, type)
     greedy = tuple(_greedy(problem)) if problem.solvable else ()
-    if not all(_divides(step.sharding, type) for step in greedy):
-        greedy = ()  # It would need padding on the way.
+    ends = (source, target, *(step.sharding for step in greedy))
+    if not all(_divides(sharding, type) for sharding in ends):
+        greedy = ()  # It knows nothing of padding.
     if greedy and planner == "greedy":
         return greedy
     found = tuple(_steps(problem, search(problem) if problem.solvable else plain(problem)))
@@ -82,7 +83,8 @@ def _greedy(problem: Problem) -> Iterator[Step]:
     before = source
     for collective in greedy_collectives(source, end, type.shape):
         for step in _each(collective, before, source.reduction, type):
-            yield step
+            if not same_placement(step.sharding, before):
+                yield step
             before = step.sharding
     if begun:
         yield Step("unreduce", (("axes", begun),), replace(target, replicated=()), 0)

@@ -1,11 +1,13 @@
 """The sentences that say why a program communicates."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardir.factors import FactorRule, Kind
 from shardir.ir import Op, Value
 from shardir.mesh import Mesh
 from shardir.passes.align import Alignment
+from shardir.passes.uneven import uneven_dims
 from shardir.placement import Axes, Sharding
 from shardir.text.printer import show_axis
 
@@ -34,6 +36,45 @@ class Words:
         verb = "needs" if cuttable else "cannot be cut and needs"
         result = f"%{op.results[0].name} = " if op.results else ""
         return f"operand {operand} of {result}{op.name} {verb} {self.shown(sharding)}"
+
+    def cannot_pad(self, op: Op, value: Value, sharding: Sharding) -> str:
+        """Which uneven cuts of an operand an operation cannot run with, as a part of a sentence."""
+        odd = [
+            f"{value.type.shape[d]} does not divide over {self.axes(value.sharding.dims[d].axes)}"
+            for d in uneven_dims(value.sharding, value.type.shape)
+            if value.sharding and d not in uneven_dims(sharding, value.type.shape)
+        ]
+        return f", since {' and '.join(odd)} and {op.name} cannot pad" if odd else ""
+
+    def begins(self, operands: Sequence[Value], results: Sequence[Value]) -> str:
+        """Which padding results have that operands do not have."""
+        known = {size for value in operands for size in self.padded(value).values()}
+        new = {
+            f"dimension {d} of %{value.name} is padded from {ends[0]} to {ends[1]}": None
+            for value in results
+            for d, ends in self.padded(value).items()
+            if ends not in known
+        }
+        return " and ".join(new)
+
+    def padded(self, value: Value) -> dict[int, tuple[int, int]]:
+        """Where dimensions of a value end, and where their last pieces do, if that differs."""
+        sharding, shape = value.sharding, value.type.shape
+        ends = {}
+        for d in uneven_dims(sharding, shape):
+            assert sharding is not None
+            count = sharding.dims[d].pieces
+            ends[d] = shape[d], -(-shape[d] // count) * count
+        return ends
+
+    def uneven(self, sharding: Sharding, value: Value, dim: int) -> str:
+        """What to say of a cut that does not divide and may not be padded."""
+        cut, size = sharding.dims[dim], value.type.shape[dim]
+        return (
+            f"dimension {dim} of %{value.name} has size {size}, which is not divisible by "
+            f"{cut.pieces}: it is cut over {self.axes(cut.axes)}; pad it to "
+            f"{-(-size // cut.pieces) * cut.pieces}, cut it otherwise, or let uneven=pad"
+        )
 
     def reason(
         self,

@@ -6,14 +6,16 @@ after:  `%b.cut = reshard(%b) : f32[8@x]`, then `%y = add(%a, %b.cut) : f32[8@x]
 Afterwards the tensors of every operation are cut alike along its factors, what flows into and out
 of a block arrives as the block says, and results are as the function says. A sum over a loop that
 is cut leaves a pending value, `%3.part`, and the `reshard` after it says where the sum is due.
-Cuts that do not divide a dimension are trimmed to those that do. Every `reshard` says in `why`
-what it is for; `shardir.passes.planner` decides what it takes.
+Cuts that do not divide a dimension leave padding at its end (see `shardir.passes.uneven`); an
+operation says in `why` when that begins, or why it cannot be. Every `reshard` says in `why` what
+it is for; `shardir.passes.planner` decides what it takes.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from shardir.axes import dividing_prefix
+from shardir.errors import PartitionError
 from shardir.factors import FactorRule
 from shardir.ir import Block, Function, Loc, Module, Op, Value
 from shardir.mesh import Mesh
@@ -25,7 +27,8 @@ from shardir.passes.pipeline import Pass
 from shardir.passes.planner import same_placement
 from shardir.passes.program import in_order, mesh_of, names_of
 from shardir.passes.reasons import Words
-from shardir.placement import Dim, Sharding
+from shardir.passes.uneven import MODES, loops_that_pad, settled, uneven_dims
+from shardir.placement import Sharding
 
 IDENTITIES = ("reshard", "sharding_constraint")
 """Operations whose result is their operand in another place."""
@@ -33,28 +36,37 @@ IDENTITIES = ("reshard", "sharding_constraint")
 
 @dataclass(frozen=True)
 class Reshard(Pass, name="reshard"):
-    """Insert `reshard` wherever shardings do not fit together."""
+    """Insert `reshard` wherever shardings do not fit together.
+
+    `uneven`: what becomes of a cut that does not divide its dimension. `pad` keeps it, `replicate`
+    trims it to what divides, and `error` raises `PartitionError`. What a function takes and gives
+    is as it says in any case.
+    """
+
+    choices: ClassVar = {"uneven": MODES}
+
+    uneven: str = "pad"
 
     def __call__(self, module: Module) -> Module:
         functions = tuple(
-            function if function.spmd else _function(function, module)
+            function if function.spmd else _function(function, module, self.uneven)
             for function in module.functions
         )
         return replace(module, functions=functions)
 
 
-def _function(function: Function, module: Module) -> Function:
+def _function(function: Function, module: Module, uneven: str) -> Function:
     mesh = mesh_of(function, module)
     if mesh is None:
         return function
-    rewriter = _Rewriter(mesh, function)
+    rewriter = _Rewriter(mesh, function, uneven)
     body = function.body
-    scope = _Scope({p: rewriter.settled(p) for p in body.params}, None)
+    scope = _Scope({p: rewriter.settled(p, border=True) for p in body.params}, None)
     ops = rewriter.ops(body, scope)
     returns, results = [], []
     for i, (value, asked) in enumerate(zip(body.returns, function.results, strict=True)):
         new = scope.value(value)
-        target = rewriter.settle(asked, value) if asked else rewriter.of(new)
+        target = rewriter.settle(asked, value, border=True) if asked else rewriter.of(new)
         why = f"result {i} of @{function.name} is asked {rewriter.words.shown(target)}"
         returns.append(rewriter.moved(new, target, scope, ops, None, why))
         results.append(told(target))
@@ -87,25 +99,28 @@ class _Scope:
 class _Rewriter:
     """Rebuilds the blocks of one function."""
 
-    def __init__(self, mesh: Mesh, function: Function) -> None:
+    def __init__(self, mesh: Mesh, function: Function, uneven: str) -> None:
         self.mesh = mesh
+        self.uneven = uneven
         self.names = names_of(function)
         self.words = Words(mesh)
 
     # Shardings as they will be
 
-    def settle(self, sharding: Sharding | None, value: Value) -> Sharding:
-        """Closed, and trimmed to the cuts that divide the value evenly."""
+    def settle(self, sharding: Sharding | None, value: Value, *, border: bool = False) -> Sharding:
+        """Closed, and without cuts that do not divide, unless they are padded."""
         if sharding is None:
             return Sharding.whole(self.mesh.name, value.type.rank)
-        dims = tuple(
-            Dim(dividing_prefix(dim.axes, size) if size else (), open=False)
-            for dim, size in zip(sharding.dims, value.type.shape, strict=True)
-        )
-        return replace(sharding, dims=dims, replicated=())
+        shape = value.type.shape
+        odd = uneven_dims(sharding, shape)
+        if odd and self.uneven == "error":
+            raise PartitionError(self.words.uneven(sharding, value, odd[0]))
+        if odd and border:
+            return sharding.close()
+        return settled(sharding, shape, pads=self.uneven == "pad")
 
-    def settled(self, value: Value) -> Value:
-        sharding = told(self.settle(value.sharding, value))
+    def settled(self, value: Value, *, border: bool = False) -> Value:
+        sharding = told(self.settle(value.sharding, value, border=border))
         return value if sharding == value.sharding else replace(value, sharding=sharding)
 
     def of(self, value: Value) -> Sharding:
@@ -139,8 +154,7 @@ class _Rewriter:
             scope.new[op.result] = source
             return
         why = op.why or f"%{result.name} = {op.name} is asked {self.words.shown(self.of(result))}"
-        made.append(Op(OPS["reshard"], (source,), (result,), {}, (), op.loc, why))
-        self.arrived(source, result, scope)
+        self.reshard(source, result, scope, made, op.loc, why)
         scope.new[op.result] = result
 
     def plain(self, op: Op, scope: _Scope, made: list[Op]) -> None:
@@ -154,6 +168,7 @@ class _Rewriter:
         for i, (value, sharding) in enumerate(zip(operands, fitting.tensors, strict=False)):
             if not same_placement(self.of(value), sharding):
                 why = self.words.need(op, i, sharding, rule is not None)
+                why += self.words.cannot_pad(op, value, sharding)
                 value = self.moved(value, sharding, scope, made, op.loc, why)
             moved.append(value)
         pending = in_order(fitting.pending, self.mesh) if reduction else ()
@@ -182,8 +197,9 @@ class _Rewriter:
             )
             return Alignment(kept, (), ()), None
         shardings = tuple(replace(self.of(t), unreduced=(), reduction="add") for t in tensors)
-        cuttable = cuts_of(op, rule)
-        return align(rule, shardings, cuttable), reduction_of(op, rule)
+        odd = any(uneven_dims(t.sharding, t.type.shape) for t in tensors)
+        padding = loops_that_pad(op, rule) if odd and self.uneven == "pad" else ()
+        return align(rule, shardings, cuts_of(op, rule), padding), reduction_of(op, rule)
 
     def raw(self, result: Value, sharding: Sharding) -> Value:
         """The value that an operation makes on the way to `result`."""
@@ -205,13 +221,13 @@ class _Rewriter:
         fitting: Alignment | None = None,
     ) -> None:
         """Append an operation with the results it makes, and what brings them into place."""
-        made.append(replace(new, results=tuple(raw)))
+        why = new.why or ("" if new.blocks else self.words.begins(new.operands, raw))
+        made.append(replace(new, results=tuple(raw), why=why))
         for value, result, made_as in zip(old.results, results, raw, strict=True):
             scope.new[value] = result
             if made_as is not result:
                 why = self.words.reason(old, result, made_as, rule, fitting)
-                made.append(Op(OPS["reshard"], (made_as,), (result,), {}, (), old.loc, why))
-                self.arrived(made_as, result, scope)
+                self.reshard(made_as, result, scope, made, old.loc, why)
 
     def control(self, op: Op, scope: _Scope, made: list[Op]) -> None:
         """An operation with blocks: what flows along an edge has one sharding on all of it."""
@@ -284,12 +300,22 @@ class _Rewriter:
         if found is None:
             suffix = "cut" if any(target.axes) else "whole"
             found = Value(value.type, self.names.fresh(f"{value.name}.{suffix}"), told(target))
-            made.append(Op(OPS["reshard"], (value,), (found,), {}, (), loc, why))
-            self.arrived(value, found, scope)
+            self.reshard(value, found, scope, made, loc, why)
         return found
 
-    def arrived(self, source: Value, result: Value, scope: _Scope) -> None:
-        """Remember that both are the same tensor, each in its place."""
+    def reshard(
+        self,
+        source: Value,
+        result: Value,
+        scope: _Scope,
+        made: list[Op],
+        loc: Loc | None,
+        why: str,
+    ) -> None:
+        """Append a move, and remember that both are the same tensor, each in its place."""
+        if begins := self.words.begins((source,), (result,)):
+            why = f"{why}; {begins}"
+        made.append(Op(OPS["reshard"], (source,), (result,), {}, (), loc, why))
         scope.places[source, self.of(result)] = result
         if not self.of(source).unreduced:
             scope.places[result, self.of(source)] = source

@@ -37,11 +37,21 @@ class Partitioning:
 
     `reduction(attributes)` says how results that are pending over cut reduced factors combine;
     without it the rule's `reduction` does, and without that `lower` leaves nothing pending.
+
+    `uneven(rule, operand types..., result, attributes)` lists the factors that may be cut into
+    pieces of different sizes: those of the pieces that are shorter are filled up with padding, of
+    which nothing is known. Without it these are the pass-through factors and, if results combine,
+    the reduced ones; never those that share a dimension with others.
+
+    `masked` are the operands in which padding along cut reduced factors is replaced by what
+    changes nothing before the operation runs; without it these are all.
     """
 
     lower: Callable[..., Any] | None = None
     cuts: Callable[..., Iterable[int]] | None = None
     reduction: Callable[..., str] | None = None
+    uneven: Callable[..., Iterable[int]] | None = None
+    masked: tuple[int, ...] | None = None
 
 
 def natural_cuts(rule: FactorRule) -> tuple[int, ...]:
@@ -103,6 +113,40 @@ class Local:
         size = b.full(local_type(value).shape[dim], place.type)
         start: Value = b.mul(place, size, name=f"{value.name}.start")
         return start
+
+    def is_uneven(self, value: "Value", dim: int) -> bool:
+        """Whether the last pieces of `value` along `dim` are shorter, and so have padding."""
+        sharding = value.sharding
+        return sharding is not None and value.type.shape[dim] % sharding.dims[dim].pieces != 0
+
+    def inside(self, b: Any, value: "Value", dim: int) -> "Value | None":
+        """Which positions of the device's piece of `value` along `dim` there are: bool, rank 1.
+
+        `None` when all pieces are full.
+        """
+        if not self.is_uneven(value, dim):
+            return None
+        line = TensorType((local_type(value).shape[dim],), "i32")
+        index = b.add(
+            b.iota(dim=0, result=line),
+            b.broadcast(self.start(b, value, dim), dims=(), result=line),
+        )
+        inside: Value = b.lt(index, b.full(value.type.shape[dim], line))
+        return inside
+
+    def masked(
+        self, b: Any, piece: "Value", value: "Value", dims: Iterable[int], filler: complex
+    ) -> "Value":
+        """The device's `piece` of `value` with `filler` for its padding along `dims`."""
+        everywhere = None
+        for dim in dims:
+            if (inside := self.inside(b, value, dim)) is not None:
+                here = b.broadcast(inside, dims=(dim,), result=piece.type.with_dtype("bool"))
+                everywhere = here if everywhere is None else b.and_(everywhere, here)
+        if everywhere is None:
+            return piece
+        masked: Value = b.select(everywhere, piece, b.full(filler, piece.type))
+        return masked
 
     def is_first(self, b: Any, axes: Axes) -> "Value":
         """Whether the device is the first along `axes`: a bool of rank 0."""

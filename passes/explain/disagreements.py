@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from shardir.axes import dividing_prefix
 from shardir.ir import Op
 from shardir.passes.align import Alignment, align, cuts_of, reduction_of
 from shardir.passes.explain.data import Annotation, Conflict, Conflicts, Verdict, Wish
@@ -26,6 +25,7 @@ from shardir.passes.propagation.constants import GROUP
 from shardir.passes.propagation.projection import View, project
 from shardir.passes.propagation.record import Reason, Step
 from shardir.passes.reshard import IDENTITIES
+from shardir.passes.uneven import loops_that_pad, settled
 from shardir.placement import WHOLE, Axes, Dim, Sharding
 
 
@@ -64,13 +64,13 @@ def _meeting(history: History, step: Step) -> "_Meeting | None":
         return _Meeting(history, step, shardings, needed, cuts, (), True)
     plain = tuple(replace(s, unreduced=(), reduction="add") for s in shardings)
     cuttable = cuts_of(step.op, step.rule)
-    fitting = align(step.rule, plain, cuttable)
+    fitting = align(step.rule, plain, cuttable, loops_that_pad(step.op, step.rule))
     needed = _made(history, step.op, step, fitting)
     return _Meeting(history, step, shardings, needed, fitting.cuts, cuttable, False)
 
 
 def _settled(history: History, step: Step, tensor: int) -> Sharding:
-    """What a tensor is cut like in the end: closed, and in even pieces."""
+    """What a tensor is cut like in the end."""
     value = step.tensors[tensor]
     cell = step.cells[tensor]
     if cell < 0:
@@ -79,11 +79,7 @@ def _settled(history: History, step: Step, tensor: int) -> Sharding:
         sharding = history.story.written[value].sharding
     if sharding is None:
         return Sharding.whole(history.mesh(None).name, value.type.rank)
-    dims = tuple(
-        Dim(dividing_prefix(dim.axes, size) if size else (), open=False)
-        for dim, size in zip(sharding.dims, value.type.shape, strict=True)
-    )
-    return replace(sharding, dims=dims, replicated=())
+    return settled(sharding, value.type.shape, pads=True)
 
 
 def _as_the_last(

@@ -1,5 +1,6 @@
 """Values made of nothing: constants and running numbers."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,13 @@ def _constant_lower(b: Any, local: Local, *, value: Any) -> Any:
     if not isinstance(value, Dense):
         return b.constant(value=value, result=local.result)
     whole = local.op.result
-    piece = b.constant(value=value, result=whole.type, name=f"{whole.name}.whole")
+    pieces = [prod(axis.size for axis in local.axes(whole, d)) for d in range(whole.type.rank)]
+    shape = [n * count for n, count in zip(local.result.shape, pieces, strict=True)]
+    if tuple(shape) != whole.type.shape:
+        ends = zip(shape, whole.type.shape, strict=True)
+        value = Dense(np.pad(value.array, [(0, end - size) for end, size in ends]))
+    type = whole.type.with_shape(shape)
+    piece = b.constant(value=value, result=type, name=f"{whole.name}.whole")
     for dim in range(whole.type.rank):
         if axes := local.axes(whole, dim):
             piece = b.all_slice(piece, dim=dim, axes=axes)

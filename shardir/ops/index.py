@@ -89,7 +89,7 @@ gather = define(
     batch=gather_batch,
     vjp=gather_vjp,
     jvp=linear,
-    partition=Partitioning(gather_pieces, gather_cuts, lambda **_: "add"),
+    partition=Partitioning(gather_pieces, gather_cuts, lambda **_: "add", masked=()),
 )
 
 _COMBINE = {
@@ -191,6 +191,6 @@ scatter = define(
     vjp=scatter_vjp,
     jvp=_scatter_jvp,
     linear=lambda *, op, **_: ((0, 2),) if op in ("add", "set") else (),
-    partition=Partitioning(scatter_pieces, scatter_cuts, lambda *, op, **_: op),
+    partition=Partitioning(scatter_pieces, scatter_cuts, lambda *, op, **_: op, masked=(2,)),
 )
 """Updates combined into a copy of `x`; with `op=set`, of several for one element the last wins."""

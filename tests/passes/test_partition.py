@@ -276,18 +276,6 @@ func @f(
     )
 
 
-def test_without_reshard_uneven_pieces_are_refused() -> None:
-    with pytest.raises(PartitionError) as caught:
-        Partition()(parse(MESH + """\
-func @f(
-  %a: f32[6@x],
-) -> (f32[6]) {
-  return %a
-}
-"""))  # fmt: skip
-    assert str(caught.value) == ("%a: 6 does not divide over x; run 'reshard' before 'partition'")
-
-
 def chain(devices: int, count: int) -> Module:
     lines = [f"mesh @m = [x={devices}, y={devices}]", "", "func @f("]
     lines += [

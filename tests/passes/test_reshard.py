@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from shardir.errors import PartitionError
 from shardir.ir import Module
-from shardir.passes import Reshard
+from shardir.passes import Pipeline, Reshard
 from shardir.text.parser import parse
 from shardir.verify import verify
 from tests.passes.test_agreement import annotated
@@ -198,8 +198,7 @@ func @f(
     assert [str(v.name) for v in module.main.body.returns] == ["a.whole", "a"]
 
 
-def test_cuts_that_do_not_divide_are_trimmed() -> None:
-    module = resharded("""\
+UNEVEN = """\
 func @f(
   %a: f32[6@-],
   %b: f32[3@-],
@@ -208,12 +207,66 @@ func @f(
   %d = exp(%b) : f32[3@x]
   return %c, %d
 }
-""")
+"""
+
+
+def test_cuts_that_do_not_divide_leave_padding() -> None:
+    module = resharded(UNEVEN)
     assert body(module) == [
+        "%a.cut = reshard(%a) : f32[6@(y, x)]",
+        "%c = exp(%a.cut) : f32[6@(y, x)]",
+        "%b.cut = reshard(%b) : f32[3@x]",
+        "%d = exp(%b.cut) : f32[3@x]",
+    ]
+    assert reasons(module) == [
+        "operand 0 of %c = exp needs [(y, x)]; dimension 0 of %a.cut is padded from 6 to 8",
+        "operand 0 of %d = exp needs [x]; dimension 0 of %b.cut is padded from 3 to 4",
+    ]
+
+
+def test_cuts_that_do_not_divide_are_trimmed_where_that_is_asked_for() -> None:
+    assert body(Reshard(uneven="replicate")(parse(MESH + UNEVEN))) == [
         "%a.cut = reshard(%a) : f32[6@y]",
         "%c = exp(%a.cut) : f32[6@y]",
         "%d = exp(%b) : f32[3@-]",
     ]
+
+
+def test_cuts_that_do_not_divide_are_refused_where_that_is_asked_for() -> None:
+    with pytest.raises(PartitionError) as caught:
+        Pipeline.parse("reshard{uneven=error}")(parse(MESH + UNEVEN))
+    assert str(caught.value) == (
+        "dimension 0 of %c has size 6, which is not divisible by 8: it is cut over (y, x); "
+        "pad it to 8, cut it otherwise, or let uneven=pad"
+    )
+
+
+def test_what_is_made_of_nothing_says_where_its_padding_begins() -> None:
+    module = resharded("""\
+func @f() -> (i32[6@x]) {
+  %i = iota(dim=0) : i32[6@x]
+  %j = neg(%i) : i32[6@x]
+  return %j
+}
+""")
+    assert [op.why for op in module.main.body.ops] == [
+        "dimension 0 of %i is padded from 6 to 8", "",
+    ]  # fmt: skip
+
+
+def test_operations_that_cannot_pad_say_so() -> None:
+    module = resharded("""\
+func @f(
+  %a: f32[6@x, 8@-],
+) -> (f32[48@-]) {
+  %b = reshape(%a) : f32[48@-]
+  return %b
+}
+""")
+    assert reasons(module)[0] == (
+        "operand 0 of %b = reshape needs [x:(1)2, -], since 6 does not divide over x and "
+        "reshape cannot pad"
+    )
 
 
 def test_pieces_of_a_reshape_follow_the_loops_that_both_sides_walk() -> None:
