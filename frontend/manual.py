@@ -89,7 +89,9 @@ class Region:
                 found = varying_here() if axes else {}
             finally:
                 _cut.reset(token)
-            ways.append(results(made, [found.get(tracer.value, NONE) for tracer in made]))
+            before = require(self.what).program.before_naming()
+            values_made = [before.get(tracer.value, tracer.value) for tracer in made]
+            ways.append(results(made, [found.get(value, NONE) for value in values_made]))
             return made
 
         if not axes:
@@ -140,10 +142,13 @@ def varying_here() -> dict[Value, Varying]:
     while trace is not None:
         chain.append(trace)
         trace = trace.parent
+    before = require("what varies").program.before_naming()
     for each in reversed(chain):
         for param, origin in each.origins.items():
-            found.setdefault(param, found.get(origin, NONE))
-        found = varying(Block((), tuple(each.ops), ()), found)
+            found.setdefault(param, found.get(before.get(origin, origin), NONE))
+        # A value may be known by two identities until it has its name.
+        block = substitute(Block((), tuple(each.ops), ()), before)
+        found = varying(block, found)
     return found
 
 
@@ -157,19 +162,22 @@ def explicit(function: Function, origins: Sequence[Tracer]) -> Function:
     if not axes:
         return function
     known = varying_here()
+    for named, value in require("a function is made explicit").program.before_naming().items():
+        known[named] = known.get(value, NONE)
     for param, origin in zip(function.body.params, origins, strict=True):
         known[param] = known.get(origin.value, NONE)
-    return shared(function, known, axes)
+    return shared(function, known, axes, require("a function").program.names)
 
 
 def _closed(block: Block) -> tuple[Block, tuple[Value, ...]]:
     """The block with parameters for what it uses from outside, and what that is."""
-    outside = block.captures()
-    program = require("a block is closed").program
-    new = {value: Value(value.type) for value in outside}
-    for value, param in new.items():
-        if wish := value.name or program.hints.get(value, ""):
-            program.hints[param] = wish
+    trace = require("a block is closed")
+    program = trace.program
+    # A value may be known by two identities until it has its name.
+    program.settle(trace)
+    block = program.renamed(block)
+    outside = tuple(map(program.named, block.captures()))
+    new = {value: Value(value.type, program.names.fresh(value.name)) for value in outside}
     inner = substitute(block, new)
     return Block((*block.params, *new.values()), inner.ops, inner.returns), outside
 

@@ -16,6 +16,7 @@ from shardir.frontend.annotations import retold
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import point
+from shardir.frontend.manual import explicit
 from shardir.frontend.operands import abstract_of, as_tracer, convert, kind_of
 from shardir.frontend.parameters import Parameters, labels_of
 from shardir.frontend.promotion import Abstract
@@ -222,7 +223,8 @@ class Primals:
             ]
 
         abstracts = [tracer.abstract for tracer in tracers]
-        function, results = trace_function(flat, abstracts, self.name, self.names)
+        function, results = trace_function(flat, abstracts, self.name, self.names, tracers)
+        function = explicit(function, tracers)
         return TracedAt(function, results, counts[0], structures)
 
     def keep(

@@ -79,6 +79,10 @@ class Program:
             found = self._named[value] = Value(value.type, name, value.sharding)
         return found
 
+    def before_naming(self) -> dict[Value, Value]:
+        """From values under their final names to those they were recorded as."""
+        return {named: value for value, named in self._named.items()}
+
     def call(self, value: Value, name: str) -> None:
         """Call a value so, whether or not another has the name."""
         self._named[value] = Value(value.type, name, value.sharding)

@@ -17,6 +17,7 @@ from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.manual import explicit
 from shardir.frontend.operands import as_tracer, splat
 from shardir.frontend.parameters import Parameters, labels_of
 from shardir.frontend.trace import append_block, current, require, trace_function, wrap
@@ -138,7 +139,8 @@ def _differentiate(
         return [_scalar(value, name, holomorphic), *each]
 
     abstracts = [tracer.abstract for tracer in tracers]
-    function, results = trace_function(flat, abstracts, name, names)
+    function, results = trace_function(flat, abstracts, name, names, tracers)
+    function = explicit(function, tracers)
     try:
         both = vjp(function, range(len(tracers)), [0])
     except DifferentiateError as error:

@@ -205,7 +205,7 @@ class _Batch:
 
         fronted = [_moved(x, axis, 0) for x, axis in zip(tracers, self.axes, strict=True)]
         slices = [Abstract(x.value.type.with_shape(x.shape[1:]), x.weak_type) for x in fronted]
-        function, results = trace_function(flat, slices, self.name, names)
+        function, results = trace_function(flat, slices, self.name, names, fronted)
         place = placing(require("vmap").program, self.spmd_axis_name)
         try:
             many = vectorize(function, [True] * len(slices), size, place, self.axis_name)

@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from shardir.build import Builder, Names
 from shardir.ir import Block, Function, Op, Value
-from shardir.passes.program import names_of
 from shardir.placement import Axes, Axis
 
 Varying = frozenset[Axis]
@@ -104,11 +103,13 @@ def _manual(op: Op, found: dict[Value, Varying]) -> None:
         found[result] = found.get(value, NONE) - own
 
 
-def shared(function: Function, known: Mapping[Value, Varying], axes: Axes) -> Function:
+def shared(
+    function: Function, known: Mapping[Value, Varying], axes: Axes, names: Names
+) -> Function:
     """The function, in which it shows where values that the devices along `axes` share become
-    values of each of them."""
+    values of each of them. These get names of `names`."""
     found = varying(function.body, known)
-    return replace(function, body=_Sharing(found, axes, names_of(function)).block(function.body))
+    return replace(function, body=_Sharing(found, axes, names).block(function.body))
 
 
 class _Sharing:

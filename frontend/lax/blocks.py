@@ -35,11 +35,13 @@ def trace_body(
     what: str,
     names: Sequence[str] = (),
     kinds: Sequence[Kind] | None = None,
+    origins: Sequence[Tracer] = (),
 ) -> Body:
     """Trace `fun`, called with one container for each of `structures`.
 
     The leaves of its arguments are `params`; its results are converted to `kinds` if given. `what`
-    names it in errors.
+    names it in errors. `origins` are tracers that `params` stand for
+    at first.
     """
     seen: list[tree.PyTreeDef] = []
 
@@ -57,7 +59,7 @@ def trace_body(
             results = [convert(x, *kind) for x, kind in zip(results, kinds, strict=True)]
         return results
 
-    block, results = trace_block(flat, params, what, names)
+    block, results = trace_block(flat, params, what, names, origins)
     return Body(block, results, seen[-1])
 
 

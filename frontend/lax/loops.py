@@ -59,7 +59,8 @@ def scan(
     kinds = None
     while True:
         params = [*(c.abstract for c in carried), *slices]
-        traced = trace_body(f, params, (structure, stacked_structure), what, names, kinds)
+        origins = [*carried, *stacked]
+        traced = trace_body(f, params, (structure, stacked_structure), what, names, kinds, origins)
         outs = _pair(traced, structure, what)
         changed = settled(carried, traced.results[: len(carried)], what)
         if changed is not None:
@@ -135,7 +136,7 @@ def while_loop(
     kinds = None
     while True:
         params = [c.abstract for c in carried]
-        body = trace_body(body_fun, params, (structure,), what, names, kinds)
+        body = trace_body(body_fun, params, (structure,), what, names, kinds, carried)
         check_structure(structure, body.structure, what)
         changed = settled(carried, body.results, what)
         if changed is not None:
