@@ -19,6 +19,7 @@ FACES = {
     "lax",
     "nn",
     "numpy",
+    "optim",
     "random",
     "sharding",
     "testing",

@@ -1,0 +1,74 @@
+"""What a transformation of gradients is, and how several become one."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from shardir.frontend import tree
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+
+
+class Transformation(NamedTuple):
+    """`init(params)` is a state; `update(updates, state, params=None)` is (updates, state)."""
+
+    init: Callable[[Any], Any]
+    update: Callable[..., tuple[Any, Any]]
+
+
+class EmptyState(NamedTuple):
+    """The state of a transformation that remembers nothing."""
+
+
+def stateless(fun: Callable[[Any, Any], Any]) -> Transformation:
+    """The transformation that makes `fun(updates, params)` of updates."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        return fun(updates, params), state
+
+    return Transformation(lambda params: EmptyState(), update)
+
+
+def identity() -> Transformation:
+    """Leaves updates as they are."""
+    return stateless(lambda updates, params: updates)
+
+
+def chain(*parts: Transformation) -> Transformation:
+    """One transformation after the other; its state is a tuple of theirs."""
+
+    def init(params: Any) -> tuple[Any, ...]:
+        return tuple(part.init(params) for part in parts)
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        if len(state) != len(parts):
+            raise ArgumentError(
+                point(
+                    f"a chain of {len(parts)} transformations got a state of {len(state)}; make "
+                    "one with its own init"
+                )
+            )
+        states = []
+        for part, mine in zip(parts, state, strict=True):
+            updates, after = part.update(updates, mine, params)
+            states.append(after)
+        return updates, tuple(states)
+
+    return Transformation(init, update)
+
+
+def apply_updates(params: Any, updates: Any) -> Any:
+    """The parameters with the updates added, each of the element type of its parameter."""
+
+    def moved(param: Any, update: Any) -> Any:
+        return (param + update).astype(param.dtype) if hasattr(param, "dtype") else param + update
+
+    return tree.map(moved, params, updates)
+
+
+def needed(what: str, params: Any) -> Any:
+    """The parameters; raises `ArgumentError` if `update` was not given them."""
+    if params is None:
+        raise ArgumentError(
+            point(f"{what} needs the parameters too; call update(gradients, state, params)")
+        )
+    return params

@@ -1,0 +1,37 @@
+"""Limits on how large updates are."""
+
+from typing import Any
+
+from shardir.frontend import numpy as snp, tree
+from shardir.frontend.optim.chaining import Transformation, stateless
+
+
+def global_norm(updates: Any) -> Any:
+    """The root of the sum of the squares of all numbers in a container."""
+    squares = [snp.sum(snp.real(x * snp.conj(x))) for x in tree.leaves(updates)]
+    total = squares[0] if squares else snp.zeros(())
+    for square in squares[1:]:
+        total = total + square
+    return snp.sqrt(total)
+
+
+def clip(max_delta: float) -> Transformation:
+    """Every number between -max_delta and max_delta."""
+    return stateless(
+        lambda updates, params: tree.map(lambda x: snp.clip(x, -max_delta, max_delta), updates)
+    )
+
+
+def clip_by_global_norm(max_norm: float) -> Transformation:
+    """All updates scaled down together if their global norm exceeds `max_norm`.
+
+    Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2012.
+    """
+
+    def clipped(updates: Any, params: Any) -> Any:
+        norm = global_norm(updates)
+        return tree.map(
+            lambda x: snp.where(norm < max_norm, x, x / norm.astype(x.dtype) * max_norm), updates
+        )
+
+    return stateless(clipped)

@@ -1,0 +1,98 @@
+"""Optimizers under their names. Learning rates are numbers or schedules."""
+
+from typing import Any
+
+from shardir.frontend.optim.chaining import Transformation, chain, identity
+from shardir.frontend.optim.scaling import (
+    Mask,
+    add_decayed_weights,
+    scale_by_adam,
+    scale_by_learning_rate,
+    scale_by_lion,
+    scale_by_rms,
+    scale_by_root_of_squares,
+    trace,
+)
+
+
+def sgd(
+    learning_rate: Any, momentum: float | None = None, nesterov: bool = False
+) -> Transformation:
+    """Steps against the gradient, or with `momentum` against its decayed sum."""
+    first = identity() if momentum is None else trace(momentum, nesterov)
+    return chain(first, scale_by_learning_rate(learning_rate))
+
+
+def momentum(learning_rate: Any, decay: float = 0.9, nesterov: bool = False) -> Transformation:
+    """`sgd` with momentum."""
+    return sgd(learning_rate, decay, nesterov)
+
+
+def adam(
+    learning_rate: Any,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    *,
+    nesterov: bool = False,
+) -> Transformation:
+    """Adam; see `scale_by_adam`."""
+    return chain(
+        scale_by_adam(b1, b2, eps, eps_root, nesterov), scale_by_learning_rate(learning_rate)
+    )
+
+
+def adamw(
+    learning_rate: Any,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    weight_decay: float = 1e-4,
+    mask: Mask = None,
+    *,
+    nesterov: bool = False,
+) -> Transformation:
+    """Adam with weights that decay by themselves, those that `mask` chooses.
+
+    Loshchilov, Hutter, "Decoupled weight decay regularization", 2019.
+    """
+    return chain(
+        scale_by_adam(b1, b2, eps, eps_root, nesterov),
+        add_decayed_weights(weight_decay, mask),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def rmsprop(
+    learning_rate: Any, decay: float = 0.9, eps: float = 1e-8, momentum: float | None = None
+) -> Transformation:
+    """RMSprop; see `scale_by_rms`."""
+    last = identity() if momentum is None else trace(momentum)
+    return chain(scale_by_rms(decay, eps), scale_by_learning_rate(learning_rate), last)
+
+
+def adagrad(
+    learning_rate: Any, initial_accumulator_value: float = 0.1, eps: float = 1e-7
+) -> Transformation:
+    """Adagrad; see `scale_by_root_of_squares`."""
+    return chain(
+        scale_by_root_of_squares(initial_accumulator_value, eps),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def lion(
+    learning_rate: Any,
+    b1: float = 0.9,
+    b2: float = 0.99,
+    weight_decay: float = 1e-3,
+    mask: Mask = None,
+) -> Transformation:
+    """Lion; see `scale_by_lion`."""
+    return chain(
+        scale_by_lion(b1, b2),
+        add_decayed_weights(weight_decay, mask),
+        scale_by_learning_rate(learning_rate),
+    )

@@ -1,0 +1,191 @@
+"""The parts that optimizers are made of: each scales gradients in its way."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from shardir.frontend import numpy as snp, tree
+from shardir.frontend.optim.chaining import Transformation, needed, stateless
+from shardir.frontend.optim.schedules import Schedule
+
+Mask = Any
+"""A container of truth values like the parameters, or a function from parameters to one."""
+
+
+def scale(factor: float) -> Transformation:
+    """Updates times a number."""
+    return stateless(lambda updates, params: tree.map(lambda x: x * factor, updates))
+
+
+class CountState(NamedTuple):
+    """How many steps have been taken."""
+
+    count: Any
+
+
+def scale_by_schedule(schedule: Schedule) -> Transformation:
+    """Updates times `schedule` of the number of the step, from 0 on."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        factor = snp.asarray(schedule(state.count))
+        scaled = tree.map(lambda x: x * factor.astype(x.dtype), updates)
+        return scaled, CountState(state.count + 1)
+
+    return Transformation(lambda params: CountState(snp.zeros((), "int32")), update)
+
+
+def scale_by_learning_rate(rate: Any) -> Transformation:
+    """Updates times minus a learning rate, a number or a schedule."""
+    if callable(rate):
+        return scale_by_schedule(lambda count: -rate(count))
+    return scale(-rate)
+
+
+class TraceState(NamedTuple):
+    """The running sum of gradients."""
+
+    trace: Any
+
+
+def trace(decay: float, nesterov: bool = False) -> Transformation:
+    """The sum of all gradients so far, each decayed by `decay` a step; one step ahead if
+    `nesterov`."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        def grown(gradient: Any, before: Any) -> Any:
+            return gradient + decay * before
+
+        after = tree.map(grown, updates, state.trace)
+        return (tree.map(grown, updates, after) if nesterov else after), TraceState(after)
+
+    return Transformation(lambda params: TraceState(tree.map(snp.zeros_like, params)), update)
+
+
+class AdamState(NamedTuple):
+    """Steps taken, and running means of gradients (`mu`) and their squares (`nu`)."""
+
+    count: Any
+    mu: Any
+    nu: Any
+
+
+def _mean(decay: float, power: int) -> Callable[[Any, Any], Any]:
+    def mean(gradient: Any, before: Any) -> Any:
+        moment = gradient if power == 1 else snp.real(gradient * snp.conj(gradient))
+        return (1 - decay) * moment + decay * before
+
+    return mean
+
+
+def scale_by_adam(
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    nesterov: bool = False,
+) -> Transformation:
+    """The running mean of gradients over the root of that of their squares.
+
+    Kingma, Ba, "Adam: a method for stochastic optimization", 2014; with `nesterov`, Dozat,
+    "Incorporating Nesterov momentum into Adam", 2016.
+    """
+
+    def init(params: Any) -> AdamState:
+        nothing = tree.map(snp.zeros_like, params)
+        return AdamState(snp.zeros((), "int32"), nothing, tree.map(snp.zeros_like, params))
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        mu = tree.map(_mean(b1, 1), updates, state.mu)
+        nu = tree.map(_mean(b2, 2), updates, state.nu)
+        count = state.count + 1
+        if nesterov:
+            hat = tree.map(
+                lambda g, m: (1 - b1) * _unbiased(b1, count)(g) + b1 * _unbiased(b1, count + 1)(m),
+                updates,
+                mu,
+            )
+        else:
+            hat = tree.map(_unbiased(b1, count), mu)
+        squares = tree.map(_unbiased(b2, count), nu)
+        scaled = tree.map(lambda m, v: m / (snp.sqrt(v + eps_root) + eps), hat, squares)
+        return scaled, AdamState(count, mu, nu)
+
+    return Transformation(init, update)
+
+
+def _unbiased(decay: float, count: Any) -> Callable[[Any], Any]:
+    """A running mean that began at zero, as if it had not."""
+    return lambda moment: moment / (1 - decay**count).astype(moment.dtype)
+
+
+class MeanState(NamedTuple):
+    """A running mean."""
+
+    nu: Any
+
+
+def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) -> Transformation:
+    """Gradients over the root of the running mean of their squares.
+
+    Tieleman, Hinton, "Lecture 6.5: RMSprop", 2012.
+    """
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        nu = tree.map(_mean(decay, 2), updates, state.nu)
+        return tree.map(lambda g, v: g / snp.sqrt(v + eps), updates, nu), MeanState(nu)
+
+    def init(params: Any) -> MeanState:
+        return MeanState(tree.map(lambda x: snp.full_like(x, initial), params))
+
+    return Transformation(init, update)
+
+
+def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transformation:
+    """Gradients over the root of the sum of all their squares so far.
+
+    Duchi, Hazan, Singer, "Adaptive subgradient methods", 2011.
+    """
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        total = tree.map(lambda g, t: g * g + t, updates, state.nu)
+
+        def scaled(g: Any, t: Any) -> Any:
+            return snp.where(t > 0, g / snp.sqrt(t + eps), 0.0)
+
+        return tree.map(scaled, updates, total), MeanState(total)
+
+    def init(params: Any) -> MeanState:
+        return MeanState(tree.map(lambda x: snp.full_like(x, initial), params))
+
+    return Transformation(init, update)
+
+
+class LionState(NamedTuple):
+    """The running mean of gradients."""
+
+    mu: Any
+
+
+def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
+    """The sign of a mean of the gradient and the running mean.
+
+    Chen et al., "Symbolic discovery of optimization algorithms", 2023.
+    """
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        signs = tree.map(lambda g, m: snp.sign((1 - b1) * g + b1 * m), updates, state.mu)
+        return signs, LionState(tree.map(_mean(b2, 1), updates, state.mu))
+
+    return Transformation(lambda params: LionState(tree.map(snp.zeros_like, params)), update)
+
+
+def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformation:
+    """Updates plus `weight_decay` times the parameters, those that `mask` chooses."""
+
+    def decayed(updates: Any, params: Any) -> Any:
+        weights = needed("add_decayed_weights", params)
+        if mask is None:
+            return tree.map(lambda g, p: g + weight_decay * p, updates, weights)
+        chosen = mask(weights) if callable(mask) else mask
+        return tree.map(lambda g, p, m: g + weight_decay * p if m else g, updates, weights, chosen)
+
+    return stateless(decayed)

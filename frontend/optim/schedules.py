@@ -1,0 +1,147 @@
+"""Learning rates that change with the number of steps taken.
+
+A schedule is a function from the number of the step, traced or not, to a number.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import pi
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+
+Schedule = Callable[[Any], Any]
+
+
+def constant_schedule(value: Any) -> Schedule:
+    """Always `value`."""
+    return lambda count: value
+
+
+def polynomial_schedule(
+    init_value: float,
+    end_value: float,
+    power: float,
+    transition_steps: int,
+    transition_begin: int = 0,
+) -> Schedule:
+    """From `init_value` to `end_value` along the power of what is left of `transition_steps`."""
+    _positive("transition_steps", transition_steps)
+
+    def schedule(count: Any) -> Any:
+        done = snp.clip(snp.asarray(count) - transition_begin, 0, transition_steps)
+        left = 1 - done / transition_steps
+        return (init_value - end_value) * left**power + end_value
+
+    return schedule
+
+
+def linear_schedule(
+    init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0
+) -> Schedule:
+    """From `init_value` to `end_value` in a straight line."""
+    return polynomial_schedule(init_value, end_value, 1, transition_steps, transition_begin)
+
+
+def exponential_decay(
+    init_value: float,
+    transition_steps: int,
+    decay_rate: float,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: float | None = None,
+) -> Schedule:
+    """`init_value` times `decay_rate` for every `transition_steps`; in steps if `staircase`.
+
+    It does not go beyond `end_value`.
+    """
+    _positive("transition_steps", transition_steps)
+
+    def schedule(count: Any) -> Any:
+        done = snp.asarray(count) - transition_begin
+        times = done / transition_steps
+        times = snp.floor(times) if staircase else times
+        value = snp.where(done <= 0, init_value, init_value * snp.power(decay_rate, times))
+        if end_value is None:
+            return value
+        return (snp.maximum if decay_rate < 1 else snp.minimum)(value, end_value)
+
+    return schedule
+
+
+def cosine_decay_schedule(
+    init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0
+) -> Schedule:
+    """From `init_value` to `alpha` times it along half a cosine.
+
+    Loshchilov, Hutter, "SGDR: stochastic gradient descent with warm restarts", 2017.
+    """
+    _positive("decay_steps", decay_steps)
+
+    def schedule(count: Any) -> Any:
+        done = snp.minimum(snp.asarray(count), decay_steps) / decay_steps
+        wave = 0.5 * (1 + snp.cos(pi * done))
+        return init_value * ((1 - alpha) * wave**exponent + alpha)
+
+    return schedule
+
+
+def piecewise_constant_schedule(
+    init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
+) -> Schedule:
+    """`init_value`, times a scale from each boundary on."""
+    scales = sorted((boundaries_and_scales or {}).items())
+
+    def schedule(count: Any) -> Any:
+        value = snp.asarray(init_value)
+        for boundary, scale in scales:
+            value = value * snp.where(snp.asarray(count) >= boundary, scale, 1.0)
+        return value
+
+    return schedule
+
+
+def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
+    """One schedule after the other, each counting from where it begins."""
+    if len(boundaries) != len(schedules) - 1:
+        raise ArgumentError(
+            point(
+                f"join_schedules got {len(schedules)} schedules and {len(boundaries)} boundaries; "
+                "give one boundary between each two schedules"
+            )
+        )
+
+    def schedule(count: Any) -> Any:
+        value = schedules[0](count)
+        for boundary, after in zip(boundaries, schedules[1:], strict=True):
+            step = snp.asarray(count)
+            value = snp.where(step < boundary, value, after(step - boundary))
+        return value
+
+    return schedule
+
+
+def warmup_cosine_decay_schedule(
+    init_value: float,
+    peak_value: float,
+    warmup_steps: int,
+    decay_steps: int,
+    end_value: float = 0.0,
+    exponent: float = 1.0,
+) -> Schedule:
+    """A straight line to `peak_value`, then half a cosine to `end_value`.
+
+    `decay_steps` counts all steps, those of the line included.
+    """
+    alpha = 0.0 if peak_value == 0 else end_value / peak_value
+    falling = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
+    if warmup_steps == 0:
+        return falling
+    rising = linear_schedule(init_value, peak_value, warmup_steps)
+    return join_schedules([rising, falling], [warmup_steps])
+
+
+def _positive(word: str, steps: int) -> None:
+    if steps <= 0:
+        raise ArgumentError(point(f"{word} of a schedule is {steps}; it must be at least 1"))

@@ -1,0 +1,10 @@
+"""Optimizers: gradients to updates, as pairs of pure functions."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.optim import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.optim")
