@@ -8,6 +8,7 @@ be pointwise.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from shardir.factor_text import parse_rule
 from shardir.factors import FactorRule, pointwise as pointwise_rule
 from shardir.ir import Loc, Module
 from shardir.opset import define
@@ -23,13 +24,20 @@ def _type(
     types: str,
     reason: str = "",
     pointwise: bool = False,
+    rule: str = "",
 ) -> Any:
+    if rule:
+        parse_rule(rule)
     if result is None:
         raise TypeError("its result types are a choice; state them with result=")
     return result
 
 
-def _factors(*xs: TensorType, result: Any, pointwise: bool = False, **_: Any) -> FactorRule | None:
+def _factors(
+    *xs: TensorType, result: Any, pointwise: bool = False, rule: str = "", **_: Any
+) -> FactorRule | None:
+    if rule:
+        return parse_rule(rule)
     results = (result,) if isinstance(result, TensorType) else tuple(result)
     shapes = {type.shape for type in (*xs, *results) if type.rank}
     if not pointwise or len(shapes) != 1 or not results:
@@ -42,6 +50,7 @@ opaque = define("opaque", type=_type, factors=_factors, effect=True)
 
 Its text is `head`, `attributes` (but for its sharding, which the results have) and `types`; a
 lone % in them stands for the next operand. `reason` says why it could not be read.
+`rule` is the text of its factor rule, if it has one.
 """
 
 

@@ -13,6 +13,7 @@ from shardir.ir import Block, Function, Loc, Op, Value
 from shardir.opset import OPS, Attr
 from shardir.placement import Sharding
 from shardir.stablehlo import reader_records as records
+from shardir.stablehlo.opaque_rules import STATED
 from shardir.stablehlo.reader_call import READERS, SHARDING, Call, Unsupported
 from shardir.stablehlo.reader_opaque import carry_through
 from shardir.types import TensorType
@@ -161,6 +162,8 @@ class FunctionReader:
         try:
             if rule is None:
                 raise Unsupported("")
+            if STATED in call.attrs:
+                raise Unsupported("it has a sharding rule of its own")
             results = rule(call)
         except Unsupported as error:
             del self.ops[before:], self.readings[place + 1 :]

@@ -9,9 +9,12 @@ import re
 
 from lark import Token
 
+from shardir.factors import FactorRule
 from shardir.ir import Value
 from shardir.stablehlo import reader_records as records
+from shardir.stablehlo.opaque_rules import STATED, loops_of
 from shardir.stablehlo.reader_call import SHARDING, Call
+from shardir.types import TensorType
 
 POINTWISE_CALLS = frozenset(
     (
@@ -39,7 +42,7 @@ POINTWISE_CALLS = frozenset(
 
 POINTWISE = frozenset(
     f"stablehlo.{name}"
-    for name in ("all_reduce", "bitcast_convert", "collective_broadcast", "collective_permute",
+    for name in ("all_reduce", "collective_broadcast", "collective_permute",
                  "cross-replica-sum", "reduce_precision", "round_nearest_afz")
 )  # fmt: skip
 """Operations that Shardy treats like elementwise ones."""
@@ -71,17 +74,27 @@ def carry_through(call: Call, reason: str) -> tuple[Value, ...]:
     pointwise = call.name in POINTWISE or (
         call.name == "stablehlo.custom_call" and name in POINTWISE_CALLS
     )
+    loops = None if pointwise and STATED not in call.attrs else loops_of(call, name)
     attrs = {
         "operation": call.name if call.name != "stablehlo.custom_call" else f"{call.name} @{name}",
         "head": head.strip(),
         "attributes": attributes,
         "types": types.strip(),
         **({"reason": reason} if reason else {}),
-        **({"pointwise": True} if pointwise else {}),
+        **({"pointwise": True} if pointwise and loops is None else {}),
+        **({"rule": str(loops)} if _fits(loops, collector.operands, call.results) else {}),
     }
     results = call.define(call.results)
     call.reader.append("opaque", tuple(collector.operands), results, attrs, (), written.loc)
     return results
+
+
+def _fits(rule: FactorRule | None, operands: list[Value], results: list[TensorType]) -> bool:
+    """Whether a rule speaks of tensors of these ranks."""
+    if rule is None:
+        return False
+    ranks = [len(tensor) for tensor in rule.tensors]
+    return ranks == [value.type.rank for value in operands] + [type.rank for type in results]
 
 
 def _has_types_behind(dict_: records.Dict, call: Call) -> bool:

@@ -47,23 +47,17 @@ def _reduce(call: Call) -> Values:
     names = _how(call, len(xs))
     if names is None:
         return _position(call, xs, inits, dims)
-    made = []
-    for i, (x, init, combine) in enumerate(zip(xs, inits, names, strict=True)):
-        if combine in ("or", "and") and x.type.dtype != "bool":
-            raise Unsupported("it combines the bits of integers")
-        exact = is_identity(call, init, combine)
-        whole = len(xs) == 1 and exact
-        if whole:
-            call.reader.spares(init)
-            return call.emit(REDUCTIONS[combine], x, dims=dims)
-        reduced = call.step(REDUCTIONS[combine], x, dims=dims)
-        if not exact:
-            start = call.step("broadcast", init, result=reduced.type, dims=())
-            reduced = call.step(ELEMENTWISE[combine], start, reduced)
-        made.append(reduced)
-        if reduced.type != call.results[i]:
-            raise Unsupported(f"its result {i} is {reduced.type}, not {call.results[i]}")
-    return _named(call, made)
+    if len(xs) > 1:
+        raise Unsupported("it reduces several tensors at once")
+    (x,), (init,), (combine,) = xs, inits, names
+    if combine in ("or", "and") and x.type.dtype != "bool":
+        raise Unsupported("it combines the bits of integers")
+    if is_identity(call, init, combine):
+        call.reader.spares(init)
+        return call.emit(REDUCTIONS[combine], x, dims=dims)
+    reduced = call.step(REDUCTIONS[combine], x, dims=dims)
+    start = call.step("broadcast", init, result=reduced.type, dims=())
+    return call.emit(ELEMENTWISE[combine], start, reduced)
 
 
 def _named(call: Call, made: list[Value]) -> Values:

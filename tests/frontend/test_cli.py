@@ -172,7 +172,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 }
 // -----
 func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %y = stablehlo.fft %x, type = FFT, length = [4] : (tensor<4xf32>) -> tensor<4xf32>
+  %y = stablehlo.custom_call @mine(%x) : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
 """
@@ -200,13 +200,13 @@ func @f(
 func @g(
   %x: f32[4],
 ) -> (f32[4]) {
-  %y = opaque(%x, operation="stablehlo.fft", head="stablehlo.fft %, type = FFT, length = [4]", \
+  %y = opaque(%x, operation="stablehlo.custom_call @mine", head="stablehlo.custom_call @mine(%)", \
 attributes="", types=": (tensor<4xf32>) -> tensor<4xf32>") : f32[4]
   return %y
 }
 """
     )
-    assert err == "warning: stablehlo.fft is carried through as text\n"
+    assert err == "warning: stablehlo.custom_call @mine is carried through as text\n"
 
 
 def test_opt_reads_stablehlo_from_standard_input(

@@ -47,7 +47,9 @@ def cases_of(text: str, file: str) -> list[Case]:
             )
             names = check.word in ("LABEL", "") and match is not None
             if names and match is not None and (check.word == "LABEL" or match[1] in defined):
-                case = Case(file, match[1], part)
+                longer = [name for name in defined if name.startswith(match[1])]
+                name = match[1] if match[1] in defined or not longer else longer[0]
+                case = Case(file, name, part)
                 cases.append(case)
             if case is not None:
                 case.checks.append(check)

@@ -62,11 +62,18 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
     function = next((f for f in module.functions if f.name == name), None)
     if function is None:
         return None
-    return Listing(function, _Lister(function, reader, name).entries(), function.body.params)
+    return Listing(
+        function, _Lister(function, reader, name, _mesh(module)).entries(), function.body.params
+    )
+
+
+def _mesh(module: Module) -> str:
+    return next((mesh.name for mesh in module.meshes if not mesh.is_maximal), "")
 
 
 class _Lister:
-    def __init__(self, function: Function, reader: ModuleReader, name: str) -> None:
+    def __init__(self, function: Function, reader: ModuleReader, name: str, mesh: str) -> None:
+        self.mesh = mesh
         self.function = function
         read = reader.functions_read.get(name)
         self.readings = read.readings if read else []
@@ -76,9 +83,11 @@ class _Lister:
         self.made: dict[str, Op] = {}
         self.values = {v.name: v for v in _values(function.body)}
         self.number: dict[str, int] = {}
+        made = {value.name for op, _ in _walk(function.body, 0) for value in op.results}
         for number, (written, values) in enumerate(self.readings):
             operation = written.name.strip('"')
-            fresh = [value.name for value in values if value.name not in self.names]
+            names = [value.name for value in values if value.name not in self.names]
+            fresh = [name for name in names if name in made]
             if values and not fresh:
                 self.aliases.setdefault(number, []).append(
                     (operation, tuple(value.name for value in values))
@@ -125,8 +134,8 @@ class _Lister:
             self.operation(op),
             frozenset(self.sources(op, set())),
             tuple(value.name for value in op.results),
-            tuple(value.sharding for value in op.results),
-            _inside(op),
+            _outside(op, self.mesh),
+            _inside(op, self.mesh),
             op.factors(),
             op,
             depth,
@@ -158,13 +167,23 @@ class _Lister:
                 yield from self.sources(maker, seen)
 
 
-def _inside(op: Op) -> tuple[Sharding | None, ...]:
+def _inside(op: Op, mesh: str) -> tuple[Sharding | None, ...]:
     """What is said of the whole tensors that a manual computation is given."""
     if op.spec.name != "manual_computation":
         return ()
     return tuple(
-        param.sharding and with_cuts(param.sharding, cuts)
+        with_cuts(param.sharding or Sharding.open(mesh, param.type.rank), cuts)
         for param, cuts in zip(op.blocks[0].params, op.attrs["in_axes"], strict=True)
+    )
+
+
+def _outside(op: Op, mesh: str) -> tuple[Sharding | None, ...]:
+    """What is said of results; of those of a manual computation, how they are cut at least."""
+    if op.spec.name != "manual_computation":
+        return tuple(value.sharding for value in op.results)
+    return tuple(
+        value.sharding or with_cuts(Sharding.open(mesh, value.type.rank), cuts)
+        for value, cuts in zip(op.results, op.attrs["out_axes"], strict=True)
     )
 
 

@@ -1,0 +1,60 @@
+"""Reads the text of factor rules, ours and Shardy's: `([i, jk])->([i]) {i=8, j=2, k=4}`."""
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+
+from shardir.factors import Factor, FactorRule, Kind
+
+_NAME = re.compile(r"z_\d+|[a-z]")
+_KINDS = (
+    ("reduction", Kind.REDUCE),
+    ("need[-_]replication", Kind.REPLICATE),
+    ("permutation", Kind.PERMUTE),
+)
+
+
+@lru_cache(maxsize=1 << 12)
+def parse_rule(text: str) -> FactorRule:
+    """The rule that a text says; raises `ValueError` where it says none.
+
+    Equal texts give one rule, whose identity other parts go by.
+    """
+    try:
+        return _parse(text)
+    except (IndexError, KeyError, ValueError):
+        raise ValueError(
+            f"{text!r} is no factor rule such as ([i, k])->([i]) {{i=8, k=4}}"
+        ) from None
+
+
+def _parse(text: str) -> FactorRule:
+    before, arrow, behind = text.partition("->")
+    if not arrow:
+        raise ValueError(text)
+    sizes = re.search(r"\{([^{}]*=[^{}]*)\}", behind)
+    named = dict(part.replace(" ", "").split("=") for part in sizes[1].split(",")) if sizes else {}
+    numbers = {name: i for i, name in enumerate(named)}
+    factors = [Factor(int(size)) for size in named.values()]
+    for word, kind in _KINDS:
+        for name in _names(behind, word):
+            factors[numbers[name]] = replace(factors[numbers[name]], kind=kind)
+    for name in _names(behind, "blocked(?:_propagation)?"):
+        factors[numbers[name]] = replace(factors[numbers[name]], blocked=True)
+    operands, results = (
+        tuple(
+            tuple(
+                tuple(numbers[name] for name in _NAME.findall(dim))
+                for dim in tensor.split(",")
+                if dim.strip()
+            )
+            for tensor in re.findall(r"\[([^\]]*)\]", side)
+        )
+        for side in (before, behind.partition(")")[0])
+    )
+    return FactorRule(operands, results, tuple(factors))
+
+
+def _names(text: str, word: str) -> list[str]:
+    match = re.search(rf"\b{word}=\{{([^{{}}]*)\}}", text)
+    return _NAME.findall(match[1]) if match else []

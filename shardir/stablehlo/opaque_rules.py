@@ -1,0 +1,304 @@
+"""The loops of operations that are carried through as text, so that cuts pass them.
+
+Each is what OpenXLA Shardy says of the operation (its registry of sharding rules); a rule that
+the text itself states (`sdy.sharding_rule`) counts before all others.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from lark import Token
+
+from shardir import ops as ops  # declares the operations
+from shardir.factor_text import parse_rule
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ir import Op, Value
+from shardir.opset import OPS, Attr, Symbol
+from shardir.stablehlo.reader_call import Call, Unsupported
+from shardir.stablehlo.reader_formulas import combined, formulas
+from shardir.stablehlo.reader_records import Dict
+from shardir.stablehlo.reader_shapes import scatter_dims
+from shardir.types import TensorType
+
+Shapes = Sequence[tuple[int, ...]]
+Rule = Callable[[Call, Shapes, Shapes], FactorRule | None]
+STATED = "sdy.sharding_rule"
+RULES: dict[str, Rule] = {}
+N = Kind.REPLICATE
+
+
+def loops_of(call: Call, target: str) -> FactorRule | None:
+    """The loops of an operation; `target` is what a custom call calls."""
+    stated = call.attrs.get(STATED)
+    if isinstance(stated, Token):
+        try:
+            return parse_rule(str(stated))
+        except ValueError as error:
+            raise call.fail(str(error), stated) from None
+    rule = RULES.get(f"@{target}" if target else call.name)
+    xs = [value.type.shape for value in call.all_operands]
+    ys = [type.shape for type in call.results]
+    if rule is None or not xs or not ys:
+        return None
+    try:
+        return rule(call, xs, ys)
+    except (IndexError, TypeError, ValueError, Unsupported):  # ranks it does not have
+        return None
+
+
+def _of(*names: str) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        RULES.update((n if n[0] == "@" else f"stablehlo.{n}", rule) for n in names)
+        return rule
+
+    return register
+
+
+def _both(dim: int, xs: Shapes, ys: Shapes) -> tuple[list[int | None], list[int | None]]:
+    """The same dimension of every tensor that has dimensions."""
+    return [dim if x else None for x in xs], [dim if y else None for y in ys]
+
+
+def _none(shapes: Shapes) -> list[int | None]:
+    return [None] * len(shapes)
+
+
+def _resized(dims: Sequence[int], xs: Shapes, ys: Shapes) -> FactorRule:
+    """Dimensions that are whole before and after, and may have other sizes then."""
+    builder = RuleBuilder(xs, ys).add_pointwise(xs[0], skip=dims)
+    for dim in dict.fromkeys(dims):
+        before, after = _both(dim, xs, ys)
+        builder.add(before, _none(ys), xs[0][dim], N)
+        builder.add(_none(xs), after, ys[0][dim], N)
+    return builder.build()
+
+
+@_of("all_gather")
+def _all_gather(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    return _resized([call.integer("all_gather_dim")], xs, ys)
+
+
+@_of("reduce_scatter")
+def _reduce_scatter(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    return _resized([call.integer("scatter_dimension")], xs, ys)
+
+
+@_of("all_to_all")
+def _all_to_all(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    return _resized([call.integer("split_dimension"), call.integer("concat_dimension")], xs, ys)
+
+
+@_of("batch_norm_inference")
+def _batch_norm(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    feature = call.integer("feature_index")
+    builder = RuleBuilder(xs, ys)
+    for dim, size in enumerate(xs[0]):
+        others = [0 if dim == feature else None] * (len(xs) - 1)
+        builder.add([dim, *others], [dim], size)
+    return builder.build()
+
+
+@_of("bitcast_convert")
+def _bitcast(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    small, large = sorted((xs[0], ys[0]), key=len)
+    builder = RuleBuilder(xs, ys).add_pointwise(small)
+    if len(small) < len(large):
+        last = len(small)
+        of_x = last if len(xs[0]) > last else None
+        builder.add([of_x], [last if of_x is None else None], large[last], N)
+    return builder.build()
+
+
+def _gathered(last: int, xs: Shapes, ys: Shapes) -> FactorRule:
+    """All dimensions alike, the last ones whole."""
+    builder = RuleBuilder(xs, ys)
+    for dim, size in enumerate(xs[0]):
+        builder.add(*_both(dim, xs, ys), size, N if dim >= len(xs[0]) - last else Kind.PASS)
+    return builder.build()
+
+
+@_of("cholesky")
+def _cholesky(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    return _gathered(2, xs, ys)
+
+
+@_of("fft")
+def _fft(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    first = len(xs[0]) - len(call.integers("length", "fft_length"))
+    builder = RuleBuilder(xs, ys)
+    for dim, size in enumerate(xs[0]):
+        kind = N if dim >= first else Kind.PASS
+        builder.add([dim], [dim], size, kind, blocked=size != ys[0][dim])
+    return builder.build()
+
+
+@_of("@X64Combine")
+def _alike(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    return RuleBuilder(xs, ys).add_pointwise(ys[0]).build()
+
+
+@_of("@Eigh")
+def _eigh(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    rank = len(xs[0])
+    builder = RuleBuilder(xs, ys).add_pointwise(xs[0][:-2])
+    builder.add([rank - 2], [rank - 2, None], xs[0][-2])
+    return builder.add([rank - 1], [rank - 1, rank - 2], xs[0][-1]).build()
+
+
+@_of("@Qr", "@QrDecompositionBlock")
+def _qr(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    rank = len(xs[0])
+    builder = RuleBuilder(xs, ys).add_pointwise(xs[0][:-2])
+    for dim in (rank - 2, rank - 1):
+        builder.add([dim], [dim, None], xs[0][dim], N)
+    return builder.add([None], [None, len(ys[1]) - 1], ys[1][-1], N).build()
+
+
+@_of("@ProductOfElementaryHouseholderReflectors")
+def _householder(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    rank = len(xs[0])
+    builder = RuleBuilder(xs, ys).add_pointwise(xs[0][:-2])
+    for dim in (rank - 2, rank - 1):
+        builder.add([dim, None], [dim], xs[0][dim], N)
+    return builder.add([None, len(xs[1]) - 1], [None], xs[1][-1], N).build()
+
+
+def _reduced(call: Call) -> int | None:
+    """`reduction_dim`, which is an entry of a dictionary or of its text."""
+    config = call.attrs.get("mhlo.backend_config")
+    for entry in config.entries if isinstance(config, Dict) else ():
+        if entry.key == "reduction_dim":
+            return call.types.integer(entry.value)
+    text = str(call.attrs.get("backend_config", ""))
+    match = re.search(r'reduction_dim(?:\\22|")?\s*[:=]\s*(\d{1,9})', text)
+    return int(match[1]) if match else None
+
+
+@_of("@ApproxTopK", "@PartialReduce")
+def _approximate_top_k(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
+    dim = _reduced(call)
+    if dim is None:
+        return None
+    builder = RuleBuilder(xs, ys).add_pointwise(xs[0], skip=[dim])
+    before, after = _both(dim, xs, ys)
+    builder.add(before, _none(ys), xs[0][dim])
+    return builder.add(_none(xs), after, ys[0][dim], N, blocked=True).build()
+
+
+@_of("reduce")
+def _reduce(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    dims = call.integers("dimensions")
+    shape = max(xs, key=len)
+    builder, kept = RuleBuilder(xs, ys), 0
+    for dim, size in enumerate(shape):
+        before, after = [dim if x == shape else None for x in xs], _none(ys)
+        if dim not in dims:
+            after, kept = [kept] * len(ys), kept + 1
+        builder.add(before, after, size, Kind.REDUCE if dim in dims else Kind.PASS)
+    return builder.build()
+
+
+@_of("reduce_window")
+def _reduce_window(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    ones = (1,) * len(ys[0])
+    wide = [
+        call.integers("window_dimensions"),
+        call.integers("window_strides", default=ones),
+    ]
+    padding = call.pairs_of("padding", ((0, 0),) * len(ones))
+    builder = RuleBuilder(xs, ys)
+    for dim, size in enumerate(ys[0]):
+        plain = all(numbers[dim] == 1 for numbers in wide) and padding[dim] == (0, 0)
+        builder.add(*_both(dim, xs, ys), size, Kind.PASS if plain else Kind.PERMUTE)
+    return builder.build()
+
+
+@_of("rng_bit_generator")
+def _random_bits(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    builder = RuleBuilder(xs, ys)
+    for dim, size in enumerate(xs[0]):
+        builder.add([dim], [dim, None], size, N, blocked=True)
+    for dim, size in enumerate(ys[1]):
+        builder.add([None], [None, dim], size)
+    return builder.build()
+
+
+@_of("sort")
+def _sort(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    along = call.integer("dimension", default=-1) % len(xs[0])
+    lonely = all(size == 1 for dim, size in enumerate(xs[0]) if dim != along)
+    builder = RuleBuilder(xs, ys)
+    for dim, size in enumerate(xs[0]):
+        sorts = dim == along
+        builder.add(*_both(dim, xs, ys), size, N if sorts else Kind.PASS, blocked=sorts and lonely)
+    return builder.build()
+
+
+@_of("triangular_solve")
+def _triangular_solve(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    row, column = len(xs[0]) - 2, len(xs[0]) - 1
+    left = call.types.flag(call.attr("left_side"))
+    turned = call.word("transpose_a") != "NO_TRANSPOSE"
+    summed, free = (row, column) if left else (column, row)
+    # The factor that is summed is in the columns of the matrix on one side, in its rows on the
+    # other; its transpose turns that.
+    of_a = (column if turned else row) if left else (row if turned else column)
+    builder = RuleBuilder(xs, ys).add_pointwise(xs[0][:-2])
+    for dim in (row, column):
+        if dim == summed:
+            builder.add([of_a, summed], [None], xs[1][summed], N)
+        else:
+            builder.add([None, free], [free], xs[1][free], N)
+    other = row + column - of_a
+    return builder.add([other, None], [summed], xs[0][other], N).build()
+
+
+@_of("select_and_scatter")
+def _select_and_scatter(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
+    """As for ours, which select by fewer comparisons."""
+    x, source, init = call.all_operands
+    ones = (1,) * x.type.rank
+    attrs: dict[str, Attr] = {
+        "op": Symbol("max"),
+        "window": call.integers("window_dimensions", default=ones),
+        "strides": call.integers("window_strides", default=ones),
+        "padding": call.pairs_of("padding", ((0, 0),) * x.type.rank),
+        "base_dilation": ones,
+        "window_dilation": ones,
+    }
+    rule = _ours("select_and_scatter", [x, source], x.type, attrs)
+    return rule and replace(rule, operands=(*rule.operands, ((),) * init.type.rank))
+
+
+@_of("scatter")
+def _scatter(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
+    """As for one operand; sums need that all operands are combined by one known operation."""
+    count = len(xs) // 2
+    values = call.all_operands
+    dims, vector = scatter_dims(call)
+    (block,) = call.blocks
+    returned = formulas(call, block, [param.name for param in block.params])
+    found = {combined(formula, i) for i, formula in enumerate(returned)}
+    known = len(found) == 1 and found <= {"add", "mul", "min", "max"}
+    if vector != values[count].type.rank - 1:
+        return None
+    attrs: dict[str, Attr] = {**dims, "op": Symbol("add")}
+    first = [values[0], values[count], values[count + 1]]
+    rule = _ours("scatter", first, values[0].type, attrs)
+    if rule is None:
+        return None
+    x, indices, updates = rule.operands
+    factors = rule.factors if known else tuple(
+        replace(factor, kind=N if factor.kind is Kind.REDUCE else factor.kind)
+        for factor in rule.factors
+    )  # fmt: skip
+    operands = (*[x] * count, indices, *[updates] * count)
+    return FactorRule(operands, rule.results * count, factors)
+
+
+def _ours(
+    name: str, operands: Sequence[Value], result: TensorType, attrs: Mapping[str, Attr]
+) -> FactorRule | None:
+    """The rule of an operation of ours."""
+    return Op(OPS[name], tuple(operands), (Value(result, ""),), attrs).factors()
