@@ -28,8 +28,11 @@ RULES: dict[str, Rule] = {}
 N = Kind.REPLICATE
 
 
-def loops_of(call: Call, target: str) -> FactorRule | None:
-    """The loops of an operation; `target` is what a custom call calls."""
+def loops_of(call: Call, target: str, operands: Sequence[Value]) -> FactorRule | None:
+    """The loops of an operation; `target` is what a custom call calls.
+
+    `operands` are in the order of the text, also where they stand in pairs.
+    """
     stated = call.attrs.get(STATED)
     if isinstance(stated, Token):
         try:
@@ -37,7 +40,7 @@ def loops_of(call: Call, target: str) -> FactorRule | None:
         except ValueError as error:
             raise call.fail(str(error), stated) from None
     rule = RULES.get(f"@{target}" if target else call.name)
-    xs = [value.type.shape for value in call.all_operands]
+    xs = [value.type.shape for value in operands]
     ys = [type.shape for type in call.results]
     if rule is None or not xs or not ys:
         return None

@@ -74,7 +74,9 @@ def carry_through(call: Call, reason: str) -> tuple[Value, ...]:
     pointwise = call.name in POINTWISE or (
         call.name == "stablehlo.custom_call" and name in POINTWISE_CALLS
     )
-    loops = None if pointwise and STATED not in call.attrs else loops_of(call, name)
+    loops = (
+        None if pointwise and STATED not in call.attrs else loops_of(call, name, collector.operands)
+    )
     attrs = {
         "operation": call.name if call.name != "stablehlo.custom_call" else f"{call.name} @{name}",
         "head": head.strip(),

@@ -5,6 +5,7 @@ operation of its name that reads the values its variables stand for; then the sh
 results must be those of the line. Shardings are compared as what they mean.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import EllipsisType
 
@@ -101,6 +102,11 @@ class Matcher:
         statement = self.wishes.statement(check.text)
         if statement is None or _name(statement.operation) == "return":
             return True
+        if self.manner.moved and statement.operation == "sdy.all_reduce":
+            # What is pending is reduced by a later pass; to propagation it is the same value.
+            read = frozenset[str]().union(*(self.bound.get(r, ()) for r in statement.reads))
+            self.bound.update(dict.fromkeys(statement.defines, read))
+            return True
         entry = self.find(statement, check)
         if entry is None:
             reads = ", ".join(statement.reads)
@@ -113,15 +119,18 @@ class Matcher:
         return True
 
     def entry(self, what: str, statement: Statement, entry: Entry) -> None:
+        flows = self.edges and entry.op is not None and entry.op.blocks
         for word, wanted, found in (
-            ("", statement.shardings, entry.shardings),
+            ("", ... if flows else statement.shardings, entry.shardings),
             (" in", ... if self.edges else statement.ins, entry.ins),
             (" out", ... if self.edges else statement.outs, entry.shardings),
         ):
             if wanted is None:
                 wanted = (None,) * len(found)
-            if isinstance(wanted, EllipsisType):
-                continue
+            if isinstance(wanted, EllipsisType) or not found:
+                continue  # what has no results keeps its text
+            if word:
+                wanted, found = (_without_idle(each, entry) for each in (wanted, found))
             if len(wanted) != len(found):
                 self.wrong.append(f"{what}: {len(wanted)} shardings, found {len(found)}")
                 continue
@@ -171,7 +180,7 @@ class Matcher:
         return all(
             self.bound[read] & entry.reads
             for read in statement.reads
-            if read in self.bound and entry.reads
+            if self.bound.get(read) and entry.reads
         )
 
     def close(self, check: Check, wanted: tuple[Wish, ...]) -> None:
@@ -204,9 +213,22 @@ class Matcher:
         sharding = replace(sharding, mesh=next(equal).name)
         if sharding == Sharding.open(sharding.mesh, len(sharding.dims)):
             return None
+        if self.wishes.reader.shardings.meshes[sharding.mesh].is_maximal:
+            return replace(sharding, dims=())
         if self.manner.closed and not (any(sharding.axes) or sharding.unreduced):
             return None
         return sharding
+
+
+def _without_idle(wishes: Sequence[Wish], entry: Entry) -> tuple[Wish, ...]:
+    """Shardings of whole tensors; that a manual axis does not cut one need not be said."""
+    manual = {axis.name for axis in entry.op.attrs["axes"]} if entry.op else set()
+    return tuple(
+        replace(wish, replicated=tuple(a for a in wish.replicated if a.name not in manual))
+        if isinstance(wish, Sharding)
+        else wish
+        for wish in wishes
+    )
 
 
 def _name(operation: str) -> str:

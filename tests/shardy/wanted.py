@@ -60,9 +60,9 @@ class Wishes:
     def sharding(self, text: str) -> Sharding:
         return self.reader.shardings.sharding(Token("ANGLE", text, start_pos=0))
 
-    def list_of(self, text: str, at: int) -> tuple[Sharding, ...]:
-        """The shardings of `[<...>, <...>]` that begins at `at`."""
-        found = []
+    def list_of(self, text: str, at: int) -> tuple[Wish, ...]:
+        """The shardings of `[<...>, <...>]` that begins at `at`; more may follow if it is open."""
+        found: list[Wish] = []
         at += 1
         while at < len(text) and text[at] != "]":
             if text[at] == "<":
@@ -71,7 +71,7 @@ class Wishes:
                 at = end
             else:
                 at += 1
-        return tuple(found)
+        return tuple(found) if at < len(text) else (*found, ...)
 
     def statement(self, text: str) -> Statement | None:
         """What a line says of an operation; `None` where it is about none."""
@@ -107,6 +107,8 @@ class Wishes:
             at = text.index("out_sharding=") + len("out_sharding=")
             return (self.sharding(text[at : closing(text, at)]),)
         at = text.find(_PER_VALUE)
+        if at >= 0 and "[[" in text[at:]:
+            return ...  # the same as elsewhere, whatever that is
         if at >= 0:
             return self.list_of(text, at + len(_PER_VALUE) - 1)
         if "sdy.sharding" in text or name == "return":
