@@ -134,6 +134,11 @@ class Array(Operators):
         return shards
 
     @property
+    def device_buffers(self) -> list["Array"]:
+        """The part of each device, as arrays on these devices."""
+        return [shard.data for shard in self.addressable_shards]
+
+    @property
     def global_shards(self) -> list[Shard]:
         return self.addressable_shards
 

@@ -37,6 +37,10 @@ class Device:
     def process_index(self) -> int:
         return 0
 
+    def __call__(self) -> "Device":
+        """The device itself: in older programs `array.device()` is a call."""
+        return self
+
     def __str__(self) -> str:
         return f"{self.platform.upper()} {self.id}"
 

@@ -38,6 +38,7 @@ TABLE = {
     "shardir.frontend.parallel_mapping": ("pmap",),
     "shardir.frontend.partition_spec": ("PartitionSpec",),
     "shardir.frontend.placing": ("block_until_ready", "device_get", "device_put"),
+    "shardir.frontend.placing_shards": ("device_put_replicated", "device_put_sharded"),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.shard_mapping": ("shard_map",),
     "shardir.frontend.shardings": ("NamedSharding", "SingleDeviceSharding"),
@@ -139,6 +140,10 @@ if TYPE_CHECKING:
         block_until_ready as block_until_ready,
         device_get as device_get,
         device_put as device_put,
+    )
+    from shardir.frontend.placing_shards import (
+        device_put_replicated as device_put_replicated,
+        device_put_sharded as device_put_sharded,
     )
     from shardir.frontend.positional_sharding import PositionalSharding as PositionalSharding
     from shardir.frontend.shard_mapping import shard_map as shard_map

@@ -18,6 +18,7 @@ TABLES = (
     "shardir.debug",
     "shardir.experimental",
     "shardir.experimental.mesh_utils",
+    "shardir.experimental.shard_map",
     "shardir.sharding",
 )
 """The faces that list their names; the others show all of one module."""

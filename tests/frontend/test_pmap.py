@@ -1,0 +1,386 @@
+"""`pmap`: slices on devices of their own, collectives between them, as in JAX."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import shardir.numpy as snp
+from shardir import (
+    NamedSharding,
+    PartitionSpec as P,
+    cpu_devices,
+    device_put,
+    device_put_replicated,
+    device_put_sharded,
+    devices,
+    grad,
+    jit,
+    jvp,
+    lax,
+    make_mesh,
+    pmap,
+    vjp,
+    vmap,
+)
+from shardir.frontend.errors import (
+    ArgumentError,
+    AxisError,
+    AxisNameError,
+    BatchError,
+    NotAnArrayError,
+    ShapeError,
+)
+
+N = 8
+X: npt.NDArray[np.float32] = np.random.default_rng(0).standard_normal((N, 3)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _eight() -> Iterator[None]:
+    with cpu_devices(N):
+        yield
+
+
+def agree(made: Any, wanted: Any, tolerance: float = 1e-5) -> None:
+    np.testing.assert_allclose(np.asarray(made), np.asarray(wanted), tolerance, tolerance)
+
+
+def test_each_slice_has_a_device_of_its_own() -> None:
+    doubled = pmap(lambda x: x * 2)(X)
+    agree(doubled, X * 2)
+    assert [shard.device for shard in doubled.addressable_shards] == devices()
+    assert [buffer.device() for buffer in doubled.device_buffers] == devices()
+    assert {shard.data.shape for shard in doubled.addressable_shards} == {(1, 3)}
+    assert doubled.sharding.spec == P("pmap")
+
+
+def test_fewer_slices_than_devices_and_chosen_devices() -> None:
+    assert pmap(lambda x: x)(X[:2]).devices() == set(devices()[:2])
+    some = pmap(lambda x: x, devices=devices()[4:6])(X[:2])
+    assert some.devices() == set(devices()[4:6])
+    one, other = devices()[:4], devices()[4:]
+    first = pmap(lambda x: lax.psum(x, "i"), axis_name="i", devices=one)(X[:4])
+    second = pmap(lambda x: lax.pmean(x, "i"), axis_name="i", devices=other)(X[4:])
+    agree(first[0], X[:4].sum(0))
+    agree(second[1], X[4:].mean(0))
+
+
+def test_axes_of_arguments_and_results() -> None:
+    def f(x: Any, scale: Any, *, shift: Any) -> Any:
+        return {"y": x * scale + shift, "n": lax.axis_index("i")}
+
+    mapped = pmap(f, "i", in_axes=(1, None), out_axes={"y": 1, "n": 0})
+    made = mapped(X.T, np.float32(3), shift=np.arange(N, dtype=np.float32))
+    agree(made["y"], X.T * 3 + np.arange(N))
+    agree(made["n"], np.arange(N))
+    assert pmap(lambda x: lax.psum(x, "i"), "i", out_axes=None)(X).shape == (3,)
+    agree(pmap(lambda p, x: p["w"] * x, in_axes=({"w": 0}, 0))({"w": X}, X), X * X)
+
+
+def test_static_arguments_and_donated_ones() -> None:
+    mapped = pmap(lambda x, kind: x.sum() if kind == "sum" else x.max(),
+                  static_broadcasted_argnums=1)  # fmt: skip
+    agree(mapped(X, "sum"), X.sum(1))
+    agree(mapped(X, "max"), X.max(1))
+    given = pmap(lambda x: x)(X)
+    pmap(lambda x: x + 1, donate_argnums=0)(given)
+    assert given.is_deleted()
+
+
+COLLECTIVES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "psum": (lambda x: lax.psum(x, "i"), lambda x: np.stack([x.sum(0)] * N)),
+    "pmean": (lambda x: lax.pmean(x, "i"), lambda x: np.stack([x.mean(0)] * N)),
+    "pmax": (lambda x: lax.pmax(x, "i"), lambda x: np.stack([x.max(0)] * N)),
+    "pmin": (lambda x: lax.pmin(x, "i"), lambda x: np.stack([x.min(0)] * N)),
+    "ppermute": (
+        lambda x: lax.ppermute(x, "i", [(j, (j + 1) % N) for j in range(N)]),
+        lambda x: np.roll(x, 1, 0),
+    ),
+    "part of a ppermute": (
+        lambda x: lax.ppermute(x, "i", [(0, 3)]),
+        lambda x: np.concatenate([np.zeros((3, 3)), x[:1], np.zeros((4, 3))]),
+    ),
+    "pshuffle": (lambda x: lax.pshuffle(x, "i", list(range(N))[::-1]), lambda x: x[::-1]),
+    "pbroadcast": (lambda x: lax.pbroadcast(x, "i", 5), lambda x: np.stack([x[5]] * N)),
+    "all_gather": (lambda x: lax.all_gather(x, "i"), lambda x: np.stack([x] * N)),
+    "all_gather tiled": (
+        lambda x: lax.all_gather(x, "i", tiled=True),
+        lambda x: np.stack([x.ravel()] * N),
+    ),
+    "all_gather behind": (
+        lambda x: lax.all_gather(x, "i", axis=1),
+        lambda x: np.stack([x.T] * N),
+    ),
+    "psum_scatter": (
+        lambda x: lax.psum_scatter(snp.outer(snp.arange(N), x), "i"),
+        lambda x: np.outer(np.arange(N), x.sum(0)),
+    ),
+    "psum_scatter tiled": (
+        lambda x: lax.psum_scatter(snp.tile(x, N), "i", tiled=True),
+        lambda x: np.stack([x.sum(0)] * N),
+    ),
+    "all_to_all": (
+        lambda x: lax.all_to_all(snp.outer(snp.arange(N), x), "i", 0, 0),
+        lambda x: np.stack([x * j for j in range(N)]),
+    ),
+    "all_to_all tiled": (
+        lambda x: lax.all_to_all(snp.outer(snp.arange(2 * N), x), "i", 0, 1, tiled=True),
+        lambda x: np.stack(
+            [np.outer([2 * j, 2 * j + 1], x.ravel()).reshape(2, -1) for j in range(N)]
+        ),
+    ),
+    "axis_size": (lambda x: x * lax.axis_size("i"), lambda x: x * N),
+    "psum of a number": (lambda x: x * lax.psum(1, "i"), lambda x: x * N),
+    "groups": (
+        lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [2, 3], [4, 5], [6, 7]]),
+        lambda x: np.repeat(x.reshape(4, 2, 3).sum(1), 2, 0),
+    ),
+    "groups far apart": (
+        lambda x: lax.all_gather(x, "i", axis_index_groups=[[0, 4], [1, 5], [2, 6], [3, 7]]),
+        lambda x: np.stack([x[[j % 4, j % 4 + 4]] for j in range(N)]),
+    ),
+    "groups of any kind": (
+        lambda x: lax.all_gather(x, "i", axis_index_groups=[[0, 7], [1, 6], [2, 5], [3, 4]]),
+        lambda x: np.stack([x[[min(j, 7 - j), max(j, 7 - j)]] for j in range(N)]),
+    ),
+    "groups that scatter": (
+        lambda x: lax.psum_scatter(
+            snp.stack([x, -x]), "i", axis_index_groups=[[0, 7], [1, 6], [2, 5], [3, 4]]
+        ),
+        lambda x: np.stack([(x[j] + x[7 - j]) * (1 if j < 4 else -1) for j in range(N)]),
+    ),
+    "groups that exchange": (
+        lambda x: lax.all_to_all(
+            snp.stack([x, -x]), "i", 0, 0, axis_index_groups=[[0, 7], [1, 6], [2, 5], [3, 4]]
+        ),
+        lambda x: np.stack(
+            [np.stack([x[min(j, 7 - j)], x[max(j, 7 - j)]]) * (1 if j < 4 else -1)
+             for j in range(N)]
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives(name: str) -> None:
+    fun, wanted = COLLECTIVES[name]
+    agree(pmap(fun, axis_name="i")(X), wanted(X))
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_their_gradients_and_batches_are_those_of_vmap(name: str) -> None:
+    """The same function over a batch has the same derivatives and results."""
+    fun, _ = COLLECTIVES[name]
+
+    def weighed(y: Any) -> Any:
+        return snp.sum(snp.sin(y) * snp.arange(y.size, dtype=np.float32).reshape(y.shape))
+
+    def total(mapping: Any) -> Any:
+        return lambda x: weighed(mapping(lambda x: fun(x * x), axis_name="i")(x))
+
+    agree(grad(total(pmap))(X), grad(total(vmap))(X), 1e-3)
+    for one, other in zip(jvp(total(pmap), (X,), (X,)), jvp(total(vmap), (X,), (X,)), strict=True):
+        agree(one, other, 1e-3)
+    batch = np.stack([X, 2 * X])
+    agree(vmap(pmap(fun, axis_name="i"))(batch), vmap(vmap(fun, axis_name="i"))(batch))
+    agree(pmap(vmap(fun), axis_name="i", in_axes=1)(batch),
+          vmap(vmap(fun), axis_name="i", in_axes=1)(batch))  # fmt: skip
+
+
+def test_inside_of_a_pmap_each_device_has_a_cotangent_of_its_own() -> None:
+    """So the gradient of a sum over the devices is as many times what it is on one."""
+    made = pmap(grad(lambda x: lax.psum(snp.sum(x**2), "i")), axis_name="i")(X)
+    agree(made, 2 * N * X)
+
+
+def test_inside_of_other_transformations() -> None:
+    mapped = pmap(lambda x, w: x * lax.psum(x * w, "i"), "i", in_axes=(0, None))
+    plain = vmap(lambda x, w: x * lax.psum(x * w, "i"), axis_name="i", in_axes=(0, None))
+    agree(jit(mapped)(X, 2.0), plain(X, 2.0), 1e-4)
+    y, pull = vjp(lambda w: mapped(X, w), np.float32(2))
+    agree(pull(y)[0], (np.asarray(y) * np.asarray(plain(X, 1.0))).sum(), 1e-3)
+    compiled = jit(lambda x: snp.sum(pmap(snp.sin)(x)))
+    agree(compiled(X), np.sin(X).sum(), 1e-4)
+    assert "all-gather" not in compiled.lower(X).compile().as_text()
+
+
+def test_a_pmap_inside_a_pmap() -> None:
+    @partial(pmap, axis_name="rows")
+    @partial(pmap, axis_name="cols")
+    def f(x: Any) -> Any:
+        return lax.psum(x, "rows"), lax.psum(x, "cols"), lax.psum(x, ("rows", "cols"))
+
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    for _ in range(2):
+        rows, cols, both = f(x)
+        agree(rows, np.broadcast_to(x.sum(0), (4, 2)))
+        agree(cols, np.broadcast_to(x.sum(1)[:, None], (4, 2)))
+        agree(both, np.full((4, 2), x.sum()))
+    assert rows.devices() == set(devices())
+
+    def places(x: Any) -> Any:
+        return pmap(lambda y: lax.axis_index("rows") * 10 + lax.axis_index("cols"), "cols")(x)
+
+    agree(pmap(places, "rows")(x), [[0, 1], [10, 11], [20, 21], [30, 31]])
+    agree(grad(lambda x: snp.sum(f(x)[2] * x))(x), np.full((4, 2), x.sum() * 2), 1e-4)
+
+
+def test_shards_that_were_put_on_devices() -> None:
+    some = devices()[2:6]
+    put = device_put_sharded([{"x": row} for row in X[:4]], some)
+    agree(put["x"], X[:4])
+    assert [shard.device for shard in put["x"].addressable_shards] == some
+    agree(pmap(lambda t: t["x"] + 1, devices=some)(put), X[:4] + 1)
+    everywhere = device_put_replicated(X[0], devices())
+    assert everywhere.shape == (N, 3)
+    agree(pmap(lambda w, x: w * x)(everywhere, X), X[0] * X)
+    moved = device_put(put["x"], devices()[7])
+    assert moved.devices() == {devices()[7]}
+    agree(device_put(pmap(lambda x: x)(X)[1], devices()[3]), X[1])
+    mesh = make_mesh((4, 2), ("a", "b"))
+    spread = device_put(pmap(lambda x: x)(X), NamedSharding(mesh, P("a")))
+    assert {shard.data.shape for shard in spread.addressable_shards} == {(2, 3)}
+
+
+def test_it_is_compiled_once() -> None:
+    calls = []
+
+    @pmap
+    def f(x: Any) -> Any:
+        calls.append(x)
+        return x + 1
+
+    for _ in range(3):
+        f(X)
+    f(f(X))
+    assert len(calls) == 1
+
+
+def test_a_program_over_devices_is_the_one_that_jit_makes() -> None:
+    """Of a function of slices, over arrays that are cut along them."""
+    mesh = make_mesh((N,), ("i",))
+    rows = device_put(X[:, None], NamedSharding(mesh, P("i")))
+
+    def f(x: Any) -> Any:
+        return snp.sin(x) * snp.cos(x)
+
+    def body(text: str) -> list[str]:
+        return [line.split("=")[1].split("(")[0] for line in text.splitlines() if "=" in line][1:]
+
+    automatic = jit(vmap(f)).lower(rows).compile().as_text()
+    manual = pmap(f, axis_name="i").lower(rows).compile().as_text()
+    assert [op for op in body(manual) if op != " reshape"] == body(automatic)
+
+
+def refused(kind: type[Exception], call: Callable[[], Any]) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    assert "test_pmap.py" in str(caught.value)
+    return str(caught.value).splitlines()[0]
+
+
+def odd(x: Any) -> Any:
+    """What a type checker would not let through."""
+    return x
+
+
+def f(x: Any, y: Any = 0) -> Any:
+    return x + y
+
+
+def test_sizes_that_do_not_go_together() -> None:
+    assert refused(BatchError, lambda: pmap(f)(np.ones((16, 2)))) == (
+        "pmap of f maps 16 positions, each on a device of its own, and there are 8 devices; map "
+        "fewer, with vmap for the rest, or let there be more by set_cpu_devices(16)"
+    )
+    assert refused(BatchError, lambda: pmap(f)(X, X[:4])) == (
+        "pmap of f maps axes of different sizes: axis 0 of x is 8, axis 0 of y is 4; choose others "
+        "with in_axes, or None for what every device gets"
+    )
+    assert refused(BatchError, lambda: pmap(f, in_axes=None)(X)) == (
+        "pmap of f maps nothing: no argument has an axis in in_axes; give one, or state axis_size"
+    )
+    assert refused(BatchError, lambda: pmap(f, axis_size=4)(X)) == (
+        "pmap of f maps axes of different sizes: axis_size is 4, axis 0 of x is 8; choose others "
+        "with in_axes, or None for what every device gets"
+    )
+    assert refused(BatchError, lambda: pmap(f, devices=devices()[:4])(X)) == (
+        "pmap of f maps 8 positions, and its devices are 4; give one device for each"
+    )
+    with pytest.raises(ValueError, match="maps 16 positions"):
+        pmap(f)(np.ones(16))
+
+
+def test_axes_that_are_not_there() -> None:
+    assert refused(BatchError, lambda: pmap(f, in_axes=(0,))(X, X)) == (
+        "in_axes of pmap of f has 1 entries, and it was called with 2 positional arguments; give "
+        "one entry for each, or one number for all"
+    )
+    assert refused(AxisError, lambda: pmap(f, in_axes=2)(X)) == (
+        "pmap of f maps axis 2 of x, which is f32[8, 3]; give it another axis in in_axes, or None "
+        "to give all of it to every device"
+    )
+    assert refused(AxisError, lambda: pmap(f, out_axes=3)(X)) == (
+        "out_axes has axis 3 for the result of f, which is f32[3] on each device; the mapped axis "
+        "can be 0 or 1"
+    )
+    assert refused(ArgumentError, lambda: pmap(f, in_axes=odd("x"))) == (
+        "in_axes of pmap of f has 'x' of type str; its entries are numbers of axes, and None for "
+        "what all devices get"
+    )
+    assert refused(NotAnArrayError, lambda: pmap(f)(X, "sum")) == (
+        "argument y of f is 'sum' of type str, which is no array; name it in "
+        "static_broadcasted_argnums"
+    )
+    assert refused(ArgumentError, lambda: pmap(odd(3))) == "pmap takes a function, got 3"
+    assert refused(ArgumentError, lambda: pmap(f, axis_name=odd(3))) == (
+        "axis_name of pmap of f is 3, which is no string"
+    )
+
+
+def test_names_and_moves_that_are_none() -> None:
+    assert refused(AxisNameError, lambda: pmap(lambda x: lax.psum(x, "j"), "i")(X)) == (
+        "psum is along 'j', and no axis around this line has that name (there: 'i'); name one with "
+        "axis_name= of vmap or pmap, or in the mesh of shard_map"
+    )
+    assert refused(
+        ArgumentError, lambda: pmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 1)]), "i")(X)
+    ) == (
+        "perm of ppermute has the target 1 twice; every position sends once and receives once at "
+        "most"
+    )
+    assert refused(ArgumentError, lambda: pmap(lambda x: lax.pbroadcast(x, "i", 8), "i")(X)) == (
+        "source of pbroadcast is 8; the positions along 'i' are 0 to 7"
+    )
+
+
+def test_shards_that_do_not_go_together() -> None:
+    assert refused(ArgumentError, lambda: device_put_sharded([X, X], devices())) == (
+        "device_put_sharded got 2 shards for 8 devices; give each one"
+    )
+    assert refused(ShapeError, lambda: device_put_sharded([X, X[:1]], devices()[:2])) == (
+        "shard 1 of device_put_sharded is f32[1, 3], and shard 0 is f32[8, 3]; shards of one array "
+        "are of one type"
+    )
+    assert refused(
+        ArgumentError, lambda: device_put_sharded([{"a": X}, {"b": X}], devices()[:2])
+    ) == (
+        "shards 0 and 1 of device_put_sharded are different containers; give containers that are "
+        "alike"
+    )
+
+
+def test_pmaps_inside_have_the_devices_of_the_outermost() -> None:
+    inner = pmap(lambda x: x, devices=devices()[:2])
+    assert refused(ArgumentError, lambda: pmap(inner)(np.ones((2, 2)))) == (
+        "pmap of lambda is inside another and has devices; give them to the outermost, enough for "
+        "every pair of positions"
+    )
+    assert refused(BatchError, lambda: pmap(pmap(f))(np.ones((4, 4)))) == (
+        "pmap of f maps 4 by 4 positions, each on a device of its own, and there are 8 devices; "
+        "map fewer, with vmap for the rest, or let there be more by set_cpu_devices(16)"
+    )
