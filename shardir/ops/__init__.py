@@ -110,6 +110,7 @@ from shardir.ops.linalg import dot as dot
 from shardir.ops.manual import manual_computation as manual_computation, vary as vary
 from shardir.ops.opaque import opaque as opaque
 from shardir.ops.overlap import STARTED as STARTED, done as done
+from shardir.ops.pinv import pinv as pinv
 from shardir.ops.random import (
     random_bits as random_bits,
     random_bits_at as random_bits_at,

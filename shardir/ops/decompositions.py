@@ -1,5 +1,6 @@
 """Decompositions that take finitely many steps: QR and LU."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def _lu_reference(x: Array, *, result: Any) -> tuple[Array, Array, Array]:
     """Column by column, each row by the largest element below; of all matrices at once."""
     rows, columns = x.shape[-2:]
     size = min(rows, columns)
-    left = wide(x).reshape(-1, rows, columns)
+    left = wide(x).reshape(prod(x.shape[:-2]), rows, columns)
     count = np.arange(len(left))
     pivots = np.zeros((len(left), size), np.int32)
     order = np.tile(np.arange(rows, dtype=np.int32), (len(left), 1))

@@ -65,4 +65,4 @@ def read_call(call: Call, target: str) -> Values | None:
     config = call.types.string(call.attr("backend_config"))
     flags = (pair.partition("=") for pair in config.split(",") if pair)
     attrs: dict[str, Any] = {key: flag == "true" for key, _, flag in flags}
-    return call.emit(name, *call.take(1), **attrs)
+    return call.emit(name, *call.operands, **attrs)

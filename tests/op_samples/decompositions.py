@@ -6,7 +6,7 @@ import numpy as np
 
 from shardir import ops
 from shardir.types import TensorType
-from tests.sampling import Array, Sample, anything, between, t
+from tests.sampling import Array, Sample, anything, between, exactly, t
 
 
 def definite(rng: np.random.Generator, type: TensorType) -> Array:
@@ -76,6 +76,9 @@ def _eigen() -> Iterator[Sample]:
             whole = smooth and spec is ops.eigh
             yield Sample(spec, (x,), both, sources=(regular,), smooth=whole)
             yield Sample(spec, (x,), alone, sources=(regular,))
+        for shape in ((2, 4, 3), (2, 3, 4)):
+            x, cutoff = t(dtype, *shape), t("f32", 2)
+            yield Sample(ops.pinv, (x, cutoff), sources=(regular, exactly([1e-6, 1e-5])))
     yield Sample(ops.svd, (t("f64", 3, 3),), {"full": True, **both}, sources=(regular,))
 
 

@@ -74,3 +74,10 @@ def _(s: Scope, name: str) -> None:
 def _(s: Scope, name: str) -> None:
     rows, _ = _sizes(s)
     s.emit(name, _regular(s, rows, rows), vectors=s.flag())
+
+
+@sampler("pinv")
+def _(s: Scope, name: str) -> None:
+    x = _regular(s, *_sizes(s))
+    kind = TensorType(x.type.shape[:-2], REAL_OF.get(x.type.dtype, x.type.dtype))
+    s.emit(name, x, s.b.full(1e-5, kind))
