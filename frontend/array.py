@@ -169,6 +169,19 @@ class Array(Operators):
             return whole.astype(dtype)
         return whole.copy() if copy else whole
 
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """The numbers for other libraries; those that cannot promise not to write get a copy."""
+        numbers = np.asarray(self)
+        if max_version is None or max_version < (1, 0):
+            return numbers.copy().__dlpack__()
+        return numbers.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return np.asarray(self).__dlpack_device__()
+
     def item(self, *index: int) -> Any:
         """The only element, or the one at `index`, as a Python number."""
         return np.asarray(self).item(*index)

@@ -126,6 +126,14 @@ class Operators:
         rounded = _function("round")(self, digits or 0)
         return rounded.astype(int) if digits is None else rounded
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The functions of the Array API standard; raises `ArgumentError` for other versions."""
+        return import_module("shardir.frontend.numpy.namespace").namespace(api_version)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """This array on a device, or spread as a sharding says; there are no streams."""
+        return import_module("shardir.frontend.placing").device_put(self, device)
+
     @property
     def at(self) -> Any:
         """Updates at an index: `x.at[i].set(y)`, `.add`, `.multiply`, `.min`, `.max`, `.get`."""

@@ -49,7 +49,8 @@ def lazy_module(face: str, home: str) -> Face:
     """The face that shows every public name of the module `home`."""
 
     def lookup(name: str) -> object:
-        if name.startswith("__") and name != "__all__":
+        # Of the names that Python itself asks for, only those of the Array API standard are lent.
+        if name.startswith("__") and name != "__all__" and not name.startswith("__array_"):
             raise _unknown(face, name, [])
         module = import_module(home)
         try:

@@ -129,7 +129,18 @@ def _rest(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
     rest = same("rem", x, divisor)
     if x.value.type.dtype not in UNSIGNED:
         rest = same("select", _crosses(rest, divisor, number), same("add", rest, divisor), rest)
+    if x.value.type.dtype in FLOATS:
+        rest = _with_sign_of(divisor, number, rest)
     return _unless_zero(divisor, number, rest)
+
+
+def _with_sign_of(divisor: Tracer, number: Number, rest: Tracer) -> Tracer:
+    """The rest with a zero of the divisor's sign, as NumPy and the Array API standard have it."""
+    zero = like(rest, 0)
+    above = same("add", rest, zero)
+    if number is not None and number > 0:
+        return above
+    return same("select", same("lt", divisor, zero), same("neg", same("sub", zero, rest)), above)
 
 
 def _quotient(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
@@ -144,10 +155,15 @@ def _quotient(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
         quotient = same("round", same("div", same("sub", x, rest), divisor))
     lower = same("sub", quotient, like(quotient, 1))
     quotient = same("select", _crosses(rest, divisor, number), lower, quotient)
+    if dtype in FLOATS:
+        # A quotient of zero has the sign of the ratio.
+        flat = same("mul", same("div", x, divisor), like(x, 0))
+        quotient = same("select", same("eq", quotient, like(x, 0)), flat, quotient)
     if dtype not in FLOATS or number:
         return _unless_zero(divisor, number, quotient)
+    ratio = same("div", x, divisor)
     by_zero = same("eq", divisor, like(divisor, 0))
-    return same("select", by_zero, same("div", x, divisor), quotient)
+    return same("select", by_zero, ratio, quotient)
 
 
 def power(x: Any, y: Any, /) -> Any:

@@ -47,9 +47,11 @@ class ScalarType:
         return astype(x, self.dtype)
 
     def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (str, type, np.dtype, ScalarType)):
+            return False
         try:
             return bool(self.dtype == _numpy(other))
-        except TypeError:
+        except (TypeError, ValueError):
             return False
 
     def __hash__(self) -> int:
@@ -92,10 +94,33 @@ def _numpy(spec: Any) -> np.dtype[Any]:
     return named
 
 
+@final
+class Finfo:
+    """The limits of a floating type: `bits`, `eps`, `max`, `min`, `smallest_normal` and more.
+
+    Those that the Array API standard names are Python numbers; all others are as `ml_dtypes` has
+    them.
+    """
+
+    __slots__ = ("_known", "bits", "dtype", "eps", "max", "min", "smallest_normal")
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        info: Any = ml_dtypes.finfo
+        known = self._known = info(dtype)
+        self.bits, self.dtype = int(known.bits), known.dtype
+        self.eps, self.max, self.min = float(known.eps), float(known.max), float(known.min)
+        self.smallest_normal = float(known.smallest_normal)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._known, name)
+
+    def __repr__(self) -> str:
+        return repr(self._known)
+
+
 def finfo(dtype: Any) -> Any:
     """The limits of a floating type: `eps`, `max`, `min`, `tiny`, `bits` and more."""
-    info: Any = ml_dtypes.finfo
-    return info(_numpy(dtype))
+    return Finfo(_numpy(dtype))
 
 
 def iinfo(dtype: Any) -> Any:

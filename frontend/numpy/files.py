@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.array import Array
 from shardir.frontend.numpy.creation import asarray
+from shardir.frontend.placing import device_put
 from shardir.types import NUMPY_DTYPES
 
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
@@ -26,7 +28,19 @@ frombuffer = _reading("frombuffer", "a buffer of bytes")
 fromfile = _reading("fromfile", "a file of bytes or text")
 fromiter = _reading("fromiter", "something that is iterated over")
 fromstring = _reading("fromstring", "a text")
-from_dlpack = _reading("from_dlpack", "an array of another library")
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """An array of the numbers of another library's, a copy of them.
+
+        `device` is a device or a sharding to place it on; `copy` is accepted, arrays never change.
+    Raises `ArgumentError` for `copy=False`
+        together with a device, as numbers are then moved.
+    """
+    if isinstance(x, Array):
+        return x if device is None else device_put(x, device)
+    made = asarray(np.from_dlpack(x))
+    return made if device is None else device_put(made, device)
 
 
 def save(file: Any, arr: Any) -> None:

@@ -23,6 +23,7 @@ from shardir.frontend.operands import (
     convert,
     is_number,
 )
+from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import canonical, dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
@@ -38,7 +39,7 @@ def _count(name: str, num: Any) -> int:
 
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
-    dtype: Any = None, axis: int = 0,
+    dtype: Any = None, axis: int = 0, *, device: Any = None,
 ) -> Any:  # fmt: skip
     """`num` numbers from `start` to `stop` with equal gaps, along a new axis if those are arrays.
 
@@ -47,8 +48,10 @@ def linspace(
     """
     count = _count("linspace", num)
     if is_number(start) and is_number(stop) and count * 8 <= SMALL:
-        return _known(start, stop, count, endpoint, retstep, dtype, axis)
-    return _spaced(start, stop, count, endpoint, retstep, dtype, axis)
+        made = _known(start, stop, count, endpoint, retstep, dtype, axis)
+    else:
+        made = _spaced(start, stop, count, endpoint, retstep, dtype, axis)
+    return made if device is None else device_put(made, device)
 
 
 @public(static=("start", "stop", "count", "endpoint", "retstep", "dtype", "axis"))

@@ -6,6 +6,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
+from shardir.frontend.errors import ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of, axis_of
 from shardir.frontend.numpy.known import Ints, as_ints
@@ -133,7 +134,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     gone = [d for d, n in enumerate(x.shape) if n == 1] if axis is None else axes_of(axis, x.ndim)
     for d in gone:
         if x.shape[d] != 1:
-            raise OperationTypeError(
+            raise ShapeError(
                 point(f"dimension {d} of shape {x.shape} cannot be squeezed: it is not of size 1")
             )
     return _reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in gone))

@@ -71,6 +71,8 @@ def _repeated(a: Any, repeats: Any, axis: Any, total: int | None) -> Any:
     x, dim = _lined(a, axis)
     size = x.shape[dim]
     counts = np.asarray(repeats)
+    if not counts.size:
+        counts = counts.astype(int)
     if counts.dtype.kind not in "iub" or counts.ndim > 1 or (counts < 0).any():
         raise OperationTypeError(
             point(f"repeat takes whole numbers of at least 0 as counts, got {repeats}")

@@ -18,9 +18,10 @@ from shardir.frontend.operands import (
     promote_inexact,
     reshape,
 )
+from shardir.frontend.promotion import canonical
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import COMPLEX, FLOATS
+from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES
 
 FEW = 1 << 16
 """Up to so many comparisons are all made at once; for more, halves are compared."""
@@ -31,7 +32,7 @@ METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None
 ) -> Any:
-    """The i32 places where `v` would be inserted into the sorted vector `a` to keep it sorted.
+    """The places where `v` would be inserted into the sorted vector `a` to keep it sorted.
 
     `side` says whether before or after equal elements. NaN comes after every number. `method` is
     "compare_all" (every element of one with every of the other), or anything else for a binary
@@ -43,11 +44,11 @@ def searchsorted(
         raise ArgumentError(
             point(f"method {method!r} is unknown; the methods are {', '.join(METHODS)}")
         )
-    return _searched(a, v, sorter, side, method)
+    return _searched(a, v, sorter, side, method, canonical("i64"))
 
 
-@public(static=("side", "method"), name="searchsorted")
-def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any:
+@public(static=("side", "method", "dtype"), name="searchsorted")
+def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None, dtype: str) -> Any:
     from shardir.frontend import numpy as snp
 
     table, query = promote(*known(a, v))
@@ -60,10 +61,11 @@ def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None) -> Any
     if sorter is not None:
         table = snp.take(table, sorter, mode="clip")
     if not table.size or not query.size:
-        return snp.zeros(query.shape, np.int32)
+        return snp.zeros(query.shape, NUMPY_DTYPES[dtype])
     if method is None:
         method = "compare_all" if table.size * query.size <= FEW else "scan"
-    return _compared(table, query, side) if method == "compare_all" else _halved(table, query, side)
+    look = _compared if method == "compare_all" else _halved
+    return convert(look(table, query, side), dtype)
 
 
 def _before(element: Tracer, query: Tracer, side: str) -> Tracer:

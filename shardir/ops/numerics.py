@@ -135,6 +135,20 @@ def rsqrt(x: Array) -> Array:
     return np.asarray(np.ones_like(x) / np.sqrt(x))
 
 
+def expm1(x: Array) -> Array:
+    """exp(x) - 1, near 0 too; of complex numbers as C99 and the Array API standard have it."""
+    if x.dtype.kind != "c":
+        return np.asarray(np.expm1(x))
+    a, b = x.real, x.imag
+    half = np.sin(b / 2)
+    real = np.expm1(a) * np.cos(b) - 2 * half * half
+    imag = np.where(b == 0, b, np.exp(a) * np.sin(b))
+    endless = ~np.isfinite(b)
+    real = np.where(a == -np.inf, -1, np.where((a == np.inf) & endless, np.inf, real))
+    imag = np.where((a == -np.inf) & endless, 0, imag)
+    return complex_of(real, imag).astype(x.dtype)
+
+
 def popcnt(x: Array) -> Array:
     """Number of bits that are set."""
     return np.asarray(np.bitwise_count(unsigned(x))).astype(x.dtype)
