@@ -4,7 +4,7 @@ Functions follow NumPy's rules under the names and arguments of `jax.numpy`, wit
 of element types.
 """
 
-from shardir.frontend.numpy import linalg as linalg
+from shardir.frontend.numpy import fft as fft, linalg as linalg
 from shardir.frontend.numpy.aliases import (
     bool as bool,
     ndarray as ndarray,
@@ -319,6 +319,10 @@ from shardir.frontend.numpy.manipulation import (
     squeeze as squeeze,
     swapaxes as swapaxes,
     transpose as transpose,
+)
+from shardir.frontend.numpy.namespace import (
+    __array_api_version__ as __array_api_version__,
+    __array_namespace_info__ as __array_namespace_info__,
 )
 from shardir.frontend.numpy.nan_reductions import (
     nanargmax as nanargmax,

@@ -1,7 +1,6 @@
-"""Linear algebra without decompositions: products, powers and norms of matrices.
+"""Linear algebra, `shardir.numpy.linalg` to users: products, powers and norms of matrices here.
 
-`shardir.numpy.linalg` to users. Functions that need eigenvalues, singular values or the solution
-of equations are missing, and say so.
+Factors and equations are in files beside this one.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from shardir._lazy import UnknownName
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
@@ -25,31 +23,37 @@ from shardir.frontend.numpy.contraction import (
 )
 from shardir.frontend.numpy.diagonals import diagonal as _diagonal
 from shardir.frontend.numpy.layout import spread
-from shardir.frontend.numpy.manipulation import matrix_transpose as matrix_transpose
+from shardir.frontend.numpy.linalg_equations import (
+    cond as cond,
+    det as det,
+    inv as inv,
+    lstsq as lstsq,
+    matrix_rank as matrix_rank,
+    slogdet as slogdet,
+    solve as solve,
+    tensorinv as tensorinv,
+    tensorsolve as tensorsolve,
+)
+from shardir.frontend.numpy.linalg_factors import (
+    cholesky as cholesky,
+    eig as eig,
+    eigh as eigh,
+    eigvals as eigvals,
+    eigvalsh as eigvalsh,
+    pinv as pinv,
+    qr as qr,
+    svd as svd,
+    svdvals as svdvals,
+)
+from shardir.frontend.numpy.manipulation import matrix_transpose as matrix_transpose, moveaxis
 from shardir.frontend.numpy.pointwise import inexact, like, same, truth
 from shardir.frontend.numpy.products import cross as _cross, trace as _trace
 from shardir.frontend.numpy.reductions import any_empty, kept, reduced
 from shardir.frontend.numpy.triangles import compared
 from shardir.frontend.operands import as_tracer, convert, promote, promote_to
+from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import REAL_OF
-
-DECOMPOSITIONS = frozenset(
-    (
-        *("cholesky", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq"),
-        *("matrix_rank", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensorinv"),
-        "tensorsolve",
-    )
-)
-
-
-def __getattr__(name: str) -> Any:
-    if name in DECOMPOSITIONS:
-        raise UnknownName(
-            f"shardir.numpy.linalg has no {name}, as no operation decomposes matrices; it has "
-            "products, powers and the norms that need no singular values"
-        )
-    raise UnknownName(f"shardir.numpy.linalg has no name {name!r}")
 
 
 @public(static=("ord", "axis", "keepdims"))
@@ -128,10 +132,18 @@ def _matrix_size(x: Tracer, dims: tuple[int, int], order: Any, keepdims: bool) -
         sums = reduced("sum", same("abs", x), (along,), False)
         found = _extreme("max" if order > 0 else "min", sums, (other - (along < other),), False)
         return kept(found, x, dims) if keepdims else found
+    if order in ("nuc", 2, -2):
+        values = emit("svd", as_tracer(moveaxis(x, dims, (-2, -1))), full=False, vectors=False)
+        last = (values.ndim - 1,)
+        if order == "nuc":
+            found = reduced("sum", values, last, False)
+        else:
+            found = _extreme("max" if order > 0 else "min", values, last, False)
+        return kept(found, x, dims) if keepdims else found
     raise ArgumentError(
         point(
-            f"norm of matrices of ord={order!r} is not known without singular values; the norms "
-            "are 'fro', 1, -1, inf, -inf"
+            f"norm of matrices of ord={order!r} is not known; the norms are 'fro', 'nuc', 1, -1, "
+            "2, -2, inf, -inf"
         )
     )
 
@@ -177,7 +189,7 @@ def matrix_power(a: Any, n: int) -> Any:
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(point(f"matrix_power takes square matrices, got shape {x.shape}"))
     if count < 0:
-        raise ArgumentError(point(f"matrix_power of n={count} needs an inverse, which is missing"))
+        x, count = as_tracer(inv(x)), -count
     if not count:
         ones = convert(compared("eq", x.shape[-2:], 0), x.value.type.dtype)
         return spread(ones, x.shape, (x.ndim - 2, x.ndim - 1))

@@ -1,6 +1,5 @@
 """Products of vectors and matrices against NumPy's, and the one `dot` that each is."""
 
-from operator import attrgetter
 from typing import Any
 
 import ml_dtypes
@@ -315,9 +314,9 @@ def test_norms_of_the_array_api() -> None:
     assert run(snp.linalg.norm, np.array([3, 4], "i4")) == 5
 
 
-def test_norms_that_need_singular_values() -> None:
-    with pytest.raises(ArgumentError, match="norm of matrices of ord='nuc' is not known without"):
-        run(snp.linalg.norm, normal(2, 3), ord="nuc")
+def test_norms_that_there_are_not() -> None:
+    with pytest.raises(ArgumentError, match="norm of matrices of ord='max' is not known; the"):
+        run(snp.linalg.norm, normal(2, 3), ord="max")
     with pytest.raises(ArgumentError, match="norm of vectors takes a number as ord, got 'fro'"):
         run(snp.linalg.norm, normal(3), ord="fro")
     with pytest.raises(ShapeError, match="norm of ord=1 of an array of rank 3 needs axis="):
@@ -338,15 +337,6 @@ def test_chains_of_matrices() -> None:
 def test_powers_of_matrices(n: int) -> None:
     x = normal(2, 3, 3)
     close(run(snp.linalg.matrix_power, x, n), np.linalg.matrix_power(x, n), 1e-4)
-
-
-def test_a_matrix_has_no_inverse_yet() -> None:
-    with pytest.raises(ArgumentError, match="matrix_power of n=-1 needs an inverse, which is"):
-        run(snp.linalg.matrix_power, normal(3, 3), -1)
-    with pytest.raises(AttributeError, match="linalg has no svd, as no operation decomposes"):
-        attrgetter("svd")(snp.linalg)
-    with pytest.raises(AttributeError, match="linalg has no name 'nonsense'"):
-        attrgetter("nonsense")(snp.linalg)
 
 
 def test_the_last_two_axes() -> None:

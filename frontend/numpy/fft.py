@@ -1,0 +1,291 @@
+"""Discrete Fourier transforms, NumPy's names: `shardir.numpy.fft` to users.
+
+`n` and `s` are lengths to cut to or fill up with zeros, `axis` and `axes` say along what, `norm` is
+"backward" (the inverse divides by the number of elements), "forward" or "ortho". Along all other
+dimensions a transform of sharded arrays runs where they are.
+"""
+
+from collections.abc import Sequence
+from math import prod, sqrt
+from operator import index
+from typing import Any
+
+from shardir.frontend import promotion
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import joined
+from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.numpy.complexes import conjugate_of, is_complex
+from shardir.frontend.numpy.creation import arange
+from shardir.frontend.numpy.layout import transposed
+from shardir.frontend.numpy.pointwise import like, same
+from shardir.frontend.numpy.rolling import roll
+from shardir.frontend.operands import as_tracer, convert, is_number, splat
+from shardir.frontend.placing import device_put
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.opset import Symbol
+from shardir.types import REAL_OF
+
+COMPLEX_OF = {real: name for name, real in REAL_OF.items()}
+NORMS = ("backward", "ortho", "forward")
+ONE = ("n", "axis", "norm")
+SEVERAL = ("s", "axes", "norm")
+
+
+def transform(kind: str, name: str, a: Any, s: Any, axes: Any, norm: Any) -> Tracer:
+    """One kind of transform along some axes, the last of them first."""
+    x = _numbers(kind, name, as_tracer(a))
+    dims = _dims(name, x, s, axes)
+    if norm not in (None, *NORMS):
+        told = ", ".join(map(repr, NORMS))
+        raise ArgumentError(point(f"{name} takes norm {told} or None, got {norm!r}"))
+    sizes = [x.shape[d] for d in dims] if s is None else [index(n) for n in s]
+    if kind == "irfft" and s is None and dims:
+        sizes[-1] = 2 * (x.shape[dims[-1]] - 1)
+    for size in sizes:
+        if size < 1:
+            raise ShapeError(point(f"{name} of {size} elements; a transform needs at least one"))
+    if not dims:
+        return x
+    for d, size in zip(dims, sizes, strict=True):
+        last = kind == "irfft" and d == dims[-1]
+        x = _resized(x, d, size // 2 + 1 if last else size)
+    made = _transformed(kind, x, dims, sizes)
+    return _scaled(made, kind, prod(sizes), norm or "backward")
+
+
+def _numbers(kind: str, name: str, x: Tracer) -> Tracer:
+    """In the type that the transform takes."""
+    dtype = promotion.inexact(x.value.type.dtype)
+    if dtype in ("f16", "bf16"):
+        dtype = "f32"
+    if kind == "rfft":
+        if dtype in REAL_OF:
+            raise ArgumentError(point(f"{name} takes real numbers, got {x.value.type}; use fft"))
+        return convert(x, dtype)
+    return convert(x, COMPLEX_OF.get(dtype, dtype))
+
+
+def _dims(name: str, x: Tracer, s: Any, axes: Any) -> list[int]:
+    if axes is None:
+        count = x.ndim if s is None else len(s)
+        axes = range(x.ndim - count, x.ndim)
+    dims = [axis_of(axis, x.ndim) for axis in axes]
+    if len(set(dims)) != len(dims):
+        raise AxisError(point(f"axes {tuple(axes)} of {name} name one dimension twice"))
+    if s is not None and len(s) != len(dims):
+        raise ArgumentError(
+            point(f"{name} takes one length for each axis, got s={tuple(s)} for axes {tuple(axes)}")
+        )
+    return dims
+
+
+def _resized(x: Tracer, dim: int, size: int) -> Tracer:
+    """Cut, or filled up with zeros."""
+    old = x.shape[dim]
+    if old == size:
+        return x
+    none = [0] * x.ndim
+    zero = splat(0, x.value.type.with_shape(()))
+    high = [size - old if d == dim else 0 for d in range(x.ndim)]
+    made: Tracer = emit("pad", x, zero, low=tuple(none), high=tuple(high), interior=tuple(none))
+    return made
+
+
+def _transformed(kind: str, x: Tracer, dims: Sequence[int], sizes: Sequence[int]) -> Tracer:
+    """At most three dimensions at a time, brought to the end and back.
+
+    The real side of a transform is its last axis, which goes first or comes last.
+    """
+    rest = [d for d in range(x.ndim) if d not in dims]
+    order = (*rest, *dims)
+    x = transposed(x, order)
+    near = min(len(dims), 3)
+    groups = [list(range(x.ndim - near, x.ndim))]
+    for end in range(x.ndim - near, len(rest), -3):
+        groups.append(list(range(max(end - 3, len(rest)), end)))
+    plain = {"rfft": "fft", "irfft": "ifft"}.get(kind, kind)
+    if kind == "irfft":
+        groups.reverse()
+    for group in groups:
+        x = _at_end(kind if group[-1] == x.ndim - 1 else plain, x, group, sizes[-1])
+    back = [order.index(d) for d in range(x.ndim)]
+    return transposed(x, back)
+
+
+def _at_end(kind: str, x: Tracer, group: list[int], size: int) -> Tracer:
+    """A transform along dimensions that follow each other."""
+    after = list(range(group[-1] + 1, x.ndim))
+    before = list(range(group[0]))
+    x = transposed(x, (*before, *after, *group))
+    result = None
+    if kind == "irfft":
+        kept = x.value.type.with_shape((*x.shape[:-1], size))
+        result = kept.with_dtype(REAL_OF[kept.dtype])
+    made: Tracer = emit("fft", x, kind=Symbol(kind), rank=len(group), result=result)
+    order = (*before, *after, *group)
+    return transposed(made, [order.index(d) for d in range(x.ndim)])
+
+
+def _scaled(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
+    inverse = kind in ("ifft", "irfft")
+    if norm == "ortho":
+        factor = sqrt(count) if inverse else 1 / sqrt(count)
+    elif norm == "forward":
+        factor = float(count) if inverse else 1 / count
+    else:
+        return x
+    return same("mul", x, like(x, factor))
+
+
+@public(static=ONE)
+def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+    """The transform along one axis."""
+    return transform("fft", "fft", a, _one(n), (axis,), norm)
+
+
+@public(static=ONE)
+def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+    """The inverse transform along one axis."""
+    return transform("ifft", "ifft", a, _one(n), (axis,), norm)
+
+
+@public(static=ONE)
+def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+    """The first half of the transform of real numbers along one axis."""
+    return transform("rfft", "rfft", a, _one(n), (axis,), norm)
+
+
+@public(static=ONE)
+def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+    """The inverse of `rfft`; `n` is the number of results, an even one unless told."""
+    return transform("irfft", "irfft", a, _one(n), (axis,), norm)
+
+
+@public(static=ONE)
+def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+    """The transform of a signal that is Hermitian, of which the first half is given."""
+    x = as_tracer(a)
+    flipped = conjugate_of(x) if is_complex(x) else x
+    return transform("irfft", "hfft", flipped, _one(n), (axis,), _swapped(norm))
+
+
+@public(static=ONE)
+def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
+    """The inverse of `hfft`."""
+    return conjugate_of(transform("rfft", "ihfft", a, _one(n), (axis,), _swapped(norm)))
+
+
+def _one(n: Any) -> Any:
+    return None if n is None else (n,)
+
+
+def _swapped(norm: Any) -> Any:
+    return {None: "forward", "backward": "forward", "forward": "backward"}.get(norm, norm)
+
+
+@public(static=SEVERAL)
+def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
+    """The transform along two axes."""
+    return transform("fft", "fft2", a, s, _two("fft2", axes), norm)
+
+
+@public(static=SEVERAL)
+def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
+    """The inverse transform along two axes."""
+    return transform("ifft", "ifft2", a, s, _two("ifft2", axes), norm)
+
+
+@public(static=SEVERAL)
+def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
+    """The transform of real numbers along two axes, half of the last one."""
+    return transform("rfft", "rfft2", a, s, _two("rfft2", axes), norm)
+
+
+@public(static=SEVERAL)
+def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
+    """The inverse of `rfft2`."""
+    return transform("irfft", "irfft2", a, s, _two("irfft2", axes), norm)
+
+
+def _two(name: str, axes: Any) -> Any:
+    if len(axes) != 2:
+        raise ArgumentError(point(f"{name} takes two axes, got {tuple(axes)}"))
+    return axes
+
+
+@public(static=SEVERAL)
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
+    """The transform along some axes, or all."""
+    return transform("fft", "fftn", a, s, axes, norm)
+
+
+@public(static=SEVERAL)
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
+    """The inverse transform along some axes, or all."""
+    return transform("ifft", "ifftn", a, s, axes, norm)
+
+
+@public(static=SEVERAL)
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
+    """The transform of real numbers along some axes, or all, half of the last one."""
+    return transform("rfft", "rfftn", a, s, axes, norm)
+
+
+@public(static=SEVERAL)
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
+    """The inverse of `rfftn`."""
+    return transform("irfft", "irfftn", a, s, axes, norm)
+
+
+def fftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of the results of `fft` of n elements a distance of `d` apart."""
+    return _frequencies("fftfreq", n, d, dtype, device, False)
+
+
+def rfftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of the results of `rfft` of n elements a distance of `d` apart."""
+    return _frequencies("rfftfreq", n, d, dtype, device, True)
+
+
+def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, half: bool) -> Any:
+    count = index(n)
+    if count < 1:
+        raise ArgumentError(point(f"{name} of n={count} elements; there has to be at least one"))
+    made = _counted(count, d, float if dtype is None else dtype, half)
+    return made if device is None else device_put(made, device)
+
+
+@public(static=("count", "dtype", "half"))
+def _counted(count: int, d: Any, dtype: Any, half: bool) -> Any:
+    name = promotion.dtype_of(dtype)
+    if half:
+        numbers = as_tracer(arange(count // 2 + 1))
+    else:
+        pieces = [arange((count + 1) // 2), arange(-(count // 2), 0)]
+        numbers = joined([as_tracer(piece) for piece in pieces], 0)
+    distance = d if is_number(d) else convert(as_tracer(d), name)
+    return convert(numbers, name) / (distance * count)
+
+
+@public(static=("axes",))
+def fftshift(x: Any, axes: Any = None) -> Any:
+    """The frequency 0 in the middle."""
+    return _shifted(x, axes, 1)
+
+
+@public(static=("axes",))
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    """The inverse of `fftshift`."""
+    return _shifted(x, axes, -1)
+
+
+def _shifted(x: Any, axes: Any, sign: int) -> Any:
+    v = as_tracer(x)
+    if axes is None:
+        axes = range(v.ndim)
+    dims = [axis_of(axis, v.ndim) for axis in (axes if hasattr(axes, "__iter__") else (axes,))]
+    steps = tuple(v.shape[d] // 2 if sign > 0 else -(v.shape[d] // 2) for d in dims)
+    return roll(v, steps, tuple(dims)) if dims else v

@@ -1,0 +1,217 @@
+"""Equations and what is computed on the way to solving them: determinants, inverses, ranks."""
+
+from math import prod
+from typing import Any, NamedTuple
+
+from shardir.frontend.decomposing import (
+    diagonal,
+    identity_like,
+    lu,
+    matrices,
+    require_square,
+    solve as solved,
+    square,
+)
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.contraction import matmul
+from shardir.frontend.numpy.linalg_factors import precision, pseudo_inverse
+from shardir.frontend.numpy.manipulation import moveaxis
+from shardir.frontend.numpy.pointwise import like, same
+from shardir.frontend.numpy.reductions import reduced
+from shardir.frontend.operands import as_tracer, convert, reshape
+from shardir.frontend.promotion import canonical
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import REAL_OF
+
+
+class SignAndLog(NamedTuple):
+    """A determinant as a number of size 1 and the logarithm of its size."""
+
+    sign: Any
+    logabsdet: Any
+
+
+@public()
+def solve(a: Any, b: Any) -> Any:
+    """The x of a x = b for square `a`; `b` is a vector, or holds columns. Stacks broadcast."""
+    x, y = _pair("solve", a, b)
+    vector = y.ndim == 1
+    columns = reshape(y, (*y.shape, 1)) if vector else y
+    if columns.shape[-2] != x.shape[-1]:
+        raise ShapeError(
+            point(f"solve of {x.shape[-1]} equations takes as many rows, got shape {y.shape}")
+        )
+    found = solved(x, columns)
+    return reshape(found, found.shape[:-1]) if vector else found
+
+
+def _pair(name: str, a: Any, b: Any) -> tuple[Tracer, Tracer]:
+    """Square matrices and what they are to make, in one element type."""
+    y = as_tracer(b)
+    if not y.ndim:
+        raise ShapeError(point(f"{name} takes vectors or matrices, got a scalar"))
+    lifted = reshape(y, (*y.shape, 1)) if y.ndim == 1 else y
+    x, right = square(name, a, lifted)
+    return x, reshape(right, y.shape)
+
+
+@public()
+def inv(a: Any) -> Any:
+    """The inverse of square matrices."""
+    (x,) = square("inv", a)
+    return solved(x, identity_like(x, x.shape[-1]))
+
+
+def swapped_rows(pivots: Tracer) -> Tracer:
+    """Whether an odd number of rows was exchanged."""
+    places: Tracer = emit("iota", dim=pivots.ndim - 1, result=pivots.value.type)
+    moved = convert(same("ne", pivots, places), "i32")
+    count = reduced("sum", moved, (pivots.ndim - 1,), False)
+    return same("ne", same("and", count, like(count, 1)), like(count, 0))
+
+
+@public()
+def det(a: Any) -> Any:
+    """The determinant of square matrices."""
+    (x,) = square("det", a)
+    if x.shape[-1] <= 3:
+        return _small_det(x)
+    packed, pivots, _ = lu(x)
+    product = reduced("prod", diagonal(packed), (x.ndim - 2,), False)
+    return same("select", swapped_rows(pivots), same("neg", product), product)
+
+
+def _small_det(x: Tracer) -> Tracer:
+    """By its formula, so that singular matrices have derivatives."""
+    size = x.shape[-1]
+    if not size:
+        return like(as_tracer(x[..., :0].sum((-1, -2)) if x.ndim > 2 else x.sum()), 1)
+    if size == 1:
+        return as_tracer(x[..., 0, 0])
+
+    def minor(i: int, j: int) -> Any:
+        return x[..., -2, i] * x[..., -1, j] - x[..., -2, j] * x[..., -1, i]
+
+    if size == 2:
+        return as_tracer(minor(0, 1))
+    first = x[..., 0, :]
+    return as_tracer(
+        first[..., 0] * minor(1, 2) - first[..., 1] * minor(0, 2) + first[..., 2] * minor(0, 1)
+    )
+
+
+@public(static=("method",))
+def slogdet(a: Any, *, method: str | None = None) -> Any:
+    """The sign (of complex matrices, the phase) and the logarithm of the size of determinants."""
+    if method not in (None, "lu", "qr"):
+        raise ArgumentError(point(f"slogdet has the methods 'lu' and 'qr', not {method!r}"))
+    (x,) = square("slogdet", a)
+    packed, pivots, _ = lu(x)
+    values = diagonal(packed)
+    dim = (x.ndim - 2,)
+    sign = reduced("prod", same("sign", values), dim, False)
+    sign = same("select", swapped_rows(pivots), same("neg", sign), sign)
+    size = reduced("sum", same("log", same("abs", values)), dim, False)
+    return SignAndLog(sign, size)
+
+
+@public(static=("numpy_resid",))
+def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> Any:
+    """The x with the least |a x - b|, of several the least one; residuals, rank, singular values.
+
+    Residuals are squared, one for each column of `b`. With `numpy_resid` there are none where
+    the rank is not full or there are no more equations than unknowns, as NumPy has it; that is
+    known outside of traces only.
+    """
+    y = as_tracer(b)
+    if y.ndim not in (1, 2):
+        raise ShapeError(point(f"lstsq takes a vector or a matrix as b, got shape {y.shape}"))
+    lifted = reshape(y, (y.shape[0], 1)) if y.ndim == 1 else y
+    x, right = matrices("lstsq", a, lifted)
+    if x.ndim != 2:
+        raise ShapeError(point(f"lstsq takes one matrix, got shape {x.shape}"))
+    if x.shape[0] != right.shape[0]:
+        raise ShapeError(
+            point(f"lstsq takes one row of b for each of a, got shapes {x.shape} and {y.shape}")
+        )
+    limit = as_tracer(precision(x) * max(x.shape) if rcond is None else rcond)
+    limit = convert(limit, REAL_OF.get(x.value.type.dtype, x.value.type.dtype))
+    found = as_tracer(matmul(pseudo_inverse(x, limit), right))
+    values = emit("svd", x, full=False, vectors=False)
+    rank = _counted(values > limit * values[0])
+    missed = as_tracer(right - matmul(x, found))
+    left = as_tracer((abs(missed) * abs(missed)).sum(0))
+    if numpy_resid and x.shape[0] <= x.shape[1]:
+        left = left[:0]
+    if y.ndim == 1:
+        found = reshape(found, (x.shape[1],))
+    return found, left, rank, values
+
+
+def _counted(flags: Any) -> Tracer:
+    """How many are true along the last dimension."""
+    found = convert(as_tracer(flags), canonical("i64"))
+    return reduced("sum", found, (found.ndim - 1,), False)
+
+
+@public()
+def matrix_rank(M: Any, rtol: Any = None, *, tol: Any = None) -> Any:
+    """How many singular values are more than `rtol` times the largest."""
+    v = as_tracer(M)
+    if v.ndim < 2:
+        return convert(as_tracer((v != 0).any()), canonical("i64"))
+    (x,) = matrices("matrix_rank", v)
+    values = emit("svd", x, full=False, vectors=False)
+    given = rtol if tol is None else tol
+    if given is None:
+        given = max(x.shape[-2:]) * precision(x)
+    given = as_tracer(given)
+    large = values > values[..., :1] * reshape(given, (*given.shape, 1))
+    return _counted(large)
+
+
+@public(static=("p",))
+def cond(x: Any, p: Any = None) -> Any:
+    """How much solving equations magnifies errors, in the norm `p`, 2 unless told."""
+    from shardir.frontend.numpy.linalg import norm
+
+    (v,) = matrices("cond", x)
+    if p in (None, 2, -2):
+        values = emit("svd", v, full=False, vectors=False)
+        largest, least = values[..., 0], values[..., -1]
+        return least / largest if p == -2 else largest / least
+    require_square("cond", v)
+    return norm(v, ord=p, axis=(-2, -1)) * norm(inv(v), ord=p, axis=(-2, -1))
+
+
+@public(static=("ind",))
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    """The inverse of `a` as what maps its axes from `ind` on to those before."""
+    x = as_tracer(a)
+    if ind <= 0 or prod(x.shape[:ind]) != prod(x.shape[ind:]):
+        raise ShapeError(
+            point(f"tensorinv with ind={ind} takes as many elements before it as behind, "
+                  f"got shape {x.shape}")
+        )  # fmt: skip
+    size = prod(x.shape[:ind])
+    return reshape(as_tracer(inv(reshape(x, (size, size)))), (*x.shape[ind:], *x.shape[:ind]))
+
+
+@public(static=("axes",))
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    """The x with tensordot(a, x, x.ndim) = b; `axes` of `a` are first moved to the end."""
+    x, y = as_tracer(a), as_tracer(b)
+    if axes is not None:
+        x = as_tracer(moveaxis(x, axes, tuple(range(x.ndim - len(axes), x.ndim))))
+    shape = x.shape[y.ndim :]
+    if prod(shape) != y.size or x.shape[: y.ndim] != y.shape:
+        raise ShapeError(
+            point(
+                f"tensorsolve takes as many unknowns as equations, got shapes {x.shape}, {y.shape}"
+            )
+        )
+    found = solve(reshape(x, (y.size, y.size)), reshape(y, (y.size,)))
+    return reshape(as_tracer(found), shape)

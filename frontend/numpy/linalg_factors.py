@@ -1,0 +1,187 @@
+"""Factors of matrices, under NumPy's names: Cholesky, QR, singular values, eigenvalues."""
+
+from typing import Any
+
+from shardir.frontend.decomposing import (
+    Eigen,
+    Orthogonal,
+    Singular,
+    adjoint,
+    hermitian,
+    matrices,
+    real_dtype,
+    scaled,
+    square,
+    turned,
+)
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.complexes import conjugate_of
+from shardir.frontend.numpy.manipulation import flip
+from shardir.frontend.numpy.pointwise import same
+from shardir.frontend.operands import as_tracer, convert
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+
+
+@public(static=("upper", "symmetrize_input"))
+def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+    """The triangular L of a Hermitian positive definite matrix L L^H; with `upper` its adjoint.
+
+    NaN where the matrix is not positive definite. Without `symmetrize_input` only the triangle
+    in question is read.
+    """
+    (x,) = square("cholesky", a)
+    x = hermitian(x) if symmetrize_input else adjoint(x) if upper else x
+    factor: Tracer = emit("cholesky", x)
+    return adjoint(factor) if upper else factor
+
+
+@public(static=("mode",))
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Q with orthonormal columns and upper triangular R, whose product the matrix is.
+
+    `mode` is "reduced", "complete" (Q is square) or "r" (R alone).
+    """
+    if mode not in ("reduced", "complete", "r"):
+        told = "; JAX's and NumPy's raw factors are not kept" if mode == "raw" else ""
+        raise ArgumentError(
+            point(f"qr has the modes 'reduced', 'complete' and 'r', not {mode!r}{told}")
+        )
+    (x,) = matrices("qr", a)
+    q, r = emit("qr", x, full=mode == "complete")
+    return r if mode == "r" else Orthogonal(q, r)
+
+
+@public(static=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+) -> Any:  # fmt: skip
+    """U, the singular values in falling order, and V^H, whose product the matrix is.
+
+    `hermitian` says that the matrix is, `subset_by_index` (first, last) which values are wanted.
+    """
+    (x,) = matrices("svd", a)
+    if hermitian:
+        return _hermitian_svd(x, compute_uv)
+    if not compute_uv:
+        values: Tracer = emit("svd", x, full=False, vectors=False)
+        return values if subset_by_index is None else values[..., slice(*subset_by_index)]
+    u, values, vh = emit("svd", x, full=full_matrices, vectors=True)
+    if subset_by_index is not None:
+        if full_matrices and subset_by_index != (0, min(x.shape[-2:])):
+            raise ArgumentError(point("svd with full_matrices=True has no subset_by_index"))
+        kept = slice(*subset_by_index)
+        return Singular(u[..., kept], values[..., kept], vh[..., kept, :])
+    return Singular(u, values, vh)
+
+
+def _hermitian_svd(x: Tracer, compute_uv: bool) -> Any:
+    """From the eigenvalues, by falling size."""
+    from shardir.frontend import numpy as snp
+
+    if not compute_uv:
+        return flip(snp.sort(abs(_eigenvalues(x)), axis=-1), axis=-1)
+    values, vectors = emit("eigh", _mean(x), vectors=True)
+    order = flip(snp.argsort(abs(values), axis=-1), axis=-1)
+    values = snp.take_along_axis(values, order, axis=-1)
+    u = snp.take_along_axis(vectors, order[..., None, :], axis=-1)
+    vh = adjoint(scaled(u, same("sign", values), -1))
+    return Singular(u, abs(values), vh)
+
+
+def _mean(x: Tracer) -> Tracer:
+    return hermitian(x)
+
+
+def _eigenvalues(x: Tracer) -> Tracer:
+    values: Tracer = emit("eigh", _mean(x), vectors=False)
+    return values
+
+
+@public()
+def svdvals(x: Any, /) -> Any:
+    """The singular values, in falling order."""
+    (v,) = matrices("svdvals", x)
+    return emit("svd", v, full=False, vectors=False)
+
+
+@public(static=("UPLO", "symmetrize_input"))
+def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
+    """The eigenvalues of Hermitian matrices, rising, and eigenvectors as columns.
+
+    Without `symmetrize_input` only the triangle `UPLO` is read, "L" unless told.
+    """
+    (x,) = square("eigh", a)
+    values, vectors = emit("eigh", _triangle("eigh", x, UPLO, symmetrize_input), vectors=True)
+    return Eigen(values, vectors)
+
+
+@public(static=("UPLO", "symmetrize_input"))
+def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+    """The eigenvalues of Hermitian matrices, rising."""
+    (x,) = square("eigvalsh", a)
+    return emit("eigh", _triangle("eigvalsh", x, UPLO, symmetrize_input), vectors=False)
+
+
+def _triangle(name: str, x: Tracer, UPLO: str | None, symmetrize: bool) -> Tracer:
+    if UPLO not in (None, "L", "U"):
+        raise ArgumentError(point(f"{name} reads the triangle 'L' or 'U', not {UPLO!r}"))
+    if symmetrize:
+        return hermitian(x)
+    return adjoint(x) if UPLO == "U" else x
+
+
+@public()
+def eig(a: Any) -> Any:
+    """The eigenvalues of square matrices and eigenvectors of norm 1 as columns, all complex."""
+    (x,) = square("eig", a)
+    values, vectors = emit("eig", x, vectors=True)
+    return Eigen(values, vectors)
+
+
+@public()
+def eigvals(a: Any) -> Any:
+    """The eigenvalues of square matrices, complex, in no particular order."""
+    (x,) = square("eigvals", a)
+    return emit("eig", x, vectors=False)
+
+
+@public(static=("hermitian",))
+def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
+    """The pseudo-inverse, with singular values of at most `rtol` times the largest as 0.
+
+    Unless told, `rtol` is ten times the greater number of rows or columns times the precision.
+    """
+    (x,) = matrices("pinv", a)
+    given = rcond if rtol is None else rtol
+    if given is None:
+        given = 10.0 * max(x.shape[-2:]) * float(precision(x))
+    return pseudo_inverse(x, as_tracer(given))
+
+
+def precision(x: Tracer) -> float:
+    """The gap between 1 and the next number."""
+    return {"f32": 2.0**-23, "f64": 2.0**-52}[real_dtype(x)]
+
+
+def pseudo_inverse(x: Tracer, rtol: Tracer) -> Tracer:
+    """The operation, one limit for each matrix."""
+    from shardir.frontend.operands import broadcast
+
+    limit = broadcast(convert(rtol, real_dtype(x)), x.shape[:-2])
+    made: Tracer = emit("pinv", x, limit)
+    return made
+
+
+def left_eigenvectors(x: Tracer, vectors: Tracer) -> Tracer:
+    """The vectors v with v^H x = value v^H, of norm 1, in the order of the right ones."""
+    from shardir.frontend.decomposing import identity_like, solve
+
+    inverse = conjugate_of(turned(solve(vectors, identity_like(vectors, x.shape[-1]))))
+    from shardir.frontend.numpy.linalg import vector_norm
+
+    size = vector_norm(inverse, axis=-2, keepdims=True)
+    return as_tracer(inverse / size)
