@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from shardir.frontend.buffers import Buffer, cut, joined, words_of
+from shardir.frontend.buffers import Buffer, cut, held, joined, words_of
 from shardir.frontend.devices import Device, devices
 from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError, TracedValueError
 from shardir.frontend.locations import point
@@ -118,18 +118,21 @@ class Array(Operators):
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        """The part of each device, in order of the devices."""
-        local = TensorType(self.sharding.shard_shape(self.shape), self.type.dtype)
-        abstract = Abstract(local, self.weak_type)
+        """The part of each device, in order of the devices.
+
+        Where a dimension does not divide, the last parts are shorter than the others, or empty.
+        """
         seen: dict[tuple[tuple[int | None, int | None], ...], int] = {}
         shards = []
-        where = self.sharding.devices_indices_map(self.shape)
+        where = self.sharding.stored_indices_map(self.shape)
         for (device, index), part in zip(where.items(), self.parts, strict=True):
+            shape = tuple(len(range(*s.indices(n))) for s, n in zip(index, self.shape, strict=True))
+            abstract = Abstract(TensorType(shape, self.type.dtype), self.weak_type)
             place = tuple((s.start, s.stop) for s in index)
             replica = seen.get(place, 0)
             seen[place] = replica + 1
             sharding = SingleDeviceSharding(device)
-            data = Array(signature_of(abstract, sharding), sharding, [part])
+            data = Array(signature_of(abstract, sharding), sharding, [held(part, shape)])
             shards.append(Shard(device, index, replica, data))
         return shards
 

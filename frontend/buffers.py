@@ -1,4 +1,8 @@
-"""Parts of arrays: NumPy arrays, one for each device, shared by devices that hold the same."""
+"""Parts of arrays: NumPy arrays, one for each device, shared by devices that hold the same.
+
+All parts of an array have one shape. Where a dimension does not divide, the last parts have
+padding at their ends, of which nothing is known.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,25 +28,33 @@ def joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buf
         return parts[0].view()
     whole = np.empty(type.shape, type.numpy)
     done: set[tuple[tuple[int | None, int | None], ...]] = set()
-    for index, part in zip(sharding.devices_indices_map(type.shape).values(), parts, strict=True):
+    for index, part in zip(sharding.stored_indices_map(type.shape).values(), parts, strict=True):
         # Not by the part: several places may have the very same numbers.
         place = tuple((s.start, s.stop) for s in index)
         if place not in done:
             done.add(place)
-            whole[index] = part
+            whole[index] = held(part, whole[index].shape)
     return whole
 
 
-def cut(whole: Buffer, sharding: Sharding) -> list[Buffer]:
-    """The part of each device, devices with the same part sharing one.
+def held(part: Buffer, shape: tuple[int, ...]) -> Buffer:
+    """A part without its padding."""
+    return part if part.shape == shape else part[tuple(map(slice, shape))]
 
-    Raises `IndivisibleError` when a dimension does not divide.
-    """
+
+def cut(whole: Buffer, sharding: Sharding) -> list[Buffer]:
+    """The part of each device, devices with the same part sharing one."""
+    stored = sharding.stored_shape(whole.shape)
     made: dict[tuple[tuple[int | None, int | None], ...], Buffer] = {}
     parts = []
-    for index in sharding.devices_indices_map(whole.shape).values():
+    for index in sharding.stored_indices_map(whole.shape).values():
         place = tuple((s.start, s.stop) for s in index)
         if place not in made:
-            made[place] = np.ascontiguousarray(whole[index]).reshape(whole[index].shape)
+            part = np.ascontiguousarray(whole[index]).reshape(whole[index].shape)
+            if part.shape != stored:
+                longer = np.zeros(stored, part.dtype)
+                longer[tuple(map(slice, part.shape))] = part
+                part = longer
+            made[place] = part
         parts.append(made[place])
     return parts

@@ -218,6 +218,7 @@ def _make(
         [leaf.signature.sharding for leaf in described],
         [None] * len(traced.results),
         [leaf.word for leaf in described],
+        config.uneven,
     )
     containers = None if structure.is_leaf() else structure
     if eager.cached:
@@ -268,7 +269,7 @@ def run_fleeting(
     traced, structure = trace_call(fun, name, described, lambda each: (list(each), {}), True)
     placed = [leaf.signature.sharding for leaf in described]
     free = [None] * len(traced.results)
-    plan = lower(traced, placed, free, [leaf.word for leaf in described])
+    plan = lower(traced, placed, free, [leaf.word for leaf in described], config.uneven)
     results = once(plan, traced)([*leaves, *traced.captured])
     return tree.unflatten(structure, results)
 

@@ -65,6 +65,16 @@ def _folder(value: object) -> str | None:
     raise ValueError("the path of a folder, or None")
 
 
+UNEVEN = ("pad", "replicate", "error")
+"""What becomes of a dimension that its cuts do not divide; see `jit`."""
+
+
+def _uneven(value: object) -> str | None:
+    if value is None or value in UNEVEN:
+        return None if value is None else str(value)
+    raise ValueError("'pad', 'replicate', 'error' or None")
+
+
 SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
     for setting in (
@@ -102,6 +112,13 @@ SETTINGS: Mapping[str, Setting] = {
             "SHARDIR_VERIFY",
             _switch,
             "whether every pass is checked on numbers",
+        ),
+        Setting(
+            "uneven",
+            None,
+            "SHARDIR_UNEVEN",
+            _uneven,
+            "what becomes of dimensions that do not divide",
         ),
     )
 }
@@ -165,6 +182,17 @@ class Config:
     def verify(self) -> bool:
         """Whether every pass is checked on numbers (no; `SHARDIR_VERIFY`)."""
         return bool(_read("verify"))
+
+    @property
+    def uneven(self) -> str | None:
+        """What becomes of dimensions that do not divide (none; `SHARDIR_UNEVEN`).
+
+        `None`: an error for arguments and results, padding inside of programs. `"pad"`: padding
+        everywhere. `"replicate"` and `"error"` are for the inside: cut as far as it divides, or
+        refuse to.
+        """
+        chosen = _read("uneven")
+        return None if chosen is None else str(chosen)
 
     def __getattr__(self, name: str) -> object:
         return _read(find_setting(name).name)
@@ -239,3 +267,15 @@ def dump_dir(folder: str | os.PathLike[str] | None) -> AbstractContextManager[No
 def verify(enabled: bool = True) -> AbstractContextManager[None]:
     """A block in which every pass is checked on numbers (or not)."""
     return config(verify=enabled)
+
+
+def uneven(mode: str | None) -> AbstractContextManager[None]:
+    """A block in which dimensions that do not divide are treated as `config.uneven` says."""
+    return config(uneven=mode)
+
+
+def uneven_mode(chosen: str | None, word: str) -> str | None:
+    """What a keyword `uneven` of `word` means: what it says, or else the setting."""
+    if chosen is None:
+        return config.uneven
+    return str(SETTINGS["uneven"].clean(chosen, f"uneven of {word}"))

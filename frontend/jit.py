@@ -20,9 +20,10 @@ from shardir.frontend.calling import (
     surroundings,
     trace_call,
 )
+from shardir.frontend.config import uneven_mode
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
 from shardir.frontend.locations import defined, here, point
-from shardir.frontend.lowering import lower
+from shardir.frontend.lowering import check_divides, lower
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.parameters import Parameters, check_call
 from shardir.frontend.prefix import spread
@@ -46,11 +47,17 @@ class JitFunction:
     __wrapped__: Callable[..., Any]
 
     def __init__(
-        self, fun: Callable[..., Any], parameters: Parameters, in_shardings: Any, out_shardings: Any
+        self,
+        fun: Callable[..., Any],
+        parameters: Parameters,
+        in_shardings: Any,
+        out_shardings: Any,
+        uneven: str | None = None,
     ) -> None:
         update_wrapper(self, fun)
         self._fun, self._parameters = fun, parameters
         self._in, self._out = in_shardings, out_shardings
+        self._uneven = uneven
         self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -130,13 +137,23 @@ class JitFunction:
         ]
         wanted = self._in_shardings(dynamic, len(leaves))
         placed = [_placed(leaf, sharding) for leaf, sharding in zip(described, wanted, strict=True)]
+        uneven = uneven_mode(self._uneven, known.name)
+        for given, leaf, sharding in zip(leaves, described, placed, strict=True):
+            # An array that is placed so already was to be placed so.
+            there = type(given) is Array and leaf.signature.sharding is not None
+            if sharding is not None and not there:
+                check_divides(leaf.word, sharding, leaf.signature.abstract.type, uneven)
 
         def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[Any], dict[str, Any]]:
             return known.join(tree.unflatten(structure, tracers), args, options)
 
         traced, results = trace_call(self._fun, known.name, described, rebuild)
         plan = lower(
-            traced, placed, self._out_shardings(results), [leaf.word for leaf in described]
+            traced,
+            placed,
+            self._out_shardings(results),
+            [leaf.word for leaf in described],
+            uneven,
         )
         return Lowered(plan, traced, structure, results, labels, defined(self._fun))
 
@@ -230,6 +247,7 @@ def jit(
     donate_argnames: Names = None,
     keep_unused: bool = False,
     inline: bool = False,
+    uneven: str | None = None,
 ) -> JitFunction: ...
 
 
@@ -244,6 +262,7 @@ def jit(
     donate_argnames: Names = None,
     keep_unused: bool = False,
     inline: bool = False,
+    uneven: str | None = None,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
@@ -259,6 +278,7 @@ def jit(
     donate_argnames: Names = None,
     keep_unused: bool = False,
     inline: bool = False,
+    uneven: str | None = None,
 ) -> Any:
     """A function that computes what `fun` computes, as one compiled program.
 
@@ -271,6 +291,11 @@ def jit(
     `in_shardings`, `out_shardings`: where arguments and results are to live, containers of
     shardings, specs on the mesh entered by `with mesh:`, and `None` (no wish) that may stop early:
     an entry is for everything below it.
+    `uneven`: what becomes of a dimension that its cuts do not divide; without it, what the setting
+    says. By default an argument or a result is an error (`IndivisibleError`), and inside of the
+    program the last pieces are padded. `"pad"` pads everywhere: the last devices hold less than
+    the others, or nothing. `"replicate"` cuts inside of the program only as far as it divides,
+    `"error"` raises a `PartitionError` there.
     `keep_unused` and `inline` are accepted and change nothing here.
 
     Use as `jit(f)`, `@jit` or `@jit(static_argnums=0)`. Raises `ArgumentError` for parameters that
@@ -287,6 +312,7 @@ def jit(
         parameters = Parameters.of(
             fun, static_argnums, static_argnames, donate_argnums, donate_argnames
         )
-        return JitFunction(fun, parameters, in_shardings, out_shardings)
+        uneven_mode(uneven, "jit")
+        return JitFunction(fun, parameters, in_shardings, out_shardings, uneven)
 
     return wrapped if fun is None else wrapped(fun)

@@ -39,7 +39,8 @@ class Plan:
 
     `seen` are the user's shardings in the order in which they were met; without any, the program
     runs on the default device and its results are not committed. `params` and `results` have the
-    shardings that the user has given to them.
+    shardings that the user has given to them. `uneven` is what becomes of dimensions that do not
+    divide, `odd` whether some argument has one.
     """
 
     module: Module
@@ -48,6 +49,8 @@ class Plan:
     seen: tuple[UserSharding, ...]
     params: tuple[UserSharding | None, ...]
     results: tuple[UserSharding | None, ...]
+    uneven: str | None = None
+    odd: bool = False
 
     @property
     def committed(self) -> bool:
@@ -75,13 +78,14 @@ def lower(
     params: Sequence[UserSharding | None],
     results: Sequence[UserSharding | None],
     words: Sequence[str],
+    uneven: str | None = None,
 ) -> Plan:
     """The module of a traced function.
 
     `params` and `results` are the shardings of arguments and results, `None` where the compiler
     is free; `words` say which argument each parameter is (`argument x of f`). Raises
-    `IncompatibleDevicesError` when the devices of two shardings differ, `IndivisibleError` when an
-    argument or a result does not divide.
+    `IncompatibleDevicesError` when the devices of two shardings differ, `IndivisibleError` when a
+    result does not divide and `uneven` is not `"pad"`.
     """
     # What says how it is differentiated has been heard by now.
     traced = replace(traced, function=inlined(traced.function))
@@ -92,13 +96,13 @@ def lower(
     met: list[tuple[str, UserSharding]] = []
     for word, sharding, abstract in zip(words, given, traced.params, strict=True):
         if sharding is not None:
-            _check_divides(word, sharding, abstract.type)
+            sharding.digits(abstract.type.rank)
             met.append((word, sharding))
     met.extend((f"a sharding constraint in {name}", sharding) for sharding, _ in traced.asked)
     for i, (sharding, abstract) in enumerate(zip(results, traced.results, strict=True)):
         if sharding is not None:
             word = f"result {i} of {name}" if len(results) > 1 else f"the result of {name}"
-            _check_divides(word, sharding, abstract.type)
+            check_divides(word, sharding, abstract.type, uneven)
             met.append((word, sharding))
     seen = tuple(dict.fromkeys(sharding for _, sharding in met))
     devices = check_same_devices(met) if met else (default_device(),)
@@ -112,7 +116,12 @@ def lower(
     ids = tuple(device.id for device in devices)
     mesh = Mesh(MESH, axes, None if ids == tuple(range(len(ids))) else ids)
     function = _on_mesh(traced, given, results, axes)
-    return Plan(Module((mesh,), (function,)), devices, axes, seen, given, tuple(results))
+    odd = any(
+        sharding is not None and not sharding.divides(abstract.type.shape)
+        for sharding, abstract in zip(given, traced.params, strict=True)
+    )
+    module = Module((mesh,), (function,))
+    return Plan(module, devices, axes, seen, given, tuple(results), uneven, odd)
 
 
 def whole_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) -> MeshAxes:
@@ -138,11 +147,12 @@ def whole_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) -> Mesh
     return tuple(split)
 
 
-def _check_divides(word: str, sharding: UserSharding, type: TensorType) -> None:
-    if any(cut is UNCONSTRAINED for cut in sharding.digits(type.rank)):
+def check_divides(word: str, sharding: UserSharding, type: TensorType, uneven: str | None) -> None:
+    """Raises `IndivisibleError` when a boundary does not divide and may not be padded."""
+    if uneven == "pad" or any(cut is UNCONSTRAINED for cut in sharding.digits(type.rank)):
         return
     try:
-        sharding.shard_shape(type.shape)
+        sharding.check_divides(type.shape, 'leave it whole, or pass uneven="pad"')
     except IndivisibleError as error:
         raise IndivisibleError(f"{word}: {error}") from None
 

@@ -8,6 +8,7 @@ from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array, placed, uncommitted
 from shardir.frontend.buffers import cut, joined
+from shardir.frontend.config import uneven_mode
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, to_numpy
@@ -20,7 +21,9 @@ from shardir.frontend.tracer import Tracer
 from shardir.frontend.wishes import granted, is_wish
 
 
-def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
+def device_put(
+    x: Any, device: Any = None, *, donate: bool = False, uneven: str | None = None
+) -> Any:
     """Containers of arrays, NumPy arrays and numbers, placed on devices.
 
     `device` is a `Sharding`, a `Device`, or a container of these that may stop early: an entry is
@@ -29,8 +32,11 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
     they are, and all else goes to the default device uncommitted. While a function is traced,
     this is `with_sharding_constraint`. `donate` lets go of the given arrays.
 
-    Numbers are never changed. Raises `IndivisibleError` when a dimension does not divide.
+    Numbers are never changed. Raises `IndivisibleError` when a dimension does not divide, unless
+    `uneven` is `"pad"` (or the setting of this name is): then the last devices hold less than the
+    others, or nothing.
     """
+    pads = uneven_mode(uneven, "device_put") == "pad"
     leaves, structure = tree.flatten(x)
     word = "the device of device_put"
     targets = [granted(wish, word) for wish in spread(device, x, is_wish, word)]
@@ -43,7 +49,7 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
     moved = []
     for i, (leaf, to) in enumerate(zip(leaves, targets, strict=True)):
         try:
-            moved.append(_put(leaf, to))
+            moved.append(_put(leaf, to, pads))
         except ShardingError as error:
             which = f"{labels_of('x', x)[i]} of device_put: " if len(leaves) > 1 else ""
             raise type(error)(point(f"{which}{error}")) from None
@@ -54,24 +60,32 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
     return tree.unflatten(structure, moved)
 
 
-def _put(leaf: Any, to: Sharding | None) -> Array:
+def _put(leaf: Any, to: Sharding | None, pads: bool) -> Array:
     if isinstance(leaf, Tracer):
         leaf.check(None)
     if not isinstance(leaf, Array):
         abstract = abstract_of(leaf, "x of device_put")
         numbers = np.array(to_numpy(leaf))
-        return uncommitted(numbers, abstract) if to is None else placed(numbers, abstract, to)
+        if to is None:
+            return uncommitted(numbers, abstract)
+        _check(to, numbers.shape, pads)
+        return placed(numbers, abstract, to)
     if to is None or leaf.signature.sharding == to:
         return leaf
     shape = leaf.shape
-    # Asked even when nothing is moved: what does not divide is never placed.
-    to.shard_shape(shape)
+    _check(to, shape, pads)
     same = leaf.sharding.device_assignment == to.device_assignment
     if same and leaf.sharding.is_equivalent_to(to, len(shape)):
         parts = leaf.parts
     else:
         parts = cut(joined(leaf.parts, leaf.sharding, leaf.type), to)
     return Array(signature_of(leaf.abstract, to), to, parts)
+
+
+def _check(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:
+    """Raises `IndivisibleError`: what does not divide is placed only where that is asked for."""
+    if not pads:
+        to.check_divides(shape, 'leave it whole, or pass uneven="pad"')
 
 
 def device_get(x: Any) -> Any:

@@ -25,9 +25,15 @@ from shardir.ir import Module
 from shardir.passes.pipeline import DEFAULT, Pipeline, Watch, watches
 
 
-def pipeline() -> Pipeline:
-    """The passes that every program goes through."""
-    return Pipeline.parse(DEFAULT)
+def pipeline(plan: Plan | None = None) -> Pipeline:
+    """The passes that every program goes through, with what `plan` says of uneven dimensions."""
+    chosen = DEFAULT
+    if plan is not None and (plan.uneven == "pad" or plan.odd):
+        border = "uneven" if plan.uneven == "pad" else "stated"
+        chosen = chosen.replace("propagate", f"propagate{{border={border}}}", 1)
+    if plan is not None and plan.uneven not in (None, "pad"):
+        chosen = chosen.replace(",reshard", f",reshard{{uneven={plan.uneven}}}", 1)
+    return Pipeline.parse(chosen)
 
 
 def watch_of(name: str) -> Watch | None:
@@ -55,7 +61,7 @@ class Runnable:
         self.plan = plan
         watching = (watch_of(plan.module.main.name), inspector(plan))
         chosen = watches(*(watch for watch in watching if watch is not None))
-        self.module: Module = pipeline()(plan.module, chosen)
+        self.module: Module = pipeline(plan)(plan.module, chosen)
         self._execute: Executable = get_backend(plan.devices[0].platform).compile(self.module)
         main, spmd = self.module.main, self.module.main.spmd
         types = [v.type for v in plan.module.main.body.params]

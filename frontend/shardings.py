@@ -91,18 +91,34 @@ class Sharding(ABC):
 
         Raises `IndivisibleError` when a dimension does not divide.
         """
+        self.check_divides(global_shape, "or leave it whole")
+        return self.stored_shape(global_shape)
+
+    def check_divides(self, global_shape: Sequence[int], remedy: str) -> None:
+        """Raises `IndivisibleError` when a dimension does not divide; `remedy` ends its words."""
         shape = tuple(global_shape)
-        local = []
         for dimension, (size, cut) in enumerate(zip(shape, self.cuts(len(shape)), strict=True)):
             count = pieces(cut)
             if size % count:
                 raise IndivisibleError(
                     f"dimension {dimension} of shape {shape} has size {size}, which is not "
                     f"divisible by {count}: it is cut {self.describe_cut(dimension)}; "
-                    f"pad it to {-(-size // count) * count}, or leave it whole"
+                    f"pad it to {-(-size // count) * count}, {remedy}"
                 )
-            local.append(size // count)
-        return tuple(local)
+
+    def divides(self, global_shape: Sequence[int]) -> bool:
+        """Whether it cuts every dimension of an array of `global_shape` into even pieces."""
+        shape = tuple(global_shape)
+        return not any(
+            cut is not UNCONSTRAINED and size % pieces(cut)
+            for size, cut in zip(shape, self.digits(len(shape)), strict=True)
+        )
+
+    def stored_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape in which a device stores its part: what does not divide is rounded up."""
+        shape = tuple(global_shape)
+        cuts = self.cuts(len(shape))
+        return tuple(-(-size // pieces(cut)) for size, cut in zip(shape, cuts, strict=True))
 
     def shard_positions(self, rank: int) -> tuple[tuple[int, ...], ...]:
         """For each device in order: where its part lies in the grid of parts."""
@@ -118,12 +134,21 @@ class Sharding(ABC):
         does not divide.
         """
         shape = tuple(global_shape)
-        local = self.shard_shape(shape)
+        self.shard_shape(shape)
+        return self.stored_indices_map(shape)
+
+    def stored_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
+        """`devices_indices_map`, but where a dimension does not divide, the last parts are shorter
+        than the others, or empty."""
+        shape = tuple(global_shape)
+        local = self.stored_shape(shape)
         counts = [pieces(cut) for cut in self.cuts(len(shape))]
         return {
             device: tuple(
-                slice(None) if count == 1 else slice(at * size, (at + 1) * size)
-                for at, size, count in zip(place, local, counts, strict=True)
+                slice(None)
+                if count == 1
+                else slice(min(at * size, whole), min((at + 1) * size, whole))
+                for at, size, count, whole in zip(place, local, counts, shape, strict=True)
             )
             for device, place in zip(
                 self.device_assignment, self.shard_positions(len(shape)), strict=True

@@ -82,7 +82,7 @@ class Lowered:
 
     def after(self, stage: str) -> Module:
         """The program after the pass called `stage`; raises `PipelineError` naming the passes."""
-        return pipeline().through(stage)(self._plan.module)
+        return pipeline(self._plan).through(stage)(self._plan.module)
 
     def as_text(self, stage: str | None = None, *, locations: bool = False) -> str:
         """The traced program as text, or the program after the pass called `stage`.

@@ -23,7 +23,7 @@ from shardir.passes.pipeline import Pass
 from shardir.passes.propagation.constants import split_constants
 from shardir.passes.propagation.constraints import apply_constraints
 from shardir.passes.propagation.draft import Draft
-from shardir.passes.propagation.finish import at_the_border, without_unit_axes
+from shardir.passes.propagation.finish import BORDERS, at_the_border, without_unit_axes
 from shardir.passes.propagation.groups import settle_groups, unite_groups
 from shardir.passes.propagation.levels import LEVELS, ORDERS, STRATEGIES, Run, State
 from shardir.passes.propagation.network import Network, Steppers, connect
@@ -33,8 +33,9 @@ from shardir.passes.propagation.step import NOTHING, Shardings
 from shardir.placement import Sharding
 from shardir.types import TensorType
 
-Close = Callable[[int, TensorType, bool], Sharding | None]
-"""A sharding's number, the type it is for, and whether that enters or leaves the function."""
+Close = Callable[[int, TensorType, bool, Sharding | None], Sharding | None]
+"""A sharding's number, the type it is for, whether that enters or leaves the function, and what
+is stated of it then."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,22 @@ class Propagate(Pass, name="propagate"):
     `level`: how conflicts and priorities are treated, see `propagation.levels`.
     `strategy`: what the levels above aggressive run in each round.
     `order`: which of the waiting operations comes next.
+    `border`: which cuts that do not divide parameters and results may have, see
+    `propagation.finish`.
     `keep_open`: leave dimensions open that nothing closed, and say nothing where nothing is
     known.
     `prepare`: give each use of a constant its own and apply constraints before anything else.
     """
 
-    choices: ClassVar = {"level": LEVELS, "strategy": tuple(STRATEGIES), "order": ORDERS}
+    choices: ClassVar = {
+        "level": LEVELS, "strategy": tuple(STRATEGIES), "order": ORDERS, "border": BORDERS,
+    }  # fmt: skip
 
     level: str = "user-priority"
     strategy: str = "aggressive"
     order: str = "lifo"
     keep_open: bool = False
+    border: str = "even"
     prepare: bool = True
 
     def __call__(self, module: Module) -> Module:
@@ -109,21 +115,30 @@ class Propagate(Pass, name="propagate"):
         border = dict.fromkeys(function.body.params)
         new = {
             value: Value(
-                value.type, value.name, close(state.cells[cell], value.type, value in border)
+                value.type,
+                value.name,
+                close(
+                    state.cells[cell],
+                    value.type,
+                    value in border,
+                    said.get(value) if value in border else None,
+                ),
             )
             for value, cell in network.cells.items()
         }
         if recorder:
             recorder.finish(state, run, new)
         built = draft.build(new.__getitem__)
-        results = zip(state.results, built.body.returns, strict=True)
-        return replace(built, results=tuple(close(n, v.type, True) for n, v in results))
+        results = zip(state.results, built.body.returns, function.results, strict=True)
+        return replace(built, results=tuple(close(n, v.type, True, own) for n, v, own in results))
 
     def closed(self, shardings: Shardings, mesh: Mesh) -> Close:
         """What to write for a sharding of a given number."""
 
         @cache
-        def close(number: int, type: TensorType, border: bool) -> Sharding | None:
+        def close(
+            number: int, type: TensorType, border: bool, stated: Sharding | None
+        ) -> Sharding | None:
             found = shardings[number]
             if self.keep_open:
                 return found
@@ -132,7 +147,8 @@ class Propagate(Pass, name="propagate"):
             if found is None:
                 return Sharding.whole(mesh.name, type.rank)
             if border:
-                found = at_the_border(found, type.shape, shardings.meshes[found.mesh])
+                mesh_of = shardings.meshes[found.mesh]
+                found = at_the_border(found, type.shape, mesh_of, stated, self.border)
             return found.close()
 
         return close

@@ -279,7 +279,7 @@ class _Rewriter:
 
     def even(self, value: Value) -> Value:
         """A value at the border of a manual computation: padding would lie in its middle."""
-        sharding = self.settle(self.of(value), value)
+        sharding = settled(self.of(value), value.type.shape, pads=False)
         return replace(value, sharding=told(replace(sharding, unreduced=(), reduction="add")))
 
     # Moving values

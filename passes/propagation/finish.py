@@ -3,7 +3,7 @@
 Nothing is left open: a dimension that no cut reached is whole from now on. What a function takes
 and gives is cut evenly, so that it can be handed out in equal pieces: axes that do not divide
 the dimension are trimmed, and a part of an axis that propagation put there is taken back.
-Inside the function uneven cuts stay.
+Inside the function uneven cuts stay, and at its border those that are asked for.
 """
 
 from dataclasses import replace
@@ -31,13 +31,26 @@ def without_unit_axes(sharding: Sharding) -> Sharding:
     )
 
 
-def at_the_border(sharding: Sharding, shape: tuple[int, ...], mesh: Mesh) -> Sharding:
+BORDERS = ("even", "stated", "uneven")
+"""Which cuts that do not divide parameters and results have: none, those stated, or any."""
+
+
+def at_the_border(
+    sharding: Sharding,
+    shape: tuple[int, ...],
+    mesh: Mesh,
+    stated: Sharding | None = None,
+    border: str = "even",
+) -> Sharding:
     """The sharding of a parameter or result: even pieces, and whole axes where it was free."""
     dims = []
-    for dim, size in zip(sharding.dims, shape, strict=True):
+    for d, (dim, size) in enumerate(zip(sharding.dims, shape, strict=True)):
         axes = dim.axes
-        if size % prod(axis.size for axis in axes):
+        if border != "uneven" and size % prod(axis.size for axis in axes):
             axes = dividing_prefix(axes, size)
+            own = stated.dims[d].axes if stated and border == "stated" else ()
+            if prod(axis.size for axis in own) > prod(axis.size for axis in axes):
+                axes = own
         if dim.open:
             whole = [axis.is_whole(mesh) for axis in axes]
             axes = axes[: whole.index(False)] if False in whole else axes

@@ -16,23 +16,24 @@ from shardir.frontend.config import (
     enable_x64,
     set_cpu_devices,
     threefry_partitionable,
+    uneven,
     verify,
 )
 from shardir.frontend.errors import SettingError, UnknownSetting
 
-KNOWN = "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify"
+KNOWN = "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven"
 
 
 @pytest.fixture(autouse=True)
 def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("CPU_DEVICES", "ENABLE_X64", "DUMP", "VERIFY"):
+    for variable in ("CPU_DEVICES", "ENABLE_X64", "DUMP", "VERIFY", "UNEVEN"):
         monkeypatch.delenv(f"SHARDIR_{variable}", raising=False)
 
 
 def test_defaults() -> None:
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
-        "verify=False)"
+        "verify=False, uneven=None)"
     )
 
 
@@ -112,9 +113,12 @@ def test_blocks_by_name(tmp_path: Path) -> None:
             ("threefry_partitionable", False),
             ("dump_dir", "d"),
             ("verify", True),
+            ("uneven", None),
         )
     with dump_dir(tmp_path):
         assert config.dump_dir == str(tmp_path)
+    with uneven("pad"):
+        assert config.uneven == "pad"
     with verify(True), verify(False):
         assert not config.verify
 

@@ -1,0 +1,146 @@
+"""Dimensions that do not divide, as users meet them: errors at borders, padding inside."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as np_
+from shardir.errors import PartitionError
+from shardir.frontend.config import config
+from shardir.frontend.errors import IndivisibleError, SettingError
+
+
+def over(count: int, *axes: str | None) -> Any:
+    """A sharding over the first devices, on a mesh with one axis."""
+    mesh = sd.make_mesh((count,), ("x",), devices=sd.devices()[:count])
+    return sd.NamedSharding(mesh, sd.PartitionSpec(*axes))
+
+
+def total(x: Any) -> Any:
+    return (x * x).sum()
+
+
+def test_placing_what_does_not_divide_is_an_error() -> None:
+    with pytest.raises(IndivisibleError) as caught:
+        sd.device_put(np.arange(5.0), over(4, "x"))
+    assert str(caught.value).splitlines()[0] == (
+        "dimension 0 of shape (5,) has size 5, which is not divisible by 4: it is cut over the "
+        "mesh axis 'x' of size 4; pad it to 8, leave it whole, or pass uneven=\"pad\""
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "sizes"),
+    [(5, 4, [2, 2, 1, 0]), (2, 4, [1, 1, 0, 0]), (7, 3, [3, 3, 1]), (8, 4, [2, 2, 2, 2])],
+)
+def test_shards_have_their_true_sizes(size: int, count: int, sizes: list[int]) -> None:
+    x = sd.device_put(np.arange(size), over(count, "x"), uneven="pad")
+    assert [shard.data.shape for shard in x.addressable_shards] == [(n,) for n in sizes]
+    np.testing.assert_array_equal(
+        np.concatenate([np.asarray(shard.data) for shard in x.addressable_shards]), np.arange(size)
+    )
+    np.testing.assert_array_equal(np.asarray(x), np.arange(size))
+
+
+def test_arguments_that_do_not_divide_are_an_error() -> None:
+    with pytest.raises(IndivisibleError) as caught:
+        sd.jit(total, in_shardings=over(4, "x"))(np.arange(5.0))
+    assert str(caught.value).startswith(
+        "argument x of total: dimension 0 of shape (5,) has size 5, which is not divisible by "
+        "4: it is cut over the mesh axis 'x' of size 4"
+    )
+
+
+def test_results_that_do_not_divide_are_an_error() -> None:
+    def double(x: Any) -> Any:
+        return 2 * x
+
+    with pytest.raises(IndivisibleError, match=r"the result of double: dimension 0 .* 'x' of"):
+        sd.jit(double, out_shardings=over(4, "x"))(np.arange(5.0))
+    y = sd.jit(double, out_shardings=over(4, "x"), uneven="pad")(np.arange(5.0))
+    assert [shard.data.shape for shard in y.addressable_shards] == [(2,), (2,), (1,), (0,)]
+    np.testing.assert_array_equal(np.asarray(y), 2 * np.arange(5.0))
+
+
+@pytest.mark.parametrize("count", [3, 5, 6, 7])
+@pytest.mark.parametrize(
+    "function",
+    [
+        total,
+        lambda x: x.mean(),
+        lambda x: x.max(axis=0),
+        lambda x: x - x.mean(axis=0),
+        lambda x: np_.exp(x) / np_.exp(x).sum(axis=0),
+        lambda x: x.T @ x,
+        lambda x: x.var(),
+        lambda x: x.argmax(axis=0),
+        lambda x: np_.sort(x, axis=0),
+        lambda x: np_.cumsum(x, axis=0),
+        lambda x: x[1:] - x[:-1],
+        lambda x: x.reshape(-1),
+        lambda x: np_.concatenate([x, x]),
+    ],
+)
+def test_numbers_are_those_of_one_device(function: Callable[..., Any], count: int) -> None:
+    numbers = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    x = sd.device_put(numbers, over(count, "x"), uneven="pad")
+    want = np.asarray(sd.jit(function)(numbers))
+    with config(verify=True):
+        got = sd.jit(function, uneven="pad")(x)
+        trimmed = sd.jit(function)(x)
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(trimmed), want, rtol=1e-5, atol=1e-6)
+    assert all(size % n == 0 for size, n in zip(trimmed.shape, cuts(trimmed), strict=True))
+
+
+def cuts(x: Any) -> list[int]:
+    """Into how many pieces each dimension is cut."""
+    return [len({p[d] for p in x.sharding.shard_positions(x.ndim)}) for d in range(x.ndim)]
+
+
+def test_inside_of_a_program_padding_is_the_default() -> None:
+    sharding = over(4, "x")
+
+    @sd.jit
+    def normalised(x: Any) -> Any:
+        held = sd.lax.with_sharding_constraint(2 * x, sharding)
+        return held / held.sum()
+
+    text = normalised.lower(np.arange(17.0, dtype=np.float32)).compile().as_text()
+    assert "f32[5]" in text
+    assert "all-reduce" in text
+    np.testing.assert_allclose(
+        np.asarray(normalised(np.arange(17.0))), np.arange(17.0) / 136, rtol=1e-6
+    )
+
+
+def test_padding_may_be_forbidden() -> None:
+    def held(x: Any) -> Any:
+        return sd.lax.with_sharding_constraint(2 * x, over(4, "x")).sum()
+
+    with pytest.raises(PartitionError, match="has size 17, which is not divisible by 4"):
+        sd.jit(held, uneven="error")(np.arange(17.0))
+    whole = sd.jit(held, uneven="replicate").lower(np.arange(17.0, dtype=np.float32))
+    assert "all-reduce" not in whole.compile().as_text()
+    assert float(sd.jit(held, uneven="replicate")(np.arange(17.0))) == 272
+
+
+def test_a_result_that_nobody_placed_is_cut_as_far_as_it_divides() -> None:
+    x = sd.device_put(np.arange(24.0).reshape(8, 3), over(4, "x"))
+    assert cuts(sd.jit(lambda x: x[:, :2])(x)) == [4, 1]
+    y = sd.device_put(np.arange(5.0), over(4, "x"), uneven="pad")
+    assert cuts(sd.jit(lambda y: 2 * y)(y)) == [1]
+    assert cuts(sd.jit(lambda y: 2 * y, uneven="pad")(y)) == [4]
+    with config(uneven="pad"):
+        assert cuts(2 * y) == [4]
+
+
+def test_what_uneven_may_be() -> None:
+    with pytest.raises(SettingError) as caught:
+        sd.jit(total, uneven="padded")
+    assert str(caught.value).splitlines()[0] == (
+        "uneven of jit is 'padded'; it must be 'pad', 'replicate', 'error' or None"
+    )
