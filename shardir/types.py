@@ -34,6 +34,9 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
 
 DTYPES = tuple(NUMPY_DTYPES)
 SIGNED = ("i8", "i16", "i32", "i64")
+TOKEN = "token"
+"""The element type of tokens, which only order what happens: they hold nothing, and no array is
+one. Programs of other languages have them."""
 UNSIGNED = ("u8", "u16", "u32", "u64")
 INTEGERS = SIGNED + UNSIGNED
 FLOATS = ("f16", "bf16", "f32", "f64")
@@ -75,11 +78,13 @@ class TensorType:
 
     @property
     def nbytes(self) -> int:
-        return self.size * NUMPY_DTYPES[self.dtype].itemsize
+        return 0 if self.dtype == TOKEN else self.size * NUMPY_DTYPES[self.dtype].itemsize
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy element type that stores it."""
+        """The NumPy element type that stores it; raises `TypeError` for a token."""
+        if self.dtype == TOKEN:
+            raise TypeError("a token holds nothing; it only orders what happens")
         return NUMPY_DTYPES[self.dtype]
 
     def with_shape(self, shape: Sequence[int]) -> Self:

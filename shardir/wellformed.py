@@ -13,7 +13,7 @@ from shardir.mesh import Mesh
 from shardir.opset import Attr, Dense
 from shardir.placement import Axes, Axis, Dim, Sharding
 from shardir.text.printer import show_axis
-from shardir.types import COMPLEX, DTYPES, NUMPY_DTYPES, TensorType
+from shardir.types import COMPLEX, DTYPES, NUMPY_DTYPES, TOKEN, TensorType
 
 REDUCTIONS = ("add", "max", "min", "mul")
 """How pending values may combine."""
@@ -38,7 +38,10 @@ def mesh_faults(mesh: Mesh) -> Iterator[str]:
 
 
 def type_faults(type: TensorType) -> Iterator[str]:
-    if type.dtype not in DTYPES:
+    if type.dtype == TOKEN:
+        if type.shape:
+            yield "a token has no dimensions"
+    elif type.dtype not in DTYPES:
         hint = suggestion(type.dtype, DTYPES)
         message = f"no element type is called {type.dtype!r}"
         yield f"{message}; {hint}" if hint else message

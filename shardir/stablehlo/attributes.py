@@ -10,7 +10,7 @@ from shardir.ir import Value
 from shardir.mesh import Mesh
 from shardir.opset import Dense
 from shardir.placement import Axis, Dim, Sharding
-from shardir.types import TensorType
+from shardir.types import TOKEN, TensorType
 
 ELEMENTS = {
     "bool": "i1",
@@ -27,6 +27,8 @@ ELEMENTS = {
 
 def tensor(type: TensorType) -> str:
     """`tensor<8x4xf32>`."""
+    if type.dtype == TOKEN:
+        return "!stablehlo.token"
     return f"tensor<{''.join(f'{n}x' for n in type.shape)}{ELEMENTS.get(type.dtype, type.dtype)}>"
 
 

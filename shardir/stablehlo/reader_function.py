@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lark import Token
 
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 RETURNS = ("return", "func.return", "stablehlo.return", "sdy.return")
 
 
+class Inlined(NamedTuple):
+    """A call that was read in place: `start` and `end` of its operations among the readings."""
+
+    callee: str
+    params: tuple[Value, ...]
+    returns: tuple[Value, ...]
+    start: int
+    end: int
+
+
 class FunctionReader:
     """Reads one function of ours; what it calls is read into it."""
 
@@ -41,6 +51,8 @@ class FunctionReader:
         self.calling: list[str] = []
         self.said: dict[Value, Value] = {}
         """Parameters of blocks of which something is said inside."""
+        self.inlined: list[Inlined] = []
+        """The calls that were read in place, the outer ones behind the inner ones."""
         self.readings: list[tuple[records.Op, tuple[Value, ...]]] = []
         """Every operation of the text in reading order, and the values that it was read as."""
 
@@ -281,7 +293,13 @@ class FunctionReader:
                 raise call.fail(f"{callee.name} takes {type} here, not {value.type}", param.type)
             said = self.sharding_of(param, type)
             self.bind(str(param.name), self.constrained(call, value, said), param.name)
+        params = tuple(self.values[str(param.name)] for param in callee.params)
+        start = len(self.readings)
         returns = self.inline(callee.body)
+        inlined = Inlined(
+            self.types.string(symbol), params, tuple(returns), start, len(self.readings)
+        )
+        self.inlined.append(inlined)
         self.values, self.wishes = outer
         self.calling.pop()
         if [value.type for value in returns] != call.results:

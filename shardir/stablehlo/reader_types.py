@@ -10,7 +10,7 @@ from shardir.opset import Attr, Dense
 from shardir.stablehlo.attributes import ELEMENTS
 from shardir.stablehlo.reader_records import List, Lists, Number, Typed
 from shardir.stablehlo.reader_syntax import Source
-from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF, TensorType
+from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF, TOKEN, TensorType
 
 DTYPES = {ELEMENTS.get(name, name): name for name in NUMPY_DTYPES if name != "key"}
 """Our names of MLIR's element types."""
@@ -35,6 +35,8 @@ class Types:
         return known
 
     def _read(self, token: Token) -> TensorType:
+        if token == "!stablehlo.token":
+            return TensorType((), TOKEN)
         match = _TENSOR.fullmatch(re.sub(r"\s+", "", token))
         if match is None:
             if token.startswith("tensor<") and "?" in token:

@@ -10,7 +10,7 @@ from shardir.placement import OPEN, Axes, Axis, Dim, Sharding
 from shardir.text import syntax
 from shardir.text.literals import dense_from, dense_of, unquote
 from shardir.text.printer import AXES, mesh_of
-from shardir.types import DTYPES, TensorType
+from shardir.types import DTYPES, TOKEN, TensorType
 
 Typed = tuple[TensorType, Sharding | None]
 
@@ -68,7 +68,7 @@ class Meanings:
 
     def _read(self, token: Token, marks: list[syntax.Mark]) -> Typed:
         tensor, base = self.source.tensor(token), token.start_pos or 0
-        if tensor.dtype not in DTYPES:
+        if tensor.dtype not in (*DTYPES, TOKEN):
             known = suggestion(tensor.dtype, DTYPES) or f"the element types are {', '.join(DTYPES)}"
             message = f"no element type is called {str(tensor.dtype)!r}; {known}"
             raise self.source.fail(message, tensor.dtype, base)

@@ -58,9 +58,9 @@ def parameter(sharding: str) -> str:
             "tensor<?x8xf32>",
         ),
         (
-            function("return", "%x: !stablehlo.token"),
+            function("return", "%x: tuple<tensor<4xf32>>"),
             "this is no type of a value; values are tensors",
-            "!stablehlo.token",
+            "tuple<tensor<4xf32>>",
         ),
         (
             function("return", "%x: tensor<8xi2>"),

@@ -104,3 +104,19 @@ func.func @main(%i: tensor<i32>, %a: tensor<8xf32>) -> tensor<8xf32> {
     (case,) = module.main.body.ops
     assert case.result.sharding == Sharding.of("m", [(Axis("x", 1, 2),)])
     assert module.main.body.returns == case.results
+
+
+def test_tokens_go_through() -> None:
+    module = read("""\
+sdy.mesh @m = <["x"=2]>
+func.func @main(%t: !stablehlo.token {sdy.sharding = #sdy.sharding<@m, []>}, %a: tensor<4xf32>)
+    -> !stablehlo.token {
+  %0 = stablehlo.after_all %t, %t : !stablehlo.token
+  return %0 : !stablehlo.token
+}
+""")
+    verify(module)
+
+    assert difference(module, parse(show_ir(module))) is None
+    assert difference(module, read(show(module))) is None
+    assert module.main.body.params[0].type.nbytes == 0

@@ -7,7 +7,7 @@ again by the names of its results.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardir.factors import FactorRule
 from shardir.ir import Block, Function, Module, Op, Value
@@ -61,10 +61,29 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
     """The operations of a function, as the text calls them; `None` where it is no more."""
     function = next((f for f in module.functions if f.name == name), None)
     if function is None:
-        return None
+        return _inlined(module, reader, name)
     return Listing(
         function, _Lister(function, reader, name, _mesh(module)).entries(), function.body.params
     )
+
+
+def _inlined(module: Module, reader: ModuleReader, name: str) -> Listing | None:
+    """A function that was read in place of its first call, as far as it is still to be seen."""
+    for host in module.functions:
+        read = reader.functions_read.get(host.name)
+        for call in read.inlined if read else ():
+            if call.callee != name:
+                continue
+            lister = _Lister(host, reader, host.name, _mesh(module))
+            entries = [entry for entry in lister.entries()
+                       if lister.is_between(entry, call.start, call.end)]  # fmt: skip
+            params, returns = (
+                tuple(lister.values.get(value.name, value) for value in values)
+                for values in (call.params, call.returns)
+            )
+            results = tuple(value.sharding for value in returns)
+            return Listing(replace(host, results=results), entries, params)
+    return None
 
 
 def _mesh(module: Module) -> str:
@@ -96,6 +115,11 @@ class _Lister:
                 self.names[value] = operation
                 self.number[value] = number
 
+    def is_between(self, entry: Entry, start: int, end: int) -> bool:
+        """Whether an operation is one of those of the text from `start` to `end`."""
+        numbers = (self.number.get(name) for name in entry.makes)
+        return any(number is not None and start <= number < end for number in numbers)
+
     def entries(self) -> list[Entry]:
         for op, _ in _walk(self.function.body, 0):
             self.made.update((value.name, op) for value in op.results)
@@ -118,7 +142,7 @@ class _Lister:
                 found.append(
                     Entry(
                         operation,
-                        frozenset(names),
+                        frozenset(() if "call" in operation else names),
                         names,
                         tuple(value.sharding for value in values),
                         (),

@@ -5,7 +5,6 @@ operation of its name that reads the values its variables stand for; then the sh
 results must be those of the line. Shardings are compared as what they mean.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import EllipsisType
 
@@ -129,13 +128,15 @@ class Matcher:
                 wanted = (None,) * len(found)
             if isinstance(wanted, EllipsisType) or not found:
                 continue  # what has no results keeps its text
-            if word:
-                wanted, found = (_without_idle(each, entry) for each in (wanted, found))
             if len(wanted) != len(found):
                 self.wrong.append(f"{what}: {len(wanted)} shardings, found {len(found)}")
                 continue
             for i, (wish, sharding) in enumerate(zip(wanted, found, strict=True)):
-                self.compare(f"{what}{word} {i}", wish, sharding)
+                if not word:
+                    self.compare(f"{what} {i}", wish, sharding)
+                    continue
+                have = _without_idle(sharding, entry)
+                self.compare(f"{what}{word} {i}", _without_idle(wish, entry), have)
         if isinstance(statement.rule, str):
             self.rule(what, statement.rule, entry)
 
@@ -197,8 +198,8 @@ class Matcher:
             tried += trial.wrong
         self.wrong += tried or [f"line {check.line}: no operation with blocks"]
 
-    def compare(self, what: str, wish: Wish, found: Sharding | None) -> None:
-        if isinstance(wish, EllipsisType):
+    def compare(self, what: str, wish: Wish, found: Wish) -> None:
+        if isinstance(wish, EllipsisType) or isinstance(found, EllipsisType):
             return
         wanted, have = self.meaning(wish), self.meaning(found)
         if wanted != have:
@@ -220,15 +221,13 @@ class Matcher:
         return sharding
 
 
-def _without_idle(wishes: Sequence[Wish], entry: Entry) -> tuple[Wish, ...]:
-    """Shardings of whole tensors; that a manual axis does not cut one need not be said."""
+def _without_idle(wish: Wish, entry: Entry) -> Wish:
+    """A sharding of a whole tensor; that a manual axis does not cut it need not be said."""
     manual = {axis.name for axis in entry.op.attrs["axes"]} if entry.op else set()
-    return tuple(
-        replace(wish, replicated=tuple(a for a in wish.replicated if a.name not in manual))
-        if isinstance(wish, Sharding)
-        else wish
-        for wish in wishes
-    )
+    if not isinstance(wish, Sharding):
+        return wish
+    kept = tuple(axis for axis in wish.replicated if axis.name not in manual)
+    return replace(wish, replicated=kept)
 
 
 def _name(operation: str) -> str:

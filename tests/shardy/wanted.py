@@ -18,7 +18,7 @@ Wish = Sharding | EllipsisType | None
 
 _ATTRIBUTES = "sharding|sharding_rule|sharding_per_value|op_sharding_rule|mesh|propagation_edges"
 _OPERATION = re.compile(
-    rf'"?(?<!#)\b((?:stablehlo|sdy|chlo|mhlo)\.(?!(?:{_ATTRIBUTES}|manual_axes)\b|sharding_origin)'
+    rf'"?(?<![#!])\b((?:stablehlo|sdy|chlo|mhlo)\.(?!(?:{_ATTRIBUTES}|manual_axes)\b|sharding_origin)'
     r'[a-z_0-9]+|func\.call|call(?= @)|return(?!\w))"?'
 )
 _DEFINES = re.compile(r"%\[\[(\w+):")
