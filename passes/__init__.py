@@ -5,6 +5,7 @@ from shardir.passes.cse import CommonSubexpressions as CommonSubexpressions
 from shardir.passes.dce import DeadCode as DeadCode
 from shardir.passes.delay_sums import DelaySums as DelaySums
 from shardir.passes.inline import Inline as Inline
+from shardir.passes.join_moves import JoinMoves as JoinMoves
 from shardir.passes.overlap import Overlap as Overlap
 from shardir.passes.partition import Partition as Partition
 from shardir.passes.pipeline import PASSES as PASSES, Pass as Pass, Pipeline as Pipeline

@@ -17,9 +17,11 @@ from math import prod
 from shardir.axes import append, clear_of, coexist, dividing_prefix, is_prefix, truncate
 from shardir.factors import FactorRule, Kind, TensorFactors
 from shardir.ir import Op
+from shardir.opset import Attr, OpSpec
 from shardir.partitioning import natural_cuts
 from shardir.passes.propagation.projection import View, project
 from shardir.placement import Axes, Dim, Sharding
+from shardir.types import TensorType
 
 RANK = {Kind.PASS: 3, Kind.REDUCE: 2, Kind.PERMUTE: 1, Kind.REPLICATE: 0}
 """Which cuts are kept first, other things being equal."""
@@ -116,12 +118,8 @@ def _walks(mapping: TensorFactors, factor: int) -> bool:
 def _follow_one(rule: FactorRule, views: Sequence[View], tensors: Sequence[int]) -> list[Axes]:
     """Both tensors as the larger, or else the more cut one has it."""
 
-    def weight(tensor: int) -> tuple[bool, int, int]:
-        view = views[tensor]
-        exchanging = any(
-            cut.axes and rule.factors[i].kind is Kind.PERMUTE for i, cut in view.cuts.items()
-        )
-        return not exchanging, _elements(rule, rule.tensors[tensor]), view.pieces
+    def weight(tensor: int) -> tuple[int, int]:
+        return _elements(rule, rule.tensors[tensor]), views[tensor].pieces
 
     leader, follower = max(tensors, key=weight), min(tensors, key=weight)
     if leader == follower:
@@ -252,6 +250,28 @@ def _unprojected(mapping: TensorFactors, cuts: Sequence[Axes], mesh: str) -> Sha
                 axes = append(axes, axis)
         dims.append(Dim(axes, open=False))
     return Sharding(mesh, tuple(dims))
+
+
+def loops_of(op: Op) -> FactorRule | None:
+    """The loops of an operation as partitioning sees them."""
+    if op.spec.partition is None or op.spec.partition.loops is None:
+        return op.factors()
+    operands = tuple(value.type for value in op.operands)
+    results = tuple(value.type for value in op.results)
+    return _declared_loops(op.spec, operands, results, tuple(op.attrs.items()))
+
+
+@lru_cache(maxsize=1 << 12)
+def _declared_loops(
+    spec: OpSpec,
+    operands: tuple[TensorType, ...],
+    results: tuple[TensorType, ...],
+    attrs: tuple[tuple[str, Attr], ...],
+) -> FactorRule:
+    assert spec.partition is not None
+    assert spec.partition.loops is not None
+    result = results[0] if len(results) == 1 else results
+    return spec.partition.loops(*operands, result=result, **dict(attrs))
 
 
 def cuts_of(op: Op, rule: FactorRule) -> tuple[int, ...]:

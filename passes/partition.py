@@ -24,7 +24,7 @@ from shardir.mesh import Mesh
 from shardir.ops.manual import manual_computation
 from shardir.opset import OPS
 from shardir.partitioning import Local, identity, local_type
-from shardir.passes.align import align, cuts_of, reduction_of
+from shardir.passes.align import align, cuts_of, loops_of, reduction_of
 from shardir.passes.pipeline import Pass
 from shardir.passes.planner import Step, plan, same_placement
 from shardir.passes.program import in_order, mesh_of, names_of
@@ -240,7 +240,7 @@ class _Cutter:
 
     def check(self, op: Op) -> FactorRule | None:
         """Raises `PartitionError` unless the tensors of an operation are cut alike."""
-        rule = op.factors()
+        rule = loops_of(op)
         if rule is None:
             made_in_pieces = op.spec.partition is not None and not op.operands
             if not made_in_pieces:

@@ -21,7 +21,7 @@ from shardir.ir import Block, Function, Loc, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.ops.manual import manual_computation, with_cuts
 from shardir.opset import OPS
-from shardir.passes.align import Alignment, align, cuts_of, reduction_of
+from shardir.passes.align import Alignment, align, cuts_of, loops_of, reduction_of
 from shardir.passes.flow import Flow
 from shardir.passes.pipeline import Pass
 from shardir.passes.planner import same_placement
@@ -161,7 +161,7 @@ class _Rewriter:
         """An operation without blocks: align its operands and results."""
         operands = tuple(map(scope.value, op.operands))
         results = tuple(map(self.settled, op.results))
-        rule = op.factors()
+        rule = loops_of(op)
         fitting, reduction = self.fitting(op, rule, operands, results)
         count = len(operands)
         moved = []

@@ -79,6 +79,9 @@ def _loops(
         chosen = set(spec.partition.uneven(rule, *operands, result=result, **dict(attrs)))
     for type, mapping in zip((*operands, *results), rule.tensors, strict=True):
         for size, factors in zip(type.shape, mapping, strict=True):
-            if len(factors) != 1 or (rule.factors[factors[0]].size != size and not declared):
+            whole = len(factors) == 1 and rule.factors[factors[0]].size == size
+            # A declaration may know how positions move, but not of loops over no positions.
+            moves = declared and len(factors) == 1 and rule.factors[factors[0]].size > 1
+            if not whole and not moves:
                 chosen.difference_update(factors)
     return tuple(sorted(chosen))

@@ -10,7 +10,7 @@ although the rule alone does not say how.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +45,9 @@ class Partitioning:
 
     `masked` are the operands in which padding along cut reduced factors is replaced by what
     changes nothing before the operation runs; without it these are all.
+
+    `loops(operand types..., result, attributes)` are the factors that partitioning sees, where
+    they are others than propagation does; as `OpSpec.factors`.
     """
 
     lower: Callable[..., Any] | None = None
@@ -52,6 +55,7 @@ class Partitioning:
     reduction: Callable[..., str] | None = None
     uneven: Callable[..., Iterable[int]] | None = None
     masked: tuple[int, ...] | None = None
+    loops: Callable[..., FactorRule] | None = None
 
 
 def natural_cuts(rule: FactorRule) -> tuple[int, ...]:
@@ -98,6 +102,10 @@ class Local:
     def axes(self, value: "Value", dim: int) -> Axes:
         """The axes along which a dimension of one of the operation's values is cut."""
         return value.sharding.dims[dim].axes if value.sharding else ()
+
+    def count(self, value: "Value", dim: int) -> int:
+        """Into how many pieces a dimension of one of the operation's values is cut."""
+        return prod(axis.size for axis in self.axes(value, dim))
 
     def start(self, b: Any, value: "Value", dim: int, dtype: str = "i32") -> "Value | None":
         """Where the device's piece of `value` begins along `dim`: an integer of rank 0.

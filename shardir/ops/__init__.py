@@ -133,6 +133,7 @@ from shardir.ops.regions import (
     custom_jvp as custom_jvp,
     custom_vjp as custom_vjp,
 )
+from shardir.ops.rolling import roll as roll
 from shardir.ops.shape import (
     broadcast as broadcast,
     concatenate as concatenate,

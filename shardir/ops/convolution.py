@@ -16,9 +16,10 @@ from shardir.ops.convolution_loops import (
     Side,
     convolution_cuts,
     convolution_factors,
-    convolution_pieces,
+    convolution_uneven,
     sides,
 )
+from shardir.ops.convolution_pieces import convolution_pieces
 from shardir.ops.numerics import NARROW
 from shardir.ops.windowing import (
     Array,
@@ -163,7 +164,9 @@ convolution = define(
     batch=convolution_batch,
     vjp=convolution_vjp,
     jvp=multilinear,
-    partition=Partitioning(convolution_pieces, convolution_cuts, lambda **_: "add"),
+    partition=Partitioning(
+        convolution_pieces, convolution_cuts, lambda **_: "add", convolution_uneven
+    ),
 )
 """Products of filter and window, summed over both; see `sides` for `dims`.
 

@@ -1,8 +1,7 @@
 """The loops of a convolution, and which of them may be cut.
 
 A spatial dimension of the operand has two: over the places of the windows, and over the inside of
-a window. Unless every window has elements of its own, cutting either takes elements from
-neighbours.
+a window. Cutting either takes elements from neighbours, unless every window has its own.
 """
 
 from functools import lru_cache
@@ -10,8 +9,7 @@ from typing import Any, NamedTuple
 
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import Ints
-from shardir.ops.windowing import Padding, dilated, tile
-from shardir.partitioning import Local
+from shardir.ops.windowing import Padding
 from shardir.types import TensorType
 
 
@@ -100,34 +98,27 @@ def convolution_factors(
 
 
 def convolution_cuts(
-    rule: FactorRule,
-    x: TensorType,
-    w: TensorType,
-    *,
-    result: TensorType,
-    dims: str,
-    strides: Ints,
-    padding: Padding,
-    lhs_dilation: Ints,
-    rhs_dilation: Ints,
-    **_: Any,
+    rule: FactorRule, x: TensorType, w: TensorType, *, result: TensorType, dims: str, **rest: Any
 ) -> list[int]:
-    """All but the loops over spatial dimensions whose windows share elements."""
-    of, by, to = sides(dims)
-    shared: set[int] = set()
-    for i, (d, k, p) in enumerate(zip(of.spatial, by.spatial, to.spatial, strict=True)):
-        size, window, places = x.shape[d], w.shape[k], result.shape[p]
-        if not _contracts(size, window, i, padding=padding, lhs_dilation=lhs_dilation):
-            shared.update(rule.operands[1][k])
-        reach = dilated(window, rhs_dilation[i])
-        if not tile(size, places, reach=reach, stride=strides[i], padding=padding[i],
-                    dilation=lhs_dilation[i]):  # fmt: skip
-            shared.update(rule.results[0][p])
+    """All but loops over the inside of windows that do not make up the whole of it."""
+    _, by, _ = sides(dims)
+    partly = {
+        i for d in by.spatial for i in rule.operands[1][d] if rule.factors[i].size != w.shape[d]
+    }
     return [
         i
         for i, factor in enumerate(rule.factors)
-        if factor.kind is not Kind.REPLICATE and i not in shared
+        if factor.kind is not Kind.REPLICATE and i not in partly
     ]
+
+
+def convolution_uneven(
+    rule: FactorRule, x: TensorType, w: TensorType, *, dims: str, **rest: Any
+) -> list[int]:
+    """Not the loops inside windows: padding of the filter would meet elements that there are."""
+    _, by, _ = sides(dims)
+    inside = {i for d in by.spatial for i in rule.operands[1][d]}
+    return [i for i in convolution_cuts(rule, x, w, dims=dims, **rest) if i not in inside]
 
 
 def _contracts(
@@ -135,19 +126,6 @@ def _contracts(
 ) -> bool:
     """Whether one window takes all of a spatial dimension, so that the loop is a contraction.
 
-    Otherwise neighbouring windows overlap, and cutting the loop on both sides is not enough.
+    Otherwise windows overlap, and cutting the loop on both sides is not enough.
     """
     return size == window and padding[i] == (0, 0) and lhs_dilation[i] == 1
-
-
-def convolution_pieces(b: Any, local: Local, x: Any, w: Any, *, dims: str, groups: int = 1,
-           batch_groups: int = 1, **attrs: Any) -> Any:  # fmt: skip
-    """A device that has some of the groups counts only those."""
-    of, by, to = sides(dims)
-    if groups > 1:
-        groups = x.type.shape[of.second] // w.type.shape[by.first]
-    if batch_groups > 1:
-        batch_groups = x.type.shape[of.first] // local.result.shape[to.first]
-    return b.convolution(
-        x, w, result=local.result, dims=dims, groups=groups, batch_groups=batch_groups, **attrs
-    )

@@ -6,6 +6,7 @@ division, so zeros, draws and higher orders come out right.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops import numerics
 from shardir.ops.check import FLOAT, NUMBER, ORDERED, Domain, dim_of
+from shardir.ops.cumulative_pieces import cumulative
 from shardir.opset import OPS, OpSpec, define
+from shardir.partitioning import identity
 from shardir.tangents import Rule, linear
 from shardir.types import TensorType
 
@@ -38,6 +41,9 @@ def _cumulative(
     numpy: Callable[..., Any],
     vjp: Callable[..., Any],
     jvp: Rule | None = None,
+    *,
+    nothing: Callable[[str], complex],
+    combine: Combine,
 ) -> OpSpec:
     def type(x: TensorType, *, dim: int, reverse: bool, result: TensorType | None) -> TensorType:
         takes.check(x)
@@ -59,6 +65,7 @@ def _cumulative(
         batch=further("dim"),
         vjp=vjp,
         jvp=jvp,
+        partition=cumulative(name, nothing, combine),
     )
 
 
@@ -139,29 +146,43 @@ def _add_exp_pull(b: Any, g: Any, x: Any, earlier: Any, z: Any) -> Any:
 
 
 cumsum = _cumulative(
-    "cumsum", NUMBER, lambda x, dim: np.cumsum(x, dim, x.dtype), _cumsum_vjp, linear
+    "cumsum",
+    NUMBER,
+    lambda x, dim: np.cumsum(x, dim, x.dtype),
+    _cumsum_vjp,
+    linear,
+    nothing=partial(identity, "add"),
+    combine=_through("add")[0],
 )
 cumprod = _cumulative(
     "cumprod",
     NUMBER,
     lambda x, dim: np.cumprod(x, dim, x.dtype),
     _doubling(lambda x: 1, *_through("mul")),
+    nothing=partial(identity, "mul"),
+    combine=_through("mul")[0],
 )
 cummax = _cumulative(
     "cummax",
     ORDERED,
     _accumulate(numerics.maximum),
     _doubling(lambda x: -np.inf, *_through("maximum")),
+    nothing=partial(identity, "max"),
+    combine=_through("maximum")[0],
 )
 cummin = _cumulative(
     "cummin",
     ORDERED,
     _accumulate(numerics.minimum),
     _doubling(lambda x: np.inf, *_through("minimum")),
+    nothing=partial(identity, "min"),
+    combine=_through("minimum")[0],
 )
 cumlogsumexp = _cumulative(
     "cumlogsumexp",
     FLOAT,
     np.logaddexp.accumulate,
     _doubling(lambda x: -np.inf, _add_exp, _add_exp_pull),
+    nothing=partial(identity, "max"),
+    combine=_add_exp,
 )

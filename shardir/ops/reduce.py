@@ -10,6 +10,7 @@ from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import BOOL, NUMBER, ORDERED, Domain, Ints, dim_of, dims_of, stated
 from shardir.ops.elementwise import flat
+from shardir.ops.extreme_pieces import extreme
 from shardir.ops.numerics import NARROW, is_float, narrowed, wider
 from shardir.opset import OpSpec, define
 from shardir.tangents import Rule, linear
@@ -153,7 +154,7 @@ any_ = _reduction("any", BOOL, "or", np.any, flat)
 all_ = _reduction("all", BOOL, "and", np.all, flat)
 
 
-def _index(name: str, numpy: Callable[..., Any]) -> OpSpec:
+def _index(name: str, numpy: Callable[..., Any], reduction: str) -> OpSpec:
     """Declare the position of an extreme; no reduction combines positions alone."""
 
     def type(x: TensorType, *, dim: int, result: TensorType | None) -> TensorType:
@@ -180,11 +181,17 @@ def _index(name: str, numpy: Callable[..., Any]) -> OpSpec:
         return np.asarray(numpy(wide, dim)).astype(result.numpy)
 
     return define(
-        name, type=type, factors=factors, reference=reference, batch=further("dim"), vjp=flat
+        name,
+        type=type,
+        factors=factors,
+        reference=reference,
+        batch=further("dim"),
+        vjp=flat,
+        partition=extreme(name, reduction),
     )
 
 
-argmax = _index("argmax", np.argmax)
+argmax = _index("argmax", np.argmax, "max")
 """Where along `dim` the largest element is: the first NaN, or the first of equals."""
-argmin = _index("argmin", np.argmin)
+argmin = _index("argmin", np.argmin, "min")
 """Where along `dim` the smallest element is: the first NaN, or the first of equals."""

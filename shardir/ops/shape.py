@@ -12,6 +12,8 @@ import numpy as np
 from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import Ints, dim_of, dims_of, one_dtype, show, stated
+from shardir.ops.shape_pieces import concatenate_pieces, reverse_pieces
+from shardir.ops.slicing_pieces import moving_cuts
 from shardir.opset import define
 from shardir.partitioning import Partitioning
 from shardir.tangents import linear
@@ -202,6 +204,7 @@ reverse = define(
     "reverse",
     type=_reverse_type,
     factors=_reverse_factors,
+    partition=Partitioning(reverse_pieces, moving_cuts, uneven=moving_cuts),
     reference=lambda x, *, dims, result: np.flip(x, dims),
     batch=further("dims"),
     vjp=lambda b, g, x, y, *, dims: (b.reverse(g, dims=dims),),
@@ -246,6 +249,7 @@ concatenate = define(
     "concatenate",
     type=_concatenate_type,
     factors=_concatenate_factors,
+    partition=Partitioning(concatenate_pieces, moving_cuts, uneven=moving_cuts),
     reference=lambda *xs, dim, result: np.concatenate(xs, dim),
     batch=further("dim"),
     vjp=_concatenate_vjp,

@@ -11,12 +11,23 @@ import numpy as np
 from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import INTEGER, Ints, one_dtype, per_dim, show, stated
+from shardir.ops.dynamic_pieces import (
+    dynamic_slice_cuts,
+    dynamic_slice_loops,
+    dynamic_slice_pieces,
+    update_cuts,
+    update_pieces,
+)
 from shardir.ops.slicing_batching import (
     dynamic_slice_batch,
     dynamic_update_slice_batch,
     pad_batch,
 )
-from shardir.ops.slicing_pieces import pad_cuts, update_cuts, update_pieces
+from shardir.ops.slicing_pieces import (
+    moving_cuts,
+    pad_pieces,
+    slice_pieces,
+)
 from shardir.opset import define
 from shardir.partitioning import Partitioning
 from shardir.tangents import linear
@@ -79,6 +90,7 @@ slice_ = define(
     "slice",
     type=_slice_type,
     factors=_changed_factors,
+    partition=Partitioning(slice_pieces, moving_cuts, uneven=moving_cuts),
     reference=_slice_reference,
     batch=further(starts=0, strides=1),
     vjp=_slice_vjp,
@@ -148,7 +160,7 @@ pad = define(
     "pad",
     type=_pad_type,
     factors=_changed_factors,
-    partition=Partitioning(cuts=pad_cuts),
+    partition=Partitioning(pad_pieces, moving_cuts, uneven=moving_cuts),
     reference=_pad_reference,
     batch=pad_batch,
     vjp=_pad_vjp,
@@ -210,6 +222,13 @@ dynamic_slice = define(
     "dynamic_slice",
     type=_dynamic_slice_type,
     factors=_dynamic_slice_factors,
+    partition=Partitioning(
+        dynamic_slice_pieces,
+        dynamic_slice_cuts,
+        lambda: "add",
+        masked=(),
+        loops=dynamic_slice_loops,
+    ),
     reference=lambda x, *starts, result: x[_window(x.shape, starts, result.shape)],
     batch=dynamic_slice_batch,
     vjp=_dynamic_slice_vjp,

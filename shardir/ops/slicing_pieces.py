@@ -2,72 +2,96 @@
 
 from typing import Any
 
-from shardir.factors import FactorRule
+from shardir.exchange import choice, fetch, shares
+from shardir.factors import FactorRule, Kind
 from shardir.ops.check import Ints
-from shardir.partitioning import Local, natural_cuts
+from shardir.ops.windowing import dilated
+from shardir.partitioning import Local
+from shardir.placement import Axes
+from shardir.rounds import Run
 from shardir.types import TensorType
 
 
-def pad_cuts(
-    rule: FactorRule, x: TensorType, value: TensorType, *, low: Ints, high: Ints, **_: Any
+def moving_cuts(
+    rule: FactorRule, x: TensorType, *_: TensorType, result: TensorType, **__: Any
 ) -> list[int]:
-    """A dimension of the old size may still be shifted: padded here and shortened there."""
-    shifted = {i for d, dim in enumerate(rule.operands[0]) if low[d] or high[d] for i in dim}
-    return [i for i in natural_cuts(rule) if i not in shifted]
+    """All loops, but random keys have nothing to fill gaps with, and of nothing nothing moves."""
+    if x.dtype == "key" or not x.size or not result.size:
+        return list(rule.of_kind(Kind.PASS))
+    return list(range(len(rule.factors)))
 
 
-def update_cuts(
-    rule: FactorRule, x: TensorType, update: TensorType, *_: TensorType, **__: Any
-) -> list[int]:
-    """A dimension that is written in part may be cut, but random keys cannot be padded."""
-    sizes = zip(x.shape, update.shape, strict=True)
-    partly = {i for d, (n, part) in enumerate(sizes) if n != part for i in rule.results[0][d]}
-    return [i for i in natural_cuts(rule) if x.dtype != "key" or i not in partly]
-
-
-def update_pieces(b: Any, local: Local, x: Any, update: Any, *starts: Any) -> Any:
-    """Every device writes what falls into its piece.
-
-    Along a cut dimension the update is spread over the piece: padded on both sides by as much as
-    the piece has, and sliced where the piece is seen from the update. The rest keeps its values.
-    """
-    whole, written = (value.type.shape for value in local.op.operands[:2])
-    at, inside = list(starts), None
-    for d, (size, part) in enumerate(zip(whole, written, strict=True)):
-        own = local.start(b, local.op.operands[0], d) if size != part else None
-        if own is None:
+def slice_pieces(b: Any, local: Local, x: Any, *, starts: Ints, strides: Ints) -> Any:
+    """Every device fetches what its piece of the result walks over."""
+    source, result = local.op.operands[0], local.op.result
+    begins = list(starts)
+    for d, stride in enumerate(strides):
+        size, kept = source.type.shape[d], result.type.shape[d]
+        if not local.axes(source, d) or (begins[d], stride, kept) == (0, 1, size):
             continue
-        start = _inside(b, starts[d], size - part)
-        update = _spread(b, update, d, x.type.shape[d], b.sub(own, start))
-        index = b.iota(dim=d, result=x.type.with_dtype("i32"))
-        index = b.add(index, b.broadcast(b.sub(own, start), dims=(), result=index.type))
-        low, high = b.full(0, index.type), b.full(part, index.type)
-        here = b.and_(b.ge(index, low), b.lt(index, high))
-        inside = here if inside is None else b.and_(inside, here)
-        at[d] = b.full(0, starts[d].type)
-    new = b.dynamic_update_slice(x, update, *at)
-    return new if inside is None else b.select(inside, new, x)
+        block = local.result.shape[d]
+        wanted = [
+            [Run(0, begins[d] + at * stride, dilated(rows, stride))]
+            for at, rows in shares(kept, block, local.count(source, d))
+        ]
+        x = fetch(b, local, x, source, d, wanted, dilated(block, stride))
+        begins[d] = 0
+    if x.type == local.result:
+        return x
+    return b.slice(x, starts=tuple(begins), strides=strides, result=local.result)
 
 
-def _inside(b: Any, start: Any, high: int) -> Any:
-    """A start as i32, moved to where the update does not stick out."""
-    if start.type.numpy.itemsize < 4:
-        start = b.convert(start, result=start.type.with_dtype("i32"))
-    start = b.clamp(b.full(0, start.type), start, b.full(high, start.type))
-    return (
-        start
-        if start.type.dtype == "i32"
-        else b.convert(start, result=start.type.with_dtype("i32"))
-    )
+def pad_pieces(
+    b: Any, local: Local, x: Any, value: Any, *, low: Ints, high: Ints, interior: Ints
+) -> Any:
+    """Every device fetches what falls into its piece of the result, or what is padded there.
+
+    With an interior, neighbours in what is fetched are then set apart; a piece of the result may
+    begin anywhere between two of them.
+    """
+    source, result = local.op.operands[0], local.op.result
+    before, after, within = list(low), list(high), list(interior)
+    for d, between in enumerate(interior):
+        if not local.axes(source, d) or not (low[d] or high[d] or between):
+            continue
+        block, step = local.result.shape[d], between + 1
+        bounds = shares(result.type.shape[d], block, local.count(source, d))
+        count = -(-block // step)
+        # The first row of the operand at or after each end of a piece of the result.
+        ends = [[-((low[d] - end) // step) for end in (at, at + rows)] for at, rows in bounds]
+        wanted = [[Run(0, first, last - first)] for first, last in ends]
+        x = fetch(b, local, x, source, d, wanted, count, value)
+        phases = [
+            first * step + low[d] - at for (first, _), (at, _) in zip(ends, bounds, strict=True)
+        ]
+        x = _set_apart(b, local.axes(source, d), x, value, d, between, phases, block)
+        before[d] = after[d] = within[d] = 0
+    if x.type == local.result and not any((*before, *after, *within)):
+        return x
+    return b.pad(x, value, low=tuple(before), high=tuple(after), interior=tuple(within))
 
 
-def _spread(b: Any, update: Any, d: int, piece: int, seen: Any) -> Any:
-    """What an update has at `seen` and the `piece` elements from there on, along a dimension."""
-    rank = update.type.rank
-    around = tuple(piece if i == d else 0 for i in range(rank))
-    filler = b.full(0, update.type.with_shape(()))
-    padded = b.pad(update, filler, low=around, high=around, interior=(0,) * rank)
-    shape = tuple(piece if i == d else n for i, n in enumerate(update.type.shape))
-    at, zero = b.add(seen, b.full(piece, seen.type)), b.full(0, seen.type)
-    starts = (at if i == d else zero for i in range(rank))
-    return b.dynamic_slice(padded, *starts, result=update.type.with_shape(shape))
+def _set_apart(
+    b: Any, axes: Axes, x: Any, value: Any, d: int, between: int, phases: list[int], size: int
+) -> Any:
+    """`size` rows in which the rows of `x` are apart, the first of them at the device's phase."""
+    if not between:
+        return x
+    phase = choice(b, axes, phases)
+    rank = x.type.rank
+
+    def along(n: int) -> Ints:
+        return tuple(n if i == d else 0 for i in range(rank))
+
+    spread = dilated(x.type.shape[d], between + 1)
+    if isinstance(phase, int):
+        return b.pad(
+            x, value, low=along(phase), high=along(size - phase - spread), interior=along(between)
+        )
+    wide = b.pad(x, value, low=along(between), high=along(max(size - spread, 0) + between),
+                 interior=along(between))  # fmt: skip
+    zero = b.full(0, phase.type)
+    start = b.sub(b.full(between, phase.type), phase)
+    starts = (start if i == d else zero for i in range(rank))
+    shape = tuple(size if i == d else n for i, n in enumerate(x.type.shape))
+    return b.dynamic_slice(wide, *starts, result=x.type.with_shape(shape))

@@ -16,6 +16,7 @@ from shardir.ir import Op
 from shardir.ops.check import ARITHMETIC, NUMBER, ORDERED, Domain, Ints, one_dtype
 from shardir.ops.numerics import NARROW
 from shardir.ops.window_gradients import reduce_window_vjp, select_and_scatter_vjp
+from shardir.ops.window_pieces import window_cuts, window_pieces
 from shardir.ops.windowing import (
     Array,
     Padding,
@@ -24,7 +25,6 @@ from shardir.ops.windowing import (
     check_padding,
     count,
     dilated,
-    tile,
     windows,
 )
 from shardir.opset import define
@@ -107,33 +107,6 @@ def _factors(x: TensorType, *, result: TensorType, op: str, **attrs: Any) -> Fac
     return builder.build()
 
 
-def _cuts(
-    rule: FactorRule,
-    x: TensorType,
-    *,
-    result: TensorType,
-    op: str,
-    window: Ints,
-    strides: Ints,
-    padding: Padding,
-    base_dilation: Ints,
-    window_dilation: Ints,
-) -> list[int]:
-    """The dimensions whose windows share no elements."""
-    return [
-        i
-        for i, size in enumerate(x.shape)
-        if tile(
-            size,
-            result.shape[i],
-            reach=dilated(window[i], window_dilation[i]),
-            stride=strides[i],
-            padding=padding[i],
-            dilation=base_dilation[i],
-        )
-    ]
-
-
 def _reference(
     x: Array,
     *,
@@ -173,7 +146,7 @@ reduce_window = define(
     vjp=reduce_window_vjp,
     jvp=_reduce_jvp,
     linear=lambda *, op, **_: ((0,),) if op == "add" else (),
-    partition=Partitioning(cuts=_cuts),
+    partition=Partitioning(window_pieces, window_cuts, uneven=window_cuts),
 )
 """The elements in each window combined by `op`."""
 

@@ -27,22 +27,6 @@ def count(size: int, window: int, stride: int) -> int:
     return (size - window) // stride + 1 if size > 0 and window <= size else 0
 
 
-def tile(
-    size: int,
-    places: int,
-    *,
-    reach: int,
-    stride: int,
-    padding: tuple[int, int],
-    dilation: int,
-) -> bool:
-    """Whether every window that reaches over `reach` elements lies in a part of its own.
-
-    Then a piece of the `size` elements has all that its share of the `places` windows need.
-    """
-    return padding == (0, 0) and dilation == 1 and places * stride == size and reach <= stride
-
-
 def check_numbers(rank: int, what: str, **attrs: Sequence[int]) -> None:
     """Each attribute must have `rank` positive integers, one for each of `what`."""
     for name, numbers in attrs.items():

@@ -8,7 +8,7 @@ from math import log
 from shardir import ops as ops  # declares the operations
 from shardir.ir import Op
 from shardir.opset import OPS
-from shardir.stablehlo.attributes import array, list_of
+from shardir.stablehlo.attributes import array, integer, list_of
 from shardir.stablehlo.regions import reduce_over
 from shardir.stablehlo.writer import RULES, Writer
 from shardir.types import COMPLEX, REAL_OF, UNSIGNED, TensorType
@@ -121,3 +121,20 @@ def _bitcast(w: Writer, op: Op) -> None:
     else:
         lowest_first = w.step("stablehlo.reverse", [_operand(w, op)], words, turn)
         w.op(op, "stablehlo.bitcast_convert", operands=[lowest_first])
+
+
+@RULES.rule(OPS["roll"])
+def _roll(w: Writer, op: Op) -> None:
+    """The last elements, then the others."""
+    (x,), dim, shift = op.operands, op.attrs["dim"], op.attrs["shift"]
+    rest, ones = x.type.shape[dim] - shift, [1] * x.type.rank
+    parts = []
+    for start, stop in ((rest, rest + shift), (0, rest)):
+        starts = [start if d == dim else 0 for d in range(x.type.rank)]
+        stops = [stop if d == dim else n for d, n in enumerate(x.type.shape)]
+        words = {
+            "start_indices": array(starts), "limit_indices": array(stops), "strides": array(ones)
+        }  # fmt: skip
+        type = x.type.with_shape([b - a for a, b in zip(starts, stops, strict=True)])
+        parts.append(w.step("stablehlo.slice", [(w.name(x), x.type)], type, words))
+    w.op(op, "stablehlo.concatenate", {"dimension": integer(dim)}, operands=parts)

@@ -90,11 +90,12 @@ def test_opt_runs_the_whole_pipeline_and_checks_it(
     assert sorted(path.name for path in Path("stages").iterdir()) == [
         "00-traced.ir",
         "01-propagate.ir",
-        "02-reshard.ir",
-        "03-delay-sums.ir",
-        "04-partition.ir",
-        "05-cse.ir",
-        "06-dce.ir",
+        "02-join-moves.ir",
+        "03-reshard.ir",
+        "04-delay-sums.ir",
+        "05-partition.ir",
+        "06-cse.ir",
+        "07-dce.ir",
     ]
     for path in Path("stages").iterdir():
         assert parse(path.read_text()).main.name == "f"

@@ -35,6 +35,8 @@ SHAPE = [
     Sample(ops.transpose, (t("f32"),), {"perm": ()}),
     Sample(ops.reverse, (t("f32", 4, 6),), {"dims": (1,)}),
     Sample(ops.reverse, (t("i32", 4, 6),), {"dims": (1, 0)}),
+    Sample(ops.roll, (t("f32", 4, 6),), {"dim": 1, "shift": 4}),
+    Sample(ops.roll, (t("i32", 4),), {"dim": 0, "shift": 0}),
     Sample(ops.concatenate, (t("f32", 4, 2), t("f32", 4, 3), t("f32", 4, 1)), {"dim": 1}),
     Sample(ops.concatenate, (t("f32", 4, 2),), {"dim": 0}),
     Sample(ops.bitcast, (t("f32", 4, 6),), result=t("u32", 4, 6), smooth=False),

@@ -201,13 +201,18 @@ def devices(window: int, stride: int) -> list[str]:
         "  return %y\n}\n"
     )
     module = Pipeline.parse("propagate,reshard,partition,dce")(parse(text))
-    return [op.name for op in module.main.body.ops if "-" in op.name]
+    return [op.name for op in module.main.body.ops if op.spec.collective]
 
 
 def test_pools_that_share_nothing_need_no_communication() -> None:
     assert devices(window=2, stride=2) == []
     assert devices(window=1, stride=4) == []
-    assert devices(window=3, stride=2) == ["all-gather"]
+
+
+def test_pools_that_share_fetch_a_row() -> None:
+    assert devices(window=3, stride=1) == ["collective-permute"]
+    # Seven places are not cut evenly, which a result must be.
+    assert devices(window=3, stride=2) == ["collective-permute", "all-gather"]
 
 
 x = t("f32", 8)

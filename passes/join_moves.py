@@ -1,0 +1,102 @@
+"""Join operations that move rows, where devices would exchange rows for each of them.
+
+before: `%p = pad(%x, %0, low=[1], high=[1], interior=[0]) : f32[10]`,
+        `%l = slice(%p, starts=[0], strides=[1]) : f32[8]`
+after:  `%l = pad(%x, %0, low=[1], high=[-1], interior=[0]) : f32[8]`
+
+Of a slice of something padded it makes one pad, which takes away where the slice did; of two
+slices that are put together the other way round, a `roll`. Results keep their shardings, and what
+nobody uses any more is left for `dce`. Only along dimensions that are cut does it make a
+difference, so elsewhere programs stay as they are.
+"""
+
+from dataclasses import dataclass, replace
+
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.opset import OPS
+from shardir.passes.pipeline import Pass
+
+Makers = dict[Value, Op]
+
+
+@dataclass(frozen=True)
+class JoinMoves(Pass, name="join-moves"):
+    """Slices of padded values become pads, and slices in turned order rolls."""
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(_function, module.functions)))
+
+
+def _function(function: Function) -> Function:
+    return function if function.spmd else replace(function, body=_block(function.body, {}))
+
+
+def _block(block: Block, outer: Makers) -> Block:
+    makers, ops = dict(outer), []
+    for op in block.ops:
+        op = _joined(op, makers)
+        op = replace(op, blocks=tuple(_block(inner, makers) for inner in op.blocks))
+        makers.update(dict.fromkeys(op.results, op))
+        ops.append(op)
+    return replace(block, ops=tuple(ops))
+
+
+def _joined(op: Op, makers: Makers) -> Op:
+    if op.name == "slice":
+        return _slice_of_pad(op, makers) or op
+    if op.name == "concatenate":
+        return _roll(op, makers) or op
+    return op
+
+
+def _slice_of_pad(op: Op, makers: Makers) -> Op | None:
+    """One pad with less around it, where it is neither spread out nor sliced in strides."""
+    inner = makers.get(op.operands[0])
+    if inner is None or inner.name != "pad":
+        return None
+    x, value = inner.operands
+    low, high = list(inner.attrs["low"]), list(inner.attrs["high"])
+    moved = [
+        d
+        for d, (size, kept) in enumerate(zip(op.operands[0].type.shape, op.result.type.shape,
+                                             strict=True))
+        if (op.attrs["starts"][d], op.attrs["strides"][d], kept) != (0, 1, size)
+    ]  # fmt: skip
+    if any(op.attrs["strides"][d] != 1 or inner.attrs["interior"][d] for d in moved):
+        return None
+    if not any(_is_cut(v, d) for d in moved for v in (x, op.operands[0], op.result)):
+        return None
+    for d in moved:
+        start = op.attrs["starts"][d]
+        low[d] -= start
+        high[d] -= op.operands[0].type.shape[d] - start - op.result.type.shape[d]
+        if low[d] < -x.type.shape[d] or high[d] < -x.type.shape[d]:
+            return None
+    attrs = {**inner.attrs, "low": tuple(low), "high": tuple(high)}
+    return replace(op, spec=inner.spec, operands=(x, value), attrs=attrs)
+
+
+def _roll(op: Op, makers: Makers) -> Op | None:
+    """The end and then the beginning of one value, without gap or overlap."""
+    parts = [makers.get(value) for value in op.operands]
+    if len(parts) != 2 or any(part is None or part.name != "slice" for part in parts):
+        return None
+    back, front = (part for part in parts if part is not None)
+    (x,), dim = back.operands, op.attrs["dim"]
+    if front.operands != (x,) or x.type != op.result.type:
+        return None
+    if not (_is_cut(x, dim) or _is_cut(op.result, dim)):
+        return None
+    rest = front.result.type.shape[dim]
+    for part, start in ((back, rest), (front, 0)):
+        starts = tuple(start if d == dim else 0 for d in range(x.type.rank))
+        if tuple(part.attrs["starts"]) != starts or set(part.attrs["strides"]) != {1}:
+            return None
+    shift = x.type.shape[dim] - rest
+    if not shift or not rest:
+        return None
+    return replace(op, spec=OPS["roll"], operands=(x,), attrs={"dim": dim, "shift": shift})
+
+
+def _is_cut(value: Value, dim: int) -> bool:
+    return value.sharding is not None and bool(value.sharding.dims[dim].axes)

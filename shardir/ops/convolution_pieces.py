@@ -1,0 +1,83 @@
+"""How devices that have pieces of images and filters run a convolution.
+
+Along a spatial dimension a device has some places of the windows, or a part of the inside of all
+windows, or one place and a part of its inside. Either way its windows reach over one stretch of
+the operand, which is fetched. Where it has a part of the inside, its results are parts of sums.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from shardir.ops.check import Ints
+from shardir.ops.convolution_loops import sides
+from shardir.ops.window_pieces import Reach, reached
+from shardir.ops.windowing import Padding, dilated
+from shardir.partitioning import Local
+
+
+def convolution_pieces(
+    b: Any,
+    local: Local,
+    x: Any,
+    w: Any,
+    *,
+    strides: Ints,
+    padding: Padding,
+    lhs_dilation: Ints,
+    rhs_dilation: Ints,
+    dims: str,
+    groups: int = 1,
+    batch_groups: int = 1,
+) -> Any:
+    """A device that has some of the groups counts only those."""
+    of, by, to = sides(dims)
+    if groups > 1:
+        groups = x.type.shape[of.second] // w.type.shape[by.first]
+    if batch_groups > 1:
+        batch_groups = x.type.shape[of.first] // local.result.shape[to.first]
+    padded, apart = list(padding), list(lhs_dilation)
+    value, filters = local.op.operands
+    for i, (d, k, p) in enumerate(zip(of.spatial, by.spatial, to.spatial, strict=True)):
+        if not local.axes(value, d):
+            continue
+        places, window = local.op.result.type.shape[p], filters.type.shape[k]
+        # A single place, or a window of one, is in no loop of the operand.
+        ways = (
+            local.count(local.op.result, p) if places > 1 else 1,
+            local.count(filters, k) if window > 1 else 1,
+        )
+        if ways == (1, 1):
+            continue
+        block, inner = local.result.shape[p], w.type.shape[k]
+        extent = dilated(inner, rhs_dilation[i])
+        begins, needed = [], []
+        for at, within in _positions(*ways, places_first=places >= window):
+            start = at * block
+            begins.append(start * strides[i] + within * inner * rhs_dilation[i] - padded[i][0])
+            count = min(max(places - start, 0), block)
+            needed.append((count - 1) * strides[i] + extent if count else 0)
+        size = (block - 1) * strides[i] + extent
+        reach = Reach(tuple(begins), tuple(needed), size, apart[i])
+        x, padded[i], apart[i] = reached(b, local, x, value, d, reach, 0)
+    return b.convolution(
+        x,
+        w,
+        result=local.result,
+        strides=strides,
+        padding=tuple(padded),
+        lhs_dilation=tuple(apart),
+        rhs_dilation=rhs_dilation,
+        dims=dims,
+        groups=groups,
+        batch_groups=batch_groups,
+    )
+
+
+def _positions(places: int, parts: int, *, places_first: bool) -> Iterator[tuple[int, int]]:
+    """Which of the pieces of the places and of the inside each device has."""
+    for position in range(places * parts):
+        if places_first:
+            yield divmod(position, parts)
+        else:
+            part, place = divmod(position, places)
+            yield place, part

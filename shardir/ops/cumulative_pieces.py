@@ -1,0 +1,100 @@
+"""Running sums and the like over pieces: each device runs over its own, from what came before."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from shardir.exchange import part
+from shardir.factors import FactorRule
+from shardir.ops.check import Ints
+from shardir.partitioning import Local, Partitioning
+from shardir.placement import Axes
+
+GATHERED = 8
+"""Up to so many devices each gets the totals of all; more pass them on in doubling steps."""
+
+Combine = Callable[[Any, Any, Any], Any]
+
+
+def cumulative(name: str, nothing: Callable[[str], complex], combine: Combine) -> Partitioning:
+    """How the running combination `name` is lowered.
+
+    `nothing(dtype)` changes nothing in a combination.
+    """
+
+    def lower(b: Any, local: Local, x: Any, *, dim: int, reverse: bool) -> Any:
+        (value,) = local.op.operands
+        axes = local.axes(value, dim)
+        if axes and reverse:
+            x = local.masked(b, x, value, [dim], nothing(x.type.dtype))
+        run = getattr(b, name)(x, dim=dim, reverse=reverse)
+        if not axes:
+            return run
+        size = x.type.shape[dim]
+        total = part(b, run, dim, 0 if reverse else size - 1, 1)
+        count = prod(axis.size for axis in axes)
+        scan = _gathered if count <= GATHERED else _doubled
+        before = scan(b, name, combine, nothing(x.type.dtype), axes, total, dim, reverse)
+        kept = tuple(range(x.type.rank))
+        return combine(b, run, b.broadcast(before, dims=kept, result=run.type))
+
+    return Partitioning(lower, _all, uneven=_all)
+
+
+def _all(rule: FactorRule, *_: Any, **__: Any) -> Ints:
+    return tuple(range(len(rule.factors)))
+
+
+def _gathered(
+    b: Any,
+    name: str,
+    combine: Combine,
+    nothing: complex,
+    axes: Axes,
+    total: Any,
+    dim: int,
+    reverse: bool,
+) -> Any:
+    """What the totals before this device come to: of all totals, run over by every device."""
+    totals = b.all_gather(total, dim=dim, axes=axes, name=f"{total.name}.all")
+    count = totals.type.shape[dim]
+    none = b.full(nothing, total.type)
+    if reverse:
+        shifted = b.concatenate(part(b, totals, dim, 1, count - 1), none, dim=dim)
+    else:
+        shifted = b.concatenate(none, part(b, totals, dim, 0, count - 1), dim=dim)
+    run = getattr(b, name)(shifted, dim=dim, reverse=reverse)
+    place = b.axis_index(axes=axes)
+    zero = b.full(0, place.type)
+    starts = (place if d == dim else zero for d in range(total.type.rank))
+    return b.dynamic_slice(run, *starts, result=total.type)
+
+
+def _doubled(
+    b: Any,
+    name: str,
+    combine: Combine,
+    nothing: complex,
+    axes: Axes,
+    total: Any,
+    dim: int,
+    reverse: bool,
+) -> Any:
+    """The same in steps: what one device has heard of is doubled in each."""
+    count = prod(axis.size for axis in axes)
+    place = b.axis_index(axes=axes)
+    if reverse:
+        place = b.sub(b.full(count - 1, place.type), place)
+
+    def earlier(x: Any, step: int) -> Any:
+        """What the device `step` places before has."""
+        ways = ((i, i + step) for i in range(count - step))
+        pairs = tuple((s, t) if not reverse else (count - 1 - s, count - 1 - t) for s, t in ways)
+        moved = b.collective_permute(x, axes=axes, pairs=tuple(sorted(pairs)))
+        exists = b.ge(place, b.full(step, place.type))
+        return b.select(exists, moved, b.full(nothing, x.type))
+
+    found, step = earlier(total, 1), 1
+    while step < count - 1:
+        found, step = combine(b, found, earlier(found, step)), 2 * step
+    return found

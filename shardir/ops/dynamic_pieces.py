@@ -1,0 +1,109 @@
+"""How a device that has a piece of a tensor reads and writes where only the running program knows.
+
+Every device reads or writes what falls into its piece. What is read is the sum over the devices,
+of which one has each element.
+"""
+
+from typing import Any
+
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.partitioning import Local, identity, natural_cuts
+from shardir.types import TensorType
+
+
+def dynamic_slice_loops(x: TensorType, *starts: TensorType, result: TensorType) -> FactorRule:
+    """A dimension that is read in part is searched in pieces; what is read is whole."""
+    builder = RuleBuilder([x.shape, *(s.shape for s in starts)], [result.shape])
+    rest = [None] * len(starts)
+    for d, (size, read) in enumerate(zip(x.shape, result.shape, strict=True)):
+        if size == read:
+            builder.add([d, *rest], [d], size)
+        else:
+            builder.add([d, *rest], [None], size, Kind.REDUCE)
+            builder.add([None, *rest], [d], read, Kind.REPLICATE)
+    return builder.build("add")
+
+
+def dynamic_slice_cuts(
+    rule: FactorRule, x: TensorType, *_: TensorType, result: TensorType
+) -> list[int]:
+    """A sum of what is read, unless gathering the dimension takes hardly more."""
+    small = {
+        i
+        for d, (size, read) in enumerate(zip(x.shape, result.shape, strict=True))
+        if x.dtype != "key" and 2 * read <= size
+        for i in rule.operands[0][d]
+    }
+    return [i for i, factor in enumerate(rule.factors) if factor.kind is Kind.PASS or i in small]
+
+
+def dynamic_slice_pieces(b: Any, local: Local, x: Any, *starts: Any) -> Any:
+    """Every device gives what it has of the slice, and nothing for the rest."""
+    source, result = local.op.operands[0], local.op.result
+    at = list(starts)
+    for d, (size, read) in enumerate(zip(source.type.shape, result.type.shape, strict=True)):
+        own = local.start(b, source, d) if size != read else None
+        if own is None:
+            continue
+        start = _inside(b, starts[d], size - read)
+        nothing = identity("add", x.type.dtype)
+        x = _spread(b, x, d, read, b.sub(start, own), nothing)
+        at[d] = b.full(0, starts[d].type)
+    return b.dynamic_slice(x, *at, result=local.result)
+
+
+def update_cuts(
+    rule: FactorRule, x: TensorType, update: TensorType, *_: TensorType, **__: Any
+) -> list[int]:
+    """A dimension that is written in part may be cut, but random keys cannot be padded."""
+    sizes = zip(x.shape, update.shape, strict=True)
+    partly = {i for d, (n, part) in enumerate(sizes) if n != part for i in rule.results[0][d]}
+    return [i for i in natural_cuts(rule) if x.dtype != "key" or i not in partly]
+
+
+def update_pieces(b: Any, local: Local, x: Any, update: Any, *starts: Any) -> Any:
+    """Every device writes what falls into its piece.
+
+    Along a cut dimension the update is spread over the piece: padded on both sides by as much as
+    the piece has, and sliced where the piece is seen from the update. The rest keeps its values.
+    """
+    whole, written = (value.type.shape for value in local.op.operands[:2])
+    at, inside = list(starts), None
+    for d, (size, part) in enumerate(zip(whole, written, strict=True)):
+        own = local.start(b, local.op.operands[0], d) if size != part else None
+        if own is None:
+            continue
+        start = _inside(b, starts[d], size - part)
+        update = _spread(b, update, d, x.type.shape[d], b.sub(own, start), 0)
+        index = b.iota(dim=d, result=x.type.with_dtype("i32"))
+        index = b.add(index, b.broadcast(b.sub(own, start), dims=(), result=index.type))
+        low, high = b.full(0, index.type), b.full(part, index.type)
+        here = b.and_(b.ge(index, low), b.lt(index, high))
+        inside = here if inside is None else b.and_(inside, here)
+        at[d] = b.full(0, starts[d].type)
+    new = b.dynamic_update_slice(x, update, *at)
+    return new if inside is None else b.select(inside, new, x)
+
+
+def _inside(b: Any, start: Any, high: int) -> Any:
+    """A start as i32, moved to where the update does not stick out."""
+    if start.type.numpy.itemsize < 4:
+        start = b.convert(start, result=start.type.with_dtype("i32"))
+    start = b.clamp(b.full(0, start.type), start, b.full(high, start.type))
+    return (
+        start
+        if start.type.dtype == "i32"
+        else b.convert(start, result=start.type.with_dtype("i32"))
+    )
+
+
+def _spread(b: Any, x: Any, d: int, size: int, seen: Any, nothing: complex) -> Any:
+    """What `x` has at `seen` and the `size` elements from there on, and `nothing` around it."""
+    rank = x.type.rank
+    around = tuple(size if i == d else 0 for i in range(rank))
+    filler = b.full(nothing, x.type.with_shape(()))
+    padded = b.pad(x, filler, low=around, high=around, interior=(0,) * rank)
+    shape = tuple(size if i == d else n for i, n in enumerate(x.type.shape))
+    at, zero = b.add(seen, b.full(size, seen.type)), b.full(0, seen.type)
+    starts = (at if i == d else zero for i in range(rank))
+    return b.dynamic_slice(padded, *starts, result=x.type.with_shape(shape))

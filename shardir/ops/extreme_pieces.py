@@ -1,0 +1,115 @@
+"""How devices that have pieces of a dimension find its extremes, and the largest few.
+
+Each finds those of its piece. Of the extremes the best is agreed on first, and then the first
+position that has it; of the largest few all candidates are gathered and compared again.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from shardir.exchange import part
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ops.check import Ints
+from shardir.opset import Dense
+from shardir.partitioning import Local, Partitioning, identity
+from shardir.types import FLOATS, TensorType
+
+
+def extreme(name: str, reduction: str) -> Partitioning:
+    """How `argmax` and `argmin` are lowered; `reduction` is the one that finds the extreme."""
+
+    def lower(b: Any, local: Local, x: Any, *, dim: int) -> Any:
+        (value,) = local.op.operands
+        axes = local.axes(value, dim)
+        find: Callable[..., Any] = getattr(b, name)
+        if not axes:
+            return find(x, dim=dim, result=local.result)
+        x = local.masked(b, x, value, [dim], identity(reduction, x.type.dtype))
+        own = getattr(b, reduction)(x, dims=(dim,))
+        best = b.all_reduce(own, axes=axes, op=reduction, name=f"{value.name}.best")
+        # Positions in a piece, in i32 or wider: a short piece ends after the last position.
+        wide = local.result if local.result.numpy.itemsize >= 4 else local.result.with_dtype("i32")
+        start = local.start(b, value, dim, wide.dtype)
+        place = b.add(find(x, dim=dim, result=wide), b.broadcast(start, dims=(), result=wide))
+        has_it = b.eq(own, best)
+        if x.type.dtype in FLOATS:
+            has_it = b.or_(has_it, b.ne(own, own))
+        nowhere = b.full(identity("min", wide.dtype), wide)
+        first = b.all_reduce(b.select(has_it, place, nowhere), axes=axes, op="min")
+        return first if wide == local.result else b.convert(first, result=local.result)
+
+    def cuts(rule: FactorRule, *_: Any, **__: Any) -> Iterable[int]:
+        return range(len(rule.factors))
+
+    return Partitioning(lower, cuts, uneven=cuts)
+
+
+def top_k_loops(x: TensorType, *, result: Any) -> FactorRule:
+    """The line is searched in pieces, the few that are found are found by all."""
+    last = x.rank - 1
+    builder = RuleBuilder([x.shape], [type.shape for type in result])
+    for d in range(last):
+        builder.add([d], [d, d], x.shape[d])
+    builder.add([last], [None, None], x.shape[last], Kind.REDUCE)
+    builder.add([None], [last, last], result[0].shape[last], Kind.REPLICATE)
+    return builder.build(None)
+
+
+def top_k_cuts(rule: FactorRule, *_: Any, **__: Any) -> list[int]:
+    return [i for i, factor in enumerate(rule.factors) if factor.kind is not Kind.REPLICATE]
+
+
+def top_k_pieces(b: Any, local: Local, x: Any) -> Any:
+    """The largest of each piece are gathered, unless the pieces are hardly more."""
+    (value,) = local.op.operands
+    last = x.type.rank - 1
+    axes = local.axes(value, last)
+    if not axes:
+        return b.top_k(x, result=local.results)
+    size, wanted = x.type.shape[last], local.results[0].shape[last]
+    width = x.type.numpy.itemsize
+    few = min(wanted, size)
+    if few * (width + 4) >= size * width:
+        x = b.all_gather(x, dim=last, axes=axes)
+        whole = part(b, x, last, 0, value.type.shape[last])
+        return b.top_k(whole, result=local.results)
+    if local.is_uneven(value, last):
+        x = _without_padding(b, local, x, value, last)
+    shape = (*x.type.shape[:last], few)
+    types = x.type.with_shape(shape), x.type.with_shape(shape).with_dtype("i32")
+    values, places = b.top_k(x, result=types)
+    start = local.start(b, value, last)
+    places = b.add(places, b.broadcast(start, dims=(), result=places.type))
+    values = b.all_gather(values, dim=last, axes=axes, name=f"{value.name}.best")
+    places = b.all_gather(places, dim=last, axes=axes, name=f"{value.name}.places")
+    best, chosen = b.top_k(values, result=local.results)
+    return best, _taken(b, places, chosen)
+
+
+def _taken(b: Any, x: Any, chosen: Any) -> Any:
+    """The elements of `x` at the positions `chosen` along the last dimension."""
+    last = x.type.rank - 1
+    batch: Ints = tuple(range(last))
+    return b.gather(
+        x,
+        b.reshape(chosen, result=chosen.type.with_shape((*chosen.type.shape, 1))),
+        offset_dims=(),
+        collapsed_dims=(last,),
+        start_index_map=(last,),
+        operand_batching_dims=batch,
+        indices_batching_dims=batch,
+        result=chosen.type.with_dtype(x.type.dtype),
+    )
+
+
+def _without_padding(b: Any, local: Local, x: Any, value: Any, dim: int) -> Any:
+    """Padding replaced by what comes last in the total order: a NaN with a sign."""
+    inside = b.broadcast(local.inside(b, value, dim), dims=(dim,), result=x.type.with_dtype("bool"))
+    if x.type.dtype not in FLOATS:
+        return b.select(inside, x, b.full(identity("max", x.type.dtype), x.type))
+    scalar = x.type.with_shape(())
+    lowest = np.asarray(np.copysign(np.nan, -1.0)).astype(scalar.numpy)
+    lowest = b.constant(value=Dense(lowest), result=scalar)
+    return b.select(inside, x, b.broadcast(lowest, dims=(), result=x.type))

@@ -1,0 +1,190 @@
+"""Which rows go from where to where, in rounds in which every device sends and receives once.
+
+Pure planning: positions along the axes that cut a dimension, and numbers of rows.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Run(NamedTuple):
+    """Rows of the whole, from `start` on, that lie at `offset` in what a device has."""
+
+    offset: int
+    start: int
+    length: int
+
+    def follows(self, offset: int, start: int) -> bool:
+        """Whether a run with this offset and start goes on where this one ends."""
+        return (offset, start) == (self.offset + self.length, self.start + self.length)
+
+
+Runs = Sequence[Sequence[Run]]
+"""The runs of every device, by its position along the axes."""
+
+
+class Edge(NamedTuple):
+    """`length` rows that go from `source` in one device's rows to `target` in another's."""
+
+    sender: int
+    receiver: int
+    source: int
+    target: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """Edges of which every device sends and receives at most one, as one piece of `length` rows.
+
+    The piece holds the edge, and around it whatever else it has room for.
+    """
+
+    edges: tuple[Edge, ...]
+    sources: tuple[int, ...]
+    """Where the piece starts in the sender's rows, in step with the edges."""
+    length: int
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """Where the piece starts in the receiver's rows, which may be outside of them."""
+        return tuple(
+            edge.target - edge.source + source
+            for edge, source in zip(self.edges, self.sources, strict=True)
+        )
+
+    @property
+    def is_local(self) -> bool:
+        return all(edge.sender == edge.receiver for edge in self.edges)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the piece is in the same place everywhere."""
+        return len(set(self.sources)) == 1 and len(set(self.targets)) == 1
+
+
+def blocks(size: int, block: int, count: int) -> list[list[Run]]:
+    """What each of `count` devices holds of `size` rows in blocks; the last may be short."""
+    return [
+        [Run(0, i * block, rows)] if (rows := min(block, size - i * block)) > 0 else []
+        for i in range(count)
+    ]
+
+
+def edges_between(held: Runs, wanted: Runs, *, local: bool = False) -> Iterator[Edge]:
+    """Every wanted row from where it is held; with `local` all devices hold `held[0]`."""
+    owners = sorted((run.start, j, run) for j, runs in enumerate(held) for run in runs)
+    starts = [start for start, _, _ in owners]
+    for i, runs in enumerate(wanted):
+        for run in runs:
+            end = run.start + run.length
+            for start, j, own in owners[max(bisect_right(starts, run.start) - 1, 0) :]:
+                if start >= end:
+                    break
+                first, last = max(start, run.start), min(start + own.length, end)
+                if first < last:
+                    source = own.offset + first - start
+                    target = run.offset + first - run.start
+                    yield Edge(i if local else j, i, source, target, last - first)
+
+
+def rounds_of(edges: Sequence[Edge], rows: int) -> list[Round]:
+    """The edges in as few rows as two ways of grouping them give."""
+    if not edges:
+        return []
+    return min(
+        (_by_shift(edges), _first_fit(edges, rows)),
+        key=lambda rounds: (sum(step.length for step in rounds), len(rounds)),
+    )
+
+
+class _Group:
+    """Edges in which every device sends once at most and receives once at most."""
+
+    def __init__(self) -> None:
+        self.edges: list[Edge] = []
+        self.senders: set[int] = set()
+        self.receivers: set[int] = set()
+
+    def takes(self, edge: Edge) -> bool:
+        """Add the edge, if there is room for it."""
+        if edge.sender in self.senders or edge.receiver in self.receivers:
+            return False
+        self.edges.append(edge)
+        self.senders.add(edge.sender)
+        self.receivers.add(edge.receiver)
+        return True
+
+
+def _put(edge: Edge, groups: list[_Group]) -> None:
+    if not any(group.takes(edge) for group in groups):
+        groups.append(_Group())
+        groups[-1].takes(edge)
+
+
+def _by_shift(edges: Sequence[Edge]) -> list[Round]:
+    """Together what moves by the same distance; the piece has the rows of all edges."""
+    classes: dict[int, list[_Group]] = {}
+    for edge in edges:
+        _put(edge, classes.setdefault(edge.target - edge.source, []))
+    rounds = []
+    for group in (group for groups in classes.values() for group in groups):
+        start = min(edge.source for edge in group.edges)
+        stop = max(edge.source + edge.length for edge in group.edges)
+        rounds.append(Round(tuple(group.edges), (start,) * len(group.edges), stop - start))
+    return rounds
+
+
+def _first_fit(edges: Sequence[Edge], rows: int) -> list[Round]:
+    """Long runs first, each in the first round where neither device is busy."""
+    groups: list[_Group] = []
+    for edge in sorted(edges, key=lambda edge: -edge.length):
+        _put(edge, groups)
+    rounds = []
+    for group in groups:
+        length = max(edge.length for edge in group.edges)
+        sources = tuple(min(edge.source, rows - length) for edge in group.edges)
+        rounds.append(Round(tuple(group.edges), sources, length))
+    return rounds
+
+
+def joined(local: list[Round], remote: list[Round]) -> list[Round]:
+    """Rows that stay travel along in a permute that all others take, if that leaves one piece."""
+    if len(local) == len(remote) == 1 and local[0].length == remote[0].length:
+        edges = (*local[0].edges, *remote[0].edges)
+        both = Round(edges, (*local[0].sources, *remote[0].sources), local[0].length)
+        once = all(len({edge[end] for edge in edges}) == len(edges) for end in (0, 1))
+        if once and both.is_static:
+            return [both]
+    return [*local, *remote]
+
+
+def apart(steps: Sequence[Round], size: int) -> bool:
+    """Whether pieces in rising order lie in `size` rows without touching each other's."""
+    at = 0
+    for step in steps:
+        if step.targets[0] < at:
+            return False
+        at = step.targets[0] + step.length
+    return at <= size
+
+
+def zero_elsewhere(steps: Sequence[Round], wanted: Runs) -> bool:
+    """Whether what is wanted and not held is zero by itself: no piece that arrives covers it."""
+    for step in steps:
+        edges = {edge.receiver: edge for edge in step.edges}
+        start, stop = step.targets[0], step.targets[0] + step.length
+        for i, runs in enumerate(wanted):
+            edge = edges.get(i)
+            if edge is None and not step.is_local:
+                continue  # who receives nothing gets zeros
+            for run in runs:
+                low, high = max(start, run.offset), min(stop, run.offset + run.length)
+                if edge is None:
+                    if low < high:
+                        return False
+                elif low < high and (low < edge.target or high > edge.target + edge.length):
+                    return False
+    return True
