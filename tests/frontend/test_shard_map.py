@@ -1,0 +1,402 @@
+"""`shard_map`: every device of a mesh runs a function on its piece."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import shardir.numpy as snp
+from shardir import (
+    Mesh,
+    NamedSharding,
+    PartitionSpec as P,
+    cpu_devices,
+    device_put,
+    grad,
+    hessian,
+    jacfwd,
+    jacrev,
+    jit,
+    jvp,
+    lax,
+    linearize,
+    make_mesh,
+    shard_map,
+    vjp,
+    vmap,
+)
+from shardir.experimental.shard_map import shard_map as older_shard_map
+from shardir.frontend.errors import (
+    ArgumentError,
+    AxisNameError,
+    IndivisibleError,
+    NotAnArrayError,
+    ShardingError,
+)
+from shardir.interpret import run
+
+Array = npt.NDArray[np.float32]
+rng = np.random.default_rng(0)
+A: Array = rng.standard_normal((8, 8)).astype(np.float32)
+B: Array = rng.standard_normal((8, 4)).astype(np.float32)
+WHOLE = P()
+W: Array = rng.standard_normal(4).astype(np.float32)
+
+
+@pytest.fixture
+def mesh() -> Iterator[Mesh]:
+    with cpu_devices(8):
+        yield make_mesh((4, 2), ("x", "y"))
+
+
+def agree(made: Any, wanted: Any, tolerance: float = 1e-4) -> None:
+    np.testing.assert_allclose(np.asarray(made), np.asarray(wanted), tolerance, tolerance)
+
+
+def test_pieces_and_what_is_made_of_them(mesh: Mesh) -> None:
+    def f(a: Any, b: Any) -> Any:
+        assert (a.shape, b.shape) == ((2, 4), (4, 4))
+        return lax.psum(a @ b, "y")
+
+    cut = shard_map(f, mesh=mesh, in_specs=(P("x", "y"), P("y", None)), out_specs=P("x"))
+    for made in (cut(A, B), jit(cut)(A, B)):
+        agree(made, A @ B)
+        assert made.sharding.is_equivalent_to(NamedSharding(mesh, P("x")), 2)
+
+
+def test_it_runs_as_the_program_that_the_compiler_makes(mesh: Mesh) -> None:
+    """A contraction over a cut dimension, written by hand and not."""
+    a = device_put(A, NamedSharding(mesh, P("x", "y")))
+    b = device_put(B, NamedSharding(mesh, P("y")))
+
+    def manual(a: Any, b: Any) -> Any:
+        return shard_map(
+            lambda a, b: lax.psum(a @ b, "y"),
+            mesh=mesh, in_specs=(P("x", "y"), P("y")), out_specs=P("x"),
+        )(a, b)  # fmt: skip
+
+    def body(fun: Any) -> list[str]:
+        lines = jit(fun).lower(a, b).compile().as_text().splitlines()
+        return [line.split(" = ")[1].split("(%")[0] + line.split(")")[-1]
+                for line in lines if " = " in line and "mesh" not in line]  # fmt: skip
+
+    assert body(manual) == body(lambda a, b: a @ b)
+
+
+def test_containers_of_specs(mesh: Mesh) -> None:
+    def f(t: Any, w: Any) -> Any:
+        return {"sum": t["a"] + w, "parts": [t["b"], lax.axis_index(("x", "y"))[None]]}
+
+    cut = shard_map(
+        f,
+        mesh=mesh,
+        in_specs=(P("x"), P()),
+        out_specs={"sum": P("x"), "parts": [P("x"), P(("x", "y"))]},
+    )
+    made = cut({"a": B, "b": A}, W)
+    agree(made["sum"], B + W)
+    agree(made["parts"][0], A)
+    agree(made["parts"][1], np.arange(8))
+
+
+def test_as_a_decorator_and_with_a_mesh_entered(mesh: Mesh) -> None:
+    doubled = shard_map(in_specs=P("x"), out_specs=P("x"))(lambda a: a * 2)
+    with mesh:
+        agree(doubled(A), A * 2)
+    older = older_shard_map(lambda a: a * 2, mesh, P("x"), P("x"), check_rep=False)
+    agree(older(A), A * 2)
+
+
+def test_what_it_uses_from_outside_is_whole(mesh: Mesh) -> None:
+    scale = snp.ones(4) * 3
+
+    def outer(a: Any, w: Any) -> Any:
+        shift = w * 2
+        return shard_map(lambda a: a * scale + shift, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(
+            a
+        )
+
+    agree(jit(outer)(B, W), B * 3 + W * 2)
+    agree(jit(grad(lambda a, w: snp.sum(outer(a, w) ** 2), 1))(B, W),
+          (4 * (B * 3 + W * 2)).sum(0))  # fmt: skip
+
+
+def test_the_compiler_cuts_along_the_other_axes(mesh: Mesh) -> None:
+    def f(a: Any, b: Any) -> Any:
+        assert a.shape == (2, 8)
+        return lax.pmax(snp.tanh(a @ b), "x")
+
+    part = shard_map(f, mesh=mesh, in_specs=(P("x"), P()), out_specs=P(), axis_names={"x"})
+    a = device_put(A, NamedSharding(mesh, P("x")))
+    b = device_put(B, NamedSharding(mesh, P(None, "y")))
+    agree(part(a, b), np.tanh(A @ B).reshape(4, 2, 4).max(0))
+    same = shard_map(f, mesh=mesh, in_specs=(P("x"), P()), out_specs=P(), auto={"y"})
+    agree(same(a, b), part(a, b))
+
+
+def test_one_inside_another(mesh: Mesh) -> None:
+    def inner(a: Any) -> Any:
+        assert a.shape == (2, 4)
+        return lax.psum(a, ("x", "y")), a * lax.axis_index("x")
+
+    def outer(a: Any) -> Any:
+        assert a.shape == (2, 8)
+        return shard_map(
+            inner, mesh=mesh, in_specs=P(None, "y"), out_specs=(P(), P(None, "y")),
+            axis_names={"y"},
+        )(a)  # fmt: skip
+
+    cut = shard_map(
+        outer, mesh=mesh, in_specs=P("x"), out_specs=(P(), P("x")), axis_names={"x"},
+        check_vma=False,
+    )  # fmt: skip
+    total, places = cut(A)
+    agree(total, A.reshape(4, 2, 2, 4).sum((0, 2)))
+    agree(places, A * np.repeat(np.arange(4), 2)[:, None])
+    agree(grad(lambda a: snp.sum(cut(a)[0] ** 2))(A),
+          np.tile(2 * A.reshape(4, 2, 2, 4).sum((0, 2)), (4, 2)))  # fmt: skip
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_derivatives_from_outside(mesh: Mesh, check: bool) -> None:
+    cut = shard_map(
+        lambda a, b: lax.psum(snp.tanh(a @ b), "y"),
+        mesh=mesh, in_specs=(P("x", "y"), P("y", None)), out_specs=P("x"), check_vma=check,
+    )  # fmt: skip
+
+    def plain(a: Any, b: Any) -> Any:
+        return snp.tanh(a[:, :4] @ b[:4]) + snp.tanh(a[:, 4:] @ b[4:])
+
+    def loss(f: Any) -> Any:
+        return lambda a, b: snp.sum(f(a, b) ** 2)
+
+    ways: list[Callable[[Any], Any]] = [
+        lambda f: grad(f, (0, 1)),
+        lambda f: jit(grad(f, (0, 1))),
+    ]
+    for way in ways:
+        for made, wanted in zip(way(loss(cut))(A, B), way(loss(plain))(A, B), strict=True):
+            agree(made, wanted)
+    for made, wanted in zip(jvp(cut, (A, B), (A, B)), jvp(plain, (A, B), (A, B)), strict=True):
+        agree(made, wanted)
+    y, pull = vjp(cut, A, B)
+    for made, wanted in zip(pull(y), vjp(plain, A, B)[1](y), strict=True):
+        agree(made, wanted)
+    agree(linearize(cut, A, B)[1](A, B), jvp(plain, (A, B), (A, B))[1])
+    agree(jacrev(cut)(A, B)[0], jacrev(plain)(A, B)[0])
+    agree(jacfwd(cut)(A, B)[0], jacrev(plain)(A, B)[0])
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_what_all_use_gets_the_sum_of_their_gradients(mesh: Mesh, check: bool) -> None:
+    cut = shard_map(
+        lambda x, w: lax.pmean(snp.sum(snp.sin(x * w)), ("x", "y")),
+        mesh=mesh, in_specs=(P("x"), P()), out_specs=P(), check_vma=check,
+    )  # fmt: skip
+
+    def plain(x: Any, w: Any) -> Any:
+        return snp.sum(snp.sin(x * w)) / 4
+
+    agree(grad(cut, 1)(B, W), grad(plain, 1)(B, W))
+    agree(grad(cut, 0)(B, W), grad(plain, 0)(B, W))
+    agree(hessian(cut, 1)(B, W), hessian(plain, 1)(B, W), 1e-3)
+
+
+def test_gradients_taken_inside_know_what_devices_share(mesh: Mesh) -> None:
+    def inside(f: Any, **options: Any) -> Any:
+        return shard_map(f, mesh=mesh, **options)
+
+    # A loss that all share: the gradient at each device is that of its own piece.
+    total = grad(lambda x: lax.psum(snp.sum(x**2), ("x", "y")))
+    agree(inside(total, in_specs=P(("x", "y")), out_specs=P(("x", "y")))(A), 2 * A)
+    agree(
+        inside(total, in_specs=P(("x", "y")), out_specs=P(("x", "y")), check_vma=False)(A), 16 * A
+    )
+
+    # Weights that all share: their gradient is the sum over the devices.
+    def of_weights(w: Any, x: Any) -> Any:
+        return grad(lambda w: snp.sum(w * x))(w)
+
+    agree(inside(of_weights, in_specs=(P(), P("x")), out_specs=P())(W, B), B.sum(0))
+
+    # Those that each device has for itself: its own.
+    def of_copies(w: Any, x: Any) -> Any:
+        return of_weights(lax.pvary(w, "x"), x)
+
+    agree(inside(of_copies, in_specs=(P(), P("x")), out_specs=P("x"))(W, B),
+          B.reshape(4, 2, 4).sum(1).reshape(-1))  # fmt: skip
+
+    def trained(w: Any, xs: Any) -> Any:
+        def step(w: Any, x: Any) -> Any:
+            loss, g = value(w, x)
+            return w - 0.1 * g, loss
+
+        def value(w: Any, x: Any) -> Any:
+            def loss(w: Any) -> Any:
+                return lax.pmean(snp.sum(snp.sin(w * x)), "x")
+
+            return loss(w), grad(loss)(w)
+
+        return lax.scan(step, w, xs)
+
+    def plainly(w: Any, xs: Any) -> Any:
+        for x in xs:
+            w = w - 0.1 * (np.cos(w * x) * x).sum() / 4
+        return w
+
+    xs = np.arange(12, dtype=np.float32).reshape(3, 4)
+    made, _ = inside(trained, in_specs=(P(), P(None, "x")), out_specs=(P(), P()))(np.float32(0.5),
+                                                                                 xs)  # fmt: skip
+    agree(made, plainly(0.5, xs))
+
+
+def test_a_batch_of_it(mesh: Mesh) -> None:
+    cut = shard_map(
+        lambda a, b: (lax.psum(a @ b, "y"), lax.all_gather(a, "x")),
+        mesh=mesh, in_specs=(P("x", "y"), P("y", None)), out_specs=(P("x"), P(None, "x", "y")),
+        check_vma=False,
+    )  # fmt: skip
+    batch = np.stack([A, 2 * A, 3 * A])
+    made = vmap(cut, in_axes=(0, None))(batch, B)
+    for i in range(3):
+        for one, other in zip(made, cut(batch[i], B), strict=True):
+            agree(one[i], other)
+    named = vmap(lambda a: shard_map(
+        lambda a: a - lax.pmean(a, ("b", "x")), mesh=mesh, in_specs=P("x"), out_specs=P("x")
+    )(a), axis_name="b")  # fmt: skip
+    mean = batch.reshape(3, 4, 2, 8).mean((0, 1))
+    agree(named(batch), batch - np.tile(mean, (4, 1)))
+
+
+def test_random_numbers_loops_and_branches_inside(mesh: Mesh) -> None:
+    def f(a: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            return lax.ppermute(c, "x", [(i, (i + 1) % 4) for i in range(4)]), lax.psum(c, "x")
+
+        last, sums = lax.scan(step, a, None, length=4)
+        return lax.cond(snp.sum(sums) > 0, lambda: last, lambda: -last)
+
+    cut = shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+    agree(cut(A), A * np.sign(A.sum()))
+
+
+def test_the_whole_program_means_the_same(mesh: Mesh) -> None:
+    """What is traced, run by the reference before anything is partitioned."""
+    cut = shard_map(
+        lambda a, b: lax.psum(a @ b, "y"), mesh=mesh, in_specs=(P("x", "y"), P("y")),
+        out_specs=P("x"),
+    )  # fmt: skip
+    (made,) = run(jit(cut).lower(A, B).module, [A, B])
+    agree(made, A @ B)
+
+
+def refused(kind: type[Exception], call: Callable[[], Any]) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    assert "test_shard_map.py" in str(caught.value)
+    return str(caught.value).splitlines()[0]
+
+
+def odd(x: Any) -> Any:
+    """What a type checker would not let through."""
+    return x
+
+
+def f(a: Any) -> Any:
+    return a
+
+
+def test_specs_that_do_not_fit(mesh: Mesh) -> None:
+    def cut(**options: Any) -> str:
+        wanted = {"mesh": mesh, "in_specs": P("x"), "out_specs": P("x"), **options}
+        return refused(ShardingError, lambda: shard_map(f, **wanted)(A))
+
+    assert cut(in_specs=P("z")) == (
+        "in_specs of shard_map of f has PartitionSpec('z',) for a, and 'z' is no axis of the mesh; "
+        "its axes are 'x', 'y'"
+    )
+    assert cut(out_specs=P("z")) == (
+        "out_specs of shard_map of f has PartitionSpec('z',) for the result, and 'z' is no axis of "
+        "the mesh; its axes are 'x', 'y'"
+    )
+    assert cut(in_specs=P("x", "x")) == (
+        "in_specs of shard_map of f has PartitionSpec('x', 'x') for a, which cuts over 'x' twice"
+    )
+    assert cut(in_specs=P("x", None, "y")) == (
+        "in_specs of shard_map of f has PartitionSpec('x', None, 'y') for a, which is f32[8, 8]; a "
+        "spec has an entry for each dimension at most"
+    )
+    assert cut(in_specs=P("y"), axis_names={"x"}) == (
+        "in_specs of shard_map of f has PartitionSpec('y',) for a, and 'y' is not among the "
+        "axis_names, which are 'x'; the compiler cuts along it"
+    )
+    assert cut(axis_names={"z"}) == (
+        "axis_names of shard_map of f has 'z', which is no axis of the mesh; its axes are 'x', 'y'"
+    )
+    assert cut(in_specs=P(P.UNCONSTRAINED)) == (
+        "in_specs of shard_map of f has PartitionSpec(UNCONSTRAINED,) for a; say how it is cut, "
+        "UNCONSTRAINED does not"
+    )
+
+
+def test_dimensions_that_do_not_divide(mesh: Mesh) -> None:
+    cut = shard_map(f, mesh=mesh, in_specs=P(("x", "y")), out_specs=P(("x", "y")))
+    assert refused(IndivisibleError, lambda: cut(A[:6])) == (
+        "shard_map of f cuts dimension 0 of a, which is f32[6, 8], over 'x' of size 4 and 'y' of "
+        "size 2, and 6 is not divisible by 8; pad it to 8, or leave it whole"
+    )
+
+
+def test_results_that_are_not_the_same_everywhere(mesh: Mesh) -> None:
+    def cut(fun: Any, spec: Any = WHOLE) -> str:
+        mapped = shard_map(fun, mesh=mesh, in_specs=P("x"), out_specs=spec)
+        return refused(ShardingError, lambda: mapped(A))
+
+    assert cut(f) == (
+        "out_specs of shard_map of f has PartitionSpec() for the result, which says that it is the "
+        "same along 'x', but it may differ there from device to device; reduce it along 'x' "
+        "(lax.psum, lax.pmean), name 'x' in the spec, or pass check_vma=False"
+    )
+    assert "for result['n'], which says that it is the same along 'x' and 'y'" in cut(
+        lambda a: {"n": lax.axis_index(("x", "y")) + a[0, 0].astype(int)}
+    )
+    assert "the same along 'y'" in cut(lambda a: a + lax.axis_index("y"), P("x"))
+    assert "the same along 'x'" in cut(
+        lambda a: lax.while_loop(lambda c: c < a.sum(), lambda c: c + 1, 0.0)
+    )
+    ok = shard_map(lambda a: lax.scan(lambda c, x: (c + lax.psum(x, "x"), None), a[0] * 0, a)[0],
+                   mesh=mesh, in_specs=P("x"), out_specs=P("x"))  # fmt: skip
+    assert ok(A).shape == (32,)
+
+
+def test_calls_that_are_none(mesh: Mesh) -> None:
+    assert refused(ArgumentError, lambda: shard_map(f, in_specs=P(), out_specs=P())(A)) == (
+        "shard_map of f has no mesh; pass mesh=, or call it inside `with mesh:`"
+    )
+    assert refused(ArgumentError, lambda: shard_map(f, mesh, odd(3), P())) == (
+        "in_specs of shard_map of f has 3 of type int; its entries are PartitionSpecs"
+    )
+    assert refused(ArgumentError, lambda: shard_map(f, mesh, P())) == (
+        "out_specs of shard_map of f is missing; give one PartitionSpec, or containers"
+    )
+    assert refused(ArgumentError, lambda: shard_map(f, mesh, (P(), P()), P())(A)) == (
+        "in_specs of shard_map of f has 2 entries, and it was called with 1 arguments; give one "
+        "for each, or one spec for all"
+    )
+    assert refused(NotAnArrayError, lambda: shard_map(f, mesh, P(), P())("x")) == (
+        "shard_map of f cuts a, which is 'x' of type str and no array; let the function refer to it"
+    )
+    psum = shard_map(lambda a: lax.psum(a, "z"), mesh=mesh, in_specs=P("x"), out_specs=P())
+    assert refused(AxisNameError, lambda: psum(A)) == (
+        "psum is along 'z', and no axis around this line has that name (there: 'x', 'y'); name one "
+        "with axis_name= of vmap or pmap, or in the mesh of shard_map"
+    )
+    twice = shard_map(lambda a: shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"),
+                                          axis_names={"x"})(a),
+                      mesh=mesh, in_specs=P("x"), out_specs=P("x"))  # fmt: skip
+    assert refused(ShardingError, lambda: twice(A)) == (
+        "shard_map of f is over 'x', and so is one around it; name the other axes of the mesh in "
+        "axis_names"
+    )
