@@ -108,15 +108,33 @@ def _starts(indices: Any, shape: Sequence[int], what: str) -> list[Tracer]:
     return [x if isinstance(x, Tracer) else made[x] for x in whole]
 
 
+def _known(indices: Any, shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """Starts that are all numbers, moved inside; `None` if any is traced or does not fit."""
+    if not isinstance(indices, (list, tuple)) or not len(indices) == len(shape) == len(sizes):
+        return None
+    if not all(isinstance(start, (int, np.integer)) for start in indices):
+        return None
+    if any(size > n for size, n in zip(sizes, shape, strict=True)):
+        return None
+    places = zip(indices, shape, sizes, strict=True)
+    return tuple(
+        max(0, min(int(start) + (n if start < 0 else 0), n - size)) for start, n, size in places
+    )
+
+
 @public(static=("slice_sizes",))
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any) -> Any:
     """The piece of `slice_sizes` that starts at traced indices, moved inside if it sticks out.
 
-    Negative starts count from the end.
+    Negative starts count from the end. Where all are known it is a plain slice, which needs less
+    communication.
     """
     x = as_tracer(operand)
-    starts = _starts(start_indices, x.shape, "dynamic_slice")
     result = x.value.type.with_shape(slice_sizes)
+    if (known := _known(start_indices, x.shape, result.shape)) is not None:
+        steps = (1,) * x.ndim
+        return emit("slice", x, starts=known, strides=steps, result=result, weak=x.weak_type)
+    starts = _starts(start_indices, x.shape, "dynamic_slice")
     return emit("dynamic_slice", x, *starts, result=result, weak=x.weak_type)
 
 

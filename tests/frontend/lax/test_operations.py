@@ -174,6 +174,8 @@ def test_traced_starts() -> None:
         same(both(lambda x, s: lax.dynamic_slice(x, s, (2, 2)), X, at(i, j)), wanted)
         same(both(lambda x, s: lax.dynamic_slice(x, s, (2, 2)), X, np.array([i, j])), wanted)
     same(run(lambda x: lax.dynamic_slice(x, (0, -1), (1, 1)), X), X[:1, 2:])
+    assert ops(lambda x: lax.dynamic_slice(x, (9, -1), (1, 1)), X) == ["slice"]
+    same(run(lambda x: lax.dynamic_slice(x, (9, -1), (1, 2)), X), X[-1:, 1:])
     assert ops(lambda x, i: lax.dynamic_slice(x, (0, i), (2, 1)), X, np.array(1, np.uint32)) == [
         "constant", "dynamic_slice",
     ]  # fmt: skip
