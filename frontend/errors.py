@@ -79,6 +79,10 @@ class AxisNameError(ShardirError, NameError):
     """A name of an axis that nothing around the line has bound."""
 
 
+class PermutationError(ShardirError, ValueError):
+    """Positions that move to places that there are not, or several to one."""
+
+
 class BatchError(ShardirError, ValueError):
     """A function mapped over arguments that do not go together."""
 

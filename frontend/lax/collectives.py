@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardir.frontend import tree
-from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.errors import ArgumentError, PermutationError, ShapeError
 from shardir.frontend.lax.groups import Members, part_of, read_groups
 from shardir.frontend.lax.slicing import dynamic_slice_in_dim
 from shardir.frontend.locations import point
@@ -161,14 +161,14 @@ def _pairs(perm: Pairs, named: Sequence[Named]) -> tuple[tuple[int, int], ...]:
         places = [pair[column] for pair in pairs]
         for place in places:
             if not 0 <= place < size:
-                raise ArgumentError(
+                raise PermutationError(
                     point(
                         f"perm of ppermute has the {what} {place}; the positions along "
                         f"{along} are 0 to {size - 1}"
                     )
                 )
             if places.count(place) > 1:
-                raise ArgumentError(
+                raise PermutationError(
                     point(
                         f"perm of ppermute has the {what} {place} twice; every position sends "
                         "once and receives once at most"
@@ -181,7 +181,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     """`x` of position `perm[i]` at position `i`; `perm` names every position once."""
     size = size_of(named_axes(axis_name, "pshuffle"))
     if sorted(perm) != list(range(size)):
-        raise ArgumentError(
+        raise PermutationError(
             point(
                 f"perm of pshuffle is {list(perm)}; it has every number from 0 to {size - 1} once"
             )

@@ -32,6 +32,7 @@ from shardir.frontend.errors import (
     AxisNameError,
     BatchError,
     NotAnArrayError,
+    PermutationError,
     ShapeError,
 )
 
@@ -348,7 +349,7 @@ def test_names_and_moves_that_are_none() -> None:
         "axis_name= of vmap or pmap, or in the mesh of shard_map"
     )
     assert refused(
-        ArgumentError, lambda: pmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 1)]), "i")(X)
+        PermutationError, lambda: pmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 1)]), "i")(X)
     ) == (
         "perm of ppermute has the target 1 twice; every position sends once and receives once at "
         "most"

@@ -8,7 +8,13 @@ import pytest
 
 import shardir.numpy as snp
 from shardir.frontend import lax
-from shardir.frontend.errors import ArgumentError, AxisError, AxisNameError, ShapeError
+from shardir.frontend.errors import (
+    ArgumentError,
+    AxisError,
+    AxisNameError,
+    PermutationError,
+    ShapeError,
+)
 from shardir.frontend.jit import jit
 from shardir.frontend.transforms import grad
 from shardir.frontend.vectorizing import vmap
@@ -176,17 +182,17 @@ def test_names_that_are_not_there() -> None:
 
 
 def test_moves_that_are_none() -> None:
-    assert refused(ArgumentError, lambda x: lax.ppermute(x, "rows", [(0, 1), (2, 1)])) == (
+    assert refused(PermutationError, lambda x: lax.ppermute(x, "rows", [(0, 1), (2, 1)])) == (
         "perm of ppermute has the target 1 twice; every position sends once and receives once at "
         "most"
     )
-    assert refused(ArgumentError, lambda x: lax.ppermute(x, "rows", [(0, 4)])) == (
+    assert refused(PermutationError, lambda x: lax.ppermute(x, "rows", [(0, 4)])) == (
         "perm of ppermute has the target 4; the positions along 'rows' are 0 to 3"
     )
     assert refused(ArgumentError, lambda x: lax.ppermute(x, "rows", odd([1]))) == (
         "perm of ppermute is [1]; it is a list of pairs (source, target)"
     )
-    assert refused(ArgumentError, lambda x: lax.pshuffle(x, "rows", [0, 1, 1, 2])) == (
+    assert refused(PermutationError, lambda x: lax.pshuffle(x, "rows", [0, 1, 1, 2])) == (
         "perm of pshuffle is [0, 1, 1, 2]; it has every number from 0 to 3 once"
     )
 
