@@ -19,6 +19,7 @@ TABLES = (
     "shardir.experimental",
     "shardir.experimental.mesh_utils",
     "shardir.experimental.shard_map",
+    "shardir.scipy",
     "shardir.sharding",
 )
 """The faces that list their names; the others show all of one module."""

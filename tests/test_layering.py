@@ -21,6 +21,7 @@ FACES = {
     "numpy",
     "optim",
     "random",
+    "scipy",
     "sharding",
     "testing",
     "tree",

@@ -1,0 +1,1 @@
+"""Functions where users of SciPy expect them."""

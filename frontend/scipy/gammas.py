@@ -1,0 +1,124 @@
+"""The gamma function and its relatives."""
+
+from math import factorial as factorial_of, log as log_of, pi
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.eager import public
+from shardir.frontend.numpy.pointwise import inexact, like, pointwise, same
+from shardir.frontend.operands import align
+from shardir.frontend.tracer import Tracer
+
+
+def floats(*xs: Any) -> tuple[Tracer, ...]:
+    """The operands as floats of one type and shape."""
+    return align(*xs, kind=inexact(*xs))
+
+
+@public()
+def gammaln(x: Any) -> Any:
+    """The logarithm of the size of the gamma function."""
+    return pointwise("lgamma", x, kind=inexact(x))
+
+
+@public()
+def digamma(x: Any) -> Any:
+    """The derivative of `gammaln`."""
+    return pointwise("digamma", x, kind=inexact(x))
+
+
+psi = digamma
+
+
+@public()
+def gammasgn(x: Any) -> Any:
+    """The sign of the gamma function, 1 or -1; that of a zero at zero, NaN at other poles."""
+    (x,) = floats(x)
+    below = snp.floor(x)
+    sign = snp.where((x > 0) | (below % 2 == 0), 1.0, -1.0)
+    sign = snp.where((x < 0) & (below == x), snp.nan, sign)
+    return snp.where(x == 0, snp.copysign(snp.ones_like(x), x), sign).astype(x.dtype)
+
+
+@public()
+def gamma(x: Any) -> Any:
+    """The gamma function."""
+    (x,) = floats(x)
+    return gammasgn(x) * snp.exp(gammaln(x))
+
+
+@public(static=("exact",))
+def factorial(n: Any, exact: bool = False) -> Any:
+    """gamma(n + 1), 0 for negative n."""
+    (n,) = floats(n)
+    return snp.where(n < 0, like(n, 0), snp.exp(gammaln(snp.where(n < 0, like(n, 0), n) + 1)))
+
+
+@public()
+def betaln(a: Any, b: Any) -> Any:
+    """The logarithm of the size of the beta function."""
+    a, b = floats(a, b)
+    return gammaln(a) + gammaln(b) - gammaln(a + b)
+
+
+@public()
+def beta(a: Any, b: Any) -> Any:
+    """The beta function."""
+    a, b = floats(a, b)
+    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * snp.exp(betaln(a, b))
+
+
+@public(static=("d",))
+def multigammaln(a: Any, d: int) -> Any:
+    """The logarithm of the gamma function of d-by-d matrices."""
+    (a,) = floats(a)
+    total = like(a, 0.25 * d * (d - 1) * log_of(pi))
+    for j in range(d):
+        total = total + gammaln(a - j / 2)
+    return total
+
+
+_BERNOULLI = (
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
+    -174611 / 330, 854513 / 138, -236364091 / 2730,
+)  # fmt: skip
+"""B_2, B_4, ..."""
+
+_SUMMED = 9
+"""Terms that are added one by one, before the Euler-Maclaurin formula."""
+
+
+@public()
+def zeta(x: Any, q: Any = 1.0) -> Any:
+    """The Hurwitz zeta function, the sum of (k + q)**-x over k from 0; x > 1."""
+    s, q = floats(x, q)
+    total = like(s, 0)
+    for k in range(_SUMMED):
+        total = total + snp.power(q + k, -s)
+    end = q + _SUMMED
+    term = snp.power(end, -s)
+    total = total + end * term / (s - 1) + 0.5 * term
+    rising = like(s, 1)
+    for j, number in enumerate(_BERNOULLI, start=1):
+        rising = rising * (s if j == 1 else (s + (2 * j - 3)) * (s + (2 * j - 2)))
+        term = term / end if j == 1 else term / (end * end)
+        total = total + number / factorial_of(2 * j) * rising * term
+    inside = snp.where(s == 1, snp.inf, snp.where(s < 1, snp.nan, total))
+    return snp.where((q <= 0) & (snp.floor(q) == q), snp.inf, inside).astype(s.dtype)
+
+
+@public()
+def polygamma(n: Any, x: Any) -> Any:
+    """The n-th derivative of `digamma`; n counts, and is not differentiated."""
+    n, x = floats(n, x)
+    n = same("stop_gradient", n)
+    sign = snp.where(n % 2 == 0, -1.0, 1.0).astype(x.dtype)
+    ones = snp.where(n == 0, like(n, 2), n + 1)
+    return snp.where(n == 0, digamma(x), sign * snp.exp(gammaln(n + 1)) * zeta(ones, x))
+
+
+@public()
+def poch(z: Any, m: Any) -> Any:
+    """gamma(z + m) / gamma(z)."""
+    z, m = floats(z, m)
+    return snp.where(m == 0, like(z, 1), gamma(z + m) / gamma(z))

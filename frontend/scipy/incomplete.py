@@ -1,0 +1,184 @@
+"""Incomplete gamma and beta functions, by series and continued fractions.
+
+A loop has no way back, so each has a rule: the derivative for x is a formula, that for the other
+arguments is taken forward through the loop.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.custom_jvp import custom_jvp
+from shardir.frontend.directions import jvp
+from shardir.frontend.eager import public
+from shardir.frontend.lax.loops import while_loop
+from shardir.frontend.scipy.gammas import betaln, floats, gammaln
+
+MOST = 10_000
+"""Rounds after which a loop ends whatever it has."""
+
+
+def _eps(x: Any) -> float:
+    return float(np.finfo(np.float64 if x.dtype == np.float64 else np.float32).eps)
+
+
+def _series(a: Any, x: Any) -> Any:
+    """The lower incomplete gamma function over x**a exp(-x) / gamma(a + 1)."""
+    eps = _eps(x)
+
+    def goes_on(state: Any) -> Any:
+        n, term, total = state
+        return snp.any(snp.abs(term) > eps * snp.abs(total)) & (n < MOST)
+
+    def step(state: Any) -> Any:
+        n, term, total = state
+        term = term * x / (a + n)
+        return n + 1, term, total + term
+
+    one = snp.ones_like(x)
+    return while_loop(goes_on, step, (snp.ones((), x.dtype), one, one))[2]
+
+
+def _fraction(first: Any, term: Callable[[Any], tuple[Any, Any]], eps: float) -> Any:
+    """first + a1/(b1 + a2/(b2 + ...)), where `term(n)` is (a_n, b_n), by Lentz's method."""
+    tiny = 1e-30
+
+    def safe(x: Any) -> Any:
+        return snp.where(snp.abs(x) < tiny, snp.full_like(x, tiny), x)
+
+    def goes_on(state: Any) -> Any:
+        n, _, _, _, delta = state
+        return snp.any(snp.abs(delta - 1) > eps) & (n < MOST)
+
+    def step(state: Any) -> Any:
+        n, value, c, d, _ = state
+        top, bottom = term(n)
+        d = 1 / safe(bottom + top * d)
+        c = safe(bottom + top / c)
+        return n + 1, value * c * d, c, d, c * d
+
+    start = safe(first)
+    state = (snp.ones((), first.dtype), start, start, snp.zeros_like(first), start * 0 + 2)
+    return while_loop(goes_on, step, state)[1]
+
+
+def _upper(a: Any, x: Any) -> Any:
+    """The upper incomplete gamma function over x**a exp(-x) / gamma(a)."""
+
+    def term(n: Any) -> tuple[Any, Any]:
+        return n * (a - n), x + 2 * n + 1 - a
+
+    return 1 / _fraction(x + 1 - a, term, _eps(x))
+
+
+def _both(a: Any, x: Any) -> tuple[Any, Any]:
+    """The regularised lower and upper incomplete gamma functions."""
+    good = (x > 0) & (a > 0) & snp.isfinite(x)
+    low = x < a + 1
+    safe_a = snp.where(good, a, snp.ones_like(a))
+    inner = snp.where(good & low, x, snp.ones_like(x) * 0.5)
+    outer = snp.where(good & ~low, x, safe_a + 2)
+    weight = snp.exp(
+        safe_a * snp.log(snp.where(good, x, snp.ones_like(x)))
+        - snp.where(good, x, snp.ones_like(x))
+        - gammaln(safe_a)
+    )
+    below = weight * _series(snp.where(low, safe_a, snp.ones_like(a)), inner) / safe_a
+    above = weight * _upper(safe_a, outer)
+    lower = snp.where(low, below, 1 - above)
+    upper = snp.where(low, 1 - below, above)
+    wrong = (x < 0) | (a < 0) | snp.isnan(x) | snp.isnan(a) | ((a == 0) & (x == 0))
+    end = ((x == 0) | (x == snp.inf) | (a == 0)) & ~wrong
+    full = (x == snp.inf) | (a == 0)
+    lower = snp.where(end, snp.where(full, 1.0, 0.0), lower)
+    upper = snp.where(end, snp.where(full, 0.0, 1.0), upper)
+    return snp.where(wrong, snp.nan, lower), snp.where(wrong, snp.nan, upper)
+
+
+def _slope(fun: Callable[..., Any], args: tuple[Any, ...], at: int) -> Any:
+    """The derivative of an elementwise function for one of its arguments."""
+    tangents = tuple(snp.ones_like(x) if i == at else snp.zeros_like(x) for i, x in enumerate(args))
+    return jvp(fun, args, tangents)[1]
+
+
+def _density(a: Any, x: Any) -> Any:
+    return snp.exp((a - 1) * snp.log(x) - x - gammaln(a))
+
+
+def _lower_plain(a: Any, x: Any) -> Any:
+    return _both(a, x)[0].astype(x.dtype)
+
+
+def _upper_plain(a: Any, x: Any) -> Any:
+    return _both(a, x)[1].astype(x.dtype)
+
+
+_lower = custom_jvp(_lower_plain)
+_higher = custom_jvp(_upper_plain)
+
+
+@_lower.defjvp
+def _lower_rule(primals: Any, tangents: Any) -> Any:
+    made = _density(*primals) * tangents[1] + _slope(_lower_plain, primals, 0) * tangents[0]
+    return _lower(*primals), made
+
+
+@_higher.defjvp
+def _higher_rule(primals: Any, tangents: Any) -> Any:
+    made = _density(*primals) * tangents[1] + _slope(_lower_plain, primals, 0) * tangents[0]
+    return _higher(*primals), -made
+
+
+@public()
+def gammainc(a: Any, x: Any) -> Any:
+    """The regularised lower incomplete gamma function."""
+    return _lower(*floats(a, x))
+
+
+@public()
+def gammaincc(a: Any, x: Any) -> Any:
+    """The regularised upper incomplete gamma function."""
+    return _higher(*floats(a, x))
+
+
+def _betainc_plain(a: Any, b: Any, x: Any) -> Any:
+    good = (x > 0) & (x < 1) & (a > 0) & (b > 0)
+    a, b = snp.where(good, a, snp.ones_like(a)), snp.where(good, b, snp.ones_like(b))
+    inner = snp.where(good, x, snp.full_like(x, 0.5))
+    swap = inner > (a + 1) / (a + b + 2)
+    p, q = snp.where(swap, b, a), snp.where(swap, a, b)
+    z = snp.where(swap, 1 - inner, inner)
+
+    def term(n: Any) -> tuple[Any, Any]:
+        m = snp.floor(n / 2)
+        even = m * (q - m) * z / ((p + 2 * m - 1) * (p + 2 * m))
+        odd = -(p + m) * (p + q + m) * z / ((p + 2 * m) * (p + 2 * m + 1))
+        return snp.where(n % 2 == 0, even, odd), snp.ones_like(z)
+
+    weight = snp.exp(p * snp.log(z) + q * snp.log1p(-z) - betaln(p, q)) / p
+    value = weight / _fraction(snp.ones_like(z), term, _eps(x))
+    value = snp.where(swap, 1 - value, value)
+    outside = snp.where(x <= 0, 0.0, 1.0)
+    ends = snp.where((x == 0) | (x == 1), outside, snp.nan)
+    return snp.where(good, value, ends).astype(x.dtype)
+
+
+_betainc = custom_jvp(_betainc_plain)
+
+
+@_betainc.defjvp
+def _betainc_rule(primals: Any, tangents: Any) -> Any:
+    a, b, x = primals
+    density = snp.exp((a - 1) * snp.log(x) + (b - 1) * snp.log1p(-x) - betaln(a, b))
+    made = density * tangents[2]
+    for at in (0, 1):
+        made = made + _slope(_betainc_plain, primals, at) * tangents[at]
+    return _betainc(*primals), made
+
+
+@public()
+def betainc(a: Any, b: Any, x: Any) -> Any:
+    """The regularised incomplete beta function."""
+    return _betainc(*floats(a, b, x))

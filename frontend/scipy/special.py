@@ -1,0 +1,186 @@
+"""Special functions, under the names of `scipy.special`. Integers become floats."""
+
+from math import log as log_of, pi, sqrt
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.custom_jvp import custom_jvp
+from shardir.frontend.eager import public
+from shardir.frontend.nn.softmax import (
+    log_softmax as log_softmax,
+    logsumexp as logsumexp,
+    softmax as softmax,
+)
+from shardir.frontend.numpy.pointwise import inexact, like, pointwise
+from shardir.frontend.scipy.bessel import i0 as i0, i0e as i0e, i1 as i1, i1e as i1e
+from shardir.frontend.scipy.gammas import (
+    beta as beta,
+    betaln as betaln,
+    digamma as digamma,
+    factorial as factorial,
+    floats as _floats,
+    gamma as gamma,
+    gammaln as gammaln,
+    gammasgn as gammasgn,
+    multigammaln as multigammaln,
+    poch as poch,
+    polygamma as polygamma,
+    psi as psi,
+    zeta as zeta,
+)
+from shardir.frontend.scipy.incomplete import (
+    betainc as betainc,
+    gammainc as gammainc,
+    gammaincc as gammaincc,
+)
+
+__all__ = [
+    "beta", "betainc", "betaln", "digamma", "entr", "erf", "erfc", "erfinv", "expit", "exprel",
+    "factorial", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn", "i0", "i0e", "i1", "i1e",
+    "kl_div", "log_ndtr", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri",
+    "poch", "polygamma", "psi", "rel_entr", "softmax", "xlog1py", "xlogy", "zeta",
+]  # fmt: skip
+
+
+@public()
+def erf(x: Any) -> Any:
+    """The error function."""
+    return pointwise("erf", x, kind=inexact(x))
+
+
+@public()
+def erfc(x: Any) -> Any:
+    """1 - erf(x)."""
+    return pointwise("erfc", x, kind=inexact(x))
+
+
+@public()
+def erfinv(x: Any) -> Any:
+    """The inverse of `erf`."""
+    return pointwise("erf_inv", x, kind=inexact(x))
+
+
+@public()
+def expit(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return pointwise("logistic", x, kind=inexact(x))
+
+
+@public()
+def logit(x: Any) -> Any:
+    """log(x / (1 - x))."""
+    (x,) = _floats(x)
+    return snp.log(x / (1 - x))
+
+
+@public()
+def xlogy(x: Any, y: Any) -> Any:
+    """x log(y), 0 where x is 0."""
+    x, y = _floats(x, y)
+    nothing = x == 0
+    made = x * snp.log(snp.where(nothing, like(y, 1), y))
+    return snp.where(nothing, like(x, 0), made)
+
+
+@public()
+def xlog1py(x: Any, y: Any) -> Any:
+    """x log(1 + y), 0 where x is 0."""
+    x, y = _floats(x, y)
+    nothing = x == 0
+    made = x * snp.log1p(snp.where(nothing, like(y, 0), y))
+    return snp.where(nothing, like(x, 0), made)
+
+
+@public()
+def entr(x: Any) -> Any:
+    """-x log(x), -inf for negative x."""
+    (x,) = _floats(x)
+    safe = snp.where(x > 0, x, like(x, 1))
+    return snp.where(x < 0, -snp.inf, snp.where(x > 0, -x * snp.log(safe), like(x, 0)))
+
+
+@public()
+def rel_entr(p: Any, q: Any) -> Any:
+    """p log(p / q), 0 where p is 0 and q is not negative, else inf."""
+    p, q = _floats(p, q)
+    both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
+    safe = snp.where(both, p, like(p, 1)), snp.where(both, q, like(q, 1))
+    made = safe[0] * snp.log(safe[0] / safe[1])
+    return snp.where(both, made, snp.where(none, like(p, 0), like(p, float("inf"))))
+
+
+@public()
+def kl_div(p: Any, q: Any) -> Any:
+    """p log(p / q) - p + q."""
+    p, q = _floats(p, q)
+    return rel_entr(p, q) - p + q
+
+
+@public()
+def exprel(x: Any) -> Any:
+    """(exp(x) - 1) / x, 1 at 0."""
+    (x,) = _floats(x)
+    safe = snp.where(x == 0, like(x, 1), x)
+    return snp.where(x == 0, 1 + x / 2, snp.expm1(safe) / safe)
+
+
+@public()
+def ndtr(x: Any) -> Any:
+    """The probability that a standard normal number is at most x."""
+    (x,) = _floats(x)
+    return 0.5 * erfc(x * (-1 / sqrt(2)))
+
+
+@custom_jvp
+def _log_ndtr(x: Any) -> Any:
+    left, right = snp.minimum(x, -10.0), snp.maximum(x, -10.0)
+    term, total = snp.ones_like(x), snp.ones_like(x)
+    for n in range(1, 11):
+        term = -term * (2 * n - 1) / (left * left)
+        total = total + term
+    tail = -0.5 * left * left - snp.log(-left) - 0.5 * log_of(2 * pi) + snp.log(total)
+    high = snp.log1p(-ndtr(-snp.maximum(right, 0.0)))
+    low = snp.log(ndtr(snp.minimum(right, 0.0)))
+    return snp.where(x < -10, tail, snp.where(x > 0, high, low))
+
+
+@_log_ndtr.defjvp
+def _log_ndtr_rule(primals: Any, tangents: Any) -> Any:
+    (x,) = primals
+    value = _log_ndtr(x)
+    return value, snp.exp(-0.5 * x * x - 0.5 * log_of(2 * pi) - value) * tangents[0]
+
+
+@public()
+def log_ndtr(x: Any) -> Any:
+    """The logarithm of `ndtr`, precise far to the left."""
+    return _log_ndtr(*_floats(x))
+
+
+@custom_jvp
+def _ndtri(p: Any) -> Any:
+    small = snp.minimum(p, 1 - p)
+    inside = (small > 0) & (small < 1)
+    size = snp.log(snp.where(inside, small, like(p, 0.5)))
+    far = -2 * size
+    start = -snp.sqrt(snp.maximum(far - snp.log(snp.maximum(far, 1.0) * (2 * pi)), 1e-6))
+    x = snp.where(far > 6, start, sqrt(2) * erfinv(2 * snp.exp(size) - 1))
+    for _ in range(4):
+        value = _log_ndtr(x)
+        slope = snp.exp(-0.5 * x * x - 0.5 * log_of(2 * pi) - value)
+        x = x - (value - size) / slope
+    x = snp.where(inside, snp.where(p > 0.5, -x, x), like(p, float("nan")))
+    x = snp.where(p == 0.5, like(p, 0), x)
+    return snp.where(p == 0, -snp.inf, snp.where(p == 1, snp.inf, x)).astype(p.dtype)
+
+
+@_ndtri.defjvp
+def _ndtri_rule(primals: Any, tangents: Any) -> Any:
+    x = _ndtri(*primals)
+    return x, snp.exp(0.5 * x * x + 0.5 * log_of(2 * pi)) * tangents[0]
+
+
+@public()
+def ndtri(p: Any) -> Any:
+    """The inverse of `ndtr`."""
+    return _ndtri(*_floats(p))

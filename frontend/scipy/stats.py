@@ -1,0 +1,22 @@
+"""Probability distributions, under the names of `scipy.stats`."""
+
+from shardir.frontend.scipy.continuous import (
+    beta as beta,
+    cauchy as cauchy,
+    chi2 as chi2,
+    expon as expon,
+    gamma as gamma,
+    laplace as laplace,
+    logistic as logistic,
+    norm as norm,
+    pareto as pareto,
+    t as t,
+    uniform as uniform,
+)
+from shardir.frontend.scipy.discrete import (
+    bernoulli as bernoulli,
+    dirichlet as dirichlet,
+    geom as geom,
+    multivariate_normal as multivariate_normal,
+    poisson as poisson,
+)

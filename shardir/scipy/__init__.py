@@ -1,0 +1,16 @@
+"""What users of SciPy expect under these names."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE: dict[str, tuple[str, ...]] = {
+    "shardir.scipy.special": (),
+    "shardir.scipy.stats": (),
+}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir.scipy import special as special, stats as stats
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -1,0 +1,10 @@
+"""Special functions: gamma, beta, error and Bessel functions, and what is made of them."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.scipy.special import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.scipy.special")

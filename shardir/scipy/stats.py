@@ -1,0 +1,10 @@
+"""Probability distributions: densities and distribution functions."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.scipy.stats import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.scipy.stats")

@@ -1,0 +1,154 @@
+"""Distributions against numbers of SciPy 1.17, in f64."""
+
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir import enable_x64, grad
+from shardir.errors import ShardirError
+from shardir.frontend import numpy as snp
+from shardir.frontend.scipy import stats
+
+VALUES: list[tuple[str, tuple[Any, ...], float]] = [
+    ("norm.logpdf", (1.3, 0.25, 1.5), -1.5694036413128372),
+    ("norm.pdf", (1.3, 0.25, 1.5), 0.20816928891117417),
+    ("norm.cdf", (1.3, 0.25, 1.5), 0.758036347776927),
+    ("norm.logcdf", (1.3, 0.25, 1.5), -0.2770239422771313),
+    ("norm.sf", (1.3, 0.25, 1.5), 0.24196365222307303),
+    ("norm.logsf", (1.3, 0.25, 1.5), -1.4189677615315315),
+    ("norm.ppf", (0.3, 0.25, 1.5), -0.5366007690620613),
+    ("norm.isf", (0.3, 0.25, 1.5), 1.0366007690620613),
+    ("uniform.logpdf", (0.8, 0.25, 1.5), -0.4054651081081644),
+    ("uniform.pdf", (0.8, 0.25, 1.5), 0.6666666666666666),
+    ("uniform.cdf", (0.8, 0.25, 1.5), 0.3666666666666667),
+    ("uniform.logcdf", (0.8, 0.25, 1.5), -1.0033021088637848),
+    ("uniform.sf", (0.8, 0.25, 1.5), 0.6333333333333333),
+    ("uniform.logsf", (0.8, 0.25, 1.5), -0.456758402495715),
+    ("uniform.ppf", (0.3, 0.25, 1.5), 0.7),
+    ("uniform.isf", (0.3, 0.25, 1.5), 1.2999999999999998),
+    ("expon.logpdf", (1.3, 0.25, 1.5), -1.1054651081081643),
+    ("expon.pdf", (1.3, 0.25, 1.5), 0.33105686919427296),
+    ("expon.cdf", (1.3, 0.25, 1.5), 0.5034146962085906),
+    ("expon.logcdf", (1.3, 0.25, 1.5), -0.6863410028083851),
+    ("expon.sf", (1.3, 0.25, 1.5), 0.49658530379140947),
+    ("expon.logsf", (1.3, 0.25, 1.5), -0.7000000000000001),
+    ("expon.ppf", (0.3, 0.25, 1.5), 0.7850124159080987),
+    ("expon.isf", (0.3, 0.25, 1.5), 2.0559592064889043),
+    ("logistic.logpdf", (-1.3, 0.25, 1.5), -2.047609720839815),
+    ("logistic.pdf", (-1.3, 0.25, 1.5), 0.12904298399744693),
+    ("logistic.cdf", (-1.3, 0.25, 1.5), 0.26243837851237506),
+    ("logistic.logcdf", (-1.3, 0.25, 1.5), -1.3377389730324918),
+    ("logistic.sf", (-1.3, 0.25, 1.5), 0.7375616214876249),
+    ("logistic.logsf", (-1.3, 0.25, 1.5), -0.30440563969915846),
+    ("logistic.ppf", (0.3, 0.25, 1.5), -1.0209467905808056),
+    ("logistic.isf", (0.3, 0.25, 1.5), 1.5209467905808056),
+    ("laplace.logpdf", (-0.4, 0.25, 1.5), -1.5319456220014431),
+    ("laplace.pdf", (-0.4, 0.25, 1.5), 0.21611478033383658),
+    ("laplace.cdf", (-0.4, 0.25, 1.5), 0.32417217050075486),
+    ("laplace.logcdf", (-0.4, 0.25, 1.5), -1.1264805138932787),
+    ("laplace.sf", (-0.4, 0.25, 1.5), 0.6758278294992451),
+    ("laplace.logsf", (-0.4, 0.25, 1.5), -0.391816925468076),
+    ("cauchy.logpdf", (1.3, 0.25, 1.5), -1.9489711139149324),
+    ("cauchy.pdf", (1.3, 0.25, 1.5), 0.14242053073100253),
+    ("cauchy.cdf", (1.3, 0.25, 1.5), 0.6944001122142149),
+    ("cauchy.logcdf", (1.3, 0.25, 1.5), -0.3647069540371981),
+    ("cauchy.sf", (1.3, 0.25, 1.5), 0.30559988778578523),
+    ("cauchy.logsf", (1.3, 0.25, 1.5), -1.1854785888829502),
+    ("cauchy.ppf", (0.3, 0.25, 1.5), -0.8398137920080415),
+    ("cauchy.isf", (0.3, 0.25, 1.5), 1.3398137920080415),
+    ("gamma.logpdf", (1.3, 2.5, 0.25, 1.5), -1.925160394489182),
+    ("gamma.pdf", (1.3, 2.5, 0.25, 1.5), 0.14585236106505053),
+    ("gamma.cdf", (1.3, 2.5, 0.25, 1.5), 0.07568672719833307),
+    ("gamma.logcdf", (1.3, 2.5, 0.25, 1.5), -2.581152468147601),
+    ("gamma.sf", (1.3, 2.5, 0.25, 1.5), 0.924313272801667),
+    ("gamma.logsf", (1.3, 2.5, 0.25, 1.5), -0.07870422497282438),
+    ("beta.logpdf", (0.6, 2.5, 1.5, 0.25, 1.5), -1.093388703494549),
+    ("beta.pdf", (0.6, 2.5, 1.5, 0.25, 1.5), 0.3350790839602113),
+    ("beta.cdf", (0.6, 2.5, 1.5, 0.25, 1.5), 0.04888684814300719),
+    ("beta.logcdf", (0.6, 2.5, 1.5, 0.25, 1.5), -3.0182468728066913),
+    ("beta.sf", (0.6, 2.5, 1.5, 0.25, 1.5), 0.9511131518569927),
+    ("beta.logsf", (0.6, 2.5, 1.5, 0.25, 1.5), -0.05012224154083605),
+    ("t.logpdf", (-1.3, 4.0, 0.25, 1.5), -1.9778144917886384),
+    ("t.pdf", (-1.3, 4.0, 0.25, 1.5), 0.13837131874325803),
+    ("t.cdf", (-1.3, 4.0, 0.25, 1.5), 0.17991377439318273),
+    ("t.logcdf", (-1.3, 4.0, 0.25, 1.5), -1.7152775740129866),
+    ("t.sf", (-1.3, 4.0, 0.25, 1.5), 0.8200862256068173),
+    ("t.logsf", (-1.3, 4.0, 0.25, 1.5), -0.1983457910730008),
+    ("chi2.logpdf", (2.2, 3.0, 0.25, 1.5), -1.8432215090790915),
+    ("chi2.pdf", (2.2, 3.0, 0.25, 1.5), 0.15830661755576123),
+    ("chi2.cdf", (2.2, 3.0, 0.25, 1.5), 0.2708669237287519),
+    ("chi2.logcdf", (2.2, 3.0, 0.25, 1.5), -1.3061276350615605),
+    ("chi2.sf", (2.2, 3.0, 0.25, 1.5), 0.7291330762712481),
+    ("chi2.logsf", (2.2, 3.0, 0.25, 1.5), -0.31589901730758874),
+    ("pareto.logpdf", (1.7, 2.5, 0.25, 1.5), -np.inf),
+    ("pareto.pdf", (1.7, 2.5, 0.25, 1.5), 0.0),
+    ("pareto.cdf", (1.7, 2.5, 0.25, 1.5), 0.0),
+    ("pareto.logcdf", (1.7, 2.5, 0.25, 1.5), -np.inf),
+    ("pareto.sf", (1.7, 2.5, 0.25, 1.5), 1.0),
+    ("pareto.logsf", (1.7, 2.5, 0.25, 1.5), 0.0),
+    ("pareto.ppf", (0.3, 2.5, 0.25, 1.5), 1.9800236616727798),
+    ("pareto.isf", (0.3, 2.5, 0.25, 1.5), 2.677966874151019),
+    ("bernoulli.logpmf", (1, 0.3), -1.2039728043259361),
+    ("bernoulli.pmf", (0, 0.3), 0.7000000000000002),
+    ("bernoulli.cdf", (0.5, 0.3), 0.7),
+    ("bernoulli.ppf", (0.8, 0.3), 1.0),
+    ("poisson.logpmf", (3, 2.5), -1.5428872736055896),
+    ("poisson.pmf", (3, 2.5), 0.21376301724973648),
+    ("poisson.cdf", (3, 2.5), 0.7575761331330662),
+    ("geom.logpmf", (3, 0.3), -1.917322692203401),
+    ("geom.pmf", (3, 0.3), 0.14699999999999996),
+]
+"""Function, arguments with loc and scale, value."""
+
+
+@pytest.mark.parametrize(("name", "args", "wanted"), VALUES)
+def test_values(name: str, args: tuple[Any, ...], wanted: float) -> None:
+    with enable_x64():
+        got = attrgetter(name)(stats)(*args)
+        np.testing.assert_allclose(float(got), wanted, rtol=1e-11)
+
+
+def test_location_and_scale_by_name() -> None:
+    wanted = stats.norm.pdf(1.0, 0.5, 2.0)
+    assert float(stats.norm.pdf(1.0, scale=2.0, loc=0.5)) == float(wanted)
+
+
+def test_outside_of_the_support() -> None:
+    for name, args in (("gamma", (2.0,)), ("beta", (2.0, 2.0)), ("expon", ()), ("uniform", ())):
+        distribution = getattr(stats, name)
+        assert float(distribution.logpdf(-1.0, *args)) == -np.inf
+        assert float(distribution.pdf(-1.0, *args)) == 0
+        assert float(distribution.cdf(-1.0, *args)) == 0
+    assert float(stats.poisson.logpmf(1.5, 2.0)) == -np.inf
+    assert float(stats.bernoulli.pmf(2, 0.5)) == 0
+
+
+def test_gradients_are_finite_at_the_border() -> None:
+    slope = grad(lambda a: stats.gamma.logpdf(-1.0, a))(2.0)
+    assert float(slope) == 0
+    assert float(grad(stats.norm.logcdf)(-20.0)) == pytest.approx(20.05, abs=0.01)
+
+
+def test_several_variables() -> None:
+    with enable_x64():
+        x, alpha = snp.array([0.2, 0.3, 0.5]), snp.array([1.0, 2.0, 3.0])
+        density = stats.dirichlet.logpdf(x, alpha)
+        np.testing.assert_allclose(float(density), 1.5040773967762737, rtol=1e-11)
+        mean, cov = snp.array([0.5, 0.0]), snp.array([[2.0, 0.3], [0.3, 1.0]])
+        vectors = snp.array([[1.0, 2.0], [0.5, 0.0]])
+        made = stats.multivariate_normal.logpdf(vectors, mean, cov)
+        np.testing.assert_allclose(float(made[0]), -4.164046488485734, rtol=1e-11)
+        assert made.shape == (2,)
+        one = stats.multivariate_normal.logpdf(vectors[0], mean, 2.0)
+        same = stats.multivariate_normal.logpdf(vectors[0], mean, 2.0 * snp.eye(2))
+        np.testing.assert_allclose(float(one), float(same), rtol=1e-12)
+
+
+def test_errors() -> None:
+    with pytest.raises(ShardirError) as error:
+        stats.dirichlet.logpdf(snp.ones(4), snp.ones(2))
+    assert str(error.value).split("\n")[0] == (
+        "dirichlet.logpdf got x of shape (4,) for alpha of shape (2,)"
+    )
