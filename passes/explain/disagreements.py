@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from shardir.ir import Op
-from shardir.passes.align import Alignment, align, cuts_of, reduction_of
+from shardir.passes.align import Alignment, align, cuts_of, loops_of, reduction_of
 from shardir.passes.explain.data import Annotation, Conflict, Conflicts, Verdict, Wish
 from shardir.passes.explain.history import History, Places, dims_of, sizes_of
 from shardir.passes.explain.origins import roots
@@ -62,10 +62,12 @@ def _meeting(history: History, step: Step) -> "_Meeting | None":
     if step.op is None or step.edge is not None or step.op.name in IDENTITIES:
         needed, cuts = _as_the_last(step, shardings)
         return _Meeting(history, step, shardings, needed, cuts, (), True)
+    op = step.op
+    step = replace(step, rule=loops_of(op) or step.rule)
     plain = tuple(replace(s, unreduced=(), reduction="add") for s in shardings)
-    cuttable = cuts_of(step.op, step.rule)
-    fitting = align(step.rule, plain, cuttable, loops_that_pad(step.op, step.rule))
-    needed = _made(history, step.op, step, fitting)
+    cuttable = cuts_of(op, step.rule)
+    fitting = align(step.rule, plain, cuttable, loops_that_pad(op, step.rule))
+    needed = _made(history, op, step, fitting)
     return _Meeting(history, step, shardings, needed, fitting.cuts, cuttable, False)
 
 

@@ -11,7 +11,7 @@ from shardir.passes.explain.history import History
 from shardir.passes.explain.origins import ways
 from shardir.passes.explain.parts import left_over, touches
 from shardir.passes.explain.program import tell
-from shardir.passes.pipeline import DEFAULT, Pipeline
+from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagate import Propagate
 from shardir.passes.propagation.record import Reason
 from shardir.placement import Axes, Axis, Sharding
@@ -105,7 +105,7 @@ def test_every_move_that_costs_has_a_conflict(seed: int) -> None:
     module = program(seed)
     told = tell(module, None, {})
     rows = [row for history in told.histories.values() for row in conflicts_of(history)]
-    resharded = Pipeline(Pipeline.parse(DEFAULT).passes[1:2])(told.propagated)
+    resharded = Pipeline.parse("reshard")(told.propagated)
     moves = [op for op in resharded.main.body.walk() if op.name == "reshard"]
     unruled = any(history.story.mute for history in told.histories.values())
     assert not rows or moves
