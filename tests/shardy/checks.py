@@ -13,7 +13,7 @@ from shardir.stablehlo.reader import parts_of
 
 _CHECK = re.compile(r"^\s*//\s*CHECK(-[A-Z]+)?(\{LITERAL\})?:\s?(.*)$")
 _FUNCTION = re.compile(r"func(?:\.func)?\s+(?:public |private |nested )?@([\w$.-]+)")
-_LABEL = re.compile(r"@?([\w$.-]+)\(?\s*$")
+_LABEL = re.compile(r"@?([\w$.-]+)")
 _DEFINED = re.compile(r"^\s*func\.func\s+(?:public |private |nested )?@([\w$.-]+)", re.MULTILINE)
 
 
@@ -43,7 +43,7 @@ def cases_of(text: str, file: str) -> list[Case]:
         case: Case | None = None
         for check in checks_of(part):
             match = _FUNCTION.search(check.text) or (
-                _LABEL.search(check.text.strip()) if check.word == "LABEL" else None
+                _LABEL.match(check.text) if check.word == "LABEL" else None
             )
             names = check.word in ("LABEL", "") and match is not None
             if names and match is not None and (check.word == "LABEL" or match[1] in defined):

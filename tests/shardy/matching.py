@@ -13,6 +13,7 @@ from shardir.ir import Module
 from shardir.placement import Sharding
 from tests.shardy.checks import Case, Check
 from tests.shardy.listing import Entry, Listing
+from tests.shardy.origins import Origins, Teller
 from tests.shardy.rule_text import loops
 from tests.shardy.wanted import Statement, Wish, Wishes
 
@@ -50,6 +51,7 @@ class Matcher:
     at: int = 0
     closed: int = 0
     wrong: list[str] = field(default_factory=list)
+    teller: Teller | None = None
     edges: bool = False
     """Whether operations stand behind the edges, and what is found out is written there."""
 
@@ -91,6 +93,28 @@ class Matcher:
         for number, wish in wanted.results.items():
             if number < len(self.listing.function.results):
                 self.compare(f"result {number}", wish, self.listing.function.results[number])
+
+        if self.teller:
+            for number, origins in wanted.param_origins.items():
+                told = self.teller.of_value(self.listing.params[number].name)
+                self.origins(f"argument {number}", origins, told)
+            for number, origins in wanted.result_origins.items():
+                self.origins(f"result {number}", origins, self.teller.of_result(number))
+
+    def origins(self, what: str, wanted: dict[str, str], found: Origins) -> None:
+        """Each axis came from where it should have come from, and from nowhere else.
+
+        Parts of an axis count together: Shardy lists those that were once split.
+        """
+        want: Origins = {}
+        have: Origins = {}
+        for axis, name in wanted.items():
+            want.setdefault(axis.partition(":")[0], set()).add(name)
+        for axis, names in found.items():
+            have.setdefault(axis.partition(":")[0], set()).update(names)
+        if have != want:
+            told = {axis: "/".join(sorted(names)) for axis, names in found.items()}
+            self.wrong.append(f"{what}: axes from {told}, wanted {wanted}")
 
     def line(self, check: Check) -> bool:
         """Compare what a line is about; whether that was found at all."""
@@ -137,6 +161,9 @@ class Matcher:
                     continue
                 have = _without_idle(sharding, entry)
                 self.compare(f"{what}{word} {i}", _without_idle(wish, entry), have)
+        for name, origins in zip(entry.makes, statement.origins, strict=False):
+            if self.teller:
+                self.origins(f"{what}: %{name}", origins, self.teller.of_value(name))
         if isinstance(statement.rule, str):
             self.rule(what, statement.rule, entry)
 
@@ -212,10 +239,10 @@ class Matcher:
         mine = self.wishes.reader.shardings.meshes[sharding.mesh]
         equal = (m for m in self.module.meshes if replace(m, name=mine.name) == mine)
         sharding = replace(sharding, mesh=next(equal).name)
-        if sharding == Sharding.open(sharding.mesh, len(sharding.dims)):
-            return None
         if self.wishes.reader.shardings.meshes[sharding.mesh].is_maximal:
             return replace(sharding, dims=())
+        if sharding == Sharding.open(sharding.mesh, len(sharding.dims)):
+            return None
         if self.manner.closed and not (any(sharding.axes) or sharding.unreduced):
             return None
         return sharding

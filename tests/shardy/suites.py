@@ -19,6 +19,7 @@ Passes = Callable[[Module], Module]
 class Suite:
     """`files` are paths below the checkout; `passes` is what is done before the comparison.
 
+    `origins` is what is asked where axes came from, where that is compared.
     `counts` tells whether its cases are among those we answer for: propagation, rules, origins.
     """
 
@@ -27,6 +28,7 @@ class Suite:
     passes: Passes
     manner: Manner
     counts: bool = True
+    origins: Propagate | None = None
     left_out: dict[str, str] = field(default_factory=dict)
 
 
@@ -66,6 +68,13 @@ SUITES = (
         _propagation("user_priority_propagation"),
         Propagate(level="user-priority", keep_open=True, prepare=False),
         Manner(),
+    ),
+    Suite(
+        "origins",
+        (f"{SDY}/propagation/debugging/test/sharding_origins.mlir",),
+        Propagate(level="aggressive", keep_open=True),
+        Manner(),
+        origins=Propagate(level="aggressive", keep_open=True),
     ),
     Suite(
         "pipeline",

@@ -16,10 +16,15 @@ from shardir.stablehlo.reader import ModuleReader
 Wish = Sharding | EllipsisType | None
 """`None` says that there is no sharding, `...` says nothing."""
 
-_ATTRIBUTES = "sharding|sharding_rule|sharding_per_value|op_sharding_rule|mesh|propagation_edges"
+_ATTRIBUTES = "|".join(
+    ("block_arg_sharding_origins", "manual_axes", "mesh", "op_sharding_rule", "propagation_edges",
+     "result_sharding_origins", "sharding", "sharding_origin_name", "sharding_origins",
+     "sharding_per_value", "sharding_rule")
+)  # fmt: skip
+"""Words of the dialect that are no operations."""
 _OPERATION = re.compile(
-    rf'"?(?<![#!])\b((?:stablehlo|sdy|chlo|mhlo)\.(?!(?:{_ATTRIBUTES}|manual_axes)\b|sharding_origin)'
-    r'[a-z_0-9]+|func\.call|call(?= @)|return(?!\w))"?'
+    rf'"?(?<![#!])\b((?:stablehlo|sdy|chlo|mhlo)\.(?!(?:{_ATTRIBUTES})\b)[a-z_0-9]+'
+    r'|func\.call|call(?= @)|return(?!\w))"?'
 )
 _DEFINES = re.compile(r"%\[\[(\w+):")
 _VALUE = re.compile(r"%\[\[(\w+)\]\]|%(arg\d+)\b")
@@ -41,14 +46,29 @@ class Statement:
     outs: tuple[Wish, ...] | EllipsisType = ...
     rule: str | EllipsisType | None = ...
     text: str = ""
+    origins: tuple[dict[str, str], ...] = ()
 
 
 @dataclass
 class Signature:
-    """The shardings of parameters, by number, and of results."""
+    """The shardings of parameters, by number, and of results; and where their axes came from."""
 
     params: dict[int, Wish] = field(default_factory=dict)
     results: dict[int, Wish] = field(default_factory=dict)
+    param_origins: dict[int, dict[str, str]] = field(default_factory=dict)
+    result_origins: dict[int, dict[str, str]] = field(default_factory=dict)
+
+
+_ORIGINS = re.compile(r"sdy\.(?:result_)?sharding_origins = (\[[^\]]*\]|\{[^}]*\})")
+_ORIGIN = re.compile(r'"?([\w:()]+)"? = "([^"]*)"')
+
+
+def origins_of(text: str) -> tuple[dict[str, str], ...]:
+    """`{a = "self"}`, or a list of such, one for each result."""
+    match = _ORIGINS.search(text)
+    return (
+        tuple(dict(_ORIGIN.findall(p)) for p in re.findall(r"\{[^}]*\}", match[1])) if match else ()
+    )
 
 
 class Wishes:
@@ -89,6 +109,7 @@ class Wishes:
         made.shardings = self.results(name, tail)
         made.ins = self.named(tail, "in_shardings=")
         made.outs = self.named(tail, "out_shardings=")
+        made.origins = origins_of(tail)
         return made
 
     def named(self, text: str, key: str) -> tuple[Wish, ...] | EllipsisType:
@@ -137,8 +158,14 @@ class Wishes:
         for number, match in enumerate(_PARAM.finditer(head)):
             index = int(match[2][3:]) if match[2] else number
             made.params[index] = self.typed(head, match.end())
+            following = _PARAM.search(head, match.end())
+            said = origins_of(head[match.end() : following.start() if following else len(head)])
+            made.param_origins.update({index: said[0]} if said else {})
         if arrow:
             made.results = dict(enumerate(self.results_of(tail.strip())))
+            for number, part in enumerate(split(tail.strip().removeprefix("("))):
+                if said := origins_of(part):
+                    made.result_origins[number] = said[0]
         return made
 
     def typed(self, text: str, at: int) -> Wish:

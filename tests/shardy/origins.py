@@ -1,0 +1,76 @@
+"""Where axes came from, by the names that Shardy gives annotations.
+
+`input: 0` and `output: 0` are arguments and results of the function, `constraint_0` constraints
+in reading order, `mc_0_input: 0` what a manual computation says of its operands; `self` is what
+the value itself was annotated with.
+"""
+
+from shardir.ir import Function, Module, Value
+from shardir.passes import Propagate
+from shardir.passes.explain.history import History
+from shardir.passes.explain.origins import ways
+from shardir.passes.propagation.record import Said
+
+Origins = dict[str, set[str]]
+"""For each axis of a value, as Shardy writes it, the annotations it came from."""
+
+
+class Teller:
+    """What a run of propagation says about origins in one function."""
+
+    def __init__(self, module: Module, propagate: Propagate, name: str) -> None:
+        propagated, record = propagate.explained(module)
+        self.history = History(propagated, record.stories[name], {})
+        self.function = next(f for f in module.functions if f.name == name)
+        self.names = _names(self.function)
+
+    def of_value(self, name: str) -> Origins:
+        value = self.history.values.get(name)
+        return {} if value is None else self.of(self.history.story.cells[value])
+
+    def of_result(self, number: int) -> Origins:
+        return self.of(-1 - number)
+
+    def of(self, cell: int) -> Origins:
+        sharding = self.history.states.get(cell)
+        found: Origins = {}
+        if sharding is None:
+            return found
+        sizes = self.history.mesh(sharding).sizes
+        for dim, each in enumerate(sharding.dims):
+            for axis in each.axes:
+                whole = axis.pre == 1 and axis.size == sizes[axis.name]
+                key = axis.name if whole else str(axis)
+                said = [way.said for way in ways(self.history, cell, dim, axis)]
+                found[key] = {self.name(one, cell) for one in said}
+        return found
+
+    def name(self, said: Said, cell: int) -> str:
+        """What an annotation is called at a value."""
+        if said.constraint is not None:
+            return self.names.get(said.constraint.result.name, "a constraint")
+        if said.cell == cell:
+            return "self"
+        if said.cell < 0:
+            return f"output: {-1 - said.cell}"
+        return self.names.get(said.value.name, "a value") if said.value else "a value"
+
+
+def _names(function: Function) -> dict[str, str]:
+    """What Shardy calls the annotations, by the names of values."""
+    names = {value.name: f"input: {i}" for i, value in enumerate(function.body.params)}
+    constraints = computations = 0
+
+    def number(values: tuple[Value, ...], word: str) -> None:
+        for i, value in enumerate(values):
+            names[value.name] = f"mc_{computations}_{word}: {i}"
+
+    for op in function.body.walk():
+        if op.name == "sharding_constraint":
+            names[op.result.name] = f"constraint_{constraints}"
+            constraints += 1
+        elif op.name == "manual_computation":
+            number(op.blocks[0].params, "input")
+            number(op.results, "output")
+            computations += 1
+    return names
