@@ -7,13 +7,16 @@ dimension that is cut. Tokens are shardings like any other, so transformations m
 gradients, or give them another dimension; `resolve` puts the axes of the real mesh in their place.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardir import ops as ops_
 from shardir.frontend.digits import pieces
 from shardir.frontend.errors import ShardingError
+from shardir.frontend.locations import point
 from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.trace import Program, emit, require
@@ -33,6 +36,7 @@ def constrain(tracer: "Tracer", sharding: "UserSharding") -> "Tracer":
     Raises `ShardingError` when a value of this rank cannot have it. Dimensions need not divide.
     """
     program = require("with_sharding_constraint").program
+    _check_free(sharding, tracer.ndim)
     constrained: Tracer = emit(
         ops_.sharding_constraint,
         tracer,
@@ -40,6 +44,37 @@ def constrain(tracer: "Tracer", sharding: "UserSharding") -> "Tracer":
         weak=tracer.weak_type,
     )
     return constrained
+
+
+_manual: "ContextVar[tuple[tuple[Mesh, str], ...]]" = ContextVar("shardir_manual", default=())
+
+
+@contextmanager
+def manual_axes(mesh: "Mesh", names: Sequence[str]) -> Iterator[None]:
+    """Inside, every device is on its own along these axes of a mesh."""
+    token = _manual.set((*_manual.get(), *((mesh, name) for name in names)))
+    try:
+        yield
+    finally:
+        _manual.reset(token)
+
+
+def _check_free(sharding: "UserSharding", rank: int) -> None:
+    """Raise `ShardingError` where a sharding cuts along axes that are manual around the line."""
+    for mesh, name in _manual.get():
+        if mesh.device_assignment != sharding.device_assignment:
+            continue
+        stride, size = mesh.strides[name], mesh.shape[name]
+        for cut in sharding.digits(rank):
+            for digit in () if cut is UNCONSTRAINED else cut:
+                if digit.stride < stride * size and stride < digit.span:
+                    raise ShardingError(
+                        point(
+                            f"{sharding} is asked of a value that each device along {name!r} has "
+                            f"for itself (it is a manual axis around this line); leave {name!r} "
+                            "out of it"
+                        )
+                    )
 
 
 def token(program: Program, sharding: "UserSharding", rank: int) -> Sharding:

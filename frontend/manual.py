@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from shardir.build import substitute
-from shardir.frontend.annotations import axis_token, constrain
+from shardir.frontend.annotations import axis_token, constrain, manual_axes
 from shardir.frontend.mesh import Mesh
 from shardir.frontend.named_axes import Named, all_bound, checked_axes, known_axes
 from shardir.frontend.partition_spec import PartitionSpec
@@ -84,7 +84,7 @@ class Region:
             }
             token = _cut.set({**_cut.get(), **values})
             try:
-                with all_bound(self.visible(named)):
+                with all_bound(self.visible(named)), manual_axes(self.mesh, self.names):
                     made = list(fun(*slices))
                 found = varying_here() if axes else {}
             finally:

@@ -24,12 +24,14 @@ from shardir.frontend.tracer import Tracer
 from shardir.passes.varying import Varying
 from shardir.types import TensorType
 
+_MISSING: Any = object()
+
 
 def shard_map(
     f: Callable[..., Any] | None = None,
     mesh: Mesh | None = None,
-    in_specs: Any = None,
-    out_specs: Any = None,
+    in_specs: Any = _MISSING,
+    out_specs: Any = _MISSING,
     *,
     axis_names: Collection[str] = frozenset(),
     check_vma: bool = True,
@@ -41,7 +43,8 @@ def shard_map(
     `in_specs` says how each positional argument is cut, `out_specs` how the devices' results make
     up the whole ones: a `PartitionSpec` for all, or containers of specs that begin like the
     arguments and the results. Inside, collectives such as `lax.psum` name axes of the mesh.
-    What a spec does not mention is whole: the same on all devices along that axis.
+    What a spec does not mention is whole: the same on all devices along that axis. Under `None`
+    in `in_specs` arrays are whole, and anything else reaches `f` as it is.
 
     `axis_names` are the axes along which devices are on their own, all of the mesh if empty;
     along the others (`auto`) the compiler cuts what is inside, as it does outside. Without `mesh`
@@ -59,7 +62,7 @@ def shard_map(
 
     def wrapped(fun: Callable[..., Any]) -> Callable[..., Any]:
         parameters = Parameters.of(fun)
-        _check_specs(in_specs, f"in_specs of shard_map of {parameters.name}")
+        _check_specs(in_specs, f"in_specs of shard_map of {parameters.name}", _is_entry)
         _check_specs(out_specs, f"out_specs of shard_map of {parameters.name}")
 
         @wraps(fun)
@@ -86,11 +89,15 @@ def _is_spec(x: Any) -> bool:
     return isinstance(x, PartitionSpec)
 
 
-def _check_specs(specs: Any, word: str) -> None:
-    if specs is None:
+def _is_entry(x: Any) -> bool:
+    return x is None or _is_spec(x)
+
+
+def _check_specs(specs: Any, word: str, is_entry: Callable[[Any], bool] = _is_spec) -> None:
+    if specs is _MISSING:
         raise ArgumentError(point(f"{word} is missing; give one PartitionSpec, or containers"))
-    for spec in tree.leaves(specs, is_leaf=_is_spec):
-        if not _is_spec(spec):
+    for spec in tree.leaves(specs, is_leaf=is_entry):
+        if not is_entry(spec):
             raise ArgumentError(
                 point(
                     f"{word} has {spec!r} of type {type(spec).__name__}; its entries are "
@@ -145,7 +152,7 @@ class _Call:
     out_specs: Any
 
     def run(self, args: tuple[Any, ...], parameters: Parameters) -> Any:
-        leaves, structure = tree.flatten(args)
+        every, structure = tree.flatten(args)
         labels = [
             label for i, arg in enumerate(args) for label in labels_of(parameters.label(i), arg)
         ]
@@ -158,7 +165,10 @@ class _Call:
                     f"{len(args)} arguments; give one for each, or one spec for all"
                 )
             )
-        specs = spread(_as_tuple(self.in_specs), tuple(args), _is_spec, word)
+        asked = spread(_as_tuple(self.in_specs), tuple(args), _is_entry, word)
+        chosen = [i for i, spec in enumerate(asked) if spec is not None or is_array_like(every[i])]
+        leaves, labels = [every[i] for i in chosen], [labels[i] for i in chosen]
+        specs = [asked[i] or PartitionSpec() for i in chosen]
         cuts = []
         for leaf, spec, label in zip(leaves, specs, labels, strict=True):
             if not is_array_like(leaf):
@@ -171,8 +181,14 @@ class _Call:
             whole = abstract_of(leaf, label).type
             cuts.append(self.cuts(spec, whole, f"{word} has {spec} for {label}", label))
 
+        def called(pieces: Sequence[Tracer]) -> Any:
+            filled = list(every)
+            for i, piece in zip(chosen, pieces, strict=True):
+                filled[i] = piece
+            return self.fun(*tree.unflatten(structure, filled))
+
         def traced(*tracers: Tracer) -> Any:
-            return self.trace(tracers, structure, cuts, labels)
+            return self.trace(called, tracers, cuts, labels)
 
         if current() is not None:
             return traced(*map(as_tracer, leaves))
@@ -188,15 +204,15 @@ class _Call:
 
     def trace(
         self,
+        called: Callable[[Sequence[Tracer]], Any],
         tracers: Sequence[Tracer],
-        structure: tree.PyTreeDef,
         cuts: Sequence[Cuts],
         labels: Sequence[str],
     ) -> Any:
         found: list[tuple[tree.PyTreeDef, list[PartitionSpec]]] = []
 
         def flat(*pieces: Tracer) -> list[Tracer]:
-            out = self.fun(*tree.unflatten(structure, pieces))
+            out = called(pieces)
             leaves, outs = tree.flatten(out)
             made = [returned(leaf, i, outs, self.name) for i, leaf in enumerate(leaves)]
             word = f"out_specs of shard_map of {self.name}"

@@ -48,9 +48,13 @@ def _among(
     named = named_axes(axis_name, what)
     if groups is None:
         return named, None
-    read = read_groups(named, groups, what, even=even)
-    part = part_of(named[0], read)
-    return ((part,), None) if part else (named, Members(named[0], read))
+    # Several axes are one, of all their positions.
+    word = " and ".join(repr(axis.name) for axis in named)
+    manual = all(axis.manual for axis in named)
+    axis = Named(word, size_of(named), joined(named), manual)
+    read = read_groups(axis, groups, what, even=even)
+    part = part_of(axis, read)
+    return ((part,), None) if part else (named, Members(axis, read))
 
 
 def _all_reduce(x: Tracer, named: Sequence[Named], members: Members | None, op: str) -> Tracer:

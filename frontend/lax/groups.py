@@ -5,7 +5,6 @@ along a part of it, and so collectives along that part. For any others, everybod
 have and takes what concerns its group.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,16 +24,11 @@ from shardir.types import TensorType
 Groups = tuple[tuple[int, ...], ...]
 
 
-def read_groups(named: Sequence[Named], groups: Any, what: str, *, even: bool = True) -> Groups:
-    """The groups, checked: they have every position along the one axis once.
+def read_groups(axis: Named, groups: Any, what: str, *, even: bool = True) -> Groups:
+    """The groups, checked: they have every position along the axis once.
 
     `even`: all of them must be of one size.
     """
-    if len(named) != 1:
-        raise ArgumentError(
-            point(f"{what} with axis_index_groups is along one axis, not along {len(named)}")
-        )
-    (axis,) = named
     try:
         read = tuple(tuple(int(place) for place in group) for group in groups)
     except (TypeError, ValueError):
@@ -45,7 +39,7 @@ def read_groups(named: Sequence[Named], groups: Any, what: str, *, even: bool = 
         raise ArgumentError(
             point(
                 f"axis_index_groups of {what} is {groups!r}; it has every position along "
-                f"{axis.name!r}, 0 to {axis.size - 1}, once"
+                f"{axis.name}, 0 to {axis.size - 1}, once"
             )
         )
     if even and len(set(map(len, read))) > 1:
@@ -65,6 +59,8 @@ def part_of(axis: Named, groups: Groups) -> Named | None:
         return None
     if size == 1 or not axis.axes:
         return Named(axis.name, 1, (), axis.manual, axis.checked)
+    if len(axis.axes) > 1:
+        return None
     (whole,) = axis.axes
     stride = groups[0][1] - groups[0][0]
     if stride < 1 or axis.size % (size * stride):

@@ -341,6 +341,40 @@ def test_specs_that_do_not_fit(mesh: Mesh) -> None:
     )
 
 
+def test_constraints_inside_leave_manual_axes_alone(mesh: Mesh) -> None:
+    def cut(spec: Any, names: Any) -> Any:
+        def g(a: Any) -> Any:
+            return lax.with_sharding_constraint(a * 2, NamedSharding(mesh, spec))
+
+        return shard_map(g, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names=names)
+
+    agree(jit(cut(P(None, "y"), {"x"}))(A), A * 2)
+    assert refused(ShardingError, lambda: cut(P("x"), {"x"})(A)) == (
+        "NamedSharding(mesh=Mesh('x': 4, 'y': 2), spec=PartitionSpec('x',)) is asked of a value "
+        "that each device along 'x' has for itself (it is a manual axis around this line); leave "
+        "'x' out of it"
+    )
+
+
+def test_what_none_says_of_arguments(mesh: Mesh) -> None:
+    def g(a: Any, kind: Any, b: Any) -> Any:
+        assert kind == ("some", "words")
+        return a + b
+
+    cut = shard_map(g, mesh=mesh, in_specs=(P("x"), None, None), out_specs=P("x"))
+    agree(cut(B, ("some", "words"), W), B + W)
+    assert shard_map(f, mesh=mesh, in_specs=None, out_specs=P())(3.0) == 3
+
+
+def test_groups_along_several_axes(mesh: Mesh) -> None:
+    groups = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    cut = shard_map(
+        lambda a: lax.psum(a, ("x", "y"), axis_index_groups=groups),
+        mesh=mesh, in_specs=P(("x", "y")), out_specs=P(("x", "y")), check_vma=False,
+    )  # fmt: skip
+    agree(cut(B), np.repeat(B.reshape(2, 4, 4).sum(1), 4, 0))
+
+
 def test_dimensions_that_do_not_divide(mesh: Mesh) -> None:
     cut = shard_map(f, mesh=mesh, in_specs=P(("x", "y")), out_specs=P(("x", "y")))
     assert refused(IndivisibleError, lambda: cut(A[:6])) == (
