@@ -1,6 +1,7 @@
 """The command line: `shardir opt` runs passes on IR text, `shardir run` runs a program, `shardir
 explain` says why tensors are cut as they are."""
 
+import re
 import sys
 from collections import Counter
 from enum import StrEnum
@@ -35,6 +36,10 @@ app = typer.Typer(
 )
 
 File = Annotated[str, typer.Argument(help="a file of IR text, or - for standard input")]
+
+
+STDIN = "<stdin>"
+"""What standard input is called in errors."""
 
 
 class Form(StrEnum):
@@ -81,7 +86,7 @@ def opt(
     ] = False,
     from_: Annotated[
         Form | None,
-        typer.Option("--from", help="what the file is; by default a .mlir file is stablehlo"),
+        typer.Option("--from", help="what the file is; by default its name or beginning tells"),
     ] = None,
     to: Annotated[Form, typer.Option(help="what to print the result as")] = Form.ir,
 ) -> None:
@@ -228,7 +233,7 @@ def _read(file: str) -> Module:
 def _text(file: str) -> tuple[str, str]:
     """The text of a file and what to call it."""
     if file == "-":
-        return sys.stdin.read(), "<stdin>"
+        return sys.stdin.read(), STDIN
     try:
         return Path(file).read_text(encoding="utf-8"), file
     except (OSError, UnicodeDecodeError) as error:
@@ -245,14 +250,24 @@ def _module(text: str, name: str) -> Module:
     return modules[0]
 
 
+_MLIR = re.compile(r"(?:\s|//[^\n]*\n)*(?:module\b|sdy\.|func\.func|#|!|\"builtin)")
+
+
+def _is_stablehlo(text: str, name: str) -> bool:
+    """Whether a text is StableHLO: by the name of its file, or by how it begins."""
+    if name == STDIN:
+        return _MLIR.match(text) is not None
+    return name.endswith(".mlir")
+
+
 def _places(text: str, name: str) -> Places | None:
     """Where the text defines its values, where that is IR."""
-    return None if name.endswith(".mlir") else places(text, name)
+    return None if _is_stablehlo(text, name) else places(text, name)
 
 
 def _modules(text: str, name: str, form: Form | None) -> list[Module]:
     """The modules of a file; says on stderr what is carried through them as text."""
-    if form is Form.ir or (form is None and not name.endswith(".mlir")):
+    if form is Form.ir or (form is None and not _is_stablehlo(text, name)):
         modules = [parse(text, name)]
     else:
         from shardir.stablehlo import reader

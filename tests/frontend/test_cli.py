@@ -214,7 +214,7 @@ def test_opt_reads_stablehlo_from_standard_input(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(TWO.partition("//")[0]))
-    assert run("opt", "--from", "stablehlo", "--to", "stablehlo", "--passes", "dce") == 0
+    assert run("opt", "-", "--to", "stablehlo", "--passes", "dce") == 0
 
     assert '%y = "stablehlo.sine"(%x) : (tensor<4xf32>) -> (tensor<4xf32>)' in (
         capsys.readouterr().out
