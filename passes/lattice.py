@@ -177,8 +177,8 @@ def search(problem: Problem) -> list[Move]:
     """Cheapest path from start to goal; what remains to be received at least guides it."""
     start = problem.start
     ticket = count()
-    queue = [(problem.left(start), 0, 0, next(ticket), start)]
-    best: dict[State, Cost] = {start: (0, 0, 0)}
+    queue = [(problem.left(start), 0, 0, 0, next(ticket), start)]
+    best: dict[State, tuple[int, int, int, int]] = {start: (0, 0, 0, 0)}
     came: dict[State, tuple[State, Move]] = {}
     settled: set[State] = set()
     while queue and len(settled) < VISITS:
@@ -190,7 +190,10 @@ def search(problem: Problem) -> list[Move]:
         settled.add(state)
         here = best[state]
         for move in _moves(problem, state):
-            cost = (here[0] + move.cost[0], here[1] + move.cost[1], here[2] + move.cost[2])
+            # Of plans that cost the same, the one that fills less memory on its way.
+            made = problem.held(move.after[0]) if move.cost[1] else 0
+            received, collectives, local = (a + b for a, b in zip(here, move.cost, strict=False))
+            cost = (received, collectives, local, here[3] + made)
             if move.after not in best or cost < best[move.after]:
                 best[move.after] = cost
                 came[move.after] = state, move
