@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from shardir.build import Builder, Names, infer, substitute
+from shardir.divergence import divergences
 from shardir.errors import OperationTypeError, PartitionError
 from shardir.factors import FactorRule, Kind
 from shardir.ir import Block, Function, Global, Interface, Module, Op, Value
@@ -69,7 +70,11 @@ def _function(function: Function, module: Module) -> Function:
         tuple(Global(p.type, cutter.sharding(p)) for p in body.params),
         tuple(Global(v.type, cutter.sharding(v)) for v in body.returns),
     )
-    return Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
+    made = Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
+    for found in divergences(made):
+        origin = f" (from {found.collective.loc})" if found.collective.loc else ""
+        raise PartitionError(found.told(f"%{found.decision.name}", module.meshes) + origin)
+    return made
 
 
 class _Cutter:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from shardir.build import infer
+from shardir.divergence import divergences
 from shardir.errors import OperationTypeError, VerifyError, counted
 from shardir.ir import Block, Function, Global, Loc, Module, Op, Value
 from shardir.mesh import Mesh
@@ -112,6 +113,8 @@ class _Checker:
         self.results()
         if self.function.spmd:
             self.interface()
+            if not self.found:
+                self.meetings()
 
     def block(self, block: Block, owner: Op | None) -> None:
         """What is defined here is seen by the operations below it and by their blocks."""
@@ -301,6 +304,12 @@ class _Checker:
                         self.report_head(message, i)
                     else:
                         self.report_block(message, function.body, None, "params", i)
+
+    def meetings(self) -> None:
+        """Whether all devices meet the same collectives in the same order."""
+        for found in divergences(self.function):
+            message = found.told(self.name(found.decision), tuple(self.meshes.values()))
+            self.report(message, found.collective)
 
     def shard(self, value: Value, outer: Global) -> Iterator[str]:
         """Whether the value is what one device holds of the global tensor."""
