@@ -43,8 +43,8 @@ def shard_map(
     `in_specs` says how each positional argument is cut, `out_specs` how the devices' results make
     up the whole ones: a `PartitionSpec` for all, or containers of specs that begin like the
     arguments and the results. Inside, collectives such as `lax.psum` name axes of the mesh.
-    What a spec does not mention is whole: the same on all devices along that axis. Under `None`
-    in `in_specs` arrays are whole, and anything else reaches `f` as it is.
+    What a spec does not mention is whole: the same on all devices along that axis. What stands
+    under `None` in `in_specs` reaches `f` as it is, arrays whole.
 
     `axis_names` are the axes along which devices are on their own, all of the mesh if empty;
     along the others (`auto`) the compiler cuts what is inside, as it does outside. Without `mesh`
@@ -166,9 +166,9 @@ class _Call:
                 )
             )
         asked = spread(_as_tuple(self.in_specs), tuple(args), _is_entry, word)
-        chosen = [i for i, spec in enumerate(asked) if spec is not None or is_array_like(every[i])]
+        chosen = [i for i, spec in enumerate(asked) if spec is not None]
         leaves, labels = [every[i] for i in chosen], [labels[i] for i in chosen]
-        specs = [asked[i] or PartitionSpec() for i in chosen]
+        specs = [asked[i] for i in chosen]
         cuts = []
         for leaf, spec, label in zip(leaves, specs, labels, strict=True):
             if not is_array_like(leaf):
