@@ -26,6 +26,9 @@ OURS = {
     "sharding_group": "sdy.sharding_group",
     "manual_computation": "sdy.manual_computation",
 }
+IN_PLACE = ("call", "func.call", "stablehlo.composite", "sdy.named_computation")
+"""What is read as something else's body, whose operations make its results."""
+_NUMBERED = re.compile(r"(.*)_\d+")
 _COPY = re.compile(r"(.*)\.\d+")
 
 
@@ -51,6 +54,17 @@ class Listing:
     entries: list[Entry]
     params: tuple[Value, ...]
 
+    def is_dead(self, entry: Entry) -> bool:
+        """Whether nothing uses what an operation makes, so that Shardy would have erased it."""
+        if entry.op is None or entry.op.spec.effect:
+            return False
+        blocks = [self.function.body]
+        for op in self.function.body.walk():
+            blocks += op.blocks
+        used = {v.name for block in blocks for v in block.returns}
+        used.update(v.name for op in self.function.body.walk() for v in op.operands)
+        return not used.intersection(entry.makes)
+
 
 def read_part(part: str, file: str) -> tuple[Module, ModuleReader]:
     reader = ModuleReader(Source(part, file))
@@ -68,12 +82,17 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
 
 
 def _inlined(module: Module, reader: ModuleReader, name: str) -> Listing | None:
-    """A function that was read in place of its first call, as far as it is still to be seen."""
+    """A function that was read in place of its first call, as far as it is still to be seen.
+
+    `bar_0` is what Shardy calls the copy of @bar for a later call.
+    """
+    copy = _NUMBERED.fullmatch(name)
     for host in module.functions:
         read = reader.functions_read.get(host.name)
-        for call in read.inlined if read else ():
-            if call.callee != name:
-                continue
+        calls = [call for call in (read.inlined if read else ()) if call.callee == name]
+        if not calls and read and copy:
+            calls = [call for call in read.inlined if call.callee == copy[1]][::-1]
+        for call in calls:
             lister = _Lister(host, reader, host.name, _mesh(module))
             entries = [entry for entry in lister.entries()
                        if lister.is_between(entry, call.start, call.end)]  # fmt: skip
@@ -106,7 +125,7 @@ class _Lister:
         for number, (written, values) in enumerate(self.readings):
             operation = written.name.strip('"')
             names = [value.name for value in values if value.name not in self.names]
-            fresh = [name for name in names if name in made]
+            fresh = [name for name in names if name in made and operation not in IN_PLACE]
             if values and not fresh:
                 self.aliases.setdefault(number, []).append(
                     (operation, tuple(value.name for value in values))

@@ -182,7 +182,7 @@ class Matcher:
         if not fitting:
             return None
         chosen = fitting[0]
-        if check.word != "NEXT":
+        if check.word != "NEXT" or self.listing.is_dead(self.listing.entries[chosen]):
             chosen = next((i for i in fitting if self.is_right(statement, i)), chosen)
         if check.word != "DAG":
             self.at = chosen + 1
