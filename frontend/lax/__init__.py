@@ -1,5 +1,6 @@
 """What `shardir.lax` shows: operations close to the IR."""
 
+from shardir.frontend.lax import linalg as linalg
 from shardir.frontend.lax.annotate import with_sharding_constraint as with_sharding_constraint
 from shardir.frontend.lax.branches import cond as cond, switch as switch
 from shardir.frontend.lax.collectives import (
@@ -106,6 +107,7 @@ from shardir.frontend.lax.elementwise import (
     tan as tan,
     tanh as tanh,
 )
+from shardir.frontend.lax.fourier import FftType as FftType, fft as fft
 from shardir.frontend.lax.indexing import (
     GatherDimensionNumbers as GatherDimensionNumbers,
     GatherScatterMode as GatherScatterMode,

@@ -3,7 +3,11 @@
 from math import prod
 from typing import Any, NamedTuple
 
-from shardir.frontend.decomposing import (
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.contraction import matmul
+from shardir.frontend.numpy.decomposing import (
     diagonal,
     identity_like,
     lu,
@@ -12,10 +16,6 @@ from shardir.frontend.decomposing import (
     solve as solved,
     square,
 )
-from shardir.frontend.eager import public
-from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.contraction import matmul
 from shardir.frontend.numpy.linalg_factors import precision, pseudo_inverse
 from shardir.frontend.numpy.manipulation import moveaxis
 from shardir.frontend.numpy.pointwise import like, same

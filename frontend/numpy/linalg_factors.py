@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from shardir.frontend.decomposing import (
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.complexes import conjugate_of
+from shardir.frontend.numpy.decomposing import (
     Eigen,
     Orthogonal,
     Singular,
@@ -14,10 +18,6 @@ from shardir.frontend.decomposing import (
     square,
     turned,
 )
-from shardir.frontend.eager import public
-from shardir.frontend.errors import ArgumentError
-from shardir.frontend.locations import point
-from shardir.frontend.numpy.complexes import conjugate_of
 from shardir.frontend.numpy.manipulation import flip
 from shardir.frontend.numpy.pointwise import same
 from shardir.frontend.operands import as_tracer, convert
@@ -178,7 +178,7 @@ def pseudo_inverse(x: Tracer, rtol: Tracer) -> Tracer:
 
 def left_eigenvectors(x: Tracer, vectors: Tracer) -> Tracer:
     """The vectors v with v^H x = value v^H, of norm 1, in the order of the right ones."""
-    from shardir.frontend.decomposing import identity_like, solve
+    from shardir.frontend.numpy.decomposing import identity_like, solve
 
     inverse = conjugate_of(turned(solve(vectors, identity_like(vectors, x.shape[-1]))))
     from shardir.frontend.numpy.linalg import vector_norm

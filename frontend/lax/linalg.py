@@ -1,0 +1,220 @@
+"""Decompositions close to the IR: `shardir.lax.linalg` to users.
+
+Matrices are the last two dimensions, those before are a batch.
+"""
+
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.complexes import conjugate_of
+from shardir.frontend.numpy.decomposing import (
+    adjoint,
+    hermitian,
+    identity_like,
+    permutation_of,
+    require_square,
+    scaled,
+    triangular_solve as solve_triangular,
+    turned,
+)
+from shardir.frontend.numpy.linalg_factors import left_eigenvectors
+from shardir.frontend.operands import as_tracer
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+
+
+@public(static=("symmetrize_input",))
+def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L of Hermitian positive definite matrices L L^H; NaN for others.
+
+    Without `symmetrize_input` only the lower triangle is read.
+    """
+    v = as_tracer(x)
+    require_square("cholesky", v)
+    return emit("cholesky", hermitian(v) if symmetrize_input else v)
+
+
+@public()
+def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
+    """The upper triangular factor of R^T R + w w^T, for upper triangular R and a vector w."""
+    r, w = as_tracer(r_matrix), as_tracer(w_vector)
+    require_square("cholesky_update", r)
+    column = w[:, None]
+    return adjoint(emit("cholesky", hermitian(as_tracer(adjoint(r) @ r + column * column.T))))
+
+
+@public(static=("full_matrices", "pivoting", "use_magma"))
+def qr(
+    x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None
+) -> Any:
+    """Q with orthonormal columns and upper triangular R; `use_magma` is ignored."""
+    if pivoting:
+        raise ArgumentError(point("qr has no column pivoting; use svd for rank-deficient matrices"))
+    return emit("qr", as_tracer(x), full=full_matrices)
+
+
+@public(static=("full_matrices", "compute_uv", "subset_by_index", "algorithm"))
+def svd(
+    x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
+    subset_by_index: tuple[int, int] | None = None, algorithm: Any = None,
+) -> Any:  # fmt: skip
+    """U, the singular values in falling order, and V^H; `algorithm` is the target's choice."""
+    from shardir.frontend.numpy.linalg_factors import svd as numpys
+
+    v = as_tracer(x)
+    made = numpys(v, full_matrices, compute_uv, False, subset_by_index)
+    return tuple(made) if compute_uv else made
+
+
+@public(static=("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index",
+                "implementation"))  # fmt: skip
+def eigh(
+    x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
+    subset_by_index: tuple[int, int] | None = None, implementation: Any = None,
+) -> Any:  # fmt: skip
+    """Eigenvectors of Hermitian matrices as columns, and the eigenvalues, rising.
+
+    Without `symmetrize_input` one triangle is read, the lower one if `lower`.
+    """
+    v = as_tracer(x)
+    require_square("eigh", v)
+    read = hermitian(v) if symmetrize_input else v if lower else adjoint(v)
+    values, vectors = emit("eigh", read, vectors=True)
+    if subset_by_index is not None:
+        kept = slice(*subset_by_index)
+        return vectors[..., kept], values[..., kept]
+    return vectors, values
+
+
+@public(static=("compute_left_eigenvectors", "compute_right_eigenvectors", "implementation",
+                "use_magma"))  # fmt: skip
+def eig(
+    x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
+    implementation: Any = None, use_magma: bool | None = None,
+) -> Any:  # fmt: skip
+    """The eigenvalues, and as many of left and right eigenvectors as are wanted, in this order."""
+    v = as_tracer(x)
+    require_square("eig", v)
+    if not compute_left_eigenvectors and not compute_right_eigenvectors:
+        return [emit("eig", v, vectors=False)]
+    values, vectors = emit("eig", v, vectors=True)
+    made = [values]
+    if compute_left_eigenvectors:
+        made.append(left_eigenvectors(v, vectors))
+    if compute_right_eigenvectors:
+        made.append(vectors)
+    return made
+
+
+@public()
+def lu(x: Any) -> Any:
+    """L and U in one matrix, the pivots, and the permutation of the rows they make."""
+    return emit("lu", as_tracer(x))
+
+
+@public(static=("permutation_size",))
+def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
+    """The permutation that exchanging row i with row `pivots[i]`, in order, makes."""
+    return permutation_of(as_tracer(pivots), permutation_size)
+
+
+@public(static=("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"))
+def triangular_solve(
+    a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
+    conjugate_a: bool = False, unit_diagonal: bool = False,
+) -> Any:  # fmt: skip
+    """The x of op(a) x = b (`left_side`) or x op(a) = b for triangular `a`.
+
+    op transposes and conjugates as told; with `unit_diagonal` the diagonal counts as ones.
+    """
+    x, y = as_tracer(a), as_tracer(b)
+    if y.ndim == x.ndim - 1:
+        # As JAX has it, a vector for each matrix.
+        found = triangular_solve(
+            x, y[..., None] if left_side else y[..., None, :], left_side=left_side, lower=lower,
+            transpose_a=transpose_a, conjugate_a=conjugate_a, unit_diagonal=unit_diagonal,
+        )  # fmt: skip
+        return found[..., 0] if left_side else found[..., 0, :]
+    if x.value.type.dtype != y.value.type.dtype:
+        raise OperationTypeError(
+            point(f"triangular_solve takes one element type, got {x.value.type}, {y.value.type}")
+        )
+    if conjugate_a:
+        x = conjugate_of(x)
+    transpose = "transpose" if transpose_a == left_side else "no"
+    if left_side:
+        return solve_triangular(x, y, lower=lower, transpose=transpose, unit=unit_diagonal)
+    found = solve_triangular(x, turned(y), lower=lower, transpose=transpose, unit=unit_diagonal)
+    return turned(found)
+
+
+@public()
+def householder_product(a: Any, taus: Any) -> Any:
+    """The first columns of the product of reflections 1 - tau v v^H.
+
+    The vectors are the columns of `a` below its diagonal, with a 1 on it.
+    """
+    x, factors = as_tracer(a), as_tracer(taus)
+    from shardir.frontend import numpy as snp
+
+    rows, columns = x.shape[-2:]
+    vectors = as_tracer(snp.tril(x, -1) + snp.eye(rows, columns, dtype=x.dtype))
+    made = identity_like(x, rows)[..., :columns]
+    for i in reversed(range(factors.shape[-1])):
+        v = vectors[..., i : i + 1]
+        made = made - factors[..., i, None, None] * v @ (adjoint(v) @ made)
+    return made
+
+
+@public(static=("symmetrize_output",))
+def symmetric_product(
+    a_matrix: Any, c_matrix: Any, *, alpha: Any = 1.0, beta: Any = 0.0,
+    symmetrize_output: bool = False,
+) -> Any:  # fmt: skip
+    """alpha a a^T + beta c for symmetric `c`."""
+    a, c = as_tracer(a_matrix), as_tracer(c_matrix)
+    del symmetrize_output  # all of it is computed anyway
+    return alpha * (a @ turned(a)) + beta * c
+
+
+@public()
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
+    """The x of a x = b for matrices with three diagonals: below, on and above the main one.
+
+    The first element of `dl` and the last of `du` are not used.
+    """
+    from shardir.frontend import numpy as snp
+    from shardir.frontend.numpy.decomposing import solve
+
+    low, middle, high, y = map(as_tracer, (dl, d, du, b))
+    size = middle.shape[-1]
+    eye = identity_like(as_tracer(middle[..., None]), size)
+    below = as_tracer(snp.roll(eye, -1, axis=-1) * snp.tri(size, k=-1, dtype=eye.dtype))
+    above = as_tracer(snp.roll(eye, 1, axis=-1) * snp.tri(size, k=-1, dtype=eye.dtype).T)
+    matrix = scaled(below, low, -2) + scaled(eye, middle, -2) + scaled(above, high, -2)
+    return solve(as_tracer(matrix), y)
+
+
+@public(static=("is_hermitian", "max_iterations", "eps", "dynamic_shape"))
+def qdwh(
+    x: Any, *, is_hermitian: bool = False, max_iterations: int | None = None,
+    eps: float | None = None, dynamic_shape: Any = None,
+) -> Any:  # fmt: skip
+    """The unitary and the Hermitian factor of a matrix, from its singular values.
+
+    Also how many iterations it took, none, and whether it converged.
+    """
+    from shardir.frontend import numpy as snp
+
+    v = as_tracer(x)
+    u, values, vh = emit("svd", v, full=False, vectors=True)
+    positive: Tracer = as_tracer(adjoint(scaled_rows(vh, values)) @ vh)
+    return u @ vh, positive, snp.asarray(0), snp.asarray(True)
+
+
+def scaled_rows(x: Tracer, by: Tracer) -> Tracer:
+    """Matrices with their rows multiplied by vectors."""
+    return scaled(x, by, -2)

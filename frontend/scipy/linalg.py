@@ -1,0 +1,275 @@
+"""Linear algebra under SciPy's names: `shardir.scipy.linalg` to users.
+
+Arguments that tell SciPy what it may overwrite or need not check are accepted and ignored.
+"""
+
+from typing import Any
+
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.decomposing import (
+    adjoint,
+    hermitian,
+    identity_like,
+    lu as factored,
+    lu_solve as lu_solved,
+    matrices,
+    permutation_of,
+    scaled,
+    square,
+    triangular_solve,
+)
+from shardir.frontend.numpy.linalg import det as _det, inv as _inv, solve as _solve, svd as _svd
+from shardir.frontend.operands import as_tracer, reshape
+from shardir.frontend.scipy.linalg_functions import (
+    expm as expm,
+    expm_frechet as expm_frechet,
+    polar as polar,
+    solve_sylvester as solve_sylvester,
+    sqrtm as sqrtm,
+)
+from shardir.frontend.scipy.linalg_matrices import (
+    block_diag as block_diag,
+    circulant as circulant,
+    companion as companion,
+    convolution_matrix as convolution_matrix,
+    dft as dft,
+    fiedler as fiedler,
+    hadamard as hadamard,
+    hankel as hankel,
+    helmert as helmert,
+    hilbert as hilbert,
+    invhilbert as invhilbert,
+    invpascal as invpascal,
+    leslie as leslie,
+    pascal as pascal,
+    toeplitz as toeplitz,
+)
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+
+CHECKS = ("overwrite_a", "overwrite_b", "check_finite")
+TRANSPOSES = {0: "no", "N": "no", 1: "transpose", "T": "transpose", 2: "adjoint", "C": "adjoint"}
+
+
+@public(static=("lower", "overwrite_a", "check_finite"))
+def cholesky(
+    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Any:
+    """The triangular factor of Hermitian positive definite matrices: upper, or `lower`."""
+    (x,) = square("cholesky", a)
+    factor: Tracer = emit("cholesky", hermitian(x))
+    return factor if lower else adjoint(factor)
+
+
+def cho_factor(
+    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Any:
+    """What `cho_solve` takes: the factor of `cholesky`, and whether it is the lower one."""
+    return cholesky(a, lower), lower
+
+
+def cho_solve(
+    c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True
+) -> Any:
+    """The x of a x = b, from the factor of `a`; `b` is a vector, or holds columns."""
+    factor, lower = c_and_lower
+    return _cho_solve(factor, b, bool(lower))
+
+
+@public(static=("lower",), name="cho_solve")
+def _cho_solve(factor: Any, b: Any, lower: bool) -> Any:
+    x, y, vector = _columns("cho_solve", factor, b)
+    first, second = ("no", "adjoint") if lower else ("adjoint", "no")
+    half = triangular_solve(x, y, lower=lower, transpose=first)
+    return _unlifted(triangular_solve(x, half, lower=lower, transpose=second), vector)
+
+
+def _columns(name: str, a: Any, b: Any) -> tuple[Tracer, Tracer, bool]:
+    """Square matrices, right-hand sides as columns, and whether those were one vector."""
+    y = as_tracer(b)
+    vector = y.ndim == 1
+    x, right = square(name, a, reshape(y, (*y.shape, 1)) if vector else y)
+    if right.shape[-2] != x.shape[-1]:
+        raise ShapeError(
+            point(f"{name} of {x.shape[-1]} equations takes as many rows, got shape {y.shape}")
+        )
+    return x, right, vector
+
+
+def _unlifted(found: Tracer, vector: bool) -> Tracer:
+    return reshape(found, found.shape[:-1]) if vector else found
+
+
+@public(static=("full_matrices", "compute_uv", *CHECKS[::2], "lapack_driver"))
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False,
+    check_finite: bool = True, lapack_driver: str = "gesdd",
+) -> Any:  # fmt: skip
+    """U, the singular values in falling order, and V^H."""
+    made = _svd(a, full_matrices, compute_uv)
+    return tuple(made) if compute_uv else made
+
+
+@public(static=("overwrite_a", "check_finite"))
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The determinant of square matrices."""
+    return _det(a)
+
+
+@public(static=("overwrite_a", "check_finite"))
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The inverse of square matrices."""
+    return _inv(a)
+
+
+@public(static=("lower", "eigvals_only", *CHECKS, "turbo", "eigvals", "type"))
+def eigh(
+    a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False,
+    overwrite_a: bool = False, overwrite_b: bool = False, turbo: bool = True,
+    eigvals: Any = None, type: int = 1, check_finite: bool = True,
+) -> Any:  # fmt: skip
+    """The eigenvalues of Hermitian matrices, rising, and eigenvectors as columns.
+
+    With `b`, positive definite, those of a v = value b v. One triangle of `a` is read, the lower
+    one if `lower`.
+    """
+    if eigvals is not None or type != 1:
+        raise ArgumentError(point("eigh finds all eigenvalues, of type 1: a v = value b v"))
+    (x,) = square("eigh", a)
+    x = x if lower else adjoint(x)
+    if b is None:
+        made = emit("eigh", x, vectors=not eigvals_only)
+        return made if eigvals_only else tuple(made)
+    (weight,) = square("eigh", b)
+    factor: Tracer = emit("cholesky", hermitian(weight))
+    half = triangular_solve(factor, _whole(x), lower=True)
+    inner = adjoint(triangular_solve(factor, adjoint(half), lower=True))
+    if eigvals_only:
+        return emit("eigh", hermitian(inner), vectors=False)
+    values, vectors = emit("eigh", hermitian(inner), vectors=True)
+    return values, triangular_solve(factor, vectors, lower=True, transpose="adjoint")
+
+
+def _whole(x: Tracer) -> Tracer:
+    """Hermitian matrices from their lower triangles."""
+    from shardir.frontend import numpy as snp
+
+    return as_tracer(snp.tril(x) + adjoint(as_tracer(snp.tril(x, -1))))
+
+
+@public(static=("overwrite_a", "check_finite"))
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """What `lu_solve` takes: L and U in one matrix, and the pivots."""
+    (x,) = matrices("lu_factor", a)
+    packed, pivots, _ = factored(x)
+    return packed, pivots
+
+
+def lu_solve(
+    lu_and_piv: Any, b: Any, trans: Any = 0, overwrite_b: bool = False, check_finite: bool = True
+) -> Any:
+    """The x of op(a) x = b, from the factors of `a`; `trans` 1 transposes, 2 takes the adjoint."""
+    packed, pivots = lu_and_piv
+    return _lu_solve(packed, pivots, b, _transpose("lu_solve", trans))
+
+
+def _transpose(name: str, trans: Any) -> str:
+    if trans not in TRANSPOSES:
+        told = ", ".join(map(repr, TRANSPOSES))
+        raise ArgumentError(point(f"{name} takes as trans one of {told}, got {trans!r}"))
+    return TRANSPOSES[trans]
+
+
+@public(static=("transpose",), name="lu_solve")
+def _lu_solve(packed: Any, pivots: Any, b: Any, transpose: str) -> Any:
+    x, y, vector = _columns("lu_solve", packed, b)
+    order = permutation_of(as_tracer(pivots), x.shape[-1])
+    return _unlifted(lu_solved(x, order, y, transpose), vector)
+
+
+@public(static=("permute_l", "overwrite_a", "check_finite"))
+def lu(
+    a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Any:
+    """P, L and U, whose product the matrix is; with `permute_l` P L and U."""
+    from shardir.frontend import numpy as snp
+
+    (x,) = matrices("lu", a)
+    packed, _, order = factored(x)
+    rows, columns = x.shape[-2:]
+    size = min(rows, columns)
+    lower = snp.tril(packed, -1)[..., :size] + snp.eye(rows, size, dtype=packed.dtype)
+    upper = snp.triu(packed)[..., :size, :]
+    places = snp.arange(rows, dtype=order.dtype)
+    exchange = as_tracer(snp.astype(places[:, None] == order[..., None, :], packed.dtype))
+    return (exchange @ lower, upper) if permute_l else (exchange, lower, upper)
+
+
+@public(static=("overwrite_a", "lwork", "mode", "pivoting", "check_finite"))
+def qr(
+    a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full",
+    pivoting: bool = False, check_finite: bool = True,
+) -> Any:  # fmt: skip
+    """Q and R, whose product the matrix is; `mode` is "full", "economic" or "r" (R alone)."""
+    if mode not in ("full", "economic", "r"):
+        raise ArgumentError(point(f"qr has the modes 'full', 'economic' and 'r', not {mode!r}"))
+    if pivoting:
+        raise ArgumentError(point("qr has no column pivoting; use svd for rank-deficient matrices"))
+    (x,) = matrices("qr", a)
+    q, r = emit("qr", x, full=mode != "economic")
+    return (r,) if mode == "r" else (q, r)
+
+
+@public(static=("lower", *CHECKS, "debug", "assume_a"))
+def solve(
+    a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
+    debug: bool = False, check_finite: bool = True, assume_a: str = "gen",
+) -> Any:  # fmt: skip
+    """The x of a x = b; `assume_a` "pos" says that `a` is positive definite."""
+    if assume_a not in ("gen", "sym", "her", "pos"):
+        raise ArgumentError(
+            point(f"solve assumes 'gen', 'sym', 'her' or 'pos' of a matrix, not {assume_a!r}")
+        )
+    if assume_a != "pos":
+        return _solve(a, b)
+    x, y, vector = _columns("solve", a, b)
+    factor: Tracer = emit("cholesky", x if lower else adjoint(x))
+    half = triangular_solve(factor, y, lower=True)
+    return _unlifted(triangular_solve(factor, half, lower=True, transpose="adjoint"), vector)
+
+
+@public(static=("trans", "lower", "unit_diagonal", "overwrite_b", "debug", "check_finite"))
+def solve_triangular(
+    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
+    overwrite_b: bool = False, debug: Any = None, check_finite: bool = True,
+) -> Any:  # fmt: skip
+    """The x of op(a) x = b for triangular `a`; `trans` 1 transposes, 2 takes the adjoint."""
+    transpose = _transpose("solve_triangular", trans)
+    x, y, vector = _columns("solve_triangular", a, b)
+    found = triangular_solve(x, y, lower=lower, transpose=transpose, unit=unit_diagonal)
+    return _unlifted(found, vector)
+
+
+@public(static=("eigvals_only", "select", "select_range", "tol"))
+def eigh_tridiagonal(
+    d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a", select_range: Any = None,
+    tol: float | None = None,
+) -> Any:  # fmt: skip
+    """The eigenvalues of symmetric matrices with the diagonal `d` and `e` beside it, rising."""
+    if select != "a" or select_range is not None:
+        raise ArgumentError(point("eigh_tridiagonal finds all eigenvalues: select='a'"))
+    from shardir.frontend import numpy as snp
+
+    main, side = as_tracer(d), as_tracer(e)
+    size = main.shape[-1]
+    (eye,) = matrices("eigh_tridiagonal", identity_like(as_tracer(main[..., None]), size))
+    below = as_tracer(snp.pad(side, [(0, 0)] * (side.ndim - 1) + [(1, 0)]))
+    under = as_tracer(snp.roll(eye, -1, axis=-1) * snp.tri(size, k=-1, dtype=eye.dtype))
+    made = emit(
+        "eigh",
+        as_tracer(scaled(eye, main, -2) + scaled(under, below, -2)),
+        vectors=not eigvals_only,
+    )
+    return made if eigvals_only else tuple(made)

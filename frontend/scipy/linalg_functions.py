@@ -1,0 +1,122 @@
+"""Functions of matrices: exponential, square root, polar factors, Sylvester's equation."""
+
+from typing import Any
+
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.decomposing import (
+    adjoint,
+    identity_like,
+    matrices,
+    real_dtype,
+    scaled,
+    solve,
+    square,
+)
+from shardir.frontend.operands import as_tracer
+from shardir.frontend.trace import emit
+
+# N. J. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005)
+PADE = (
+    64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0,
+    129060195264000.0, 10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0,
+    960960.0, 16380.0, 182.0, 1.0,
+)  # fmt: skip
+RADIUS = {"f32": 3.925724783138660, "f64": 5.371920351148152}
+"""The largest 1-norm for which the approximation is exact to the type."""
+
+
+@public(static=("upper_triangular", "max_squarings"))
+def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
+    """The exponential of square matrices; NaN where it takes more than `max_squarings`."""
+    from shardir.frontend import numpy as snp
+
+    (x,) = square("expm", A)
+    size = abs(x).sum(-2).max(-1) if x.shape[-1] else snp.zeros(x.shape[:-2])
+    radius = RADIUS[real_dtype(x)]
+    needed = snp.maximum(snp.ceil(snp.log2(size / radius)), 0)
+    x = as_tracer(x / snp.exp2(needed)[..., None, None])
+    result = _pade(x)
+    for i in range(max_squarings):
+        again = (needed > i)[..., None, None]
+        result = snp.where(again, result @ result, result)
+    return snp.where((needed > max_squarings)[..., None, None], snp.nan, result)
+
+
+def _pade(x: Any) -> Any:
+    """The ratio of two polynomials of degree 13, by few products."""
+    eye = identity_like(x, x.shape[-1])
+    second = x @ x
+    fourth = second @ second
+    sixth = fourth @ second
+    b = PADE
+    odd = sixth @ (b[13] * sixth + b[11] * fourth + b[9] * second)
+    odd = x @ (odd + b[7] * sixth + b[5] * fourth + b[3] * second + b[1] * eye)
+    even = sixth @ (b[12] * sixth + b[10] * fourth + b[8] * second)
+    even = even + b[6] * sixth + b[4] * fourth + b[2] * second + b[0] * eye
+    return solve(as_tracer(even - odd), as_tracer(even + odd))
+
+
+@public(static=("method", "compute_expm"))
+def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
+    """The exponential, and how it changes when the matrix moves along `E`."""
+    from shardir.frontend import numpy as snp
+
+    x, direction = square("expm_frechet", A, E)
+    if x.shape != direction.shape:
+        raise ShapeError(
+            point(f"expm_frechet takes matrices of one shape, got {x.shape}, {direction.shape}")
+        )
+    rows = x.shape[-1]
+    top = snp.concatenate([x, direction], axis=-1)
+    bottom = snp.concatenate([snp.zeros_like(x), x], axis=-1)
+    both = expm(snp.concatenate([top, bottom], axis=-2))
+    moved = both[..., :rows, rows:]
+    return (both[..., :rows, :rows], moved) if compute_expm else moved
+
+
+@public(static=("blocksize",))
+def sqrtm(A: Any, blocksize: int = 1) -> Any:
+    """The principal square root of diagonalisable matrices, complex, from their eigenvalues."""
+    from shardir.frontend import numpy as snp
+
+    (x,) = square("sqrtm", A)
+    values, vectors = emit("eig", x, vectors=True)
+    root = scaled(vectors, as_tracer(snp.sqrt(values)), -1)
+    return adjoint(solve(adjoint(vectors), adjoint(root)))
+
+
+@public(static=("side", "method", "eps", "max_iterations"))
+def polar(
+    a: Any, side: str = "right", *, method: str = "svd", eps: float | None = None,
+    max_iterations: int | None = None,
+) -> Any:  # fmt: skip
+    """A matrix with orthonormal columns (or rows) and a positive semidefinite one.
+
+    Their product is `a`, with the latter on the `side`.
+    """
+    if side not in ("right", "left"):
+        raise ArgumentError(point(f"polar has the sides 'right' and 'left', not {side!r}"))
+    (x,) = matrices("polar", a)
+    u, values, vh = emit("svd", x, full=False, vectors=True)
+    if side == "right":
+        return u @ vh, adjoint(scaled(vh, values, -2)) @ vh
+    return u @ vh, scaled(u, values, -1) @ adjoint(u)
+
+
+@public(static=("method", "tol"))
+def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Any:
+    """The x of A x + x B = C, as one system of equations."""
+    from shardir.frontend import numpy as snp
+
+    a, b, c = square("solve_sylvester", A, B, C)
+    if any(x.ndim != 2 for x in (a, b, c)) or c.shape != (a.shape[0], b.shape[0]):
+        told = ", ".join(str(x.shape) for x in (a, b, c))
+        raise ShapeError(
+            point(f"solve_sylvester takes matrices (m, m), (n, n), (m, n), got {told}")
+        )
+    rows, columns = c.shape
+    system = snp.kron(a, identity_like(b, columns)) + snp.kron(identity_like(a, rows), b.T)
+    found = solve(as_tracer(system), as_tracer(c.reshape(rows * columns, 1)))
+    return found.reshape(rows, columns)

@@ -1,0 +1,230 @@
+"""Matrices of a certain build, under SciPy's names."""
+
+from math import comb, sqrt
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.complexes import conjugate_of, is_complex
+from shardir.frontend.numpy.contraction import flat
+from shardir.frontend.numpy.creation import asarray
+from shardir.frontend.operands import as_tracer, promote
+from shardir.frontend.tracer import Tracer
+
+
+def _vector(name: str, x: Any) -> Tracer:
+    found = as_tracer(x)
+    if found.ndim > 1:
+        raise ShapeError(point(f"{name} takes vectors, got shape {found.shape}"))
+    return flat(found)
+
+
+@public()
+def block_diag(*arrs: Any) -> Any:
+    """The matrices along the diagonal of one, zeros elsewhere."""
+    from shardir.frontend import numpy as snp
+
+    blocks = [as_tracer(snp.atleast_2d(x)) for x in (promote(*arrs) if arrs else [])]
+    for x in blocks:
+        if x.ndim != 2:
+            raise ShapeError(point(f"block_diag takes matrices, got shape {x.shape}"))
+    if not blocks:
+        return snp.zeros((1, 0))
+    width = sum(x.shape[1] for x in blocks)
+    rows, start = [], 0
+    for x in blocks:
+        rows.append(snp.pad(x, [(0, 0), (start, width - start - x.shape[1])]))
+        start += x.shape[1]
+    return snp.concatenate(rows, axis=0)
+
+
+@public()
+def toeplitz(c: Any, r: Any = None) -> Any:
+    """The matrix whose diagonals are constant, with the first column `c` and the first row `r`.
+
+    Without `r` it is Hermitian. The first element of `r` is not used.
+    """
+    column = _vector("toeplitz", c)
+    row = _vector("toeplitz", r) if r is not None else (
+        conjugate_of(column) if is_complex(column) else column
+    )  # fmt: skip
+    from shardir.frontend import numpy as snp
+
+    line = snp.concatenate([snp.flip(row[1:]), column])
+    rows, columns = column.shape[0], row.shape[0]
+    places = np.arange(columns - 1, columns - 1 + rows)[:, None] - np.arange(columns)[None]
+    return snp.take(line, places, axis=0)
+
+
+@public()
+def hankel(c: Any, r: Any = None) -> Any:
+    """The matrix whose antidiagonals are constant, with first column `c` and last row `r`.
+
+    Without `r` the last row is zeros. The first element of `r` is not used.
+    """
+    from shardir.frontend import numpy as snp
+
+    column = _vector("hankel", c)
+    row = snp.zeros_like(column) if r is None else _vector("hankel", r)
+    line = snp.concatenate([column, row[1:]])
+    places = np.arange(column.shape[0])[:, None] + np.arange(row.shape[0])[None]
+    return snp.take(line, places, axis=0)
+
+
+@public()
+def circulant(c: Any) -> Any:
+    """The matrix whose columns are `c`, each turned on by one."""
+    from shardir.frontend import numpy as snp
+
+    column = _vector("circulant", c)
+    size = column.shape[0]
+    places = (np.arange(size)[:, None] - np.arange(size)[None]) % max(size, 1)
+    return snp.take(column, places, axis=0)
+
+
+@public()
+def companion(a: Any) -> Any:
+    """The matrix whose eigenvalues are the roots of the polynomial `a`."""
+    from shardir.frontend import numpy as snp
+
+    line = _vector("companion", a)
+    size = line.shape[0] - 1
+    if size < 1:
+        raise ShapeError(point(f"companion takes at least two coefficients, got {size + 1}"))
+    first = -line[1:] / line[0]
+    below = snp.eye(size - 1, size, dtype=first.dtype)
+    return snp.concatenate([first[None], below])
+
+
+@public(static=("n", "mode"))
+def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
+    """The matrix by which a vector of `n` elements is convolved with `a`."""
+    from shardir.frontend import numpy as snp
+
+    line = _vector("convolution_matrix", a)
+    size, count = line.shape[0], index(n)
+    if mode not in ("full", "same", "valid") or count < 1 or not size:
+        raise ArgumentError(
+            point(f"convolution_matrix takes n of at least 1 and the modes 'full', 'same' and "
+                  f"'valid', got {n} and {mode!r}")
+        )  # fmt: skip
+    whole = snp.pad(line, (0, count - 1))
+    places = np.arange(size + count - 1)[:, None] - np.arange(count)[None]
+    found = snp.where(places >= 0, snp.take(whole, np.maximum(places, 0), axis=0), 0)
+    if mode == "full":
+        return found
+    kept = max(size, count) if mode == "same" else max(size, count) - min(size, count) + 1
+    start = (size + count - 1 - kept) // 2 if mode == "same" else min(size, count) - 1
+    return found[start : start + kept]
+
+
+@public()
+def leslie(f: Any, s: Any) -> Any:
+    """The matrix with `f` as its first row and `s` below its diagonal."""
+    from shardir.frontend import numpy as snp
+
+    births, lives = promote(_vector("leslie", f), _vector("leslie", s))
+    if lives.shape[0] != births.shape[0] - 1:
+        raise ShapeError(
+            point(f"leslie takes one survival less than births, got {lives.shape[0]} and "
+                  f"{births.shape[0]}")
+        )  # fmt: skip
+    below = snp.pad(snp.diag(lives), [(0, 0), (0, 1)])
+    return snp.concatenate([births[None], below])
+
+
+@public()
+def fiedler(a: Any) -> Any:
+    """The distances between all elements of a vector."""
+    line = _vector("fiedler", a)
+    return abs(line[:, None] - line[None])
+
+
+def _sizes(name: str, n: Any) -> int:
+    size = index(n)
+    if size < 0:
+        raise ArgumentError(point(f"{name} of {size} rows; there has to be at least one"))
+    return size
+
+
+def dft(n: int, scale: str | None = None) -> Any:
+    """The matrix of the Fourier transform of n elements; `scale` is "sqrtn", "n" or None."""
+    if scale not in (None, "sqrtn", "n"):
+        raise ArgumentError(point(f"dft has the scales 'sqrtn', 'n' and None, not {scale!r}"))
+    size = _sizes("dft", n)
+    powers = np.outer(np.arange(size), np.arange(size)) % max(size, 1)
+    made = np.exp(-2j * np.pi * powers / max(size, 1))
+    return asarray(made / {None: 1, "sqrtn": sqrt(max(size, 1)), "n": max(size, 1)}[scale])
+
+
+def hadamard(n: int, dtype: Any = int) -> Any:
+    """The matrix of 1 and -1 with orthogonal rows, for a power of two."""
+    size = _sizes("hadamard", n)
+    if size < 1 or size & (size - 1):
+        raise ArgumentError(point(f"hadamard takes a power of two, got {size}"))
+    made = np.ones((1, 1), int)
+    while len(made) < size:
+        made = np.block([[made, made], [made, -made]])
+    return asarray(made, dtype)
+
+
+def helmert(n: int, full: bool = False) -> Any:
+    """Orthonormal rows, each comparing an element with the mean of those before it."""
+    size = _sizes("helmert", n)
+    made = np.tril(np.ones((size, size)), -1) - np.diag(np.arange(size))
+    made[0] = 1
+    counts = np.arange(size)
+    lengths = np.sqrt(counts * (counts + 1))
+    if size:
+        lengths[0] = sqrt(size)
+    made = made / lengths[:, None]
+    return asarray(made if full else made[1:])
+
+
+def hilbert(n: int) -> Any:
+    """The matrix of 1 / (i + j + 1)."""
+    size = np.arange(_sizes("hilbert", n))
+    return asarray(1 / (size[:, None] + size[None] + 1.0))
+
+
+def invhilbert(n: int, exact: bool = False) -> Any:
+    """The inverse of `hilbert`."""
+    size = _sizes("invhilbert", n)
+    made = [
+        [
+            (-1) ** (i + j) * (i + j + 1) * comb(size + i, size - j - 1)
+            * comb(size + j, size - i - 1) * comb(i + j, i) ** 2
+            for j in range(size)
+        ]
+        for i in range(size)
+    ]  # fmt: skip
+    return asarray(np.array(made, int if exact else float).reshape(size, size))
+
+
+def pascal(n: int, kind: str | None = None) -> Any:
+    """Pascal's triangle as a matrix: "lower", "upper", or "symmetric", their product."""
+    return asarray(_pascal("pascal", n, kind).astype(float))
+
+
+def _pascal(name: str, n: int, kind: str | None) -> np.ndarray[Any, Any]:
+    if kind not in (None, "symmetric", "lower", "upper"):
+        raise ArgumentError(
+            point(f"{name} has the kinds 'symmetric', 'lower' and 'upper', not {kind!r}")
+        )
+    size = _sizes(name, n)
+    rows = [[comb(i, j) for j in range(size)] for i in range(size)]
+    lower = np.array(rows, int).reshape(size, size)
+    upper: np.ndarray[Any, Any] = lower.T
+    return lower if kind == "lower" else upper if kind == "upper" else lower @ upper
+
+
+def invpascal(n: int, kind: str | None = None) -> Any:
+    """The inverse of `pascal`."""
+    lower = _pascal("invpascal", n, "lower" if kind in (None, "symmetric") else kind)
+    places = np.arange(len(lower))
+    signed = lower * (-1.0) ** (places[:, None] + places[None])
+    return asarray(signed if kind in ("lower", "upper") else signed.T @ signed)

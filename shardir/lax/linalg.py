@@ -1,0 +1,10 @@
+"""Decompositions of matrices close to the IR."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.lax.linalg import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.lax.linalg")

@@ -1,0 +1,10 @@
+"""Discrete Fourier transforms."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.numpy.fft import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.numpy.fft")

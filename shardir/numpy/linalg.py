@@ -1,0 +1,10 @@
+"""Linear algebra: factors of matrices, equations, norms."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.numpy.linalg import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.numpy.linalg")

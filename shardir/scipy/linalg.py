@@ -1,0 +1,10 @@
+"""Linear algebra under SciPy's names."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.scipy.linalg import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.scipy.linalg")

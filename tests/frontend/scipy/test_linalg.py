@@ -1,0 +1,185 @@
+"""Linear algebra under SciPy's names, against what it is defined as, and against JAX."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.frontend.config import config
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.scipy import linalg
+from tests.namespace import close, eagerly, run
+
+GENERATOR = np.random.default_rng(43)
+
+
+def normal(*shape: int) -> Any:
+    return GENERATOR.normal(size=shape).astype("f")
+
+
+def plane(*shape: int) -> Any:
+    return (normal(*shape) + 1j * normal(*shape)).astype("c8")
+
+
+def definite(*shape: int, make: Any = normal) -> Any:
+    x = make(*shape)
+    return (x @ np.swapaxes(x.conj(), -1, -2) + np.eye(shape[-1])).astype(x.dtype)
+
+
+@pytest.mark.parametrize("make", [normal, plane])
+def test_solving_by_factors(make: Any) -> None:
+    s, a = definite(4, 4, make=make), make(4, 4) + 4 * np.eye(4, dtype=make(1).dtype)
+    for b in (make(4), make(4, 2)):
+        for lower in (True, False):
+            factor, told = linalg.cho_factor(s, lower)
+            close(np.asarray(linalg.cho_solve((factor, told), b)), np.linalg.solve(s, b), 1e-2)
+        close(run(linalg.solve, s, b, assume_a="pos"), np.linalg.solve(s, b), 1e-2)
+        close(run(linalg.solve, a, b), np.linalg.solve(a, b), 1e-2)
+        turned = (a, a.T, a.conj().T)
+        for trans, matrix in enumerate(turned):
+            found = eagerly(lambda a, b, t=trans: linalg.lu_solve(linalg.lu_factor(a), b, t), a, b)
+            close(matrix @ found, b, 1e-3)
+            found = run(linalg.solve_triangular, a, b, trans, lower=True)
+            triangle = (np.tril(a), np.tril(a).T, np.tril(a).conj().T)[trans]
+            close(triangle @ found, b, 1e-3)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)])
+def test_factors(shape: tuple[int, ...]) -> None:
+    x = plane(*shape)
+    p, lower, upper = eagerly(linalg.lu, x)
+    close(p @ lower @ upper, x, 1e-3)
+    left, upper = eagerly(linalg.lu, x, permute_l=True)
+    close(left @ upper, x, 1e-3)
+    for mode in ("full", "economic"):
+        q, r = eagerly(linalg.qr, x, mode=mode)
+        close(q @ r, x, 1e-3)
+    assert len(eagerly(linalg.qr, x, mode="r")) == 1
+    u, values, vh = eagerly(linalg.svd, x, full_matrices=False)
+    close((u * values) @ vh, x, 1e-3)
+    close(eagerly(linalg.svd, x, compute_uv=False), values, 1e-3)
+    unitary, positive = eagerly(linalg.polar, x)
+    close(unitary @ positive, x, 1e-3)
+    unitary, positive = eagerly(linalg.polar, x, side="left")
+    close(positive @ unitary, x, 1e-3)
+
+
+def test_the_plain_ones() -> None:
+    a, s = plane(2, 4, 4), definite(2, 4, 4)
+    close(run(linalg.det, a), np.linalg.det(a), 1e-3)
+    close(run(linalg.inv, s), np.linalg.inv(s), 1e-2)
+    lower = np.linalg.cholesky(s)
+    close(run(linalg.cholesky, s, lower=True), lower, 1e-3)
+    close(run(linalg.cholesky, s), np.swapaxes(lower, -1, -2), 1e-3)
+
+
+@pytest.mark.parametrize("make", [normal, plane])
+def test_eigenvalues(make: Any) -> None:
+    a, b = definite(4, 4, make=make), definite(4, 4, make=make)
+    values, vectors = eagerly(linalg.eigh, a)
+    close(a @ vectors, vectors * values, 1e-2)
+    for triangle, lower in ((np.tril(a), True), (np.triu(a), False)):
+        close(run(linalg.eigh, triangle, lower=lower, eigvals_only=True), values, 1e-3)
+    values, vectors = eagerly(linalg.eigh, a, b)
+    close(a @ vectors, b @ vectors * values, 2e-2)
+    close(run(linalg.eigh, a, b, eigvals_only=True), values, 1e-3)
+    d, e = normal(5), normal(4)
+    whole = np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
+    close(run(linalg.eigh_tridiagonal, d, e, eigvals_only=True), np.linalg.eigvalsh(whole), 1e-3)
+
+
+def test_exponentials() -> None:
+    turn = np.array([[0, -1], [1, 0]], "f")
+    angle = np.array([0.3, 40.0], "f")[:, None, None]
+    wanted = np.cos(angle) * np.eye(2) + np.sin(angle) * turn
+    close(run(linalg.expm, angle * turn), wanted, 1e-3)
+    assert np.isnan(run(linalg.expm, 1e9 * turn)).all()
+    x, direction = normal(3, 3), normal(3, 3)
+    whole, moved = eagerly(linalg.expm_frechet, x, direction)
+    close(whole, eagerly(linalg.expm, x), 1e-3)
+    change = (eagerly(linalg.expm, x + 1e-2 * direction) -
+              eagerly(linalg.expm, x - 1e-2 * direction)) / 2e-2  # fmt: skip
+    np.testing.assert_allclose(moved, change, rtol=1e-2, atol=1e-2)
+
+
+def test_functions_of_matrices() -> None:
+    s = definite(4, 4)
+    root = eagerly(linalg.sqrtm, s)
+    close(root @ root, s, 1e-3)
+    a, b, c = definite(3, 3), definite(2, 2), normal(3, 2)
+    x = eagerly(linalg.solve_sylvester, a, b, c)
+    close(a @ x + x @ b, c, 1e-3)
+
+
+def test_derivatives_are_jaxs() -> None:
+    jax = pytest.importorskip("jax")
+    x = np.random.default_rng(5).normal(size=(3, 3))
+    with config(enable_x64=True), jax.enable_x64(True):
+        for name in ("expm", "inv", "det"):
+            ours = sd.grad(lambda x, n=name: getattr(linalg, n)(x).sum())(x)
+            theirs = jax.grad(lambda x, n=name: getattr(jax.scipy.linalg, n)(x).sum())(x)
+            np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-8)
+
+
+V, W = normal(4), normal(3)
+BUILT: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("block_diag", (normal(2, 3), V, normal(1, 1)), {}),
+    ("toeplitz", (V,), {}),
+    ("toeplitz", (V, W), {}),
+    ("toeplitz", (plane(3),), {}),
+    ("hankel", (V,), {}),
+    ("hankel", (V, W), {}),
+    ("circulant", (V,), {}),
+    ("companion", (V,), {}),
+    ("leslie", (V, W), {}),
+    ("fiedler", (V,), {}),
+    ("convolution_matrix", (V, 2), {}),
+    ("convolution_matrix", (V, 6), {"mode": "same"}),
+    ("convolution_matrix", (V, 2), {"mode": "same"}),
+    ("convolution_matrix", (V, 6), {"mode": "valid"}),
+    ("convolution_matrix", (V, 3), {"mode": "valid"}),
+    ("dft", (5,), {}),
+    ("dft", (4,), {"scale": "sqrtn"}),
+    ("hadamard", (8,), {}),
+    ("helmert", (5,), {}),
+    ("helmert", (4,), {"full": True}),
+    ("hilbert", (4,), {}),
+    ("invhilbert", (4,), {}),
+    ("pascal", (4,), {}),
+    ("pascal", (4,), {"kind": "upper"}),
+    ("invpascal", (4,), {}),
+    ("invpascal", (4,), {"kind": "lower"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "args", "options"), BUILT, ids=lambda x: str(x)[:20])
+def test_matrices_of_a_certain_build(
+    name: str, args: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    jax = pytest.importorskip("jax")
+    theirs = getattr(jax.scipy.linalg, name)(
+        *(jax.numpy.asarray(x) if isinstance(x, np.ndarray) else x for x in args), **options
+    )
+    close(np.asarray(getattr(linalg, name)(*args, **options)), np.asarray(theirs), 1e-4)
+
+
+ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
+    (lambda x: linalg.expm(x), ShapeError, "expm takes square matrices, got shape (3, 4)"),
+    (lambda x: linalg.toeplitz(x), ShapeError, "toeplitz takes vectors, got shape (3, 4)"),
+    (lambda x: linalg.solve(x[:, :3], x[0]), ShapeError,
+     "solve of 3 equations takes as many rows, got shape (4,)"),
+    (lambda x: linalg.solve_triangular(x[:, :3], x, trans="X"), ArgumentError,
+     "solve_triangular takes as trans one of 0, 'N', 1, 'T', 2, 'C', got 'X'"),
+    (lambda x: linalg.polar(x, side="top"), ArgumentError,
+     "polar has the sides 'right' and 'left', not 'top'"),
+    (lambda x: linalg.hadamard(6), ArgumentError, "hadamard takes a power of two, got 6"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
+def test_errors(call: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        run(call, normal(3, 4))
+    assert str(caught.value).split("\n")[0] == message
