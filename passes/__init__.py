@@ -6,9 +6,11 @@ from shardir.passes.dce import DeadCode as DeadCode
 from shardir.passes.delay_sums import DelaySums as DelaySums
 from shardir.passes.inline import Inline as Inline
 from shardir.passes.join_moves import JoinMoves as JoinMoves
+from shardir.passes.join_reshards import JoinReshards as JoinReshards
 from shardir.passes.overlap import Overlap as Overlap
 from shardir.passes.partition import Partition as Partition
 from shardir.passes.pipeline import PASSES as PASSES, Pass as Pass, Pipeline as Pipeline
 from shardir.passes.propagate import Propagate as Propagate
 from shardir.passes.reshard import Reshard as Reshard
+from shardir.passes.share_reshards import ShareReshards as ShareReshards
 from shardir.passes.simplify import Simplify as Simplify

@@ -1,0 +1,178 @@
+"""Move one result instead of several operands.
+
+before: `%a.cut = reshard(%a)`, `%b.cut = reshard(%b)`, `%c = add(%a.cut, %b.cut)`
+after:  `%c.raw = add(%a, %b)`, `%c = reshard(%c.raw)`
+
+Runs after `delay-sums`. It applies to pointwise operations whose operands come from one place
+and are moved for nothing else, if that sends less; parts of sums may be joined only by what is
+linear in all of them. Constants are made where they are needed. This is what turns two
+reduce-scatters into one.
+"""
+
+from dataclasses import dataclass, replace
+
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.linearity import groups_of
+from shardir.opset import OPS
+from shardir.passes.pipeline import Pass
+from shardir.passes.prices import place_of, price, weight
+from shardir.passes.program import mesh_of, names_of
+from shardir.passes.reshard import told
+from shardir.passes.uses import SKIPPED, Uses, uses_of
+from shardir.placement import Sharding
+
+
+@dataclass(frozen=True)
+class JoinReshards(Pass, name="join-reshards"):
+    """Move results of pointwise operations instead of their operands."""
+
+    def __call__(self, module: Module) -> Module:
+        functions = tuple(
+            function if function.spmd else _function(function, module)
+            for function in module.functions
+        )
+        same = all(a is b for a, b in zip(functions, module.functions, strict=True))
+        return module if same else replace(module, functions=functions)
+
+
+def _function(function: Function, module: Module) -> Function:
+    mesh = mesh_of(function, module)
+    if mesh is None:
+        return function
+    joiner = _Joiner(function, mesh.name)
+    body = joiner.block(function.body)
+    return replace(function, body=body) if joiner.joined else function
+
+
+class _Joiner:
+    """Walks the blocks of one function in order, so that chains of operations are joined."""
+
+    def __init__(self, function: Function, mesh: str) -> None:
+        self.mesh = mesh
+        self.names = names_of(function)
+        self.uses: Uses = uses_of(function)
+        self.moved: dict[Value, Op] = {}
+        """The `reshard` of the program as it has become that makes a value."""
+        self.turned: dict[Value, Op] = {}
+        """The `transpose` that makes a value of one that is moved for nothing else."""
+        self.joined = False
+
+    def block(self, block: Block) -> Block:
+        made: dict[Op, None] = {}
+        local: set[Value] = set()
+        for op in block.ops:
+            if op.blocks and op.name not in SKIPPED:
+                op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+            source = self.source(op, local) if op.spec.elementwise else None
+            if source is None:
+                made[op] = None
+            else:
+                self.join(op, source, made)
+            if op.name == "reshard":
+                self.moved[op.result] = op
+            elif op.name == "transpose" and self.only(op.operands[0], local):
+                self.turned[op.result] = op
+            local.update(op.results)
+        return Block(block.params, tuple(made), block.returns)
+
+    def only(self, value: Value, local: set[Value]) -> bool:
+        """Whether a value is moved in this block, for a single use."""
+        return value in self.moved and value in local and len(self.uses.users[value]) == 1
+
+    def source(self, op: Op, local: set[Value]) -> Sharding | None:
+        """The place that all operands come from, if it is better to compute there."""
+        tensors = [v for v in op.operands if v.type.rank]
+        moved = [v for v in dict.fromkeys(tensors) if not self.constant(v)]
+        if len(op.results) != 1 or len(moved) < 2:
+            return None
+        if any(v not in local or self.origin(v) is None for v in moved):
+            return None
+        if any(self.uses.users[v] != [op_of(self.uses, op)] for v in moved):
+            return None
+        sources = dict.fromkeys(self.origin(v) for v in moved)
+        if len(sources) != 1:
+            return None
+        (source,) = sources
+        assert source is not None
+        if source.unreduced and not self.linear(op, moved):
+            return None
+        now = [price(source, place_of(v, self.mesh), v.type) for v in moved]
+        after = price(source, place_of(op.result, self.mesh), op.result.type)
+        if weight(after, 0) >= sum(weight(cost, 0) for cost in now):
+            return None
+        return source
+
+    def origin(self, value: Value) -> Sharding | None:
+        """The place that a value is moved from, as its dimensions lie after a transpose."""
+        turn = self.turned.get(value)
+        move = self.moved.get(turn.operands[0] if turn else value)
+        if move is None:
+            return None
+        source = place_of(move.operands[0], self.mesh)
+        if turn:
+            source = replace(source, dims=tuple(source.dims[d] for d in turn.attrs["perm"]))
+        return source
+
+    def linear(self, op: Op, moved: list[Value]) -> bool:
+        """Whether what is pending is all that an operation is linear in."""
+        groups = [[op.operands[i] for i in group] for group in groups_of(op)]
+        return any(set(group) == set(moved) and len(group) > 1 for group in groups)
+
+    def constant(self, value: Value) -> bool:
+        maker = self.uses.maker.get(value)
+        return maker is not None and maker.name == "constant" and _splat(maker)
+
+    def join(self, op: Op, source: Sharding, made: dict[Op, None]) -> None:
+        self.joined = True
+        operands: list[Value] = []
+        reasons: list[str] = []
+        known: dict[Value, Value] = {}
+        for operand in op.operands:
+            value = operand
+            if value in known:
+                operands.append(known[value])
+                continue
+            if value.type.rank and not self.constant(value):
+                value = self.unmoved(value, made, reasons)
+            elif value.type.rank:
+                maker = self.uses.maker[value]
+                place = told(replace(source, unreduced=(), reduction="add"))
+                value = replace(value, name=self.names.fresh(value.name), sharding=place)
+                made[replace(maker, results=(value,))] = None
+            operands.append(known.setdefault(operand, value))
+        word = "part" if source.unreduced else "raw"
+        name = self.names.fresh(f"{op.result.name}.{word}")
+        raw = Value(op.result.type, name, told(source))
+        made[replace(op, operands=tuple(operands), results=(raw,))] = None
+        why = "; ".join(dict.fromkeys(filter(None, reasons)))
+        move = Op(OPS["reshard"], (raw,), op.results, {}, (), op.loc, why)
+        made[move] = None
+        self.moved[op.result] = move
+
+    def unmoved(self, value: Value, made: dict[Op, None], reasons: list[str]) -> Value:
+        """An operand before it is moved; what moves it, and transposes it then, is dropped."""
+        turn = self.turned.get(value)
+        move = self.moved[turn.operands[0] if turn else value]
+        made.pop(move, None)
+        reasons.append(move.why)
+        if turn is None:
+            return move.operands[0]
+        made.pop(turn, None)
+        place = told(self.place(value))
+        raw = replace(value, name=self.names.fresh(f"{value.name}.raw"), sharding=place)
+        made[replace(turn, operands=move.operands, results=(raw,))] = None
+        return raw
+
+    def place(self, value: Value) -> Sharding:
+        source = self.origin(value)
+        assert source is not None
+        return source
+
+
+def op_of(uses: Uses, op: Op) -> Op:
+    """The operation of the program as it was that makes the same results."""
+    return uses.maker[op.results[0]]
+
+
+def _splat(op: Op) -> bool:
+    return isinstance(op.attrs["value"], bool | int | float | complex)

@@ -1,0 +1,260 @@
+"""Get each tensor to the places where it is needed with the least traffic, once.
+
+before: `%a.turn = reshard(%x)`, ..., `%a.whole = reshard(%x)`, where both exchange data
+after:  `%a.whole = reshard(%x)`, `%a.turn = reshard(%a.whole)`, which is a slice
+
+Runs after `delay-sums`. All places in which operations need one tensor form a tree that is
+rooted in the place where it is made; every branch is a `reshard`. The tree is grown from the
+root, the cheapest branch first, and replaces what was there if it sends less: moves in a chain
+become one, a pending sum that is needed in pieces only is reduced and scattered, what one gather
+brought is not gathered again, and a move whose tensor comes from outside of a loop leaves it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from shardir.build import substitute
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.passes.pipeline import Pass
+from shardir.passes.planner import same_placement
+from shardir.passes.prices import place_of, price, weight
+from shardir.passes.program import mesh_of
+from shardir.passes.turn_reshards import Turner
+from shardir.passes.uses import SKIPPED, UNKNOWN
+from shardir.placement import Sharding
+
+
+@dataclass(frozen=True)
+class ShareReshards(Pass, name="share-reshards"):
+    """Move each tensor to where it is needed by the cheapest tree of moves."""
+
+    def __call__(self, module: Module) -> Module:
+        functions = tuple(
+            function if function.spmd else _function(function, module)
+            for function in module.functions
+        )
+        same = all(a is b for a, b in zip(functions, module.functions, strict=True))
+        return module if same else replace(module, functions=functions)
+
+
+@dataclass(eq=False, slots=True)
+class _Move:
+    """A `reshard`: at which operation of the home block it is, and how often it runs there."""
+
+    op: Op
+    at: int
+    times: int
+
+
+@dataclass(eq=False, slots=True)
+class _Tensor:
+    """One tensor, made as `root`, and its moves within the home block, in order."""
+
+    root: Value
+    home: Block
+    moves: list[_Move] = field(default_factory=list)
+    needed: dict[Value, int] = field(default_factory=dict)
+    """Moved values that something other than a move uses, and where it does so first."""
+
+
+def _function(function: Function, module: Module) -> Function:
+    mesh = mesh_of(function, module)
+    if mesh is None:
+        return function
+    function = Turner(function, mesh.name).function()
+    survey = _Survey()
+    survey.block(function.body, [])
+    planner = _Planner(mesh.name, survey.maker)
+    for tensor in survey.tensors:
+        planner.plan(tensor)
+    if not planner.better:
+        return function
+    body = substitute(planner.block(function.body), planner.resolved())
+    return replace(function, body=body)
+
+
+@dataclass(eq=False, slots=True)
+class _Frame:
+    """A block on the way to the operation that is looked at: where, and how often it runs."""
+
+    block: Block
+    times: int
+    at: int = 0
+
+
+class _Survey:
+    """Collects the moves of every tensor."""
+
+    def __init__(self) -> None:
+        self.tensors: list[_Tensor] = []
+        self.of: dict[Value, _Tensor] = {}
+        self.home: dict[Value, Block] = {}
+        self.maker: dict[Value, Op] = {}
+
+    def block(self, block: Block, around: list[_Frame], times: int = 1) -> None:
+        """`around` are the blocks that moves may leave this one for."""
+        frame = _Frame(block, times)
+        frames = [*around, frame]
+        self.home.update(dict.fromkeys(block.values(), block))
+        for frame.at, op in enumerate(block.ops):
+            if op.name == "reshard":
+                self.move(op, frames)
+                continue
+            self.maker.update(dict.fromkeys(op.results, op))
+            self.use(op.operands, frames)
+            for inner in op.blocks:
+                if op.name in SKIPPED:
+                    self.use(inner.captures(), frames)
+                    self.block(inner, [])
+                else:
+                    length = op.attrs["length"] if op.name == "scan" else UNKNOWN
+                    self.block(inner, frames, max(length, 1))
+        frame.at = len(block.ops)
+        self.use(block.returns, frames)
+
+    def move(self, op: Op, frames: list[_Frame]) -> None:
+        value = op.operands[0]
+        blocks = [frame.block for frame in frames]
+        tensor = self.of.get(value)
+        if tensor is None or tensor.home not in blocks:
+            home = self.home.get(value)
+            tensor = _Tensor(value, home if home in blocks else blocks[0])
+            self.of[value] = tensor
+            self.tensors.append(tensor)
+        level = blocks.index(tensor.home)
+        times = prod(frame.times for frame in frames[level + 1 :])
+        tensor.moves.append(_Move(op, frames[level].at, times))
+        self.of[op.result] = tensor
+
+    def use(self, values: Sequence[Value], frames: list[_Frame]) -> None:
+        for value in values:
+            tensor = self.of.get(value)
+            if tensor is None or value is tensor.root:
+                continue
+            place = next((f.at for f in frames if f.block is tensor.home), 0)
+            tensor.needed.setdefault(value, place)
+
+
+class _Planner:
+    """Decides the moves of every tensor anew, where that sends less."""
+
+    def __init__(self, mesh: str, makers: dict[Value, Op]) -> None:
+        self.mesh, self.makers = mesh, makers
+        self.dropped: set[Op] = set()
+        self.added: dict[tuple[Block, int], list[Op]] = {}
+        self.new: dict[Value, Value] = {}
+        self.better = False
+
+    def place(self, value: Value) -> Sharding:
+        return place_of(value, self.mesh)
+
+    def cost(self, source: Value, target: Value) -> int:
+        return weight(price(self.place(source), self.place(target), source.type), 0)
+
+    def plan(self, tensor: _Tensor) -> None:
+        now = sum(self.cost(m.op.operands[0], m.op.result) * m.times for m in tensor.moves)
+        if not now:
+            return
+        places = self.places(tensor)
+        free = self.made_anew(tensor.root, list(places))
+        if free is not None:
+            self.better = True
+            self.dropped.update(move.op for move in tensor.moves)
+            for value, same in places.items():
+                first_use = min(tensor.needed[v] for v in same)
+                again = replace(free, results=(value,))
+                self.added.setdefault((tensor.home, first_use), []).append(again)
+                self.new.update((other, value) for other in same if other is not value)
+            return
+        parents, weighs = self.tree(tensor.root, list(places))
+        if weighs >= now:
+            return
+        self.better = True
+        first = {value: min(tensor.needed[v] for v in same) for value, same in places.items()}
+        for value in reversed(parents):
+            parent = parents[value]
+            if parent in first:
+                first[parent] = min(first[parent], first[value])
+        maker = {move.op.result: move.op for move in tensor.moves}
+        self.dropped.update(maker.values())
+        for value, parent in parents.items():
+            for other in places[value]:
+                if other is not value:
+                    self.new[other] = value
+            if same_placement(self.place(value), self.place(parent)):
+                self.new[value] = parent
+                continue
+            move = replace(maker[value], operands=(parent,), why=_why(maker, value))
+            self.added.setdefault((tensor.home, first[value]), []).append(move)
+
+    def made_anew(self, root: Value, places: list[Value]) -> Op | None:
+        """The operation that makes a tensor, if it may as well be made in every place."""
+        maker = self.makers.get(root)
+        if maker is None or any(self.place(v).unreduced for v in (root, *places)):
+            return None
+        spread = maker.name == "broadcast" and not maker.operands[0].type.rank
+        whole = spread and not self.place(maker.operands[0]).unreduced
+        return maker if whole or maker.name in ("constant", "iota") else None
+
+    def places(self, tensor: _Tensor) -> dict[Value, list[Value]]:
+        """One value for each place that is needed, with all that are in this place."""
+        found: dict[Value, list[Value]] = {}
+        for value in tensor.needed:
+            place = self.place(value)
+            same = next((v for v in found if same_placement(self.place(v), place)), value)
+            found.setdefault(same, []).append(value)
+        return found
+
+    def tree(self, root: Value, places: list[Value]) -> tuple[dict[Value, Value], int]:
+        """What each place is best reached from, in the order of the moves, and their weight.
+
+        Grown from each place as the first one, since a dear first branch may pay.
+        """
+        grown = (self.grown(root, [v, *(w for w in places if w is not v)]) for v in places)
+        return min(grown, key=lambda tree: tree[1], default=({}, 0))
+
+    def grown(self, root: Value, places: list[Value]) -> tuple[dict[Value, Value], int]:
+        """The tree that begins with the first of the places and goes on with the cheapest."""
+        parents: dict[Value, Value] = {}
+        reach = {value: (self.cost(root, value), root) for value in places}
+        value, total = places[0], 0
+        while reach:
+            cost, parents[value] = reach.pop(value)
+            total += cost
+            for other, (known, _) in list(reach.items()):
+                if (again := self.cost(value, other)) < known:
+                    reach[other] = again, value
+            value = min(reach, key=lambda v: reach[v][0], default=value)
+        return parents, total
+
+    def block(self, block: Block) -> Block:
+        made: list[Op] = []
+        for at, op in enumerate(block.ops):
+            made += self.added.get((block, at), ())
+            if op in self.dropped:
+                continue
+            if op.blocks:
+                op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+            made.append(op)
+        made += self.added.get((block, len(block.ops)), ())
+        return Block(block.params, tuple(made), block.returns)
+
+    def resolved(self) -> dict[Value, Value]:
+        """What stands for each value in the end."""
+
+        def last(value: Value) -> Value:
+            while value in self.new:
+                value = self.new[value]
+            return value
+
+        return {value: last(value) for value in self.new}
+
+
+def _why(maker: dict[Value, Op], value: Value) -> str:
+    """Why a value is moved; for a chain of moves, why each of them was."""
+    reasons: list[str] = []
+    while value in maker:
+        reasons.append(maker[value].why)
+        value = maker[value].operands[0]
+    return "; ".join(dict.fromkeys(filter(None, reasons)))

@@ -1,0 +1,69 @@
+"""Move tensors before they are transposed where others need them there untransposed.
+
+before: `%w.whole = reshard(%w)`, `%t = transpose(%w, perm=[1, 0])`, `%t.whole = reshard(%t)`
+after:  `%w.whole = reshard(%w)`, `%w.whole.1 = reshard(%w)`, `%t.whole = transpose(%w.whole.1)`
+
+The two equal moves are then one (`shardir.passes.share_reshards`): an embedding that is looked up
+and multiplied with, transposed, is gathered once.
+"""
+
+from dataclasses import replace
+
+from shardir.ir import Block, Function, Op
+from shardir.passes.planner import same_placement
+from shardir.passes.prices import place_of
+from shardir.passes.program import names_of
+from shardir.passes.reshard import told
+from shardir.passes.uses import SKIPPED, uses_of
+from shardir.placement import Sharding
+
+
+class Turner:
+    """Rewrites one function."""
+
+    def __init__(self, function: Function, mesh: str) -> None:
+        self.old, self.mesh = function, mesh
+        self.uses = uses_of(function)
+        self.names = names_of(function)
+        self.changed = False
+
+    def function(self) -> Function:
+        body = self.block(self.old.body)
+        return replace(self.old, body=body) if self.changed else self.old
+
+    def block(self, block: Block) -> Block:
+        made: list[Op] = []
+        for op in block.ops:
+            if op.blocks and op.name not in SKIPPED:
+                op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+            turn = self.uses.maker.get(op.operands[0]) if op.name == "reshard" else None
+            if turn is None or turn.name != "transpose" or not self.shared(turn, op):
+                made.append(op)
+                continue
+            self.changed = True
+            source = turn.operands[0]
+            moved = replace(
+                source, name=self.names.fresh(f"{source.name}.whole"),
+                sharding=told(self.before(turn, op)),
+            )  # fmt: skip
+            made.append(replace(op, operands=(source,), results=(moved,)))
+            made.append(replace(turn, operands=(moved,), results=op.results))
+        return Block(block.params, tuple(made), block.returns)
+
+    def before(self, turn: Op, move: Op) -> Sharding:
+        """Where the operand of a transpose has to be for the result to be where it is moved."""
+        target = place_of(move.result, self.mesh)
+        perm: tuple[int, ...] = turn.attrs["perm"]
+        return replace(target, dims=tuple(target.dims[perm.index(d)] for d in range(len(perm))))
+
+    def shared(self, turn: Op, move: Op) -> bool:
+        """Whether something else moves the operand of a transpose to the same place."""
+        place = self.before(turn, move)
+        if place_of(turn.operands[0], self.mesh).unreduced:
+            return False
+        return any(
+            isinstance(use, Op)
+            and use.name == "reshard"
+            and same_placement(place_of(use.result, self.mesh), place)
+            for use in self.uses.users.get(turn.operands[0], ())
+        )

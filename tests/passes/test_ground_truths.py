@@ -1,0 +1,137 @@
+"""Known counts of collectives: Megatron, data parallelism, sequence parallelism, ZeRO."""
+
+from typing import Any
+
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.communication import collectives
+from shardir.lax import with_sharding_constraint
+from shardir.sharding import PartitionSpec as P
+from tests.passes.ground_truth_models import (
+    BATCH,
+    MEGATRON,
+    SEQUENCE,
+    WIDTH,
+    ZERO,
+    Places,
+    body,
+    compiled,
+    counted,
+    forward,
+    kept,
+    loss,
+    parameters,
+    places,
+    sharding,
+    struct,
+    tokens,
+    train,
+)
+
+LAYERS = pytest.mark.parametrize("layers", [1, 2, 4])
+
+
+@LAYERS
+def test_megatron_reduces_twice_a_layer_forward(layers: int) -> None:
+    """Narayanan et al. 2021: two all-reduces a layer in the forward pass."""
+    module = compiled(forward, parameters(layers, MEGATRON), tokens())
+    assert counted(module) == {"all-reduce": 2 * layers}
+    for found in collectives(module):
+        assert found.axes == ("y",)
+        assert found.nbytes == BATCH * SEQUENCE * WIDTH * 4
+
+
+@LAYERS
+def test_megatron_reduces_four_times_a_layer_in_training(layers: int) -> None:
+    """Two in the forward pass and two in the backward pass."""
+    module = compiled(train, parameters(layers, MEGATRON), tokens(), tokens())
+    assert counted(module) == {"all-reduce": 4 * layers}
+
+
+@LAYERS
+def test_data_parallelism_reduces_each_gradient_and_the_loss(layers: int) -> None:
+    """Nine gradients a layer, that of the embedding, which is used twice, and the loss."""
+    batch = tokens(P("x"))
+    module = compiled(train, parameters(layers, {}), batch, batch)
+    assert counted(module) == {"all-reduce": 9 * layers + 2}
+
+
+@LAYERS
+def test_data_and_tensor_parallelism_add_up(layers: int) -> None:
+    batch = tokens(P("x"))
+    module = compiled(train, parameters(layers, MEGATRON), batch, batch)
+    assert counted(module) == {"all-reduce": 13 * layers + 2}
+
+
+@LAYERS
+def test_sequence_parallelism_gathers_and_scatters(layers: int) -> None:
+    """Korthikanti et al. 2022: each all-reduce becomes an all-gather and a reduce-scatter.
+
+    Four of each a layer, forward and backward. No activation is all-reduced, only the
+    gradients of the layer norms' scales, which see a part of the sequence each, and the loss.
+    """
+    at = Places(
+        between=kept(None, "y", None),
+        entering=kept(None, None, None),
+        heads=kept(None, None, "y", None),
+        hidden=kept(None, None, "y"),
+    )
+
+    def step(params: Any, x: Any) -> Any:
+        def error(params: Any, x: Any) -> Any:
+            return snp.sum(body(params, x, at) ** 2)
+
+        return sd.value_and_grad(error, argnums=(0, 1))(params, x)
+
+    x = struct((BATCH, SEQUENCE, WIDTH), P(None, "y"))
+    module = compiled(step, parameters(layers, MEGATRON), x)
+    found = collectives(module)
+    activation = BATCH * SEQUENCE * WIDTH * 4
+    count = counted(module)
+    assert count["all-gather"] == 4 * layers
+    assert count["reduce-scatter"] == 4 * layers
+    reduced = [c.nbytes for c in found if c.kind == "all-reduce"]
+    assert sorted(reduced) == [4, *[WIDTH * 4] * (2 * layers)]
+    assert all(c.nbytes == activation for c in found if c.kind == "all-gather")
+
+
+@LAYERS
+def test_zero_2_scatters_gradients(layers: int) -> None:
+    """Weights whole, their momentum in pieces: scatter each gradient, gather each weight."""
+    params = parameters(layers, {})
+    momentum = parameters(layers, ZERO, P("x"))
+    batch = tokens(P("x"))
+
+    def step(params: Any, momentum: Any, words: Any, targets: Any) -> Any:
+        value, gradients = sd.value_and_grad(loss)(params, words, targets)
+        momentum = sd.tree.map(lambda m, g: 0.9 * m + g, momentum, gradients)
+        momentum = sd.tree.map(with_sharding_constraint, momentum, pieces)
+        params = sd.tree.map(lambda p, m: p - 0.01 * m, params, momentum)
+        return value, params, momentum
+
+    pieces = places(momentum)
+    results = (sharding(), places(params), pieces)
+    module = compiled(step, params, momentum, batch, batch, results=results)
+    weights = 9 * layers + 1
+    assert counted(module) == {
+        "all-reduce": 1,
+        "reduce-scatter": weights,
+        "all-gather": weights,
+    }
+
+
+@LAYERS
+def test_zero_3_gathers_each_weight_once(layers: int) -> None:
+    """Weights in pieces: gathered once for both passes, their gradients scattered."""
+    params = parameters(layers, ZERO, P("x"))
+    batch = tokens(P("x"))
+    results = (sharding(), places(params))
+    module = compiled(train, params, batch, batch, results=results)
+    weights = 9 * layers + 1
+    assert counted(module) == {
+        "all-reduce": 1,
+        "reduce-scatter": weights,
+        "all-gather": weights,
+    }

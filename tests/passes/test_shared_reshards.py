@@ -1,0 +1,227 @@
+"""`join-reshards` and `share-reshards`: tensors get where they are needed by few cheap moves."""
+
+from hypothesis import given, strategies as st
+
+from shardir.communication import collectives
+from shardir.ir import Module
+from shardir.passes import JoinReshards, Partition, Pipeline, ShareReshards
+from shardir.passes.pipeline import DEFAULT
+from shardir.text.parser import parse
+from shardir.verify import verify
+from tests.passes.test_agreement import annotated, must_agree
+from tests.passes.test_delay_sums import body
+from tests.strategies import modules
+
+MESH = "mesh @m = [x=4, y=2]\n\n"
+AFTER_PROPAGATE = DEFAULT.partition(",")[2]
+
+
+def after(pass_: JoinReshards | ShareReshards, text: str) -> list[str]:
+    module = pass_(parse(MESH + text))
+    verify(module)
+    verify(Partition()(module))
+    return body(module)
+
+
+def kinds(module: Module) -> list[str]:
+    return [c.kind for c in collectives(Partition()(module))]
+
+
+SUMS = """\
+func @f(
+  %a: f32[8@-, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[8@x, 8@-]) {
+  %c.part = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+  %c = reshard(%c.part) : f32[8@x, 8@-]
+  %d.part = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
+"""
+
+
+def test_two_sums_are_scattered_as_one() -> None:
+    lines = after(
+        JoinReshards(),
+        SUMS
+        + """\
+  %d = reshard(%d.part) : f32[8@x, 8@-]
+  %e = add(%c, %d) : f32[8@x, 8@-]
+  return %e
+}
+""",
+    )
+    assert lines[-2:] == [
+        "%e.part = add(%c.part, %d.part) : f32[8@-, 8@-] unreduced(x)",
+        "%e = reshard(%e.part) : f32[8@x, 8@-]",
+    ]
+
+
+def test_a_transpose_after_a_move_does_not_keep_it_from_being_joined() -> None:
+    lines = after(
+        JoinReshards(),
+        SUMS
+        + """\
+  %d = reshard(%d.part) : f32[8@-, 8@x]
+  %t = transpose(%d, perm=[1, 0]) : f32[8@x, 8@-]
+  %e = add(%c, %t) : f32[8@x, 8@-]
+  return %e
+}
+""",
+    )
+    assert lines[-3:] == [
+        "%t.raw = transpose(%d.part, perm=[1, 0]) : f32[8@-, 8@-] unreduced(x)",
+        "%e.part = add(%c.part, %t.raw) : f32[8@-, 8@-] unreduced(x)",
+        "%e = reshard(%e.part) : f32[8@x, 8@-]",
+    ]
+
+
+def test_products_of_sums_are_not_sums_of_products() -> None:
+    text = (
+        SUMS
+        + """\
+  %d = reshard(%d.part) : f32[8@x, 8@-]
+  %e = mul(%c, %d) : f32[8@x, 8@-]
+  return %e
+}
+"""
+    )
+    assert str(JoinReshards()(parse(MESH + text))) == MESH + text
+
+
+def test_a_chain_of_moves_is_one() -> None:
+    lines = after(
+        ShareReshards(),
+        """\
+func @f(
+  %a: f32[8@-, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[8@x, 8@-]) {
+  %c.part = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+  %c = reshard(%c.part) : f32[8@-, 8@-]
+  %c.cut = reshard(%c) : f32[8@x, 8@-]
+  return %c.cut
+}
+""",
+    )
+    assert lines[1:] == ["%c.cut = reshard(%c.part) : f32[8@x, 8@-]"]
+
+
+def test_what_one_gather_brought_is_not_sent_again() -> None:
+    lines = after(
+        ShareReshards(),
+        """\
+func @f(
+  %a: f32[8@x, 8@-],
+) -> (f32[8@-, 8@x], f32[8@-, 8@-]) {
+  %a.turn = reshard(%a) : f32[8@-, 8@x]
+  %b = exp(%a.turn) : f32[8@-, 8@x]
+  %a.whole = reshard(%a) : f32[8@-, 8@-]
+  %c = exp(%a.whole) : f32[8@-, 8@-]
+  return %b, %c
+}
+""",
+    )
+    assert lines == [
+        "%a.whole = reshard(%a) : f32[8@-, 8@-]",
+        "%a.turn = reshard(%a.whole) : f32[8@-, 8@x]",
+        "%b = exp(%a.turn) : f32[8@-, 8@x]",
+        "%c = exp(%a.whole) : f32[8@-, 8@-]",
+    ]
+
+
+def test_a_tensor_and_its_transpose_are_gathered_once() -> None:
+    lines = after(
+        ShareReshards(),
+        """\
+func @f(
+  %a: f32[8@x, 4@-],
+) -> (f32[8@-, 4@-], f32[4@-, 8@-]) {
+  %a.whole = reshard(%a) : f32[8@-, 4@-]
+  %b = exp(%a.whole) : f32[8@-, 4@-]
+  %t = transpose(%a, perm=[1, 0]) : f32[4@-, 8@x]
+  %t.whole = reshard(%t) : f32[4@-, 8@-]
+  return %b, %t.whole
+}
+""",
+    )
+    assert [line for line in lines if "reshard" in line] == [
+        "%a.whole = reshard(%a) : f32[8@-, 4@-]"
+    ]
+
+
+def test_constants_are_made_where_they_are_needed() -> None:
+    lines = after(
+        ShareReshards(),
+        """\
+func @f() -> (f32[8@-], f32[8@x]) {
+  %z = constant(value=0.0) : f32[8@x]
+  %z.whole = reshard(%z) : f32[8@-]
+  return %z.whole, %z
+}
+""",
+    )
+    assert lines == [
+        "%z = constant(value=0.0) : f32[8@x]",
+        "%z.whole = constant(value=0.0) : f32[8@-]",
+    ]
+
+
+LOOP = """\
+func @f(
+  %a: f32[8@x],
+  %b: f32[8@-],
+) -> (f32[8@-]) {
+  %c = scan(%b, carries=1, length=5) : f32[8@-] {
+    (%d: f32[8@-]) =>
+    %a.whole = reshard(%a) : f32[8@-]
+    %e = mul(%d, %a.whole) : f32[8@-]
+    yield %e
+  }
+  return %c
+}
+"""
+
+
+def test_a_move_leaves_the_loop_that_does_not_change_it() -> None:
+    module = ShareReshards()(parse(MESH + LOOP))
+    assert [c.executions for c in collectives(Partition()(parse(MESH + LOOP)))] == [5]
+    assert [c.executions for c in collectives(Partition()(module))] == [1]
+
+
+def test_a_move_stays_in_the_branch_that_may_not_be_taken() -> None:
+    text = """\
+func @f(
+  %p: bool[],
+  %a: f32[8@x],
+) -> (f32[8@-]) {
+  %c = case(%p) : f32[8@-] {
+    %z = constant(value=0.0) : f32[8@-]
+    yield %z
+  } {
+    %a.whole = reshard(%a) : f32[8@-]
+    yield %a.whole
+  }
+  return %c
+}
+"""
+    assert str(ShareReshards()(parse(MESH + text))) == MESH + text
+
+
+@given(st.data())
+def test_programs_keep_their_meaning(data: st.DataObject) -> None:
+    module = annotated(data, data.draw(modules()), lambda _: True)
+    must_agree(module, AFTER_PROPAGATE)
+
+
+def test_an_all_reduce_whose_result_is_cut_is_a_reduce_scatter() -> None:
+    text = """\
+func @f(
+  %a: f32[8@-, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[8@x, 8@-]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-]
+  %d = sharding_constraint(%c) : f32[8@x, 8@-]
+  return %d
+}
+"""
+    module = Pipeline.parse(AFTER_PROPAGATE)(parse(MESH + text))
+    assert [c.kind for c in collectives(module)] == ["reduce-scatter"]
