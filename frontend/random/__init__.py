@@ -6,6 +6,11 @@ Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11), bit for bi
 uniform numbers.
 """
 
+from shardir.frontend.random.counting import (
+    binomial as binomial,
+    geometric as geometric,
+    poisson as poisson,
+)
 from shardir.frontend.random.distributions import (
     bernoulli as bernoulli,
     categorical as categorical,
@@ -22,6 +27,17 @@ from shardir.frontend.random.distributions import (
     truncated_normal as truncated_normal,
     weibull_min as weibull_min,
 )
+from shardir.frontend.random.gammas import (
+    ball as ball,
+    beta as beta,
+    chisquare as chisquare,
+    dirichlet as dirichlet,
+    f as f,
+    gamma as gamma,
+    generalized_normal as generalized_normal,
+    loggamma as loggamma,
+    t as t,
+)
 from shardir.frontend.random.keys import (
     PRNGKey as PRNGKey,
     clone as clone,
@@ -31,6 +47,13 @@ from shardir.frontend.random.keys import (
     key_impl as key_impl,
     split as split,
     wrap_key_data as wrap_key_data,
+)
+from shardir.frontend.random.shapes import (
+    double_sided_maxwell as double_sided_maxwell,
+    maxwell as maxwell,
+    multivariate_normal as multivariate_normal,
+    triangular as triangular,
+    wald as wald,
 )
 from shardir.frontend.random.shuffling import choice as choice, permutation as permutation
 from shardir.frontend.random.uniformly import bits as bits, randint as randint, uniform as uniform

@@ -12,11 +12,11 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of, shape_of
 from shardir.frontend.operands import as_tracer, broadcast_shapes, constant, convert
 from shardir.frontend.promotion import dtype_of
-from shardir.frontend.random.keys import single_key
+from shardir.frontend.random.keys import single_key, split
 from shardir.frontend.random.uniformly import between, floating, unit
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import FLOATS, NUMPY_DTYPES
+from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF
 
 _finfo: Any = ml_dtypes.finfo
 
@@ -44,7 +44,12 @@ def _times(x: Tracer, factor: Any) -> Tracer:
 
 @public(static=("shape", "dtype"))
 def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Normal numbers of mean 0 and variance 1."""
+    """Normal numbers of mean 0 and variance 1; complex ones have it from both parts together."""
+    kind = dtype_of(float if dtype is None else dtype)
+    if kind in COMPLEX:
+        keys = split(single_key(key))
+        real, imag = (_standard(keys[i], shape_of(shape), REAL_OF[kind]) for i in range(2))
+        return emit("complex", real, imag) / _number(np.sqrt(2), kind)
     return _standard(single_key(key), shape_of(shape), floating(dtype))
 
 
@@ -53,11 +58,11 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) 
     """e to the power of normal numbers of mean 0 and standard deviation `sigma`."""
     name = floating(dtype)
     spread = convert(as_tracer(sigma), name)
-    wanted = _wanted(shape, spread)
+    wanted = wanted_shape(shape, spread)
     return snp.exp(_standard(single_key(key), wanted, name) * spread)
 
 
-def _wanted(shape: Any, *parameters: Tracer) -> tuple[int, ...]:
+def wanted_shape(shape: Any, *parameters: Tracer) -> tuple[int, ...]:
     """The shape of the numbers: that asked for, or that of the parameters together."""
     common = broadcast_shapes(*(x.shape for x in parameters))
     wanted = common if shape is None else shape_of(shape)
@@ -81,7 +86,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     """Normal numbers of mean 0 and variance 1, given that they lie in (lower, upper)."""
     name = floating(dtype)
     low, high = (convert(as_tracer(x), name) for x in (lower, upper))
-    wanted = _wanted(shape, low, high)
+    wanted = wanted_shape(shape, low, high)
     root = _number(np.sqrt(2), name)
     a, b = emit("erf", low / root), emit("erf", high / root)
     inverse: Tracer = emit("erf_inv", between(single_key(key), wanted, name, a, b))
@@ -97,7 +102,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
     chance = as_tracer(p)
     if chance.value.type.dtype not in FLOATS:
         chance = convert(chance, dtype_of(float))
-    wanted = _wanted(shape, chance)
+    wanted = wanted_shape(shape, chance)
     return unit(single_key(key), wanted, chance.value.type.dtype) < chance
 
 
@@ -204,7 +209,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Pareto-distributed numbers of scale 1 and shape `b`."""
     name = floating(dtype)
     tail = convert(as_tracer(b), name)
-    return snp.exp(exponential(key, _wanted(shape, tail), NUMPY_DTYPES[name]) / tail)
+    return snp.exp(exponential(key, wanted_shape(shape, tail), NUMPY_DTYPES[name]) / tail)
 
 
 @public(static=("shape", "dtype"))
@@ -212,7 +217,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Rayleigh-distributed numbers: the length of two normal numbers of that `scale`."""
     name = floating(dtype)
     sigma = convert(as_tracer(scale), name)
-    drawn = unit(single_key(key), _wanted(shape, sigma), name)
+    drawn = unit(single_key(key), wanted_shape(shape, sigma), name)
     return sigma * snp.sqrt(_times(snp.log1p(-drawn), -2))
 
 

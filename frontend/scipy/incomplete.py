@@ -107,27 +107,27 @@ def _density(a: Any, x: Any) -> Any:
     return snp.exp((a - 1) * snp.log(x) - x - gammaln(a))
 
 
-def _lower_plain(a: Any, x: Any) -> Any:
+def lower_gamma(a: Any, x: Any) -> Any:
     return _both(a, x)[0].astype(x.dtype)
 
 
-def _upper_plain(a: Any, x: Any) -> Any:
+def upper_gamma(a: Any, x: Any) -> Any:
     return _both(a, x)[1].astype(x.dtype)
 
 
-_lower = custom_jvp(_lower_plain)
-_higher = custom_jvp(_upper_plain)
+_lower = custom_jvp(lower_gamma)
+_higher = custom_jvp(upper_gamma)
 
 
 @_lower.defjvp
 def _lower_rule(primals: Any, tangents: Any) -> Any:
-    made = _density(*primals) * tangents[1] + _slope(_lower_plain, primals, 0) * tangents[0]
+    made = _density(*primals) * tangents[1] + _slope(lower_gamma, primals, 0) * tangents[0]
     return _lower(*primals), made
 
 
 @_higher.defjvp
 def _higher_rule(primals: Any, tangents: Any) -> Any:
-    made = _density(*primals) * tangents[1] + _slope(_lower_plain, primals, 0) * tangents[0]
+    made = _density(*primals) * tangents[1] + _slope(lower_gamma, primals, 0) * tangents[0]
     return _higher(*primals), -made
 
 

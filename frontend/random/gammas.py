@@ -1,0 +1,178 @@
+"""Gamma-distributed numbers, and what is made of them.
+
+Each number has a key of its own and tries until one is accepted (Marsaglia and Tsang, "A simple
+method for generating gamma variables", 2000). Below 1 the shape is raised by 1 and the number
+lowered by the power of a uniform one.
+"""
+
+from functools import partial
+from math import prod
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.custom_jvp import custom_jvp
+from shardir.frontend.directions import jvp
+from shardir.frontend.eager import public
+from shardir.frontend.lax.loops import while_loop
+from shardir.frontend.nn.softmax import softmax
+from shardir.frontend.operands import as_tracer, broadcast, convert
+from shardir.frontend.random.distributions import (
+    exponential,
+    normal,
+    rademacher,
+    wanted_shape,
+)
+from shardir.frontend.random.keys import single_key, split
+from shardir.frontend.random.uniformly import floating, uniform
+from shardir.frontend.scipy.gammas import gammaln
+from shardir.frontend.scipy.incomplete import lower_gamma
+from shardir.frontend.tracer import Tracer
+from shardir.frontend.vectorizing import vmap
+from shardir.types import NUMPY_DTYPES
+
+
+def _one(key: Any, shape: Any, log_space: bool) -> Any:
+    """One number."""
+    dtype = shape.dtype
+    small = shape < 1
+    raised = snp.where(small, shape + 1, shape)
+    d = raised - snp.asarray(1 / 3, dtype)
+    c = snp.asarray(1 / 3, dtype) / snp.sqrt(d)
+
+    def refused(state: Any) -> Any:
+        _, x, v, u = state
+        squeezed = u >= 1 - snp.asarray(0.0331, dtype) * (x * x)
+        return squeezed & (snp.log(u) >= x * 0.5 + d * ((1 - v) + snp.log(v)))
+
+    def another(state: Any) -> Any:
+        inner = split(state[0])
+        x = normal(inner[1], (), dtype)
+        return inner[0], x, 1 + x * c
+
+    def attempt(state: Any) -> Any:
+        keys = split(state[0], 3)
+        start = (keys[1], snp.zeros((), dtype), snp.full((), -1, dtype))
+        _, x, v = while_loop(lambda state: state[2] <= 0, another, start)
+        return keys[0], x * x, v * v * v, uniform(keys[2], (), dtype)
+
+    keys = split(key)
+    start = (keys[0], snp.zeros((), dtype), snp.ones((), dtype), snp.full((), 2, dtype))
+    _, _, v, _ = while_loop(refused, attempt, start)
+    if log_space:
+        lowered = -exponential(keys[1], (), dtype)
+        boost = lowered * (1 / shape)
+        return snp.log(d) + snp.log(v) + snp.where(small & (lowered != 0), boost, 0.0)
+    rest = 1 - uniform(keys[1], (), dtype)
+    return d * v * snp.where(small, snp.power(rest, 1 / shape), 1.0)
+
+
+def _drawn(key: Any, a: Any, log_space: bool) -> Any:
+    keys = split(key, prod(a.shape))
+    made = vmap(partial(_one, log_space=log_space))(keys, snp.reshape(a, (-1,)))
+    return snp.reshape(made, a.shape)
+
+
+_samples = custom_jvp(_drawn, nondiff_argnums=(2,))
+
+
+@_samples.defjvp
+def _samples_rule(log_space: bool, primals: Any, tangents: Any) -> Any:
+    """A number moves with its shape so that its place in the distribution stays."""
+    key, a = primals
+    made = _samples(key, a, log_space)
+    x = snp.exp(made) if log_space else made
+    x = snp.maximum(x, snp.finfo(x.dtype).tiny)
+    _, moved = jvp(lower_gamma, (a, x), (snp.ones_like(a), snp.zeros_like(x)))
+    density = snp.exp((a - 1) * snp.log(x) - x - gammaln(a))
+    slope = -moved / density
+    return made, (slope / x if log_space else slope) * tangents[1]
+
+
+def _gammas(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
+    name = floating(dtype)
+    a = convert(as_tracer(a), name)
+    return _samples(single_key(key), broadcast(a, wanted_shape(shape, a)), log_space)
+
+
+@public(static=("shape", "dtype"))
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Gamma-distributed numbers of shape `a` and scale 1."""
+    return _gammas(key, a, shape, dtype, False)
+
+
+@public(static=("shape", "dtype"))
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """The logarithms of gamma-distributed numbers, precise for small `a`."""
+    return _gammas(key, a, shape, dtype, True)
+
+
+@public(static=("shape", "dtype"))
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Beta-distributed numbers."""
+    name = floating(dtype)
+    a, b = (convert(as_tracer(x), name) for x in (a, b))
+    wanted = wanted_shape(shape, a, b)
+    keys = split(single_key(key))
+    logs = [
+        loggamma(keys[i], broadcast(x, wanted), wanted, NUMPY_DTYPES[name])
+        for i, x in enumerate((a, b))
+    ]
+    largest = snp.maximum(*logs)
+    first, second = (snp.exp(x - largest) for x in logs)
+    return first / (first + second)
+
+
+@public(static=("shape", "dtype"))
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Vectors of positive numbers that sum to 1; `shape` is that of the result without them."""
+    name = floating(dtype)
+    alpha = convert(as_tracer(alpha), name)
+    front = alpha.shape[:-1] if shape is None else tuple(shape)
+    return softmax(_gammas(key, alpha, (*front, alpha.shape[-1]), dtype, True), -1)
+
+
+@public(static=("shape", "dtype"))
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Sums of squares of `df` normal numbers."""
+    half = convert(as_tracer(df), floating(dtype)) / 2
+    return snp.exp(_gammas(key, half, shape, dtype, True)) * 2
+
+
+@public(static=("shape", "dtype"))
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Quotients of mean squares of `dfnum` and `dfden` normal numbers."""
+    name = floating(dtype)
+    top, bottom = (convert(as_tracer(x), name) for x in (dfnum, dfden))
+    wanted = wanted_shape(shape, top, bottom)
+    keys = split(single_key(key))
+    below = chisquare(keys[0], bottom, wanted, dtype) / bottom
+    return chisquare(keys[1], top, wanted, dtype) / top / below
+
+
+@public(static=("shape", "dtype"))
+def t(key: Any, df: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Student's t, of `df` degrees of freedom."""
+    half = convert(as_tracer(df), floating(dtype)) / 2
+    wanted = wanted_shape(None if shape is None or shape == () else shape, half)
+    keys = split(single_key(key))
+    drawn: Tracer = normal(keys[0], wanted, dtype)
+    return drawn * snp.sqrt(half / gamma(keys[1], half, wanted, dtype))
+
+
+@public(static=("shape", "dtype"))
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of density proportional to exp(-|x|**p)."""
+    keys, name = split(single_key(key)), floating(dtype)
+    size = gamma(keys[0], 1 / as_tracer(p), shape, dtype)
+    power = 1 / convert(as_tracer(p), name)
+    return rademacher(keys[1], shape, NUMPY_DTYPES[name]) * snp.power(size, power)
+
+
+@public(static=("d", "shape", "dtype"))
+def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
+    """Uniform points of the unit ball of `d` dimensions under the p-norm."""
+    keys = split(single_key(key))
+    drawn = generalized_normal(keys[0], p, (*shape, d), dtype)
+    more = exponential(keys[1], shape, dtype)
+    total = snp.sum(snp.power(snp.abs(drawn), p), axis=-1) + more
+    return drawn / snp.power(total, 1 / p)[..., None]

@@ -1,0 +1,104 @@
+"""Further distributions that are made of normal and uniform numbers."""
+
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.eager import public
+from shardir.frontend.errors import RandomError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import shape_of
+from shardir.frontend.operands import as_tracer, broadcast, convert
+from shardir.frontend.random.distributions import normal, rademacher, wanted_shape
+from shardir.frontend.random.keys import single_key, split
+from shardir.frontend.random.uniformly import floating, uniform
+from shardir.types import NUMPY_DTYPES
+
+
+@public(static=("shape", "dtype"))
+def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """The lengths of vectors of three normal numbers."""
+    drawn = normal(single_key(key), (*shape_of(shape), 3), dtype)
+    return snp.sqrt(snp.sum(drawn * drawn, axis=-1))
+
+
+@public(static=("shape", "dtype"))
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """`maxwell` numbers of either sign, scaled and moved."""
+    name = floating(dtype)
+    loc, scale = (convert(as_tracer(x), name) for x in (loc, scale))
+    common = wanted_shape(None, loc, scale)
+    whole = (*(shape_of(shape) or common), *common)
+    keys = split(single_key(key))
+    size = maxwell(keys[0], whole, dtype)
+    return rademacher(keys[1], whole, NUMPY_DTYPES[name]) * size * scale + loc
+
+
+@public(static=("shape", "dtype"))
+def triangular(
+    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
+) -> Any:
+    """Numbers whose density rises from `left` to `mode` and falls to `right`."""
+    name = floating(dtype)
+    ends = [convert(as_tracer(x), name) for x in (left, mode, right)]
+    wanted = wanted_shape(shape, *ends)
+    left, mode, right = (broadcast(x, wanted) for x in ends)
+    u = uniform(single_key(key), wanted, NUMPY_DTYPES[name])
+    rising = left + snp.sqrt(u * (right - left) * (mode - left))
+    falling = right - snp.sqrt((1 - u) * (right - left) * (right - mode))
+    return snp.where(u < (mode - left) / (right - left), rising, falling)
+
+
+@public(static=("shape", "dtype"))
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Wald-distributed (inverse Gaussian) numbers of scale 1."""
+    name = floating(dtype)
+    mean = convert(as_tracer(mean), name)
+    wanted = wanted_shape(shape, mean)
+    mean = broadcast(mean, wanted)
+    keys = split(single_key(key))
+    v = normal(keys[0], wanted, dtype)
+    z = uniform(keys[1], wanted, NUMPY_DTYPES[name])
+    y = v * v
+    square = mean * mean
+    root = snp.sqrt(4 * mean * y + square * (y * y))
+    x = mean + square * y / 2 - mean / 2 * root
+    return snp.where(z <= mean / (mean + x), x, square / x)
+
+
+@public(static=("shape", "dtype", "method"))
+def multivariate_normal(
+    key: Any,
+    mean: Any,
+    cov: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    method: str = "cholesky",
+) -> Any:
+    """Normal vectors of a mean and a covariance matrix; `shape` is that of the result without
+    them. `method` is how the root of the matrix is taken: 'cholesky', 'eigh' or 'svd'."""
+    name = floating(dtype)
+    mean, cov = (convert(as_tracer(x), name) for x in (mean, cov))
+    size = mean.shape[-1] if mean.ndim else 0
+    if not mean.ndim or cov.shape[-2:] != (size, size):
+        raise RandomError(
+            point(
+                f"multivariate_normal got a mean of shape {mean.shape} and a covariance of shape "
+                f"{cov.shape}; they are (..., n) and (..., n, n)"
+            )
+        )
+    if method not in ("cholesky", "eigh", "svd"):
+        raise RandomError(
+            point(f"method={method!r} of multivariate_normal is none of cholesky, eigh, svd")
+        )
+    common = snp.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
+    front = common if shape is None else shape_of(shape)
+    if method == "cholesky":
+        root = snp.linalg.cholesky(cov)
+    elif method == "eigh":
+        weights, vectors = snp.linalg.eigh(cov)
+        root = vectors * snp.sqrt(weights[..., None, :])
+    else:
+        vectors, weights, _ = snp.linalg.svd(cov)
+        root = vectors * snp.sqrt(weights[..., None, :])
+    drawn = normal(single_key(key), (*front, size), NUMPY_DTYPES[name])
+    return mean + snp.einsum("...ij,...j->...i", root, drawn)
