@@ -128,11 +128,17 @@ class Program(Executable):
         while True:
             env.update(zip(condition.block.params, carried, strict=True))
             self._run(condition, env)
-            if not self._decision(op, env[condition.block.returns[0]]):
+            going = [bool(shard) for shard in env[condition.block.returns[0]]]
+            if not any(going):
                 break
             env.update(zip(body.block.params, carried, strict=True))
             self._run(body, env)
-            carried = [env[v] for v in body.block.returns]
+            made = [env[v] for v in body.block.returns]
+            # Devices that are done keep what they have.
+            carried = [
+                new if all(going) else _chosen(going, new, old)
+                for new, old in zip(made, carried, strict=True)
+            ]
         env.update(zip(op.results, carried, strict=True))
 
     def _scan(self, step: Step, env: Environment) -> None:
@@ -167,17 +173,19 @@ class Program(Executable):
         return result
 
     def _case(self, step: Step, env: Environment) -> None:
-        index = self._decision(step.op, env[step.op.operands[0]])
-        branch = step.bodies[index if 0 <= index < len(step.bodies) else -1]
-        self._run(branch, env)
-        env.update(zip(step.op.results, [env[v] for v in branch.block.returns], strict=True))
-
-    def _decision(self, op: Op, shards: Shards) -> int:
-        """What all devices decide; they must decide alike."""
-        choices = {int(shard) for shard in shards}
-        if len(choices) > 1:
-            raise InterpretError(f"devices disagree about which way {op.name} goes")
-        return choices.pop()
+        """Every branch that some device goes; each device takes the results of its own."""
+        last = len(step.bodies) - 1
+        indices = [int(shard) for shard in env[step.op.operands[0]]]
+        chosen = [i if 0 <= i <= last else last for i in indices]
+        results: list[list[Array]] = []
+        for number in sorted(set(chosen)):
+            branch = step.bodies[number]
+            self._run(branch, env)
+            made = [env[v] for v in branch.block.returns]
+            goes = [i == number for i in chosen]
+            olds = results or made
+            results = [_chosen(goes, new, old) for new, old in zip(made, olds, strict=True)]
+        env.update(zip(step.op.results, results, strict=True))
 
 
 _CONTROL: dict[str, Callable[[Program, Step, Environment], None]] = {
@@ -185,6 +193,11 @@ _CONTROL: dict[str, Callable[[Program, Step, Environment], None]] = {
     "scan": Program._scan,
     "case": Program._case,
 }
+
+
+def _chosen(flags: Sequence[bool], new: Shards, old: Shards) -> list[Array]:
+    """For each device the one or the other."""
+    return [a if flag else b for flag, a, b in zip(flags, new, old, strict=True)]
 
 
 def _each(shards: Shards, function: Callable[[Array], Array]) -> list[Array]:

@@ -14,7 +14,7 @@ from shardir.backends import get_backend
 from shardir.backends.base import UnknownBackendError
 from shardir.backends.cpu.kernels import kernel_of
 from shardir.build import substitute
-from shardir.errors import InterpretError, NoRule
+from shardir.errors import NoRule
 from shardir.interpret import cut, join, mesh_of, run
 from shardir.ir import Module
 from shardir.passes import Pipeline
@@ -133,33 +133,41 @@ def test_collectives_in_loops_meet_in_every_round() -> None:
     np.testing.assert_array_equal(stacked, [[8, 12, 8, 12], [4, 6, 4, 6], [1, 2, 3, 4]])
 
 
-DISAGREE = """\
-mesh @m = [x=2]
+PARTING = """\
+mesh @m = [x=3]
 
 spmd func @f(
-  %p: bool[1] of bool[2@x],
-  %a: f32[] of f32[],
-) -> (f32[] of f32[]) {
-  %q = reshape(%p) : bool[]
-  %r = case(%q) : f32[] {
+  %a: f32[1] of f32[3@x],
+) -> (f32[1] of f32[3@x], f32[1] of f32[3@x]) {
+  %i = axis-index(axes=[x]) : i32[]
+  %r = case(%i) : f32[1] {
     yield %a
   } {
-    %b = neg(%a) : f32[]
+    %b = neg(%a) : f32[1]
     yield %b
   }
-  return %r
+  %n, %d = while(%i, %a) : i32[], f32[1] {
+    (%m: i32[], %c: f32[1]) =>
+    %two = constant(value=2) : i32[]
+    %less = lt(%m, %two) : bool[]
+    yield %less
+  } {
+    (%o: i32[], %e: f32[1]) =>
+    %one = constant(value=1) : i32[]
+    %p = add(%o, %one) : i32[]
+    %f = add(%e, %e) : f32[1]
+    yield %p, %f
+  }
+  return %r, %d
 }
 """
 
 
-def test_devices_that_part_ways_are_an_error() -> None:
-    program = get_backend("cpu").compile(parse(DISAGREE))
-    shards: list[list[Array]] = [
-        [np.array([False]), np.array([True])],
-        [np.array(1, np.float32)] * 2,
-    ]
-    with pytest.raises(InterpretError, match="devices disagree about which way case goes"):
-        program(shards)
+def test_devices_may_part_ways_and_meet_again() -> None:
+    module, ones = parse(PARTING), np.array([1, 2, 3], np.float32)
+    want = run(module, [ones])
+    np.testing.assert_array_equal(want, [[1, -2, -3], [4, 4, 3]])
+    np.testing.assert_array_equal(computed(module, [ones]), want)
 
 
 def test_threads_may_call_one_program() -> None:
