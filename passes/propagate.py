@@ -22,10 +22,11 @@ from shardir.mesh import Mesh
 from shardir.passes.pipeline import Pass
 from shardir.passes.propagation.constants import split_constants
 from shardir.passes.propagation.constraints import apply_constraints
-from shardir.passes.propagation.draft import Draft
-from shardir.passes.propagation.finish import BORDERS, at_the_border, without_unit_axes
+from shardir.passes.propagation.draft import MANUAL, Draft
+from shardir.passes.propagation.finish import BORDERS, Border, at_the_border, without_unit_axes
 from shardir.passes.propagation.groups import settle_groups, unite_groups
 from shardir.passes.propagation.levels import LEVELS, ORDERS, STRATEGIES, Run, State
+from shardir.passes.propagation.manual import state_ends
 from shardir.passes.propagation.network import Network, Steppers, connect
 from shardir.passes.propagation.record import Record
 from shardir.passes.propagation.recorder import Recorder, Spoken
@@ -33,7 +34,7 @@ from shardir.passes.propagation.step import NOTHING, Shardings
 from shardir.placement import Sharding
 from shardir.types import TensorType
 
-Close = Callable[[int, TensorType, bool, Sharding | None], Sharding | None]
+Close = Callable[[int, TensorType, Border, Sharding | None], Sharding | None]
 """A sharding's number, the type it is for, whether that enters or leaves the function, and what
 is stated of it then."""
 
@@ -91,15 +92,18 @@ class Propagate(Pass, name="propagate"):
             split_constants(draft)
         owners = flows(draft)
         said = statements(draft)
-        constraints = apply_constraints(draft, owners, said) if self.prepare else {}
+        bridges = state_ends(draft, said, steppers.shardings)
+        constraints = apply_constraints(draft, owners, said, bridges) if self.prepare else {}
         groups = unite_groups(draft)
         spoke = settle_groups(draft, groups, owners, said, steppers.shardings.meshes)
-        edges = {op: draft.edges(op) for op in draft.walk() if op.spec.edges}
-        network = connect(draft, edges, groups, steppers)
+        edges = {op: draft.edges(op) for op in draft.walk() if op.spec.edges or op.name == MANUAL}
+        network = connect(draft, edges, groups, bridges, steppers)
         state = begin(function, network, said, steppers.shardings)
+        # The axes of a manual computation are asked for by its ends.
+        wholly = said | {value: bridge.whole for value, bridge in bridges.items()}
         recorder = record and Recorder(
-            record, draft, network, steppers.shardings, said, Spoken(constraints, spoke), groups,
-            state,
+            record, draft, network, steppers.shardings, wholly, Spoken(constraints, spoke),
+            groups, state,
         )  # fmt: skip
         run = Run(
             network,
@@ -112,7 +116,8 @@ class Propagate(Pass, name="propagate"):
         )
         run.run(state)
         close = self.closed(steppers.shardings, mesh)
-        border = dict.fromkeys(function.body.params)
+        borders = dict.fromkeys(bridges, Border.MANUAL)
+        borders |= dict.fromkeys(function.body.params, Border.FUNCTION)
         new = {
             value: Value(
                 value.type,
@@ -120,8 +125,8 @@ class Propagate(Pass, name="propagate"):
                 close(
                     state.cells[cell],
                     value.type,
-                    value in border,
-                    said.get(value) if value in border else None,
+                    borders.get(value, Border.NONE),
+                    said.get(value) if borders.get(value) is Border.FUNCTION else None,
                 ),
             )
             for value, cell in network.cells.items()
@@ -130,14 +135,17 @@ class Propagate(Pass, name="propagate"):
             recorder.finish(state, run, new)
         built = draft.build(new.__getitem__)
         results = zip(state.results, built.body.returns, function.results, strict=True)
-        return replace(built, results=tuple(close(n, v.type, True, own) for n, v, own in results))
+        return replace(
+            built,
+            results=tuple(close(n, v.type, Border.FUNCTION, own) for n, v, own in results),
+        )
 
     def closed(self, shardings: Shardings, mesh: Mesh) -> Close:
         """What to write for a sharding of a given number."""
 
         @cache
         def close(
-            number: int, type: TensorType, border: bool, stated: Sharding | None
+            number: int, type: TensorType, border: Border, stated: Sharding | None
         ) -> Sharding | None:
             found = shardings[number]
             if self.keep_open:
@@ -146,10 +154,9 @@ class Propagate(Pass, name="propagate"):
                 return None  # there is nothing to say about a scalar
             if found is None:
                 return Sharding.whole(mesh.name, type.rank)
-            if border:
-                mesh_of = shardings.meshes[found.mesh]
-                found = at_the_border(found, type.shape, mesh_of, stated, self.border)
-            return found.close()
+            its_mesh = shardings.meshes[found.mesh]
+            uneven = self.border if border is Border.FUNCTION else "even"
+            return at_the_border(found, type.shape, its_mesh, border, stated, uneven).close()
 
         return close
 

@@ -15,7 +15,7 @@ from shardir.mesh import Mesh
 from shardir.passes.explain.data import Annotation, Subject
 from shardir.passes.program import values_of
 from shardir.passes.propagation.constants import GROUP
-from shardir.passes.propagation.constraints import CONSTRAINT
+from shardir.passes.propagation.draft import CONSTRAINT, MANUAL
 from shardir.passes.propagation.projection import View, project
 from shardir.passes.propagation.record import Said, Step, Story
 from shardir.passes.reasons import loop_name
@@ -62,13 +62,10 @@ class History:
                 looks.setdefault(cell, []).append((step, tensor))
         return looks
 
-    @cached_property
+    @property
     def states(self) -> dict[int, Sharding | None]:
         """The sharding of each cell in the end."""
-        states: dict[int, Sharding | None] = {c: said.sharding for c, said in self.said.items()}
-        for step in self.story.standing:
-            states.update(zip(step.cells, step.before, strict=True))
-        return states
+        return self.story.final
 
     @cached_property
     def mute(self) -> dict[int, list[Op]]:
@@ -146,6 +143,13 @@ class History:
             return maker.loc
         return self.places.get((self.name, f"%{show_name(name)}"))
 
+    def speaker(self, said: Said, op: Op) -> Value:
+        """The value through which a constraint or a manual computation speaks for another."""
+        if op.name != MANUAL:
+            return op.result
+        cells = [self.story.cells.get(operand) for operand in op.operands]
+        return op.blocks[0].params[cells.index(said.cell)] if said.cell in cells else op.results[0]
+
     def annotation(self, said: Said) -> Annotation:
         """What was stated, in the words of the program."""
         if said.value is None:
@@ -156,8 +160,11 @@ class History:
             return Annotation(Subject.RESULT, str(number), text, self.name, loc)
         value, subject = said.value, Subject.VALUE
         if said.constraint is not None:
-            value = said.constraint.result
+            value = self.speaker(said, said.constraint)
         maker = self.makers.get(value.name)
+        if maker is not None and maker.name == MANUAL:
+            text = self.printer.typed(value.type, said.sharding)
+            return Annotation(subject, spelled(value), text, self.name, self.loc_of_op(maker))
         if said.constraint is not None or (maker is not None and maker.name == CONSTRAINT):
             subject = Subject.CONSTRAINT
         elif value in self.story.function.body.params:

@@ -11,6 +11,8 @@ its operand. Where nothing else has been said about the operand, more is meant:
 - A chain of constraints with one user each is a wish for a last state: what else used the operand
   below the chain reads its end.
 
+A manual computation says of each operand what its parameter says, with the manual axes in front.
+
 These are OpenXLA Shardy's rules (`sdy-apply-sharding-constraints`).
 """
 
@@ -18,26 +20,31 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shardir.ir import Block, Op, Value
-from shardir.passes.propagation.draft import Draft, Use
+from shardir.passes.propagation.draft import CONSTRAINT, MANUAL, Draft, Use
+from shardir.passes.propagation.manual import Bridge
 from shardir.placement import Sharding
 
-CONSTRAINT = "sharding_constraint"
 Wishes = dict[Value, Sharding]
 Place = tuple[float, ...]
 
 
-def apply_constraints(draft: Draft, owners: Mapping[Value, Value], said: Wishes) -> dict[Value, Op]:
+def apply_constraints(
+    draft: Draft, owners: Mapping[Value, Value], said: Wishes, bridges: Mapping[Value, Bridge]
+) -> dict[Value, Op]:
     """Rewire the draft and add what operands are given to `said`, what was said so far.
 
-    `owners` maps each target of an edge to the one that owns it. Returns the constraints that
-    spoke for other values.
+    `owners` maps each target of an edge to the one that owns it, `bridges` knows the parameters of
+    manual computations. Returns what spoke for other values: constraints, manual computations.
     """
-    constraints = [op for op in _inside_out(draft.function.body) if op.name == CONSTRAINT]
-    if not constraints:
+    speakers = [op for op in _inside_out(draft.function.body) if op.name in (CONSTRAINT, MANUAL)]
+    if not speakers:
         return {}
-    applied = _Constraints(draft, owners, said)
-    for op in constraints:
-        applied.apply(op)
+    applied = _Constraints(draft, owners, said, bridges)
+    for op in speakers:
+        if op.name == CONSTRAINT:
+            applied.read_end_of_chain(op)
+        for i, value in enumerate(tuple(draft.inputs(op))):
+            applied.apply(op, i, value)
     return applied.spoke
 
 
@@ -52,10 +59,17 @@ def _inside_out(block: Block) -> list[Op]:
 
 
 class _Constraints:
-    def __init__(self, draft: Draft, owners: Mapping[Value, Value], said: Wishes) -> None:
+    def __init__(
+        self,
+        draft: Draft,
+        owners: Mapping[Value, Value],
+        said: Wishes,
+        bridges: Mapping[Value, Bridge],
+    ) -> None:
         self.draft = draft
         self.owners = owners
         self.said = said
+        self.bridges = bridges
         self.spoke: dict[Value, Op] = {}
         self.places: dict[Op, Place] = {}
         self._number(draft.function.body)
@@ -71,17 +85,20 @@ class _Constraints:
         """Whether something has been said about a value by now."""
         return self.owners.get(value, value) in self.said
 
-    def apply(self, op: Op) -> None:
-        self.read_end_of_chain(op)
-        (value,) = self.draft.inputs(op)
-        sharding = op.result.sharding
+    def wish(self, op: Op, number: int) -> Sharding | None:
+        """What an operation says that one of its operands should be."""
+        if op.name == CONSTRAINT:
+            return op.result.sharding
+        return self.bridges[op.blocks[0].params[number]].whole
+
+    def apply(self, op: Op, number: int, value: Value) -> None:
+        sharding = self.wish(op, number)
         if sharding is None or not sharding.closed or self.is_said(value):
             return
-        others = self.constraints_of(value)
-        if any(other.result.sharding != sharding for other in others):
+        if any(self.wish(*other) != sharding for other in self.speakers_of(value)):
             return
         if value in self.owners:
-            self.put_behind(op, value)
+            op = self.put_behind(op, value, sharding)
             if sharding.unreduced:
                 open_ = Sharding.open(sharding.mesh, value.type.rank)
                 self.said[self.owners[value]] = replace(
@@ -99,9 +116,13 @@ class _Constraints:
                 rank = sibling.type.rank
                 self.said.setdefault(sibling, Sharding.open(sharding.mesh, rank))
 
-    def constraints_of(self, value: Value) -> list[Op]:
-        users = (user for user, _ in self.draft.uses_of(value))
-        return [user for user in users if isinstance(user, Op) and user.name == CONSTRAINT]
+    def speakers_of(self, value: Value) -> list[tuple[Op, int]]:
+        """The constraints and manual computations that use a value, and as which operand."""
+        return [
+            (user, number)
+            for user, number in self.draft.uses_of(value)
+            if isinstance(user, Op) and user.name in (CONSTRAINT, MANUAL)
+        ]
 
     def read_end_of_chain(self, head: Op) -> None:
         """Where `head` begins a chain, let those below it that use its operand use its end."""
@@ -109,14 +130,14 @@ class _Constraints:
         maker = self.draft.makers.get(value)
         if (maker is not None and maker.name == CONSTRAINT) or self.is_said(value):
             return
-        if any(other is not head for other in self.constraints_of(value)):
+        if any(other is not head for other, _ in self.speakers_of(value)):
             return
         tail = head
         while len(self.draft.uses_of(tail.result)) == 1 and (
-            following := self.constraints_of(tail.result)
+            following := [op for op, _ in self.speakers_of(tail.result) if op.name == CONSTRAINT]
         ):
             (tail,) = following
-        if tail is head or self.constraints_of(tail.result):
+        if tail is head or self.speakers_of(tail.result):
             return
         for use in reversed(list(self.draft.uses_of(value))):
             if use[0] is not head and self.is_below(use, tail):
@@ -130,14 +151,23 @@ class _Constraints:
             return user is home and home is not self.draft.function.body
         return self.draft.homes[user] is home and self.places[user] > self.places[op]
 
-    def put_behind(self, op: Op, value: Value) -> None:
-        """Move an operation right behind where its operand is made."""
+    def put_behind(self, op: Op, value: Value, sharding: Sharding) -> Op:
+        """Move a constraint right behind where its operand is made.
+
+        A manual computation stays where it is, and gets a constraint of its own there.
+        """
         self.moves += 1
         maker = self.draft.makers.get(value)
         to = self.draft.homes[maker] if maker else self.draft.block_of(value)
-        self.draft.remove(op)
+        if op.name == CONSTRAINT:
+            self.draft.remove(op)
+        else:
+            op = self.draft.constraint(value, sharding, op.loc)
+            self.said[op.result] = sharding
+            self.draft.add(op, to)
         at = list(self.draft.ops(to)).index(maker) + 1 if maker else 0
         self.draft.insert(op, at, to)
         if maker:
             self.draft.behind.setdefault(value, []).insert(0, op)
         self.places[op] = (*(self.places[maker] if maker else (-1.0,)), -float(self.moves))
+        return op

@@ -12,8 +12,13 @@ the most recent first, as MLIR does, and where cuts conflict that order can be s
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from shardir.ir import Block, Edge, Function, Op, Value
+from shardir.build import Names
+from shardir.ir import Block, Edge, Function, Loc, Op, Value
+from shardir.opset import OPS
+from shardir.placement import Sharding
 
+CONSTRAINT = "sharding_constraint"
+MANUAL = "manual_computation"
 User = Op | Block
 """What uses a value: an operation, or a block that returns it."""
 Use = tuple[User, int]
@@ -28,6 +33,7 @@ class Draft:
         """Operations that were moved right behind the edge that owns a value."""
         self._ops: dict[Block, list[Op]] = {}
         self._inputs: dict[User, list[Value]] = {}
+        self._names: Names | None = None
         self._add_uses(function.body)
 
     def _add_uses(self, block: Block) -> None:
@@ -72,6 +78,11 @@ class Draft:
 
     def edges(self, op: Op) -> tuple[Edge, ...]:
         """The edges of an operation, between values as they are by now."""
+        if op.name == MANUAL:
+            (body,) = op.blocks
+            into = zip(self.inputs(op), body.params, strict=True)
+            out = zip(self.inputs(body), op.results, strict=True)
+            return tuple(Edge((source,), (target,)) for source, target in (*into, *out))
         if op.spec.edges is None:
             return ()
         blocks = tuple(Block(b.params, (), tuple(self.inputs(b))) for b in op.blocks)
@@ -129,6 +140,13 @@ class Draft:
 
     def replace_ops(self, block: Block, ops: list[Op]) -> None:
         self._ops[block] = ops
+
+    def constraint(self, value: Value, sharding: Sharding, loc: Loc | None) -> Op:
+        """A constraint of a value, which is nowhere yet."""
+        if self._names is None:
+            self._names = Names([each.name for each in self.values()])
+        result = Value(value.type, self._names.fresh(value.name), sharding)
+        return Op(OPS[CONSTRAINT], (value,), (result,), loc=loc)
 
     def add(self, op: Op, block: Block) -> None:
         """Take note of a new operation: its uses, its maker, its home."""

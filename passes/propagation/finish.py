@@ -3,10 +3,12 @@
 Nothing is left open: a dimension that no cut reached is whole from now on. What a function takes
 and gives is cut evenly, so that it can be handed out in equal pieces: axes that do not divide
 the dimension are trimmed, and a part of an axis that propagation put there is taken back.
-Inside the function uneven cuts stay, and at its border those that are asked for.
+What a manual computation takes and gives is cut evenly too. Inside the function uneven cuts stay,
+and at its border those that are asked for.
 """
 
 from dataclasses import replace
+from enum import Enum
 from math import prod
 
 from shardir.axes import dividing_prefix
@@ -31,6 +33,14 @@ def without_unit_axes(sharding: Sharding) -> Sharding:
     )
 
 
+class Border(Enum):
+    """What a value stands between."""
+
+    NONE = "nothing: it is inside of a function"
+    MANUAL = "a manual computation and what is around it"
+    FUNCTION = "a function and its callers"
+
+
 BORDERS = ("even", "stated", "uneven")
 """Which cuts that do not divide parameters and results have: none, those stated, or any."""
 
@@ -39,19 +49,25 @@ def at_the_border(
     sharding: Sharding,
     shape: tuple[int, ...],
     mesh: Mesh,
+    border: Border,
     stated: Sharding | None = None,
-    border: str = "even",
+    uneven: str = "even",
 ) -> Sharding:
-    """The sharding of a parameter or result: even pieces, and whole axes where it was free."""
+    """The sharding of a parameter or result: even pieces, and whole axes where it was free.
+
+    Those of manual computations may be cut along parts of axes.
+    """
+    if border is Border.NONE:
+        return sharding
     dims = []
     for d, (dim, size) in enumerate(zip(sharding.dims, shape, strict=True)):
         axes = dim.axes
-        if border != "uneven" and size % prod(axis.size for axis in axes):
+        if uneven != "uneven" and size % prod(axis.size for axis in axes):
             axes = dividing_prefix(axes, size)
-            own = stated.dims[d].axes if stated and border == "stated" else ()
+            own = stated.dims[d].axes if stated and uneven == "stated" else ()
             if prod(axis.size for axis in own) > prod(axis.size for axis in axes):
                 axes = own
-        if dim.open:
+        if dim.open and border is Border.FUNCTION:
             whole = [axis.is_whole(mesh) for axis in axes]
             axes = axes[: whole.index(False)] if False in whole else axes
         dims.append(Dim(axes, dim.open))

@@ -16,17 +16,12 @@ These are OpenXLA Shardy's rules (`sdy-sharding-group-import` and what propagati
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from shardir.build import Names
 from shardir.errors import PropagateError
 from shardir.ir import Block, Op, Value
 from shardir.mesh import Mesh
-from shardir.opset import OPS
 from shardir.passes.propagation.constants import GROUP
-from shardir.passes.propagation.constraints import CONSTRAINT
-from shardir.passes.propagation.draft import Draft
+from shardir.passes.propagation.draft import MANUAL, Draft
 from shardir.placement import Dim, Sharding
-
-MANUAL = "manual_computation"
 
 
 @dataclass(slots=True)
@@ -116,7 +111,6 @@ def settle_groups(
 
     Returns the members that another member spoke for, and that one.
     """
-    names: Names | None = None
     spoke: dict[Value, Value] = {}
     for group in groups:
         stated = [said.get(owners.get(value, value)) for value in group.members]
@@ -130,11 +124,10 @@ def settle_groups(
                     spoke[owners.get(value, value)] = owners.get(first, first)
                 _say(draft, owners, said, value, wishes[0])
         else:
-            names = names or Names([value.name for value in draft.values()])
             open_ = replace(wishes[0], dims=(Dim((), True),) * len(wishes[0].dims))
             open_ = replace(open_, replicated=(), unreduced=())
             for i, value in enumerate(group.members):
-                group.members[i] = _put_behind(draft, owners, value, open_, names)
+                group.members[i] = _put_behind(draft, owners, value, open_)
                 said[group.members[i]] = open_
     return spoke
 
@@ -162,18 +155,17 @@ def _say(
 
 
 def _put_behind(
-    draft: Draft, owners: Mapping[Value, Value], value: Value, sharding: Sharding, names: Names
+    draft: Draft, owners: Mapping[Value, Value], value: Value, sharding: Sharding
 ) -> Value:
     """A constraint right behind a value, which all else reads from now on."""
-    result = Value(value.type, names.fresh(value.name), sharding)
     users = list(draft.uses_of(value))
     maker = draft.makers.get(value)
-    op = Op(OPS[CONSTRAINT], (value,), (result,), loc=maker.loc if maker else None)
+    op = draft.constraint(value, sharding, maker.loc if maker else None)
     to = draft.homes[maker] if maker else draft.block_of(value)
     draft.add(op, to)
     draft.insert(op, list(draft.ops(to)).index(maker) + 1 if maker else 0, to)
     if maker and value in owners:
         draft.behind.setdefault(owners[value], []).insert(0, op)
     for use in reversed(users):
-        draft.rewire(use, result)
-    return result
+        draft.rewire(use, op.result)
+    return op.result

@@ -14,8 +14,9 @@ from functools import lru_cache
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ir import Block, Edge, Op, Value
 from shardir.passes.propagation.constants import GROUP
-from shardir.passes.propagation.draft import Draft, Use
+from shardir.passes.propagation.draft import MANUAL, Draft, Use
 from shardir.passes.propagation.groups import Group
+from shardir.passes.propagation.manual import Bridge
 from shardir.passes.propagation.priorities import Traffic, is_elementwise, traffic
 from shardir.passes.propagation.step import Shardings, Stepper
 from shardir.types import TensorType
@@ -32,6 +33,13 @@ class Node:
     stepper: Stepper
     kind: Traffic
     single_use: bool
+    bridge: Bridge | None = None
+    """How an edge of a manual computation sees the cell it owns, its last."""
+
+    def state(self, states: Sequence[int]) -> tuple[int, ...]:
+        """The shardings of its tensors, from those of all cells."""
+        found = tuple([states[cell] for cell in self.cells])
+        return found if self.bridge is None else (*found[:-1], self.bridge.seen(found[-1]))
 
 
 Alike = tuple[int, tuple[int, ...]]
@@ -77,11 +85,12 @@ def connect(
     draft: Draft,
     edges: Mapping[Op, tuple[Edge, ...]],
     groups: Iterable[Group],
+    bridges: Mapping[Value, Bridge],
     steppers: Steppers,
 ) -> Network:
     """The network of a prepared function; `edges` are those of its operations that have any."""
     network = Network()
-    _Connector(draft, edges, steppers, network).run(groups)
+    _Connector(draft, edges, bridges, steppers, network).run(groups)
     return network
 
 
@@ -90,11 +99,13 @@ class _Connector:
         self,
         draft: Draft,
         edges: Mapping[Op, tuple[Edge, ...]],
+        bridges: Mapping[Value, Bridge],
         steppers: Steppers,
         network: Network,
     ) -> None:
         self.draft = draft
         self.edges = edges
+        self.bridges = bridges
         self.steppers = steppers
         self.network = network
         self.node_of: dict[Op, int] = {}
@@ -144,7 +155,7 @@ class _Connector:
         """Make the nodes of a block, in the order in which the work list begins.
 
         The edges of an operation come behind it, one after the other, each followed by what was
-        moved behind it.
+        moved behind it; those to parameters of a manual computation come first in its body.
         """
         for op in self.draft.ops(block):
             if op in self.moved:
@@ -161,11 +172,18 @@ class _Connector:
                 self.holders[inner] = op
                 for param in inner.params:
                     self.cell(param)
+                if op.name == MANUAL:
+                    self.add_edges(op, [e for e in edges or () if e.targets[0] in inner.params])
                 self.enter(inner)
-            for edge in edges or ():
-                self.edge_nodes.setdefault(op, []).append((self.add_edge(op, edge), edge))
-                for behind in self.draft.behind.get(edge.targets[0], ()):
-                    self.add_op(behind)
+            if op.name == MANUAL:
+                edges = tuple(e for e in edges or () if e.targets[0] in op.results)
+            self.add_edges(op, edges or ())
+
+    def add_edges(self, op: Op, edges: Iterable[Edge]) -> None:
+        for edge in edges:
+            self.edge_nodes.setdefault(op, []).append((self.add_edge(op, edge), edge))
+            for behind in self.draft.behind.get(edge.targets[0], ()):
+                self.add_op(behind)
 
     def share_cell(self, edge: Edge) -> None:
         owner, *others = edge.targets
@@ -203,14 +221,15 @@ class _Connector:
 
     def add_edge(self, op: Op, edge: Edge) -> int:
         tensors = (*edge.sources, edge.targets[0])
-        rule = edge_rule(
-            tuple(value.type for value in tensors),
-            tuple(value in edge.stacked for value in tensors),
-        )
+        bridge = self.bridges.get(edge.targets[0])
+        types = tuple(value.type for value in tensors)
+        if bridge is not None:
+            types = (types[-1],) * len(types)  # the sources have other sizes, and the same loops
+        rule = edge_rule(types, tuple(value in edge.stacked for value in tensors))
         cells = tuple([self.cell(value) for value in tensors])
         stepper = self.steppers.of(rule)
         self.network.nodes.append(
-            Node(op, edge, cells, tensors, stepper, Traffic.THROUGH, single_use=True)
+            Node(op, edge, cells, tensors, stepper, Traffic.THROUGH, True, bridge)
         )
         number = len(self.network.nodes) - 1
         self.edge_of_owner[edge.targets[0]] = number, edge
@@ -237,6 +256,8 @@ class _Connector:
         op = self.holders.get(user) if isinstance(user, Block) else user
         if op is None:
             return
+        if op is user and op.name == MANUAL:
+            return  # Shardy looks for the edge at the operand, not at the parameter that owns it
         if op in self.node_of:
             yield self.node_of[op]
         for number, edge in self.edge_nodes.get(op, ()):

@@ -133,6 +133,8 @@ class Story:
     """Every operation as it is in the end, with the axes that it still refuses."""
     mute: list[Op] = field(default_factory=list)
     """Operations that cuts cannot pass at all."""
+    final: dict[int, Sharding | None] = field(default_factory=dict)
+    """The sharding of each cell in the end."""
     written: dict[Value, Value] = field(default_factory=dict)
     """What each value became in the propagated function."""
 

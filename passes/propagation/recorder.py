@@ -93,6 +93,9 @@ class Recorder:
         self.story.steps.append(step)
         for tensor, sharding in outcome.updates:
             cell = step.cells[tensor]
+            bridge = self.network.nodes[number].bridge if number >= 0 else None
+            if bridge is not None and tensor == len(step.cells) - 1:
+                sharding = bridge.kept(sharding)
             for tie in self.ties.get(cell, ()) if cell in self.network.groups else ():
                 before = self.shardings[self.state.cells[tie.cells[1]]]
                 self.story.steps.append(
@@ -120,7 +123,7 @@ class Recorder:
         ways = run.directions(LAST)
         last = run.strategies[-1]
         for number, node in enumerate(self.network.nodes):
-            cells = tuple([state.cells[cell] for cell in node.cells])
+            cells = node.state(state.cells)
             outcome = node.stepper.ask(last, ways[number], cells)
             self.story.standing.append(self.at(run.priority, LAST, number, cells, outcome))
         for i, (value, stepper) in enumerate(zip(self.returned, run.meets, strict=True)):
@@ -131,6 +134,10 @@ class Recorder:
             for tie in ties:
                 one, other = (self.shardings[state.cells[cell]] for cell in tie.cells)
                 self.story.standing.append(self.tied(tie, run.priority, LAST, one, other))
+        for cell, number in enumerate(state.cells):
+            self.story.final[cell] = self.shardings[number]
+        for i, number in enumerate(state.results):
+            self.story.final[-1 - i] = self.shardings[number]
         self.story.written.update(written)
 
     def at(

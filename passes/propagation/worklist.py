@@ -39,6 +39,7 @@ def settle(
         for node, ways in zip(nodes, directions, strict=True)
     ]
     cells = [node.cells for node in nodes]
+    bridges = [node.bridge for node in nodes]
     waiting = deque(i for i, memo in enumerate(memos) if memo is not None)
     if order == "lifo":
         waiting.reverse()
@@ -50,6 +51,9 @@ def settle(
         memo = memos[number]
         assert memo is not None
         state = tuple([states[cell] for cell in cells[number]])
+        bridge = bridges[number]
+        if bridge is not None:
+            state = (*state[:-1], bridge.seen(state[-1]))
         outcome = memo.get(state)
         if outcome is None:
             outcome = nodes[number].stepper.ask(propagate, directions[number], state)
@@ -59,6 +63,8 @@ def settle(
             watch(number, state, outcome)
         for tensor, sharding in outcome.updates:
             cell = cells[number][tensor]
+            if bridge is not None and tensor == len(state) - 1:
+                sharding = bridge.kept(sharding)
             members = groups.get(cell, ()) if groups else ()
             for alike, woken in ((cell, wakes[cell]), *members):
                 states[alike] = sharding

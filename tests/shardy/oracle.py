@@ -18,12 +18,13 @@ from jaxlib.mlir.passmanager import PassManager
 from shardir.factors import Factor, FactorRule, Kind
 from shardir.ir import Block, Function, Loc, Module, Op, Value
 from shardir.mesh import Mesh
+from shardir.passes.propagation.manual import without_manual
 from shardir.placement import Axis, Dim, Sharding
 from shardir.stablehlo.printer import show
 
 PREPARE = (
     "sdy-lift-inlined-meshes,sdy-remove-size-one-axes,sdy-constant-or-scalar-splitter,"
-    "sdy-add-data-flow-edges,sdy-apply-sharding-constraints,sdy-sharding-group-import"
+    "sdy-manual-axes-cleanup,sdy-add-data-flow-edges,sdy-apply-sharding-constraints,sdy-sharding-group-import"
 )
 LEVELS = {
     "basic": "sdy-basic-propagate",
@@ -123,7 +124,7 @@ class _Reader:
             self.of.update(zip(op.results, results, strict=True))
             for region in op.regions:
                 for inner in region.blocks:
-                    known = results if op.name == "stablehlo.while" else ()
+                    known = self.carried(op, results)
                     for i, argument in enumerate(inner.arguments):
                         self.of[argument] = known[i] if i < len(known) else None
                     self.block(inner)
@@ -135,7 +136,24 @@ class _Reader:
                 seen = self.ops.setdefault(int(found[1]), Counter())
                 seen[operands, results] += 1
 
+    def carried(self, op: Any, results: Seen) -> Seen:
+        """The shardings of the parameters of an operation's blocks."""
+        if op.name == "stablehlo.while":
+            return results
+        if op.name != "sdy.manual_computation":
+            return ()
+        manual = ir.Attribute(op.attributes["manual_axes"])
+        names = re.findall(r'"([^"]*)"', str(manual))
+        per_value = sdy.TensorShardingPerValueAttr(op.attributes["in_shardings"])
+        return tuple(
+            said(inside and without_manual(inside, tuple(Axis(name, 1, 1) for name in names)))
+            for inside in (self.sharding(each) for each in per_value.shardings)
+        )
+
     def results(self, op: Any) -> Seen:
+        if op.name == "sdy.manual_computation":
+            per_value = sdy.TensorShardingPerValueAttr(op.attributes["out_shardings"])
+            return tuple(self.sharding(each) for each in per_value.shardings)
         if op.name in ("sdy.sharding_constraint", "sdy.reshard"):
             return (self.sharding(op.attributes["sharding"]),)
         if "sdy.sharding" not in op.attributes:

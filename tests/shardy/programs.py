@@ -13,9 +13,10 @@ from typing import Any
 
 from shardir import ops as ops  # declares the operations
 from shardir.axes import append
-from shardir.build import Builder, Names
+from shardir.build import Builder, Names, substitute
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.mesh import Mesh
+from shardir.ops.manual import local_type, with_cuts
 from shardir.opset import OPS
 from shardir.placement import Axes, Axis, Dim, Sharding
 from shardir.types import TensorType
@@ -46,6 +47,7 @@ class Options:
     regions: bool = True
     constants: bool = True
     groups: bool = True
+    manual: bool = True
     meshes: int = 1
     """Shardings are on the first of so many meshes, mostly."""
     kinds: Sequence[str] = ()
@@ -64,6 +66,8 @@ class Maker:
     depth: int = 0
     shapes: dict[tuple[int, ...], int] = field(default_factory=dict)
     """A number for each shape that has groups."""
+    local: tuple[str, ...] = ()
+    """The manual axes."""
 
     def __post_init__(self) -> None:
         self.b = Builder(self.names)
@@ -137,6 +141,8 @@ class Maker:
         """The axes, some of them in two or three parts."""
         atoms = []
         for name, size in mesh.axes:
+            if name in self.local:
+                continue
             pre = 1
             while self.chance(0.25) and size // pre > 3:
                 parts = [n for n in range(2, size // pre) if (size // pre) % n == 0]
@@ -193,12 +199,16 @@ class Maker:
                 self.group()
 
     def allowed(self, kind: str) -> bool:
+        if kind == "manual":
+            return self.options.manual and self.depth < 2
         return (self.options.regions and self.depth < 2) or kind not in ("while", "case")
 
     def annotate(self, results: list[Value]) -> list[Value]:
         """Say something about the results of the last operation."""
         op = self.b.ops[-1]
         if tuple(results) != op.results:
+            return results
+        if op.name == "manual_computation":
             return results
         new = tuple(
             replace(v, sharding=self.sharding(v.type.shape)) if self.chance(0.7) else v
@@ -208,10 +218,20 @@ class Maker:
         return list(new)
 
     def group(self) -> None:
-        """Put values of one shape into one of two groups of that shape."""
+        """Put values of one shape into one of two groups of that shape.
+
+        What a manual computation gives is left out: a group may set manual axes on it, on which
+        Shardy's own verification fails.
+        """
         one = self.any()
+        if one.name.startswith("m."):
+            return
         shape = one.type.shape
-        alike = [v for v in self.pool if v.type.shape == shape and v is not one]
+        alike = [
+            v
+            for v in self.pool
+            if v.type.shape == shape and v is not one and not v.name.startswith("m.")
+        ]
         number = 2 * self.shapes.setdefault(shape, len(self.shapes)) + self.random.randrange(2)
         for value in [one, *self.random.sample(alike, min(len(alike), self.random.randint(0, 3)))]:
             self.b.sharding_group(value, group=number)
@@ -501,7 +521,7 @@ def _inside(m: Maker, params: Sequence[Value], returns: Callable[[Maker], list[V
     """A block over some values of the pool."""
     inner = Maker(
         m.random, replace(m.options, size=m.random.randint(1, 4)), m.meshes, m.names, m.params,
-        m.depth + 1, m.shapes,
+        m.depth + 1, m.shapes, m.local,
     )  # fmt: skip
     inner.pool = [*m.pool, *params, *params]
     inner.run()
@@ -533,7 +553,65 @@ def _case(m: Maker) -> Any:
     return m.b.emit(OPS["case"], index, blocks=branches)
 
 
+def _cuts(m: Maker, shape: tuple[int, ...], axes: Axes) -> tuple[Axes, ...]:
+    """Manual axes for the dimensions of a tensor, where they divide."""
+    cuts: list[Axes] = [()] * len(shape)
+    left = list(shape)
+    for axis in axes:
+        dim = m.random.randrange(len(shape))
+        if left[dim] % axis.size == 0 and m.chance(0.7):
+            cuts[dim] = (*cuts[dim], axis)
+            left[dim] //= axis.size
+    return tuple(cuts)
+
+
+def _manual(m: Maker) -> Any:
+    mesh = m.meshes[0]
+    names = [name for name in mesh.sizes if name not in m.local and m.chance(0.5)]
+    axes = tuple(Axis.whole(name, mesh) for name in names)
+    operands = [m.any() for _ in range(m.random.randint(1, 3))]
+    groups = False  # a group is within one manual computation, and numbers are given by shape
+    inner = Maker(
+        m.random, replace(m.options, size=m.random.randint(1, 4), groups=groups), m.meshes,
+        m.names, m.params, m.depth + 1, {}, (*m.local, *names),
+    )  # fmt: skip
+    first = replace(inner, meshes=m.meshes[:1], options=replace(m.options, priorities=False))
+
+    def stated(shape: tuple[int, ...]) -> Sharding | None:
+        return first.sharding(shape) if m.chance(0.5) else None
+
+    in_axes = [_cuts(m, x.type.shape, axes) for x in operands]
+    params = []
+    for x, cuts in zip(operands, in_axes, strict=True):
+        type = local_type(x.type, cuts, axes)
+        params.append(Value(type, m.names.fresh("l"), stated(type.shape)))
+    inner.pool = [*params, *params]
+    inner.run()
+    returned = [inner.any() for _ in range(m.random.randint(1, 2))]
+    m.params = inner.params
+    block = without_dead(inner.b.block(params, returned))
+    # What it uses of the blocks around it comes in as it is.
+    captured = list(dict.fromkeys(block.captures()))
+    taken = {v: replace(v, name=m.names.fresh("l"), sharding=None) for v in captured}
+    body = substitute(block, taken)
+    body = Block((*params, *taken.values()), body.ops, body.returns)
+    in_axes += [((),) * v.type.rank for v in captured]
+    out_axes = tuple(_cuts(m, v.type.shape, axes) for v in returned)
+    made = m.b.emit(
+        OPS["manual_computation"], *operands, *captured,
+        blocks=(body,), axes=axes, in_axes=tuple(in_axes), out_axes=out_axes,
+    )  # fmt: skip
+    results = list(made) if isinstance(made, tuple) else [made]
+    for i, (value, cuts) in enumerate(zip(results, out_axes, strict=True)):
+        sharding = stated(value.type.shape)
+        named = replace(value, name=m.names.fresh("m.0"))
+        results[i] = replace(named, sharding=sharding and with_cuts(sharding, cuts))
+    m.b.ops[-1] = replace(m.b.ops[-1], results=tuple(results))
+    return tuple(results)
+
+
 KINDS: dict[str, Callable[[Maker], Any]] = {
+    "manual": _manual,
     "unary": _unary,
     "binary": _binary,
     "select": _select,

@@ -1,0 +1,130 @@
+"""Propagation into manual computations and out of them, along the free axes alone."""
+
+import pytest
+
+from shardir.errors import PropagateError
+from shardir.passes.explain import explain
+from shardir.text.parser import parse
+from tests.passes.propagated import MESH, propagated
+
+PROGRAM = """\
+func @f(
+  %a: f32[8, 16@x],
+  %b: f32[16@x, 8@y],
+  %e: f32[8@z, 8],
+) -> (f32[8, 8]) {
+  %c = manual_computation(%a, %b, HOW) : f32[8, 8] {
+    (%p: f32[8, 8], %q: f32[8, 8]) =>
+    %part = dot(%p, %q, dims="mk,kn->mn") : f32[8, 8]
+    %sum = all-reduce(%part, axes=[x], op=add) : f32[8, 8]
+    yield %sum
+  }
+  %d = add(%c, %e) : f32[8, 8]
+  return %d
+}
+""".replace("HOW", "axes=[x], in_axes=[[[], [x]], [[x], []]], out_axes=[[[], []]]")
+
+
+def test_free_axes_flow_in_and_out() -> None:
+    """`y` comes in with an operand, `z` from where the result is used; `x` stays outside."""
+    before = """\
+  %c = manual_computation(%a, %b, HOW) : f32[8@z, 8@y] {
+    (%p: f32[8@z, 8@-], %q: f32[8@-, 8@y]) =>
+    %part = dot(%p, %q, dims="mk,kn->mn") : f32[8@z, 8@y]
+    %sum = all-reduce(%part, axes=[x], op=add) : f32[8@z, 8@y]
+    yield %sum
+  }
+""".replace("HOW", "axes=[x], in_axes=[[[], [x]], [[x], []]], out_axes=[[[], []]]")
+    text = str(propagated(PROGRAM))
+    assert before in text
+    assert text.startswith(MESH + "func @f(\n  %a: f32[8@z, 16@x],\n  %b: f32[16@x, 8@y],\n")
+
+
+def test_the_manual_axes_stand_in_front_of_the_free_ones() -> None:
+    module = propagated(
+        """\
+func @f(
+  %a: f32[16@x@y, 4],
+) -> (f32[16, 4]) {
+  %r = manual_computation(%a, axes=[x], in_axes=[[[x], []]], out_axes=[[[x], []]]) : f32[16, 4] {
+    (%p: f32[8, 4]) =>
+    %q = neg(%p) : f32[8, 4]
+    yield %q
+  }
+  return %r
+}
+""".replace("@x@y", "@(x, y)")
+    )
+    (op,) = module.main.body.ops
+    outside, inside = op.result.sharding, op.blocks[0].params[0].sharding
+    assert outside is not None
+    assert inside is not None
+    assert [axis.name for axis in outside.dims[0].axes] == ["x", "y"]
+    assert [axis.name for axis in inside.dims[0].axes] == ["y"]
+
+
+def test_what_a_parameter_says_is_said_of_the_operand() -> None:
+    """If it is closed, and nothing else has been said of the operand."""
+    module = propagated("""\
+func @f(
+  %a: f32[16, 4],
+) -> (f32[16, 4], f32[16, 4]) {
+  %r = manual_computation(%a, axes=[x], in_axes=[[[x], []]], out_axes=[[[x], []]]) : f32[16, 4] {
+    (%p: f32[8@y, 4@-]) =>
+    yield %p
+  }
+  return %r, %a
+}
+""")
+    (param,) = module.main.body.params
+    assert param.sharding is not None
+    assert [axis.name for axis in param.sharding.dims[0].axes] == ["x", "y"]
+
+
+def test_a_manual_axis_elsewhere_does_not_come_in() -> None:
+    """The operand is cut over `x` along the other dimension; inside there is no `x`."""
+    module = propagated("""\
+func @f(
+  %a: f32[16, 4@x?],
+) -> (f32[16, 4]) {
+  %r = manual_computation(%a, axes=[x], in_axes=[[[x], []]], out_axes=[[[x], []]]) : f32[16, 4] {
+    (%p: f32[8, 4]) =>
+    yield %p
+  }
+  return %r
+}
+""")
+    assert "(%p: f32[8@-, 4@-]) =>" in str(module)
+
+
+def test_the_way_into_a_manual_computation_is_told() -> None:
+    explained = explain(parse(MESH + PROGRAM), "part")
+    assert [(chain.axis, chain.annotation.name) for chain in explained.chains] == [
+        ("z", "%e"),
+        ("y", "%b"),
+    ]
+    assert [link.op for link in explained.chains[1].links] == [
+        "%q of manual_computation",
+        "%part = dot",
+    ]
+
+
+def test_a_group_does_not_cross_the_border() -> None:
+    with pytest.raises(PropagateError) as error:
+        propagated("""\
+func @f(
+  %a: f32[8],
+) -> (f32[8]) {
+  %r = manual_computation(%a, axes=[x], in_axes=[[[]]], out_axes=[[[]]]) : f32[8] {
+    (%p: f32[8]) =>
+    sharding_group(%p, group=1)
+    yield %p
+  }
+  sharding_group(%r, group=1)
+  return %r
+}
+""")
+    assert str(error.value) == (
+        "sharding group 1 has members inside and outside of a manual_computation; give those "
+        "inside a group of their own"
+    )
