@@ -188,6 +188,13 @@ def explain(
         bool,
         typer.Option("--coverage", help="operations, dimensions, annotations that were left out"),
     ] = False,
+    communication: Annotated[
+        bool, typer.Option("--communication", help="the collectives in tables, by kind, axes, line")
+    ] = False,
+    collective: Annotated[
+        list[str] | None,
+        typer.Option(help="what stands behind the collective that makes this value"),
+    ] = None,
     function: Annotated[
         str | None, typer.Option(help="of the values; the first one otherwise")
     ] = None,
@@ -219,6 +226,14 @@ def explain(
                 propagate=steps[0],
             )
         )
+    whole = DEFAULT.replace("propagate", str(steps[0]), 1)
+    if communication:
+        parted = Pipeline.parse(whole)(module)
+        reports.append(explaining.communication(parted, places=found["places"]))
+    reports += [
+        explaining.explain_collective(module, each, pipeline=whole, **found)
+        for each in collective or ()
+    ]
     if order:
         reports.append(explaining.order_sensitive(module, **found))
     if coverage:

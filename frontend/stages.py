@@ -19,6 +19,7 @@ from shardir.text.literals import show_name
 from shardir.text.printer import show
 
 if TYPE_CHECKING:
+    from shardir.passes.explain.causes import Cause
     from shardir.passes.explain.communication import Communication
     from shardir.passes.explain.data import (
         Conflicts,
@@ -106,6 +107,16 @@ class Lowered:
         from shardir.passes import explain
 
         return explain.conflicts(self)
+
+    def explain_collective(self, collective: "Collective | str") -> "Cause":
+        """What stands behind a collective, given as it is or by its result's name.
+
+        The move it is part of, the annotations that its axes come from, and what would have cost
+        more. Raises `ExplainError` when there is no such collective.
+        """
+        from shardir.passes import explain
+
+        return explain.explain_collective(self, collective, pipeline=str(pipeline(self._plan)))
 
     def what_if(self, *annotations: str, without: Sequence[str] = ()) -> "Difference":
         """What would change with annotations such as `%w: f32[128, 256@model]`.
@@ -208,6 +219,10 @@ class Compiled:
         from shardir.passes.explain.communication import communication
 
         return communication(self.module)
+
+    def explain(self, collective: "Collective | str") -> "Cause":
+        """What stands behind a collective; see `Lowered.explain_collective`."""
+        return self._lowered.explain_collective(collective)
 
     def cost_analysis(self) -> dict[str, Any]:
         """What one run does on each device.

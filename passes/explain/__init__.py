@@ -8,11 +8,15 @@ that reads well when printed:
     what_if(program, ["%w: ..."]) what other annotations would change
     order_sensitive(program)     shardings that are an accident of the order of work
     coverage(program)            operations, dimensions and annotations that were left out
+    explain_collective(program, "3") what stands behind a collective, and dearer ways
+    communication(partitioned)   the collectives of a per-device program in tables
     summarize(program)           all of it in numbers
 
 They propagate with a record (`passes.propagation.record`) and read it.
 """
 
+from shardir.passes.explain.causes import explain_collective as explain_collective
+from shardir.passes.explain.communication import communication as communication
 from shardir.passes.explain.coverage import coverage as coverage
 from shardir.passes.explain.disagreements import conflicts as conflicts
 from shardir.passes.explain.edits import what_if as what_if

@@ -1,10 +1,12 @@
 """What a per-device program communicates, in tables."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardir.communication import Collective, Total, axes_word, collectives, total, totals
 from shardir.ir import Module
 from shardir.passes.explain.data import Report
+from shardir.passes.explain.history import Places
+from shardir.text.literals import show_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +24,12 @@ class Communication(Report):
     total: Total
 
 
-def communication(module: Module) -> Communication:
-    """The collectives of the first function of a program that has been partitioned."""
-    rows = collectives(module)
+def communication(module: Module, *, places: Places | None = None) -> Communication:
+    """The collectives of the first function of a program that has been partitioned.
+
+    `places` are lines of the text that the program was read from, for what has no other.
+    """
+    rows = [located(row, module.main.name, places or {}) for row in collectives(module)]
     return Communication(
         tuple(rows),
         tuple(totals(rows, lambda each: each.kind).items()),
@@ -32,3 +37,14 @@ def communication(module: Module) -> Communication:
         tuple(totals(rows, lambda each: str(each.loc) if each.loc else "").items()),
         total(rows),
     )
+
+
+def located(row: Collective, function: str, places: Places) -> Collective:
+    """A collective with the line of the value it serves: passes only add suffixes to names."""
+    name = row.value
+    while row.loc is None and name:
+        found = places.get((function, f"%{show_name(name)}"))
+        if found is not None:
+            return replace(row, loc=found)
+        name = name.rpartition(".")[0]
+    return row

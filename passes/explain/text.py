@@ -10,6 +10,7 @@ from rich.table import Table
 from shardir.communication import Collective, Total, axes_word, show_bytes
 from shardir.errors import counted
 from shardir.ir import Loc
+from shardir.passes.explain.causes import Cause, Way, titled
 from shardir.passes.explain.communication import Communication
 from shardir.passes.explain.data import (
     Absence,
@@ -210,6 +211,37 @@ def _(report: Communication) -> str:
     listed = [_collective(each) for each in report.rows]
     lines += ["", *_columns(_first(listed), ("value", "collective", "", "result", "why", "line"))]
     return "\n".join([*lines, *_rest(listed)])
+
+
+@show.register
+def _(report: Cause) -> str:
+    row = report.collective
+    times = {None: ", in a while", 1: ""}.get(row.executions, f", {row.executions} times")
+    lines = [
+        _placed(titled(row), row.loc),
+        f"  because of: {row.why}",
+        f"  {counted(row.group_size, 'device')} in each group, {show_bytes(row.nbytes)} result, "
+        f"{show_bytes(row.sent)} sent by each device{times}",
+    ]
+    if report.chosen:
+        lines += ["", f"part of bringing {report.move}", *_ways([report.chosen])]
+    if report.dearer:
+        lines += ["", "dearer", *_ways(report.dearer)]
+    if report.annotations:
+        lines += ["", "its axes come from", *_annotations(report.annotations)]
+    return "\n".join(lines)
+
+
+def _ways(ways: Sequence[Way]) -> Iterator[str]:
+    rows = [
+        (
+            f"  {', '.join(way.steps)}",
+            f"{show_bytes(way.nbytes)} received",
+            f"by way of {way.middle}" if way.middle else "",
+        )
+        for way in ways
+    ]
+    yield from _columns(rows)
 
 
 def _spent(group: Total) -> str:

@@ -1,0 +1,170 @@
+"""Why a program communicates: what stands behind one collective, and what would have cost more."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardir.communication import Collective, axes_word, collectives
+from shardir.errors import suggestion
+from shardir.ir import Block, Module, Op, Value
+from shardir.passes.explain.communication import located
+from shardir.passes.explain.data import Annotation, Report
+from shardir.passes.explain.explanation import chains_of
+from shardir.passes.explain.history import History, Places
+from shardir.passes.explain.program import ExplainError, Program, module_of, tell
+from shardir.passes.pipeline import DEFAULT, Pipeline
+from shardir.passes.planner import LOCAL, Step, plan
+from shardir.passes.propagate import Propagate
+from shardir.passes.reasons import Words
+from shardir.placement import Sharding
+from shardir.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Collectives from one sharding to another, by way of `middle` if that says anything.
+
+    `nbytes` are received by each device; `count` leaves out steps without communication.
+    """
+
+    steps: tuple[str, ...]
+    nbytes: int
+    count: int
+    middle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause(Report):
+    """What stands behind a collective.
+
+    `move` is the change of sharding that it is part of, `chosen` the plan for it and `dearer`
+    what other plans would have cost; they are empty where an operation communicates by itself,
+    as a convolution over a cut dimension does. `annotations` are those that its axes come from.
+    """
+
+    collective: Collective
+    move: str
+    chosen: Way | None
+    dearer: tuple[Way, ...]
+    annotations: tuple[Annotation, ...]
+
+
+def explain_collective(
+    program: Program,
+    collective: Collective | str,
+    *,
+    pipeline: str = DEFAULT,
+    propagate: Propagate | None = None,
+    places: Places | None = None,
+) -> Cause:
+    """Why a collective is there: the move it serves, the annotations behind it, dearer plans.
+
+    `collective` is one of `collectives(...)` or the name of its result; `pipeline` is what turns
+    the program into the one each device runs. Raises `ExplainError` when there is no such
+    collective.
+    """
+    module = module_of(program)
+    steps = Pipeline.parse(pipeline).passes
+    last = [step.name for step in steps].index("partition")
+    before = Pipeline(steps[:last])(module)
+    rows = collectives(Pipeline(steps[last:])(before))
+    found = places if places is not None else getattr(program, "places", {})
+    row = located(_row(rows, collective), module.main.name, found)
+    ops = {result.name: op for op in before.main.body.walk() for result in op.results}
+    op = _named(ops, row.value)
+    history = tell(program, propagate, places).history()
+    annotations = tuple(_annotations(history, before, op, row)) if op else ()
+    if op is None or op.name != "reshard":
+        return Cause(row, "", None, (), annotations)
+    (source,), target = op.operands, op.result
+    old, new = _sharding(source, target), _sharding(target, source)
+    words = Words(before.mesh(old.mesh))
+    chosen = _way(plan(old, new, target.type))
+    dearer = tuple(
+        way for way in _others(old, new, target.type, words)
+        if (way.nbytes, way.count) > (chosen.nbytes, chosen.count)
+    )  # fmt: skip
+    move = f"{target.type} from {words.shown(old)} to {words.shown(new)}"
+    return Cause(row, move, chosen, tuple(dict.fromkeys(dearer)), annotations)
+
+
+def _row(rows: list[Collective], wanted: Collective | str) -> Collective:
+    name = (wanted if isinstance(wanted, str) else wanted.value).removeprefix("%")
+    for row in rows:
+        if row.value == name:
+            return row
+    names = [f"%{row.value}" for row in rows]
+    if not names:
+        raise ExplainError("the program does not communicate")
+    hint = suggestion(f"%{name}", names) or f"they make {', '.join(names)}"
+    raise ExplainError(f"no collective makes %{name}; {hint}")
+
+
+def _named(ops: dict[str, Op], name: str) -> Op | None:
+    """The operation that a value of the per-device program was made for: passes add suffixes."""
+    while name not in ops:
+        name, dot, _ = name.rpartition(".")
+        if not dot:
+            return None
+    return ops[name]
+
+
+def _sharding(value: Value, other: Value) -> Sharding:
+    if value.sharding is not None:
+        return value.sharding
+    assert other.sharding is not None
+    return Sharding.whole(other.sharding.mesh, value.type.rank)
+
+
+def _way(steps: tuple[Step, ...], middle: str = "") -> Way:
+    return Way(
+        tuple(step.name for step in steps),
+        sum(step.nbytes for step in steps),
+        sum(step.name not in LOCAL for step in steps),
+        middle,
+    )
+
+
+def _others(old: Sharding, new: Sharding, type: TensorType, words: Words) -> Iterator[Way]:
+    """Plans that were not taken: Shardy's, and those by way of whole or completed tensors."""
+    yield _way(plan(old, new, type, "greedy"))
+    whole = Sharding.whole(old.mesh, type.rank)
+    completed = Sharding.of(old.mesh, old.axes)
+    for middle in (completed, whole):
+        if middle not in (old, new) and not new.unreduced:
+            steps = plan(old, middle, type) + plan(middle, new, type)
+            yield _way(steps, words.shown(middle))
+
+
+def _annotations(history: History, before: Module, op: Op, row: Collective) -> Iterator[Annotation]:
+    """The annotations that the axes of a collective come from, at the operations it serves."""
+    axes = {axis.partition(":")[0] for axis in row.axes}
+    found: dict[Annotation, None] = {}
+    for value in _tensors(before.main.body, op):
+        known = _value(history, value.name)
+        for chain in chains_of(history, known) if known is not None else ():
+            if chain.axis.partition(":")[0] in axes:
+                found[chain.annotation] = None
+    yield from found
+
+
+def _tensors(block: Block, op: Op) -> Iterator[Value]:
+    """What the operation that makes a moved value, and those that use it, work on."""
+    yield from op.tensors
+    for other in block.walk():
+        if other.name == "reshard" or other is op:
+            continue
+        if op.result in other.operands or any(v in other.results for v in op.operands):
+            yield from other.tensors
+
+
+def _value(history: History, name: str) -> Value | None:
+    while name not in history.values:
+        name, dot, _ = name.rpartition(".")
+        if not dot:
+            return None
+    return history.values[name]
+
+
+def titled(row: Collective) -> str:
+    """`%3 = all-reduce over model`."""
+    return f"%{row.value} = {row.kind} over {axes_word(row)}"
