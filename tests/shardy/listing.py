@@ -106,7 +106,7 @@ def _inlined(module: Module, reader: ModuleReader, name: str) -> Listing | None:
 
 
 def _mesh(module: Module) -> str:
-    return next((mesh.name for mesh in module.meshes if not mesh.is_maximal), "")
+    return next((mesh.name for mesh in module.meshes if mesh.axes), "")
 
 
 class _Lister:

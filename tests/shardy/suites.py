@@ -5,10 +5,12 @@ out is compared.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from shardir.ir import Module
+from shardir.ir import Function, Module
 from shardir.passes import Propagate
+from shardir.passes.propagation.constants import split_constants
+from shardir.passes.propagation.draft import Draft
 from tests.shardy.matching import Manner
 
 SDY = "shardy/dialect/sdy/transforms"
@@ -36,11 +38,30 @@ def _propagation(*names: str) -> tuple[str, ...]:
     return tuple(f"{SDY}/propagation/test/{name}.mlir" for name in names)
 
 
+def _import(name: str) -> str:
+    return f"{SDY}/import/test/{name}.mlir"
+
+
+def _constants_split(module: Module) -> Module:
+    """The first preparation of propagation alone."""
+    return replace(module, functions=tuple(map(_split, module.functions)))
+
+
+def _split(function: Function) -> Function:
+    draft = Draft(function)
+    split_constants(draft)
+    return draft.build()
+
+
+def _as_read(module: Module) -> Module:
+    return module
+
+
 SUITES = (
     Suite(
         "rules",
         _propagation("op_sharding_rule_registry", "op_sharding_rule_registry_failures"),
-        lambda module: module,
+        _as_read,
         Manner(),
     ),
     Suite(
@@ -86,5 +107,20 @@ SUITES = (
                      "propagation_pipeline_dedup_functions_fully_true"),
         Propagate(),
         Manner(closed=True, moved=True),
+    ),
+    Suite(
+        "import as read",
+        (_import("lift_inlined_meshes"), _import("manual_axes_cleanup"),
+         _import("sharding_group_import")),
+        _as_read,
+        Manner(),
+        counts=False,
+    ),
+    Suite(
+        "import constants",
+        (_import("constant_or_scalar_splitter"),),
+        _constants_split,
+        Manner(),
+        counts=False,
     ),
 )  # fmt: skip
