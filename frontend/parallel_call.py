@@ -248,6 +248,10 @@ class Call:
         """The results, with each position along the last axis taken of a mesh."""
         mesh, axis = around.mesh, around.mesh.axis_names[around.taken - 1]
         tracers = list(map(as_tracer, self.leaves))
+        if around.taken == 1:
+            tracers = [
+                self._at(mesh, axis, x, at) for x, at in zip(tracers, self.axes, strict=True)
+            ]
         cuts = [_cuts(axis, at, x.ndim) for x, at in zip(tracers, self.axes, strict=True)]
         found: list[tuple[tree.PyTreeDef, list[int | None]]] = []
 
@@ -284,11 +288,13 @@ class Call:
         made = region.run(flat, tracers, cuts, self.labels, whole)
         outs, axes = found[0]
         if around.taken == 1:
-            made = [
-                constrain(x, NamedSharding(mesh, _spec(axis, at, x.ndim if mesh.ndim > 1 else 0)))
-                for x, at in zip(made, axes, strict=True)
-            ]
+            made = [self._at(mesh, axis, x, at) for x, at in zip(made, axes, strict=True)]
         return tree.unflatten(outs, made)
+
+    @staticmethod
+    def _at(mesh: Mesh, axis: str, x: Tracer, at: int | None) -> Tracer:
+        """An argument or a result, cut over the devices as it is mapped."""
+        return constrain(x, NamedSharding(mesh, _spec(axis, at, x.ndim if mesh.ndim > 1 else 0)))
 
     def _out_axes(self, outs: tree.PyTreeDef, out: Any, made: Sequence[Tracer]) -> list[int | None]:
         """Where the mapped axis is in each result, counted from the front."""

@@ -14,7 +14,7 @@ from shardir.frontend.partition_spec import UNCONSTRAINED, Entry, PartitionSpec
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.trace import Program
 from shardir.passes.vectorize import in_front
-from shardir.placement import Sharding
+from shardir.placement import Axes, Sharding
 
 Names = str | Sequence[str] | None
 
@@ -46,3 +46,21 @@ def placing(program: Program, names: Names) -> Callable[[Sharding], Sharding]:
         return token(program, wider, len(entries))
 
     return place
+
+
+def fronting(program: Program, names: Names) -> Callable[[Axes], Axes] | None:
+    """Which manual axes, tokens of a program, are called so in their mesh."""
+    if names is None:
+        return None
+    wanted = (names,) if isinstance(names, str) else tuple(names)
+
+    def front(axes: Axes) -> Axes:
+        called = {}
+        for axis in axes:
+            number, _, dim = axis.name[1:].partition(".")
+            asked, _ = list(program.asked)[int(number)]
+            if isinstance(asked, NamedSharding):
+                called[asked.mesh.axis_names[int(dim)]] = axis
+        return tuple(called[name] for name in wanted if name in called)
+
+    return front

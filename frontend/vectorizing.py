@@ -20,7 +20,7 @@ from shardir.frontend.operands import abstract_of, as_tracer
 from shardir.frontend.parameters import Parameters, labels_of
 from shardir.frontend.prefix import spread
 from shardir.frontend.promotion import Abstract
-from shardir.frontend.spreading import Names, placing
+from shardir.frontend.spreading import Names, fronting, placing
 from shardir.frontend.trace import append_block, current, emit, require, trace_function, wrap
 from shardir.frontend.tracer import Tracer
 from shardir.passes.vectorize import vectorize
@@ -206,9 +206,11 @@ class _Batch:
         fronted = [_moved(x, axis, 0) for x, axis in zip(tracers, self.axes, strict=True)]
         slices = [Abstract(x.value.type.with_shape(x.shape[1:]), x.weak_type) for x in fronted]
         function, results = trace_function(flat, slices, self.name, names, fronted)
-        place = placing(require("vmap").program, self.spmd_axis_name)
+        program = require("vmap").program
+        place = placing(program, self.spmd_axis_name)
+        front = fronting(program, self.spmd_axis_name)
         try:
-            many = vectorize(function, [True] * len(slices), size, place, self.axis_name)
+            many = vectorize(function, [True] * len(slices), size, place, self.axis_name, front)
         except VectorizeError as error:
             raise VectorizeError(point(str(error))) from None
         values = append_block(many.body, fronted, function.body)

@@ -11,11 +11,14 @@ from shardir.batching import Many, elementwise, repeated
 from shardir.build import Builder, copied
 from shardir.errors import VectorizeError
 from shardir.ir import Op, Value
-from shardir.placement import Axis
+from shardir.placement import Axes, Axis
 
 Handler = Callable[["Batcher", Op], Sequence[Value]]
 """Gives an operation with blocks, or one along the axis that is vectorized, the new dimension;
 returns its results."""
+
+Front = Callable[[Axes], Axes]
+"""Which of the axes of a manual computation cut the new dimension."""
 
 
 class Batcher:
@@ -33,17 +36,22 @@ class Batcher:
         axis: str | None = None,
         new: dict[Value, Value] | None = None,
         heirs: dict[Value, Value] | None = None,
+        front: Front | None = None,
     ) -> None:
         self.b = b
         self.size = size
         self.handlers = handlers
         self.axis = axis
+        self.front = front
         self.new: dict[Value, Value] = {} if new is None else new
         self.heirs: dict[Value, Value] = {} if heirs is None else heirs
 
-    def inner(self) -> "Batcher":
-        """The same for a block inside this one."""
-        return Batcher(self.b.inner(), self.size, self.handlers, self.axis, self.new, self.heirs)
+    def inner(self, pieces: int = 1) -> "Batcher":
+        """The same for a block inside this one; `pieces`: where it has a piece of the batch."""
+        size = self.size // pieces
+        return Batcher(
+            self.b.inner(), size, self.handlers, self.axis, self.new, self.heirs, self.front
+        )
 
     def param(self, old: Value, batched: bool) -> Value:
         """A parameter that stands for a value, with the new dimension or without."""
@@ -75,7 +83,7 @@ class Batcher:
         loc, why = self.b.loc, self.b.why
         for op in ops:
             self.b.loc, self.b.why = op.loc, op.why
-            if any(self.has(value) for value in op.uses()) or self._is_along(op):
+            if any(self.has(value) for value in op.uses()) or self.is_along(op):
                 for old, made in zip(op.results, self._through(op), strict=True):
                     self.stand(made, old)
             else:
@@ -83,7 +91,7 @@ class Batcher:
         self.b.loc, self.b.why = loc, why
 
     def _through(self, op: Op) -> Sequence[Value]:
-        if op.name in self.handlers and (op.blocks or self._is_along(op)):
+        if op.name in self.handlers and (op.blocks or self.is_along(op)):
             return self.handlers[op.name](self, op)
         rule = op.spec.batch or (elementwise if op.spec.elementwise else None)
         if rule is None:
@@ -93,13 +101,13 @@ class Batcher:
         made = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
         return made if isinstance(made, tuple) else (made,)
 
-    def _is_along(self, op: Op) -> bool:
+    def is_along(self, op: Op) -> bool:
         """Whether an operation, or one in its blocks, is along the axis that is vectorized."""
         if self.axis is None:
             return False
         if op.spec.spmd and any(axis.name == self.axis for axis in axes_of(op)):
             return True
-        return any(self._is_along(inner) for block in op.blocks for inner in block.ops)
+        return any(self.is_along(inner) for block in op.blocks for inner in block.ops)
 
     def _copy(self, op: Op) -> None:
         made = copied(op, self.new, self.b.names)

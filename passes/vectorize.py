@@ -23,7 +23,7 @@ from shardir.passes import (
     vectorize_manual,
     vectorize_regions,
 )
-from shardir.passes.batcher import Batcher
+from shardir.passes.batcher import Batcher, Front
 from shardir.passes.program import names_of, values_of
 from shardir.placement import OPEN, Sharding
 
@@ -49,12 +49,14 @@ def vectorize(
     size: int,
     place: Place = in_front,
     axis: str | None = None,
+    front: Front | None = None,
 ) -> Function:
     """The function for `size` arguments at once.
 
     `batched` says for each parameter whether it gets the new dimension, of `size`, in front.
     Results that depend on one of those get it too, the others keep their types. `place` gives the
-    new dimension to shardings. Collectives along an axis called `axis` become operations on it.
+    new dimension to shardings, and `front` says which axes of manual computations cut it there.
+    Collectives along an axis called `axis` become operations on it.
 
     Raises `VectorizeError` for per-device programs, and operations without a rule.
     """
@@ -68,7 +70,7 @@ def vectorize(
             f"@{function.name} has {counted(len(body.params), 'parameter')}, and batched says of "
             f"{len(batched)} whether they have the new dimension"
         )
-    batcher = Batcher(Builder(names_of(function)), size, _HANDLERS, axis)
+    batcher = Batcher(Builder(names_of(function)), size, _HANDLERS, axis, front=front)
     params = [batcher.param(value, flag) for value, flag in zip(body.params, batched, strict=True)]
     batcher.run(body.ops)
     made = batcher.b.block(params, [batcher.get(value) for value in body.returns])

@@ -1,16 +1,19 @@
 """Manual computations, many times at once: every device does its piece of all of them."""
 
 from collections.abc import Sequence
+from math import prod
 
 from shardir.ir import Op, Value
 from shardir.ops.manual import manual_computation
 from shardir.passes.batcher import Batcher, Handler
+from shardir.placement import Axes
 
 
 def _manual(outer: Batcher, op: Op) -> Sequence[Value]:
-    """No manual axis cuts the new dimension; the free ones may."""
+    """The new dimension is whole along the manual axes, unless it is asked to be cut by some."""
     (body,) = op.blocks
-    inner = outer.inner()
+    front = _front(outer, op)
+    inner = outer.inner(prod(axis.size for axis in front))
     params = [
         inner.param(param, outer.has(value))
         for param, value in zip(body.params, op.operands, strict=True)
@@ -18,11 +21,11 @@ def _manual(outer: Batcher, op: Op) -> Sequence[Value]:
     inner.run(body.ops)
     returns = [inner.get(value) for value in body.returns]
     ins = [
-        ((), *cuts) if outer.has(value) else cuts
+        (front, *cuts) if outer.has(value) else cuts
         for value, cuts in zip(op.operands, op.attrs["in_axes"], strict=True)
     ]
     outs = [
-        ((), *cuts) if inner.has(value) else cuts
+        (front, *cuts) if inner.has(value) else cuts
         for value, cuts in zip(body.returns, op.attrs["out_axes"], strict=True)
     ]
     made = outer.b.emit(
@@ -34,6 +37,22 @@ def _manual(outer: Batcher, op: Op) -> Sequence[Value]:
         out_axes=tuple(outs),
     )
     return made if isinstance(made, tuple) else (made,)
+
+
+def _front(outer: Batcher, op: Op) -> Axes:
+    """The axes that cut the new dimension: none that cuts something else already, and none if
+    what is inside speaks of all of the batch."""
+    if outer.front is None or outer.is_along(op):
+        return ()
+    front = outer.front(op.attrs["axes"])
+    used = {
+        axis
+        for cuts in (*op.attrs["in_axes"], *op.attrs["out_axes"])
+        for dim in cuts
+        for axis in dim
+    }
+    free = all(axis not in used for axis in front)
+    return front if free and outer.size % prod(axis.size for axis in front) == 0 else ()
 
 
 HANDLERS: dict[str, Handler] = {"manual_computation": _manual}

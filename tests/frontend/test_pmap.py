@@ -385,3 +385,14 @@ def test_pmaps_inside_have_the_devices_of_the_outermost() -> None:
         "pmap of f maps 4 by 4 positions, each on a device of its own, and there are 8 devices; "
         "map fewer, with vmap for the rest, or let there be more by set_cpu_devices(16)"
     )
+
+
+def test_devices_may_go_ways_of_their_own() -> None:
+    def f(x: Any) -> Any:
+        first = lax.cond(lax.axis_index("i") == 0, lambda: x * 10, lambda: x)
+        doubled = lax.while_loop(lambda c: c < 10, lambda c: c * 2 + 1, x)
+        return lax.psum(first, "i"), doubled
+
+    sums, doubled = pmap(f, axis_name="i")(np.arange(1, 9, dtype=np.float32))
+    agree(sums, np.full(8, 36 + 9))
+    agree(doubled, [15, 11, 15, 19, 11, 13, 15, 17])

@@ -434,3 +434,19 @@ def test_calls_that_are_none(mesh: Mesh) -> None:
         "shard_map of f is over 'x', and so is one around it; name the other axes of the mesh in "
         "axis_names"
     )
+
+
+def test_a_batch_may_be_cut_over_an_axis(mesh: Mesh) -> None:
+    seen = []
+
+    def g(a: Any) -> Any:
+        seen.append(a.shape)
+        return lax.psum(a, "x")
+
+    cut = shard_map(g, mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False)
+    batch = np.stack([A, 2 * A])
+    spread = jit(vmap(cut, spmd_axis_name="y"))
+    agree(spread(batch), batch.reshape(2, 4, 2, 8).sum(1))
+    text = spread.lower(batch).as_text()
+    assert "in_axes=[[[y], [x], []]], out_axes=[[[y], [], []]]" in text
+    assert vmap(cut, spmd_axis_name="y")(batch[:1]).shape == (1, 2, 8)
