@@ -1,5 +1,6 @@
 """Functions that neural networks are made of, under the names of `jax.nn`."""
 
+from shardir.frontend.nn import initializers as initializers
 from shardir.frontend.nn.activations import (
     celu as celu,
     elu as elu,

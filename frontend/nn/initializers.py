@@ -1,0 +1,247 @@
+"""First values for parameters, under the names of `jax.nn.initializers`.
+
+An initializer is a function of a key, a shape and an element type. Those that scale with the size
+of a layer take it from the dimensions of the shape: `in_axis` are its inputs, `out_axis` its
+outputs, `batch_axis` dimensions of independent layers, and all others (the window of a
+convolution) count for both inputs and outputs.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod, sqrt
+from typing import Any
+
+from shardir.frontend import numpy as jnp, random
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import shape_of
+
+__all__ = [
+    "Initializer",
+    "constant",
+    "delta_orthogonal",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "kaiming_normal",
+    "kaiming_uniform",
+    "lecun_normal",
+    "lecun_uniform",
+    "normal",
+    "ones",
+    "orthogonal",
+    "truncated_normal",
+    "uniform",
+    "variance_scaling",
+    "xavier_normal",
+    "xavier_uniform",
+    "zeros",
+]
+
+Initializer = Callable[..., Any]
+Axes = int | Sequence[int]
+
+CLIPPED = 0.87962566103423978
+"""The standard deviation of a standard normal number that is cut off at -2 and 2."""
+
+
+def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
+    """All zeros; the key is not used."""
+    return jnp.zeros(shape, _float(dtype))
+
+
+def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
+    """All ones; the key is not used."""
+    return jnp.ones(shape, _float(dtype))
+
+
+def constant(value: Any, dtype: Any = None) -> Initializer:
+    """An initializer of one value everywhere."""
+
+    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+        return jnp.full(shape, value, dtype=_float(dtype))
+
+    return init
+
+
+def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """An initializer of uniform numbers from 0 to `scale`."""
+
+    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+        drawn = random.uniform(key, shape, _float(dtype))
+        return drawn * jnp.asarray(scale, drawn.dtype)
+
+    return init
+
+
+def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """An initializer of normal numbers with mean 0."""
+
+    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+        drawn = random.normal(key, shape, _float(dtype))
+        return drawn * jnp.asarray(stddev, drawn.dtype)
+
+    return init
+
+
+def truncated_normal(
+    stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
+) -> Initializer:
+    """An initializer of normal numbers that are cut off; `lower` and `upper` count in `stddev`
+    before the cut."""
+
+    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+        drawn = random.truncated_normal(key, lower, upper, shape, _float(dtype))
+        return drawn * jnp.asarray(stddev, drawn.dtype)
+
+    return init
+
+
+def variance_scaling(
+    scale: float,
+    mode: str,
+    distribution: str,
+    in_axis: Axes = -2,
+    out_axis: Axes = -1,
+    batch_axis: Axes = (),
+    dtype: Any = None,
+) -> Initializer:
+    """An initializer of random numbers with variance `scale` / n.
+
+    n is the number of inputs (`mode` fan_in) or outputs (fan_out), or their arithmetic (fan_avg)
+    or geometric (fan_geo_avg) mean; `distribution` is normal, truncated_normal or uniform.
+    """
+    counts: dict[str, Callable[[float, float], float]] = {
+        "fan_in": lambda ins, outs: ins,
+        "fan_out": lambda ins, outs: outs,
+        "fan_avg": lambda ins, outs: (ins + outs) / 2,
+        "fan_geo_avg": lambda ins, outs: sqrt(ins * outs),
+    }
+    draws: dict[str, Callable[..., Any]] = {
+        "normal": _normal,
+        "truncated_normal": _truncated,
+        "uniform": _uniform,
+    }
+    _known("mode", mode, counts)
+    _known("distribution", distribution, draws)
+
+    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+        ins, outs = _fans(shape_of(shape), in_axis, out_axis, batch_axis)
+        variance = scale / max(1.0, counts[mode](ins, outs))
+        return draws[distribution](key, shape, _float(dtype), variance)
+
+    return init
+
+
+def _normal(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+    drawn = random.normal(key, shape, dtype)
+    return drawn * jnp.asarray(sqrt(variance), drawn.dtype)
+
+
+def _truncated(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+    drawn = random.truncated_normal(key, -2, 2, shape, dtype)
+    return drawn * jnp.asarray(sqrt(variance) / CLIPPED, drawn.dtype)
+
+
+def _uniform(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+    drawn = random.uniform(key, shape, dtype, -1)
+    return drawn * jnp.asarray(sqrt(3 * variance), drawn.dtype)
+
+
+def _known(word: str, given: str, known: dict[str, Any]) -> None:
+    if given not in known:
+        raise ArgumentError(
+            point(f"{word} of variance_scaling is one of {', '.join(known)}, got {given!r}")
+        )
+
+
+def _float(dtype: Any) -> Any:
+    return jnp.result_type(float) if dtype is None else dtype
+
+
+def _fans(shape: tuple[int, ...], ins: Axes, outs: Axes, batch: Axes) -> tuple[float, float]:
+    """How many inputs and outputs a layer of this shape has."""
+    if len(shape) <= 1:
+        raise ArgumentError(
+            point(
+                f"an initializer that scales with the layer needs a shape of two dimensions or "
+                f"more, got {shape}; use normal or uniform for biases"
+            )
+        )
+    sizes = [prod(shape[i] for i in _listed(axes)) for axes in (ins, outs, batch)]
+    window = prod(shape) / max(prod(sizes), 1)
+    return sizes[0] * window, sizes[1] * window
+
+
+def _listed(axes: Axes) -> Sequence[int]:
+    return (axes,) if isinstance(axes, int) else axes
+
+
+def _scaled(scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
+    def make(
+        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None
+    ) -> Initializer:
+        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+
+    make.__doc__ = f"`variance_scaling({scale}, {mode!r}, {distribution!r})`."
+    return make
+
+
+xavier_uniform = glorot_uniform = _scaled(1.0, "fan_avg", "uniform")
+xavier_normal = glorot_normal = _scaled(1.0, "fan_avg", "truncated_normal")
+lecun_uniform = _scaled(1.0, "fan_in", "uniform")
+lecun_normal = _scaled(1.0, "fan_in", "truncated_normal")
+kaiming_uniform = he_uniform = _scaled(2.0, "fan_in", "uniform")
+kaiming_normal = he_normal = _scaled(2.0, "fan_in", "truncated_normal")
+
+
+def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """An initializer of matrices whose rows or columns, whichever are fewer, are orthonormal.
+
+    All dimensions but `column_axis` are the rows.
+    """
+
+    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+        sizes = shape_of(shape)
+        if len(sizes) < 2:
+            raise ArgumentError(
+                point(f"orthogonal needs a shape of two dimensions or more, got {sizes}")
+            )
+        columns = sizes[column_axis]
+        rows = prod(sizes) // max(columns, 1)
+        tall = (rows, columns) if rows > columns else (columns, rows)
+        q, r = jnp.linalg.qr(random.normal(key, tall, _float(dtype)))
+        diagonal = jnp.diag(r)
+        q = q * (diagonal / jnp.abs(diagonal))
+        if rows < columns:
+            q = q.T
+        others = [size for i, size in enumerate(sizes) if i != column_axis % len(sizes)]
+        made = jnp.moveaxis(q.reshape(*others, columns), -1, column_axis)
+        return made * jnp.asarray(scale, made.dtype)
+
+    return init
+
+
+def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """An initializer of convolutions that are orthogonal in the middle of the window, and 0
+    elsewhere.
+
+    Shapes are (window..., inputs, outputs) with a window of one to three dimensions. Source: Xiao
+    et al., "Dynamical Isometry and a Mean Field Theory of CNNs", 2018.
+    """
+
+    def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
+        sizes = shape_of(shape)
+        if len(sizes) not in (3, 4, 5) or sizes[-1] < sizes[-2]:
+            raise ArgumentError(
+                point(
+                    "delta_orthogonal needs a shape (window..., inputs, outputs) of three to five "
+                    f"dimensions with no fewer outputs than inputs, got {sizes}"
+                )
+            )
+        name = _float(dtype)
+        matrix = orthogonal(scale, column_axis, name)(key, (sizes[-1], sizes[-1]))
+        middle = tuple((size - 1) // 2 for size in sizes[:-2])
+        return jnp.zeros(sizes, name).at[middle].set(matrix[: sizes[-2]])
+
+    return init
