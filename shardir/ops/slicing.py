@@ -26,6 +26,7 @@ from shardir.ops.slicing_batching import (
 from shardir.ops.slicing_pieces import (
     moving_cuts,
     pad_pieces,
+    slice_loops,
     slice_pieces,
 )
 from shardir.opset import define
@@ -90,7 +91,14 @@ slice_ = define(
     "slice",
     type=_slice_type,
     factors=_changed_factors,
-    partition=Partitioning(slice_pieces, moving_cuts, uneven=moving_cuts),
+    partition=Partitioning(
+        slice_pieces,
+        moving_cuts,
+        lambda **_: "add",
+        uneven=moving_cuts,
+        masked=(),
+        loops=slice_loops,
+    ),
     reference=_slice_reference,
     batch=further(starts=0, strides=1),
     vjp=_slice_vjp,

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from shardir.exchange import choice, fetch, shares
-from shardir.factors import FactorRule, Kind
+from shardir.exchange import choice, fetch, part, shares
+from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import Ints
 from shardir.ops.windowing import dilated
-from shardir.partitioning import Local
+from shardir.partitioning import Local, identity
 from shardir.placement import Axes
 from shardir.rounds import Run
 from shardir.types import TensorType
@@ -21,6 +21,17 @@ def moving_cuts(
     return list(range(len(rule.factors)))
 
 
+def slice_loops(x: TensorType, *, result: TensorType, **_: Any) -> FactorRule:
+    """A single position of a dimension is what one device has and the others add nothing to."""
+    builder = RuleBuilder([x.shape], [result.shape])
+    for d, (size, kept) in enumerate(zip(x.shape, result.shape, strict=True)):
+        if kept == 1 and size != 1:
+            builder.add([d], [None], size, Kind.REDUCE)
+        else:
+            builder.add([d], [d], size, Kind.PASS if size == kept else Kind.PERMUTE)
+    return builder.build()
+
+
 def slice_pieces(b: Any, local: Local, x: Any, *, starts: Ints, strides: Ints) -> Any:
     """Every device fetches what its piece of the result walks over."""
     source, result = local.op.operands[0], local.op.result
@@ -29,16 +40,28 @@ def slice_pieces(b: Any, local: Local, x: Any, *, starts: Ints, strides: Ints) -
         size, kept = source.type.shape[d], result.type.shape[d]
         if not local.axes(source, d) or (begins[d], stride, kept) == (0, 1, size):
             continue
-        block = local.result.shape[d]
-        wanted = [
-            [Run(0, begins[d] + at * stride, dilated(rows, stride))]
-            for at, rows in shares(kept, block, local.count(source, d))
-        ]
-        x = fetch(b, local, x, source, d, wanted, dilated(block, stride))
+        if kept == 1:
+            x = _only(b, local, x, source, d, starts[d])
+        else:
+            block = local.result.shape[d]
+            wanted = [
+                [Run(0, starts[d] + at * stride, dilated(rows, stride))]
+                for at, rows in shares(kept, block, local.count(source, d))
+            ]
+            x = fetch(b, local, x, source, d, wanted, dilated(block, stride))
         begins[d] = 0
     if x.type == local.result:
         return x
     return b.slice(x, starts=tuple(begins), strides=strides, result=local.result)
+
+
+def _only(b: Any, local: Local, x: Any, source: Any, d: int, position: int) -> Any:
+    """The row at a position of the whole on the device that has it, and nothing elsewhere."""
+    owner, offset = divmod(position, x.type.shape[d])
+    row = part(b, x, d, offset, 1)
+    place = b.axis_index(axes=local.axes(source, d))
+    has_it = b.eq(place, b.full(owner, place.type))
+    return b.select(has_it, row, b.full(identity("add", row.type.dtype), row.type))
 
 
 def pad_pieces(

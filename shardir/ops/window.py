@@ -15,6 +15,7 @@ from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ir import Op
 from shardir.ops.check import ARITHMETIC, NUMBER, ORDERED, Domain, Ints, one_dtype
 from shardir.ops.numerics import NARROW
+from shardir.ops.select_pieces import select_cuts, select_loops, select_pieces
 from shardir.ops.window_gradients import reduce_window_vjp, select_and_scatter_vjp
 from shardir.ops.window_pieces import window_cuts, window_pieces
 from shardir.ops.windowing import (
@@ -252,6 +253,7 @@ select_and_scatter = define(
     "select_and_scatter",
     type=_select_type,
     factors=_select_factors,
+    partition=Partitioning(select_pieces, select_cuts, uneven=select_cuts, loops=select_loops),
     reference=_select_reference,
     batch=_BATCH,
     vjp=select_and_scatter_vjp,

@@ -115,6 +115,25 @@ def windows(draw: Draw, b: Builder, x: Value) -> Value:
     return made
 
 
+@case
+def choices(draw: Draw, b: Builder, x: Value) -> Value:
+    strides, inner = numbers(draw, 2, 1, 3), numbers(draw, 2, 1, 2)
+    window = tuple(
+        draw(st.integers(1, min((n - 1) // step + 1, 4)))
+        for n, step in zip(x.type.shape, inner, strict=True)
+    )
+    attrs = {
+        "window": window,
+        "strides": strides,
+        "padding": ((0, 0), (0, 0)),
+        "base_dilation": (1, 1),
+        "window_dilation": inner,
+    }
+    best = b.reduce_window(x, op="max", **attrs)
+    made: Value = b.select_and_scatter(x, best, op=draw(st.sampled_from(["max", "min"])), **attrs)
+    return made
+
+
 def padding(
     draw: Draw, shape: Ints, window: Ints, dilations: Ints, inner: Ints
 ) -> tuple[tuple[int, int], ...]:

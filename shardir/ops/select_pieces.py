@@ -1,0 +1,111 @@
+"""How devices that have pieces of an array choose in windows of it, and add up what was chosen.
+
+A device runs all windows that reach into its piece, on the elements that these reach over, and
+keeps what was added up in its own piece. Windows of which there are none have nothing to give.
+"""
+
+from typing import Any
+
+from shardir.exchange import choice, fetch, part
+from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.ops.check import Ints
+from shardir.ops.windowing import Padding, dilated
+from shardir.partitioning import Local, identity
+from shardir.rounds import Run
+from shardir.types import TensorType
+
+
+def select_loops(
+    x: TensorType,
+    source: TensorType,
+    *,
+    result: TensorType,
+    window: Ints,
+    strides: Ints,
+    padding: Padding,
+    base_dilation: Ints,
+    **_: Any,
+) -> FactorRule:
+    """Both operands are cut alike where no padding takes part in the choice."""
+    builder = RuleBuilder([x.shape, source.shape], [result.shape])
+    for i, size in enumerate(x.shape):
+        plain = padding[i] == (0, 0) and base_dilation[i] == 1
+        if plain and (window[i], strides[i]) == (1, 1):
+            builder.add([i, i], [i], size)
+        elif plain and source.shape[i] > 1:
+            builder.add([i, i], [i], size, Kind.PERMUTE)
+        else:
+            builder.add([None, i], [None], source.shape[i], Kind.REPLICATE)
+            builder.add([i, None], [i], size, Kind.REPLICATE)
+    return builder.build()
+
+
+def select_cuts(rule: FactorRule, *_: Any, **__: Any) -> list[int]:
+    return [i for i, factor in enumerate(rule.factors) if factor.kind is not Kind.REPLICATE]
+
+
+def select_pieces(
+    b: Any,
+    local: Local,
+    x: Any,
+    source: Any,
+    *,
+    op: str,
+    window: Ints,
+    strides: Ints,
+    padding: Padding,
+    base_dilation: Ints,
+    window_dilation: Ints,
+) -> Any:
+    """Fetch windows and elements, choose, and cut out what is here."""
+    values, places = local.op.operands
+    nothing = identity(op, x.type.dtype)
+    kept = []
+    for d, stride in enumerate(strides):
+        if not local.axes(values, d) or (window[d], stride) == (1, 1):
+            continue
+        size = x.type.shape[d]
+        inner = dilated(window[d], window_dilation[d])
+        begins = [i * size for i in range(local.count(values, d))]
+        # The first window that reaches into the piece, but none that begins after it does.
+        firsts = [min(-((inner - 1 - at) // stride), at // stride) for at in begins]
+        count = max(
+            (at + size - 1) // stride - first + 1 for at, first in zip(begins, firsts, strict=True)
+        )
+        extent = (count - 1) * stride + inner
+        some = [[Run(0, first, count)] for first in firsts]
+        source = fetch(b, local, source, places, d, some, count, 0)
+        over = [[Run(0, first * stride, extent)] for first in firsts]
+        x = fetch(b, local, x, values, d, over, extent, nothing)
+        offsets = [at - first * stride for at, first in zip(begins, firsts, strict=True)]
+        kept.append((d, offsets, size))
+    made = b.select_and_scatter(
+        x,
+        source,
+        op=op,
+        window=window,
+        strides=strides,
+        padding=padding,
+        base_dilation=base_dilation,
+        window_dilation=window_dilation,
+    )
+    for d, offsets, size in kept:
+        made = _own(b, local, made, values, d, offsets, size)
+    return made
+
+
+def _own(b: Any, local: Local, made: Any, value: Any, d: int, offsets: list[int], size: int) -> Any:
+    """The device's piece of what was added up; no window reaches behind it."""
+    rank = made.type.rank
+    missing = max(0, max(offsets) + size - made.type.shape[d])
+    if missing:
+        high = tuple(missing if i == d else 0 for i in range(rank))
+        none, zero = (0,) * rank, b.full(0, made.type.with_shape(()))
+        made = b.pad(made, zero, low=none, high=high, interior=none)
+    offset = choice(b, local.axes(value, d), offsets)
+    if isinstance(offset, int):
+        return part(b, made, d, offset, size)
+    shape = tuple(size if i == d else n for i, n in enumerate(made.type.shape))
+    zero = b.full(0, offset.type)
+    starts = (offset if i == d else zero for i in range(rank))
+    return b.dynamic_slice(made, *starts, result=made.type.with_shape(shape))
