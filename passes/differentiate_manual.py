@@ -14,8 +14,9 @@ from shardir.build import Builder, substitute
 from shardir.ir import Block, Op, Value
 from shardir.ops.manual import Cuts, manual_computation, whole_type
 from shardir.opset import Symbol
-from shardir.passes.pullback import Handler, Pullback
+from shardir.passes.pullback import Handler, Pullback, error
 from shardir.passes.residuals import hand_over, live
+from shardir.passes.varying import varying
 from shardir.placement import Axes, Axis
 
 Cotangents = tuple[Value | None, ...]
@@ -45,6 +46,7 @@ def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     """The way back: another manual computation along the same axes."""
     (body,) = op.blocks
     axes, ins, outs = op.attrs["axes"], op.attrs["in_axes"], op.attrs["out_axes"]
+    _check_rules(op)
     pullback = outer.inner()
     b = pullback.b
 
@@ -82,6 +84,33 @@ def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     for (i, _), gradient in zip(found, made, strict=True):
         outer.give(op.operands[i], gradient)
     return saving.op
+
+
+def _check_rules(op: Op) -> None:
+    """Raise `DifferentiateError` for a gradient of its own that would be given parts of a whole.
+
+    Devices that share a value share its cotangent, each with a part. What is linear does not mind;
+    a rule of the user's for a function that ends in a sum over devices would see the part.
+    """
+    (body,) = op.blocks
+    rules = [each for each in body.walk() if each.name == "custom-vjp"]
+    if not rules:
+        return
+    known = {
+        param: frozenset(axis for dim in cuts for axis in dim)
+        for param, cuts in zip(body.params, op.attrs["in_axes"], strict=True)
+    }
+    found = varying(body, known)
+    for each in rules:
+        sums = any(inner.name == "all-reduce" for inner in each.blocks[0].walk())
+        own = frozenset(op.attrs["axes"])
+        if sums and any(not own <= found.get(value, frozenset()) for value in each.results):
+            raise error(
+                f"%{each.results[0].name} = {each.attrs['rule']} has a gradient of its own "
+                "(custom_vjp) and a result that devices share, the sum over them; take the sum "
+                "outside of it",
+                each,
+            )
 
 
 class _Saving:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from shardir import (
+    PartitionSpec,
+    cpu_devices,
     custom_gradient,
     custom_jvp,
     custom_vjp,
@@ -14,6 +16,8 @@ from shardir import (
     jvp,
     lax,
     linearize,
+    make_mesh,
+    shard_map,
     value_and_grad,
     vjp,
     vmap,
@@ -239,4 +243,33 @@ def test_what_it_closes_over_has_no_derivative() -> None:
     assert message(error) == (
         "lambda has a derivative of its own, and it uses %y: f32[] from outside, which the "
         "derivative is asked of too; pass it as an argument"
+    )
+
+
+def test_on_each_device() -> None:
+    """A rule counts inside of `shard_map`, unless what it is given would be a part of a whole."""
+
+    def squares(x: Any) -> Any:
+        return x * x
+
+    def total(x: Any) -> Any:
+        return lax.psum(x * x, "x")
+
+    local, summed = custom_vjp(squares), custom_vjp(total)
+    for f in (local, summed):
+        f.defvjp(lambda x, f=f: (f(x), x), lambda x, g: (5 * x * g,))
+    with cpu_devices(2):
+        mesh, cut = make_mesh((2,), ("x",)), PartitionSpec("x")
+
+        def mapped(f: Any) -> Any:
+            whole = shard_map(f, mesh=mesh, in_specs=cut, out_specs=PartitionSpec())
+            return grad(lambda x: snp.sum(whole(x)))
+
+        slopes = mapped(lambda x: lax.psum(local(x), "x"))(snp.arange(2.0))
+        np.testing.assert_array_equal(slopes, [0, 5])
+        with pytest.raises(DifferentiateError) as error:
+            mapped(summed)(snp.arange(2.0))
+    assert message(error) == (
+        "%0 = total has a gradient of its own (custom_vjp) and a result that devices share, the "
+        "sum over them; take the sum outside of it"
     )
