@@ -1,5 +1,8 @@
 """Manual computations become per-device code; along free axes they are programs as any other."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from shardir.agreement import agree, rounding
@@ -7,7 +10,10 @@ from shardir.errors import InterpretError
 from shardir.interpret import run
 from shardir.ir import Module
 from shardir.passes import Pipeline
+from shardir.passes.differentiate import vjp
+from shardir.passes.forward import jvp
 from shardir.passes.pipeline import DEFAULT
+from shardir.passes.vectorize import vectorize
 from shardir.sampling import random_arguments
 from shardir.text.parser import parse
 from shardir.verify import verify
@@ -133,3 +139,108 @@ def test_a_computation_that_is_not_the_same_everywhere_is_no_replica() -> None:
     module = parse(NESTED.replace("%i, axes=[x, y], op=max", "%i, axes=[y], op=max"))
     with pytest.raises(InterpretError, match="hold different values for the same part"):
         run(module, random_arguments(module, 0))
+
+
+def through(pipeline: str, text: str) -> str:
+    module = Pipeline.parse(pipeline)(parse(text))
+    verify(module)
+    return str(module)
+
+
+def test_nothing_inside_is_taken_from_outside() -> None:
+    text = f"""{HEAD}func @f(
+  %a: f32[8],
+) -> (f32[8]) {{
+  %two = constant(value=2) : f32[8]
+  %b = mul(%a, %two) : f32[8]
+  %r = manual_computation(%b, axes=[y], in_axes=[[[]]], out_axes=[[[]]]) : f32[8] {{
+    (%p: f32[8]) =>
+    %same = constant(value=2) : f32[8]
+    %again = constant(value=2) : f32[8]
+    %c = mul(%p, %same) : f32[8]
+    %d = mul(%c, %again) : f32[8]
+    yield %d
+  }}
+  return %r
+}}
+"""
+    merged = through("cse,simplify", text)
+    assert "%same" in merged
+    assert "%again" not in merged
+
+
+def test_what_nobody_uses_is_left_out() -> None:
+    text = f"""{HEAD}func @f(
+  %a: f32[8],
+  %b: f32[8],
+) -> (f32[8]) {{
+  %q, %r = manual_computation(%a, %b, axes=[x], HOW) : f32[8], f32[8] {{
+    (%p: f32[4], %s: f32[4]) =>
+    %t = all-reduce(%p, axes=[x], op=add) : f32[4]
+    %u = neg(%s) : f32[4]
+    yield %t, %u
+  }}
+  return %r
+}}
+""".replace("HOW", "in_axes=[[[x]], [[x]]], out_axes=[[[x]], [[x]]]")
+    assert (
+        through("dce", text)
+        == f"""{HEAD}func @f(
+  %a: f32[8],
+  %b: f32[8],
+) -> (f32[8]) {{
+  %r = manual_computation(%b, axes=[x], in_axes=[[[x]]], out_axes=[[[x]]]) : f32[8] {{
+    (%s: f32[4]) =>
+    %u = neg(%s) : f32[4]
+    yield %u
+  }}
+  return %r
+}}
+"""
+    )
+
+
+WHOLE = f"""{HEAD}func @f(
+  %x: f32[8],
+  %w: f32[],
+) -> (f32[]) {{
+  %y = manual_computation(%x, %w, axes=[x], in_axes=[[[x]], []], out_axes=[[]]) : f32[] {{
+    (%p: f32[4], %v: f32[]) =>
+    %s = sin(%p) : f32[4]
+    %t = sum(%s, dims=[0]) : f32[]
+    %u = mul(%t, %v) : f32[]
+    %z = all-reduce(%u, axes=[x], op=add) : f32[]
+    yield %z
+  }}
+  return %y
+}}
+"""
+
+
+def test_the_way_back_is_one_too() -> None:
+    """What it needs stays on the devices; what all used gets the sum of their gradients."""
+    module = parse(WHOLE)
+    both = replace(module, functions=(vjp(module.main, [0, 1]),))
+    verify(both)
+    x, w, g = np.arange(8, dtype=np.float32), np.float32(3), np.float32(2)
+    y, of_x, of_w = run(both, [x, w, g])
+    np.testing.assert_allclose(y, np.sin(x).sum() * w, 1e-5)
+    np.testing.assert_allclose(of_x, g * w * np.cos(x), 1e-5)
+    np.testing.assert_allclose(of_w, g * np.sin(x).sum(), 1e-5)
+    partitioned = Pipeline.parse(DEFAULT)(both)
+    verify(partitioned)
+    assert agree([y, of_x, of_w], run(partitioned, [x, w, g]), 1e-5)
+    assert "%t.saved" in str(both)
+
+
+def test_the_way_forward_and_many_times_at_once() -> None:
+    module = parse(WHOLE)
+    x, w = np.arange(8, dtype=np.float32), np.float32(3)
+    ahead = replace(module, functions=(jvp(module.main, [0, 1]),))
+    verify(ahead)
+    _, step = run(ahead, [x, w, x, w])
+    np.testing.assert_allclose(step, (np.cos(x) * x).sum() * w + np.sin(x).sum() * w, 1e-4)
+    many = replace(module, functions=(vectorize(module.main, [True, False], 2),))
+    verify(many)
+    (made,) = run(many, [np.stack([x, 2 * x]), w])
+    np.testing.assert_allclose(made, np.sin([x, 2 * x]).sum(1) * w, 1e-5)
