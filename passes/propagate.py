@@ -34,6 +34,9 @@ from shardir.passes.propagation.step import NOTHING, Shardings
 from shardir.placement import Sharding
 from shardir.types import TensorType
 
+STOPS = "has no factor rule, so that no sharding passes through"
+"""What an operation says where propagation had to stop."""
+
 Close = Callable[[int, TensorType, Border, Sharding | None], Sharding | None]
 """A sharding's number, the type it is for, whether that enters or leaves the function, and what
 is stated of it then."""
@@ -133,6 +136,9 @@ class Propagate(Pass, name="propagate"):
         }
         if recorder:
             recorder.finish(state, run, new)
+        draft.remarks.update(
+            (op, STOPS) for op in network.mute if not op.why and op.name != "reshard"
+        )
         built = draft.build(new.__getitem__)
         results = zip(state.results, built.body.returns, function.results, strict=True)
         return replace(

@@ -33,6 +33,8 @@ class Draft:
         """Operations that were moved right behind the edge that owns a value."""
         self._ops: dict[Block, list[Op]] = {}
         self._inputs: dict[User, list[Value]] = {}
+        self.remarks: dict[Op, str] = {}
+        """What operations say in `why`, where it is something else by now."""
         self._names: Names | None = None
         self._add_uses(function.body)
 
@@ -169,7 +171,7 @@ class Draft:
                 op.attrs,
                 tuple([block(b) for b in op.blocks]),
                 op.loc,
-                op.why,
+                self.remarks.get(op, op.why),
             )
 
         def block(old: Block) -> Block:

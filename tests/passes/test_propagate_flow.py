@@ -2,6 +2,8 @@
 
 import pytest
 
+from shardir.text.parser import parse
+from shardir.text.printer import show
 from tests.passes.propagated import found, propagated
 
 
@@ -261,3 +263,22 @@ func @f(
 }}
 """)
     assert {name: types[name] for name in cut} == cut
+
+
+def test_an_operation_without_a_rule_says_so() -> None:
+    """In the text, which is read back; a reshard is there to let nothing through."""
+    module = propagated("""\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8]) {
+  %b = opaque(%a, operation="x.y", head="x.y %", attributes="", types="") : f32[8]
+  %c = reshard(%b) : f32[8@y]
+  return %c
+}
+""")
+    first, second = module.main.body.ops
+    assert first.why == "has no factor rule, so that no sharding passes through"
+    assert second.why == ""
+    text = show(module, locations=True)
+    assert text.count("why") == 1
+    assert [op.why for op in parse(text).main.body.ops] == [first.why, second.why]
