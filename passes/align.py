@@ -53,7 +53,7 @@ def align(
     views = [project(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
     for view in views:
         for i, cut in view.cuts.items():
-            if i not in uneven:
+            if i not in uneven or not sizes[i]:
                 cut.axes = dividing_prefix(cut.axes, sizes[i]) if sizes[i] else ()
     cuts = _agreed(rule, views, cuttable)
     if cuts is None:
