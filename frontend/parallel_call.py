@@ -171,6 +171,9 @@ class Call:
     def placed(self) -> tuple[list[Any], dict[str, Any]]:
         """The arguments on the devices that will need them."""
         levels = ((self.mapping.axis_name or "pmap", self.size), *self.mapping.inner)
+        if self.mapping.devices is not None and not self._fill(levels):
+            # Whether there is a pmap inside that takes the others will be known when it is traced.
+            return self.mapping.parameters.join(self.dynamic, self.args, self.options)
         mesh = self._mesh(levels)
         moved = [
             device_put(leaf, NamedSharding(mesh, _spec(mesh.axis_names[0], axis)))
@@ -184,7 +187,7 @@ class Call:
         name, wanted = self.mapping.name, prod(size for _, size in levels)
         mine = self.mapping.devices
         there = all_devices() if mine is None else mine
-        if mine is not None and len(levels) == 1 and len(mine) != wanted:
+        if mine is not None and len(levels) == 1 and len(mine) < wanted:
             raise BatchError(
                 point(
                     f"pmap of {name} maps {wanted} positions, and its devices are {len(mine)}; "
@@ -205,6 +208,11 @@ class Call:
             names.append(axis if axis not in names else f"{axis}_{len(names)}")
         array = as_device_array(list(there[:wanted]), f"pmap of {name}")
         return Mesh(array.reshape([size for _, size in levels]), names)
+
+    def _fill(self, levels: Sequence[Level]) -> bool:
+        """Whether all of the devices that it was given have something to do."""
+        mine = self.mapping.devices
+        return mine is None or len(mine) == prod(size for _, size in levels)
 
     def trace(self) -> Any:
         """The results, in the current trace."""
@@ -241,6 +249,14 @@ class Call:
                 program.asked.clear()
                 program.asked.update(asked)
                 continue
+            if not self._fill(levels):
+                raise BatchError(
+                    point(
+                        f"pmap of {self.mapping.name} maps {prod(size for _, size in levels)} "
+                        f"positions, and its devices are {len(self.mapping.devices or ())}; give "
+                        "one device for each"
+                    )
+                )
             self.mapping.inner[:] = levels[1:]
             return made
 

@@ -227,6 +227,10 @@ def test_a_pmap_inside_a_pmap() -> None:
         return pmap(lambda y: lax.axis_index("rows") * 10 + lax.axis_index("cols"), "cols")(x)
 
     agree(pmap(places, "rows")(x), [[0, 1], [10, 11], [20, 21], [30, 31]])
+    some = pmap(pmap(lambda y: y + 1), devices=devices()[::-1][:4])
+    for _ in range(2):
+        agree(some(x[:2]), x[:2] + 1)
+    assert some(some(x[:2])).devices() == set(devices()[4:])
     agree(grad(lambda x: snp.sum(f(x)[2] * x))(x), np.full((4, 2), x.sum() * 2), 1e-4)
 
 
@@ -311,6 +315,9 @@ def test_sizes_that_do_not_go_together() -> None:
     )
     assert refused(BatchError, lambda: pmap(f, devices=devices()[:4])(X)) == (
         "pmap of f maps 8 positions, and its devices are 4; give one device for each"
+    )
+    assert refused(BatchError, lambda: pmap(f, devices=devices())(X[:4])) == (
+        "pmap of f maps 4 positions, and its devices are 8; give one device for each"
     )
     with pytest.raises(ValueError, match="maps 16 positions"):
         pmap(f)(np.ones(16))
