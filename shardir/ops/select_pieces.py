@@ -4,15 +4,20 @@ A device runs all windows that reach into its piece, on the elements that these 
 keeps what was added up in its own piece. Windows of which there are none have nothing to give.
 """
 
+from math import prod
 from typing import Any
 
 from shardir.exchange import choice, fetch, part
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import Ints
+from shardir.ops.select_steps import chosen_sums
 from shardir.ops.windowing import Padding, dilated
 from shardir.partitioning import Local, identity
 from shardir.rounds import Run
 from shardir.types import TensorType
+
+SPELLED_OUT = 32
+"""Windows of up to so many elements are spelled out where padding takes part."""
 
 
 def select_loops(
@@ -26,13 +31,15 @@ def select_loops(
     base_dilation: Ints,
     **_: Any,
 ) -> FactorRule:
-    """Both operands are cut alike where no padding takes part in the choice."""
+    """Both operands are cut alike."""
+    dense = all(step == 1 for step in base_dilation)
+    spelled_out = dense and source.size > 0 and prod(window) <= SPELLED_OUT
     builder = RuleBuilder([x.shape, source.shape], [result.shape])
     for i, size in enumerate(x.shape):
         plain = padding[i] == (0, 0) and base_dilation[i] == 1
         if plain and (window[i], strides[i]) == (1, 1):
             builder.add([i, i], [i], size)
-        elif plain and source.shape[i] > 1:
+        elif (plain or spelled_out) and source.shape[i] > 1:
             builder.add([i, i], [i], size, Kind.PERMUTE)
         else:
             builder.add([None, i], [None], source.shape[i], Kind.REPLICATE)
@@ -60,35 +67,41 @@ def select_pieces(
     """Fetch windows and elements, choose, and cut out what is here."""
     values, places = local.op.operands
     nothing = identity(op, x.type.dtype)
-    kept = []
+    kept, bounds = [], {}
     for d, stride in enumerate(strides):
-        if not local.axes(values, d) or (window[d], stride) == (1, 1):
+        if not local.axes(values, d) or (window[d], stride, padding[d]) == (1, 1, (0, 0)):
             continue
-        size = x.type.shape[d]
+        size, low = x.type.shape[d], padding[d][0]
         inner = dilated(window[d], window_dilation[d])
         begins = [i * size for i in range(local.count(values, d))]
         # The first window that reaches into the piece, but none that begins after it does.
-        firsts = [min(-((inner - 1 - at) // stride), at // stride) for at in begins]
+        firsts = [min(-((inner - 1 - at - low) // stride), (at + low) // stride) for at in begins]
         count = max(
-            (at + size - 1) // stride - first + 1 for at, first in zip(begins, firsts, strict=True)
+            (at + low + size - 1) // stride - first + 1
+            for at, first in zip(begins, firsts, strict=True)
         )
         extent = (count - 1) * stride + inner
         some = [[Run(0, first, count)] for first in firsts]
         source = fetch(b, local, source, places, d, some, count, 0)
-        over = [[Run(0, first * stride, extent)] for first in firsts]
+        starts = [first * stride - low for first in firsts]
+        over = [[Run(0, start, extent)] for start in starts]
         x = fetch(b, local, x, values, d, over, extent, nothing)
-        offsets = [at - first * stride for at, first in zip(begins, firsts, strict=True)]
-        kept.append((d, offsets, size))
-    made = b.select_and_scatter(
-        x,
-        source,
-        op=op,
-        window=window,
-        strides=strides,
-        padding=padding,
-        base_dilation=base_dilation,
-        window_dilation=window_dilation,
-    )
+        kept.append((d, [at - start for at, start in zip(begins, starts, strict=True)], size))
+        bounds[d] = starts
+    if any(padding[d] != (0, 0) for d in bounds):
+        made = _spelled_out(b, local, x, source, bounds, padding, nothing, op=op, window=window,
+                            strides=strides, window_dilation=window_dilation)  # fmt: skip
+    else:
+        made = b.select_and_scatter(
+            x,
+            source,
+            op=op,
+            window=window,
+            strides=strides,
+            padding=padding,
+            base_dilation=base_dilation,
+            window_dilation=window_dilation,
+        )
     for d, offsets, size in kept:
         made = _own(b, local, made, values, d, offsets, size)
     return made
@@ -109,3 +122,41 @@ def _own(b: Any, local: Local, made: Any, value: Any, d: int, offsets: list[int]
     zero = b.full(0, offset.type)
     starts = (offset if i == d else zero for i in range(rank))
     return b.dynamic_slice(made, *starts, result=made.type.with_shape(shape))
+
+
+def _spelled_out(
+    b: Any,
+    local: Local,
+    x: Any,
+    source: Any,
+    bounds: dict[int, list[int]],
+    padding: Padding,
+    nothing: complex,
+    **attrs: Any,
+) -> Any:
+    """The choice in windows of which padding, here or on the first and last devices, is a part.
+
+    `bounds` says where in the whole the rows of `x` begin on each device.
+    """
+    values, rank = local.op.operands[0], x.type.rank
+    rest = [(0, 0) if d in bounds else pair for d, pair in enumerate(padding)]
+    low, high = (tuple(pair[end] for pair in rest) for end in (0, 1))
+    back = tuple(-n for n in low), tuple(-n for n in high)
+    none = (0,) * rank
+    filler = b.full(nothing, x.type.with_shape(()))
+    wide = b.pad(x, filler, low=low, high=high, interior=none)
+    numbers = wide.type.with_dtype("i32")
+    real = b.full(True, wide.type.with_dtype("bool"))
+    for d in range(rank):
+        start: Any = -low[d]
+        if d in bounds:
+            start = choice(b, local.axes(values, d), bounds[d])
+        if isinstance(start, int):
+            start = b.full(start, numbers.with_shape(()))
+        index = b.add(b.iota(dim=d, result=numbers), b.broadcast(start, dims=(), result=numbers))
+        size = values.type.shape[d] if d in bounds else x.type.shape[d]
+        inside = b.and_(b.ge(index, b.full(0, numbers)), b.lt(index, b.full(size, numbers)))
+        real = b.and_(real, inside)
+    total = chosen_sums(b, wide, source, real, **attrs)
+    zero = b.full(0, x.type.with_shape(()))
+    return b.pad(total, zero, low=back[0], high=back[1], interior=none)

@@ -125,7 +125,7 @@ def choices(draw: Draw, b: Builder, x: Value) -> Value:
     attrs = {
         "window": window,
         "strides": strides,
-        "padding": ((0, 0), (0, 0)),
+        "padding": padding(draw, x.type.shape, window, (1, 1), inner),
         "base_dilation": (1, 1),
         "window_dilation": inner,
     }
@@ -156,8 +156,13 @@ def test_pieces_make_what_the_whole_makes(name: str, data: st.DataObject) -> Non
     y = CASES[name](data.draw, b, x)
     body = cut_alike(Block((x,), tuple(b.ops), (y,)), x)
     module = Module((mesh,), (Function("f", body, (None,)),))
-    arguments = [np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 5 - 2]
+    numbers = LOWEST if name == "choices" else WHOLE
+    arguments = [np.resize(np.array(numbers, np.float32), shape)]
     must_agree(module, "partition,dce", arguments)
+
+
+WHOLE = (-2, -1, 0, 1, 2)
+LOWEST = (-np.inf, -np.inf, -np.inf, 1, 2, -np.inf, -np.inf, np.inf, np.nan)
 
 
 def cut_alike(block: Block, x: Value) -> Block:

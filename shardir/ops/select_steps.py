@@ -1,0 +1,56 @@
+"""Choosing in windows, spelled out: place after place inside the windows, as one would by hand.
+
+For devices whose windows reach over places that padding made: these may not be chosen, and which
+they are differs from device to device.
+"""
+
+from itertools import product
+from typing import Any
+
+from shardir.ops.check import Ints
+
+
+def chosen_sums(
+    b: Any,
+    x: Any,
+    source: Any,
+    real: Any,
+    *,
+    op: str,
+    window: Ints,
+    strides: Ints,
+    window_dilation: Ints,
+) -> Any:
+    """`select_and_scatter` over `x` without padding, where only `real` elements are chosen."""
+    places = list(product(*map(range, window)))
+    shape = source.type.shape
+
+    def at(value: Any, place: Ints) -> Any:
+        """What all windows have at a place inside."""
+        starts = tuple(p * step for p, step in zip(place, window_dilation, strict=True))
+        to = value.type.with_shape(shape)
+        return b.slice(value, starts=starts, strides=strides, result=to)
+
+    numbers = source.type.with_dtype("i32")
+    best, choice = b.full(0, source.type), b.full(-1, numbers)
+    for number, place in enumerate(places):
+        here = at(x, place)
+        better = b.gt(here, best) if op == "max" else b.lt(here, best)
+        # NaN is chosen before any number.
+        better = b.or_(better, b.and_(b.ne(here, here), b.eq(best, best)))
+        better = b.or_(better, b.lt(choice, b.full(0, numbers)))
+        better = b.and_(better, at(real, place))
+        best = b.select(better, here, best)
+        choice = b.select(better, b.full(number, numbers), choice)
+    total = b.full(0, x.type)
+    zero, none = b.full(0, source.type.with_shape(())), b.full(0, source.type)
+    for number, place in enumerate(places):
+        part = b.select(b.eq(choice, b.full(number, numbers)), source, none)
+        low = tuple(p * step for p, step in zip(place, window_dilation, strict=True))
+        high = tuple(
+            whole - start - (n - 1) * stride - 1
+            for whole, start, n, stride in zip(x.type.shape, low, shape, strides, strict=True)
+        )
+        interior = tuple(stride - 1 for stride in strides)
+        total = b.add(total, b.pad(part, zero, low=low, high=high, interior=interior))
+    return total
