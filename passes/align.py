@@ -59,7 +59,7 @@ def align(
     if cuts is None:
         cuts = _settled(rule, views, cuttable, uneven)
     tensors = tuple(
-        _unprojected(mapping, cuts, sharding.mesh)
+        unprojected(mapping, cuts, sharding.mesh)
         for mapping, sharding in zip(rule.tensors, shardings, strict=True)
     )
     pending = tuple(axis for i in rule.of_kind(Kind.REDUCE) for axis in cuts[i])
@@ -240,7 +240,7 @@ class _Vote:
         return list(left)
 
 
-def _unprojected(mapping: TensorFactors, cuts: Sequence[Axes], mesh: str) -> Sharding:
+def unprojected(mapping: TensorFactors, cuts: Sequence[Axes], mesh: str) -> Sharding:
     """The sharding whose dimensions are cut as their factors are."""
     dims = []
     for factors in mapping:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from shardir.ir import Function, Module, Op, Value
 from shardir.passes.pipeline import Pass
+from shardir.passes.prices import LATENCY
 from shardir.passes.program import mesh_of
 from shardir.passes.sum_region import Region
 from shardir.passes.sum_rewrite import Rewriter
@@ -26,7 +27,7 @@ from shardir.placement import Axes, Sharding
 class DelaySums(Pass, name="delay-sums"):
     """Complete pending sums where that sends least."""
 
-    latency: int = 1 << 18
+    latency: int = LATENCY
     """As how many bytes a collective counts, where that does not make a program send more."""
 
     def __call__(self, module: Module) -> Module:

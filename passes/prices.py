@@ -8,6 +8,8 @@ from shardir.passes.planner import plan
 from shardir.placement import Axes, Sharding
 from shardir.types import TensorType
 
+LATENCY = 1 << 18
+"""As how many bytes a collective counts, where that does not make a program send more."""
 BYTE = 1 << 20
 """What a byte weighs: more than all the local steps of a program, which weigh 1."""
 

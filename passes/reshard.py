@@ -21,8 +21,9 @@ from shardir.ir import Block, Function, Loc, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.ops.manual import manual_computation, with_cuts
 from shardir.opset import OPS
-from shardir.passes.align import Alignment, align, cuts_of, loops_of, reduction_of
+from shardir.passes.align import Alignment, loops_of, reduction_of
 from shardir.passes.flow import Flow
+from shardir.passes.layouts import LAYOUTS, alignment_of
 from shardir.passes.pipeline import Pass
 from shardir.passes.planner import same_placement
 from shardir.passes.program import in_order, mesh_of, names_of
@@ -41,25 +42,29 @@ class Reshard(Pass, name="reshard"):
     `uneven`: what becomes of a cut that does not divide its dimension. `pad` keeps it, `replicate`
     trims it to what divides, and `error` raises `PartitionError`. What a function takes and gives
     is as it says in any case.
+
+    `layouts`: where an operation runs whose tensors do not fit together: where the moves are
+    `cheapest`, or where OpenXLA Shardy puts it (`shardy`).
     """
 
-    choices: ClassVar = {"uneven": MODES}
+    choices: ClassVar = {"uneven": MODES, "layouts": LAYOUTS}
 
     uneven: str = "pad"
+    layouts: str = "cheapest"
 
     def __call__(self, module: Module) -> Module:
         functions = tuple(
-            function if function.spmd else _function(function, module, self.uneven)
+            function if function.spmd else _function(function, module, self)
             for function in module.functions
         )
         return replace(module, functions=functions)
 
 
-def _function(function: Function, module: Module, uneven: str) -> Function:
+def _function(function: Function, module: Module, options: Reshard) -> Function:
     mesh = mesh_of(function, module)
     if mesh is None:
         return function
-    rewriter = _Rewriter(mesh, function, uneven)
+    rewriter = _Rewriter(mesh, function, options)
     body = function.body
     scope = _Scope({p: rewriter.settled(p, border=True) for p in body.params}, None)
     ops = rewriter.ops(body, scope)
@@ -99,9 +104,9 @@ class _Scope:
 class _Rewriter:
     """Rebuilds the blocks of one function."""
 
-    def __init__(self, mesh: Mesh, function: Function, uneven: str) -> None:
+    def __init__(self, mesh: Mesh, function: Function, options: Reshard) -> None:
         self.mesh = mesh
-        self.uneven = uneven
+        self.uneven, self.layouts = options.uneven, options.layouts
         self.names = names_of(function)
         self.words = Words(mesh)
 
@@ -196,10 +201,10 @@ class _Rewriter:
                 replace(self.of(t), unreduced=()) if free else self.whole(t) for t in tensors
             )
             return Alignment(kept, (), ()), None
-        shardings = tuple(replace(self.of(t), unreduced=(), reduction="add") for t in tensors)
         odd = any(uneven_dims(t.sharding, t.type.shape) for t in tensors)
         padding = loops_that_pad(op, rule) if odd and self.uneven == "pad" else ()
-        return align(rule, shardings, cuts_of(op, rule), padding), reduction_of(op, rule)
+        places = tuple(map(self.of, tensors))
+        return alignment_of(op, rule, places, padding, self.layouts), reduction_of(op, rule)
 
     def raw(self, result: Value, sharding: Sharding) -> Value:
         """The value that an operation makes on the way to `result`."""

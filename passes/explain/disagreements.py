@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from shardir.ir import Op
-from shardir.passes.align import Alignment, align, cuts_of, loops_of, reduction_of
+from shardir.passes.align import Alignment, cuts_of, loops_of, reduction_of
 from shardir.passes.explain.data import Annotation, Conflict, Conflicts, Verdict, Wish
 from shardir.passes.explain.history import History, Places, dims_of, sizes_of
 from shardir.passes.explain.origins import roots
 from shardir.passes.explain.parts import touches
 from shardir.passes.explain.program import Program, tell
 from shardir.passes.explain.strength import lost_to, waited
+from shardir.passes.layouts import alignment_of
 from shardir.passes.planner import plan, same_placement
 from shardir.passes.program import in_order
 from shardir.passes.propagate import Propagate
@@ -64,9 +65,9 @@ def _meeting(history: History, step: Step) -> "_Meeting | None":
         return _Meeting(history, step, shardings, needed, cuts, (), True)
     op = step.op
     step = replace(step, rule=loops_of(op) or step.rule)
-    plain = tuple(replace(s, unreduced=(), reduction="add") for s in shardings)
     cuttable = cuts_of(op, step.rule)
-    fitting = align(step.rule, plain, cuttable, loops_that_pad(op, step.rule))
+    padding = loops_that_pad(op, step.rule)
+    fitting = alignment_of(op, step.rule, shardings, padding, "cheapest")
     needed = _made(history, op, step, fitting)
     return _Meeting(history, step, shardings, needed, fitting.cuts, cuttable, False)
 

@@ -161,6 +161,7 @@ func @f(
     )
 
 
+@settings(max_examples=30)
 @given(st.data())
 def test_programs_keep_their_meaning(data: st.DataObject) -> None:
     module = annotated(data, data.draw(modules()), lambda _: True)

@@ -264,7 +264,7 @@ func @f(
 }
 """)
     assert reasons(module)[0] == (
-        "operand 0 of %b = reshape needs [x:(1)2, -], since 6 does not divide over x and "
+        "operand 0 of %b = reshape needs [-, -], since 6 does not divide over x and "
         "reshape cannot pad"
     )
 

@@ -1,6 +1,6 @@
 """`join-reshards` and `share-reshards`: tensors get where they are needed by few cheap moves."""
 
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from shardir.communication import collectives
 from shardir.ir import Module
@@ -206,6 +206,7 @@ func @f(
     assert str(ShareReshards()(parse(MESH + text))) == MESH + text
 
 
+@settings(max_examples=30)
 @given(st.data())
 def test_programs_keep_their_meaning(data: st.DataObject) -> None:
     module = annotated(data, data.draw(modules()), lambda _: True)
