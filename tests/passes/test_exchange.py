@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from shardir.build import Builder, substitute
 from shardir.ir import Block, Function, Module, Value
@@ -31,6 +31,9 @@ MESHES = (
     Mesh("m", (("x", 4), ("y", 2))),
     Mesh("m", (("x", 8),)),
 )
+
+EXAMPLES = max(settings().max_examples // 3, 1)
+"""How many ways each operation is cut."""
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 CASES: dict[str, Callable[[Draw, Builder, Value], Value]] = {}
@@ -147,6 +150,7 @@ def padding(
 
 
 @pytest.mark.parametrize("name", CASES)
+@settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_pieces_make_what_the_whole_makes(name: str, data: st.DataObject) -> None:
     mesh = data.draw(st.sampled_from(MESHES))
