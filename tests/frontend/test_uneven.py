@@ -144,3 +144,22 @@ def test_what_uneven_may_be() -> None:
     assert str(caught.value).splitlines()[0] == (
         "uneven of jit is 'padded'; it must be 'pad', 'replicate', 'error' or None"
     )
+
+
+@pytest.mark.parametrize(
+    ("function", "rows", "kinds"),
+    [
+        (lambda x: x[1:], 64, ["collective-permute"]),
+        (lambda x: x[1:] - x[:-1], 64, ["collective-permute"]),
+        (lambda x: 2 * x, 17, []),
+        (lambda x: x.mean(), 17, ["all-reduce"]),
+    ],
+)
+def test_what_uneven_programs_send(
+    function: Callable[..., Any], rows: int, kinds: list[str]
+) -> None:
+    numbers = np.arange(rows * 8, dtype=np.float32).reshape(rows, 8)
+    x = sd.device_put(numbers, over(4, "x"), uneven="pad")
+    compiled = sd.jit(function, uneven="pad").lower(x).compile()
+    assert [collective.kind for collective in compiled.collectives()] == kinds
+    np.testing.assert_allclose(np.asarray(compiled(x)), function(numbers), rtol=1e-6)

@@ -33,7 +33,7 @@ MESHES = (
     Mesh("m", (("x", 3), ("y", 2))),
     Mesh("m", (("x", 7),)),
 )
-EXAMPLES = max(settings().max_examples // 60, 1)
+EXAMPLES = max(settings().max_examples // 100, 1)
 
 
 @given(st.data())
