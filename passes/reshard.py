@@ -13,6 +13,7 @@ it is for; `shardir.passes.planner` decides what it takes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import ClassVar
 
 from shardir.errors import PartitionError
@@ -22,6 +23,7 @@ from shardir.mesh import Mesh
 from shardir.ops.manual import manual_computation, with_cuts
 from shardir.opset import OPS
 from shardir.passes.align import Alignment, loops_of, reduction_of
+from shardir.passes.align_exactly import align_exactly
 from shardir.passes.flow import Flow
 from shardir.passes.layouts import LAYOUTS, alignment_of
 from shardir.passes.pipeline import Pass
@@ -45,12 +47,16 @@ class Reshard(Pass, name="reshard"):
 
     `layouts`: where an operation runs whose tensors do not fit together: where the moves are
     `cheapest`, or where OpenXLA Shardy puts it (`shardy`).
+
+    `exact`: align as OpenXLA Shardy does, see `passes.align_exactly`. What cannot run like that is
+    for a second `reshard` to resolve, as for Shardy's `resolve-permutation-factors`.
     """
 
     choices: ClassVar = {"uneven": MODES, "layouts": LAYOUTS}
 
     uneven: str = "pad"
     layouts: str = "cheapest"
+    exact: bool = False
 
     def __call__(self, module: Module) -> Module:
         functions = tuple(
@@ -71,7 +77,8 @@ def _function(function: Function, module: Module, options: Reshard) -> Function:
     returns, results = [], []
     for i, (value, asked) in enumerate(zip(body.returns, function.results, strict=True)):
         new = scope.value(value)
-        target = rewriter.settle(asked, value, border=True) if asked else rewriter.of(new)
+        known = asked or options.exact
+        target = rewriter.settle(asked, value, border=True) if known else rewriter.of(new)
         why = f"result {i} of @{function.name} is asked {rewriter.words.shown(target)}"
         returns.append(rewriter.moved(new, target, scope, ops, None, why))
         results.append(told(target))
@@ -106,6 +113,7 @@ class _Rewriter:
 
     def __init__(self, mesh: Mesh, function: Function, options: Reshard) -> None:
         self.mesh = mesh
+        self.exact = options.exact
         self.uneven, self.layouts = options.uneven, options.layouts
         self.names = names_of(function)
         self.words = Words(mesh)
@@ -117,10 +125,12 @@ class _Rewriter:
         if sharding is None:
             return Sharding.whole(self.mesh.name, value.type.rank)
         shape = value.type.shape
-        odd = uneven_dims(sharding, shape)
+        odd = () if self.exact else uneven_dims(sharding, shape)
         if odd and self.uneven == "error":
             raise PartitionError(self.words.uneven(sharding, value, odd[0]))
         if odd and border:
+            return sharding.close()
+        if self.exact:
             return sharding.close()
         return settled(sharding, shape, pads=self.uneven == "pad")
 
@@ -166,7 +176,7 @@ class _Rewriter:
         """An operation without blocks: align its operands and results."""
         operands = tuple(map(scope.value, op.operands))
         results = tuple(map(self.settled, op.results))
-        rule = loops_of(op)
+        rule = op.factors() if self.exact else loops_of(op)
         fitting, reduction = self.fitting(op, rule, operands, results)
         count = len(operands)
         moved = []
@@ -196,14 +206,19 @@ class _Rewriter:
         """The shardings under which an operation can run, and how its results then combine."""
         tensors = (*operands, *results)
         if rule is None:
-            free = op.spec.partition is not None and not operands
+            free = self.exact or (op.spec.partition is not None and not operands)
             kept = tuple(
                 replace(self.of(t), unreduced=()) if free else self.whole(t) for t in tensors
             )
             return Alignment(kept, (), ()), None
+        places = tuple(map(self.of, tensors))
+        if self.exact:
+            shardings = tuple(replace(place, unreduced=(), reduction="add") for place in places)
+            elements = tuple(prod(t.type.shape) for t in tensors)
+            aligned = align_exactly(rule, shardings, elements, op.name == "reshape")
+            return aligned, reduction_of(op, rule)
         odd = any(uneven_dims(t.sharding, t.type.shape) for t in tensors)
         padding = loops_that_pad(op, rule) if odd and self.uneven == "pad" else ()
-        places = tuple(map(self.of, tensors))
         return alignment_of(op, rule, places, padding, self.layouts), reduction_of(op, rule)
 
     def raw(self, result: Value, sharding: Sharding) -> Value:
@@ -301,7 +316,7 @@ class _Rewriter:
         """`value` under the sharding `target`: itself, or what an earlier move made of it."""
         if same_placement(self.of(value), target):
             return value
-        found = scope.place(value, target)
+        found = None if self.exact else scope.place(value, target)
         if found is None:
             suffix = "cut" if any(target.axes) else "whole"
             found = Value(value.type, self.names.fresh(f"{value.name}.{suffix}"), told(target))

@@ -16,7 +16,6 @@ from pathlib import Path
 from shardir.errors import ShardirError
 from tests.shardy.checks import Case, cases_of
 from tests.shardy.listing import list_function, read_part
-from tests.shardy.matching import Matcher
 from tests.shardy.origins import Teller
 from tests.shardy.suites import SUITES, Suite
 from tests.shardy.wanted import Wishes
@@ -43,7 +42,7 @@ def run_case(case: Case, suite: Suite) -> Outcome:
             return Outcome(case, (f"@{case.name} is no more",))
         asked = suite.origins
         teller = None if asked is None else Teller(module, asked, listing.function.name)
-        matcher = Matcher(done, listing, Wishes(reader), suite.manner, teller=teller)
+        matcher = suite.matcher(done, listing, Wishes(reader), suite.manner, teller=teller)
         return Outcome(case, tuple(matcher.match(case)))
     except ShardirError as error:
         return Outcome(case, (f"{type(error).__name__}: {error}".splitlines()[0],))

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from shardir.ir import Function, Module
-from shardir.passes import Propagate
+from shardir.passes import Propagate, Reshard
 from shardir.passes.propagation.constants import split_constants
 from shardir.passes.propagation.draft import Draft
-from tests.shardy.matching import Manner
+from tests.shardy.matching import Manner, Matcher
+from tests.shardy.moving import MoveMatcher, with_names_kept
 
 SDY = "shardy/dialect/sdy/transforms"
 Passes = Callable[[Module], Module]
@@ -31,6 +32,7 @@ class Suite:
     manner: Manner
     counts: bool = True
     origins: Propagate | None = None
+    matcher: type[Matcher] = Matcher
     left_out: dict[str, str] = field(default_factory=dict)
 
 
@@ -51,6 +53,21 @@ def _split(function: Function) -> Function:
     draft = Draft(function)
     split_constants(draft)
     return draft.build()
+
+
+def _moved(module: Module) -> Module:
+    return with_names_kept(Reshard(exact=True)(module))
+
+
+EXPORT = f"{SDY}/export/test"
+RESHARDS = (
+    "bitcast_convert", "broadcast_in_dim", "call_ops", "cholesky_triangular_solve", "clamp_select",
+    "collective_ops", "concatenate", "convolution", "custom_call", "data_flow_ops",
+    "dot_dot_general", "dynamic_slice_dynamic_update_slice", "elementwise_ops", "fft",
+    "func_inputs_outputs", "gather_scatter", "manual_computation", "meshes", "pad_slice", "reduce",
+    "reduce_window_select_and_scatter", "reshape", "reverse", "rng_bit_generator",
+    "single_device_sharding", "sort", "unreduced",
+)  # fmt: skip
 
 
 def _as_read(module: Module) -> Module:
@@ -107,6 +124,13 @@ SUITES = (
                      "propagation_pipeline_dedup_functions_fully_true"),
         Propagate(),
         Manner(closed=True, moved=True),
+    ),
+    Suite(
+        "reshards",
+        tuple(f"{EXPORT}/insert_explicit_reshards/{name}.mlir" for name in RESHARDS),
+        _moved,
+        Manner(closed=True),
+        matcher=MoveMatcher,
     ),
     Suite(
         "import as read",

@@ -1,0 +1,237 @@
+"""Bring the tensors of one operation to shardings that fit together, as OpenXLA Shardy does.
+
+The same question as in `shardir.passes.align`, answered to the axis as Shardy's pass
+`insert-explicit-reshards` answers it: whether an operation can in fact run in pieces along a
+loop, and whether the pieces are even, is left to a later pass. Four things may decide:
+
+- The tensors agree already.
+- A reshape whose dimension is cut by what shares no divisor with its loops: the axes of the side
+  that has more pieces are handed out anew.
+- Of two tensors without a loop that must be whole, one is followed: one that no loop with
+  exchanges cuts, then the larger one, then the one with more pieces.
+- Otherwise tensors vote with their elements; what cut a loop that must be whole goes to loops that
+  all tensors share.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import gcd, prod
+from typing import NamedTuple
+
+from shardir.axes import append, clear_of, common_prefix, is_prefix, is_strict_prefix, truncate
+from shardir.factors import FactorRule, Kind, TensorFactors
+from shardir.passes.align import RANK, Alignment
+from shardir.passes.propagation.projection import View, project, unproject
+from shardir.placement import Axes, Axis, Sharding
+
+Cuts = list[Axes]
+
+
+@lru_cache(maxsize=1 << 14)
+def align_exactly(
+    rule: FactorRule, shardings: tuple[Sharding, ...], elements: tuple[int, ...], reshapes: bool
+) -> Alignment:
+    """Shardings that fit the rule.
+
+    `shardings` are closed, and nothing is pending in them; `elements` is how many each tensor has.
+    `reshapes` tells whether the operation is a reshape.
+    """
+    sizes = tuple(factor.size for factor in rule.factors)
+    views = [project(m, s, sizes) for m, s in zip(rule.tensors, shardings, strict=True)]
+    tensors = [i for i, mapping in enumerate(rule.tensors) if mapping]
+    cuts: Cuts | None
+    if reshapes and any(cut.overflow for view in views for cut in view.cuts.values()):
+        cuts = _handed_out_anew(rule, views, sizes)
+    else:
+        cuts = _agreed(rule, views)
+    if cuts is None:
+        compound = any(len(dim) > 1 for mapping in rule.tensors for dim in mapping)
+        if len(tensors) == 2 and not compound and not rule.of_kind(Kind.REPLICATE):
+            cuts = _follow_one(rule, views, tensors, elements)
+        else:
+            cuts = _vote(rule, views, elements)
+            _clear(rule, cuts, tensors)
+    for view in views:
+        for i, cut in view.cuts.items():
+            cut.axes, cut.overflow, cut.open = cuts[i], (), False
+    aligned = tuple(
+        unproject(view, sizes, sharding.mesh).close()
+        for view, sharding in zip(views, shardings, strict=True)
+    )
+    pending = tuple(axis for i in rule.of_kind(Kind.REDUCE) for axis in cuts[i])
+    return Alignment(aligned, pending, tuple(cuts))
+
+
+def _pieces(axes: Axes) -> int:
+    return prod(axis.size for axis in axes)
+
+
+def _agreed(rule: FactorRule, views: Sequence[View]) -> Cuts | None:
+    """The cuts, if all tensors have the same already."""
+    cuts: dict[int, Axes] = {}
+    for view in views:
+        for factor, cut in view.cuts.items():
+            if cuts.setdefault(factor, cut.axes) != cut.axes:
+                return None
+    if any(cuts.get(i) for i in rule.of_kind(Kind.REPLICATE)):
+        return None
+    used = [axis for axes in cuts.values() for axis in axes]
+    if any(a.overlaps(b) for i, a in enumerate(used) for b in used[:i]):
+        return None
+    return [cuts.get(i, ()) for i in range(len(rule.factors))]
+
+
+def _follow_one(
+    rule: FactorRule, views: Sequence[View], tensors: Sequence[int], elements: Sequence[int]
+) -> Cuts:
+    """Both tensors as the preferred one has it."""
+
+    def preference(tensor: int) -> tuple[bool, int, int]:
+        cuts = views[tensor].cuts
+        exchanges = any(i in cuts and cuts[i].axes for i in rule.of_kind(Kind.PERMUTE))
+        return not exchanges, elements[tensor], views[tensor].pieces
+
+    leader, follower = tensors
+    if preference(leader) < preference(follower):
+        leader, follower = follower, leader
+    cuts: Cuts = [()] * len(rule.factors)
+    for i, cut in views[leader].cuts.items():
+        cuts[i] = cut.axes
+    taken = [axis for axes in cuts for axis in axes]
+    for i, cut in views[follower].cuts.items():
+        if i not in views[leader].cuts:
+            cuts[i] = _beside(cut.axes, tuple(taken))
+    return cuts
+
+
+def _vote(rule: FactorRule, views: Sequence[View], elements: Sequence[int]) -> Cuts:
+    """Take the cuts that most of the data has one after the other."""
+    cuts: Cuts = [()] * len(rule.factors)
+    votes: dict[tuple[int, Axes], int] = {}
+    for view in views:
+        for i, cut in view.cuts.items():
+            for n in range(1, len(cut.axes) + 1):
+                votes[i, cut.axes[:n]] = 0
+    for weight, view in zip(elements, views, strict=True):
+        for i, axes in votes:
+            if i in view.cuts and is_prefix(axes, view.cuts[i].axes):
+                votes[i, axes] += weight
+    candidates = [_Candidate(count, RANK[rule.factors[i].kind], _pieces(axes), i, axes)
+                  for (i, axes), count in votes.items()]  # fmt: skip
+    waiting = _waiting(rule)
+    while ready := [each for each in candidates if not waiting[each.factor]]:
+        best = max(ready, key=lambda each: (*each[:4], len(each.axes), each.axes))
+        cuts[best.factor] = best.axes
+        if _pieces(best.axes) == rule.factors[best.factor].size:
+            for others in waiting:
+                others.discard(best.factor)
+        candidates = [left for each in candidates if (left := _left(each, best, cuts))]
+    return cuts
+
+
+class _Candidate(NamedTuple):
+    """Axes that a factor may be cut over; the first three decide in this order.
+
+    One that is shortened keeps the votes that it had.
+    """
+
+    votes: int
+    rank: int
+    gain: int
+    factor: int
+    axes: Axes
+
+
+def _left(candidate: _Candidate, best: _Candidate, cuts: Cuts) -> _Candidate | None:
+    """What may still be added when `best` was taken."""
+    axes, before = candidate.axes, cuts[candidate.factor]
+    if candidate.factor == best.factor:
+        longer = is_strict_prefix(best.axes, axes)
+        return candidate._replace(gain=_pieces(axes) // _pieces(before)) if longer else None
+    axes = _beside(candidate.axes, best.axes)
+    if axes == candidate.axes:
+        return candidate._replace(gain=_pieces(axes))
+    return None if axes == before else candidate._replace(
+        axes=axes, gain=_pieces(axes) // _pieces(before))  # fmt: skip
+
+
+def _beside(axes: Axes, others: Axes) -> Axes:
+    """The longest prefix that overlaps none of `others`."""
+    return truncate(axes, lambda axis, _: clear_of(axis, others))
+
+
+def _waiting(rule: FactorRule) -> list[set[int]]:
+    """The factors that must be cut all the way before each factor can be."""
+    waiting: list[set[int]] = [set() for _ in rule.factors]
+    for mapping in rule.tensors:
+        for dim in mapping:
+            for major, minor in pairwise(dim):
+                waiting[minor].add(major)
+    return waiting
+
+
+def _clear(rule: FactorRule, cuts: Cuts, tensors: Sequence[int]) -> None:
+    """Let loops that must be whole be so; their axes go to loops that all tensors share."""
+
+    def shared(factor: int) -> bool:
+        return all(any(factor in dim for dim in rule.tensors[t]) for t in tensors)
+
+    targets = [i for i in rule.of_kind(Kind.PASS) if shared(i)]
+    for factor in rule.of_kind(Kind.REPLICATE):
+        axes, cuts[factor] = list(cuts[factor]), ()
+        if shared(factor):
+            for target in targets:
+                _fill(rule.factors[target].size, cuts, target, axes)
+
+
+def _fill(size: int, cuts: Cuts, target: int, axes: list[Axis]) -> None:
+    """Take off the front of `axes` what cuts a loop evenly."""
+    if size % _pieces(cuts[target]):
+        return
+    while size and axes and not size // _pieces(cuts[target]) % axes[0].size:
+        cuts[target] = append(cuts[target], axes.pop(0))
+
+
+def _handed_out_anew(rule: FactorRule, views: Sequence[View], sizes: tuple[int, ...]) -> Cuts:
+    """Cuts of a reshape that both its sides can have, from the side that has more pieces."""
+    source, target = views
+    side = source if source.pieces >= target.pieces else target
+    cut = [side.cuts[i] for i in sorted(side.cuts)]
+    axes = [axis for each in cut for axis in (*each.axes, *each.overflow)]
+    first, second = (_redistributed(view, rule.tensors[t], axes, sizes)
+                     for t, view in enumerate(views))  # fmt: skip
+    cuts: Cuts = []
+    for i in range(len(sizes)):
+        both = [view.cuts[i].axes for view in (first, second) if i in view.cuts]
+        cuts.append(common_prefix(*both) if len(both) == 2 else both[0] if both else ())
+    return cuts
+
+
+def _redistributed(
+    view: View, mapping: TensorFactors, axes: Sequence[Axis], sizes: tuple[int, ...]
+) -> View:
+    """The tensor with `axes` handed out to its factors: each to the first that can take a part."""
+    order = [i for dim in mapping for i in dim if i in view.cuts]
+    room = {i: sizes[i] for i in order}
+    new: dict[int, Axes] = dict.fromkeys(order, ())
+    waiting = list(axes)
+    used = True
+    while waiting and used:
+        used = False
+        for i in order:
+            axis = waiting[0]
+            part = gcd(room[i], axis.size)
+            if room[i] <= 1 or part == 1:
+                continue
+            used = True
+            new[i] = append(new[i], Axis(axis.name, axis.pre, part))
+            room[i] //= part
+            if part == axis.size:
+                del waiting[0]
+                break
+            waiting[0] = Axis(axis.name, axis.pre * part, axis.size // part)
+    for i, taken in new.items():
+        view.cuts[i].axes, view.cuts[i].overflow = taken, ()
+    assert view.sharding is not None
+    return project(mapping, unproject(view, sizes, view.sharding.mesh), sizes)

@@ -1,0 +1,118 @@
+"""Compares explicit changes of sharding: ours are one `reshard`, Shardy's may be several steps.
+
+What is wanted is read as moves from one sharding to another: a chain of `sdy.all_reduce`,
+`sdy.reshard` and the steps to pending sums counts as its last line. Each must be one of ours, each
+of ours must be wanted, and operations must make what the lines say.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+
+from shardir.build import substitute
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.placement import Sharding
+from tests.shardy.checks import Case, Check
+from tests.shardy.listing import Entry
+from tests.shardy.matching import Matcher
+from tests.shardy.wanted import Statement, Wish
+
+MOVES = (
+    "sdy.reshard", "sdy.all_reduce", "sdy.replicated_to_unreduced", "sdy.sharded_to_unreduced"
+)  # fmt: skip
+_MADE = re.compile(r"(.*)\.(?:raw|part)(?:\.\d+)?")
+
+
+def with_names_kept(module: Module) -> Module:
+    """Let operations make the values that the text names, and moves behind them others."""
+    return replace(module, functions=tuple(map(_function, module.functions)))
+
+
+def _function(function: Function) -> Function:
+    new: dict[Value, Value] = {}
+    for op in _walk(function.body):
+        if op.name == "reshard" and (match := _MADE.fullmatch(op.operands[0].name)):
+            made, moved = op.operands[0], op.result
+            if moved.name == match[1]:
+                new[made] = replace(made, name=moved.name)
+                new[moved] = replace(moved, name=f"{moved.name}.moved")
+    return replace(function, body=substitute(function.body, new))
+
+
+def _walk(block: Block) -> list[Op]:
+    return [each for op in block.ops
+            for each in (op, *(o for inner in op.blocks for o in _walk(inner)))]  # fmt: skip
+
+
+@dataclass
+class MoveMatcher(Matcher):
+    passed: set[str] = field(default_factory=set)
+    """Variables that a further move reads, so that they are places on the way."""
+    used: set[tuple[str, ...]] = field(default_factory=set)
+    """The moves of ours that were wanted."""
+
+    def match(self, case: Case) -> list[str]:
+        for check in case.checks[1:]:
+            statement = self.wishes.statement(check.text)
+            if statement is not None and statement.operation in MOVES:
+                self.passed.update(statement.reads)
+        self.listing.entries = [
+            replace(entry, operation="ours.reshard") if _moves(entry) else entry
+            for entry in self.listing.entries
+        ]
+        wrong = super().match(case)
+        complete = all(check.word == "NEXT" for check in case.checks[2:])
+        for entry in self.listing.entries:
+            if complete and _moves(entry) and entry.makes not in self.used:
+                wrong.append(f"moves %{entry.makes[0]}, which is not wanted")
+        return wrong
+
+    def line(self, check: Check) -> bool:
+        statement = self.wishes.statement(check.text)
+        if statement is None or statement.operation not in MOVES:
+            return super().line(check)
+        source = frozenset[str]().union(*(self.bound.get(r, ()) for r in statement.reads))
+        found = [entry for entry in self.listing.entries
+                 if _moves(entry) and (entry.reads & source or not statement.reads)]  # fmt: skip
+        makes = (name for entry in found for name in entry.makes)
+        for name in statement.defines:
+            self.bound[name] = source.union(makes)
+        if not self.passed.intersection(statement.defines):
+            self.move(f"line {check.line}: %{' %'.join(sorted(source))}", statement, found)
+        return True
+
+    def move(self, what: str, statement: Statement, found: list[Entry]) -> None:
+        wanted = statement.shardings
+        wish: Wish = wanted[0] if isinstance(wanted, tuple) else ...
+        fitting = [
+            entry
+            for entry in found
+            if entry.makes not in self.used
+            and (wish is ... or self.cuts(entry.shardings[0]) == self.cuts(wish))
+        ]
+        if fitting:
+            self.used.add(fitting[0].makes)
+        else:
+            self.wrong.append(f"{what} is not moved to {self.cuts(wish)}")
+
+    def cuts(self, wish: Wish) -> Wish:
+        """How it cuts, and what is pending; where it is told wherefrom, only the cuts."""
+        if not isinstance(wish, Sharding):
+            return wish
+        return self.meaning(replace(wish.close(), replicated=()))
+
+    def compare(self, what: str, wish: Wish, found: Wish) -> None:
+        """What an operation leaves pending is said by the move that follows."""
+        if isinstance(wish, Sharding) and isinstance(found, Sharding):
+            wish = replace(wish, replicated=())
+            found = replace(found, unreduced=wish.unreduced, reduction=wish.reduction,
+                            replicated=())  # fmt: skip
+        if wish is None and isinstance(found, Sharding):
+            found = replace(found, unreduced=(), reduction="add")
+        super().compare(what, wish, found)
+
+    def signature(self, check: Check) -> None:
+        """Parameters and results stay as they are."""
+
+
+def _moves(entry: Entry) -> bool:
+    return entry.op is not None and entry.op.name == "reshard"
