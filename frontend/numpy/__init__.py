@@ -6,6 +6,7 @@ of element types.
 
 from shardir.frontend.numpy import fft as fft, linalg as linalg
 from shardir.frontend.numpy.aliases import (
+    ComplexWarning as ComplexWarning,
     bool as bool,
     ndarray as ndarray,
     pow as pow,
@@ -234,6 +235,14 @@ from shardir.frontend.numpy.files import (
     save as save,
     savez as savez,
     set_printoptions as set_printoptions,
+)
+from shardir.frontend.numpy.fitting import (
+    i0 as i0,
+    iterable as iterable,
+    poly as poly,
+    polydiv as polydiv,
+    polyfit as polyfit,
+    roots as roots,
 )
 from shardir.frontend.numpy.floating import (
     copysign as copysign,

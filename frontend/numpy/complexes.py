@@ -9,7 +9,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import inexact, like, same
 from shardir.frontend.operands import align, as_tracer, convert, splat
 from shardir.frontend.tracer import Tracer
-from shardir.types import COMPLEX, UNSIGNED
+from shardir.types import COMPLEX, FLOATS, UNSIGNED
 
 
 def is_complex(x: Tracer) -> bool:
@@ -61,7 +61,9 @@ def sign(x: Any, /) -> Any:
     x = as_tracer(x)
     if x.value.type.dtype == "bool":
         raise OperationTypeError(point("sign does not take bools; use .astype(int)"))
-    return same("sign", x)
+    made = same("sign", x)
+    # Of -0 it is 0, as NumPy has it; the operation keeps the sign.
+    return same("add", made, like(made, 0)) if x.value.type.dtype in FLOATS else made
 
 
 @public()

@@ -166,7 +166,11 @@ def outer(x1: Any, x2: Any, /) -> Any:
     x, y = promote(x1, x2)
     if x.ndim != 1 or y.ndim != 1:
         raise ShapeError(point(f"linalg.outer takes vectors, got shapes {x.shape}, {y.shape}"))
-    return contract(x, y, "b,h->bh")
+    if x.value.type.dtype == "bool":
+        return contract(x, y, "b,h->bh")
+    # No sum, so that products of zeros keep their sign.
+    shape = (x.shape[0], y.shape[0])
+    return same("mul", spread(x, shape, (0,)), spread(y, shape, (1,)))
 
 
 @public(static=("offset",))

@@ -36,7 +36,9 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: 
 
 @public(static=("N", "M", "k", "dtype"))
 def _eye(N: int, M: int | None, k: int, dtype: Any) -> Any:
-    return convert(compared("eq", _sizes(N, M), index(k)), dtype_of(dtype or float))
+    rows, columns = _sizes(N, M)
+    offset = max(min(index(k), columns), -rows)
+    return convert(compared("eq", (rows, columns), offset), dtype_of(dtype or float))
 
 
 def _sizes(N: Any, M: Any) -> tuple[int, int]:

@@ -43,7 +43,7 @@ HOST: Any = np
 def from_numpys(numbers: npt.NDArray[Any]) -> Any:
     from shardir.frontend import numpy as snp
 
-    return snp.asarray(numbers.astype(np.int32) if numbers.dtype == np.int64 else numbers)
+    return snp.asarray(numbers)
 
 
 def unique(

@@ -48,6 +48,7 @@ from shardir.frontend.random.keys import (
     split as split,
     wrap_key_data as wrap_key_data,
 )
+from shardir.frontend.random.orthogonally import orthogonal as orthogonal
 from shardir.frontend.random.shapes import (
     double_sided_maxwell as double_sided_maxwell,
     maxwell as maxwell,

@@ -6,5 +6,9 @@ from shardir._lazy import lazy_module
 
 if TYPE_CHECKING:
     from shardir.frontend.numpy import *
+    from shardir.frontend.numpy import (
+        __array_api_version__ as __array_api_version__,
+        __array_namespace_info__ as __array_namespace_info__,
+    )
 else:
     __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.numpy")

@@ -1,0 +1,163 @@
+"""Polynomials by their zeros and through points: `poly`, `roots`, `polydiv`, `polyfit`."""
+
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.decomposing import matrices
+from shardir.frontend.numpy.known import is_known
+from shardir.frontend.numpy.linalg import eigvals, lstsq
+from shardir.frontend.operands import as_tracer, promote_inexact
+from shardir.frontend.tracer import Tracer
+
+
+def _vector(name: str, x: Any) -> Tracer:
+    found = as_tracer(x)
+    if found.ndim > 1:
+        raise ShapeError(point(f"{name} takes vectors, got shape {found.shape}"))
+    return as_tracer(found.reshape(-1))
+
+
+@public()
+def poly(seq_of_zeros: Any) -> Any:
+    """The polynomial with some zeros and a first coefficient of 1.
+
+    A square matrix stands for its eigenvalues.
+    """
+    from shardir.frontend import numpy as snp
+
+    (zeros,) = promote_inexact(seq_of_zeros)
+    if zeros.ndim == 2:
+        zeros = as_tracer(eigvals(zeros))
+    if zeros.ndim > 1:
+        raise ShapeError(point(f"poly takes a vector or a square matrix, got shape {zeros.shape}"))
+    made = snp.ones((1,), zeros.dtype)
+    for i in range(zeros.size):
+        zero = zeros if not zeros.ndim else zeros[i]
+        made = snp.pad(made, (0, 1)) - snp.pad(zero * made, (1, 0))
+    return made
+
+
+def roots(p: Any, *, strip_zeros: bool = True) -> Any:
+    """Where a polynomial is 0, complex, in no particular order.
+
+    Coefficients of 0 at either end are taken off first; how many there are shows in the numbers,
+    so in traced functions `strip_zeros=False` is needed.
+    """
+    if not strip_zeros:
+        return _roots(p, 0)
+    if not is_known(p):
+        raise ArgumentError(
+            point("roots of traced coefficients needs strip_zeros=False, and a first one that is "
+                  "not 0")
+        )  # fmt: skip
+    line = np.atleast_1d(np.asarray(p))
+    some = np.flatnonzero(line)
+    if not some.size:
+        return _roots(line[:0], 0)
+    return _roots(line[some[0] : some[-1] + 1], len(line) - 1 - int(some[-1]))
+
+
+@public(static=("more",), name="roots")
+def _roots(p: Any, more: int) -> Any:
+    from shardir.frontend import numpy as snp
+
+    (line,) = promote_inexact(_vector("roots", p))
+    kind = snp.complex128 if line.value.type.dtype in ("f64", "c128") else snp.complex64
+    if line.size < 2:
+        return snp.zeros((more,), kind)
+    first = -line[1:] / line[0]
+    below = snp.eye(line.size - 2, line.size - 1, dtype=first.dtype)
+    return snp.pad(eigvals(snp.concatenate([first[None], below])), (0, more))
+
+
+@public(static=("trim_leading_zeros",))
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> Any:
+    """The quotient and the remainder of two polynomials.
+
+    The remainder keeps its leading zeros; how many there are shows only in the numbers.
+    """
+    from shardir.frontend import numpy as snp
+
+    if trim_leading_zeros:
+        raise ArgumentError(point("polydiv keeps leading zeros; trim them with snp.trim_zeros"))
+    rest, divisor = promote_inexact(_vector("polydiv", u), _vector("polydiv", v))
+    if not divisor.size:
+        raise ShapeError(point("polydiv by a polynomial without coefficients"))
+    count = rest.size - divisor.size + 1
+    if count < 1:
+        return snp.zeros((1,), rest.dtype), rest
+    quotient = []
+    for i in range(count):
+        factor = rest[i] / divisor[0]
+        quotient.append(factor)
+        rest = as_tracer(rest - snp.pad(factor * divisor, (i, count - 1 - i)))
+    return snp.stack(quotient), rest
+
+
+@public(static=("deg", "full", "cov"))
+def polyfit(
+    x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
+) -> Any:
+    """The polynomial of degree `deg` that is nearest to points, by least squares.
+
+    `w` are weights. With `full` also the residuals, the rank, the singular values and the limit
+    below which those count as 0; with `cov` ("unscaled" or not) how coefficients vary together.
+    """
+    from shardir.frontend import numpy as snp
+
+    order = index(deg)
+    places, values = promote_inexact(_vector("polyfit", x), y)
+    if order < 0 or not places.size or values.shape[:1] != places.shape or values.ndim > 2:
+        raise ShapeError(
+            point(f"polyfit of degree {order} takes as many values as places, got shapes "
+                  f"{values.shape} and {places.shape}")
+        )  # fmt: skip
+    left = as_tracer(snp.vander(places, order + 1))
+    if w is not None:
+        weights = as_tracer(w)
+        left = as_tracer(left * weights[:, None])
+        values = as_tracer(values * (weights[:, None] if values.ndim == 2 else weights))
+    (left,) = matrices("polyfit", left)
+    limit = places.size * float(snp.finfo(left.dtype).eps) if rcond is None else rcond
+    scale = snp.sqrt((abs(left) ** 2).sum(0))
+    found, missed, rank, singular = lstsq(left / scale, values, limit)
+    found = (found.T / scale).T
+    if full:
+        return found, missed, rank, singular, snp.asarray(limit)
+    if not cov:
+        return found
+    inner = snp.linalg.inv(snp.conj(left.T) @ left)
+    if isinstance(cov, str) and cov == "unscaled":
+        factor = snp.ones(())
+    elif places.size <= order + 1:
+        raise ArgumentError(
+            point(f"polyfit of {places.size} points and degree {order} has no covariance to scale; "
+                  "cov='unscaled' leaves it as it is")
+        )  # fmt: skip
+    else:
+        factor = missed / (places.size - order - 1)
+    if values.ndim == 1:
+        return found, inner * factor.reshape(())
+    return found, inner[:, :, None] * factor
+
+
+def iterable(y: Any) -> bool:
+    """Whether `iter` takes it."""
+    try:
+        iter(y)
+    except TypeError:
+        return False
+    return True
+
+
+@public()
+def i0(x: Any) -> Any:
+    """The modified Bessel function of order 0."""
+    from shardir.frontend.scipy.bessel import i0 as of_order_zero
+
+    return of_order_zero(x)
