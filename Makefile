@@ -29,6 +29,11 @@ test-long: $(VENV)/.test ## the tests, with some thousands of random programs
 fuzz: $(VENV)/.jax ## compare propagation with the real Shardy until stopped
 	$(BIN)/python -m tests.shardy.fuzz
 
+.PHONY: array-api
+array-api: $(VENV)/.test ## the Array API's own tests: make array-api CHECKOUT=../array-api-tests
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r "$(CHECKOUT)/requirements.txt"
+	$(BIN)/python -m tests.array_api "$(CHECKOUT)"
+
 .PHONY: bench
 bench: $(VENV)/.test ## one table per file of benchmarks/
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
