@@ -20,6 +20,8 @@ from shardir.placement import Axes, Axis
 
 Varying = frozenset[Axis]
 NONE: Varying = frozenset()
+OWN = ("custom-jvp", "custom-vjp")
+"""Regions whose derivatives are the user's: they know of one device only."""
 
 
 def varying(block: Block, known: Mapping[Value, Varying]) -> dict[Value, Varying]:
@@ -44,6 +46,9 @@ def _sweep(block: Block, found: dict[Value, Varying]) -> None:
             _around(op, found)
         elif op.blocks:
             _inside(op, found)
+        elif op.name == "optimization_barrier":
+            for result, value in zip(op.results, op.operands, strict=True):
+                found[result] = found.get(value, NONE)
         else:
             axes = _along(op)
             made = _union(op.operands, found)
@@ -126,7 +131,10 @@ class _Sharing:
     def op(self, op: Op, b: Builder) -> None:
         if op.blocks:
             inner = tuple(map(self.block, op.blocks))
-            if op.edges():
+            if op.name in OWN:
+                wanted = _union(op.operands, self.found)
+                op = replace(op, operands=self.each(op.operands, wanted, b), blocks=inner)
+            elif op.edges():
                 op = self.loop(replace(op, blocks=inner), b)
             else:
                 op = replace(op, blocks=inner)
@@ -136,7 +144,7 @@ class _Sharing:
             if all(axis in self.axes for axis in op.attrs["axes"]):
                 attrs["shared"] = True
             op = replace(op, operands=self.each(op.operands, wanted, b), attrs=attrs)
-        elif op.name != "vary":
+        elif op.name not in ("vary", "optimization_barrier"):
             wanted = _union(op.operands, self.found) | _along(op)
             op = replace(op, operands=self.each(op.operands, wanted, b))
         b.append(op)

@@ -12,7 +12,9 @@ from shardir import (
     Mesh,
     NamedSharding,
     PartitionSpec as P,
+    checkpoint,
     cpu_devices,
+    custom_vjp,
     device_put,
     grad,
     hessian,
@@ -250,6 +252,20 @@ def test_gradients_taken_inside_know_what_devices_share(mesh: Mesh) -> None:
     made, _ = inside(trained, in_specs=(P(), P(None, "x")), out_specs=(P(), P()))(np.float32(0.5),
                                                                                  xs)  # fmt: skip
     agree(made, plainly(0.5, xs))
+
+
+def test_gradients_by_rules_of_the_users_own(mesh: Mesh) -> None:
+    @custom_vjp
+    def times(w: Any, x: Any) -> Any:
+        return w * x
+
+    times.defvjp(lambda w, x: (w * x, (w, x)), lambda saved, g: (g * saved[1], g * saved[0]))
+
+    def of_weights(w: Any, x: Any) -> Any:
+        return grad(lambda w: snp.sum(checkpoint(times)(w[None] * snp.ones((2, 1)), x)))(w)
+
+    cut = shard_map(of_weights, mesh=mesh, in_specs=(P(), P("x")), out_specs=P())
+    agree(cut(W, B), B.sum(0))
 
 
 def test_a_batch_of_it(mesh: Mesh) -> None:
