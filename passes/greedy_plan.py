@@ -1,0 +1,345 @@
+"""The way from one sharding to another as OpenXLA Shardy finds it: what is left, step by step.
+
+`leaving` lists, for each dimension, the cuts that the tensor has beyond what both shardings begin
+it with, `coming` those that it shall have. Every step keeps the two lists true.
+
+The algorithm is that of `reshard_to_collectives` in OpenXLA Shardy (transforms/export there).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, prod
+
+from shardir.axes import append, clear_of, coexist
+from shardir.groups import merge
+from shardir.placement import Axes, Axis, Dim, Sharding
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective on all dimensions at once, and the sharding it leads to.
+
+    `axes` holds what each dimension gains (`all-slice`, `reduce-scatter`) or loses (`all-gather`,
+    `all-to-all`), or the axes of a sum (`all-reduce`); `target` is the dimension that an
+    `all-to-all` moves them to.
+    """
+
+    name: str
+    sharding: Sharding
+    axes: tuple[Axes, ...] = ()
+    target: int = -1
+
+
+class Plan:
+    """The way from one sharding to the other as far as it is known."""
+
+    def __init__(self, source: Sharding, target: Sharding, shape: Sequence[int]) -> None:
+        self.source, self.shape = source, shape
+        self.made: list[Collective] = []
+        old, new = [list(axes) for axes in source.axes], [list(axes) for axes in target.axes]
+        self.leaving = [_split(axes, _flat(new)) for axes in old]
+        self.coming = [_split(axes, _flat(old)) for axes in new]
+        self.placed: list[list[Axis]] = [[] for _ in shape]
+        self.room = [1] * len(shape)
+        for dim in self.dims:
+            while self.leaving[dim] and self.coming[dim][:1] == self.leaving[dim][:1]:
+                self.placed[dim].append(self.leaving[dim].pop(0))
+                self.coming[dim].pop(0)
+
+    @cached_property
+    def dims(self) -> range:
+        return range(len(self.shape))
+
+    @property
+    def done(self) -> bool:
+        return not any(self.leaving) and not any(self.coming)
+
+    def homes(self) -> dict[Axis, tuple[int, int]]:
+        """The dimension and the place in it that each axis still has to come to."""
+        return {axis: (d, i) for d, axes in enumerate(self.coming) for i, axis in enumerate(axes)}
+
+    def in_use(self) -> set[Axis]:
+        return set(_flat(self.leaving))
+
+    def add(self, name: str, axes: tuple[Axes, ...] = (), target: int = -1) -> None:
+        dims = (
+            Dim(merge((*front, *rest)), open=False)
+            for front, rest in zip(self.placed, self.leaving, strict=True)
+        )
+        sharding = Sharding(
+            self.source.mesh,
+            tuple(dims),
+            unreduced=self.source.unreduced,
+            reduction=self.source.reduction,
+        )
+        self.made.append(Collective(name, sharding, axes, target))
+
+    # Slices
+
+    def slice(self) -> None:
+        """Cut along axes that cut nothing yet, no finer than the goal does."""
+        for dim in self.dims:
+            before, after = _pieces(self.leaving[dim]), _pieces(self.coming[dim])
+            self.room[dim] = after // gcd(before, after)
+        gained: list[Axes] = [() for _ in self.dims]
+        for dim in self.dims:
+            for axis in self.travelling(dim):
+                self.leaving[dim].append(axis)
+                gained[dim] = append(gained[dim], axis)
+        elsewhere: list[Axis] = []
+        for dim in self.dims:
+            self.slice_at_home(dim, gained, elsewhere)
+
+        def take(axis: Axis, dim: int) -> None:
+            gained[dim] = append(gained[dim], axis)
+
+        self.deal(lambda _: elsewhere, take=take)
+        if any(gained):
+            self.add("all-slice", tuple(gained))
+
+    def travelling(self, dim: int) -> list[Axis]:
+        """Axes to cut `dim` along although they belong elsewhere: an exchange follows that takes
+        them along, and without them it would need a permutation."""
+        here, homes = self.leaving[dim], self.homes()
+        if not here or self.coming[dim] or here[-1] not in homes:
+            return []
+        target, place = homes[here[-1]]
+        wanted, used = self.coming[target], self.in_use()
+        ahead = [*wanted[place + 1 :]]
+        if self.leaving[target] or not ahead or ahead[0] in used:
+            return []
+        shared = 0
+        while shared < min(len(here), place + 1) and here[-1 - shared] == wanted[place - shared]:
+            shared += 1
+        if any(homes.get(axis, (-1, 0))[0] == target for axis in here[: len(here) - shared]):
+            return []
+        free: list[Axis] = []
+        for axis in ahead:
+            if axis in used:
+                break
+            free.append(axis)
+        if self.shape[dim] % (_pieces([*self.placed[dim], *here]) * _pieces(free)):
+            return []
+        self.room[target] //= _pieces(here[len(here) - shared :]) * _pieces(free)
+        return free
+
+    def slice_at_home(self, dim: int, gained: list[Axes], elsewhere: list[Axis]) -> None:
+        """Cut `dim` along the axes that it is to have; what has no room goes `elsewhere`."""
+        here, wanted, used = self.leaving[dim], self.coming[dim], self.in_use()
+        i = 0
+        while i < len(wanted):
+            axis = wanted[i]
+            if axis in used:
+                i += 1
+                continue
+            part, rest = self.within(axis, dim)
+            if part is None:
+                elsewhere.append(axis)
+                i += 1
+                continue
+            gained[dim] = append(gained[dim], part)
+            if i == 0 and not here:
+                self.placed[dim].append(part)
+                del wanted[0]
+            else:
+                here.append(part)
+                used.add(part)
+                wanted[i] = part
+                i += 1
+            if rest is not None:
+                wanted.insert(i, rest)
+                elsewhere.append(rest)
+                i += 1
+
+    def within(self, axis: Axis, dim: int) -> tuple[Axis | None, Axis | None]:
+        """The part of an axis that there is room for in `dim`, which it takes, and the rest."""
+        room = self.room[dim]
+        if room <= 1 or (axis.size % room and room % axis.size):
+            return None, None
+        if room >= axis.size:
+            self.room[dim] = room // axis.size
+            return axis, None
+        self.room[dim] = 1
+        return (
+            Axis(axis.name, axis.pre, room),
+            Axis(axis.name, axis.pre * room, axis.size // room),
+        )
+
+    def deal(
+        self,
+        pool: Callable[[int], list[Axis]],
+        take: Callable[[Axis, int], None] = lambda axis, dim: None,
+        *,
+        front: bool = False,
+    ) -> None:
+        """Cut each dimension along axes from its pool as long as there is room, in front of what
+        cuts it or behind."""
+        parted: list[Axis] = []
+        for dim in self.dims:
+            available, i = pool(dim), 0
+            at = 0 if front else len(self.leaving[dim])
+            while i < len(available) and self.room[dim] > 1:
+                part, rest = self.within(available[i], dim)
+                if part is None:
+                    i += 1
+                    continue
+                del available[i]
+                self.leaving[dim].insert(at, part)
+                at += 1
+                take(part, dim)
+                if rest is not None:
+                    parted.append(part)
+                    available.insert(0, rest)
+        if parted:
+            self.coming = [_split(axes, parted) for axes in self.coming]
+
+    # Permutations
+
+    def permute(self) -> None:
+        """Cut along other axes, or along the same in another order, into as many pieces."""
+        if not self.misplaced():
+            return
+        homes = self.homes()
+        own: list[list[Axis]] = []
+        away: list[Axis] = []
+        for dim in self.dims:
+            here, wanted = self.leaving[dim], self.coming[dim]
+            pieces = self.room[dim] = _pieces(here)
+            while self.room[dim] > 1 and wanted:
+                part, rest = self.within(wanted[0], dim)
+                if part is None:
+                    break
+                self.placed[dim].append(part)
+                wanted[:1] = [] if rest is None else [rest]
+            away.extend(wanted)
+            dropped = [axis for axis in here if axis not in homes]
+            own.append(_behind(dropped, pieces // self.room[dim]))
+            here.clear()
+        self.deal(lambda _: away)
+        self.deal(lambda dim: own[dim], front=True)
+        left = _flat(own)
+        self.deal(lambda _: left, front=True)
+        self.add("collective-permute")
+
+    def misplaced(self) -> bool:
+        """Whether a permutation brings some axis to where it belongs, or in front of another that
+        moves on before it."""
+        homes, used = self.homes(), self.in_use()
+        new: Axis | None = None
+        old: Axis | None = None
+        for dim in self.dims:
+            here, wanted = self.leaving[dim], self.coming[dim]
+            if here and wanted and _divide(here[0], wanted[0]):
+                return True
+            new = next((axis for axis in reversed(wanted) if axis not in used), new)
+            last: tuple[int, int] | None = None
+            seen: set[int] = set()
+            for axis in here:
+                home = homes.get(axis)
+                if home is not None:
+                    follows = last is not None and home == (last[0], last[1] + 1)
+                    if (home[0] == dim or home[0] in seen) and not follows:
+                        return True
+                    seen.add(home[0])
+                elif last is not None and not wanted:
+                    return True
+                else:
+                    old = axis
+                last = home
+        return new is not None and old is not None and _divide(new, old)
+
+    # Exchanges between dimensions
+
+    def exchange(self, *, in_order: bool) -> None:
+        """Move the last cuts of a dimension to another, at once to their place or, unless
+        `in_order`, anywhere in it."""
+        for dim in self.dims:
+            while (found := self.movable(dim, in_order)) is not None:
+                target, count = found
+                moved = self.leaving[dim][-count:]
+                del self.leaving[dim][-count:]
+                for axis in moved:
+                    if not self.leaving[target] and self.coming[target][:1] == [axis]:
+                        self.placed[target].append(self.coming[target].pop(0))
+                    else:
+                        self.leaving[target].append(axis)
+                axes = tuple(merge(moved) if d == dim else () for d in self.dims)
+                self.add("all-to-all", axes, target)
+
+    def movable(self, dim: int, in_order: bool) -> tuple[int, int] | None:
+        """To which other dimension the last cuts of `dim` belong, and how many of them."""
+        here, homes = self.leaving[dim], self.homes()
+        target, count = -1, 0
+        for axis in reversed(here):
+            home = homes.get(axis, (dim, 0))[0]
+            if home == dim or target not in (-1, home):
+                break
+            target, count = home, count + 1
+        if not count or (in_order and here[-count:] != self.coming[target][:count]):
+            return None
+        return target, count
+
+    # Gathers
+
+    def gather(self) -> None:
+        """Remove the last cuts of every dimension that the goal does not have."""
+        homes = self.homes()
+        lost: list[Axes] = []
+        for here in self.leaving:
+            keep = max((i + 1 for i, axis in enumerate(here) if axis in homes), default=0)
+            lost.append(merge(here[keep:]))
+            del here[keep:]
+        if any(lost):
+            self.add("all-gather", tuple(lost))
+
+
+def _flat(axes: Iterable[Sequence[Axis]]) -> list[Axis]:
+    return [axis for each in axes for axis in each]
+
+
+def _pieces(axes: Iterable[Axis]) -> int:
+    return prod(axis.size for axis in axes)
+
+
+def _divide(a: Axis, b: Axis) -> bool:
+    return a.size % b.size == 0 or b.size % a.size == 0
+
+
+def _split(axes: Iterable[Axis], others: Iterable[Axis]) -> list[Axis]:
+    """Axes in the parts in which `others` see them; where one reshape cannot show both, as is."""
+    order = sorted(others, key=lambda axis: (axis.name, axis.pre))
+    parts: list[Axis] = []
+    for axis in axes:
+        rest: Axis | None = axis
+        for other in order:
+            if rest is None or not rest.overlaps(other):
+                continue
+            if not coexist(rest, other) or other.contains(rest):
+                break
+            start, end = max(rest.pre, other.pre), min(rest.next, other.next)
+            if before := clear_of(rest, [other]):
+                parts.append(before)
+            parts.append(Axis(rest.name, start, end // start))
+            rest = Axis(rest.name, end, rest.next // end) if end < rest.next else None
+        if rest is not None:
+            parts.append(rest)
+    return parts
+
+
+def _behind(axes: list[Axis], pieces: int) -> list[Axis]:
+    """The axes with those that cut the first `pieces` put last."""
+    rest, front = list(axes), []
+    while pieces > 1 and rest:
+        size = rest[0].size
+        if pieces % size and size % pieces:
+            break
+        axis = rest.pop(0)
+        if size <= pieces:
+            front.append(axis)
+            pieces //= size
+        else:
+            front.append(Axis(axis.name, axis.pre, pieces))
+            rest.insert(0, Axis(axis.name, axis.pre * pieces, size // pieces))
+            pieces = 1
+    return [*rest, *front]
