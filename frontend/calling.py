@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.custom_rules import rules_in_force
 from shardir.frontend import tree
 from shardir.frontend.array import Array
 from shardir.frontend.config import config
@@ -40,8 +41,8 @@ def is_array_like(x: Any) -> bool:
 
 
 def surroundings() -> tuple[object, ...]:
-    """What is around a call that shapes its program: the settings and the mesh entered."""
-    return config.snapshot(), current_mesh()
+    """What is around a call that shapes its program: settings, the mesh entered, users' rules."""
+    return config.snapshot(), current_mesh(), rules_in_force()
 
 
 _numbers: dict[tuple[type, bool], Signature] = {}

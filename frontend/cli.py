@@ -4,6 +4,7 @@ explain` says why tensors are cut as they are."""
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ import numpy as np
 import typer
 
 from shardir.backends import get_backend
+from shardir.custom_rules import rules
 from shardir.errors import ShardirError
 from shardir.interpret import cut, join, mesh_of
 from shardir.ir import Module
@@ -49,6 +51,11 @@ class Form(StrEnum):
     stablehlo = "stablehlo"
 
 
+Stated = Annotated[
+    list[str] | None,
+    typer.Option("--rule", help="how cuts pass an operation: my_op: i j, j k -> i k reduction={j}"),
+]
+
 Passes = Annotated[str | None, typer.Option(help="passes to run, as text")]
 
 
@@ -64,6 +71,8 @@ Passes = Annotated[str | None, typer.Option(help="passes to run, as text")]
   shardir opt mlp.ir --passes propagate --to stablehlo
 
   shardir opt mlp.mlir --passes propagate
+
+  shardir opt mlp.mlir --passes propagate --rule "my_op: i j, j k -> i k reduction={j}"
 
   cat mlp.ir | shardir opt - --passes cse,dce --locations"""
 )
@@ -89,6 +98,7 @@ def opt(
         typer.Option("--from", help="what the file is; by default its name or beginning tells"),
     ] = None,
     to: Annotated[Form, typer.Option(help="what to print the result as")] = Form.ir,
+    rule: Stated = None,
 ) -> None:
     """Run passes on a module and print the result.
 
@@ -104,7 +114,8 @@ def opt(
             chosen.append(Dump(folder, module))
         if verify_numbers:
             chosen.append(Check())
-        result = pipeline(module, watches(*chosen))
+        with rules(_stated(rule or ())):
+            result = pipeline(module, watches(*chosen))
         verify(result)
         if to is Form.stablehlo:
             from shardir.stablehlo.printer import show as show_stablehlo
@@ -201,44 +212,59 @@ def explain(
     passes: Annotated[
         str, typer.Option(help="the propagation, as in propagate{level=basic}")
     ] = "propagate",
+    rule: Stated = None,
 ) -> None:
     """Say why tensors are cut as they are, and what would change that."""
     from shardir.passes import explain as explaining
 
-    text, name = _text(file)
-    module = _module(text, name)
-    steps = Pipeline.parse(passes).passes
-    if len(steps) != 1 or not isinstance(steps[0], Propagate):
-        raise CommandError(f"only propagation is explained, not {passes!r}; write propagate{{...}}")
-    found: dict[str, Any] = {"propagate": steps[0], "places": _places(text, name)}
-    reports: list[object] = [
-        explaining.explain(module, each, function=function, **found) for each in value or ()
-    ]
-    if conflicts:
-        reports.append(explaining.conflicts(module, **found))
-    if what_if or without:
-        reports.append(
-            explaining.what_if(
-                module,
-                what_if or (),
-                without=without or (),
-                function=function,
-                propagate=steps[0],
+    with rules(_stated(rule or ())):
+        text, name = _text(file)
+        module = _module(text, name)
+        steps = Pipeline.parse(passes).passes
+        if len(steps) != 1 or not isinstance(steps[0], Propagate):
+            raise CommandError(
+                f"only propagation is explained, not {passes!r}; write propagate{{...}}"
             )
-        )
-    whole = DEFAULT.replace("propagate", str(steps[0]), 1)
-    if communication:
-        parted = Pipeline.parse(whole)(module)
-        reports.append(explaining.communication(parted, places=found["places"]))
-    reports += [
-        explaining.explain_collective(module, each, pipeline=whole, **found)
-        for each in collective or ()
-    ]
-    if order:
-        reports.append(explaining.order_sensitive(module, **found))
-    if coverage:
-        reports.append(explaining.coverage(module, **found))
-    typer.echo("\n\n".join(map(str, reports or [explaining.summarize(module, **found)])))
+        found: dict[str, Any] = {"propagate": steps[0], "places": _places(text, name)}
+        reports: list[object] = [
+            explaining.explain(module, each, function=function, **found) for each in value or ()
+        ]
+        if conflicts:
+            reports.append(explaining.conflicts(module, **found))
+        if what_if or without:
+            reports.append(
+                explaining.what_if(
+                    module,
+                    what_if or (),
+                    without=without or (),
+                    function=function,
+                    propagate=steps[0],
+                )
+            )
+        whole = DEFAULT.replace("propagate", str(steps[0]), 1)
+        if communication:
+            parted = Pipeline.parse(whole)(module)
+            reports.append(explaining.communication(parted, places=found["places"]))
+        reports += [
+            explaining.explain_collective(module, each, pipeline=whole, **found)
+            for each in collective or ()
+        ]
+        if order:
+            reports.append(explaining.order_sensitive(module, **found))
+        if coverage:
+            reports.append(explaining.coverage(module, **found))
+        typer.echo("\n\n".join(map(str, reports or [explaining.summarize(module, **found)])))
+
+
+def _stated(texts: Iterable[str]) -> dict[str, str]:
+    """Rules by the names of operations, which stand before a colon."""
+    stated = {}
+    for text in texts:
+        name, colon, rule = text.partition(": ")
+        if not colon:
+            raise CommandError(f"{text!r} states no rule; write it as my_op: i j, j k -> i k")
+        stated[name.strip()] = rule.strip()
+    return stated
 
 
 def _read(file: str) -> Module:

@@ -8,7 +8,8 @@ before: `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8, 6]` with `%x: f32[8@data, 4
 after:  `%z = dot(%x, %y, dims="ik,kj->ij") : f32[8@data, 6@-]`
 
 The decisions are those of OpenXLA Shardy, to the axis; docs/propagation.md tells the algorithm
-in the terms of `shardir/passes/propagation`, and where we differ. Unlike Shardy, operations
+in the terms of `shardir/passes/propagation`, and where we differ. Rules that users state
+(`shardir.custom_rules`) stand in for those of operations. Unlike Shardy, operations
 whose results nobody uses are propagated through and kept.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
 
+from shardir.custom_rules import Rules, rules_in_force
 from shardir.ir import Block, Function, Module, Value
 from shardir.mesh import Mesh
 from shardir.passes.pipeline import Pass
@@ -79,15 +81,22 @@ class Propagate(Pass, name="propagate"):
         meshes = [mesh for mesh in module.meshes if not mesh.is_maximal]
         if not meshes:
             return module
+        rules = rules_in_force()
+        module = rules.bind(module)
         steppers = Steppers(Shardings(module), explain=record is not None)
         functions = tuple(
-            function if function.spmd else self.spread(function, meshes[0], steppers, record)
+            function if function.spmd else self.spread(function, meshes[0], steppers, rules, record)
             for function in module.functions
         )
         return replace(module, functions=functions)
 
     def spread(
-        self, function: Function, mesh: Mesh, steppers: Steppers, record: Record | None
+        self,
+        function: Function,
+        mesh: Mesh,
+        steppers: Steppers,
+        rules: Rules,
+        record: Record | None,
     ) -> Function:
         """One function; values on which nothing is known are whole on `mesh`."""
         draft = Draft(function)
@@ -100,7 +109,7 @@ class Propagate(Pass, name="propagate"):
         groups = unite_groups(draft)
         spoke = settle_groups(draft, groups, owners, said, steppers.shardings.meshes)
         edges = {op: draft.edges(op) for op in draft.walk() if op.spec.edges or op.name == MANUAL}
-        network = connect(draft, edges, groups, bridges, steppers)
+        network = connect(draft, edges, groups, bridges, steppers, rules)
         state = begin(function, network, said, steppers.shardings)
         # The axes of a manual computation are asked for by its ends.
         wholly = said | {value: bridge.whole for value, bridge in bridges.items()}

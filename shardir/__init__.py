@@ -59,8 +59,10 @@ TABLE = {
     "shardir.tree": (),
     "shardir.tree_util": (),
     # the IR itself
+    "shardir.custom_rules": ("register_rule", "rules"),
     "shardir.errors": ("ShardirError",),
     "shardir.ir": ("Block", "Function", "Loc", "Module", "Op", "Value"),
+    "shardir.rule_notation": ("ShardingRule", "sharding_rule"),
     "shardir.text.parser": ("parse",),
     "shardir.types": ("TensorType",),
 }
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
         tree as tree,
         tree_util as tree_util,
     )
+    from shardir.custom_rules import register_rule as register_rule, rules as rules
     from shardir.errors import ShardirError as ShardirError
     from shardir.frontend.array import Array as Array, ShapeDtypeStruct as ShapeDtypeStruct
     from shardir.frontend.callbacks import (
@@ -162,6 +165,10 @@ if TYPE_CHECKING:
         Module as Module,
         Op as Op,
         Value as Value,
+    )
+    from shardir.rule_notation import (
+        ShardingRule as ShardingRule,
+        sharding_rule as sharding_rule,
     )
     from shardir.text.parser import parse as parse
     from shardir.types import TensorType as TensorType

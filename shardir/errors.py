@@ -40,6 +40,10 @@ class PipelineError(ShardirError, ValueError):
     """A pipeline that cannot be built from its text."""
 
 
+class RuleError(ShardirError, ValueError):
+    """A factor rule that cannot be read, or that does not fit an operation."""
+
+
 class PropagateError(ShardirError, ValueError):
     """Shardings that cannot be propagated."""
 

@@ -28,6 +28,12 @@ def parse_rule(text: str) -> FactorRule:
         ) from None
 
 
+def show_shardy(rule: FactorRule) -> str:
+    """A rule as OpenXLA Shardy writes it, whose words are a little different."""
+    text = str(rule).replace(") -> (", ")->(").replace(" need-replication=", " need_replication=")
+    return text.replace(" blocked=", " blocked_propagation=")
+
+
 def _parse(text: str) -> FactorRule:
     before, arrow, behind = text.partition("->")
     if not arrow:

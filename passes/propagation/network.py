@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from shardir.custom_rules import Rules
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ir import Block, Edge, Op, Value
 from shardir.passes.propagation.constants import GROUP
@@ -87,10 +88,14 @@ def connect(
     groups: Iterable[Group],
     bridges: Mapping[Value, Bridge],
     steppers: Steppers,
+    rules: Rules,
 ) -> Network:
-    """The network of a prepared function; `edges` are those of its operations that have any."""
+    """The network of a prepared function; `edges` are those of its operations that have any.
+
+    `rules` are what users state.
+    """
     network = Network()
-    _Connector(draft, edges, bridges, steppers, network).run(groups)
+    _Connector(draft, edges, bridges, steppers, rules, network).run(groups)
     return network
 
 
@@ -101,12 +106,14 @@ class _Connector:
         edges: Mapping[Op, tuple[Edge, ...]],
         bridges: Mapping[Value, Bridge],
         steppers: Steppers,
+        rules: Rules,
         network: Network,
     ) -> None:
         self.draft = draft
         self.edges = edges
         self.bridges = bridges
         self.steppers = steppers
+        self.rules = rules
         self.network = network
         self.node_of: dict[Op, int] = {}
         self.edge_nodes: dict[Op, list[tuple[int, Edge]]] = {}
@@ -197,7 +204,7 @@ class _Connector:
             self.network.siblings.update(dict.fromkeys(results, results))
         if op.name == GROUP:
             return
-        rule = op.factors()
+        rule = self.rules.loops(op)
         if rule is None:
             if op.operands:
                 self.network.mute.append(op)

@@ -5,13 +5,13 @@ its operands and the types of its results; no sharding propagates through it unl
 be pointwise.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from shardir.factor_text import parse_rule
+from shardir.factor_text import parse_rule, show_shardy
 from shardir.factors import FactorRule, pointwise as pointwise_rule
 from shardir.ir import Loc, Module
-from shardir.opset import define
+from shardir.opset import Attr, define
 from shardir.types import TensorType
 
 
@@ -52,6 +52,26 @@ Its text is `head`, `attributes` (but for its sharding, which the results have) 
 lone % in them stands for the next operand. `reason` says why it could not be read.
 `rule` is the text of its factor rule, if it has one.
 """
+
+
+STATED = "sdy.sharding_rule"
+"""The attribute by which a text states its rule."""
+
+
+def states_rule(attrs: Mapping[str, Attr]) -> bool:
+    """Whether the text of an operation states its rule itself."""
+    return STATED in attrs["attributes"]
+
+
+def with_rule(attrs: Mapping[str, Attr], rule: FactorRule) -> dict[str, Attr]:
+    """The attributes of an opaque operation whose rule a user has stated.
+
+    Its text says it too, so that those who read that go by the same rule.
+    """
+    custom = ", custom" if attrs["operation"].startswith("stablehlo.custom_call") else ""
+    said = f"{STATED} = #sdy.op_sharding_rule<{show_shardy(rule)}{custom}>"
+    texts = [text for text in (attrs["attributes"], said) if text]
+    return {**attrs, "attributes": ", ".join(texts), "rule": str(rule)}
 
 
 class Unknown(NamedTuple):

@@ -1,0 +1,145 @@
+"""Factor rules that users state for operations by name.
+
+    register_rule("my_op", "i j, j k -> i k", reduction="j")      # from now on, in this process
+    with rules({"my_op": "i j, j k -> i k reduction={j}"}):       # in this block
+        ...
+
+A name is that of an operation that is carried through as text (of a custom call: what it calls),
+or of one of ours. Blocks are context variables: each thread and each task sees its own, and
+leaving one restores what was before. Propagation asks `rules_in_force` once, when it begins.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from shardir.errors import RuleError
+from shardir.factors import FactorRule
+from shardir.ir import Block, Function, Module, Op
+from shardir.ops.opaque import opaque, states_rule, with_rule
+from shardir.opset import OPS
+from shardir.rule_notation import Names, ShardingRule, sharding_rule
+
+_process: dict[str, ShardingRule] = {}
+_block: ContextVar[Mapping[str, ShardingRule]] = ContextVar(
+    "shardir_rules", default=MappingProxyType({})
+)
+
+
+def register_rule(
+    name: str,
+    rule: str | ShardingRule,
+    *,
+    reduction: Names = (),
+    need_replication: Names = (),
+    permutation: Names = (),
+    blocked: Names = (),
+    sizes: Mapping[str, int] | None = None,
+    replace: bool = False,
+) -> None:
+    """Say how cuts pass the operation `name`, for the rest of the process.
+
+    `rule` is written as for `sharding_rule`, which takes the other arguments. Raises `RuleError`
+    if it cannot be read, or if the operation has another rule by now and `replace` is not set.
+    """
+    if isinstance(rule, str):
+        rule = sharding_rule(
+            rule,
+            reduction=reduction,
+            need_replication=need_replication,
+            permutation=permutation,
+            blocked=blocked,
+            sizes=sizes,
+        )
+    _check(name)
+    known = _process.get(name, rule)
+    if known != rule and not replace:
+        raise RuleError(
+            f"{name!r} has the rule {str(known)!r} already; pass replace=True, or state the other "
+            "one for a while in a block of shardir.rules"
+        )
+    _process[name] = rule
+
+
+@contextmanager
+def rules(stated: Mapping[str, str | ShardingRule]) -> Iterator[None]:
+    """A block in which operations have these rules, by name; inner blocks come first."""
+    read = {name: sharding_rule(r) if isinstance(r, str) else r for name, r in stated.items()}
+    for name in read:
+        _check(name)
+    token = _block.set({**_block.get(), **read})
+    try:
+        yield
+    finally:
+        _block.reset(token)
+
+
+def _check(name: str) -> None:
+    if (spec := OPS.get(name)) and spec.blocks and spec.edges:
+        raise RuleError(
+            f"{name!r} has no loops of its own: cuts pass between its operands, its blocks and its "
+            "results; state rules for the operations in its blocks"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules in force, by name."""
+
+    of: tuple[tuple[str, ShardingRule], ...] = ()
+
+    def bind(self, module: Module) -> Module:
+        """The module in which operations that are text say the rules they are given.
+
+        A rule that the text itself states stays.
+        """
+        known = dict(self.of)
+        bound: dict[Op, Op] = {}
+        for function in module.functions if known else ():
+            for op in function.body.walk():
+                if op.spec is opaque and not states_rule(op.attrs):
+                    operation = op.attrs["operation"]
+                    rule = known.get(operation) or known.get(operation.rpartition("@")[2])
+                    if rule is not None:
+                        attrs = with_rule(op.attrs, _fitting(op, operation, rule))
+                        bound[op] = replace(op, attrs=attrs)
+        if not bound:
+            return module
+
+        def block(old: Block) -> Block:
+            return Block(old.params, tuple(map(made, old.ops)), old.returns)
+
+        def made(op: Op) -> Op:
+            op = bound.get(op, op)
+            return replace(op, blocks=tuple(map(block, op.blocks))) if op.blocks else op
+
+        def spread(function: Function) -> Function:
+            return replace(function, body=block(function.body))
+
+        return replace(module, functions=tuple(map(spread, module.functions)))
+
+    def loops(self, op: Op) -> FactorRule | None:
+        """The loops of an operation: those stated for one of ours, else its own."""
+        for name, rule in self.of:
+            if name == op.name:
+                return _fitting(op, name, rule)
+        return op.factors()
+
+
+def _fitting(op: Op, name: str, rule: ShardingRule) -> FactorRule:
+    """The rule for the tensors of an operation; an error says where that is."""
+    try:
+        return rule.for_shapes(
+            [value.type.shape for value in op.operands], [value.type.shape for value in op.results]
+        )
+    except RuleError as error:
+        made = ", ".join(f"%{value.name}" for value in op.results)
+        at = f", {op.loc}" if op.loc else ""
+        raise RuleError(f"{error} (stated for {name!r}, at {made}{at})") from None
+
+
+def rules_in_force() -> Rules:
+    """What users state here and now: part of the key of whatever depends on propagation."""
+    return Rules(tuple({**_process, **_block.get()}.items()))

@@ -1,0 +1,312 @@
+"""Factor rules as people write them: `i j, j k -> i k`.
+
+One word for each dimension, tensors behind commas, results behind the arrow. `(i j)` is one
+dimension that walks two factors, major to minor; `...` in front is any number of dimensions, the
+same wherever it stands (`...1` is another such group). What it takes to cut a factor is said by
+name: those that are summed away, that must be gathered, whose pieces are exchanged with
+neighbours, or along which propagation may not move. The notation is that of JAX's sharding rules
+for custom operations.
+
+    sharding_rule("b (h d), d k -> b h k", reduction="d", sizes={"h": 8})
+    sharding_rule("b (h d), d k -> b h k {h=8} reduction={d}")
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from shardir.errors import RuleError, counted
+from shardir.factors import Factor, FactorRule, Kind
+
+KINDS = {
+    "reduction": Kind.REDUCE,
+    "need_replication": Kind.REPLICATE,
+    "permutation": Kind.PERMUTE,
+}
+"""The words for kinds of factors."""
+BLOCKED = "blocked"
+
+Dims = tuple[tuple[str, ...], ...]
+"""For each dimension of a tensor the names of its factors; one of dots stands for several."""
+Shape = tuple[int, ...]
+Names = str | Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingRule:
+    """The rule of an operation whatever the sizes of its tensors; made by `sharding_rule`."""
+
+    operands: tuple[Dims, ...]
+    results: tuple[Dims, ...]
+    kinds: tuple[tuple[str, Kind], ...] = ()
+    blocked: tuple[str, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        text = " -> ".join(", ".join(map(_spelled, side)) for side in (self.operands, self.results))
+        if self.sizes:
+            text += f" {{{', '.join(f'{name}={size}' for name, size in self.sizes)}}}"
+        for word, kind in KINDS.items():
+            if names := [name for name, its in self.kinds if its is kind]:
+                text += f" {word}={{{', '.join(names)}}}"
+        return text + (f" {BLOCKED}={{{', '.join(self.blocked)}}}" if self.blocked else "")
+
+    def for_shapes(self, operands: Sequence[Shape], results: Sequence[Shape]) -> FactorRule:
+        """The factor rule for tensors of given shapes; raises `RuleError` where it fits none.
+
+        A factor that dimensions of several sizes walk has the least of them. Equal questions
+        have one answer, whose identity other parts go by.
+        """
+        return _fitted(self, tuple(operands), tuple(results))
+
+
+def sharding_rule(
+    text: str,
+    *,
+    reduction: Names = (),
+    need_replication: Names = (),
+    permutation: Names = (),
+    blocked: Names = (),
+    sizes: Mapping[str, int] | None = None,
+) -> ShardingRule:
+    """Read a rule such as `i j, j k -> i k`.
+
+    The kinds name factors, as a tuple or in one string between spaces, and may also be written
+    behind the rule as in `reduction={j}`; `sizes`, of factors that no dimension walks alone, as in
+    `{i=2, j=4}`. Factors of no kind pass cuts through. Raises `RuleError`.
+    """
+    bare, said, numbers = _sections(text)
+    operands, results = _mapping(bare)
+    listed = {"reduction": reduction, "need_replication": need_replication,
+              "permutation": permutation, BLOCKED: blocked}  # fmt: skip
+    for word, names in listed.items():
+        chosen = names.replace(",", " ").split() if isinstance(names, str) else names
+        said[word] = [*said.get(word, ()), *chosen]
+    for name, size in (sizes or {}).items():
+        numbers[name] = size
+    _check_names(bare, (*operands, *results), said, numbers)
+    kinds = tuple((name, kind) for word, kind in KINDS.items() for name in said[word])
+    return ShardingRule(operands, results, kinds, tuple(said[BLOCKED]), tuple(numbers.items()))
+
+
+_SECTION = re.compile(r"\s*(?:(\w+)\s*=\s*)?\{([^{}]*)\}")
+_TOKEN = re.compile(r"\s*(?:([A-Za-z]\w*)|(\.\.\.\d*)|([(),])|$)")
+
+
+def _sections(text: str) -> tuple[str, dict[str, list[str]], dict[str, int]]:
+    """The rule without what is said behind it, and that."""
+    bare, brace, _ = text.partition("{")
+    start = len(bare)
+    if brace and (word := re.search(r"\w+\s*=\s*$", bare)):
+        start = word.start()
+    said: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    at = start
+    while text[at:].strip():
+        match = _SECTION.match(text, at)
+        if match is None or (match[1] or "") not in ("", BLOCKED, *KINDS):
+            raise RuleError(
+                f"{text[at:].strip()!r} behind the rule {text[:start].strip()!r} is neither sizes "
+                f"such as {{i=2, j=4}} nor one of {', '.join((*KINDS, BLOCKED))} such as "
+                "reduction={j}"
+            )
+        words = [word.strip() for word in match[2].split(",") if word.strip()]
+        if match[1]:
+            said.setdefault(match[1], []).extend(words)
+        else:
+            sizes.update(map(_size, words))
+        at = match.end()
+    return text[:start].strip(), said, sizes
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, number = (part.strip() for part in text.partition("="))
+    if not number.isdecimal():
+        raise RuleError(f"{text!r} is no size of a factor; write it as i=2")
+    return name, int(number)
+
+
+def _mapping(text: str) -> tuple[tuple[Dims, ...], tuple[Dims, ...]]:
+    sides = text.split("->")
+    if len(sides) != 2:
+        number = "more than one" if len(sides) > 2 else "no"
+        raise RuleError(
+            f"the rule {text!r} has {number} ->; write operands -> results, as in i j, j k -> i k"
+        )
+    before, behind = (_tensors(side, text) for side in sides)
+    return before, behind
+
+
+def _tensors(side: str, rule: str) -> tuple[Dims, ...]:
+    """The tensors of one side; nothing is one tensor without dimensions."""
+    tensors: list[list[tuple[str, ...]]] = [[]]
+    group: list[str] | None = None
+    at = 0
+    while side[at:].strip():
+        match = _TOKEN.match(side, at)
+        if match is None:
+            wrong = side[at:].strip().split()[0]
+            raise RuleError(
+                f"{wrong!r} in the rule {rule!r} is no name of a factor; names begin with a "
+                "letter, and what else a rule has is ( ) , -> and ..."
+            )
+        name, dots, mark = match.groups()
+        at = match.end()
+        if dots and (group is not None or tensors[-1]):
+            raise RuleError(f"{dots!r} in the rule {rule!r} is not in front of a tensor")
+        if name and group is not None:
+            group.append(name)
+        elif name or dots:
+            tensors[-1].append((name or _dots(dots),))
+        elif (mark == ")") == (group is None):
+            raise RuleError(f"the brackets of the rule {rule!r} do not match; they are not nested")
+        elif mark == "(":
+            group = []
+        elif mark == ")":
+            tensors[-1].append(tuple(group or ()))
+            if len(tensors[-1][-1]) < 2:
+                raise RuleError(f"brackets in the rule {rule!r} hold fewer than two factors")
+            group = None
+        else:
+            tensors.append([])
+    if group is not None:
+        raise RuleError(f"the brackets of the rule {rule!r} do not match; they are not nested")
+    return tuple(tuple(dims) for dims in tensors)
+
+
+def _dots(word: str) -> str:
+    """A group of leading dimensions; `...` is `...0`."""
+    return f"...{int(word[3:] or 0)}"
+
+
+def _is_dots(dims: tuple[str, ...]) -> bool:
+    return dims[0].startswith("...")
+
+
+def _spelled(dims: Dims) -> str:
+    words = (f"({' '.join(dim)})" if len(dim) > 1 else dim[0] for dim in dims)
+    return " ".join("..." if word == "...0" else word for word in words)
+
+
+def _check_names(
+    rule: str,
+    tensors: tuple[Dims, ...],
+    said: Mapping[str, Sequence[str]],
+    sizes: Mapping[str, int],
+) -> None:
+    alone = {dim[0]: None for dims in tensors for dim in dims if len(dim) == 1}
+    known = {name: None for dims in tensors for dim in dims for name in dim if name[0] != "."}
+    for dims in tensors:
+        names = [name for dim in dims for name in dim]
+        for name in names:
+            if names.count(name) > 1:
+                raise RuleError(f"{name!r} walks {_spelled(dims)!r} twice in the rule {rule!r}")
+    has = f"it has {', '.join(known)}" if known else "it has none"
+    kind_of: dict[str, str] = {}
+    for word, named in said.items():
+        for name in named:
+            if name not in known:
+                raise RuleError(f"{word} names {name!r}, which is no factor of {rule!r}; {has}")
+            if word == BLOCKED:
+                continue
+            if name in kind_of:
+                raise RuleError(
+                    f"{name!r} is in {kind_of[name]} and in {word}; a factor is of one kind"
+                    if kind_of[name] != word
+                    else f"{word} names {name!r} twice"
+                )
+            kind_of[name] = word
+    for name, size in sizes.items():
+        if name not in known:
+            raise RuleError(f"sizes names {name!r}, which is no factor of {rule!r}; {has}")
+        if name in alone:
+            raise RuleError(
+                f"{name!r} is a whole dimension in the rule {rule!r}, which states its size; "
+                "leave it out of sizes"
+            )
+        if size < 1:
+            raise RuleError(f"the size of {name!r} is {size}; it must be at least 1")
+    for name in known:
+        if name not in alone and name not in sizes:
+            raise RuleError(
+                f"{name!r} is never a whole dimension in the rule {rule!r}, so that none states "
+                f"its size; add sizes={{{name!r}: ...}}"
+            )
+
+
+@lru_cache(maxsize=1 << 12)
+def _fitted(
+    rule: ShardingRule, operands: tuple[Shape, ...], results: tuple[Shape, ...]
+) -> FactorRule:
+    for noun, mapped, shapes in (("operand", rule.operands, operands),
+                                 ("result", rule.results, results)):  # fmt: skip
+        if not shapes and mapped == ((),):
+            continue  # nothing is written for a side without tensors, as for one scalar
+        if len(mapped) != len(shapes):
+            raise RuleError(f"the rule {str(rule)!r} has {counted(len(mapped), noun)}, not "
+                            f"{len(shapes)}")  # fmt: skip
+    groups: dict[str, int] = {}
+    tensors = [
+        _spread(rule, f"{noun} {number}", dims, shape, groups)
+        for noun, mapped, shapes in (("operand", rule.operands, operands),
+                                     ("result", rule.results, results))
+        for number, (dims, shape) in enumerate(zip(mapped, shapes, strict=False))
+    ]  # fmt: skip
+    shapes = (*operands, *results)
+    sizes: dict[str, int] = {}
+    stated = dict(rule.sizes)
+    for dims, shape in zip(tensors, shapes, strict=True):
+        for dim, size in zip(dims, shape, strict=True):
+            for name in dim:
+                # Order decides ties in propagation: it is that of the text, whoever states a size.
+                found = size if len(dim) == 1 else stated.get(name, sizes.get(name, 0))
+                known = sizes.get(name, 0)
+                sizes[name] = min(found, known) if found and known else found or known
+    for number, (dims, shape) in enumerate(zip(tensors, shapes, strict=True)):
+        for position, (names, size) in enumerate(zip(dims, shape, strict=True)):
+            product = 1
+            for name in names:
+                product *= sizes[name]
+            if len(names) > 1 and product != size:
+                where = (f"operand {number}" if number < len(operands)
+                         else f"result {number - len(operands)}")  # fmt: skip
+                loops = " and ".join(f"{name} of {sizes[name]}" for name in names)
+                raise RuleError(
+                    f"dimension {position} of {where} has size {size}, but the rule {str(rule)!r} "
+                    f"walks {loops} along it"
+                )
+    numbers = {name: i for i, name in enumerate(sizes)}
+    factors = {name: Factor(size) for name, size in sizes.items()}
+    for name, kind in rule.kinds:
+        factors[name] = replace(factors[name], kind=kind)
+    for name in rule.blocked:
+        factors[name] = replace(factors[name], blocked=True)
+    walked = [tuple(tuple(numbers[name] for name in dim) for dim in dims) for dims in tensors]
+    return FactorRule(
+        tuple(walked[: len(operands)]), tuple(walked[len(operands) :]), tuple(factors.values())
+    )
+
+
+def _spread(
+    rule: ShardingRule, where: str, dims: Dims, shape: Shape, groups: dict[str, int]
+) -> Dims:
+    """The dimensions of a tensor with a name for each that its dots stand for."""
+    has_dots = bool(dims) and _is_dots(dims[0])
+    count = len(shape) - len(dims) + has_dots
+    if count < 0 or (count and not has_dots):
+        least = "at least " if has_dots else ""
+        raise RuleError(
+            f"{where} has {counted(len(shape), 'dimension')}, but the rule {str(rule)!r} gives it "
+            f"{least}{len(dims) - has_dots}"
+        )
+    if not has_dots:
+        return dims
+    group = dims[0][0]
+    if groups.setdefault(group, count) != count:
+        dots = _spelled(dims[:1])
+        raise RuleError(
+            f"{dots!r} in the rule {str(rule)!r} stands for {counted(groups[group], 'dimension')} "
+            f"and, in {where}, for {count}; number groups that differ, as in ...1"
+        )
+    return (*((f"{group}_{i}",) for i in range(count)), *dims[1:])
