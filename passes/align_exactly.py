@@ -233,5 +233,8 @@ def _redistributed(
             waiting[0] = Axis(axis.name, axis.pre * part, axis.size // part)
     for i, taken in new.items():
         view.cuts[i].axes, view.cuts[i].overflow = taken, ()
+    if order:
+        for axis in waiting:
+            view.cuts[order[-1]].overflow = append(view.cuts[order[-1]].overflow, axis)
     assert view.sharding is not None
     return project(mapping, unproject(view, sizes, view.sharding.mesh), sizes)

@@ -14,6 +14,7 @@ remembers in its `Interface` how its parameters and results are cut.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import ClassVar
 
 from shardir.build import Builder, Names, infer, substitute
 from shardir.divergence import divergences
@@ -27,7 +28,7 @@ from shardir.opset import OPS
 from shardir.partitioning import Local, identity, local_type
 from shardir.passes.align import align, cuts_of, loops_of, reduction_of
 from shardir.passes.pipeline import Pass
-from shardir.passes.planner import Step, plan, same_placement
+from shardir.passes.planner import PLANNERS, Step, plan, same_placement
 from shardir.passes.program import in_order, mesh_of, names_of
 from shardir.passes.reasons import Words, loop_name
 from shardir.passes.reshard import IDENTITIES
@@ -48,21 +49,28 @@ SUFFIX = {
 
 @dataclass(frozen=True)
 class Partition(Pass, name="partition"):
-    """Cut every value to the piece that one device holds."""
+    """Cut every value to the piece that one device holds.
+
+    `planner`: who decides which collectives make a move, see `passes.planner`.
+    """
+
+    choices: ClassVar = {"planner": PLANNERS}
+
+    planner: str = "optimal"
 
     def __call__(self, module: Module) -> Module:
         functions = tuple(
-            function if function.spmd else _function(function, module)
+            function if function.spmd else _function(function, module, self.planner)
             for function in module.functions
         )
         return replace(module, functions=functions)
 
 
-def _function(function: Function, module: Module) -> Function:
+def _function(function: Function, module: Module, planner: str) -> Function:
     mesh = mesh_of(function, module)
     if mesh is None:
         return function
-    cutter = _Cutter(mesh, names_of(function))
+    cutter = _Cutter(mesh, names_of(function), planner)
     body = function.body
     for value, asked in zip(body.returns, function.results, strict=True):
         cutter.check_result(value, asked, function)
@@ -80,8 +88,8 @@ def _function(function: Function, module: Module) -> Function:
 class _Cutter:
     """Cuts the blocks of one function."""
 
-    def __init__(self, mesh: Mesh, names: Names) -> None:
-        self.mesh, self.names = mesh, names
+    def __init__(self, mesh: Mesh, names: Names, planner: str) -> None:
+        self.mesh, self.names, self.planner = mesh, names, planner
         self.words = Words(mesh)
         self.local: dict[Value, Value] = {}
 
@@ -172,7 +180,7 @@ class _Cutter:
     def move(self, op: Op, b: Builder) -> Value:
         """The collectives that bring a value to another sharding."""
         (source,), result = op.operands, op.result
-        steps = plan(self.sharding(source), self.sharding(result), result.type)
+        steps = plan(self.sharding(source), self.sharding(result), result.type, self.planner)
         value = self.local[source]
         for i, step in enumerate(steps):
             shape = step.sharding.local_shape(result.type.shape)

@@ -20,7 +20,7 @@ Watch = Callable[["Pass", Module, Module, float], None]
 
 DEFAULT = "propagate,join-moves,reshard,delay-sums,join-reshards,share-reshards,partition,cse,dce"
 """The pipeline from a traced program to the program each device runs."""
-EXACT = "propagate,reshard{layouts=shardy},partition,cse,dce"
+EXACT = "propagate,reshard-exactly,reshard{layouts=shardy},partition{planner=greedy},cse,dce"
 """The pipeline that decides as OpenXLA Shardy does, without improving on it."""
 
 

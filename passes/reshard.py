@@ -13,7 +13,6 @@ it is for; `shardir.passes.planner` decides what it takes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import ClassVar
 
 from shardir.errors import PartitionError
@@ -23,7 +22,6 @@ from shardir.mesh import Mesh
 from shardir.ops.manual import manual_computation, with_cuts
 from shardir.opset import OPS
 from shardir.passes.align import Alignment, loops_of, reduction_of
-from shardir.passes.align_exactly import align_exactly
 from shardir.passes.flow import Flow
 from shardir.passes.layouts import LAYOUTS, alignment_of
 from shardir.passes.pipeline import Pass
@@ -48,37 +46,34 @@ class Reshard(Pass, name="reshard"):
     `layouts`: where an operation runs whose tensors do not fit together: where the moves are
     `cheapest`, or where OpenXLA Shardy puts it (`shardy`).
 
-    `exact`: align as OpenXLA Shardy does, see `passes.align_exactly`. What cannot run like that is
-    for a second `reshard` to resolve, as for Shardy's `resolve-permutation-factors`.
     """
 
     choices: ClassVar = {"uneven": MODES, "layouts": LAYOUTS}
 
     uneven: str = "pad"
     layouts: str = "cheapest"
-    exact: bool = False
 
     def __call__(self, module: Module) -> Module:
         functions = tuple(
-            function if function.spmd else _function(function, module, self)
+            function if function.spmd else self.function(function, module)
             for function in module.functions
         )
         return replace(module, functions=functions)
 
+    def function(self, function: Function, module: Module) -> Function:
+        mesh = mesh_of(function, module)
+        return rebuilt(function, Rewriter(mesh, function, self)) if mesh else function
 
-def _function(function: Function, module: Module, options: Reshard) -> Function:
-    mesh = mesh_of(function, module)
-    if mesh is None:
-        return function
-    rewriter = _Rewriter(mesh, function, options)
+
+def rebuilt(function: Function, rewriter: "Rewriter") -> Function:
+    """The function with its moves made explicit."""
     body = function.body
-    scope = _Scope({p: rewriter.settled(p, border=True) for p in body.params}, None)
+    scope = Scope({p: rewriter.settled(p, border=True) for p in body.params}, None)
     ops = rewriter.ops(body, scope)
     returns, results = [], []
     for i, (value, asked) in enumerate(zip(body.returns, function.results, strict=True)):
         new = scope.value(value)
-        known = asked or options.exact
-        target = rewriter.settle(asked, value, border=True) if known else rewriter.of(new)
+        target = rewriter.asked(asked, value, new)
         why = f"result {i} of @{function.name} is asked {rewriter.words.shown(target)}"
         returns.append(rewriter.moved(new, target, scope, ops, None, why))
         results.append(told(target))
@@ -86,10 +81,10 @@ def _function(function: Function, module: Module, options: Reshard) -> Function:
                    results=tuple(results))  # fmt: skip
 
 
-class _Scope:
+class Scope:
     """What the values of a block have become, and where they are known to have been moved to."""
 
-    def __init__(self, new: dict[Value, Value], outer: "_Scope | None") -> None:
+    def __init__(self, new: dict[Value, Value], outer: "Scope | None") -> None:
         self.new, self.outer = new, outer
         self.places: dict[tuple[Value, Sharding], Value] = {}
 
@@ -108,12 +103,11 @@ class _Scope:
         return tuple(self.new[p] for p in block.params)
 
 
-class _Rewriter:
+class Rewriter:
     """Rebuilds the blocks of one function."""
 
     def __init__(self, mesh: Mesh, function: Function, options: Reshard) -> None:
         self.mesh = mesh
-        self.exact = options.exact
         self.uneven, self.layouts = options.uneven, options.layouts
         self.names = names_of(function)
         self.words = Words(mesh)
@@ -125,12 +119,10 @@ class _Rewriter:
         if sharding is None:
             return Sharding.whole(self.mesh.name, value.type.rank)
         shape = value.type.shape
-        odd = () if self.exact else uneven_dims(sharding, shape)
+        odd = uneven_dims(sharding, shape)
         if odd and self.uneven == "error":
             raise PartitionError(self.words.uneven(sharding, value, odd[0]))
         if odd and border:
-            return sharding.close()
-        if self.exact:
             return sharding.close()
         return settled(sharding, shape, pads=self.uneven == "pad")
 
@@ -138,16 +130,22 @@ class _Rewriter:
         sharding = told(self.settle(value.sharding, value, border=border))
         return value if sharding == value.sharding else replace(value, sharding=sharding)
 
+    def asked(self, sharding: Sharding | None, old: Value, new: Value) -> Sharding:
+        """How a result of the function is wanted; as it is, where nothing is asked."""
+        return self.settle(sharding, old, border=True) if sharding else self.of(new)
+
     def of(self, value: Value) -> Sharding:
         """How a settled value is cut."""
         return value.sharding or self.whole(value)
+
+    same = staticmethod(same_placement)
 
     def whole(self, value: Value) -> Sharding:
         return Sharding.whole(self.mesh.name, value.type.rank)
 
     # Operations
 
-    def ops(self, block: Block, scope: _Scope) -> list[Op]:
+    def ops(self, block: Block, scope: Scope) -> list[Op]:
         made: list[Op] = []
         for op in block.ops:
             if op.name == "sharding_group":
@@ -162,39 +160,43 @@ class _Rewriter:
                 self.plain(op, scope, made)
         return made
 
-    def identity(self, op: Op, scope: _Scope, made: list[Op]) -> None:
+    def identity(self, op: Op, scope: Scope, made: list[Op]) -> None:
         """A stated change of place; nothing, if the operand is there already."""
         source, result = scope.value(op.operands[0]), self.settled(op.result)
-        if same_placement(self.of(source), self.of(result)):
+        if self.same(self.of(source), self.of(result)):
             scope.new[op.result] = source
             return
         why = op.why or f"%{result.name} = {op.name} is asked {self.words.shown(self.of(result))}"
         self.reshard(source, result, scope, made, op.loc, why)
         scope.new[op.result] = result
 
-    def plain(self, op: Op, scope: _Scope, made: list[Op]) -> None:
+    def plain(self, op: Op, scope: Scope, made: list[Op]) -> None:
         """An operation without blocks: align its operands and results."""
         operands = tuple(map(scope.value, op.operands))
         results = tuple(map(self.settled, op.results))
-        rule = op.factors() if self.exact else loops_of(op)
+        rule = self.loops(op)
         fitting, reduction = self.fitting(op, rule, operands, results)
         count = len(operands)
         moved = []
         for i, (value, sharding) in enumerate(zip(operands, fitting.tensors, strict=False)):
-            if not same_placement(self.of(value), sharding):
+            if not self.same(self.of(value), sharding):
                 why = self.words.need(op, i, sharding, rule is not None)
                 why += self.words.cannot_pad(op, value, sharding)
                 value = self.moved(value, sharding, scope, made, op.loc, why)
             moved.append(value)
-        pending = in_order(fitting.pending, self.mesh) if reduction else ()
         raw = []
         for result, sharding in zip(results, fitting.tensors[count:], strict=True):
-            if pending and reduction:
+            if fitting.pending and reduction:
+                pending = in_order((*sharding.unreduced, *fitting.pending), self.mesh)
                 sharding = replace(sharding, unreduced=pending, reduction=reduction)
             raw.append(self.raw(result, sharding))
         self.finish(
             op, replace(op, operands=tuple(moved)), results, raw, scope, made, rule, fitting
         )
+
+    def loops(self, op: Op) -> FactorRule | None:
+        """The loops along which an operation may be cut."""
+        return loops_of(op)
 
     def fitting(
         self,
@@ -206,17 +208,12 @@ class _Rewriter:
         """The shardings under which an operation can run, and how its results then combine."""
         tensors = (*operands, *results)
         if rule is None:
-            free = self.exact or (op.spec.partition is not None and not operands)
+            free = op.spec.partition is not None and not operands
             kept = tuple(
                 replace(self.of(t), unreduced=()) if free else self.whole(t) for t in tensors
             )
             return Alignment(kept, (), ()), None
         places = tuple(map(self.of, tensors))
-        if self.exact:
-            shardings = tuple(replace(place, unreduced=(), reduction="add") for place in places)
-            elements = tuple(prod(t.type.shape) for t in tensors)
-            aligned = align_exactly(rule, shardings, elements, op.name == "reshape")
-            return aligned, reduction_of(op, rule)
         odd = any(uneven_dims(t.sharding, t.type.shape) for t in tensors)
         padding = loops_that_pad(op, rule) if odd and self.uneven == "pad" else ()
         return alignment_of(op, rule, places, padding, self.layouts), reduction_of(op, rule)
@@ -224,7 +221,7 @@ class _Rewriter:
     def raw(self, result: Value, sharding: Sharding) -> Value:
         """The value that an operation makes on the way to `result`."""
         wanted = self.of(result)
-        if same_placement(wanted, sharding):
+        if self.same(wanted, sharding):
             return result
         suffix = "part" if sharding.unreduced else "raw"
         return Value(result.type, self.names.fresh(f"{result.name}.{suffix}"), told(sharding))
@@ -235,7 +232,7 @@ class _Rewriter:
         new: Op,
         results: Sequence[Value],
         raw: Sequence[Value],
-        scope: _Scope,
+        scope: Scope,
         made: list[Op],
         rule: FactorRule | None = None,
         fitting: Alignment | None = None,
@@ -249,7 +246,7 @@ class _Rewriter:
                 why = self.words.reason(old, result, made_as, rule, fitting)
                 self.reshard(made_as, result, scope, made, old.loc, why)
 
-    def control(self, op: Op, scope: _Scope, made: list[Op]) -> None:
+    def control(self, op: Op, scope: Scope, made: list[Op]) -> None:
         """An operation with blocks: what flows along an edge has one sharding on all of it."""
         flow = Flow(op, lambda value: self.of(self.settled(value)), self.whole)
         name = op.results[0].name if op.results else op.name
@@ -261,7 +258,7 @@ class _Rewriter:
         blocks = []
         for number, block in enumerate(op.blocks):
             params = {p: replace(p, sharding=told(flow.params[p])) for p in block.params}
-            inner = _Scope(params, scope)
+            inner = Scope(params, scope)
             ops = self.ops(block, inner)
             returns = []
             for i, value in enumerate(block.returns):
@@ -275,11 +272,11 @@ class _Rewriter:
         new = replace(op, operands=tuple(operands), blocks=tuple(blocks))
         self.finish(op, new, results, raw, scope, made)
 
-    def manual(self, op: Op, scope: _Scope, made: list[Op]) -> None:
+    def manual(self, op: Op, scope: Scope, made: list[Op]) -> None:
         """A manual computation: operands as its parameters say behind the manual axes."""
         (body,) = op.blocks
         params = {param: self.even(param) for param in body.params}
-        inner = _Scope(params, None)
+        inner = Scope(params, None)
         operands = []
         for i, (value, cuts) in enumerate(zip(op.operands, op.attrs["in_axes"], strict=True)):
             sharding = with_cuts(self.of(params[body.params[i]]), cuts)
@@ -289,13 +286,17 @@ class _Rewriter:
         results = tuple(map(self.settled, op.results))
         returns, raw = [], []
         for value, result, cuts in zip(body.returns, results, op.attrs["out_axes"], strict=True):
-            free = self.of(self.even(inner.value(value)))
+            free = self.returned(op, inner.value(value), result)
             why = f"what {op.name} returns for %{result.name} needs {self.words.shown(free)}"
             returns.append(self.moved(inner.value(value), free, inner, ops, op.loc, why))
             raw.append(self.raw(result, with_cuts(free, cuts)))
         block = Block(inner.params(body), tuple(ops), tuple(returns))
         self.finish(op, replace(op, operands=tuple(operands), blocks=(block,)), results, raw, scope,
                     made)  # fmt: skip
+
+    def returned(self, op: Op, value: Value, result: Value) -> Sharding:
+        """How a manual computation returns a value behind its manual axes."""
+        return self.of(self.even(value))
 
     def even(self, value: Value) -> Value:
         """A value at the border of a manual computation: padding would lie in its middle."""
@@ -308,15 +309,15 @@ class _Rewriter:
         self,
         value: Value,
         target: Sharding,
-        scope: _Scope,
+        scope: Scope,
         made: list[Op],
         loc: Loc | None,
         why: str,
     ) -> Value:
         """`value` under the sharding `target`: itself, or what an earlier move made of it."""
-        if same_placement(self.of(value), target):
+        if self.same(self.of(value), target):
             return value
-        found = None if self.exact else scope.place(value, target)
+        found = scope.place(value, target)
         if found is None:
             suffix = "cut" if any(target.axes) else "whole"
             found = Value(value.type, self.names.fresh(f"{value.name}.{suffix}"), told(target))
@@ -327,7 +328,7 @@ class _Rewriter:
         self,
         source: Value,
         result: Value,
-        scope: _Scope,
+        scope: Scope,
         made: list[Op],
         loc: Loc | None,
         why: str,

@@ -7,18 +7,19 @@ the text itself states (`sdy.sharding_rule`) counts before all others.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from lark import Token
 
 from shardir import ops as ops  # declares the operations
 from shardir.factor_text import parse_rule
-from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.factors import FactorRule, Kind, RuleBuilder, TensorFactors
 from shardir.ir import Op, Value
 from shardir.opset import OPS, Attr, Symbol
 from shardir.stablehlo.reader_call import Call, Unsupported
 from shardir.stablehlo.reader_formulas import combined, formulas
 from shardir.stablehlo.reader_records import Dict
-from shardir.stablehlo.reader_shapes import scatter_dims
+from shardir.stablehlo.reader_shapes import gather_dims, of_slices, scatter_dims
 from shardir.types import TensorType
 
 Shapes = Sequence[tuple[int, ...]]
@@ -138,7 +139,13 @@ def _fft(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
 
 @_of("@X64Combine")
 def _alike(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
-    return RuleBuilder(xs, ys).add_pointwise(ys[0]).build()
+    """The state of a random generator is whole, and this may make it."""
+    if not call.reader.is_read_by(call.names, "stablehlo.rng_bit_generator"):
+        return RuleBuilder(xs, ys).add_pointwise(ys[0]).build()
+    builder = RuleBuilder(xs, ys)
+    for dim, size in enumerate(ys[0]):
+        builder.add(*_both(dim, xs, ys), size, N, blocked=True)
+    return builder.build()
 
 
 @_of("@Eigh")
@@ -187,6 +194,30 @@ def _approximate_top_k(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
     before, after = _both(dim, xs, ys)
     builder.add(before, _none(ys), xs[0][dim])
     return builder.add(_none(xs), after, ys[0][dim], N, blocked=True).build()
+
+
+@_of("broadcast_in_dim")
+def _broadcast(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    """Dimensions that grow are as many loops: one of the operand, one of the result."""
+    dims = call.integers("dims", "broadcast_dimensions")
+    builder = RuleBuilder(xs, ys)
+    for dim, size in enumerate(ys[0]):
+        before = dims.index(dim) if dim in dims else None
+        if before is not None and xs[0][before] != size:
+            builder.add([before], [None], xs[0][before])
+            before = None
+        builder.add([before], [dim], size)
+    return builder.build()
+
+
+@_of("concatenate")
+def _concatenate(call: Call, xs: Shapes, ys: Shapes) -> FactorRule:
+    along = call.integer("dim", "dimension")
+    kind = Kind.PERMUTE if of_slices(call) else N
+    builder = RuleBuilder(xs, ys)
+    for dim, size in enumerate(ys[0]):
+        builder.add(*_both(dim, xs, ys), size, kind if dim == along else Kind.PASS)
+    return builder.build()
 
 
 @_of("reduce")
@@ -274,6 +305,49 @@ def _select_and_scatter(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None
     return rule and replace(rule, operands=(*rule.operands, ((),) * init.type.rank))
 
 
+@_of("gather")
+def _gather(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
+    x, indices = call.operands
+    numbers = gather_dims(call)
+    vector = numbers.pop("index_vector_dim")
+    attrs: dict[str, Attr] = _with_vectors_last(numbers, "indices_batching_dims", vector)
+    rule = _ours("gather", [x, _with_last(indices, vector)], call.results[0], attrs)
+    return rule and _with_vectors_at(rule, vector, indices.type.rank)
+
+
+def _with_last(indices: Value, vector: int) -> Value:
+    """Indices with their vectors in the last dimension."""
+    shape = list(indices.type.shape)
+    shape.append(shape.pop(vector) if vector < len(shape) else 1)
+    return replace(indices, type=indices.type.with_shape(tuple(shape)))
+
+
+def _with_vectors_last(attrs: dict[str, Any], name: str, vector: int) -> dict[str, Any]:
+    """Dimension numbers of indices that have their vectors in the last dimension."""
+    if name not in attrs:
+        return attrs
+    return {**attrs, name: tuple(d - (d > vector) for d in attrs[name])}
+
+
+def _with_vectors_at(rule: FactorRule, vector: int, rank: int) -> FactorRule:
+    """The rule for indices whose vectors are elsewhere, or of one number and implied."""
+    x, indices, *others = rule.operands
+    dims, last = indices[:-1], indices[-1]
+    if vector < rank:
+        moved = (*dims[:vector], last, *dims[vector:])
+        return replace(rule, operands=(x, moved, *others))
+    (gone,) = last
+
+    def kept(tensors: tuple[TensorFactors, ...]) -> tuple[TensorFactors, ...]:
+        return tuple(
+            tuple(tuple(i - (i > gone) for i in dim) for dim in tensor) for tensor in tensors
+        )
+
+    factors = (*rule.factors[:gone], *rule.factors[gone + 1 :])
+    return replace(rule, operands=kept((x, dims, *others)), results=kept(rule.results),
+                   factors=factors)  # fmt: skip
+
+
 @_of("scatter")
 def _scatter(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
     """As for one operand; sums need that all operands are combined by one known operation."""
@@ -284,13 +358,13 @@ def _scatter(call: Call, xs: Shapes, ys: Shapes) -> FactorRule | None:
     returned = formulas(call, block, [param.name for param in block.params])
     found = {combined(formula, i) for i, formula in enumerate(returned)}
     known = len(found) == 1 and found <= {"add", "mul", "min", "max"}
-    if vector != values[count].type.rank - 1:
-        return None
-    attrs: dict[str, Attr] = {**dims, "op": Symbol("add")}
-    first = [values[0], values[count], values[count + 1]]
+    name = "indices_batching_dims"
+    attrs: dict[str, Attr] = {**_with_vectors_last(dims, name, vector), "op": Symbol("add")}
+    first = [values[0], _with_last(values[count], vector), values[count + 1]]
     rule = _ours("scatter", first, values[0].type, attrs)
     if rule is None:
         return None
+    rule = _with_vectors_at(rule, vector, values[count].type.rank)
     x, indices, updates = rule.operands
     factors = rule.factors if known else tuple(
         replace(factor, kind=N if factor.kind is Kind.REDUCE else factor.kind)

@@ -29,8 +29,10 @@ def read(text: str, file: str = "<text>") -> Module:
 class ModuleReader:
     """What the functions of a module share."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, whole: bool = False) -> None:
         self.source = source
+        self.whole = whole
+        """Whether what would be several operations of ours is carried through as one."""
         self.types = Types(source)
         self.shardings = Shardings(self.types)
         self.functions: dict[str, records.Function] = {}

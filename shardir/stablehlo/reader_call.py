@@ -271,6 +271,8 @@ class Call:
         **attrs: Attr,
     ) -> Value:  # fmt: skip
         """Make an operation on the way; its result is no value of the text."""
+        if self.reader.module.whole:
+            raise Unsupported("it is several operations of ours")
         (type,) = self.infer(name, operands, (result,) if result else (), (), attrs)
         value = Value(type, self.reader.names.fresh(wish or self.wish(name)))
         self.reader.append(name, operands, (value,), attrs, (), self.written.loc)

@@ -1,7 +1,7 @@
 """Reads the bodies of functions: names, blocks, calls, and operations without counterpart."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,6 +49,8 @@ class FunctionReader:
         self.spare: set[Op] = set()
         """Operations that only served others which are no more; dropped if nothing uses them."""
         self.calling: list[str] = []
+        self.reading: records.Block | None = None
+        """The block of the text that is being read."""
         self.said: dict[Value, Value] = {}
         """Parameters of blocks of which something is said inside."""
         self.inlined: list[Inlined] = []
@@ -136,6 +138,23 @@ class FunctionReader:
 
     def inline(self, block: records.Block) -> list[Value]:
         """Read the operations of a block into the current one; what it returns."""
+        outer, self.reading = self.reading, block
+        try:
+            return self._inline(block)
+        finally:
+            self.reading = outer
+
+    def is_read_by(self, names: Sequence[str], operation: str) -> bool:
+        """Whether an operation of the block that is being read has one of these operands."""
+        statements = self.reading.statements if self.reading else ()
+        return any(
+            isinstance(each, records.Op)
+            and each.name.strip('"') == operation
+            and any(name in map(str, _tokens(each.parts)) for name in names)
+            for each in statements
+        )
+
+    def _inline(self, block: records.Block) -> list[Value]:
         for number, statement in enumerate(block.statements):
             if not isinstance(statement, records.Op):
                 raise self.source.fail("only operations go into a function", block.close)
@@ -326,6 +345,14 @@ class FunctionReader:
         returned = [str(p) for p in last.parts if isinstance(p, Token) and p.type == "VALUE"]
         outer = [self.wishes.get(name, name[1:]) for name in names]
         return dict(zip(returned, outer, strict=False))
+
+
+def _tokens(node: object) -> Iterator[Token]:
+    if isinstance(node, Token):
+        yield node
+    elif isinstance(node, tuple | list):
+        for part in node:
+            yield from _tokens(part)
 
 
 def _blocks(block: Block) -> list[Block]:

@@ -74,6 +74,8 @@ def _pad(call: Call) -> Values:
 
 @reads("concatenate")
 def _concatenate(call: Call) -> Values:
+    if call.reader.module.whole and of_slices(call):
+        raise Unsupported("its operands are slices")
     return call.emit("concatenate", *call.operands, dim=call.integer("dim", "dimension"))
 
 
@@ -187,6 +189,17 @@ def _convolution_dims(call: Call) -> str:
     return f"{terms[0]},{terms[1]}->{terms[2]}"
 
 
+def of_slices(call: Call) -> bool:
+    """Whether all operands are slices, or parts of one value that are not all the whole of it.
+
+    To Shardy such a concatenation exchanges pieces, where others need the dimension whole.
+    """
+    makers = [call.reader.makers.get(value) for value in call.operands]
+    slices = [op if op is not None and op.name == "slice" else None for op in makers]
+    sources = {op.operands[0] if op else x for op, x in zip(slices, call.operands, strict=True)}
+    return all(slices) or (any(slices) and len(sources) == 1)
+
+
 def pointers(call: Call, indices: Value, dim: int) -> Value:
     """The indices with their vectors in the last dimension; a vector of one may be implied."""
     rank = indices.type.rank
@@ -202,6 +215,17 @@ def pointers(call: Call, indices: Value, dim: int) -> Value:
 @reads("gather")
 def _gather(call: Call) -> Values:
     x, indices = call.take(2)
+    numbers = gather_dims(call)
+    vector = numbers.pop("index_vector_dim")
+    sizes = call.integers("slice_sizes")
+    gone = (*numbers["collapsed_dims"], *numbers.get("operand_batching_dims", ()))
+    if any(d < len(sizes) and sizes[d] != 1 for d in gone):
+        raise Unsupported("it collapses dimensions that have more than one element")
+    return call.emit("gather", x, pointers(call, indices, vector), **numbers)
+
+
+def gather_dims(call: Call) -> dict[str, Any]:
+    """The dimension numbers of a gather, and the dimension of the index vectors."""
     offset, collapsed, batch, of_indices, index_map, vector = call.struct(
         "dimension_numbers",
         "offset_dims",
@@ -211,18 +235,13 @@ def _gather(call: Call) -> Values:
         "start_index_map",
         "index_vector_dim",
     )
-    sizes = call.integers("slice_sizes")
-    if any(d < len(sizes) and sizes[d] != 1 for d in (*collapsed, *batch)):
-        raise Unsupported("it collapses dimensions that have more than one element")
-    return call.emit(
-        "gather",
-        x,
-        pointers(call, indices, (*vector, 0)[0]),
-        offset_dims=offset,
-        collapsed_dims=collapsed,
-        start_index_map=index_map,
+    return {
+        "offset_dims": offset,
+        "collapsed_dims": collapsed,
+        "start_index_map": index_map,
+        "index_vector_dim": (*vector, 0)[0],
         **_batching(batch, of_indices),
-    )
+    }
 
 
 def _batching(batch: Ints, of_indices: Ints) -> dict[str, Any]:

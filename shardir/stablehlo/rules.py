@@ -216,7 +216,7 @@ def _top_k(w: Writer, op: Op) -> None:
          "mhlo.version": integer(1)})  # fmt: skip
 
 
-@RULES.rule(OPS["random_bits"], OPS["random_split"], OPS["random_fold_in"])
+@RULES.rule(OPS["random_bits"], OPS["random_split"], OPS["random_fold_in"], OPS["random_hash"])
 def _random(w: Writer, op: Op) -> None:
     """Bits are a choice of the target: a call that names the operation and its scheme."""
     scheme = op.attrs.get("scheme", "")

@@ -38,7 +38,9 @@ class Case:
 def cases_of(text: str, file: str) -> list[Case]:
     """The functions of a file of which anything is wanted, in reading order."""
     cases: list[Case] = []
-    for part in parts_of(text):
+    runs = [line for line in text.splitlines() if line.startswith("// RUN:")]
+    splits = not runs or any("-split-input-file" in run for run in runs)
+    for part in parts_of(text) if splits else [text]:
         defined = _DEFINED.findall(part)
         case: Case | None = None
         for check in checks_of(part):

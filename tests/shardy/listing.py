@@ -66,8 +66,8 @@ class Listing:
         return not used.intersection(entry.makes)
 
 
-def read_part(part: str, file: str) -> tuple[Module, ModuleReader]:
-    reader = ModuleReader(Source(part, file))
+def read_part(part: str, file: str, *, whole: bool = False) -> tuple[Module, ModuleReader]:
+    reader = ModuleReader(Source(part, file), whole=whole)
     return reader.module(), reader
 
 

@@ -19,6 +19,7 @@ from tests.shardy.wanted import Statement, Wish
 MOVES = (
     "sdy.reshard", "sdy.all_reduce", "sdy.replicated_to_unreduced", "sdy.sharded_to_unreduced"
 )  # fmt: skip
+_PARAM = re.compile(r"%\[\[(\w+):[^\]]*\]\]:")
 _MADE = re.compile(r"(.*)\.(?:raw|part)(?:\.\d+)?")
 
 
@@ -51,6 +52,10 @@ class MoveMatcher(Matcher):
     """The moves of ours that were wanted."""
 
     def match(self, case: Case) -> list[str]:
+        case = replace(case, checks=[
+            check._replace(text=_captured(check.text)) if i else check
+            for i, check in enumerate(case.checks)
+        ])  # fmt: skip
         for check in case.checks[1:]:
             statement = self.wishes.statement(check.text)
             if statement is not None and statement.operation in MOVES:
@@ -61,6 +66,7 @@ class MoveMatcher(Matcher):
         ]
         wrong = super().match(case)
         complete = all(check.word == "NEXT" for check in case.checks[2:])
+        complete = complete and "return" in case.checks[-1].text
         for entry in self.listing.entries:
             if complete and _moves(entry) and entry.makes not in self.used:
                 wrong.append(f"moves %{entry.makes[0]}, which is not wanted")
@@ -70,14 +76,20 @@ class MoveMatcher(Matcher):
         statement = self.wishes.statement(check.text)
         if statement is None or statement.operation not in MOVES:
             return super().line(check)
-        source = frozenset[str]().union(*(self.bound.get(r, ()) for r in statement.reads))
+        source = frozenset[str]().union(
+            *(self.bound.get(r, {r}) for r in statement.reads if r[0] != "_" or r in self.bound)
+        )
         found = [entry for entry in self.listing.entries
-                 if _moves(entry) and (entry.reads & source or not statement.reads)]  # fmt: skip
+                 if _moves(entry) and (entry.reads & source or not source)]  # fmt: skip
         makes = (name for entry in found for name in entry.makes)
         for name in statement.defines:
             self.bound[name] = source.union(makes)
-        if not self.passed.intersection(statement.defines):
+        on_the_way = bool(self.passed.intersection(statement.defines))
+        if not on_the_way or statement.operation == "sdy.reshard":
+            before = len(self.wrong)
             self.move(f"line {check.line}: %{' %'.join(sorted(source))}", statement, found)
+            if on_the_way:
+                del self.wrong[before:]
         return True
 
     def move(self, what: str, statement: Statement, found: list[Entry]) -> None:
@@ -111,7 +123,16 @@ class MoveMatcher(Matcher):
         super().compare(what, wish, found)
 
     def signature(self, check: Check) -> None:
-        """Parameters and results stay as they are."""
+        """Parameters and results stay as they are; lines may name parameters."""
+        for number, name in enumerate(_PARAM.findall(check.text)):
+            if number < len(self.listing.params):
+                self.bound[name] = frozenset((self.listing.params[number].name,))
+
+
+def _captured(text: str) -> str:
+    """A line whose values are written out as if they were captured."""
+    text = re.sub(r"^%(\d+)(:\d+)? = ", r"%[[_\1:.*]]\2 = ", text)
+    return re.sub(r"%(\d+)\b", r"%[[_\1]]", text)
 
 
 def _moves(entry: Entry) -> bool:

@@ -10,7 +10,7 @@ the others.
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardir.errors import ShardirError
@@ -35,7 +35,10 @@ def run_case(case: Case, suite: Suite) -> Outcome:
     if case.name in suite.left_out:
         return Outcome(case, (), suite.left_out[case.name])
     try:
-        module, reader = read_part(case.part, case.file)
+        module, reader = read_part(case.part, case.file, whole=suite.whole)
+        if suite.alone:
+            chosen = tuple(f for f in module.functions if f.name == case.name)
+            module = replace(module, functions=chosen or module.functions)
         done = suite.passes(module)
         listing = list_function(done, reader, case.name)
         if listing is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from shardir.ir import Function, Module
-from shardir.passes import Propagate, Reshard
+from shardir.passes import Propagate, ReshardExactly
 from shardir.passes.propagation.constants import split_constants
 from shardir.passes.propagation.draft import Draft
 from tests.shardy.matching import Manner, Matcher
@@ -23,6 +23,8 @@ class Suite:
     """`files` are paths below the checkout; `passes` is what is done before the comparison.
 
     `origins` is what is asked where axes came from, where that is compared.
+    `whole`: what would be several operations of ours is one, carried through as text.
+    `alone`: each function is run without the others of its module.
     `counts` tells whether its cases are among those we answer for: propagation, rules, origins.
     """
 
@@ -33,6 +35,8 @@ class Suite:
     counts: bool = True
     origins: Propagate | None = None
     matcher: type[Matcher] = Matcher
+    whole: bool = False
+    alone: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
 
 
@@ -56,7 +60,7 @@ def _split(function: Function) -> Function:
 
 
 def _moved(module: Module) -> Module:
-    return with_names_kept(Reshard(exact=True)(module))
+    return with_names_kept(ReshardExactly()(module))
 
 
 EXPORT = f"{SDY}/export/test"
@@ -80,6 +84,7 @@ SUITES = (
         _propagation("op_sharding_rule_registry", "op_sharding_rule_registry_failures"),
         _as_read,
         Manner(),
+        whole=True,
     ),
     Suite(
         "basic",
@@ -131,6 +136,8 @@ SUITES = (
         _moved,
         Manner(closed=True),
         matcher=MoveMatcher,
+        whole=True,
+        alone=True,
     ),
     Suite(
         "import as read",

@@ -12,7 +12,7 @@ from tests.shardy.runner import run_file
 from tests.shardy.suites import Suite
 
 FILE = """\
-// RUN: sdy_opt %s -sdy-basic-propagate | FileCheck %s
+// RUN: sdy_opt %s -split-input-file -sdy-basic-propagate | FileCheck %s
 sdy.mesh @m = <["x"=2, "y"=2]>
 
 // CHECK-LABEL: func @right(

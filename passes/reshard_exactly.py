@@ -1,0 +1,141 @@
+"""Make every change of sharding explicit, where OpenXLA Shardy does.
+
+before: `%y = slice(%x, starts=[0]) : f32[8@-]` with `%x: f32[16@x]`
+after:  `%x.whole = reshard(%x) : f32[16@-]`, then `%y = slice(%x.whole, starts=[0]) : f32[8@-]`
+
+The decisions are those of Shardy's pass `insert-explicit-reshards{enable-full-version=true}`, see
+`shardir.passes.align_exactly`. What cannot run in pieces like that is left to a `reshard` behind
+this pass, as Shardy leaves it to `resolve-permutation-factors`. Where shardings are on meshes that
+differ in the order of devices alone, operations run on the one that most of their tensors are on.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from shardir.factors import FactorRule
+from shardir.ir import Function, Loc, Module, Op, Value
+from shardir.mesh import Mesh
+from shardir.passes.align import Alignment, reduction_of
+from shardir.passes.align_exactly import align_exactly
+from shardir.passes.pipeline import Pass
+from shardir.passes.program import values_of
+from shardir.passes.propagation.manual import without_manual
+from shardir.passes.reshard import Reshard, Rewriter, Scope, rebuilt
+from shardir.placement import Axes, Sharding
+
+
+@dataclass(frozen=True)
+class ReshardExactly(Pass, name="reshard-exactly"):
+    """Insert `reshard` wherever Shardy inserts it."""
+
+    def __call__(self, module: Module) -> Module:
+        functions = tuple(
+            function if function.spmd else _function(function, module)
+            for function in module.functions
+        )
+        return replace(module, functions=functions)
+
+
+def _function(function: Function, module: Module) -> Function:
+    used = [v.sharding.mesh for v in values_of(function.body) if v.sharding]
+    used += [s.mesh for s in function.results if s]
+    meshes = [mesh for name in dict.fromkeys(used) if (mesh := module.mesh(name)).axes]
+    meshes += [mesh for mesh in module.meshes if mesh.axes]
+    return rebuilt(function, _Exactly(meshes[0], function, module)) if meshes else function
+
+
+class _Exactly(Rewriter):
+    """Rebuilds the blocks of one function as Shardy would."""
+
+    def __init__(self, mesh: Mesh, function: Function, module: Module) -> None:
+        super().__init__(mesh, function, Reshard())
+        self.meshes = {mesh.name: mesh for mesh in module.meshes}
+
+    def settle(self, sharding: Sharding | None, value: Value, *, border: bool = False) -> Sharding:
+        """Closed; whether cuts divide is asked later."""
+        if sharding is None:
+            return Sharding.whole(self.mesh.name, value.type.rank)
+        return replace(sharding.close(), replicated=())
+
+    def even(self, value: Value) -> Value:
+        """A value at the border of a manual computation, pending sums included."""
+        return self.settled(value)
+
+    def returned(self, op: Op, value: Value, result: Value) -> Sharding:
+        """As the result is wanted; what is wanted of it is moved to inside."""
+        return without_manual(self.of(result), op.attrs["axes"])
+
+    def asked(self, sharding: Sharding | None, old: Value, new: Value) -> Sharding:
+        """How a result of the function is wanted: whole, where nothing is asked."""
+        return self.settle(sharding, old)
+
+    def same(self, a: Sharding, b: Sharding) -> bool:
+        """Whether both say the same, devices in the same order."""
+        if not super().same(a, b):
+            return False
+        return self.meshes[a.mesh].device_ids == self.meshes[b.mesh].device_ids or not any(a.axes)
+
+    def loops(self, op: Op) -> FactorRule | None:
+        return op.factors()
+
+    def fitting(
+        self,
+        op: Op,
+        rule: FactorRule | None,
+        operands: Sequence[Value],
+        results: Sequence[Value],
+    ) -> tuple[Alignment, str | None]:
+        """An operation without loops, or on meshes that differ, stays as it is."""
+        places = tuple(map(self.of, (*operands, *results)))
+        mesh = self.common(places)
+        stated = "custom>" in str(op.attrs.get("attributes", ""))
+        if rule is None or mesh is None or stated:
+            return Alignment(places, (), ()), None
+        shardings = tuple(
+            replace(place, mesh=mesh, unreduced=(), reduction="add") for place in places
+        )
+        elements = tuple(prod(value.type.shape) for value in (*operands, *results))
+        reshapes = "stablehlo.reshape" in (op.attrs.get("operation"), f"stablehlo.{op.name}")
+        aligned = align_exactly(rule, shardings, elements, reshapes)
+        return self.pending(aligned, places, len(operands)), reduction_of(op, rule)
+
+    def pending(self, aligned: Alignment, places: Sequence[Sharding], count: int) -> Alignment:
+        """With the sums that stay pending through an operation, from operands to results."""
+        wanted = places[count].unreduced if len(places) > count else ()
+        tensors = [
+            replace(sharding, unreduced=_both(place.unreduced, wanted), reduction=place.reduction)
+            for sharding, place in zip(aligned.tensors[:count], places, strict=False)
+        ]
+        kept = tuple(dict.fromkeys(axis for each in tensors for axis in each.unreduced))
+        reduction = next((each.reduction for each in tensors if each.unreduced), "add")
+        results = (
+            replace(sharding, unreduced=kept, reduction=reduction)
+            for sharding in aligned.tensors[count:]
+        )
+        return replace(aligned, tensors=(*tensors, *results))
+
+    def common(self, places: Sequence[Sharding]) -> str | None:
+        """The mesh that most tensors that are cut are on; `None` if their axes differ."""
+        counts = Counter(place.mesh for place in places if any(place.axes))
+        if len({self.meshes[name].axes for name in counts}) > 1:
+            return None
+        return counts.most_common(1)[0][0] if counts else self.mesh.name
+
+    def moved(
+        self,
+        value: Value,
+        target: Sharding,
+        scope: Scope,
+        made: list[Op],
+        loc: Loc | None,
+        why: str,
+    ) -> Value:
+        """Every use has a move of its own; the same ones are joined later."""
+        scope.places.clear()
+        return super().moved(value, target, scope, made, loc, why)
+
+
+def _both(axes: Axes, others: Axes) -> Axes:
+    return tuple(axis for axis in axes if axis in others)
