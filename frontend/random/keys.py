@@ -7,10 +7,11 @@ import numpy as np
 
 from shardir.frontend.config import config
 from shardir.frontend.eager import public
-from shardir.frontend.errors import RandomError
+from shardir.frontend.errors import KeyKindError, RandomError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import shape_of
-from shardir.frontend.operands import as_tracer, constant, convert, is_number
+from shardir.frontend.operands import as_tracer, constant, convert
+from shardir.frontend.promotion import KEY, KeyType
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.opset import Symbol
@@ -55,10 +56,15 @@ def _words(key: Tracer) -> Tracer:
     return words
 
 
-@public()
-def wrap_key_data(key_bits_array: Any) -> Any:
+@public(name="wrap_key_data")
+def _wrapped(words: Any) -> Any:
+    return keys_of(words)[0]
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """Keys from their words: u32[..., 2] to key[...]."""
-    return keys_of(key_bits_array)[0]
+    _check(impl, dtype)
+    return _wrapped(key_bits_array)
 
 
 @public()
@@ -72,6 +78,12 @@ def key_impl(keys: Any) -> str:
     return IMPLEMENTATION
 
 
+def key_dtype(impl: Any = None) -> KeyType:
+    """The element type of random keys for an algorithm; there is one."""
+    _check(impl, None)
+    return KEY
+
+
 @public()
 def clone(key: Any) -> Any:
     """The same key, which draws the same numbers."""
@@ -83,7 +95,7 @@ def _seeded(seed: Any) -> Any:
     seed = as_tracer(seed)
     dtype = seed.value.type.dtype
     if dtype not in INTEGERS or seed.ndim:
-        raise RandomError(point(f"a seed is an integer, got {seed.value.type}"))
+        raise KeyKindError(point(f"a seed is an integer, got {seed.value.type}"))
     low = convert(seed, "u32")
     if dtype in ("i64", "u64"):
         wide = convert(seed, "u64")
@@ -95,11 +107,11 @@ def _seeded(seed: Any) -> Any:
     return emit("concatenate", *halves, dim=0)
 
 
-def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
+def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """A key as two 32-bit words, u32[2]; `key` makes a typed one."""
-    _check(impl)
-    if is_number(seed) and type(seed) is int:
-        whole = seed & 0xFFFF_FFFF_FFFF_FFFF
+    _check(impl, dtype)
+    if type(seed) is int or (isinstance(seed, np.integer) and not config.enable_x64):
+        whole = int(seed) & 0xFFFF_FFFF_FFFF_FFFF
         words = np.array([whole >> 32 if config.enable_x64 else 0, whole & 0xFFFF_FFFF], np.uint32)
         if current() is not None:
             return constant(words)
@@ -109,16 +121,23 @@ def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
     return _seeded(seed)
 
 
-def _check(impl: str | None) -> None:
-    if impl not in (None, IMPLEMENTATION, "fry"):
+def _check(impl: Any, dtype: Any) -> None:
+    if impl is not None and dtype is not None:
+        raise RandomError(point("impl and dtype say the same of a key; give one of them"))
+    asked = dtype if impl is None else impl
+    if asked is None or isinstance(asked, KeyType):
+        return
+    if not isinstance(asked, str):
+        raise KeyKindError(point(f"the kind of a key is a string, got {asked!r}"))
+    if asked not in (IMPLEMENTATION, "fry"):
         raise RandomError(
-            point(f"random keys of {impl!r} are unknown; they are for {IMPLEMENTATION!r}")
+            point(f"random keys of {asked!r} are unknown; they are for {IMPLEMENTATION!r}")
         )
 
 
-def key(seed: Any, *, impl: str | None = None) -> Any:
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """The key of an integer seed; without 64-bit types only the low 32 bits of the seed count."""
-    return wrap_key_data(PRNGKey(seed, impl=impl))
+    return wrap_key_data(PRNGKey(seed, impl=impl, dtype=dtype))
 
 
 @public(static=("num", "scheme"))

@@ -11,6 +11,7 @@ from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, splat
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.random.keys import scheme, single_key, split
+from shardir.frontend.random.original import draw_original, words_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
@@ -30,6 +31,8 @@ def floating(dtype: Any) -> str:
 
 def draw(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
     """Unsigned integers of `width` random bits."""
+    if scheme() == "original" and 0 < words_of(shape, width) < 1 << 32:
+        return draw_original(key, shape, width)
     drawn: Tracer = emit("random_bits", key, scheme=scheme(), result=TensorType(shape, BITS[width]))
     return drawn
 

@@ -115,6 +115,7 @@ from shardir.ops.random import (
     random_bits as random_bits,
     random_bits_at as random_bits_at,
     random_fold_in as random_fold_in,
+    random_hash as random_hash,
     random_split as random_split,
     random_split_at as random_split_at,
 )

@@ -5,7 +5,8 @@ any array of keys, whose dimensions the result begins with: every key makes what
 alone. An element depends on its key and on its own index in all that this key makes, so that a
 piece of the result is made where it is needed: `random_bits_at` and `random_split_at` are what a
 device of a partitioned program runs, with the start of its piece and the shape of the whole, both
-of what one key makes.
+of what one key makes. `random_hash` is the hash itself, of pairs of counters that the program has
+made, for those who lay out the counters themselves.
 """
 
 from math import prod
@@ -74,6 +75,14 @@ def _fold_in_type(keys: TensorType, data: TensorType, *, result: TensorType | No
     return keys
 
 
+def _hash_type(
+    keys: TensorType, first: TensorType, second: TensorType, *, result: TensorType | None
+) -> TensorType:
+    if keys.dtype != "key" or not first == second == keys.with_dtype("u32"):
+        raise TypeError(f"takes keys and as many pairs of u32, got {keys}, {first} and {second}")
+    return keys
+
+
 def _bits_result(keys: TensorType, result: TensorType | None) -> TensorType:
     made = stated(result)
     if made.dtype not in UNSIGNED:
@@ -129,6 +138,13 @@ def _fold_in_factors(keys: TensorType, data: TensorType, *, result: TensorType) 
     return RuleBuilder([keys.shape, data.shape], [result.shape]).add_pointwise(result.shape).build()
 
 
+def _hash_factors(
+    keys: TensorType, first: TensorType, second: TensorType, *, result: TensorType
+) -> FactorRule:
+    shapes = [keys.shape, first.shape, second.shape]
+    return RuleBuilder(shapes, [result.shape]).add_pointwise(result.shape).build()
+
+
 def _bits(keys: Array, *, result: TensorType, scheme: str = _PARTITIONABLE) -> Array:
     shape = result.shape[keys.ndim :]
     return _bits_at(keys, *(0,) * len(shape), result=result, shape=shape, scheme=scheme)
@@ -176,6 +192,10 @@ def _fold_in(keys: Array, data: Array, *, result: TensorType) -> Array:
     return threefry.fold_in(keys, data)
 
 
+def _hash(keys: Array, first: Array, second: Array, *, result: TensorType) -> Array:
+    return threefry.joined(*threefry.hash_pairs(keys, first, second))
+
+
 def _lower_to(name: str) -> Partitioning:
     """Every device makes its own piece, from where it starts in the whole."""
 
@@ -216,6 +236,13 @@ random_fold_in = define(
     type=_fold_in_type,
     factors=_fold_in_factors,
     reference=_fold_in,
+    elementwise=True,
+)
+random_hash = define(
+    "random_hash",
+    type=_hash_type,
+    factors=_hash_factors,
+    reference=_hash,
     elementwise=True,
 )
 random_bits_at = define("random_bits_at", type=_bits_at_type, reference=_bits_at, spmd=True)

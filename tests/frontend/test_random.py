@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from shardir import threefry
 from shardir.frontend import numpy as snp, random
 from shardir.frontend.array import from_numpy
 from shardir.frontend.config import config
@@ -301,3 +302,28 @@ def test_errors(call: Callable[[], Any], message: str) -> None:
     first, *rest = str(caught.value).split("\n")
     assert first == message
     assert "test_random.py" in rest[0]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("shape", [(1,), (7,), (24,), (3, 5)])
+def test_the_original_scheme_is_written_out(dtype: str, shape: tuple[int, ...]) -> None:
+    def program(key: Any) -> Any:
+        return random.bits(key, shape, dtype)
+
+    with drawing("original", wide=True):
+        key = random.key(3)
+        text = jit(program).lower(key).as_text()
+        assert "random_hash" in text
+        width = np.dtype(dtype).itemsize * 8
+        indices = np.arange(np.prod(shape), dtype=np.uint64).reshape(shape)
+        wanted = threefry.bits(np.array(3, np.uint64), indices, indices.size, width, "original")
+        same(np.asarray(program(key)), wanted)
+
+
+def test_only_the_original_scheme_communicates() -> None:
+    place = NamedSharding(make_mesh((8,), ("x",)), PartitionSpec("x"))
+    for scheme in SCHEMES:
+        with drawing(scheme):
+            call = jit(lambda key: random.uniform(key, (24,)), out_shardings=place)
+            text = call.lower(random.key(42)).compile().as_text()
+        assert ("collective-permute" in text) is (scheme == "original")

@@ -60,6 +60,7 @@ def _random() -> Iterator[Sample]:
         yield Sample(ops.random_split, (t("key"),), {"scheme": scheme}, t("key", 4, 2))
         yield Sample(ops.random_split, (t("key", 2, 3),), {"scheme": scheme}, t("key", 2, 3, 4))
     yield Sample(ops.random_fold_in, (t("key", 4), t("u32", 4)))
+    yield Sample(ops.random_hash, (t("key", 4), t("u32", 4), t("u32", 4)))
 
 
 SAMPLES = [*_control(), *_random()]

@@ -77,3 +77,10 @@ def _random(s: Scope, name: str, to: TensorType) -> None:
 def _(s: Scope, name: str) -> None:
     key = s.tensor(("key",))
     s.emit(name, key, s.value(key.type.with_dtype("u32")))
+
+
+@sampler("random_hash")
+def _(s: Scope, name: str) -> None:
+    key = s.tensor(("key",))
+    words = key.type.with_dtype("u32")
+    s.emit(name, key, s.value(words), s.value(words))

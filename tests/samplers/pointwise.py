@@ -19,6 +19,7 @@ _APART = (
     "convert",
     "propagation_barrier",
     "random_fold_in",
+    "random_hash",
     "reshard",
     "select",
     "sharding_constraint",

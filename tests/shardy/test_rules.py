@@ -19,6 +19,7 @@ OWN = (
     "random_bits",
     "random_split",
     "random_fold_in",
+    "random_hash",
     "propagation_barrier",
     *CALLED,
 )

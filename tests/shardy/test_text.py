@@ -35,6 +35,7 @@ def can_be_run(sample: Sample) -> bool:
         "random_bits",
         "random_split",
         "random_fold_in",
+        "random_hash",
         "fft",
         "cholesky",
         "triangular_solve",

@@ -106,6 +106,17 @@ def test_folding_in_takes_keys_one_by_one() -> None:
     assert together.tolist() == alone
 
 
+def test_folding_in_is_a_hash_whose_first_words_are_0() -> None:
+    keys, data = np.array([1, 2, 3], np.uint64), np.array([7, 8, 9], np.uint32)
+    fold, hash_pairs = ops.random_fold_in.reference, ops.random_hash.reference
+    assert fold is not None
+    assert hash_pairs is not None
+
+    hashed = hash_pairs(keys, np.zeros_like(data), data, result=t("key", 3))
+
+    assert hashed.tolist() == fold(keys, data, result=t("key", 3)).tolist()
+
+
 def test_the_loops_of_bits_are_those_of_the_result() -> None:
     factors = ops.random_bits.factors
     assert factors is not None
@@ -134,6 +145,8 @@ MISFITS: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
      "random_split: makes keys, not u64"),
     (ops.random_fold_in, (KEY, t("u32", 2)), {},
      "random_fold_in: takes keys and as many u32, got key[] and u32[2]"),
+    (ops.random_hash, (KEY, t("u32", 2), t("u32", 2)), {},
+     "random_hash: takes keys and as many pairs of u32, got key[], u32[2] and u32[2]"),
     (ops.random_bits_at, (KEY, t("i32")), {"result": t("u8", 2, 2), "shape": (4, 4)},
      "random_bits_at: needs a start and an extent of the whole for each dimension of u8[2, 2], "
      "got 1 starts and shape=[4, 4]"),

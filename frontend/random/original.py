@@ -1,0 +1,81 @@
+"""Random bits as the original scheme lays out its counters.
+
+The counters 0, 1, ..., m - 1 are split into two halves, whose i-th members are hashed together,
+and the two words of every hash are concatenated again, half after half. The program says just
+that: where the numbers are spread over devices, every device hashes its share of the pairs, and
+the words travel to the devices that hold their positions. The partitionable scheme needs none of
+this: there an element depends on its own position alone.
+"""
+
+from math import prod
+
+from shardir import threefry
+from shardir.frontend.operands import broadcast, convert, splat
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import TensorType
+
+_UNSIGNED = {8: "u8", 16: "u16", 32: "u32", 64: "u64"}
+
+
+def words_of(shape: tuple[int, ...], width: int) -> int:
+    """How many 32-bit words the numbers of `width` bits of an array of `shape` take."""
+    return threefry.counters(prod(shape), width)
+
+
+def draw_original(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
+    """Unsigned integers of `width` random bits, from one key."""
+    size = prod(shape)
+    words = _words(key, words_of(shape, width))
+    if width == 64:
+        high, low = (convert(_part(words, start, size), "u64") for start in (0, size))
+        high = emit("shift_left", high, splat(32, high.value.type))
+        return _reshape(emit("or", high, low), shape)
+    if width < 32:
+        per_word, count = 32 // width, words.shape[0]
+        pieces = TensorType((count, per_word), _UNSIGNED[width])
+        pieces = emit("bitcast", words, result=pieces)
+        words = _part(_reshape(pieces, (count * per_word,)), 0, size)
+    return _reshape(words, shape)
+
+
+def _words(key: Tracer, count: int) -> Tracer:
+    """`count` hashed words, u32; an odd number of counters is filled up with a zero."""
+    half = (count + 1) // 2
+    kind = TensorType((half,), "u32")
+    first = emit("iota", dim=0, result=kind)
+    second = emit("add", first, splat(half, kind))
+    if count % 2:
+        last = emit("eq", first, splat(half - 1, kind))
+        second = emit("select", last, splat(0, kind), second)
+    hashed = emit("random_hash", broadcast(key, (half,)), first, second)
+    pairs = emit("bitcast", hashed, result=TensorType((half, 2), "u32"))
+    halves = [
+        _reshape(
+            emit(
+                "slice",
+                pairs,
+                starts=(0, column),
+                strides=(1, 1),
+                result=TensorType((half, 1), "u32"),
+            ),
+            (half,),
+        )
+        for column in (0, 1)
+    ]
+    return _part(emit("concatenate", *halves, dim=0), 0, count)
+
+
+def _part(words: Tracer, start: int, count: int) -> Tracer:
+    if count == words.shape[0]:
+        return words
+    part: Tracer = emit("slice", words, starts=(start,), strides=(1,),
+                        result=TensorType((count,), words.value.type.dtype))  # fmt: skip
+    return part
+
+
+def _reshape(array: Tracer, shape: tuple[int, ...]) -> Tracer:
+    if array.shape == shape:
+        return array
+    made: Tracer = emit("reshape", array, result=TensorType(shape, array.value.type.dtype))
+    return made
