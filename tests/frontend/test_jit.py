@@ -30,6 +30,8 @@ from shardir.frontend.placing import device_put
 from shardir.frontend.positional_sharding import PositionalSharding
 from shardir.frontend.shardings import NamedSharding, SingleDeviceSharding
 from shardir.frontend.trace import emit
+from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT
 
 MESH = make_mesh((4, 2), ("data", "model"))
 NUMBERS = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -408,7 +410,9 @@ def test_every_stage_is_written_when_the_settings_say_so(tmp_path: Path) -> None
         f(x)
         f(x)
     files = sorted(path.name for path in (tmp_path / "lambda").iterdir())
-    assert files[:3] == ["00-traced.ir", "01-propagate.ir", "02-reshard.ir"]
+    steps = Pipeline.parse(DEFAULT).passes
+    stages = ["traced", *(step.name for step in steps)]
+    assert files == [f"{number:02}-{stage}.ir" for number, stage in enumerate(stages)]
     assert "8@data" in (tmp_path / "lambda" / "00-traced.ir").read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["lambda"]
 
