@@ -14,7 +14,7 @@ from shardir.ir import Value
 from shardir.mesh import Mesh
 from shardir.passes.explain.data import Absence
 from shardir.passes.explain.history import At, History, dims_of, moment, op_text, spelled
-from shardir.passes.explain.origins import ways
+from shardir.passes.explain.origins import origins_of
 from shardir.passes.explain.parts import left_over, shared, touches
 from shardir.passes.explain.strength import lost_to, waited
 from shardir.passes.propagation.record import Reason, Refusal, Step
@@ -190,9 +190,9 @@ class _Search:
         state = step.before[refusal.tensor]
         for dim, cut in enumerate(state.dims if state else ()):
             for part in shared(self.axis, cut.axes):
-                found = ways(self.history, cell, dim, part)
-                said = dict.fromkeys(str(self.history.annotation(way.said)) for way in found)
-                since = [arrived for way in found for arrived in way.hops[-1:]]
+                found = origins_of(self.history).arrivals(cell, dim, part)
+                said = dict.fromkeys(str(self.history.annotation(each.said)) for each in found)
+                since = [each.hop for each in found if each.hop]
                 when = f", since {moment(since[-1].step)}" if since else ""
                 return f"it cuts dimension {dim} for {' and '.join(said)}{when}"
         return ""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
+from shardir.factors import FactorRule
 from shardir.ir import Op
 from shardir.passes.align import Alignment, cuts_of, loops_of, reduction_of
 from shardir.passes.explain.data import Annotation, Conflict, Conflicts, Verdict, Wish
@@ -47,42 +48,58 @@ def conflicts(
 
 def conflicts_of(history: History) -> Iterator[Conflict]:
     """The conflicts of one function, in program order."""
+    known: dict[object, _Terms | None] = {}
     for step in history.story.standing:
-        if (meeting := _meeting(history, step)) is not None:
-            yield from meeting.conflicts()
+        if step.op is not None and step.op.name == GROUP:
+            continue  # its members are alike, and nothing runs
+        written = tuple([_written(history, step, tensor) for tensor in range(len(step.cells))])
+        key = _likeness(step, written)
+        if key not in known:
+            known[key] = _terms(history, step, written)
+        terms = known[key]
+        if terms is not None:
+            yield from _Meeting(history, terms.looked_at(step), terms).conflicts()
 
 
-def _meeting(history: History, step: Step) -> "_Meeting | None":
-    """An operation with its tensors as they will be, and how it can run."""
-    if step.op is not None and step.op.name == GROUP:
-        return None  # its members are alike, and nothing runs
-    shardings = tuple(_settled(history, step, tensor) for tensor in range(len(step.cells)))
+def _likeness(step: Step, written: tuple[Sharding | None, ...]) -> object:
+    """What operations have in common that run alike; the story keeps what is named by identity."""
+    op = step.op if step.edge is None else None
+    application = (op.spec, tuple(op.attrs.items())) if op else ()
+    types = tuple([value.type for value in step.tensors])
+    return id(step.rule), application, types, tuple([id(sharding) for sharding in written])
+
+
+def _written(history: History, step: Step, tensor: int) -> Sharding | None:
+    """What is written of a tensor in the end."""
+    cell = step.cells[tensor]
+    if cell < 0:
+        return history.function.results[-1 - cell]
+    return history.story.written[step.tensors[tensor]].sharding
+
+
+def _terms(history: History, step: Step, written: tuple[Sharding | None, ...]) -> "_Terms | None":
+    """How an operation can run whose tensors are so; nothing if none has to be moved."""
+    whole = history.mesh(None).name
+    shardings = tuple(
+        settled(sharding, value.type.shape, pads=True)
+        if sharding is not None
+        else Sharding.whole(whole, value.type.rank)
+        for sharding, value in zip(written, step.tensors, strict=True)
+    )
     meshes = {sharding.mesh for sharding in shardings}
     if len(meshes) > 1 or history.meshes[shardings[0].mesh].is_maximal:
         return None
     if step.op is None or step.edge is not None or step.op.name in IDENTITIES:
         needed, cuts = _as_the_last(step, shardings)
-        return _Meeting(history, step, shardings, needed, cuts, (), True)
-    op = step.op
-    step = replace(step, rule=loops_of(op) or step.rule)
-    cuttable = cuts_of(op, step.rule)
-    padding = loops_that_pad(op, step.rule)
-    fitting = alignment_of(op, step.rule, shardings, padding, "cheapest")
-    needed = _made(history, op, step, fitting)
-    return _Meeting(history, step, shardings, needed, fitting.cuts, cuttable, False)
-
-
-def _settled(history: History, step: Step, tensor: int) -> Sharding:
-    """What a tensor is cut like in the end."""
-    value = step.tensors[tensor]
-    cell = step.cells[tensor]
-    if cell < 0:
-        sharding = history.function.results[-1 - cell]
+        terms = _Terms(step.rule, shardings, needed, cuts, (), True)
     else:
-        sharding = history.story.written[value].sharding
-    if sharding is None:
-        return Sharding.whole(history.mesh(None).name, value.type.rank)
-    return settled(sharding, value.type.shape, pads=True)
+        op = step.op
+        rule = loops_of(op) or step.rule
+        cuttable = cuts_of(op, rule)
+        fitting = alignment_of(op, rule, shardings, loops_that_pad(op, rule), "cheapest")
+        needed = _made(history, op, rule, fitting)
+        terms = _Terms(rule, shardings, needed, fitting.cuts, cuttable, False)
+    return terms if terms.moved else None
 
 
 def _as_the_last(
@@ -108,10 +125,10 @@ def _as_the_last(
     return (*needed, last), tuple(cuts.get(i, ()) for i in range(len(step.rule.factors)))
 
 
-def _made(history: History, op: Op, step: Step, fitting: Alignment) -> tuple[Sharding, ...]:
+def _made(history: History, op: Op, rule: FactorRule, fitting: Alignment) -> tuple[Sharding, ...]:
     """The shardings under which an operation runs; those of results with their pending sums."""
-    operands = len(step.rule.operands)
-    reduction = reduction_of(op, step.rule)
+    operands = len(rule.operands)
+    reduction = reduction_of(op, rule)
     if not fitting.pending or not reduction:
         return fitting.tensors
     pending = in_order(fitting.pending, history.meshes[fitting.tensors[0].mesh])
@@ -122,36 +139,53 @@ def _made(history: History, op: Op, step: Step, fitting: Alignment) -> tuple[Sha
 
 
 @dataclass(frozen=True, slots=True)
-class _Meeting:
-    """An operation: the shardings its tensors have and `needed`, the `cuts` of its loops.
+class _Terms:
+    """How an operation runs: the shardings its tensors have and `needed`, the `cuts` of its loops.
 
     `stated` tells that the last tensor decides.
     """
 
-    history: History
-    step: Step
+    rule: FactorRule
     shardings: tuple[Sharding, ...]
     needed: tuple[Sharding, ...]
     cuts: tuple[Axes, ...]
     cuttable: tuple[int, ...]
     stated: bool
 
+    @property
+    def moved(self) -> list[int]:
+        """The tensors that have to be moved."""
+        pairs = enumerate(zip(self.shardings, self.needed, strict=True))
+        return [tensor for tensor, (has, needs) in pairs if not same_placement(has, needs)]
+
+    def looked_at(self, step: Step) -> Step:
+        """A step in terms of the loops that run; where propagation went by others, its refusals
+        say nothing about these."""
+        if self.rule is step.rule:
+            return step
+        same = self.rule.tensors == step.rule.tensors
+        return replace(step, rule=self.rule, refusals=step.refusals if same else ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """An operation, and the terms on which it runs."""
+
+    history: History
+    step: Step
+    terms: _Terms
+
     def conflicts(self) -> Iterator[Conflict]:
         rule = self.step.rule
-        moved = [
-            tensor
-            for tensor, (has, needs) in enumerate(zip(self.shardings, self.needed, strict=True))
-            if not same_placement(has, needs)
-        ]
-        if not moved:
-            return
         sizes = sizes_of(rule)
-        views = [project(m, s, sizes) for m, s in zip(rule.tensors, self.shardings, strict=True)]
-        for tensor in moved:
+        views = [
+            project(m, s, sizes) for m, s in zip(rule.tensors, self.terms.shardings, strict=True)
+        ]
+        for tensor in self.terms.moved:
             lost = {
                 factor: (*cut.axes, *cut.overflow)
                 for factor, cut in views[tensor].cuts.items()
-                if (*cut.axes, *cut.overflow) != self.cuts[factor]
+                if (*cut.axes, *cut.overflow) != self.terms.cuts[factor]
             }
             # That it is cut further along other loops is no wish if it had one to give up.
             wishes = {factor: axes for factor, axes in lost.items() if axes} or lost
@@ -180,11 +214,11 @@ class _Meeting:
 
     def winner(self, factor: int, axes: Axes, views: list[View]) -> tuple[int, int, Axes]:
         """The tensor that has what the operation is cut like, along which loop, and its cut."""
-        theirs = self.cuts[factor]
-        if self.stated:
+        theirs = self.terms.cuts[factor]
+        if self.terms.stated:
             return len(views) - 1, factor, theirs
         if not theirs:
-            for other, cut in enumerate(self.cuts):
+            for other, cut in enumerate(self.terms.cuts):
                 if any(touches(axis, cut) for axis in axes):
                     return self.holder(other, cut, views), other, cut
         return self.holder(factor, theirs, views), factor, theirs
@@ -197,7 +231,7 @@ class _Meeting:
 
     def wish(self, tensor: int, factor: int, axes: Axes) -> Wish:
         history, step = self.history, self.step
-        mesh = history.meshes[self.shardings[tensor].mesh]
+        mesh = history.meshes[self.terms.shardings[tensor].mesh]
         text = ", ".join(history.axis(axis, mesh) for axis in axes) or "-"
         return Wish(
             history.tensor(step, tensor),
@@ -223,7 +257,7 @@ class _Meeting:
 
     def price(self, tensor: int) -> list[tuple[str, int]]:
         """The collectives that move a tensor, with their bytes."""
-        has, needs = self.shardings[tensor], self.needed[tensor]
+        has, needs = self.terms.shardings[tensor], self.terms.needed[tensor]
         source, target = (has, needs) if tensor < len(self.step.rule.operands) else (needs, has)
         steps = plan(source, target, self.step.tensors[tensor].type)
         return [(step.name, step.nbytes) for step in steps]
@@ -232,9 +266,9 @@ class _Meeting:
         self, tensor: int, factor: int, axes: Axes, views: list[View]
     ) -> tuple[Verdict, str]:
         step = self.step
-        if self.stated:
+        if self.terms.stated:
             return Verdict.STATED, ""
-        if axes and factor not in self.cuttable:
+        if axes and factor not in self.terms.cuttable:
             return Verdict.CANNOT, step.rule.factors[factor].kind.value
         for refusal in step.refusals:
             if refusal.factor != factor or not touches(refusal.axis, axes):
@@ -247,13 +281,13 @@ class _Meeting:
                 return Verdict.FIRST, f"of the other, {late.value}" if late else ""
         walking = [i for i, mapping in enumerate(step.rule.tensors) if any(mapping)]
         pieces = prod(axis.size for axis in axes)
-        if axes and not self.cuts[factor] and step.rule.factors[factor].size % pieces:
+        if axes and not self.terms.cuts[factor] and step.rule.factors[factor].size % pieces:
             return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} pieces"
         if len(walking) == 2:
             sizes = sorted((self.elements(i) for i in walking), reverse=True)
             return Verdict.FOLLOWED, f"{sizes[0]} elements against {sizes[1]}"
         wanting = self.votes(factor, axes, views)
-        return Verdict.MAJORITY, f"{self.votes(factor, self.cuts[factor], views)} elements " \
+        return Verdict.MAJORITY, f"{self.votes(factor, self.terms.cuts[factor], views)} elements " \
             f"against {wanting}"  # fmt: skip
 
     def votes(self, factor: int, axes: Axes, views: list[View]) -> int:

@@ -8,6 +8,7 @@ it became.
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from shardir.factors import FactorRule
 from shardir.ir import Loc, Module, Op, Value
@@ -22,6 +23,9 @@ from shardir.passes.reasons import loop_name
 from shardir.placement import Axis, Sharding
 from shardir.text.literals import show_name
 from shardir.text.printer import Printer, show_axis
+
+if TYPE_CHECKING:
+    from shardir.passes.explain.origins import Origins
 
 Places = Mapping[tuple[str, str], Loc]
 """Where things are written: by function, and the value (`%x`) or result (`result 0`)."""
@@ -42,6 +46,9 @@ class History:
         self.function = next(f for f in module.functions if f.name == self.name)
         self.said: dict[int, Said] = {said.cell: said for said in story.said}
         self.made: dict[str, Value] = {v.name: v for v in values_of(self.function.body)}
+        self.origins: Origins | None = None
+        self._views: dict[tuple[int, int, int], View] = {}
+        self._annotations: dict[int, Annotation] = {}
 
     @cached_property
     def changes(self) -> dict[int, list[tuple[int, int]]]:
@@ -88,11 +95,20 @@ class History:
 
     def views(self, step: Step) -> list[View]:
         """The tensors of a step through its factors, as they were before it."""
-        sizes = sizes_of(step.rule)
-        return [
-            project(mapping, sharding, sizes)
-            for mapping, sharding in zip(step.rule.tensors, step.before, strict=True)
-        ]
+        return [self.view(step, tensor) for tensor in range(len(step.cells))]
+
+    def view(self, step: Step, tensor: int) -> View:
+        """One tensor of a step; programs repeat themselves, so answers are kept.
+
+        The story keeps rules and shardings alive, so that their identity can stand for them.
+        """
+        sharding = step.before[tensor]
+        key = id(step.rule), tensor, id(sharding)
+        found = self._views.get(key)
+        if found is None:
+            found = project(step.rule.tensors[tensor], sharding, sizes_of(step.rule))
+            self._views[key] = found
+        return found
 
     # Words
 
@@ -152,6 +168,14 @@ class History:
 
     def annotation(self, said: Said) -> Annotation:
         """What was stated, in the words of the program."""
+        if self.said.get(said.cell) is not said:
+            return self._annotation(said)
+        found = self._annotations.get(said.cell)
+        if found is None:
+            found = self._annotations[said.cell] = self._annotation(said)
+        return found
+
+    def _annotation(self, said: Said) -> Annotation:
         if said.value is None:
             number = -1 - said.cell
             type = self.story.function.body.returns[number].type

@@ -17,9 +17,10 @@ from shardir.placement import Axis
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One step of a way: along `factor` from tensor `source` to tensor `target`."""
+    """Step number `position`: along `factor` from tensor `source` to tensor `target`."""
 
     step: Step
+    position: int
     factor: int
     source: int
     target: int
@@ -34,27 +35,124 @@ class Way:
     hops: tuple[Hop, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """`axis` was stated in `said`; `hop` brought it to the place that is asked about, if any."""
+
+    axis: Axis
+    said: Said
+    hop: Hop | None
+
+
 Trail = tuple[Hop, "Trail"] | None
 """Hops from a place to the value that is asked about."""
+Question = tuple[int, int, Axis, int]
+"""A cell, a dimension of it, an axis, and the position in front of which it came there."""
 
 
-def ways(history: History, cell: int, dim: int, axis: Axis) -> list[Way]:
-    """The ways on which the parts of an axis came to a place, the major part first."""
-    found: list[Way] = []
-    waiting: list[tuple[int, int, Axis, int, Trail]] = [
-        (cell, dim, axis, len(history.story.steps), None)
-    ]
-    while waiting:
-        cell, dim, axis, before, trail = waiting.pop()
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What of an axis was stated at a place, and which hops brought other parts.
+
+    `last` is the position of the last of them if they brought all, so that whoever asks about a
+    later time gets the same answer; else it is beyond all positions.
+    """
+
+    stated: tuple[tuple[Axis, Said], ...]
+    hops: tuple[tuple[Hop, Axis], ...]
+    last: int
+
+
+class Origins:
+    """Answers for one function. Ways have most of their length in common, so answers are kept."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.end = len(history.story.steps)
+        self._local: dict[tuple[int, int, Axis], Local] = {}
+        self._stated: dict[Question, tuple[tuple[Axis, Said], ...]] = {}
+
+    def ways(self, cell: int, dim: int, axis: Axis) -> list[Way]:
+        """The ways on which the parts of an axis came to a place, the major part first."""
+        found: list[Way] = []
+        waiting: list[tuple[Question, Trail]] = [((cell, dim, axis, self.end), None)]
+        while waiting:
+            question, trail = waiting.pop()
+            _, local = self.local(question)
+            found += (Way(part, said, tuple(_unrolled(trail))) for part, said in local.stated)
+            waiting += ((_before(hop, piece), (hop, trail)) for hop, piece in local.hops)
+        return sorted(found, key=lambda way: way.axis)
+
+    def arrivals(self, cell: int, dim: int, axis: Axis) -> list[Arrival]:
+        """Who stated the parts of an axis at a place, and their last hops."""
+        _, local = self.local((cell, dim, axis, self.end))
+        found = [Arrival(part, said, None) for part, said in local.stated]
+        found += (
+            Arrival(part, said, hop)
+            for hop, piece in local.hops
+            for part, said in self.stated(_before(hop, piece))
+        )
+        return sorted(found, key=lambda arrival: arrival.axis)
+
+    def stated(self, question: Question) -> tuple[tuple[Axis, Said], ...]:
+        """Who stated the parts of an axis at a place."""
+        waiting = [question]
+        while True:
+            key, local = self.local(waiting[-1])
+            if key not in self._stated:
+                further = [(hop, piece, self.local(_before(hop, piece))[0])
+                           for hop, piece in local.hops]  # fmt: skip
+                unknown = [_before(h, piece) for h, piece, k in further if k not in self._stated]
+                if unknown:
+                    waiting += unknown
+                    continue
+                rest = (each for _, _, other in further for each in self._stated[other])
+                self._stated[key] = (*local.stated, *rest)
+            waiting.pop()
+            if not waiting:
+                return self._stated[key]
+
+    def local(self, question: Question) -> tuple[Question, Local]:
+        """How an axis came to a place, and the question under which that is known."""
+        cell, dim, axis, before = question
+        known = self._local.get((cell, dim, axis))
+        if known is None or known.last >= before:
+            known = self._find(cell, dim, axis, before)
+            if known.last >= before:
+                return question, known
+            self._local[cell, dim, axis] = known
+        return (cell, dim, axis, self.end), known
+
+    def _find(self, cell: int, dim: int, axis: Axis, before: int) -> Local:
+        history = self.history
         said = history.said.get(cell)
         stated = shared(axis, said.sharding.dims[dim].axes) if said else []
-        found += (Way(part, said, tuple(_unrolled(trail))) for part in stated if said)
-        for part in left_over(axis, stated):
-            for hop, piece, position in _arrivals(history, cell, dim, part, before):
-                (source,) = dims_of(hop.step.rule, hop.source, hop.factor)
-                cells = hop.step.cells
-                waiting.append((cells[hop.source], source, piece, position, (hop, trail)))
-    return sorted(found, key=lambda way: way.axis)
+        here = tuple((part, said) for part in stated if said)
+        missing = left_over(axis, stated)
+        hops: list[tuple[Hop, Axis]] = []
+        last = -1
+        for position, tensor in history.changes.get(cell, ()) if missing else ():
+            if position >= before or not missing:
+                break
+            last = position
+            step = history.story.steps[position]
+            old, new = step.before[tensor], step.after[tensor]
+            assert new is not None
+            gained = [
+                piece
+                for part in missing
+                for there in shared(part, new.dims[dim].axes)
+                for piece in (left_over(there, old.dims[dim].axes) if old else [there])
+            ]
+            hops += _sources(history, position, tensor, dim, gained)
+            missing = [rest for part in missing for rest in left_over(part, gained)]
+        return Local(here, tuple(hops), self.end if missing else last)
+
+
+def _before(hop: Hop, piece: Axis) -> Question:
+    """The same axis where it came from."""
+    (dim,) = dims_of(hop.step.rule, hop.source, hop.factor)
+    return hop.step.cells[hop.source], dim, piece, hop.position
 
 
 def _unrolled(trail: Trail) -> Iterator[Hop]:
@@ -63,34 +161,13 @@ def _unrolled(trail: Trail) -> Iterator[Hop]:
         yield hop
 
 
-def _arrivals(
-    history: History, cell: int, dim: int, axis: Axis, before: int
-) -> Iterator[tuple[Hop, Axis, int]]:
-    """The steps in front of position `before` that brought parts of an axis to a place."""
-    missing = [axis]
-    for position, tensor in history.changes.get(cell, ()):
-        if position >= before or not missing:
-            return
-        step = history.story.steps[position]
-        old, new = step.before[tensor], step.after[tensor]
-        assert new is not None
-        gained = [
-            piece
-            for part in missing
-            for there in shared(part, new.dims[dim].axes)
-            for piece in (left_over(there, old.dims[dim].axes) if old else [there])
-        ]
-        for hop, piece in _sources(history, step, tensor, dim, gained):
-            yield hop, piece, position
-        missing = [rest for part in missing for rest in left_over(part, gained)]
-
-
 def _sources(
-    history: History, step: Step, tensor: int, dim: int, gained: list[Axis]
+    history: History, position: int, tensor: int, dim: int, gained: list[Axis]
 ) -> Iterator[tuple[Hop, Axis]]:
     """The tensors of a step that had the parts of axes that another tensor gained."""
     if not gained:
         return
+    step = history.story.steps[position]
     views = history.views(step)
     likely = {gain.factor: gain.source for gain in step.gains if gain.tensor == tensor}
     for factor in step.rule.tensors[tensor][dim]:
@@ -100,8 +177,15 @@ def _sources(
             if cut is None or source == tensor:
                 continue
             pieces = [piece for part in gained for piece in shared(part, cut.axes)]
-            yield from ((Hop(step, factor, source, tensor), piece) for piece in pieces)
+            yield from ((Hop(step, position, factor, source, tensor), piece) for piece in pieces)
             gained = [rest for part in gained for rest in left_over(part, pieces)]
+
+
+def origins_of(history: History) -> Origins:
+    """What is known about a function by now."""
+    if history.origins is None:
+        history.origins = Origins(history)
+    return history.origins
 
 
 def chains(history: History, cell: int, dim: int, axis: Axis) -> list[Chain]:
@@ -114,15 +198,14 @@ def chains(history: History, cell: int, dim: int, axis: Axis) -> list[Chain]:
             history.annotation(way.said),
             tuple(_link(history, hop) for hop in way.hops),
         )
-        for way in ways(history, cell, dim, axis)
+        for way in origins_of(history).ways(cell, dim, axis)
     ]
 
 
 def roots(history: History, cell: int, dim: int, axis: Axis) -> tuple[Annotation, ...]:
     """The annotations that an axis at a place comes from."""
-    return tuple(
-        dict.fromkeys(history.annotation(way.said) for way in ways(history, cell, dim, axis))
-    )
+    found = origins_of(history).arrivals(cell, dim, axis)
+    return tuple(dict.fromkeys(history.annotation(arrival.said) for arrival in found))
 
 
 def _link(history: History, hop: Hop) -> Link:

@@ -10,7 +10,7 @@ from math import prod
 
 from shardir.passes.explain.data import Verdict
 from shardir.passes.explain.history import History, dims_of, sizes_of
-from shardir.passes.explain.origins import Way, ways
+from shardir.passes.explain.origins import Arrival, origins_of
 from shardir.passes.explain.parts import shared, touches
 from shardir.passes.propagation.aggressive import largest_sources
 from shardir.passes.propagation.conflicts import agreed_axes
@@ -99,36 +99,35 @@ def waited(history: History, end: Step, refusal: Refusal) -> Reason | None:
     """What held an axis up until another loop had it, if anything did."""
     cell = end.cells[refusal.tensor]
     state = end.before[refusal.tensor]
+    origins = origins_of(history)
     winners = [
-        way
+        arrival
         for dim, cut in enumerate(state.dims if state else ())
         for axis in shared(refusal.axis, cut.axes)
-        for way in ways(history, cell, dim, axis)
+        for arrival in origins.arrivals(cell, dim, axis)
     ]
     losers = [
-        way
+        arrival
         for tensor, view in enumerate(history.views(end))
         if refusal.factor in view.cuts
         for dim in dims_of(end.rule, tensor, refusal.factor)
         for axis in shared(refusal.axis, view.cuts[refusal.factor].axes)
-        for way in ways(history, end.cells[tensor], dim, axis)
+        for arrival in origins.arrivals(end.cells[tensor], dim, axis)
     ]
-    arrivals = [way.hops[-1].step for way in winners if way.hops]
-    if not arrivals or not losers:
+    hops = [winner.hop for winner in winners if winner.hop]
+    if not hops or not losers:
         return None
-    arrival = arrivals[-1]
-    if all(priority_of(way) > arrival.priority for way in losers):
+    last = hops[-1]
+    if all(priority_of(loser) > last.step.priority for loser in losers):
         return Reason.PRIORITY
-    position = history.story.steps.index
-    earlier = [way for way in losers if not way.hops
-               or position(way.hops[-1].step) < position(arrival)]  # fmt: skip
+    earlier = [loser for loser in losers if not loser.hop or loser.hop.position < last.position]
     if not earlier or end.op is None or end.edge is not None:
         return None
-    allowed = directions(end.rule, traffic(end.op), single_use=True, round=arrival.round)
+    allowed = directions(end.rule, traffic(end.op), single_use=True, round=last.step.round)
     return None if allowed[refusal.factor] is Direction.BOTH else Reason.DIRECTION
 
 
-def priority_of(way: Way) -> int:
+def priority_of(arrival: Arrival) -> int:
     """The priority of the dimension in which an axis was stated."""
-    dims = way.said.sharding.dims
-    return next((d.priority or 0 for d in dims if touches(way.axis, d.axes)), 0)
+    dims = arrival.said.sharding.dims
+    return next((d.priority or 0 for d in dims if touches(arrival.axis, d.axes)), 0)

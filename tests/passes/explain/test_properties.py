@@ -8,7 +8,7 @@ from shardir.axes import append
 from shardir.passes.explain.disagreements import conflicts_of
 from shardir.passes.explain.explanation import explanation
 from shardir.passes.explain.history import History
-from shardir.passes.explain.origins import ways
+from shardir.passes.explain.origins import origins_of
 from shardir.passes.explain.parts import left_over, touches
 from shardir.passes.explain.program import tell
 from shardir.passes.pipeline import Pipeline
@@ -34,7 +34,7 @@ def test_every_axis_comes_from_an_annotation(seed: int, level: str) -> None:
             cell = history.story.cells[value]
             for dim, cut in enumerate(written.sharding.dims if written.sharding else ()):
                 for axis in cut.axes:
-                    found = ways(history, cell, dim, axis)
+                    found = origins_of(history).ways(cell, dim, axis)
                     assert left_over(axis, [way.axis for way in found]) == []
                     for way in found:
                         cells = [hop.step.cells[hop.source] for hop in way.hops]
