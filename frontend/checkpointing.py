@@ -181,7 +181,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
 def _named(x: Any, name: str) -> Any:
     def each(leaf: Any) -> Tracer:
         tracer = as_tracer(leaf)
-        made: Tracer = emit("checkpoint-name", tracer, weak=tracer.weak_type, name=name)
+        made: Tracer = emit("checkpoint-name", tracer, weak=tracer.weak_type, label=name)
         return made
 
     return tree.map(each, x)

@@ -31,7 +31,7 @@ def _holds(clause: str, op: Op) -> bool:
     asked = function_of(clause)
     if asked is not None:
         return bool(asked(op.name, *(value.type for value in op.operands), **op.attrs))
-    name = op.attrs["name"] if op.name == "checkpoint-name" else None
+    name = op.attrs["label"] if op.name == "checkpoint-name" else None
     kind, _, names = clause.partition("=")
     listed = names.split("|")
     if kind in ("everything", "anything"):

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
+from shardir.hosted import Hosted
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.opset import Attr
 from shardir.text.printer import Printer, show_mesh, unique_names
@@ -128,7 +129,8 @@ class _Functions:
 def same_attr(a: Attr, b: Attr) -> bool:
     """Whether two attributes are of the same kind and the same to the bit."""
     if type(a) is not type(b):
-        return False
+        # A text has only the name of a function.
+        return {type(a), type(b)} == {str, Hosted} and a == b
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(same_attr, a, b))
     if isinstance(a, float):

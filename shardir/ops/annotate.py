@@ -132,10 +132,10 @@ propagation_barrier = define(
 
 checkpoint_name = define(
     "checkpoint-name",
-    type=lambda x, *, name, result: x,
-    factors=lambda x, *, name, result: pointwise([x.shape], [x.shape]),
-    reference=lambda x, *, name, result: x,
-    vjp=lambda b, g, x, y, *, name: (g,),
+    type=lambda x, *, label, result: x,
+    factors=lambda x, *, label, result: pointwise([x.shape], [x.shape]),
+    reference=lambda x, *, label, result: x,
+    vjp=lambda b, g, x, y, *, label: (g,),
     jvp=lambda b, op, tangents: tangents,
     elementwise=True,
 )

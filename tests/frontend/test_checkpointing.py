@@ -27,6 +27,13 @@ def test_gradients_are_the_same() -> None:
     assert remat is checkpoint
 
 
+def test_names_may_be_vectorized() -> None:
+    def f(x: Any) -> Any:
+        return checkpoint_name(snp.sin(x), "waves")
+
+    np.testing.assert_array_equal(vmap(f)(X), snp.sin(X))
+
+
 def test_policies_say_what_is_computed_again() -> None:
     policies = checkpoint_policies
     assert counts(policies.everything_saveable) == (1, 2)

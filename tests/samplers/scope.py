@@ -114,8 +114,19 @@ Sampler = Callable[[Scope], Any]
 SAMPLERS: dict[str, Sampler] = {}
 
 
-APART = ("manual_computation", "opaque")
-"""Operations that random programs do without: nothing runs the one, the other takes devices."""
+APART = (
+    "manual_computation",
+    "opaque",
+    "callback",
+    "pure-callback",
+    "inspect-sharding",
+    "checkpoint",
+    "checkpoint-name",
+    "custom-jvp",
+    "custom-vjp",
+)
+"""Operations that random programs do without unless they ask: they take devices, have no meaning
+here, call Python, or are gone before a program is partitioned."""
 
 
 def sampled(*, spmd: bool) -> list[str]:

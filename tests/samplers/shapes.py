@@ -41,6 +41,13 @@ def _(s: Scope, name: str) -> None:
     s.emit(name, x, dims=s.dims(x))
 
 
+@sampler("roll")
+def _(s: Scope, name: str) -> None:
+    x = s.tensor(low=1)
+    dim = s.dim(x)
+    s.emit(name, x, dim=dim, shift=s.integer(0, x.type.shape[dim] - 1))
+
+
 @sampler("slice")
 def _(s: Scope, name: str) -> None:
     x = s.tensor()

@@ -1,0 +1,52 @@
+"""Operations that say how they are differentiated, and those that call Python."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shardir.hosted import Hosted
+from shardir.types import DTYPES, TensorType
+from tests.samplers.scope import Scope, sampler
+
+
+@sampler("checkpoint", "custom-jvp", "custom-vjp")
+def _(s: Scope, name: str) -> None:
+    operands = [s.tensor() for _ in range(s.integer(0, 2))]
+
+    def body(inner: Scope, values: list[Any]) -> list[Any]:
+        inner.some()
+        return [inner.tensor() for _ in range(inner.integer(0, 2))]
+
+    block = s.block([x.type for x in operands], body)
+    said = {} if name == "checkpoint" else {"rule": s.choose("f", "layer.rule")}
+    s.emit(name, *operands, blocks=(block,), **said)
+
+
+@sampler("checkpoint-name")
+def _(s: Scope, name: str) -> None:
+    s.emit(name, s.tensor(), label=s.choose("a", "scores"))
+
+
+@sampler("callback", "pure-callback")
+def _(s: Scope, name: str) -> None:
+    """A function that counts what it was given."""
+    operands = [s.tensor() for _ in range(s.integer(0, 2))]
+    types = tuple(s.type(DTYPES, high=2) for _ in range(s.integer(0, 2)))
+    result = types[0] if len(types) == 1 else types
+    s.emit(name, *operands, function=Hosted("count", counter(types)), result=result)
+
+
+def counter(types: tuple[TensorType, ...]) -> Callable[..., tuple[Any, ...]]:
+    """A function of any arrays that returns how many elements there are, as these types."""
+
+    def count(*arrays: Any) -> tuple[Any, ...]:
+        total = sum(array.size for array in arrays)
+        return tuple(np.full(type.shape, total).astype(type.numpy) for type in types)
+
+    return count
+
+
+@sampler("inspect-sharding")
+def _(s: Scope, name: str) -> None:
+    s.emit(name, s.tensor(), function=Hosted("tell", lambda *_: None))
