@@ -8,7 +8,6 @@ the value itself was annotated with.
 from shardir.ir import Function, Module, Value
 from shardir.passes import Propagate
 from shardir.passes.explain.history import History
-from shardir.passes.explain.origins import origins_of
 from shardir.passes.propagation.record import Said
 
 Origins = dict[str, set[str]]
@@ -41,7 +40,7 @@ class Teller:
             for axis in each.axes:
                 whole = axis.pre == 1 and axis.size == sizes[axis.name]
                 key = axis.name if whole else str(axis)
-                said = [way.said for way in ways(self.history, cell, dim, axis)]
+                said = [way.said for way in origins_of(self.history).ways(cell, dim, axis)]
                 found[key] = {self.name(one, cell) for one in said}
         return found
 
