@@ -3,23 +3,25 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from math import prod
 from typing import Any
 
 from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
+from shardir.frontend.config import uneven_mode
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NotAnArrayError, ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.manual import Cuts, Region, is_manual
 from shardir.frontend.mesh import Mesh, current_mesh
-from shardir.frontend.operands import abstract_of, as_tracer
+from shardir.frontend.operands import abstract_of, as_tracer, splat
 from shardir.frontend.parameters import Parameters, check_call, labels_of
 from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.placing import device_put
 from shardir.frontend.prefix import spread
 from shardir.frontend.shardings import NamedSharding
-from shardir.frontend.trace import current
+from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.passes.varying import Varying
 from shardir.types import TensorType
@@ -37,6 +39,7 @@ def shard_map(
     check_vma: bool = True,
     check_rep: bool | None = None,
     auto: Collection[str] = frozenset(),
+    uneven: str | None = None,
 ) -> Any:
     """The function that lets every device of `mesh` run `f` on its piece of the arguments.
 
@@ -54,11 +57,16 @@ def shard_map(
     for example by `lax.psum`; and what is the same along an axis counts as one value when
     gradients are taken inside. `check_rep` is an older name of it.
 
+    `uneven="pad"` (or the setting of this name) fills a dimension of an argument that does not
+    divide with zeros at its end, which the last devices see; results have as many rows as the
+    devices' pieces together.
+
     Use as `shard_map(f, mesh=..., in_specs=..., out_specs=...)` or, without `f`, as a decorator.
     Raises `ShardingError` for specs that do not fit, `IndivisibleError` for a dimension that does
     not divide.
     """
     checked = check_vma if check_rep is None else check_rep
+    uneven_mode(uneven, "shard_map")
 
     def wrapped(fun: Callable[..., Any]) -> Callable[..., Any]:
         parameters = Parameters.of(fun)
@@ -76,8 +84,9 @@ def shard_map(
                     )
                 )
             check_call(fun, parameters.name, args)
-            call = _Call(parameters.name, fun, used, _manual_names(used, axis_names, auto,
-                         parameters.name), checked, in_specs, out_specs)  # fmt: skip
+            names = _manual_names(used, axis_names, auto, parameters.name)
+            pads = uneven_mode(uneven, "shard_map") == "pad"
+            call = _Call(parameters.name, fun, used, names, checked, pads, in_specs, out_specs)
             return call.run(args, parameters)
 
         return mapped
@@ -148,6 +157,7 @@ class _Call:
     mesh: Mesh
     names: tuple[str, ...]
     checked: bool
+    pads: bool
     in_specs: Any
     out_specs: Any
 
@@ -188,7 +198,8 @@ class _Call:
             return self.fun(*tree.unflatten(structure, filled))
 
         def traced(*tracers: Tracer) -> Any:
-            return self.trace(called, tracers, cuts, labels)
+            whole = [self.padded(x, cut) for x, cut in zip(tracers, cuts, strict=True)]
+            return self.trace(called, whole, cuts, labels)
 
         if current() is not None:
             return traced(*map(as_tracer, leaves))
@@ -200,7 +211,22 @@ class _Call:
         on = leaf.sharding.device_assignment if isinstance(leaf, Array) else None
         if on == self.mesh.device_assignment:
             return leaf
-        return device_put(leaf, NamedSharding(self.mesh, spec))
+        uneven = "pad" if self.pads else None
+        return device_put(leaf, NamedSharding(self.mesh, spec), uneven=uneven)
+
+    def padded(self, x: Tracer, cuts: Cuts) -> Tracer:
+        """An argument with zeros at the end of the dimensions that do not divide."""
+        missing = tuple(-size % self.count(axes) for size, axes in zip(x.shape, cuts, strict=True))
+        if not any(missing):
+            return x
+        none = (0,) * x.ndim
+        zero = splat(0, TensorType((), x.value.type.dtype))
+        made: Tracer = emit("pad", x, zero, low=none, high=missing, interior=none, weak=x.weak_type)
+        return made
+
+    def count(self, axes: Sequence[str]) -> int:
+        """Into how many pieces axes cut a dimension."""
+        return prod(self.mesh.shape[axis] for axis in axes)
 
     def trace(
         self,
@@ -296,16 +322,15 @@ class _Call:
         """The axes that cut each dimension of an argument; raises if they do not divide it."""
         cuts = self.named(spec, type, word)
         for dim, (size, axes) in enumerate(zip(type.shape, cuts, strict=True)):
-            count = 1
-            for axis in axes:
-                count *= self.mesh.shape[axis]
-            if size % count:
+            count = self.count(axes)
+            if size % count and not self.pads:
                 over = " and ".join(f"{axis!r} of size {self.mesh.shape[axis]}" for axis in axes)
                 raise IndivisibleError(
                     point(
                         f"shard_map of {self.name} cuts dimension {dim} of {label}, which is "
                         f"{type}, over {over}, and {size} is not divisible by {count}; pad it to "
-                        f"{-(-size // count) * count}, or leave it whole"
+                        f"{-(-size // count) * count}, leave it whole, or pass "
+                        'uneven="pad"'
                     )
                 )
         return cuts

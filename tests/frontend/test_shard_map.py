@@ -395,7 +395,8 @@ def test_dimensions_that_do_not_divide(mesh: Mesh) -> None:
     cut = shard_map(f, mesh=mesh, in_specs=P(("x", "y")), out_specs=P(("x", "y")))
     assert refused(IndivisibleError, lambda: cut(A[:6])) == (
         "shard_map of f cuts dimension 0 of a, which is f32[6, 8], over 'x' of size 4 and 'y' of "
-        "size 2, and 6 is not divisible by 8; pad it to 8, or leave it whole"
+        "size 2, and 6 is not divisible by 8; pad it to 8, leave it whole, or pass "
+        'uneven="pad"'
     )
 
 
@@ -466,3 +467,21 @@ def test_a_batch_may_be_cut_over_an_axis(mesh: Mesh) -> None:
     text = spread.lower(batch).as_text()
     assert "in_axes=[[[y], [x], []]], out_axes=[[[y], [], []]]" in text
     assert vmap(cut, spmd_axis_name="y")(batch[:1]).shape == (1, 2, 8)
+
+
+def test_dimensions_that_do_not_divide_are_filled_with_zeros_where_that_is_asked_for(
+    mesh: Mesh,
+) -> None:
+    x = np.arange(14, dtype=np.float32).reshape(7, 2)
+
+    def total(a: Any) -> Any:
+        return lax.psum(a.sum(0), "x")
+
+    f = shard_map(total, mesh=mesh, in_specs=P("x"), out_specs=P(), uneven="pad")
+    placed = device_put(x, NamedSharding(mesh, P("x")), uneven="pad")
+    for result in (f(x), jit(f)(x), f(placed)):
+        np.testing.assert_array_equal(np.asarray(result), x.sum(0))
+    twice = shard_map(lambda a: a * 2, mesh, P("x"), P("x"), uneven="pad")(x)
+    np.testing.assert_array_equal(np.asarray(twice), 2 * np.pad(x, ((0, 1), (0, 0))))
+    gradient = grad(lambda z: f(z).sum())(x)
+    np.testing.assert_array_equal(np.asarray(gradient), np.ones_like(x))
