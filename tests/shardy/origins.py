@@ -8,6 +8,7 @@ the value itself was annotated with.
 from shardir.ir import Function, Module, Value
 from shardir.passes import Propagate
 from shardir.passes.explain.history import History
+from shardir.passes.explain.origins import origins_of
 from shardir.passes.propagation.record import Said
 
 Origins = dict[str, set[str]]
