@@ -23,17 +23,18 @@ ROUNDS = 2
 
 
 def greedy_collectives(
-    source: Sharding, target: Sharding, shape: Sequence[int]
+    source: Sharding, target: Sharding, shape: Sequence[int], *, reordered: bool = False
 ) -> tuple[Collective, ...]:
     """Collectives from `source` to `target`, two closed shardings of a tensor of shape `shape`.
 
-    Sums that are pending in `target` are pending in `source`.
+    Sums that are pending in `target` are pending in `source`. `reordered` tells whether the meshes
+    of both have their devices in another order, so that a permutation is needed in any case.
     """
     same = source.reduction == target.reduction
     kept = tuple(a for a in source.unreduced if same and a in target.unreduced)
     due = tuple(a for a in source.unreduced if a not in kept)
     reduced = replace(source, unreduced=kept, reduction=source.reduction if kept else "add")
-    plan = Plan(reduced, target, shape)
+    plan = Plan(reduced, target, shape, reordered=reordered)
     for _ in range(ROUNDS):
         if plan.done:
             break

@@ -34,7 +34,10 @@ class Collective:
 class Plan:
     """The way from one sharding to the other as far as it is known."""
 
-    def __init__(self, source: Sharding, target: Sharding, shape: Sequence[int]) -> None:
+    def __init__(
+        self, source: Sharding, target: Sharding, shape: Sequence[int], *, reordered: bool = False
+    ) -> None:
+        self.reordered = reordered
         self.source, self.shape = source, shape
         self.made: list[Collective] = []
         old, new = [list(axes) for axes in source.axes], [list(axes) for axes in target.axes]
@@ -53,7 +56,7 @@ class Plan:
 
     @property
     def done(self) -> bool:
-        return not any(self.leaving) and not any(self.coming)
+        return not any(self.leaving) and not any(self.coming) and not self.reordered
 
     def homes(self) -> dict[Axis, tuple[int, int]]:
         """The dimension and the place in it that each axis still has to come to."""
@@ -198,7 +201,10 @@ class Plan:
 
     def permute(self) -> None:
         """Cut along other axes, or along the same in another order, into as many pieces."""
+        reordered, self.reordered = self.reordered, False
         if not self.misplaced():
+            if reordered:
+                self.add("collective-permute")
             return
         homes = self.homes()
         own: list[list[Axis]] = []

@@ -11,6 +11,8 @@ from shardir.ir import Function, Module
 from shardir.passes import Propagate, ReshardExactly
 from shardir.passes.propagation.constants import split_constants
 from shardir.passes.propagation.draft import Draft
+from tests.shardy.checks import Case
+from tests.shardy.collectives import compare_collectives
 from tests.shardy.matching import Manner, Matcher
 from tests.shardy.moving import MoveMatcher, with_names_kept
 
@@ -25,6 +27,7 @@ class Suite:
     `origins` is what is asked where axes came from, where that is compared.
     `whole`: what would be several operations of ours is one, carried through as text.
     `alone`: each function is run without the others of its module.
+    `compare` is what is done instead of following the lines.
     `counts` tells whether its cases are among those we answer for: propagation, rules, origins.
     """
 
@@ -34,6 +37,7 @@ class Suite:
     manner: Manner
     counts: bool = True
     origins: Propagate | None = None
+    compare: Callable[[Case, Module], list[str]] | None = None
     matcher: type[Matcher] = Matcher
     whole: bool = False
     alone: bool = False
@@ -138,6 +142,13 @@ SUITES = (
         matcher=MoveMatcher,
         whole=True,
         alone=True,
+    ),
+    Suite(
+        "collectives",
+        (f"{EXPORT}/reshard_to_collectives.mlir",),
+        _as_read,
+        Manner(),
+        compare=compare_collectives,
     ),
     Suite(
         "import as read",

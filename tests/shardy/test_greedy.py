@@ -11,9 +11,10 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
 from shardir.mesh import Mesh
-from shardir.passes.greedy import Collective, greedy_collectives
-from shardir.placement import Axes, Axis, Sharding
+from shardir.passes.greedy import greedy_collectives
+from shardir.placement import Sharding
 from tests.shardings import shardings
+from tests.shardy.collectives import placed, written
 from tests.shardy.oracle import context
 
 SIZES = st.sampled_from((2, 4, 8))
@@ -56,27 +57,3 @@ def shardys(mesh: Mesh, shape: tuple[int, ...], source: Sharding, target: Shardi
         lines = str(parsed).splitlines()
     found = (_LINE.match(line.strip()) for line in lines)
     return [f"{line[1]}{line[2] or ''} {line[3]}" for line in found if line]
-
-
-def written(made: Collective, mesh: Mesh) -> str:
-    out = f"out_sharding={placed(made.sharding, mesh)}"
-    name = made.name.replace("-", "_")
-    if name == "collective_permute":
-        return f"{name} {out}"
-    if name == "all_to_all":
-        ((dim, axes),) = ((dim, axes) for dim, axes in enumerate(made.axes) if axes)
-        return f"{name} [{listed(axes, mesh)}: {dim}->{made.target}] {out}"
-    return f"{name} [{', '.join(listed(axes, mesh) for axes in made.axes)}] {out}"
-
-
-def placed(sharding: Sharding, mesh: Mesh) -> str:
-    return f"<@mesh, [{', '.join(listed(axes, mesh) for axes in sharding.axes)}]>"
-
-
-def listed(axes: Axes, mesh: Mesh) -> str:
-    return f"{{{', '.join(named(axis, mesh) for axis in axes)}}}"
-
-
-def named(axis: Axis, mesh: Mesh) -> str:
-    part = "" if axis.is_whole(mesh) else f":({axis.pre}){axis.size}"
-    return f'"{axis.name}"{part}'

@@ -1,0 +1,94 @@
+"""The collectives of the greedy planner in Shardy's words, and what its tests want of them."""
+
+import re
+from collections.abc import Sequence
+
+from shardir.ir import Block, Module, Value
+from shardir.mesh import Mesh
+from shardir.passes.greedy import Collective, greedy_collectives
+from shardir.placement import Axes, Axis, Sharding
+from tests.shardy.checks import Case
+
+_WANTED = re.compile(
+    r"sdy\.(\w+)( \[.*?\]| \{.*?\})? %\S+ out_sharding=<@\w+, (\[.*?\](?:, unreduced=\{.*?\})?)"
+    r"(?:>|$)"
+)
+COLLECTIVES = ("all_gather", "all_slice", "all_to_all", "collective_permute", "all_reduce",
+               "reduce_scatter")  # fmt: skip
+
+
+def compare_collectives(case: Case, module: Module) -> list[str]:
+    """What is not as wanted of the one function of a case."""
+    function = next(f for f in module.functions if f.name == case.name)
+    sources = _sources(function.body)
+    made: list[str] = []
+    for op in function.body.walk():
+        if op.name == "reshard":
+            source, target = sources.get(op.operands[0]), op.result.sharding
+            assert target is not None
+            if source is None:
+                source = Sharding.whole(target.mesh, op.result.type.rank)
+            made += moved(module, source, target, op.result.type.shape)
+    wanted = [
+        f"{line[1]}{line[2] or ''} out_sharding=<@mesh, {line[3]}>"
+        for check in case.checks
+        if (line := _WANTED.search(check.text)) and line[1] in COLLECTIVES
+    ]
+    return [] if made == wanted else [f"makes {made}", f"wanted {wanted}"]
+
+
+def _sources(body: Block) -> dict[Value, Sharding | None]:
+    """How values are cut; those that flow into blocks, and through barriers, as their source."""
+    known: dict[Value, Sharding | None] = {}
+
+    def walk(block: Block, given: Sequence[Value]) -> None:
+        known.update((value, value.sharding) for value in block.values())
+        known.update((p, known[v]) for p, v in zip(block.params, given, strict=False))
+        for op in block.ops:
+            if op.name == "propagation_barrier":
+                known[op.result] = known[op.operands[0]]
+            for inner in op.blocks:
+                walk(inner, op.results if op.name == "while" else ())
+
+    walk(body, ())
+    return known
+
+
+def moved(module: Module, source: Sharding, target: Sharding, shape: tuple[int, ...]) -> list[str]:
+    """The collectives of one move; another order of devices is a permutation more, or the same."""
+    mesh, before = module.mesh(target.mesh), module.mesh(source.mesh)
+    source, target = source.close(), target.close()
+    if before.axes != mesh.axes:
+        if any(source.axes) and any(target.axes):
+            return []  # nothing stands for the same devices
+        mesh = before if any(source.axes) else mesh
+    reordered = before.device_ids != mesh.device_ids and any((*source.axes, *target.axes))
+    made = greedy_collectives(source, target, shape, reordered=reordered)
+    return [written(each, mesh) for each in made]
+
+
+def written(made: Collective, mesh: Mesh) -> str:
+    out = f"out_sharding={placed(made.sharding, mesh)}"
+    name = made.name.replace("-", "_")
+    if name == "collective_permute":
+        return f"{name} {out}"
+    if name == "all_reduce":
+        return f"{name} {listed(made.axes[0], mesh)} {out}"
+    if name == "all_to_all":
+        ((dim, axes),) = ((dim, axes) for dim, axes in enumerate(made.axes) if axes)
+        return f"{name} [{listed(axes, mesh)}: {dim}->{made.target}] {out}"
+    return f"{name} [{', '.join(listed(axes, mesh) for axes in made.axes)}] {out}"
+
+
+def placed(sharding: Sharding, mesh: Mesh) -> str:
+    pending = f", unreduced={listed(sharding.unreduced, mesh)}" if sharding.unreduced else ""
+    return f"<@mesh, [{', '.join(listed(axes, mesh) for axes in sharding.axes)}]{pending}>"
+
+
+def listed(axes: Axes, mesh: Mesh) -> str:
+    return f"{{{', '.join(named(axis, mesh) for axis in axes)}}}"
+
+
+def named(axis: Axis, mesh: Mesh) -> str:
+    part = "" if axis.is_whole(mesh) else f":({axis.pre}){axis.size}"
+    return f'"{axis.name}"{part}'
