@@ -17,10 +17,13 @@ TABLES = (
     "shardir.ad_checkpoint",
     "shardir.debug",
     "shardir.experimental",
+    "shardir.experimental.maps",
     "shardir.experimental.mesh_utils",
+    "shardir.experimental.pjit",
     "shardir.experimental.shard_map",
     "shardir.scipy",
     "shardir.sharding",
+    "shardir.tree",
 )
 """The faces that list their names; the others show all of one module."""
 

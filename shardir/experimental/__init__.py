@@ -5,12 +5,19 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {
+    "shardir.experimental.maps": (),
     "shardir.experimental.mesh_utils": (),
+    "shardir.experimental.pjit": (),
     "shardir.experimental.shard_map": (),
 }
 """Where each public name is defined."""
 
 if TYPE_CHECKING:
-    from shardir.experimental import mesh_utils as mesh_utils, shard_map as shard_map
+    from shardir.experimental import (
+        maps as maps,
+        mesh_utils as mesh_utils,
+        pjit as pjit,
+        shard_map as shard_map,
+    )
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

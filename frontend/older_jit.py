@@ -1,0 +1,34 @@
+"""`pjit`: the name that `jit` had for functions of sharded arrays, and its words for shardings."""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.jit import JitFunction, jit
+from shardir.frontend.locations import point
+
+
+def pjit(
+    fun: Callable[..., Any],
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    *,
+    in_axis_resources: Any = None,
+    out_axis_resources: Any = None,
+    **options: Any,
+) -> JitFunction:
+    """`jit`, which also calls its shardings `in_axis_resources` and `out_axis_resources`."""
+    return jit(
+        fun,
+        in_shardings=_either("in", in_shardings, in_axis_resources),
+        out_shardings=_either("out", out_shardings, out_axis_resources),
+        **options,
+    )
+
+
+def _either(side: str, shardings: Any, resources: Any) -> Any:
+    if shardings is not None and resources is not None:
+        raise ArgumentError(
+            point(f"{side}_shardings and {side}_axis_resources say the same; give one of them")
+        )
+    return resources if shardings is None else shardings
