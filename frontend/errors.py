@@ -63,6 +63,14 @@ class RandomError(ShardirError, ValueError):
     """Random numbers asked for from what is no key, or of a type or shape there is none of."""
 
 
+class KeyKindError(RandomError, TypeError):
+    """A random key asked for from what is no seed and no kind of key."""
+
+
+class StructureError(ArgumentError, ValueError):
+    """Containers of other kinds, or with other places, than are wanted."""
+
+
 class AxisError(ShardirError, ValueError, IndexError):
     """An axis that the array does not have, or one that is named twice."""
 
