@@ -11,7 +11,8 @@ from lark import Token
 import shardir.stablehlo.reader_rules  # noqa: F401  declares what each operation is
 from shardir.ir import Function, Loc, Module
 from shardir.stablehlo import reader_records as records
-from shardir.stablehlo.reader_function import FunctionReader, Locations
+from shardir.stablehlo.reader_function import FunctionReader
+from shardir.stablehlo.reader_locations import Locations
 from shardir.stablehlo.reader_shardings import Shardings
 from shardir.stablehlo.reader_syntax import Source, parts_of as parts_of
 from shardir.stablehlo.reader_types import Types

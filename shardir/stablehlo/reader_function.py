@@ -1,6 +1,5 @@
 """Reads the bodies of functions: names, blocks, calls, and operations without counterpart."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,9 +8,10 @@ from lark import Token
 
 from shardir.build import Names, substitute
 from shardir.errors import counted, suggestion
-from shardir.ir import Block, Function, Loc, Op, Value
+from shardir.ir import Block, Function, Op, Value
+from shardir.mesh import Mesh
 from shardir.opset import OPS, Attr
-from shardir.placement import Sharding
+from shardir.placement import Axes, Sharding
 from shardir.stablehlo import reader_records as records
 from shardir.stablehlo.opaque_rules import STATED
 from shardir.stablehlo.reader_call import READERS, SHARDING, Call, Unsupported
@@ -49,6 +49,8 @@ class FunctionReader:
         self.spare: set[Op] = set()
         """Operations that only served others which are no more; dropped if nothing uses them."""
         self.calling: list[str] = []
+        self.manual: tuple[Mesh, Axes] | None = None
+        """The axes of the manual computation that is being read, and their mesh."""
         self.reading: records.Block | None = None
         """The block of the text that is being read."""
         self.said: dict[Value, Value] = {}
@@ -85,6 +87,7 @@ class FunctionReader:
             for result, type in zip(written.results, types, strict=True)
         )
         body = self.without_spare(Block(tuple(params), tuple(ops), tuple(returns)))
+        body = substitute(body, self.said) if self.said else body
         return Function(self.types.string(written.name), body, shardings)
 
     def sharding_of(self, param: records.Param, type: TensorType) -> Sharding | None:
@@ -369,30 +372,3 @@ def _pruned(block: Block, dropped: set[Op]) -> Block:
         ops.append(op if not blocks else Op(op.spec, op.operands, op.results, op.attrs, blocks,
                                             op.loc, op.why))  # fmt: skip
     return Block(block.params, tuple(ops), block.returns)
-
-
-_PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d{1,9}):(\d{1,9})')
-_ALIAS = re.compile(r"#[\w$.]+")
-
-
-class Locations:
-    """Finds the user's line in a location, through aliases of the end of the file."""
-
-    def __init__(self) -> None:
-        self.aliases: dict[str, str] = {}
-        self._known: dict[str, Loc | None] = {}
-
-    def read(self, text: str) -> Loc | None:
-        """The first file and line that a location names, the innermost call first."""
-        if text not in self._known:
-            self._known[text] = None  # an alias that names itself leads nowhere
-            place = _PLACE.search(text)
-            if place:
-                self._known[text] = Loc(place[1], int(place[2]), int(place[3]))
-            else:
-                found = map(self.alias, _ALIAS.findall(text))
-                self._known[text] = next((loc for loc in found if loc is not None), None)
-        return self._known[text]
-
-    def alias(self, name: str) -> Loc | None:
-        return self.read(self.aliases[name]) if name in self.aliases else None

@@ -6,6 +6,7 @@ The rest is in `reader_shapes`, `reader_index`, `reader_regions` and `reader_sdy
 from shardir import ops as ops  # declares the operations
 from shardir.ir import Value
 from shardir.stablehlo import (
+    reader_collectives as reader_collectives,
     reader_regions as reader_regions,
     reader_sdy as reader_sdy,
     reader_shapes as reader_shapes,

@@ -8,6 +8,7 @@ from lark import Token
 
 from shardir import ops as ops  # declares the operations
 from shardir.ir import Value
+from shardir.mesh import Mesh
 from shardir.opset import Symbol
 from shardir.placement import Axes, Axis, Sharding
 from shardir.stablehlo import reader_records as records
@@ -20,6 +21,56 @@ Values = tuple[Value, ...]
 @reads("sdy.sharding_constraint", "sdy.reshard")
 def _move(call: Call) -> Values:
     return call.emit(call.name.removeprefix("sdy."), *call.take(1))
+
+
+@reads("sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.collective_permute")
+def _collective(call: Call) -> Values:
+    """A change of sharding, whichever way it goes."""
+    (value,) = call.take(1)
+    return _resharded(call, value)
+
+
+@reads("sdy.all_reduce", "sdy.reduce_scatter")
+def _reduced(call: Call) -> Values:
+    """A change of sharding too: what is summed up is pending in the operand."""
+    (value,) = call.take(1)
+    text = call.reader.source.text[call.written.name.end_pos or 0 :].partition("%")[0]
+    axes = [
+        Axis(name, int(pre), int(size)) if pre else _whole(call, name)
+        for name, pre, size in _AXIS.findall(text)
+    ]
+    reduction = next((word for word in ("max", "min") if word in text.split()), "add")
+    reader = call.reader
+    pending: Value | None = value
+    while pending is not None:
+        before = reader.said.get(pending, pending).sharding
+        said = before or Sharding.whole(_target(call, value).mesh, value.type.rank)
+        said = replace(said, unreduced=(*said.unreduced, *axes), reduction=reduction)
+        reader.said[pending] = replace(pending, sharding=said)
+        # What is pending behind a move was so before it.
+        maker = reader.makers.get(pending)
+        pending = maker.operands[0] if maker is not None and maker.name == "reshard" else None
+    return _resharded(call, value)
+
+
+_AXIS = re.compile(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
+
+
+def _resharded(call: Call, value: Value) -> Values:
+    call.said = [_target(call, value)]
+    return call.emit("reshard", value)
+
+
+def _target(call: Call, value: Value) -> Sharding:
+    stated = call.attrs.get("out_sharding")
+    if not isinstance(stated, Token):
+        raise call.fail(f"{call.name} lacks its attribute 'out_sharding'")
+    return call.reader.shardings.sharding(stated, value.type)
+
+
+def _whole(call: Call, name: str) -> Axis:
+    stated = _target(call, call.operands[0])
+    return Axis.whole(name, call.reader.shardings.meshes[stated.mesh])
 
 
 @reads("sdy.sharding_group")
@@ -93,14 +144,22 @@ def _manual_computation(call: Call) -> Values:
     call.said = [
         _without(sharding, axes) if _something(_free(sharding, axes)) else None for sharding in outs
     ]
+    outer, reader.manual = reader.manual, _on_its_mesh(call, [*ins, *outs], axes)
+    body = reader.block(block, inside)
+    reader.manual = outer
     return call.emit(
         "manual_computation",
         *call.operands,
-        blocks=(reader.block(block, inside),),
+        blocks=(body,),
         axes=axes,
         in_axes=tuple(_cuts(sharding, axes) for sharding in ins),
         out_axes=tuple(_cuts(sharding, axes) for sharding in outs),
     )
+
+
+def _on_its_mesh(call: Call, stated: list[Sharding], axes: Axes) -> tuple[Mesh, Axes] | None:
+    meshes = (call.reader.shardings.meshes[sharding.mesh] for sharding in stated)
+    return next(((mesh, axes) for mesh in meshes if mesh.axes), None)
 
 
 def _stated(call: Call, key: str, types: list[TensorType]) -> list[Sharding]:

@@ -13,6 +13,7 @@ from shardir.passes.propagation.constants import split_constants
 from shardir.passes.propagation.draft import Draft
 from tests.shardy.checks import Case
 from tests.shardy.collectives import compare_collectives
+from tests.shardy.executing import execute
 from tests.shardy.matching import Manner, Matcher
 from tests.shardy.moving import MoveMatcher, with_names_kept
 
@@ -28,6 +29,7 @@ class Suite:
     `whole`: what would be several operations of ours is one, carried through as text.
     `alone`: each function is run without the others of its module.
     `compare` is what is done instead of following the lines.
+    `execute` is what is done instead with a whole file.
     `counts` tells whether its cases are among those we answer for: propagation, rules, origins.
     """
 
@@ -37,6 +39,7 @@ class Suite:
     manner: Manner
     counts: bool = True
     origins: Propagate | None = None
+    execute: Callable[[Case], list[str]] | None = None
     compare: Callable[[Case, Module], list[str]] | None = None
     matcher: type[Matcher] = Matcher
     whole: bool = False
@@ -75,6 +78,45 @@ RESHARDS = (
     "func_inputs_outputs", "gather_scatter", "manual_computation", "meshes", "pad_slice", "reduce",
     "reduce_window_select_and_scatter", "reshape", "reverse", "rng_bit_generator",
     "single_device_sharding", "sort", "unreduced",
+)  # fmt: skip
+EXECUTABLE = (
+    "single_device_add", "single_device_switch", "stablehlo_dot_general_indivisible",
+    "stablehlo_pad_indivisible", "stablehlo_pad_interior", "stablehlo_pad_large_pad",
+    "stablehlo_pad_large_pad_within_one_hop", "stablehlo_pad_left_shift",
+    "stablehlo_pad_multidim_mixed_shifts", "stablehlo_pad_multidim_with_hops",
+    "stablehlo_pad_multiple_hops_right_shift", "stablehlo_pad_multiple_right_hops",
+    "stablehlo_pad_replica_id", "stablehlo_pad_replicated_dual_slice_pad",
+    "stablehlo_pad_replicated_negative_high_padding",
+    "stablehlo_pad_replicated_negative_low_padding", "stablehlo_pad_right_shift",
+    "stablehlo_pad_single_left_hop", "stablehlo_pad_single_right_hop",
+    "stablehlo_reshape_1d_to_2d_split", "stablehlo_reshape_1d_to_2d_split_2groups",
+    "stablehlo_reshape_1d_to_2d_split_custom_device_ids",
+    "stablehlo_reshape_1d_to_2d_split_gap_2",
+    "stablehlo_reshape_1d_to_2d_split_passthrough_indivisible",
+    "stablehlo_reshape_2d_split_unrelated_axis", "stablehlo_reshape_axis_shift",
+    "stablehlo_reverse_multi_dim_divisible", "stablehlo_reverse_single_dim_indivisible",
+    "stablehlo_slice_comm_free", "stablehlo_slice_indivisible", "stablehlo_slice_replicated",
+    "stablehlo_slice_replicated_mesh_2", "stablehlo_slice_with_communication",
+)  # fmt: skip
+LOWERED = (
+    "sdy_all_gather", "sdy_all_reduce", "sdy_all_slice", "sdy_all_to_all",
+    "sdy_collective_permute_with_self_loops", "sdy_collective_permute_without_self_loops",
+    "sdy_constant", "sdy_reduce_scatter", "stablehlo_all_gather", "stablehlo_all_reduce",
+    "stablehlo_all_to_all", "stablehlo_collective_permute", "stablehlo_concatenate",
+    "stablehlo_convolution_shard_batch", "stablehlo_convolution_shard_batch_group",
+    "stablehlo_convolution_shard_contracting_dim",
+    "stablehlo_convolution_shard_feature_group", "stablehlo_dot_general", "stablehlo_fft",
+    "stablehlo_gather_shard_reduction_dim_is_collapsed",
+    "stablehlo_gather_shard_reduction_dim_is_collapsed_not_in_start_index_map",
+    "stablehlo_gather_shard_two_reduction_dims", "stablehlo_iota",
+    "stablehlo_pad_non_sharded", "stablehlo_pad_sharded_non_uniform",
+    "stablehlo_pad_sharded_uniform", "stablehlo_reduce_scatter", "stablehlo_reduce_window",
+    "stablehlo_scatter_shard_implicit_dim", "stablehlo_scatter_shard_indexed_inserted_dim",
+    "stablehlo_select_and_scatter", "stablehlo_slice", "stablehlo_sort",
+)  # fmt: skip
+BATCHED = (
+    "gather_iota_at_end_of_concat", "gather_iota_broadcast_concat",
+    "gather_iota_concat_batch_dim", "gather_iota_reshaped_concat", "scatter_batch_dim",
 )  # fmt: skip
 
 
@@ -149,6 +191,17 @@ SUITES = (
         _as_read,
         Manner(),
         compare=compare_collectives,
+    ),
+    Suite(
+        "executable",
+        (
+            *(f"{EXPORT}/executable_partitioner_pipeline/{name}.mlir" for name in EXECUTABLE),
+            *(f"{EXPORT}/executable_convert_global_to_local/{name}.mlir" for name in LOWERED),
+            *(_import(f"executable_explicit_gather_scatter_batching/{name}") for name in BATCHED),
+        ),
+        _as_read,
+        Manner(),
+        execute=execute,
     ),
     Suite(
         "import as read",

@@ -1,0 +1,100 @@
+"""Collectives of StableHLO inside manual computations in our IR.
+
+They name groups of devices, ours axes of the mesh: a collective is read if its groups are those
+along some of the manual axes.
+"""
+
+import re
+from itertools import permutations
+
+from shardir import ops as ops  # declares the operations
+from shardir.groups import groups
+from shardir.ir import Value
+from shardir.mesh import Mesh
+from shardir.opset import Symbol
+from shardir.placement import Axes
+from shardir.stablehlo.reader_call import Call, Unsupported, reads
+from shardir.stablehlo.reader_formulas import combined, formulas
+
+Values = tuple[Value, ...]
+_LIST = re.compile(r"\[([\d\s,]+)\]")
+
+
+@reads("all_reduce")
+def _all_reduce(call: Call) -> Values:
+    axes, op = _axes(call), _reduction(call)
+    return call.emit("all-reduce", *call.take(1), axes=axes, op=op)
+
+
+@reads("all_gather")
+def _all_gather(call: Call) -> Values:
+    axes, dim = _axes(call), call.integer("all_gather_dim")
+    return call.emit("all-gather", *call.take(1), dim=dim, axes=axes)
+
+
+@reads("reduce_scatter")
+def _reduce_scatter(call: Call) -> Values:
+    axes, op = _axes(call), _reduction(call)
+    dim = call.integer("scatter_dimension")
+    return call.emit("reduce-scatter", *call.take(1), dim=dim, axes=axes, op=op)
+
+
+@reads("all_to_all")
+def _all_to_all(call: Call) -> Values:
+    axes = _axes(call)
+    split, concat = call.integer("split_dimension"), call.integer("concat_dimension")
+    if split == concat or len(call.operands) != 1:
+        raise Unsupported("it exchanges along one dimension")
+    return call.emit("all-to-all", *call.take(1), split=split, concat=concat, axes=axes)
+
+
+@reads("collective_permute")
+def _collective_permute(call: Call) -> Values:
+    """The pairs are of devices, which are positions along all axes if those are manual."""
+    mesh, axes = _manual(call)
+    if len(axes) != len(mesh.axes):
+        raise Unsupported("not all axes of its mesh are manual")
+    ids = mesh.device_ids or tuple(range(mesh.size))
+    place = {device: position for position, device in enumerate(groups(mesh, axes)[0])}
+    pairs = [[place[ids.index(device)] for device in pair] for pair in _lists(call, "pairs", ids)]
+    return call.emit("collective-permute", *call.take(1), axes=axes,
+                     pairs=tuple((source, target) for source, target in pairs))  # fmt: skip
+
+
+def _manual(call: Call) -> tuple[Mesh, Axes]:
+    if call.reader.manual is None:
+        raise Unsupported("it is in no manual computation")
+    return call.reader.manual
+
+
+def _lists(call: Call, what: str, ids: tuple[int, ...]) -> list[list[int]]:
+    """`dense<[[0, 1], [2, 3]]>`."""
+    node = call.attr("replica_groups" if what == "groups" else "source_target_pairs")
+    found = [
+        [int(number) for number in part.split(",")]
+        for part in _LIST.findall(str(getattr(node, "value", node)))
+    ]
+    if any(number not in ids for part in found for number in part):
+        raise Unsupported(f"its {what} name devices that are not of the mesh")
+    return found
+
+
+def _axes(call: Call) -> Axes:
+    """The manual axes along which the groups of a collective are."""
+    mesh, manual = _manual(call)
+    ids = mesh.device_ids or tuple(range(mesh.size))
+    wanted = sorted(_lists(call, "groups", ids))
+    for count in range(1, len(manual) + 1):
+        for axes in permutations(manual, count):
+            if sorted([ids[place] for place in group] for group in groups(mesh, axes)) == wanted:
+                return axes
+    raise Unsupported("its groups are not those along manual axes")
+
+
+def _reduction(call: Call) -> Symbol:
+    (block,) = call.blocks
+    (formula,) = formulas(call, block, [param.name for param in block.params])
+    op = combined(formula, 0)
+    if op not in ("add", "mul", "min", "max", "and", "or"):
+        raise Unsupported("it combines by no operation of ours")
+    return Symbol(op)
