@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import Any
 
 from shardir.frontend import tree
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import StructureError
 from shardir.frontend.numpy import asarray, concatenate, ravel, reshape, result_type, zeros
 
 __all__ = ["ravel_pytree"]
@@ -14,7 +14,8 @@ __all__ = ["ravel_pytree"]
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     """All elements in one array of rank 1, and the function that puts such a one into containers.
 
-    Arrays of different element types are promoted, and given their own type again.
+    Arrays of different element types are promoted, and given their own type again; those of one
+    type get that of the vector.
     """
     leaves, structure = tree.flatten(pytree)
     arrays = [asarray(leaf) for leaf in leaves]
@@ -26,9 +27,12 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     def unravel(vector: Any) -> Any:
         if vector.shape != (ends[-1],):
-            raise ArgumentError(f"the vector has the shape {(ends[-1],)}, not {vector.shape}")
+            raise StructureError(f"the vector has the shape {(ends[-1],)}, not {vector.shape}")
+        mixed = len(set(dtypes)) > 1
+        if mixed and vector.dtype != common:
+            raise StructureError(f"the vector is of type {vector.dtype}, not {common}")
         parts = [
-            reshape(vector[start:end], shape).astype(dtype)
+            reshape(vector[start:end], shape).astype(dtype if mixed else vector.dtype)
             for start, end, shape, dtype in zip(ends, ends[1:], shapes, dtypes, strict=False)
         ]
         return tree.unflatten(structure, parts)

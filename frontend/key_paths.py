@@ -6,7 +6,7 @@ from typing import Any
 
 import optree
 
-from shardir.frontend.tree import NAMESPACE, IsLeaf, PyTreeDef, map as map_tree
+from shardir.frontend.tree import NAMESPACE, PyTreeDef, map as map_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +59,58 @@ class OwnKey(optree.PyTreeEntry):
 
 
 def flatten_with_path(
-    tree: Any, is_leaf: IsLeaf | None = None
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """The leaves of `tree`, each with its path, and the containers without them."""
+    """The leaves of `tree`, each with its path, and the containers without them.
+
+    With `is_leaf_takes_path` it is `is_leaf(path, x)` that says whether x counts as a leaf.
+    """
+    if is_leaf is not None and is_leaf_takes_path:
+        return _flatten_by_path(tree, is_leaf)
     places, leaves, spec = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=NAMESPACE)
     return [(_keys(place), leaf) for place, leaf in zip(places, leaves, strict=True)], spec
 
 
-def leaves_with_path(tree: Any, is_leaf: IsLeaf | None = None) -> list[tuple[KeyPath, Any]]:
+def _flatten_by_path(
+    tree: Any, is_leaf: Callable[[KeyPath, Any], bool]
+) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+    """One level after the other, since optree asks about containers without their paths."""
+    chosen: list[tuple[KeyPath, Any]] = []
+
+    def walk(path: KeyPath, x: Any) -> Any:
+        if not is_leaf(path, x) and (children := children_with_keys(x)) is not None:
+            _, spec = optree.tree_flatten(x, lambda y: y is not x, namespace=NAMESPACE)
+            return optree.tree_unflatten(spec, [walk((*path, k), child) for k, child in children])
+        chosen.append((path, x))
+        return _Held(path)
+
+    held = walk((), tree)
+    spec = optree.tree_structure(held, lambda x: isinstance(x, _Held), namespace=NAMESPACE)
+    return chosen, spec
+
+
+def leaves_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+) -> list[tuple[KeyPath, Any]]:
     """The leaves of `tree`, each with its path."""
-    return flatten_with_path(tree, is_leaf)[0]
+    return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
 def map_with_path(
-    function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None
+    function: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
 ) -> Any:
     """`tree` with `function` of the path and the leaf at each place, and of those of `rest`."""
-    pairs, spec = flatten_with_path(tree, is_leaf)
-    paths = optree.tree_unflatten(spec, [_Held(path) for path, _ in pairs])
+    pairs, spec = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    paths = optree.tree_unflatten(spec, [_Held(path, leaf) for path, leaf in pairs])
 
     def apply(held: "_Held", *leaves: Any) -> Any:
-        return function(held.path, *leaves)
+        return function(held.path, held.leaf, *leaves)
 
-    return map_tree(apply, paths, tree, *rest, is_leaf=lambda x: isinstance(x, _Held) or (
-        is_leaf is not None and is_leaf(x)
-    ))  # fmt: skip
+    return map_tree(apply, paths, *rest, is_leaf=lambda x: isinstance(x, _Held))
 
 
 def keystr(keys: Iterable[KeyEntry], *, simple: bool = False, separator: str = "") -> str:
@@ -104,9 +131,10 @@ def children_with_keys(tree: Any) -> list[tuple[KeyEntry, Any]] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A path as a leaf; a bare tuple would be a container."""
+    """A path as a leaf, with what is there; a bare tuple would be a container."""
 
     path: KeyPath
+    leaf: Any = None
 
 
 def _keys(place: Sequence[Any]) -> KeyPath:

@@ -4,24 +4,29 @@ Lists, tuples, named tuples, dictionaries (by sorted keys) and `None` (no leaves
 a dataclass is one once it is registered. Everything else is a leaf. The work is done by optree.
 """
 
+import builtins
+import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import optree
 
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import StructureError
 
 __all__ = [
     "PyTreeDef",
     "all",
+    "broadcast",
     "flatten",
     "leaves",
     "map",
     "reduce",
+    "reduce_associative",
     "register_dataclass",
     "register_node",
+    "static",
     "structure",
     "transpose",
     "unflatten",
@@ -31,6 +36,7 @@ NAMESPACE = "shardir"
 PyTreeDef = optree.PyTreeSpec
 Class = TypeVar("Class", bound=type)
 IsLeaf = Callable[[Any], bool]
+_MISSING: Any = object()
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
@@ -110,7 +116,7 @@ def structure(tree: Any, is_leaf: IsLeaf | None = None) -> PyTreeDef:
 def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
     """`tree` with `function` of each leaf, and of the leaves of `rest` at the same place.
 
-    Raises `ArgumentError` when the containers of `rest` are not those of `tree`.
+    Raises `StructureError` when the containers of `rest` are not those of `tree`.
     """
     try:
         return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
@@ -118,19 +124,57 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | N
         mismatched = [other for other in rest if structure(other) != structure(tree)]
         if not mismatched:
             raise
-        raise ArgumentError(
+        raise StructureError(
             f"the containers do not match: {structure(tree)} and {structure(mismatched[0])}"
         ) from error
 
 
-def all(tree: Any) -> bool:
+def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
     """Whether every leaf is true."""
-    return bool(optree.tree_all(tree, namespace=NAMESPACE))
+    return builtins.all(leaves(tree, is_leaf))
 
 
-def reduce(function: Callable[[Any, Any], Any], tree: Any, *initial: Any) -> Any:
+def reduce(
+    function: Callable[[Any, Any], Any],
+    tree: Any,
+    initializer: Any = _MISSING,
+    is_leaf: IsLeaf | None = None,
+) -> Any:
     """The leaves combined from left to right by `function`."""
-    return optree.tree_reduce(function, tree, *initial, namespace=NAMESPACE)
+    found = leaves(tree, is_leaf)
+    if initializer is not _MISSING:
+        return functools.reduce(function, found, initializer)
+    if not found:
+        raise StructureError("there are no leaves to combine; give an initializer")
+    return functools.reduce(function, found)
+
+
+def reduce_associative(
+    operation: Callable[[Any, Any], Any],
+    tree: Any,
+    *,
+    identity: Any = _MISSING,
+    is_leaf: IsLeaf | None = None,
+) -> Any:
+    """The leaves combined by `operation`, neighbours first, in a tree of least depth."""
+    found = leaves(tree, is_leaf)
+    if not found:
+        if identity is _MISSING:
+            raise StructureError("there are no leaves to combine; give an identity")
+        return identity
+    while len(found) > 1:
+        pairs = zip(found[::2], found[1::2], strict=False)
+        odd = found[-1:] if len(found) % 2 else []
+        found = [*(operation(a, b) for a, b in pairs), *odd]
+    return found[0]
+
+
+def broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
+    """`full` with the leaf of `prefix` that stands for each of its places."""
+    try:
+        return optree.tree_broadcast_prefix(prefix, full, is_leaf, namespace=NAMESPACE)
+    except ValueError as error:
+        raise StructureError(f"{structure(prefix)} is no prefix of {structure(full)}") from error
 
 
 def transpose(outer: PyTreeDef, inner: PyTreeDef, tree: Any) -> Any:
@@ -149,23 +193,34 @@ def register_node(
     return kind
 
 
+def static(**options: Any) -> Any:
+    """A field of a dataclass that is part of the structure: `dataclasses.field` with `options`."""
+    metadata = {"static": True, **(options.pop("metadata", None) or {})}
+    return field(metadata=metadata, **options)
+
+
 def register_dataclass(
     kind: Class,
     data_fields: Sequence[str] | None = None,
     meta_fields: Sequence[str] = (),
+    drop_fields: Sequence[str] = (),
 ) -> Class:
     """Make a dataclass a container; may be used as its decorator.
 
     `data_fields` hold arrays or containers of them (all fields but the others unless named),
-    `meta_fields` are part of the structure and must compare and hash.
+    `meta_fields` are part of the structure and must compare and hash. Without either, those made
+    by `static()` are the meta fields. `drop_fields` are in neither, and are their defaults again.
     """
     if not is_dataclass(kind):
-        raise ArgumentError(f"{kind.__name__} is no dataclass; decorate it with @dataclass first")
-    names = [field.name for field in fields(kind) if field.init]
+        raise StructureError(f"{kind.__name__} is no dataclass; decorate it with @dataclass first")
+    names = [each.name for each in fields(kind) if each.init and each.name not in drop_fields]
+    made = {each.name: each.default_factory for each in fields(kind) if each.name in drop_fields}
     meta = tuple(meta_fields)
+    if data_fields is None and not meta:
+        meta = tuple(f.name for f in fields(kind) if f.init and f.metadata.get("static"))
     data = tuple(n for n in names if n not in meta) if data_fields is None else tuple(data_fields)
     if sorted(data + meta) != sorted(names):
-        raise ArgumentError(
+        raise StructureError(
             f"the fields of {kind.__name__} are {', '.join(names)}, but data_fields and "
             f"meta_fields are {', '.join(data)} and {', '.join(meta) or 'none'}; "
             "name each field once"
@@ -179,6 +234,9 @@ def register_dataclass(
         instance = object.__new__(kind)
         for name, value in zip((*data, *meta), (*children, *rest), strict=True):
             object.__setattr__(instance, name, value)
+        for name, default in made.items():
+            if default is not MISSING:
+                object.__setattr__(instance, name, default())
         return instance
 
     as_node: Any = kind

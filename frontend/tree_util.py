@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import optree
 
 from shardir.frontend import tree
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import StructureError
 from shardir.frontend.key_paths import (
     DictKey as DictKey,
     FlattenedIndexKey as FlattenedIndexKey,
@@ -26,9 +26,13 @@ from shardir.frontend.tree import (
     NAMESPACE,
     IsLeaf,
     PyTreeDef as PyTreeDef,
+    all as tree_all,
+    broadcast as tree_broadcast,
     flatten as tree_flatten,
     leaves as tree_leaves,
     map as tree_map,
+    reduce as tree_reduce,
+    reduce_associative as tree_reduce_associative,
     register_dataclass as register_dataclass,
     structure as tree_structure,
     transpose as _transpose,
@@ -75,68 +79,17 @@ __all__ = [
 Class = TypeVar("Class", bound=type)
 Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 Unflatten = Callable[[Any, Any], Any]
-_MISSING: Any = object()
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
     """The containers of `treedef` with `leaves` in them.
 
-    Raises `ArgumentError` when there are more leaves or fewer than places.
+    Raises `StructureError` when there are more leaves or fewer than places.
     """
     found = list(leaves)
     if len(found) != treedef.num_leaves:
-        raise ArgumentError(f"{treedef} has {treedef.num_leaves} leaves, got {len(found)}")
+        raise StructureError(f"{treedef} has {treedef.num_leaves} leaves, got {len(found)}")
     return tree.unflatten(treedef, found)
-
-
-def tree_all(tree_: Any, *, is_leaf: IsLeaf | None = None) -> bool:
-    """Whether every leaf is true."""
-    return all(tree.leaves(tree_, is_leaf))
-
-
-def tree_reduce(
-    function: Callable[[Any, Any], Any],
-    tree_: Any,
-    initializer: Any = _MISSING,
-    is_leaf: IsLeaf | None = None,
-) -> Any:
-    """The leaves combined from left to right by `function`."""
-    leaves = tree.leaves(tree_, is_leaf)
-    if initializer is not _MISSING:
-        return functools.reduce(function, leaves, initializer)
-    if not leaves:
-        raise ArgumentError("there are no leaves to combine; give an initializer")
-    return functools.reduce(function, leaves)
-
-
-def tree_reduce_associative(
-    operation: Callable[[Any, Any], Any],
-    tree_: Any,
-    *,
-    identity: Any = _MISSING,
-    is_leaf: IsLeaf | None = None,
-) -> Any:
-    """The leaves combined by `operation`, neighbours first, in a tree of least depth."""
-    leaves = tree.leaves(tree_, is_leaf)
-    if not leaves:
-        if identity is _MISSING:
-            raise ArgumentError("there are no leaves to combine; give an identity")
-        return identity
-    while len(leaves) > 1:
-        pairs = zip(leaves[::2], leaves[1::2], strict=False)
-        odd = leaves[-1:] if len(leaves) % 2 else []
-        leaves = [*(operation(a, b) for a, b in pairs), *odd]
-    return leaves[0]
-
-
-def tree_broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """`full` with the leaf of `prefix` that stands for each of its places."""
-    try:
-        return optree.tree_broadcast_prefix(prefix, full, is_leaf, namespace=NAMESPACE)
-    except ValueError as error:
-        raise ArgumentError(
-            f"{tree.structure(prefix)} is no prefix of {tree.structure(full)}"
-        ) from error
 
 
 def tree_transpose(
@@ -152,7 +105,7 @@ def tree_transpose(
     try:
         return _transpose(outer_treedef, inner_treedef, pytree_to_transpose)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(
+        raise StructureError(
             f"expected {outer_treedef} with {inner_treedef} in each place, got "
             f"{tree.structure(pytree_to_transpose)}"
         ) from error
@@ -169,9 +122,9 @@ def is_tree_node(x: Any) -> bool:
 
 
 def flatten_one_level(x: Any) -> tuple[Iterable[Any], Any]:
-    """The children of a container, and what is left of it. Raises `ArgumentError` for a leaf."""
+    """The children of a container, and what is left of it. Raises `StructureError` for a leaf."""
     if not is_tree_node(x):
-        raise ArgumentError(f"{x!r} of type {type(x).__name__} is no container")
+        raise StructureError(f"{x!r} of type {type(x).__name__} is no container")
     children, rest, _, _ = optree.tree_flatten_one_level(x, namespace=NAMESPACE)
     return children, rest
 

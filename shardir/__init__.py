@@ -46,6 +46,7 @@ TABLE = {
     "shardir.frontend.vectorizing": ("vmap",),
     "shardir.ad_checkpoint": (),
     "shardir.debug": (),
+    "shardir.dtypes": (),
     "shardir.experimental": (),
     "shardir.flatten_util": (),
     "shardir.lax": (),
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from shardir import (
         ad_checkpoint as ad_checkpoint,
         debug as debug,
+        dtypes as dtypes,
         experimental as experimental,
         flatten_util as flatten_util,
         lax as lax,

@@ -128,6 +128,7 @@ from shardir.frontend.lax.loops import (
 from shardir.frontend.lax.movement import (
     broadcast as broadcast,
     broadcast_in_dim as broadcast_in_dim,
+    broadcast_shapes as broadcast_shapes,
     broadcasted_iota as broadcasted_iota,
     collapse as collapse,
     concatenate as concatenate,
@@ -141,9 +142,12 @@ from shardir.frontend.lax.movement import (
     rev as rev,
     split as split,
     squeeze as squeeze,
+    stack as stack,
     tile as tile,
     transpose as transpose,
+    unstack as unstack,
 )
+from shardir.frontend.lax.precision import reduce_precision as reduce_precision
 from shardir.frontend.lax.reductions import (
     argmax as argmax,
     argmin as argmin,

@@ -2,6 +2,7 @@
 
 import builtins
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from shardir.errors import OperationTypeError
@@ -9,9 +10,11 @@ from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import piece
 from shardir.frontend.numpy.axes import axes_of, axis_of
+from shardir.frontend.numpy.joining import stack as _stack, unstack as _unstack
 from shardir.frontend.operands import (
     as_tracer,
     broadcast as _broadcast,
+    broadcast_shapes as _together,
     convert,
     is_number,
     reshape as _reshape,
@@ -117,6 +120,7 @@ def split(operand: Any, sizes: Any, axis: int = 0) -> Any:
     """Parts of the given sizes, one after the other along `axis`, as a list."""
     x = as_tracer(operand)
     dim = axis_of(axis, x.ndim)
+    sizes = tuple(map(index, sizes))
     if sum(sizes) != x.shape[dim]:
         raise OperationTypeError(
             point(f"sizes {tuple(sizes)} do not add up to dimension {dim} of shape {x.shape}")
@@ -126,6 +130,31 @@ def split(operand: Any, sizes: Any, axis: int = 0) -> Any:
         parts.append(piece(x, dim, start, start + size))
         start += size
     return parts
+
+
+def stack(operands: Any, axis: int = 0) -> Any:
+    """Arrays of one shape along a new axis."""
+    return _stack(operands, axis)
+
+
+def unstack(operand: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The parts of an array along `axis`, which they do not have."""
+    return tuple(_unstack(operand, axis=axis))
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that arrays of `shapes` have together; raises for those that do not fit."""
+    return _together(*map(_listed, shapes))
+
+
+def _listed(shape: Any) -> tuple[int, ...]:
+    try:
+        listed = tuple(map(index, shape))
+    except TypeError:
+        raise OperationTypeError(point(f"a shape is a tuple of sizes, got {shape!r}")) from None
+    if any(size < 0 for size in listed):
+        raise OperationTypeError(point(f"the sizes of a shape are not negative, got {listed}"))
+    return listed
 
 
 @public(static=("padding_config",))

@@ -8,6 +8,7 @@ import numpy as np
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.lax.convolution import pads_of, steps_of
+from shardir.frontend.lax.folding import fold
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of
 from shardir.frontend.operands import as_tracer, broadcast, convert
@@ -21,8 +22,11 @@ _KNOWN = {"add": "add", "mul": "mul", "maximum": "max", "minimum": "min", "or": 
 _WHOLE = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
-def _kind_of(computation: Callable[..., Any], dtype: str, what: str) -> tuple[str, str]:
-    """The operation that a function of two numbers is: its own name, and that of the reduction."""
+def _known_kind(computation: Callable[..., Any], dtype: str, what: str) -> tuple[str, str] | None:
+    """The operation that a function of two numbers is: its own name, and that of the reduction.
+
+    `None` for any other function.
+    """
     params = [Abstract(TensorType((), dtype))] * 2
     called = f"the computation of {what}"
     block, _ = trace_block(lambda x, y: [as_tracer(computation(x, y))], params, called)
@@ -32,6 +36,13 @@ def _kind_of(computation: Callable[..., Any], dtype: str, what: str) -> tuple[st
         logic = op.spec.name in ("or", "and")
         if takes_both and op.spec.name in _KNOWN and logic == (dtype == "bool"):
             return op.spec.name, _KNOWN[op.spec.name]
+    return None
+
+
+def _kind_of(computation: Callable[..., Any], dtype: str, what: str) -> tuple[str, str]:
+    """Like `_known_kind`; raises `OperationTypeError` for any other function."""
+    if (kind := _known_kind(computation, dtype, what)) is not None:
+        return kind
     raise OperationTypeError(
         point(
             f"{what} takes lax.add, lax.mul, lax.max or lax.min (of bools, lax.bitwise_or or "
@@ -57,13 +68,22 @@ def reduce(
 ) -> Any:
     """All elements along `dimensions` and the initial value, combined by `computation`.
 
-    `computation` is one of the operations that have a reduction: sum, product, maximum, minimum.
+    `computation` is associative. Of several operands, a tuple, it takes and returns a tuple of a
+    number of each. Sums, products, minima and maxima are operations of their own.
     """
+    if isinstance(operands, (list, tuple)):
+        arrays = [as_tracer(x) for x in operands]
+        firsts = [as_tracer(x) for x in init_values]
+        dims = axes_of(dimensions, arrays[0].ndim)
+        return fold(computation, arrays, firsts, dims, single=False)
     x, first = as_tracer(operands), as_tracer(init_values)
     dtype = x.value.type.dtype
-    name, op = _kind_of(computation, dtype, "lax.reduce")
+    dims = axes_of(dimensions, x.ndim)
+    if (kind := _known_kind(computation, dtype, "lax.reduce")) is None:
+        return fold(computation, [x], [first], dims, single=True)[0]
+    name, op = kind
     core = {"or": "any", "and": "all"}.get(name) or _WHOLE[op]
-    reduced = emit(core, x, dims=axes_of(dimensions, x.ndim))
+    reduced = emit(core, x, dims=dims)
     return emit(name, reduced, broadcast(convert(first, dtype), reduced.shape))
 
 

@@ -1,6 +1,6 @@
 """Activations: elementwise functions between the layers of a network. Integers become floats."""
 
-from math import pi, sqrt
+from math import log, pi, sqrt
 from typing import Any
 
 from shardir.frontend import numpy as snp
@@ -135,6 +135,33 @@ def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x**2 + b)) / 2."""
     x = floating(x)
     return (x + snp.sqrt(x * x + b)) * 0.5
+
+
+@public()
+def sparse_plus(x: Any) -> Any:
+    """0 below -1, x above 1, and (x + 1)**2 / 4 between: a `softplus` that reaches both."""
+    x = floating(x)
+    bent = choose(x >= 1, x, (x + 1) * (x + 1) * 0.25)
+    return choose(x <= -1, 0, bent)
+
+
+@public()
+def sparse_sigmoid(x: Any) -> Any:
+    """(x + 1) / 2 between 0 and 1: the slope of `sparse_plus`."""
+    return snp.clip(floating(x) + 1, 0, 2) * 0.5
+
+
+@public()
+def log1mexp(x: Any) -> Any:
+    """log(1 - exp(-x)) of positive numbers, accurate for small and for large ones."""
+    x = floating(x)
+    below = same("lt", x, like(x, log(2)))
+    # Each form sees only what it is for, so that the slope of the other is never infinite.
+    small = choose(below, x, log(2))
+    large = choose(below, log(2), x)
+    near = same("log", same("neg", same("expm1", same("neg", small))))
+    far = same("log1p", same("neg", same("exp", same("neg", large))))
+    return same("select", below, near, far)
 
 
 @public()

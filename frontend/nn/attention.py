@@ -1,5 +1,6 @@
 """Attention: means of values, weighted by how well keys meet queries."""
 
+from functools import reduce
 from math import sqrt
 from typing import Any
 
@@ -7,25 +8,34 @@ import numpy as np
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
-from shardir.frontend.errors import ShapeError
+from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
-from shardir.frontend.nn.softmax import softmax
+from shardir.frontend.nn.softmax import logsumexp, softmax
 from shardir.frontend.numpy.pointwise import inexact
 from shardir.frontend.operands import as_tracer, convert, promote_to
 
 
-@public(static=("scale", "is_causal"))
+@public(static=("scale", "is_causal", "local_window_size", "implementation", "return_residual"))
 def dot_product_attention(
     query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *,
-    scale: float | None = None, is_causal: bool = False,
+    scale: float | None = None, is_causal: bool = False, query_seq_lengths: Any = None,
+    key_value_seq_lengths: Any = None, local_window_size: int | tuple[int, int] | None = None,
+    implementation: str | None = None, return_residual: bool = False,
 ) -> Any:  # fmt: skip
     """Attention of queries [batch, t, heads, size] to keys and values [batch, s, heads, size].
 
     `bias` is added to the scores [batch, heads, t, s] and `mask` says which of them count; both
-    broadcast. `scale` is 1 / sqrt(size) unless told; `is_causal` lets no query see a later key.
-    There may be fewer heads of keys, each of which then serves as many heads of queries. Scores
-    are computed in float32 at least. Without a batch the first axis is missing everywhere.
+    broadcast. `scale` is 1 / sqrt(size) unless told; `is_causal` lets no query see a later key,
+    and `local_window_size` (left, right) none that is farther away. Of each batch the first
+    `query_seq_lengths` queries and `key_value_seq_lengths` keys count; results of other queries
+    are 0. There may be fewer heads of keys, each of which then serves as many heads of queries.
+    Scores are computed in float32 at least. Without a batch the first axis is missing everywhere.
+    With `return_residual` the result is (attention, logsumexp of the scores [batch, t, heads]).
     """
+    if implementation not in (None, "xla"):
+        raise ArgumentError(
+            point(f"attention has one implementation here, 'xla', got {implementation!r}")
+        )
     q, k, v = promote_to(inexact(query, key, value), query, key, value)
     if not q.ndim == k.ndim == v.ndim or q.ndim not in (3, 4) or k.shape != v.shape:
         told = f"{q.shape}, {k.shape} and {v.shape}"
@@ -41,14 +51,40 @@ def dot_product_attention(
     lengths = scores.shape[-2:]
     scores = snp.reshape(scores, (*scores.shape[:-4], heads, *lengths))
     if bias is not None:
-        scores = scores + bias
-    if is_causal:
-        seen = snp.tri(lengths[0], lengths[1], dtype=bool)
-        mask = seen if mask is None else snp.logical_and(mask, seen)
-    if mask is not None:
+        scores = convert(scores + bias, scores.value.type.dtype)
+    masks = [mask, *_windows(lengths, is_causal, local_window_size)]
+    counts = None if query_seq_lengths is None else _first(lengths[0], query_seq_lengths)
+    if counts is not None:
+        masks.append(counts[..., None, :, None])
+    if key_value_seq_lengths is not None:
+        masks.append(_first(lengths[1], key_value_seq_lengths)[..., None, None, :])
+    masks = [each for each in masks if each is not None]
+    if masks:
         lowest = float(np.finfo(scores.value.type.numpy).min) * 0.7
-        scores = snp.where(mask, scores, lowest)
+        scores = snp.where(reduce(snp.logical_and, masks), scores, lowest)
     chances = convert(as_tracer(softmax(scores)), v.value.type.dtype)
     chances = snp.reshape(chances, (*chances.shape[:-3], groups, heads // groups, *lengths))
     found = snp.einsum(f"{batch}kgts,{batch}skh->{batch}tkgh", chances, v)
-    return snp.reshape(found, (*found.shape[:-3], heads, found.shape[-1]))
+    found = snp.reshape(found, (*found.shape[:-3], heads, found.shape[-1]))
+    if counts is not None:
+        found = found * convert(counts[..., None, None], found.value.type.dtype)
+    if return_residual:
+        return found, snp.moveaxis(logsumexp(scores, -1), -2, -1)
+    return found
+
+
+def _windows(
+    lengths: tuple[int, int], causal: bool, window: int | tuple[int, int] | None
+) -> list[Any]:
+    """Which keys each query sees because of how far away they are, [t, s]."""
+    masks = [snp.tri(*lengths, dtype=bool)] if causal else []
+    if window is not None:
+        left, right = (window, window) if isinstance(window, int) else window
+        masks.append(snp.tri(*lengths, right, dtype=bool))
+        masks.append(snp.logical_not(snp.tri(*lengths, -left - 1, dtype=bool)))
+    return masks
+
+
+def _first(length: int, counts: Any) -> Any:
+    """Which of the positions of each batch are among its first `counts`, [batch, length]."""
+    return snp.arange(length) < as_tracer(counts)[..., None]

@@ -7,11 +7,11 @@ convolution) count for both inputs and outputs.
 """
 
 from collections.abc import Callable, Sequence
-from math import prod, sqrt
+from math import exp, prod, sqrt
 from typing import Any
 
 from shardir.frontend import numpy as jnp, random
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import shape_of
 
@@ -43,6 +43,9 @@ Axes = int | Sequence[int]
 
 CLIPPED = 0.87962566103423978
 """The standard deviation of a standard normal number that is cut off at -2 and 2."""
+
+CLIPPED_COMPLEX = 0.95311164380491208
+"""That of a standard normal complex number whose modulus is cut off at 2."""
 
 
 def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
@@ -139,13 +142,28 @@ def _normal(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
 
 
 def _truncated(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        drawn = _around(key, shape, dtype, lambda u: -jnp.log(1 - u * (1 - exp(-4.0))))
+        return drawn * jnp.asarray(sqrt(variance) / CLIPPED_COMPLEX, drawn.dtype)
     drawn = random.truncated_normal(key, -2, 2, shape, dtype)
     return drawn * jnp.asarray(sqrt(variance) / CLIPPED, drawn.dtype)
 
 
 def _uniform(key: Any, shape: Any, dtype: Any, variance: float) -> Any:
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        drawn = _around(key, shape, dtype, lambda u: 2 * u)
+        return drawn * jnp.asarray(sqrt(variance), drawn.dtype)
     drawn = random.uniform(key, shape, dtype, -1)
     return drawn * jnp.asarray(sqrt(3 * variance), drawn.dtype)
+
+
+def _around(key: Any, shape: Any, dtype: Any, square: Callable[[Any], Any]) -> Any:
+    """Complex numbers in all directions, whose squared modulus is `square` of uniform numbers."""
+    keys = random.split(key)
+    real = jnp.finfo(dtype).dtype
+    modulus = jnp.sqrt(square(random.uniform(keys[0], shape, real)))
+    angle = 2 * jnp.pi * random.uniform(keys[1], shape, real)
+    return modulus.astype(dtype) * jnp.exp(1j * angle.astype(dtype))
 
 
 def _known(word: str, given: str, known: dict[str, Any]) -> None:
@@ -161,11 +179,11 @@ def _float(dtype: Any) -> Any:
 
 def _fans(shape: tuple[int, ...], ins: Axes, outs: Axes, batch: Axes) -> tuple[float, float]:
     """How many inputs and outputs a layer of this shape has."""
-    if len(shape) <= 1:
-        raise ArgumentError(
+    if len(shape) <= 1 and ins == -2:
+        raise ShapeError(
             point(
                 f"an initializer that scales with the layer needs a shape of two dimensions or "
-                f"more, got {shape}; use normal or uniform for biases"
+                f"more, got {shape}; use normal or uniform for biases, or name in_axis"
             )
         )
     sizes = [prod(shape[i] for i in _listed(axes)) for axes in (ins, outs, batch)]

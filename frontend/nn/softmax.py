@@ -10,6 +10,8 @@ import numpy as np
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
 from shardir.frontend.nn.activations import floating
 from shardir.frontend.numpy.axes import axes_of, axis_of
 from shardir.frontend.numpy.layout import back, spread
@@ -22,11 +24,16 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import TensorType
 
 
-def _relative(x: Tracer, dims: tuple[int, ...], where: Any) -> tuple[Tracer, Tracer]:
-    """`x` relative to its largest element over `dims`, and that; -inf where it does not count."""
+def _relative(x: Tracer, dims: tuple[int, ...], where: Any) -> tuple[Tracer, Tracer | None]:
+    """`x` relative to its largest element over `dims`, -inf where it does not count, and where
+    there is an element that counts (`None`: everywhere)."""
     counting = only(x, where, -np.inf)
     top: Tracer = emit("stop_gradient", reduced("max", counting, dims, False))
-    return same("sub", counting, back(top, x, dims)), top
+    some = None
+    if where is not None:
+        some = reduced("any", as_tracer(snp.broadcast_to(truth(where), x.shape)), dims, False)
+        top = same("select", some, top, like(top, 0))
+    return same("sub", counting, back(top, x, dims)), some
 
 
 @public(static=("axis",))
@@ -34,9 +41,12 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """exp(x) divided by its sum along `axis`; 0 where an element does not count."""
     x = floating(x)
     dims = axes_of(axis, x.ndim)
-    shifted, _ = _relative(x, dims, where)
+    shifted, some = _relative(x, dims, where)
     parts = same("exp", shifted)
-    return same("div", parts, back(reduced("sum", parts, dims, False), x, dims))
+    total = reduced("sum", parts, dims, False)
+    if some is not None:
+        total = same("select", some, total, like(total, 1))
+    return same("div", parts, back(total, x, dims))
 
 
 @public(static=("axis",))
@@ -44,9 +54,11 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """log(softmax(x)), where that may be too small; -inf where an element does not count."""
     x = floating(x)
     dims = axes_of(axis, x.ndim)
-    shifted, _ = _relative(x, dims, where)
-    total = same("log", reduced("sum", same("exp", shifted), dims, False))
-    return same("sub", shifted, back(total, x, dims))
+    shifted, some = _relative(x, dims, where)
+    total = reduced("sum", same("exp", shifted), dims, False)
+    if some is not None:
+        total = same("select", some, total, like(total, 1))
+    return same("sub", shifted, back(same("log", total), x, dims))
 
 
 @public(static=("axis", "keepdims", "return_sign"))
@@ -94,12 +106,18 @@ def logmeanexp(a: Any, axis: Any = None, keepdims: bool = False, where: Any = No
     return total - snp.log(snp.sum(ones, axis, keepdims=keepdims))
 
 
-@public(static=("axis", "epsilon"))
+@public(static=("axis", "epsilon", "algorithm"))
 def standardize(
     x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: float = 1e-5,
-    where: Any = None,
+    where: Any = None, *, algorithm: str = "stable",
 ) -> Any:  # fmt: skip
-    """(x - mean) / sqrt(variance + epsilon), both taken along `axis` unless given."""
+    """(x - mean) / sqrt(variance + epsilon), both taken along `axis` unless given.
+
+    The variance is that of the differences from the mean, whichever `algorithm` ("stable" or
+    "fast") is asked for.
+    """
+    if algorithm not in ("stable", "fast"):
+        raise ArgumentError(point(f"algorithm is 'stable' or 'fast', got {algorithm!r}"))
     x = floating(x)
     if mean is None:
         mean = snp.mean(x, axis, keepdims=True, where=where)

@@ -22,6 +22,7 @@ from shardir.frontend.operands import (
     convert,
     is_number,
     kind_of,
+    narrowed,
     reshape,
     splat,
 )
@@ -29,7 +30,7 @@ from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import Abstract, dtype_of
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import INTEGERS, TensorType
+from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
 def _on(device: Any, made: Any) -> Any:
@@ -46,10 +47,10 @@ def asarray(
     """
     if order not in (None, "K", "A", "C"):
         raise ArgumentError(point(f"arrays are stored in row-major order, there is no {order!r}"))
+    if isinstance(a, (list, tuple)) and _is_plain(a):
+        a = _wide(_numbers(a), dtype)
     if current() is not None:
         return _on(device, _asarray(a, dtype))
-    if isinstance(a, (list, tuple)) and _is_plain(a):
-        a = _numbers(a)
     if isinstance(a, (np.ndarray, np.generic)):
         a = from_numpy(a)
     if not isinstance(a, Array) or (dtype is not None and dtype_of(dtype) != a.type.dtype):
@@ -84,6 +85,14 @@ def _numbers(items: Sequence[Any]) -> Any:
     except ValueError:
         return items  # which is an error that shows the user's line
     return found if found.dtype.kind in "biufcV" else items
+
+
+def _wide(found: Any, dtype: Any) -> Any:
+    """`found`, integers as the integer type asked for: the default one may hold fewer."""
+    if dtype is None or not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
+        return found
+    name = dtype_of(dtype)
+    return narrowed(found, NUMPY_DTYPES[name]) if name in INTEGERS else found
 
 
 @public(static=("dtype",))

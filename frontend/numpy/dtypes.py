@@ -34,6 +34,14 @@ character, flexible, object_ = np.character, np.flexible, np.object_
 dtype = np.dtype
 
 
+class extended(np.generic):
+    """The family of element types that are no numbers; for `issubdtype`."""
+
+
+class prng_key(extended):
+    """The family of element types of random keys; for `issubdtype`."""
+
+
 @final
 class ScalarType:
     """An element type that can be called: `float32(3)` is an array of it."""
@@ -165,7 +173,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
         if isinstance(arg1, type) and arg1 in _FAMILIES:
             return issubclass(arg1, arg2)
         if arg1 is KEY:
-            return False
+            return issubclass(prng_key, arg2)
         found = _numpy(arg1)
         family = np.floating if found == NUMPY_DTYPES["bf16"] else found.type
         return issubclass(family, arg2)
@@ -178,7 +186,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
 _FAMILIES = (
     *(generic, number, inexact, integer, signedinteger, unsignedinteger),
-    *(floating, complexfloating, character, flexible),
+    *(floating, complexfloating, character, flexible, extended, prng_key),
 )
 
 _KINDS = {

@@ -1,7 +1,7 @@
 """Nested containers under the names of `jax.tree_util`."""
 
 from collections import OrderedDict, namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,39 @@ def test_maps_may_see_the_path() -> None:
         lambda path, x, y: (tree_util.keystr(path), x + y), {"a": [1, 2]}, {"a": [10, 20]}
     )
     assert made == {"a": [("['a'][0]", 11), ("['a'][1]", 22)]}
+
+
+def test_a_path_may_decide_what_is_a_leaf() -> None:
+    nested = {"a": [1, (2, 3)], "b": (4, [5])}
+
+    def closed(path: Any, x: Any) -> bool:
+        return tree_util.keystr(path) in ("['a'][1]", "['b']")
+
+    pairs, structure = tree_util.tree_flatten_with_path(nested, closed, is_leaf_takes_path=True)
+    assert [leaf for _, leaf in pairs] == [1, (2, 3), (4, [5])]
+    assert tree_util.tree_unflatten(structure, "xyz") == {"a": ["x", "y"], "b": "z"}
+    sizes = tree_util.tree_map_with_path(
+        lambda path, x: len(path), nested, is_leaf=closed, is_leaf_takes_path=True
+    )
+    assert sizes == {"a": [2, 2], "b": 1}
+
+
+def test_fields_may_be_static_or_dropped() -> None:
+    @dataclass
+    class Layer:
+        weight: Any
+        width: int = shardir.tree.static(default=3)
+
+    @dataclass
+    class Cached:
+        weight: Any
+        seen: list[Any] = field(default_factory=list)
+
+    shardir.tree.register_dataclass(Layer)
+    assert shardir.tree.leaves(Layer(1.0)) == [1.0]
+    assert shardir.tree.structure(Layer(1.0)) != shardir.tree.structure(Layer(1.0, 4))
+    shardir.tree.register_dataclass(Cached, ["weight"], [], ["seen"])
+    assert shardir.tree.map(lambda x: x + 1, Cached(1.0, [2])) == Cached(2.0, [])
 
 
 def test_flatten_and_unflatten_are_inverse() -> None:

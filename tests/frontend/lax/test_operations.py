@@ -382,8 +382,9 @@ FAULTS: list[tuple[Callable[..., Any], type[Exception], str]] = [
      "lax.dot_general"),
     (lambda x, i: lax.reduce_window(x, 0.0, lax.max, (1, 1), (1, 1), "SAME"), OperationTypeError,
      "the init_value of lax.reduce_window must be -inf here, got 0.0"),
-    (lambda x, i: lax.reduce(x, 0.0, lambda a, b: a * a + b, (0,)), OperationTypeError,
-     "lax.reduce takes lax.add, lax.mul, lax.max or lax.min (of bools, lax.bitwise_or or "
+    (lambda x, i: lax.reduce_window(x, 0.0, lambda a, b: a * a + b, (1, 1), (1, 1), "SAME"),
+     OperationTypeError,
+     "lax.reduce_window takes lax.add, lax.mul, lax.max or lax.min (of bools, lax.bitwise_or or "
      "lax.bitwise_and) as its computation; loop with lax.scan for others"),
     (lambda x, i: lax.conv(x[None], x[None], (1,), "FULL"), OperationTypeError,
      "padding 'FULL' is unknown; it is 'SAME', 'SAME_LOWER', 'VALID' or pairs"),

@@ -69,3 +69,18 @@ def test_glu() -> None:
     close(run(nn.glu, x, axis=1), wanted)
     with pytest.raises(ShapeError, match="glu halves axis 0, whose size 3 is odd"):
         run(nn.glu, x[0, :3], axis=0)
+
+
+def test_sparse_plus_and_its_slope() -> None:
+    x = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 89.0], "f")
+    wanted = np.where(x <= -1, 0, np.where(x >= 1, x, (x + 1) ** 2 / 4))
+    close(run(nn.sparse_plus, x), wanted)
+    slopes = sd.vmap(sd.grad(nn.sparse_plus))(x)
+    close(np.asarray(slopes), run(nn.sparse_sigmoid, x))
+
+
+def test_log1mexp_is_accurate_and_has_finite_slopes() -> None:
+    x = np.array([1e-8, 1e-3, 0.5, 0.7, 2.0, 30.0], "f")
+    close(run(nn.log1mexp, x), np.log(-np.expm1(-x.astype("f8"))), 1e-6)
+    slopes = np.asarray(sd.vmap(sd.grad(nn.log1mexp))(x))
+    close(slopes, 1 / np.expm1(x.astype("f8")), 1e-5)

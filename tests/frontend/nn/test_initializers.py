@@ -87,7 +87,7 @@ def test_initializers_work_inside_jit() -> None:
         (
             lambda: initializers.he_normal()(random.key(0), (3,)),
             "an initializer that scales with the layer needs a shape of two dimensions or more, "
-            "got (3,); use normal or uniform for biases",
+            "got (3,); use normal or uniform for biases, or name in_axis",
         ),
         (
             lambda: initializers.orthogonal()(random.key(0), (3,)),
@@ -104,3 +104,15 @@ def test_what_cannot_be_is_refused(call: Any, message: str) -> None:
     with pytest.raises(shardir.ShardirError) as error:
         call()
     assert str(error.value).splitlines()[0] == message
+
+
+@pytest.mark.parametrize("distribution", ["normal", "truncated_normal", "uniform"])
+def test_complex_numbers_have_the_variance_asked_for(distribution: str) -> None:
+    init = initializers.variance_scaling(2.0, "fan_in", distribution, dtype="complex64")
+    drawn = np.asarray(init(random.key(3), (50, 400)))
+    assert drawn.dtype == np.complex64
+    assert abs(drawn.mean()) < 5e-3
+    assert np.mean(np.abs(drawn) ** 2) == pytest.approx(2 / 50, rel=0.03)
+    assert initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=[], out_axis=[])(
+        random.key(0), ()
+    ).shape == ()  # fmt: skip

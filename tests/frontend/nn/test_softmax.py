@@ -8,7 +8,7 @@ import pytest
 
 import shardir as sd
 from shardir.frontend import nn
-from shardir.frontend.errors import AxisError, ShapeError
+from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
 from tests.namespace import close, ops, run, words
 
 GENERATOR = np.random.default_rng(17)
@@ -20,7 +20,7 @@ MASK = X > -2
 def softmax(x: Any, axis: Any = -1, where: Any = True) -> Any:
     parts = np.where(where, np.exp(x.astype("f8") - x.max(axis, keepdims=True)), 0)
     with np.errstate(invalid="ignore"):
-        return parts / parts.sum(axis, keepdims=True)
+        return np.where(where, parts / parts.sum(axis, keepdims=True), 0)
 
 
 @pytest.mark.parametrize("axis", [-1, 0, (0, 2), None])
@@ -34,6 +34,12 @@ def test_softmax(axis: Any) -> None:
 def test_log_softmax_of_what_does_not_count() -> None:
     with np.errstate(divide="ignore"):
         close(run(nn.log_softmax, X, where=MASK), np.log(softmax(X, -1, MASK)))
+
+
+def test_nothing_counts() -> None:
+    nothing = np.zeros(3, bool)
+    close(run(nn.softmax, HUGE, where=nothing), np.zeros((2, 3)))
+    close(run(nn.log_softmax, HUGE, where=nothing), np.full((2, 3), -np.inf))
 
 
 def test_softmax_is_five_operations_and_what_repeats_them() -> None:
@@ -136,6 +142,31 @@ def test_attention_in_half_floats_has_wide_scores() -> None:
     got = run(nn.dot_product_attention, q, k, v)
     assert got.dtype == ml_dtypes.bfloat16
     close(got, attention(*(x.astype("f") for x in (q, k, v))), 3e-2)
+
+
+def test_attention_of_windows_and_lengths() -> None:
+    q, k, v = inputs(4, 4)
+    rows, columns = np.ogrid[:5, :6]
+    near = (columns >= rows - 2) & (columns <= rows + 1)
+    got = run(nn.dot_product_attention, q, k, v, local_window_size=(2, 1))
+    close(got, attention(q, k, v, near), 1e-4)
+    queries, keys = np.array([3, 5]), np.array([6, 2])
+    counted = (columns < keys[:, None, None])[:, None]
+    got = run(nn.dot_product_attention, q, k, v, query_seq_lengths=queries,
+              key_value_seq_lengths=keys)  # fmt: skip
+    wanted = attention(q, k, v, counted)
+    wanted[0, 3:] = 0
+    close(got, wanted, 1e-4)
+
+
+def test_attention_with_its_residual() -> None:
+    q, k, v = inputs(4, 4)
+    got, residual = run(nn.dot_product_attention, q, k, v, return_residual=True)
+    close(got, attention(q, k, v), 1e-4)
+    scores = np.einsum("bthd,bshd->bths", q, k) / np.sqrt(q.shape[-1])
+    close(residual, np.log(np.exp(scores).sum(-1)), 1e-4)
+    with pytest.raises(ArgumentError, match="one implementation here, 'xla', got 'cudnn'"):
+        run(nn.dot_product_attention, q, k, v, implementation="cudnn")
 
 
 def test_attention_of_shapes_that_do_not_fit() -> None:

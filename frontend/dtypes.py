@@ -1,0 +1,51 @@
+"""Element types under the names of `jax.dtypes`: limits, families, and what stands for what."""
+
+from typing import Any
+
+from shardir.frontend.errors import NotAnArrayError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.dtypes import (
+    bfloat16 as bfloat16,
+    extended as extended,
+    finfo as finfo,
+    floating as _floating,
+    iinfo as iinfo,
+    issubdtype as issubdtype,
+    prng_key as prng_key,
+    result_type as result_type,
+)
+from shardir.frontend.promotion import DType, dtype_of, user_dtype
+from shardir.frontend.wrt import NO_GRADIENT as float0
+
+__all__ = [
+    "bfloat16",
+    "canonicalize_dtype",
+    "extended",
+    "finfo",
+    "float0",
+    "iinfo",
+    "issubdtype",
+    "itemsize_bits",
+    "prng_key",
+    "result_type",
+    "scalar_type_of",
+]
+
+
+def canonicalize_dtype(dtype: Any) -> DType:
+    """The element type that stands for `dtype`: that of 32 bits for 64, unless they are enabled."""
+    return user_dtype(dtype_of(dtype))
+
+
+def itemsize_bits(dtype: Any) -> int:
+    """How many bits a number of the element type has."""
+    return 8 * canonicalize_dtype(dtype).itemsize
+
+
+def scalar_type_of(x: Any) -> type[bool | int | float | complex]:
+    """The Python type of the kind of number that an array or a number is."""
+    dtype = result_type(x)
+    kinds: dict[str, type[bool | int | float | complex]] = {"b": bool, "c": complex}
+    if issubdtype(dtype, extended):
+        raise NotAnArrayError(point(f"{dtype} is no kind of number"))
+    return kinds.get(dtype.kind, float if issubdtype(dtype, _floating) else int)

@@ -1,0 +1,62 @@
+"""Numbers rounded to fewer bits than their type has."""
+
+from functools import partial
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend import numpy as snp
+from shardir.frontend.custom_jvp import custom_jvp
+from shardir.frontend.eager import public
+from shardir.frontend.lax.elementwise import bitcast_convert_type
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer
+from shardir.types import FLOATS, NUMPY_DTYPES
+
+_finfo: Any = ml_dtypes.finfo
+
+
+@public(static=("exponent_bits", "mantissa_bits"))
+def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+    """Each number as a float of so many bits would hold it, to nearest, ties to even.
+
+    What is too large for the exponent becomes infinite, what is too small a zero of its sign.
+    The slope is 1: rounding does not count.
+    """
+    x = as_tracer(operand)
+    name = x.value.type.dtype
+    if name not in FLOATS:
+        raise OperationTypeError(
+            point(f"reduce_precision takes floating-point numbers, got {name}")
+        )
+    if exponent_bits < 1 or mantissa_bits < 0:
+        told = f"{exponent_bits} and {mantissa_bits}"
+        raise OperationTypeError(
+            point(f"reduce_precision keeps 1 bit of the exponent or more, and 0 or more of the "
+                  f"mantissa, got {told}")
+        )  # fmt: skip
+    rounded = custom_jvp(partial(_rounded, name, exponent_bits, mantissa_bits))
+    rounded.defjvp(lambda primals, tangents: (rounded(*primals), tangents[0]))
+    return rounded(x)
+
+
+def _rounded(name: str, exponent: int, mantissa: int, x: Any) -> Any:
+    known = _finfo(NUMPY_DTYPES[name])
+    stored, width = int(known.nmant), int(known.bits)
+    unsigned = np.dtype(f"u{width // 8}")
+    word = partial(np.array, dtype=unsigned)
+    bits = bitcast_convert_type(x, unsigned)
+    if (gone := stored - mantissa) > 0:
+        last = (bits >> word(gone)) & word(1)
+        bits = (bits + last + word((1 << (gone - 1)) - 1)) & word((1 << width) - (1 << gone))
+    bias = (1 << (width - stored - 2)) - 1
+    kept = (1 << (exponent - 1)) - 1
+    if kept < bias:
+        scale = (bits >> word(stored)) & word(2 * bias + 1)
+        sign = bits & word(1 << (width - 1))
+        infinite = sign | word((2 * bias + 1) << stored)
+        bits = snp.where(scale > word(bias + kept), infinite, bits)
+        bits = snp.where(scale <= word(bias - kept), sign, bits)
+    return snp.where(snp.isnan(x), x, bitcast_convert_type(bits, NUMPY_DTYPES[name]))

@@ -1,0 +1,99 @@
+"""JAX's test machinery, made to build and check values of another library.
+
+The machinery comes from the `jax` package itself. It makes meshes, compiles and differentiates
+with JAX; those few places are pointed to the library under test. A setting that both know is
+changed in both.
+"""
+
+import unittest
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+SHARED = ("enable_x64", "threefry_partitionable")
+"""Settings that the machinery and the library both read."""
+
+
+class Mirror:
+    """A setting of JAX's machinery that the library under test follows."""
+
+    def __init__(self, name: str, state: Any, library: Any) -> None:
+        self._name, self._state, self._library = name, state, library
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._state, name)
+
+    @contextmanager
+    def __call__(self, value: bool = True) -> Iterator[None]:
+        with self._state(value), self._library.config(**{self._name: value}):
+            yield
+
+
+class Settings:
+    """`jax.config` as a test file sees it: those of the machinery, and of the library with them."""
+
+    def __init__(self, machinery: Any, library: Any) -> None:
+        self._machinery, self._library = machinery, library
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._machinery, name)
+
+    def update(self, name: str, value: Any) -> None:
+        self._machinery.update(name, value)
+        if name.removeprefix("jax_") in SHARED:
+            self._library.config.update(name, value)
+
+
+def lend(library: Any, *, wording: bool = False) -> Mapping[str, Any]:
+    """Point the machinery to `library`; what test files see instead of some names of `jax`.
+
+    Unless `wording` is asked for, an error need not read as JAX's does; its type counts.
+    """
+    machinery: Any = import_module("jax._src.test_util")
+    public: Any = import_module("jax._src.public_test_util")
+    config = import_module("jax._src.config")
+    stubs: dict[str, Any] = {"jax.config": Settings(config.config, library)}
+    for name in SHARED:
+        mirror = Mirror(name, getattr(config, name), library)
+        setattr(config, name, mirror)
+        config.config_states[f"jax_{name}"] = mirror
+        stubs[f"jax.{name}"] = mirror
+    for module in (machinery, public):
+        module.api = SimpleNamespace(
+            jit=library.jit, jvp=library.jvp, vjp=library.vjp, linearize=library.linearize
+        )
+        module.tree_map = library.tree.map
+    public.tree_reduce = library.tree.reduce
+    if not wording:
+        case = machinery.JaxTestCase
+        case.assertRaisesRegex = _whatever_it_says(case.assertRaises)
+    machinery.create_mesh = _mesh_maker(library)
+    stubs["jax.test_util"] = public
+    return stubs
+
+
+def _mesh_maker(library: Any) -> Any:
+    def create_mesh(
+        shape: tuple[int, ...], names: Any, iota_order: bool = False, axis_types: Any = None
+    ) -> Any:
+        count = int(np.prod(shape))
+        if len(library.devices()) < count:
+            raise unittest.SkipTest(f"needs {count} devices")
+        devices = np.array(library.devices()[:count]).reshape(shape)
+        keywords = {"axis_types": axis_types} if axis_types else {}
+        return library.sharding.Mesh(devices, names, **keywords)
+
+    return create_mesh
+
+
+def _whatever_it_says(check: Any) -> Any:
+    """`assertRaises`, called as `assertRaisesRegex` is."""
+
+    def raises(case: Any, expected: Any, pattern: Any, *call: Any, **named: Any) -> Any:
+        return check(case, expected, *call, **named)
+
+    return raises

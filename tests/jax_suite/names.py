@@ -1,0 +1,271 @@
+"""What a test file sees under the name `jax`: the library under test, seen through facades.
+
+`jax.a.b` is the library's `a.b`. `jax._src.a.b` is a piece of JAX's test machinery, the public
+name that the internal one implements, or a name that is absent. Absent names raise only when a
+test uses them, so that one of them does not lose a whole file.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ContextDecorator, contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+MACHINERY = frozenset(
+    [
+        "cloud_tpu_init",
+        "compiler",
+        "config",
+        "deprecations",
+        "distributed",
+        "dtypes",
+        "hardware_utils",
+        "hashable_array",
+        "lib",
+        "public_test_util",
+        "source_info_util",
+        "test_util",
+        "traceback_util",
+        "typing",
+        "util",
+    ]
+)
+"""Modules of `jax._src` that test files use as tools: JAX lends them."""
+
+CONTAINERS = frozenset(
+    [
+        "ad_checkpoint",
+        "ad_util",
+        "api",
+        "api_util",
+        "array",
+        "core",
+        "custom_derivatives",
+        "debugging",
+        "dispatch",
+        "errors",
+        "internal_test_util",
+        "interpreters",
+        "lax",
+        "lax.control_flow",
+        "lax.convolution",
+        "lax.lax",
+        "lax.parallel",
+        "lax.slicing",
+        "lax.windowed_reductions",
+        "linear_util",
+        "mesh",
+        "mesh_utils",
+        "named_sharding",
+        "nn",
+        "numpy",
+        "op_shardings",
+        "partition_spec",
+        "pjit",
+        "pmap",
+        "prng",
+        "random",
+        "random.prng",
+        "random.threefry2x32",
+        "scipy",
+        "shard_map",
+        "sharding",
+        "sharding_impls",
+        "stages",
+        "state",
+        "tree_util",
+        "xla_bridge",
+    ]
+)
+"""Modules of `jax._src` that are no tools, but whose names may have public counterparts."""
+
+PUBLIC = (
+    (r"sharding_impls\.make_single_device_sharding", "sharding.SingleDeviceSharding"),
+    (r"sharding_impls\.(make_mesh|set_mesh)", r"\1"),
+    (
+        r"(?:sharding_impls|named_sharding|mesh|partition_spec|sharding)\.(\w+)",
+        r"sharding.\1",
+    ),
+    (r"mesh_utils\.(\w+)", r"experimental.mesh_utils.\1"),
+    (r"array\.ArrayImpl", "Array"),
+    (r"pjit\.pjit", "jit"),
+    (r"pjit\.with_sharding_constraint", "lax.with_sharding_constraint"),
+    (r"shard_map\.shard_map", "shard_map"),
+    (r"(?:api|array)\.(\w+)", r"\1"),
+    (
+        r"lax\.(?:parallel|lax|control_flow|slicing|convolution|windowed_reductions)\.(\w+)",
+        r"lax.\1",
+    ),
+    (r"lax\.(\w+)", r"lax.\1"),
+    (r"debugging\.debug_print", "debug.print"),
+    (r"debugging\.(\w+)", r"debug.\1"),
+    (
+        r"(ad_checkpoint|api_util|core|custom_derivatives|errors|nn|numpy|random|scipy|stages|"
+        r"tree_util)\.(\w+)",
+        r"\1.\2",
+    ),
+)
+"""The public name that an internal one (a pattern, without `jax._src.`) implements."""
+
+INERT = frozenset(
+    [
+        "jax.checking_leaks",
+        "jax.debug_infs",
+        "jax.debug_key_reuse",
+        "jax.debug_nans",
+        "jax.default_matmul_precision",
+        "jax.default_prng_impl",
+        "jax.enable_checks",
+        "jax.legacy_prng_key",
+        "jax.log_compiles",
+        "jax.numpy_dtype_promotion",
+        "jax.numpy_rank_promotion",
+        "jax.transfer_guard",
+    ]
+)
+"""Settings that guard or instrument JAX; a library without one does nothing in their blocks."""
+
+
+class Inert(ContextDecorator):
+    """A block, or a decorator, that changes nothing."""
+
+    def __init__(self, *args: object, **keywords: object) -> None:
+        """Take what any setting takes."""
+
+    def __enter__(self) -> None:
+        """Change nothing."""
+
+    def __exit__(self, *raised: object) -> None:
+        """Change nothing back."""
+
+
+UNUSABLE = re.compile(
+    r"jax\.interpreters\..*|jax\.extend\..*|jax\.experimental\.pallas.*|jax\.lax\.\w+_p"
+)
+"""Names that are public in spelling only."""
+
+
+class AbsentName(NotImplementedError):
+    """A test uses a name that the library under test does not have."""
+
+
+class Absent:
+    """A name that is not there: silent while a file is loaded, an `AbsentName` in a test."""
+
+    loading = False
+
+    def __init__(self, name: str) -> None:
+        self.__dict__["_absent"] = name
+
+    def _refuse(self, *args: object, **keywords: object) -> Any:
+        if Absent.loading:
+            return self
+        raise AbsentName(f"the library has no {self._absent}")
+
+    __bool__ = __call__ = __enter__ = __exit__ = __ge__ = __getitem__ = __lt__ = _refuse
+
+    def __iter__(self) -> Iterator[Any]:
+        if not Absent.loading:
+            self._refuse()
+        return iter(())
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__name__":
+            return self._absent.rpartition(".")[2]
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Absent(f"{self._absent}.{name}")
+
+    def __mro_entries__(self, bases: object) -> tuple[type, ...]:
+        return (object,)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """A block in which absent names keep silent."""
+    Absent.loading = True
+    try:
+        yield
+    finally:
+        Absent.loading = False
+
+
+MADE: Mapping[str, Any] = {
+    "jax._src.lib.ifrt_version": 10**6,
+    "jax._src.lib.jaxlib_extension_version": 10**6,
+    "jax._src.named_sharding.DuplicateSpecError": ValueError,
+    "jax._src.random.prng.PRNGImpl": lambda *args, **keywords: Absent("PRNGImpl"),
+    "jax._src.random.prng.prngs": {"threefry2x32": Absent("jax._src.random.prng.prngs")},
+    "jax._src.sharding.IndivisibleError": ValueError,
+}
+"""Internal names that files need to be loaded, or that public ones can stand for."""
+
+
+class Facade(ModuleType):
+    """The module `full` as a test file sees it; `backing` is the library's module of that name."""
+
+    def __init__(self, full: str, backing: Any, resolve: Callable[[str, Any, str], Any]) -> None:
+        super().__init__(full)
+        self.__dict__.update(_full=full, _backing=backing, _resolve=resolve, __file__="<facade>")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._resolve(f"{self._full}.{name}", self._backing, name)
+
+
+def root_of(library: Any, stubs: Mapping[str, Any]) -> Facade:
+    """What `import jax` yields when `library` is under test; `stubs` come before everything."""
+
+    def resolve(full: str, backing: Any, name: str) -> Any:
+        if full in stubs:
+            return stubs[full]
+        if full in MADE:
+            return MADE[full]
+        if full == "jax._src":
+            return Facade(full, None, resolve)
+        if full.startswith("jax._src."):
+            return internal(full)
+        if UNUSABLE.fullmatch(full):
+            return Absent(full)
+        found = _attribute(backing, name)
+        if isinstance(found, ModuleType):
+            return Facade(full, found, resolve)
+        if found is None:
+            return Inert if full in INERT else Absent(full)
+        return found
+
+    def internal(full: str) -> Any:
+        inside = full.removeprefix("jax._src.")
+        top, _, rest = inside.partition(".")
+        if top in MACHINERY:
+            return (
+                _attribute(import_module(f"jax._src.{top}"), rest) if rest else import_module(full)
+            )
+        if top == "internal_test_util" and rest:
+            return import_module(full)
+        if inside in CONTAINERS:
+            return Facade(full, None, resolve)
+        for pattern, public in PUBLIC:
+            if re.fullmatch(pattern, inside):
+                found: Any = library
+                for part in re.sub(pattern, public, inside).split("."):
+                    found = None if found is None else _attribute(found, part)
+                if found is not None:
+                    return found
+        return Absent(full)
+
+    return Facade("jax", library, resolve)
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """`owner.name`, also where it is a submodule not yet imported; `None` without one."""
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        pass
+    try:
+        return import_module(f"{owner.__name__}.{name}")
+    except ImportError:
+        return None

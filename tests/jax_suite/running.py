@@ -1,0 +1,114 @@
+"""One test file of JAX, run against one library: how each test instance ends."""
+
+import builtins
+import re
+import sys
+import unittest
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.jax_suite.names import Facade, loading, root_of
+
+PASSED = "passed"
+SKIPPED = "skipped"
+
+INTERNAL = re.compile(
+    r"as_text|compiler_ir|make_jaxpr|\.jaxpr\b|\beqns\b|invars|outvars|\.primitive\b|[Hh][Ll][Oo]|mlir"
+    r"|xla_|cost_analysis|memory_kind|donat|callback|infeed|assertCacheMisses|_cache_size"
+    r"|count_(?:jit|pjit|primitive|device_put|pmap|cached|jax|subjaxpr|fused|aot)"
+    r"|\.Explicit|explicit_mesh|out_sharding|typeof|get_abstract_mesh|check_vma=True|\.vma\b|pvary"
+    r"|pcast|unreduced"
+)
+"""Words in a test that make it one of the compiler's insides or of types that carry shardings."""
+
+
+def load(path: Path, library: Any, stubs: Mapping[str, Any]) -> dict[str, type[unittest.TestCase]]:
+    """The test classes of the file at `path`, which sees `library` under the name `jax`."""
+    module = ModuleType(f"of_jax_{path.stem}")
+    sys.modules[module.__name__] = module
+    inside = {**vars(builtins), "__import__": _importer(root_of(library, stubs))}
+    vars(module).update(__file__=str(path), __builtins__=inside)
+    with loading():
+        exec(compile(path.read_text(), str(path), "exec"), vars(module))
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, unittest.TestCase)
+    }
+
+
+def _importer(root: Facade) -> Callable[..., Any]:
+    real = builtins.__import__
+
+    def bring(
+        name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0
+    ) -> Any:
+        if level or (name != "jax" and not name.startswith("jax.")):
+            return real(name, scope, local, wanted, level)
+        found: Any = root
+        for part in name.split(".")[1:]:
+            found = getattr(found, part)
+        return found if wanted else root
+
+    return bring
+
+
+class Outcomes(unittest.TestResult):
+    """How every test ended: `passed`, `skipped`, or the last line of what it raised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, str] = {}
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        self.found.setdefault(_name(test), PASSED)
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        self.found[_name(test)] = SKIPPED
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
+        self.found[_name(test)] = _brief(err[1])
+
+    addError = addFailure
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:
+        if err is not None:
+            self.found[_name(test)] = _brief(err[1])
+
+
+def _name(test: unittest.TestCase) -> str:
+    return f"{type(test).__name__}.{test._testMethodName}"
+
+
+def _brief(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines)[:160]}"
+
+
+def run_file(
+    path: Path, library: Any, stubs: Mapping[str, Any], chosen: str = ""
+) -> dict[str, str]:
+    """How each test instance of the file ends; `chosen` is a pattern that its name must hold."""
+    result = Outcomes()
+    for case in load(path, library, stubs).values():
+        for test in unittest.defaultTestLoader.loadTestsFromTestCase(case):
+            if isinstance(test, unittest.TestCase) and re.search(chosen, _name(test)):
+                test.run(result)
+    return result.found
+
+
+def asks_internals(path: Path) -> Callable[[str], bool]:
+    """Whether the test called `Class.test`, as it stands in the file, has words of `INTERNAL`."""
+    text = path.read_text()
+    bodies = re.split(r"^  def (test\w+)\(", text, flags=re.MULTILINE)
+    wrong = {
+        name for name, body in zip(bodies[1::2], bodies[2::2], strict=True) if INTERNAL.search(body)
+    }
+
+    def asks(name: str) -> bool:
+        method = name.partition(".")[2]
+        return any(re.fullmatch(rf"{word}(?:\d+|_.*)?", method) for word in wrong)
+
+    return asks

@@ -1,0 +1,57 @@
+"""The runner, on a test file of our own that is written as JAX's are."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax")
+
+ROOT = Path(__file__).parents[2]
+FILE = """
+from absl.testing import absltest, parameterized
+import jax
+import jax.numpy as jnp
+from jax._src import core
+from jax._src import test_util as jtu
+
+jax.config.parse_flags_with_absl()
+WANTED = jax.no_such_function(core.nothing)
+
+class SmallTest(jtu.JaxTestCase):
+  @parameterized.parameters([1, 2])
+  def test_sum(self, n):
+    self._CompileAndCheck(lambda x: jnp.sum(x) * n, lambda: [jnp.ones(n)])
+
+  @jax.numpy_rank_promotion("raise")
+  def test_wide(self):
+    with jax.enable_x64(True):
+      self.assertEqual(jnp.arange(2).dtype, "int64")
+
+  def test_wording(self):
+    with self.assertRaisesRegex(TypeError, "add got incompatible shapes for broadcasting"):
+      jnp.ones(2) + jnp.ones(3)
+
+  def test_differs(self):
+    self.assertEqual(type(jnp.ones(2)).__module__, "jaxlib._jax")
+
+  def test_internals(self):
+    self.assertIn("stablehlo", jax.jit(jnp.sin).lower(1.0).as_text())
+"""
+
+
+def test_what_passes_and_what_counts(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "small_test.py").write_text(FILE)
+    command = [sys.executable, "-m", "tests.jax_suite", str(tmp_path), "small"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "small: 4 of 5", ran.stderr
+    assert lines[1].startswith("     1  SmallTest.test_differs: AssertionError: ")
+    assert (len(lines), ran.returncode) == (2, 1)
+    strict = subprocess.run(
+        [*command, "--wording", "--only", "wording"], cwd=ROOT, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert strict.stdout.startswith("small: 0 of 1")
