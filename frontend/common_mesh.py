@@ -13,6 +13,7 @@ from itertools import pairwise
 from shardir.frontend.devices import Device
 from shardir.frontend.digits import Digit, Digits, row_major
 from shardir.frontend.errors import IncompatibleDevicesError, ShardingError
+from shardir.frontend.locations import pointed
 from shardir.frontend.mesh import Mesh
 from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
 from shardir.frontend.positional_sharding import PositionalSharding
@@ -22,6 +23,7 @@ from shardir.placement import Axes, Axis
 MeshAxes = tuple[tuple[str, int], ...]
 
 
+@pointed
 def check_same_devices(placed: Sequence[tuple[str, Sharding]]) -> tuple[Device, ...]:
     """The one ordered device list of everything in `placed`, pairs of a name and a sharding.
 

@@ -44,9 +44,14 @@ def public(
 
         @wraps(fun)
         def wrapper(*args: Any, **options: Any) -> Any:
-            if current() is not None:
-                return fun(*args, **options)
-            return outside(args, options)
+            try:
+                if current() is not None:
+                    return fun(*args, **options)
+                return outside(args, options)
+            except TypeError as error:
+                if not isinstance(error, ShardirError):
+                    outside.check(args, options)
+                raise
 
         return wrapper  # type: ignore[return-value]
 
@@ -75,6 +80,12 @@ class Eager:
         )
         self.variadic = next((p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL), "")
         self.programs: dict[Any, Any] = {}
+
+    def check(self, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Raises `ArgumentError` for a call that lacks arguments or has unknown ones."""
+        from shardir.frontend.parameters import check_call
+
+        check_call(self.fun, self.name, args, options)
 
     def __call__(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         from shardir.frontend.calling import call_eagerly

@@ -43,6 +43,10 @@ class ArgumentError(ShardirError, TypeError):
     """A function called, or wrapped, with arguments that it cannot take."""
 
 
+class RecursiveError(ShardirError, RecursionError):
+    """A function whose tracing never ends, for it calls itself."""
+
+
 class DeletedArrayError(ShardirError, RuntimeError):
     """An array used after its buffers were given away or deleted."""
 

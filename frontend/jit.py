@@ -21,7 +21,12 @@ from shardir.frontend.calling import (
     trace_call,
 )
 from shardir.frontend.config import uneven_mode
-from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
+from shardir.frontend.errors import (
+    ArgumentError,
+    NotAnArrayError,
+    RecursiveError,
+    ShardingError,
+)
 from shardir.frontend.locations import defined, here, point
 from shardir.frontend.lowering import check_divides, lower
 from shardir.frontend.operands import as_tracer
@@ -196,7 +201,16 @@ class JitFunction:
             for leaf, sharding in zip(leaves, wanted, strict=True)
         ]
         filled, named = known.join(tree.unflatten(structure, tracers), args, options)
-        result = self._fun(*filled, **named)
+        try:
+            result = self._fun(*filled, **named)
+        except RecursionError:
+            raise RecursiveError(
+                point(
+                    f"{known.name} calls itself without end: tracing goes into every branch of a "
+                    "program, whatever the numbers; loop with lax.while_loop or lax.fori_loop, or "
+                    "end the recursion by what is known while tracing, such as a static argument"
+                )
+            ) from None
         if self._out is None:
             return result
         outs, results = tree.flatten(result)

@@ -12,13 +12,15 @@ import os
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from operator import itemgetter
 from types import CodeType, FrameType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import optree
 
 from shardir import ir
+from shardir.errors import ShardirError
 from shardir.ir import Loc
 
 
@@ -216,10 +218,28 @@ def point(message: str, site: Site | None = None) -> str:
     return message + "\n" + underline(site.loc, site.width)
 
 
+def pointed(function: Function) -> Function:
+    """Errors of this package leave `function` with the user's line below them."""
+
+    @wraps(function)
+    def wrapper(*args: object, **options: object) -> object:
+        try:
+            return function(*args, **options)
+        except ShardirError as error:
+            if _ARROW in str(error):
+                raise
+            raise type(error)(point(str(error))) from None
+
+    return cast(Function, wrapper)
+
+
+_ARROW = "--> "
+
+
 def underline(loc: Loc, width: int = 1) -> str:
     """The line that `loc` names, with a caret under its column."""
     gutter = " " * len(str(loc.line))
-    arrow = f"{gutter}--> {loc.file}:{loc.line}:{loc.column}"
+    arrow = f"{gutter}{_ARROW}{loc.file}:{loc.line}:{loc.column}"
     file = loc.file if os.path.isabs(loc.file) or loc.file.startswith("<") else _folder + loc.file
     source = linecache.getline(file, loc.line).rstrip()
     if not source:

@@ -21,6 +21,7 @@ from shardir.frontend.common_mesh import (
 )
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import IndivisibleError, ShardingError
+from shardir.frontend.locations import pointed
 from shardir.frontend.partition_spec import UNCONSTRAINED
 from shardir.frontend.shardings import Sharding as UserSharding, SingleDeviceSharding
 from shardir.frontend.trace import Traced
@@ -147,6 +148,7 @@ def whole_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) -> Mesh
     return tuple(split)
 
 
+@pointed
 def check_divides(word: str, sharding: UserSharding, type: TensorType, uneven: str | None) -> None:
     """Raises `IndivisibleError` when a boundary does not divide and may not be padded."""
     if uneven == "pad" or any(cut is UNCONSTRAINED for cut in sharding.digits(type.rank)):

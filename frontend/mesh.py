@@ -15,6 +15,7 @@ import numpy as np
 
 from shardir.frontend.devices import Device, devices as all_devices
 from shardir.frontend.errors import MeshError
+from shardir.frontend.locations import pointed
 
 DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 
@@ -43,6 +44,7 @@ class Mesh:
     devices: DeviceArray
     axis_names: tuple[str, ...]
 
+    @pointed
     def __init__(self, devices: object, axis_names: str | Sequence[str]) -> None:
         array = as_device_array(devices, "a Mesh")
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
@@ -147,6 +149,7 @@ def current_mesh() -> Mesh | None:
     return entered[-1] if entered else None
 
 
+@pointed
 def create_device_mesh(
     mesh_shape: int | Sequence[int], devices: Sequence[Device] | None = None
 ) -> DeviceArray:
@@ -155,7 +158,7 @@ def create_device_mesh(
     CPU devices have no topology that another order would suit better. Raises `MeshError` unless
     the shape has as many places as there are devices.
     """
-    shape = _clean_shape(mesh_shape)
+    shape = clean_shape(mesh_shape)
     given = list(all_devices() if devices is None else devices)
     if prod(shape) > len(given):
         raise _too_few(shape, len(given), devices is None)
@@ -169,6 +172,7 @@ def create_device_mesh(
     return as_device_array(array.reshape(shape), "a device mesh")
 
 
+@pointed
 def make_mesh(
     axis_shapes: int | Sequence[int],
     axis_names: str | Sequence[str],
@@ -176,14 +180,15 @@ def make_mesh(
     devices: Sequence[Device] | None = None,
 ) -> Mesh:
     """A mesh of the first of `devices` that fill `axis_shapes`; the rest stay out of it."""
-    shape = _clean_shape(axis_shapes)
+    shape = clean_shape(axis_shapes)
     given = list(all_devices() if devices is None else devices)
     if prod(shape) > len(given):
         raise _too_few(shape, len(given), devices is None)
     return Mesh(create_device_mesh(shape, given[: prod(shape)]), axis_names)
 
 
-def _clean_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+def clean_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """The sizes of a mesh as a tuple; raises `MeshError` unless all are at least 1."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     for size in sizes:
         if not isinstance(size, int | np.integer) or size < 1:

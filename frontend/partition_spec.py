@@ -10,6 +10,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from shardir.frontend.errors import ShardingError
+from shardir.frontend.locations import pointed
 
 
 class Unconstrained(Enum):
@@ -38,6 +39,7 @@ class PartitionSpec(tuple[Entry, ...]):
 
     UNCONSTRAINED: ClassVar[Unconstrained] = UNCONSTRAINED
 
+    @pointed
     def __new__(cls, *entries: object) -> "PartitionSpec":
         return super().__new__(cls, (_clean(i, entry) for i, entry in enumerate(entries)))
 

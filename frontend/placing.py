@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import tree
+from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array, placed, uncommitted
 from shardir.frontend.buffers import cut, joined
@@ -84,6 +85,8 @@ def _put(leaf: Any, to: Sharding | None, pads: bool) -> Array:
 
 def _check(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:
     """Raises `IndivisibleError`: what does not divide is placed only where that is asked for."""
+    if is_abstract(to.device_assignment):
+        raise nothing_runs("device_put is to place an array on", to.num_devices)
     if not pads:
         to.check_divides(shape, 'leave it whole, or pass uneven="pad"')
 

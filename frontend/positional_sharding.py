@@ -17,6 +17,7 @@ import numpy as np
 from shardir.frontend.devices import Device
 from shardir.frontend.digits import Digits, merge, pieces, read, row_major, split
 from shardir.frontend.errors import ShardingError
+from shardir.frontend.locations import pointed
 from shardir.frontend.mesh import as_device_array
 from shardir.frontend.shardings import Cut, Sharding
 
@@ -29,6 +30,7 @@ class PositionalSharding(Sharding):
     _devices: tuple[Device, ...]
     _dims: tuple[Digits, ...]
 
+    @pointed
     def __init__(self, devices: object) -> None:
         array = as_device_array(devices, "a PositionalSharding")
         dims = tuple(merge([digit]) for digit in row_major(array.shape))
@@ -55,6 +57,7 @@ class PositionalSharding(Sharding):
         """Number of parts."""
         return prod(self.shape)
 
+    @pointed
     def reshape(self, *shape: int | Sequence[int]) -> "PositionalSharding":
         """The same parts in row-major order in another shape; one size may be -1."""
         sizes = _as_ints(shape)
@@ -76,6 +79,7 @@ class PositionalSharding(Sharding):
             )
         return self.from_digits(self._devices, dims)
 
+    @pointed
     def transpose(self, *axes: int | Sequence[int] | None) -> "PositionalSharding":
         """The dimensions in the order `axes`, or reversed."""
         if not axes or axes == (None,):
@@ -92,6 +96,7 @@ class PositionalSharding(Sharding):
     def T(self) -> "PositionalSharding":
         return self.transpose()
 
+    @pointed
     def replicate(
         self, axis: int | Sequence[int] | None = None, keepdims: bool = True
     ) -> "PositionalSharding":

@@ -9,7 +9,8 @@ from typing import Any, final
 
 import numpy as np
 
-from shardir.backends.base import Executable, get_backend
+from shardir.backends.base import Executable, Shards, get_backend
+from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, cut
 from shardir.frontend.config import config
@@ -50,6 +51,16 @@ def watch_of(name: str) -> Watch | None:
     return watches(*chosen)
 
 
+class Nothing(Executable):
+    """What there is to run a program with on abstract devices."""
+
+    def __init__(self, name: str, devices: int) -> None:
+        self.name, self.devices = name, devices
+
+    def __call__(self, args: Sequence[Shards]) -> list[list[Buffer]]:
+        raise nothing_runs(f"{self.name} was compiled for", self.devices)
+
+
 @final
 class Runnable:
     """A program that can be called with arrays, one for each parameter that the user sees."""
@@ -62,7 +73,11 @@ class Runnable:
         watching = (watch_of(plan.module.main.name), inspector(plan))
         chosen = watches(*(watch for watch in watching if watch is not None))
         self.module: Module = pipeline(plan)(plan.module, chosen)
-        self._execute: Executable = get_backend(plan.devices[0].platform).compile(self.module)
+        self._nowhere = is_abstract(plan.devices)
+        if self._nowhere:
+            self._execute: Executable = Nothing(plan.module.main.name, len(plan.devices))
+        else:
+            self._execute = get_backend(plan.devices[0].platform).compile(self.module)
         main, spmd = self.module.main, self.module.main.spmd
         types = [v.type for v in plan.module.main.body.params]
         inner = [None] * len(types) if spmd is None else [g.sharding for g in spmd.params]
@@ -83,10 +98,16 @@ class Runnable:
         self._names = [v.name for v in main.body.params]
         visible = len(types) - len(captured)
         self._one = len(plan.devices) == 1
-        self._captured = [self._parts(array, i) for i, array in enumerate(captured, start=visible)]
+        self._captured = (
+            []
+            if self._nowhere
+            else [self._parts(array, i) for i, array in enumerate(captured, start=visible)]
+        )
 
     def __call__(self, leaves: Sequence[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
+        if self._nowhere:
+            self._execute([])
         foreign: list[Buffer] = []
         one = self._one
         # Written out for arrays that are where they are needed: there may be hundreds.

@@ -13,6 +13,7 @@ from typing import final
 from shardir.frontend.devices import Device
 from shardir.frontend.digits import Digit, Digits, merge, pieces, read
 from shardir.frontend.errors import IndivisibleError, ShardingError
+from shardir.frontend.locations import pointed
 from shardir.frontend.mesh import Mesh
 from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
 
@@ -86,6 +87,7 @@ class Sharding(ABC):
             cuts.append(cut)
         return tuple(cuts)
 
+    @pointed
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of the part that one device holds of an array of `global_shape`.
 
@@ -231,6 +233,7 @@ class NamedSharding(Sharding):
     mesh: Mesh
     spec: PartitionSpec
 
+    @pointed
     def __init__(self, mesh: Mesh, spec: PartitionSpec) -> None:
         if not isinstance(mesh, Mesh):
             raise ShardingError(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
+    "shardir.frontend.abstract_mesh": ("AbstractMesh",),
     "shardir.frontend.mesh": ("Mesh",),
     "shardir.frontend.partition_spec": ("PartitionSpec",),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
@@ -13,6 +14,7 @@ TABLE = {
 """Where each public name is defined."""
 
 if TYPE_CHECKING:
+    from shardir.frontend.abstract_mesh import AbstractMesh as AbstractMesh
     from shardir.frontend.mesh import Mesh as Mesh
     from shardir.frontend.partition_spec import PartitionSpec as PartitionSpec
     from shardir.frontend.positional_sharding import PositionalSharding as PositionalSharding

@@ -37,7 +37,8 @@ def shape_of(shape: Any) -> tuple[int, ...]:
 
     A traced number says itself why it cannot be a size.
     """
-    given = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+    several = hasattr(shape, "__iter__") and getattr(shape, "ndim", 1) != 0
+    given = tuple(shape) if several else (shape,)
     for size in given:
         if not hasattr(size, "__index__"):
             raise ShapeError(

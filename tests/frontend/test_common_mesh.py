@@ -78,7 +78,7 @@ def test_digits_are_parts_of_axes() -> None:
 def test_a_digit_that_does_not_nest() -> None:
     with pytest.raises(ShardingError) as caught:
         express(Digit(1, 2), (("a", 2), ("b", 3)))
-    assert str(caught.value) == (
+    assert str(caught.value).partition("\n")[0] == (
         "cutting groups of 2 devices into 2 does not nest in the mesh [a=2, b=3]; "
         "use sizes that divide those of the mesh, or one mesh throughout"
     )
@@ -162,7 +162,7 @@ def test_other_devices() -> None:
     one, two = PositionalSharding(devices()[:4]), PositionalSharding(devices()[4:])
     with pytest.raises(IncompatibleDevicesError) as caught:
         check_same_devices([("argument x of add", one), ("argument y of add", two)])
-    assert str(caught.value) == (
+    assert str(caught.value).partition("\n")[0] == (
         "devices of all arrays of a computation should be the same: argument x of add has device "
         "ids [0, 1, 2, 3] on platform CPU, and argument y of add has device ids [4, 5, 6, 7] on "
         "platform CPU; move one to the devices of the other with device_put"
@@ -175,7 +175,7 @@ def test_the_same_devices_in_another_order() -> None:
     torus = PositionalSharding([devices()[i] for i in (0, 1, 2, 3, 6, 7, 4, 5)])
     with pytest.raises(IncompatibleDevicesError) as caught:
         check_same_devices([("x", EIGHT), ("y", EIGHT), ("z", torus)])
-    assert str(caught.value) == (
+    assert str(caught.value).partition("\n")[0] == (
         "devices of all arrays of a computation should be the same, in the same order: x has "
         "device ids [0, 1, 2, 3, 4, 5, 6, 7] on platform CPU, and z has device ids "
         "[0, 1, 2, 3, 6, 7, 4, 5] on platform CPU; "

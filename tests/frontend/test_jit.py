@@ -364,7 +364,7 @@ def test_placements_that_disagree_are_named() -> None:
 
     with pytest.raises(IncompatibleDevicesError) as caught:
         jit(f)({"x": x}, y)
-    assert str(caught.value) == (
+    assert str(caught.value).partition("\n")[0] == (
         "devices of all arrays of a computation should be the same, in the same order: argument "
         "a.x of f has device ids [0, 1, 2, 3, 4, 5, 6, 7] on platform CPU, and argument b of f has "
         "device ids [0, 1, 2, 3, 6, 7, 4, 5] on platform CPU; move one to the devices of the other "

@@ -15,7 +15,7 @@ def message(make: object) -> str:
     assert callable(make)
     with pytest.raises(MeshError) as caught:
         make()
-    return str(caught.value)
+    return str(caught.value).partition("\n")[0]
 
 
 def test_a_mesh_tells_what_it_is() -> None:

@@ -51,7 +51,7 @@ def test_axes_of_a_dimension() -> None:
 def test_other_entries(entry: object) -> None:
     with pytest.raises(ShardingError) as caught:
         P("a", entry)
-    assert str(caught.value) == (
+    assert str(caught.value).partition("\n")[0] == (
         f"entry 1 of a PartitionSpec is {entry!r}; it must be None, the name of a mesh axis, "
         "a tuple of names or PartitionSpec.UNCONSTRAINED"
     )

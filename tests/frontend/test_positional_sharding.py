@@ -23,7 +23,7 @@ def message(make: object) -> str:
     assert callable(make)
     with pytest.raises(ShardingError) as caught:
         make()
-    return str(caught.value)
+    return str(caught.value).partition("\n")[0]
 
 
 def test_reprs_of_the_tutorials() -> None:
@@ -137,7 +137,7 @@ def test_a_value_of_lower_rank_that_would_be_cut() -> None:
 def test_an_indivisible_dimension() -> None:
     with pytest.raises(IndivisibleError) as caught:
         EIGHT.reshape(4, 2).shard_shape((6, 4))
-    assert str(caught.value) == (
+    assert str(caught.value).partition("\n")[0] == (
         "dimension 0 of shape (6, 4) has size 6, which is not divisible by 4: it is cut by a "
         "PositionalSharding of shape (4, 2); pad it to 8, or leave it whole"
     )
@@ -177,7 +177,7 @@ def test_axes_that_are_not_there() -> None:
 def test_devices_that_are_none() -> None:
     with pytest.raises(MeshError) as caught:
         PositionalSharding(["CPU 0"])
-    assert str(caught.value) == (
+    assert str(caught.value).partition("\n")[0] == (
         "a PositionalSharding needs devices, got 'CPU 0'; take them from devices()"
     )
     with pytest.raises(MeshError, match="needs at least one device, got none"):

@@ -24,7 +24,7 @@ def message(make: object) -> str:
     assert callable(make)
     with pytest.raises(ShardingError) as caught:
         make()
-    return str(caught.value)
+    return str(caught.value).partition("\n")[0]
 
 
 def test_digits_of_a_named_sharding() -> None:
@@ -126,7 +126,7 @@ def test_reprs() -> None:
 def test_an_indivisible_dimension() -> None:
     with pytest.raises(IndivisibleError) as caught:
         NamedSharding(MESH, P(None, "a")).shard_shape((3, 6))
-    assert str(caught.value) == (
+    assert str(caught.value).partition("\n")[0] == (
         "dimension 1 of shape (3, 6) has size 6, which is not divisible by 4: it is cut over the "
         "mesh axis 'a' of size 4; pad it to 8, or leave it whole"
     )
