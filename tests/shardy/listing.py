@@ -44,6 +44,8 @@ class Entry:
     rule: FactorRule | None
     op: Op | None
     depth: int
+    number: int = -1
+    """Where in the text it is, if it only renames values."""
 
 
 @dataclass
@@ -76,9 +78,15 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
     function = next((f for f in module.functions if f.name == name), None)
     if function is None:
         return _inlined(module, reader, name)
-    return Listing(
-        function, _Lister(function, reader, name, _mesh(module)).entries(), function.body.params
-    )
+    read = reader.functions_read.get(name)
+    inner = [range(call.start, call.end) for call in (read.inlined if read else ())]
+    entries = [
+        entry
+        for entry in _Lister(function, reader, name, _mesh(module)).entries()
+        # A call inside of what is called is not one of this function.
+        if not ("call" in entry.operation and any(entry.number in each for each in inner))
+    ]
+    return Listing(function, entries, function.body.params)
 
 
 def _inlined(module: Module, reader: ModuleReader, name: str) -> Listing | None:
@@ -168,6 +176,7 @@ class _Lister:
                         None,
                         None,
                         depth,
+                        i,
                     )
                 )
         return found

@@ -131,6 +131,8 @@ class Matcher:
             self.bound.update(dict.fromkeys(statement.defines, read))
             return True
         entry = self.find(statement, check)
+        if entry is None and statement.operation == "sdy.func_data_flow_edge":
+            return self.edge(statement, check)
         if entry is None:
             reads = ", ".join(statement.reads)
             self.wrong.append(f"line {check.line}: no {statement.operation}({reads})")
@@ -139,6 +141,19 @@ class Matcher:
             self.bound[name] = frozenset(entry.makes)
         made = " ".join(f"%{name}" for name in entry.makes)
         self.entry(f"line {check.line}: {made or entry.operation}", statement, entry)
+        return True
+
+    def edge(self, statement: Statement, check: Check) -> bool:
+        """The edge of a function is the value that it stands behind."""
+        read = frozenset[str]().union(*(self.bound.get(r, ()) for r in statement.reads))
+        self.bound.update(dict.fromkeys(statement.defines, read))
+        known = {value.name: value.sharding for value in self.listing.params}
+        for entry in self.listing.entries:
+            known.update(zip(entry.makes, entry.shardings, strict=False))
+        wanted = statement.shardings
+        for name in sorted(read):
+            if isinstance(wanted, tuple) and name in known:
+                self.compare(f"line {check.line}: %{name}", wanted[0], known[name])
         return True
 
     def entry(self, what: str, statement: Statement, entry: Entry) -> None:
