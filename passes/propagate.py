@@ -13,7 +13,7 @@ in the terms of `shardir/passes/propagation`, and where we differ. Rules that us
 whose results nobody uses are propagated through and kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
@@ -26,9 +26,9 @@ from shardir.passes.propagation.constants import split_constants
 from shardir.passes.propagation.constraints import apply_constraints
 from shardir.passes.propagation.draft import MANUAL, Draft
 from shardir.passes.propagation.finish import BORDERS, Border, at_the_border, without_unit_axes
-from shardir.passes.propagation.groups import settle_groups, unite_groups
-from shardir.passes.propagation.levels import LEVELS, ORDERS, STRATEGIES, Run, State
-from shardir.passes.propagation.manual import state_ends
+from shardir.passes.propagation.groups import Group, settle_groups, unite_groups
+from shardir.passes.propagation.levels import LEVELS, ORDERS, STRATEGIES, Run, State, Watch
+from shardir.passes.propagation.manual import Bridge, state_ends
 from shardir.passes.propagation.network import Network, Steppers, connect
 from shardir.passes.propagation.record import Record
 from shardir.passes.propagation.recorder import Recorder, Spoken
@@ -55,6 +55,7 @@ class Propagate(Pass, name="propagate"):
     `propagation.finish`.
     `keep_open`: leave dimensions open that nothing closed, and say nothing where nothing is
     known.
+    `leave_open`: leave dimensions open that nothing closed, for `resolve-conflicts`.
     `prepare`: give each use of a constant its own and apply constraints before anything else.
     """
 
@@ -66,6 +67,7 @@ class Propagate(Pass, name="propagate"):
     strategy: str = "aggressive"
     order: str = "lifo"
     keep_open: bool = False
+    leave_open: bool = False
     border: str = "even"
     prepare: bool = True
 
@@ -99,33 +101,18 @@ class Propagate(Pass, name="propagate"):
         record: Record | None,
     ) -> Function:
         """One function; values on which nothing is known are whole on `mesh`."""
-        draft = Draft(function)
-        if self.prepare:
-            split_constants(draft)
-        owners = flows(draft)
-        said = statements(draft)
-        bridges = state_ends(draft, said, steppers.shardings)
-        constraints = apply_constraints(draft, owners, said, bridges) if self.prepare else {}
-        groups = unite_groups(draft)
-        spoke = settle_groups(draft, groups, owners, said, steppers.shardings.meshes)
-        edges = {op: draft.edges(op) for op in draft.walk() if op.spec.edges or op.name == MANUAL}
-        network = connect(draft, edges, groups, bridges, steppers, rules)
+        prepared = self.prepared(function, steppers, rules)
+        draft, network, said, bridges = (
+            prepared.draft, prepared.network, prepared.said, prepared.bridges
+        )  # fmt: skip
         state = begin(function, network, said, steppers.shardings)
         # The axes of a manual computation are asked for by its ends.
         wholly = said | {value: bridge.whole for value, bridge in bridges.items()}
         recorder = record and Recorder(
-            record, draft, network, steppers.shardings, wholly, Spoken(constraints, spoke),
-            groups, state,
+            record, draft, network, steppers.shardings, wholly, prepared.spoken,
+            prepared.groups, state,
         )  # fmt: skip
-        run = Run(
-            network,
-            draft.inputs(function.body),
-            steppers,
-            level=self.level,
-            strategy=self.strategy,
-            order=self.order,
-            watch=recorder.step if recorder else None,
-        )
+        run = self.running(prepared, steppers, recorder.step if recorder else None)
         run.run(state)
         close = self.closed(steppers.shardings, mesh)
         borders = dict.fromkeys(bridges, Border.MANUAL)
@@ -155,6 +142,33 @@ class Propagate(Pass, name="propagate"):
             results=tuple(close(n, v.type, Border.FUNCTION, own) for n, v, own in results),
         )
 
+    def prepared(self, function: Function, steppers: Steppers, rules: Rules) -> "Prepared":
+        """A function as it is before anything moves."""
+        draft = Draft(function)
+        if self.prepare:
+            split_constants(draft)
+        owners = flows(draft)
+        said = statements(draft)
+        bridges = state_ends(draft, said, steppers.shardings)
+        constraints = apply_constraints(draft, owners, said, bridges) if self.prepare else {}
+        groups = unite_groups(draft)
+        spoke = settle_groups(draft, groups, owners, said, steppers.shardings.meshes)
+        edges = {op: draft.edges(op) for op in draft.walk() if op.spec.edges or op.name == MANUAL}
+        network = connect(draft, edges, groups, bridges, steppers, rules)
+        return Prepared(draft, network, owners, said, bridges, groups, Spoken(constraints, spoke))
+
+    def running(self, prepared: "Prepared", steppers: Steppers, watch: Watch | None = None) -> Run:
+        """What takes a prepared function to its fixed point."""
+        return Run(
+            prepared.network,
+            prepared.draft.inputs(prepared.draft.function.body),
+            steppers,
+            level=self.level,
+            strategy=self.strategy,
+            order=self.order,
+            watch=watch,
+        )
+
     def closed(self, shardings: Shardings, mesh: Mesh) -> Close:
         """What to write for a sharding of a given number."""
 
@@ -167,13 +181,33 @@ class Propagate(Pass, name="propagate"):
                 return found
             if not type.rank and (found is None or not found.unreduced):
                 return None  # there is nothing to say about a scalar
+            if found is None and self.leave_open:
+                return Sharding.open(mesh.name, type.rank)
             if found is None:
                 return Sharding.whole(mesh.name, type.rank)
             its_mesh = shardings.meshes[found.mesh]
             uneven = self.border if border is Border.FUNCTION else "even"
-            return at_the_border(found, type.shape, its_mesh, border, stated, uneven).close()
+            found = at_the_border(found, type.shape, its_mesh, border, stated, uneven)
+            return found if self.leave_open else found.close()
 
         return close
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A function as a network, and what is said in it.
+
+    `owners` maps each target of an edge to the one that owns it; `said` is by value, `spoken` who
+    said it for others.
+    """
+
+    draft: Draft
+    network: Network
+    owners: Mapping[Value, Value]
+    said: dict[Value, Sharding]
+    bridges: Mapping[Value, Bridge]
+    groups: Sequence[Group]
+    spoken: Spoken
 
 
 def flows(draft: Draft) -> dict[Value, Value]:

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from math import prod
 
 from shardir.ir import Op
-from shardir.passes.explain.data import Annotation, Coverage, Subject, Unruled, Whole
-from shardir.passes.explain.edits import RESULT, changes, silenced
+from shardir.passes.explain.data import Coverage, Unruled, Whole
 from shardir.passes.explain.history import History, Places, op_text, spelled
+from shardir.passes.explain.idle import idle
 from shardir.passes.explain.parts import left_over
-from shardir.passes.explain.program import Program, Told, tell
-from shardir.passes.program import values_of
+from shardir.passes.explain.program import Program, tell
 from shardir.passes.propagate import Propagate
-from shardir.passes.propagation.record import Said
 from shardir.placement import Axis
 
 
@@ -20,8 +18,7 @@ def coverage(
 ) -> Coverage:
     """Operations without a rule, dimensions left whole, and annotations without effect.
 
-    An annotation has no effect if propagation decides the same without it; each is tried, so
-    that many annotations take long.
+    An annotation has no effect if propagation decides the same without it; each is tried.
     """
     chosen = propagate or Propagate()
     told = tell(program, chosen, places)
@@ -30,7 +27,7 @@ def coverage(
     return Coverage(
         tuple(_unruled(history, op) for history in histories for op in history.story.mute),
         tuple(sorted(whole, key=lambda row: -row.nbytes)),
-        tuple(_idle(told, chosen)),
+        tuple(idle(told, chosen)),
     )
 
 
@@ -61,26 +58,3 @@ def _whole(history: History) -> Iterator[Whole]:
             if fits and not sharding.dims[dim].axes:
                 names = tuple(history.axis(axis, mesh) for axis in fits)
                 yield Whole(spelled(value), history.name, dim, size, names, nbytes)
-
-
-def _idle(told: Told, propagate: Propagate) -> Iterator[Annotation]:
-    """The annotations without which everything would be the same."""
-    for history in told.histories.values():
-        for annotation in stated(history):
-            name = annotation.name
-            if annotation.subject is Subject.RESULT:
-                name = RESULT + name
-            changed = propagate(silenced(told.module, name, history.name))
-            if not changes(told.propagated, changed):
-                yield annotation
-
-
-def stated(history: History) -> Iterator[Annotation]:
-    """What is written down in a function, in its order."""
-    function = history.story.function
-    for value in values_of(function.body):
-        if value.sharding is not None:
-            yield history.annotation(Said(0, value.sharding, value))
-    for i, sharding in enumerate(function.results):
-        if sharding is not None:
-            yield history.annotation(Said(-1 - i, sharding, None))

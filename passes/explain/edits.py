@@ -142,7 +142,8 @@ def difference(
 ) -> Difference:
     """The values that are cut otherwise, and what each program communicates."""
     old, new = propagate(before), propagate(after)
-    return Difference(tuple(edits), tuple(changes(old, new)), traffic(old), traffic(new))
+    paid = traffic(before, propagate), traffic(after, propagate)
+    return Difference(tuple(edits), tuple(changes(old, new)), *paid)
 
 
 def changes(old: Module, new: Module) -> list[Change]:
@@ -163,11 +164,11 @@ def changes(old: Module, new: Module) -> list[Change]:
     return found
 
 
-def traffic(propagated: Module) -> Traffic:
-    """What a propagated program communicates once it is partitioned as by default."""
-    rest = Pipeline(Pipeline.parse(DEFAULT).passes[1:])
+def traffic(module: Module, propagate: Propagate) -> Traffic:
+    """What a program communicates once it is propagated so, and partitioned as by default."""
+    _, *rest = Pipeline.parse(DEFAULT).passes
     try:
-        program = rest(propagated)
+        program = Pipeline((replace(propagate, leave_open=True), *rest))(module)
     except PartitionError as error:
         return Traffic((), str(error))
     kinds: dict[str, tuple[int, int]] = {}

@@ -1,10 +1,10 @@
 """A program's shardings at a glance."""
 
-from shardir.passes.explain.coverage import stated
 from shardir.passes.explain.data import Summary
 from shardir.passes.explain.disagreements import conflicts_of
 from shardir.passes.explain.edits import traffic
 from shardir.passes.explain.history import Places
+from shardir.passes.explain.idle import stated
 from shardir.passes.explain.order import order_sensitive
 from shardir.passes.explain.program import Program, tell
 from shardir.passes.propagate import Propagate
@@ -18,11 +18,11 @@ def summarize(
     histories = told.histories.values()
     values = [v for history in histories for v in history.made.values() if v.type.rank]
     return Summary(
-        tuple(annotation for history in histories for annotation in stated(history)),
+        tuple(history.annotation(said) for history in histories for said in stated(history)),
         len(values),
         sum(1 for v in values if v.sharding and any(v.sharding.axes)),
         tuple(row for history in histories for row in conflicts_of(history)),
         len(order_sensitive(program, propagate=propagate, places=places).rows),
         sum(len(history.story.mute) for history in histories),
-        traffic(told.propagated),
+        traffic(told.module, propagate or Propagate()),
     )

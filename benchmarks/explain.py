@@ -1,0 +1,63 @@
+"""How long questions about a large program take, beside propagation itself.
+
+The program is the training step of `transformer.py`; every question propagates it with a record
+first. Seconds are those of the processor.
+
+    python benchmarks/explain.py [layers]
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from transformer import MESHES, arguments, train_step
+
+from shardir.ir import Module
+from shardir.passes import Propagate
+from shardir.passes.explain import (
+    conflicts,
+    coverage,
+    explain,
+    order_sensitive,
+    summarize,
+    what_if,
+)
+
+
+def questions(module: Module) -> dict[str, Callable[[], Any]]:
+    ops = module.main.body.ops
+    value = ops[len(ops) * 2 // 3].results[0].name
+    param = "%" + module.main.body.params[0].name
+    return {
+        "propagate": lambda: Propagate()(module),
+        "with a record": lambda: Propagate().explained(module),
+        "explain a value": lambda: explain(module, value),
+        "conflicts": lambda: conflicts(module),
+        "what if": lambda: what_if(module, without=[param]),
+        "order": lambda: order_sensitive(module),
+        "coverage": lambda: coverage(module),
+        "summary": lambda: summarize(module),
+    }
+
+
+def seconds(question: Callable[[], Any]) -> float:
+    start = time.process_time()
+    question()
+    return time.process_time() - start
+
+
+def main() -> None:
+    layers = int(sys.argv[1]) if len(sys.argv) > 1 else 96
+    module = train_step.lower(*arguments(layers, MESHES[0])).module
+    count = sum(1 for _ in module.main.body.walk())
+    table = Table("question", "seconds", title=f"{layers} layers, {count} operations")
+    for name, question in questions(module).items():
+        table.add_row(name, f"{seconds(question):.2f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

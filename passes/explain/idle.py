@@ -1,0 +1,158 @@
+"""Annotations without effect: those without which propagation decides the same.
+
+Each is tried. Most can be tried by repeating only what becomes different
+(`passes.propagation.replay`); where more depends on an annotation than what its value begins
+with, the function is propagated again without it.
+"""
+
+from collections.abc import Iterator
+
+from shardir.custom_rules import rules_in_force
+from shardir.ir import Value
+from shardir.passes.explain.data import Annotation, Subject
+from shardir.passes.explain.edits import RESULT, changes, silenced
+from shardir.passes.explain.history import History
+from shardir.passes.explain.program import Told
+from shardir.passes.program import values_of
+from shardir.passes.propagate import Propagate, begin
+from shardir.passes.propagation.draft import CONSTRAINT
+from shardir.passes.propagation.finish import Border
+from shardir.passes.propagation.network import Steppers
+from shardir.passes.propagation.record import Said
+from shardir.passes.propagation.replay import Replay
+from shardir.passes.propagation.step import NOTHING, Shardings
+from shardir.placement import Sharding
+
+
+def idle(told: Told, propagate: Propagate) -> Iterator[Annotation]:
+    """The annotations without which everything would be the same."""
+    for history in told.histories.values():
+        trial = trial_of(told, propagate, history)
+        for said in stated(history):
+            annotation = history.annotation(said)
+            found = trial.is_idle(said) if trial else None
+            if found is None:
+                found = is_idle(told, propagate, annotation)
+            if found:
+                yield annotation
+
+
+def stated(history: History) -> Iterator[Said]:
+    """What is written down in a function, in its order."""
+    function = history.story.function
+    for value in values_of(function.body):
+        if value.sharding is not None:
+            yield Said(0, value.sharding, value)
+    for i, sharding in enumerate(function.results):
+        if sharding is not None:
+            yield Said(-1 - i, sharding, None)
+
+
+def is_idle(told: Told, propagate: Propagate, annotation: Annotation) -> bool:
+    """Whether propagation without an annotation decides the same, by doing it."""
+    name = annotation.name
+    if annotation.subject is Subject.RESULT:
+        name = RESULT + name
+    changed = propagate(silenced(told.module, name, annotation.function))
+    return not changes(told.propagated, changed)
+
+
+def trial_of(told: Told, propagate: Propagate, history: History) -> "Trial | None":
+    """What tries the annotations of a function, if it has nothing that replays do without."""
+    if len(told.module.meshes) > 1 or propagate.order != "lifo":
+        return None
+    trial = Trial(told, propagate, history.name)
+    prepared = trial.prepared
+    everything = (*prepared.said.values(), *trial.function.results)
+    if prepared.groups or prepared.bridges or any(
+        dim.priority is not None for each in everything if each for dim in each.dims
+    ):  # fmt: skip
+        return None
+    trial.start()
+    return trial
+
+
+class Trial:
+    """A function that is propagated without each of its annotations in turn."""
+
+    def __init__(self, told: Told, propagate: Propagate, name: str) -> None:
+        rules = rules_in_force()
+        module = rules.bind(told.module)
+        self.propagate = propagate
+        self.function = next(each for each in module.functions if each.name == name)
+        self.steppers = Steppers(Shardings(module), explain=False)
+        self.prepared = propagate.prepared(self.function, self.steppers, rules)
+        self.close = propagate.closed(self.steppers.shardings, module.meshes[0])
+
+    def start(self) -> None:
+        """Propagate once, and arrange what questions are about."""
+        prepared, body = self.prepared, self.function.body
+        network = prepared.network
+        self.state = begin(self.function, network, prepared.said, self.steppers.shardings)
+        run = self.propagate.running(prepared, self.steppers)
+        self.replay = Replay(network, run, self.state)
+        self.values: dict[int, list[Value]] = {}
+        for value, cell in network.cells.items():
+            self.values.setdefault(cell, []).append(value)
+        self.params = set(body.params)
+        self.entangled = set(prepared.owners)
+        """The values of whose annotations more depends than what their cells begin with."""
+        ops, originals = list(prepared.draft.walk()), set(body.walk())
+        # A copy of a constant shares its attributes, and says what it says.
+        copied = {id(op.attrs) for op in ops if op not in originals}
+        for op in ops:
+            if op.name == CONSTRAINT or id(op.attrs) in copied:
+                self.entangled.update(op.operands, prepared.draft.inputs(op), op.results)
+            elif len(op.results) > 1:
+                self.entangled.update(op.results)
+
+    def is_idle(self, said: Said) -> bool | None:
+        """Whether everything is the same without an annotation; `None` if that is not known."""
+        size = len(self.state.cells)
+        if said.value is None:
+            number = -1 - said.cell
+            return self.same(self.replay.without(size + number, NOTHING), None, number)
+        value = said.value
+        network, known = self.prepared.network, self.prepared.said
+        if value in self.entangled or value not in network.cells:
+            return None
+        cell = network.cells[value]
+        others = (known[each] for each in (network.owners[cell], *self.values[cell])
+                  if each is not value and each in known)  # fmt: skip
+        now = self.steppers.shardings.number(next(others, None))
+        return self.same(self.replay.without(cell, now), value, None)
+
+    def same(self, other: dict[int, int], silent: Value | None, result: int | None) -> bool:
+        """Whether all is written as before where cells are `other` in the end.
+
+        Nothing is said of the value `silent`, or of a result of the function.
+        """
+        cells = {*other}
+        if silent is not None:
+            cells.add(self.prepared.network.cells[silent])
+        size = len(self.state.cells)
+        if result is not None:
+            cells.add(size + result)
+        for cell in sorted(cells):
+            before, after = self.replay.now[cell], other.get(cell, self.replay.now[cell])
+            if cell >= size:
+                i = cell - size
+                type, own = self.function.body.returns[i].type, self.function.results[i]
+                mine = None if i == result else own
+                if self.close(before, type, Border.FUNCTION, own) != self.close(
+                    after, type, Border.FUNCTION, mine
+                ):
+                    return False
+                continue
+            for value in self.values[cell]:
+                border = Border.FUNCTION if value in self.params else Border.NONE
+                own = self.asked(value) if border is Border.FUNCTION else None
+                mine = None if value is silent else own
+                if self.close(before, value.type, border, own) != self.close(
+                    after, value.type, border, mine
+                ):
+                    return False
+        return True
+
+    def asked(self, value: Value) -> Sharding | None:
+        return self.prepared.said.get(value)

@@ -1,0 +1,203 @@
+"""What propagation would decide without one annotation, at the cost of what differs.
+
+The work list begins with all operations in their order, the newest on top. So it works in
+*units*: one operation of that order, and whatever it wakes among those before it; those after it
+are on the list already. When a unit ends, the list is as it was planned. What a unit does follows
+from the shardings of the tensors it looks at. So once it is known what each unit looked at and
+changed, a run without one annotation repeats only the units that look at a cell which is different
+by then; all others do as they did. Where a result of the function meets the value it returns, that
+is a unit of its own.
+
+This is not an estimate: it decides what a run of its own would, and the tests compare the two.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from shardir.passes.propagation.aggressive import Propagate
+from shardir.passes.propagation.directions import Direction, Directions
+from shardir.passes.propagation.levels import Run, State
+from shardir.passes.propagation.network import Network
+from shardir.passes.propagation.priorities import LAST, ROUNDS
+from shardir.passes.propagation.step import Memo, Stepper
+
+Read = Callable[[int], int]
+"""The sharding of a cell; results of the function are cells behind all others."""
+
+
+@dataclass(slots=True)
+class Phase:
+    """One pass of the work list, or of the results (`memos` is `None` then).
+
+    `first` is the number of its first unit. `large` says which units look at a cell, beyond those
+    whose own operation has it.
+    """
+
+    propagate: Propagate
+    directions: Sequence[Directions]
+    memos: list[Memo | None] | None
+    first: int
+    count: int
+    large: dict[int, list[int]] = field(default_factory=dict)
+
+
+class Replay:
+    """One run of a function, unit by unit; `state` is what it begins with.
+
+    Nothing may have priorities, groups, manual computations or several meshes, and the order is
+    the default one: whoever has, runs again.
+    """
+
+    def __init__(self, network: Network, run: Run, state: State) -> None:
+        self.network = network
+        self.run = run
+        self.size = len(state.cells)
+        self.begun = [*state.cells, *state.results]
+        self.nodes_of: dict[int, list[int]] = defaultdict(list)
+        for number, node in enumerate(network.nodes):
+            for cell in dict.fromkeys(node.cells):
+                self.nodes_of[cell].append(number)
+        self.meets_of: dict[int, list[int]] = defaultdict(list)
+        for number, cell in enumerate(run.returned):
+            self.meets_of[cell].append(number)
+            self.meets_of[self.size + number].append(number)
+        self.times: dict[int, list[int]] = defaultdict(list)
+        self.numbers: dict[int, list[int]] = defaultdict(list)
+        self.written: dict[int, tuple[int, ...]] = {}
+        """The cells that a unit changed."""
+        self.phases = list(self._phases())
+        self.now = list(self.begun)
+        for phase in self.phases:
+            for unit in range(phase.count):
+                self._record(phase, unit)
+
+    def _phases(self) -> Iterator[Phase]:
+        run, first = self.run, 0
+        count = len(self.network.nodes)
+        prioritise = run.level in ("op-priority", "user-priority")
+        both = [(Direction.BOTH,) * len(stepper.rule.factors) for stepper in run.meets]
+        for round in range(ROUNDS) if prioritise else (LAST,):
+            ways = run.directions(round)
+            for propagate in run.strategies:
+                memos = [
+                    node.stepper.memo(propagate, way) if any(way) else None
+                    for node, way in zip(self.network.nodes, ways, strict=True)
+                ]
+                for each, its_ways, number in (
+                    (None, both, len(both)), (memos, ways, count), (None, both, len(both))
+                ):  # fmt: skip
+                    yield Phase(propagate, its_ways, each, first, number)
+                    first += number
+
+    def _record(self, phase: Phase, unit: int) -> None:
+        if phase.memos is not None and phase.memos[unit] is None:
+            return
+        changed, looked = self._work(phase, unit, self.now.__getitem__)
+        if not changed:
+            return
+        number = phase.first + unit
+        self.written[number] = tuple(changed)
+        for cell, sharding in changed.items():
+            self.now[cell] = sharding
+            self.times[cell].append(number)
+            self.numbers[cell].append(sharding)
+        for cell in looked:
+            phase.large.setdefault(cell, []).append(unit)
+
+    def _work(self, phase: Phase, unit: int, read: Read) -> tuple[dict[int, int], dict[int, None]]:
+        """What a unit changes, and the cells it looks at beyond those of its own operation."""
+        if phase.memos is None:
+            return self._meet(phase, unit, read), {}
+        nodes, wakes = self.network.nodes, self.network.wakes
+        changed: dict[int, int] = {}
+        looked: dict[int, None] = {}
+        waiting, listed = [unit], {unit}
+        while waiting:
+            number = waiting.pop()
+            listed.discard(number)
+            memo = phase.memos[number]
+            assert memo is not None
+            node = nodes[number]
+            if number != unit:
+                looked.update(dict.fromkeys(node.cells))
+            state = tuple([changed[c] if c in changed else read(c) for c in node.cells])
+            outcome = memo.get(state)
+            if outcome is None:
+                outcome = node.stepper.ask(phase.propagate, phase.directions[number], state)
+            for tensor, sharding in outcome.updates:
+                changed[node.cells[tensor]] = sharding
+                for other in wakes[node.cells[tensor]]:
+                    # Those behind this unit have not been taken off the list.
+                    if (
+                        other != number
+                        and other <= unit
+                        and other not in listed
+                        and phase.memos[other] is not None
+                    ):
+                        listed.add(other)
+                        waiting.append(other)
+        return changed, looked
+
+    def _meet(self, phase: Phase, unit: int, read: Read) -> dict[int, int]:
+        cells = self.run.returned[unit], self.size + unit
+        stepper: Stepper = self.run.meets[unit]
+        state = read(cells[0]), read(cells[1])
+        outcome = stepper.ask(phase.propagate, phase.directions[unit], state)
+        return {cells[tensor]: sharding for tensor, sharding in outcome.updates}
+
+    def before(self, cell: int, number: int) -> int:
+        """The sharding of a cell before a unit, as it was."""
+        at = bisect_left(self.times[cell], number) if cell in self.times else 0
+        return self.numbers[cell][at - 1] if at else self.begun[cell]
+
+    def without(self, cell: int, sharding: int) -> dict[int, int]:
+        """What is different in the end if a cell begins with another sharding."""
+        if self.begun[cell] == sharding:
+            return {}
+        other = {cell: sharding}
+        for phase in self.phases:
+            waiting = [unit for c in other for unit in self._units(phase, c, 0)]
+            heapify(waiting)
+            last = -1
+            while waiting:
+                unit = heappop(waiting)
+                if unit == last or (phase.memos is not None and phase.memos[unit] is None):
+                    continue
+                last = unit
+                for changed in self._repeat(phase, unit, other):
+                    for later in self._units(phase, changed, unit + 1):
+                        heappush(waiting, later)
+            if not other:
+                break
+        return other
+
+    def _units(self, phase: Phase, cell: int, start: int) -> list[int]:
+        """The units of a phase from `start` on that look at a cell."""
+        if phase.memos is None:
+            units = self.meets_of.get(cell, [])
+            return units[bisect_left(units, start) :]
+        units, large = self.nodes_of.get(cell, []), phase.large.get(cell, [])
+        return [*units[bisect_left(units, start) :], *large[bisect_left(large, start) :]]
+
+    def _repeat(self, phase: Phase, unit: int, other: dict[int, int]) -> list[int]:
+        """Do a unit again where `other` cells are different; returns those that become so."""
+        number = phase.first + unit
+
+        def read(cell: int) -> int:
+            found = other.get(cell)
+            return self.before(cell, number) if found is None else found
+
+        changed, _ = self._work(phase, unit, read)
+        became = []
+        for cell in dict.fromkeys((*changed, *self.written.get(number, ()))):
+            mine = changed[cell] if cell in changed else read(cell)
+            theirs = self.before(cell, number + 1)
+            if mine == theirs:
+                other.pop(cell, None)
+            elif other.get(cell) != mine:
+                other[cell] = mine
+                became.append(cell)
+        return became

@@ -1,0 +1,73 @@
+"""Annotations without effect are found by repeating what differs; propagating again agrees."""
+
+import pytest
+
+from shardir.passes.explain.idle import idle, is_idle, stated, trial_of
+from shardir.passes.explain.program import tell
+from shardir.passes.propagate import Propagate
+from shardir.text.parser import parse
+from tests.shardy.programs import Options, program
+
+LEVELS = ("basic", "aggressive", "op-priority", "user-priority")
+PLAIN = Options(size=14, priorities=False, groups=False, manual=False)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_replay_decides_as_a_run_of_its_own(seed: int) -> None:
+    propagate = Propagate(level=LEVELS[seed % 4])
+    told = tell(program(f"idle {seed}", PLAIN), propagate, {})
+    for history in told.histories.values():
+        trial = trial_of(told, propagate, history)
+        assert trial is not None
+        for said in stated(history):
+            found = trial.is_idle(said)
+            if found is not None:
+                annotation = history.annotation(said)
+                assert found is is_idle(told, propagate, annotation), annotation
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_replay_begins_with_the_run_itself(seed: int) -> None:
+    propagate = Propagate(level=LEVELS[seed % 4])
+    told = tell(program(f"idle {seed}", PLAIN), propagate, {})
+    for history in told.histories.values():
+        trial = trial_of(told, propagate, history)
+        assert trial is not None
+        size = len(trial.state.cells)
+        final = {cell if cell >= 0 else size - 1 - cell: sharding
+                 for cell, sharding in history.story.final.items()}  # fmt: skip
+        for cell, sharding in final.items():
+            assert trial.steppers.shardings[trial.replay.now[cell]] == sharding
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_not_replayed_is_run_again(seed: int) -> None:
+    propagate = Propagate()
+    told = tell(program(f"any {seed}", Options(size=6)), propagate, {})
+    wanted = [
+        annotation
+        for history in told.histories.values()
+        for annotation in map(history.annotation, stated(history))
+        if is_idle(told, propagate, annotation)
+    ]
+    assert list(idle(told, propagate)) == wanted
+
+
+def test_a_constant_speaks_through_its_copies() -> None:
+    """Each user has a constant of its own, so that its annotation is said several times."""
+    module = parse("""
+        mesh @m = [a=2]
+        func @f(%x: f32[8], %y: f32[8]) -> (f32[8], f32[8]) {
+          %c = constant(value=1.0) : f32[8@a]
+          %v = add(%x, %c) : f32[8]
+          %w = add(%y, %c) : f32[8]
+          return %v, %w
+        }""")
+    propagate = Propagate()
+    told = tell(module, propagate, {})
+    (history,) = told.histories.values()
+    trial = trial_of(told, propagate, history)
+    assert trial is not None
+    (said,) = stated(history)
+    assert trial.is_idle(said) is None
+    assert list(idle(told, propagate)) == []
