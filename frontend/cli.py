@@ -5,6 +5,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -241,7 +242,8 @@ def explain(
                     propagate=steps[0],
                 )
             )
-        whole = DEFAULT.replace("propagate", str(steps[0]), 1)
+        _, *rest = Pipeline.parse(DEFAULT).passes
+        whole = str(Pipeline((replace(steps[0], leave_open=True), *rest)))
         if communication:
             parted = Pipeline.parse(whole)(module)
             reports.append(explaining.communication(parted, places=found["places"]))

@@ -31,7 +31,7 @@ def pipeline(plan: Plan | None = None) -> Pipeline:
     chosen = DEFAULT
     if plan is not None and (plan.uneven == "pad" or plan.odd):
         border = "uneven" if plan.uneven == "pad" else "stated"
-        chosen = chosen.replace("propagate", f"propagate{{border={border}}}", 1)
+        chosen = chosen.replace("propagate{", f"propagate{{border={border},", 1)
     if plan is not None and plan.uneven not in (None, "pad"):
         chosen = chosen.replace(",reshard", f",reshard{{uneven={plan.uneven}}}", 1)
     return Pipeline.parse(chosen)

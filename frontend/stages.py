@@ -1,6 +1,7 @@
 """What `lower` and `compile` return: a program as text, and the program that runs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 from shardir.communication import Collective, collectives
@@ -15,6 +16,8 @@ from shardir.frontend.runnable import Runnable, pipeline
 from shardir.frontend.signature import ShapeDtypeStruct, Signature
 from shardir.frontend.trace import Traced
 from shardir.ir import Loc, Module
+from shardir.passes.pipeline import Pipeline
+from shardir.passes.propagate import Propagate
 from shardir.text.literals import show_name
 from shardir.text.printer import show
 
@@ -83,7 +86,10 @@ class Lowered:
 
     def after(self, stage: str) -> Module:
         """The program after the pass called `stage`; raises `PipelineError` naming the passes."""
-        return pipeline(self._plan).through(stage)(self._plan.module)
+        *earlier, last = pipeline(self._plan).through(stage).passes
+        if isinstance(last, Propagate):
+            last = replace(last, leave_open=False)  # That is for the next pass alone.
+        return Pipeline((*earlier, last))(self._plan.module)
 
     def as_text(self, stage: str | None = None, *, locations: bool = False) -> str:
         """The traced program as text, or the program after the pass called `stage`.

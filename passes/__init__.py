@@ -13,5 +13,6 @@ from shardir.passes.pipeline import PASSES as PASSES, Pass as Pass, Pipeline as 
 from shardir.passes.propagate import Propagate as Propagate
 from shardir.passes.reshard import Reshard as Reshard
 from shardir.passes.reshard_exactly import ReshardExactly as ReshardExactly
+from shardir.passes.resolve_conflicts import ResolveConflicts as ResolveConflicts
 from shardir.passes.share_reshards import ShareReshards as ShareReshards
 from shardir.passes.simplify import Simplify as Simplify

@@ -5,7 +5,9 @@ candidate among others: each tensor in turn leads, with what the others can add 
 each takes to bring the operands there and the results away is known exactly, since the shardings
 of all values are decided, so the cheapest candidate is the best of them for the whole program.
 Fewer collectives count more than fewer bytes as long as no more bytes are sent than by Shardy's
-choice, which wins ties. Contractions never compute more than they would with it.
+choice, which wins ties. Contractions compute more than they would with it only where a loop that
+is summed up is cut in one operand and whole in another: there gathering may send less than
+completing the sum.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,14 +47,14 @@ def cheapest(
     first = align(rule, bare, cuttable, uneven)
     if all(a.axes == b.axes for a, b in zip(first.tensors, bare, strict=True)):
         return first
-    most = _work(rule, first) if rule.of_kind(Kind.REDUCE) else None
-    best, least = first, _cost(rule, first, places, types, reduction)
+    most = _work(rule, first, _disputed(rule, bare)) if rule.of_kind(Kind.REDUCE) else None
+    best, least = first, moves_of(rule, first, places, types, reduction)
     limit = least[0]
     for led in _led(rule, bare, types):
         other = align(rule, led, cuttable, uneven)
         if most is not None and _work(rule, other) > most:
             continue
-        cost = _cost(rule, other, places, types, reduction)
+        cost = moves_of(rule, other, places, types, reduction)
         if cost[0] <= limit and weight(cost, LATENCY) < weight(least, LATENCY):
             best, least = other, cost
     return best
@@ -84,7 +86,7 @@ def _clear_of(taken: list[Axis]) -> Callable[[Axis, int], Axis | None]:
     return lambda axis, _: clear_of(axis, taken)
 
 
-def _cost(
+def moves_of(
     rule: FactorRule,
     fitting: Alignment,
     places: tuple[Sharding, ...],
@@ -104,11 +106,22 @@ def _cost(
     return nbytes, collectives
 
 
-def _work(rule: FactorRule, fitting: Alignment) -> int:
-    """How many rounds the loops take on one device."""
+def _disputed(rule: FactorRule, places: tuple[Sharding, ...]) -> frozenset[int]:
+    """The loops that are summed up, and that some operand walks whole."""
+    return frozenset(
+        i
+        for i in rule.of_kind(Kind.REDUCE)
+        for mapping, place in zip(rule.operands, places, strict=False)
+        for factors, dim in zip(mapping, place.dims, strict=True)
+        if i in factors and not dim.axes
+    )
+
+
+def _work(rule: FactorRule, fitting: Alignment, whole: frozenset[int] = frozenset()) -> int:
+    """How many rounds the loops take on one device, if those in `whole` are not cut."""
     return prod(
-        -(-factor.size // prod(axis.size for axis in axes))
-        for factor, axes in zip(rule.factors, fitting.cuts, strict=True)
+        -(-factor.size // (1 if i in whole else prod(axis.size for axis in axes)))
+        for i, (factor, axes) in enumerate(zip(rule.factors, fitting.cuts, strict=True))
     )
 
 

@@ -18,7 +18,10 @@ PASSES: dict[str, type["Pass"]] = {}
 Watch = Callable[["Pass", Module, Module, float], None]
 """Called after every pass with the pass, the module before and after it, and its seconds."""
 
-DEFAULT = "propagate,join-moves,reshard,delay-sums,join-reshards,share-reshards,partition,cse,dce"
+DEFAULT = (
+    "propagate{leave_open=true},resolve-conflicts,join-moves,reshard,delay-sums,join-reshards,"
+    "share-reshards,partition,cse,dce"
+)
 """The pipeline from a traced program to the program each device runs."""
 EXACT = "propagate,reshard-exactly,reshard{layouts=shardy},partition{planner=greedy},cse,dce"
 """The pipeline that decides as OpenXLA Shardy does, without improving on it."""

@@ -1,0 +1,277 @@
+"""Decide where propagation gave up: cut results over what their operands offer.
+
+before: `%c = add(%a, %b) : f32[64@?]` with `%a: f32[64@x]`, `%b: f32[64@y]`, so that both are
+        gathered
+after:  `%c = add(%a, %b) : f32[64@(x, y)]`, so that `%a` is cut further and `%b` exchanged
+
+Runs after `propagate{leave_open=true}`, which tells what nobody has closed. Shardy leaves a
+result whole where its operands contradict one another. Here such a result gets the cuts with
+which it is made for the least bytes, and so on downstream, in one walk forward. A walk back takes
+away every cut that saves nothing. Only dimensions that are open change, and they keep what they
+have; results of the function among them may also keep parts of axes. What is decided is taken
+only if all moves of the program then send less; the operation says in `why` what they sent.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from shardir.build import substitute
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.mesh import Mesh
+from shardir.passes.flow import Flow
+from shardir.passes.offers import is_disputed, offers_of, price_of
+from shardir.passes.pipeline import Pass, Pipeline
+from shardir.passes.prices import place_of, price
+from shardir.passes.program import mesh_of
+from shardir.passes.reasons import Words
+from shardir.passes.uneven import uneven_dims
+from shardir.passes.uses import UNKNOWN
+from shardir.placement import Sharding
+
+MOVES = "join-moves,reshard,delay-sums,join-reshards,share-reshards"
+"""What makes the moves of a program, by which two are compared."""
+PINNED = ("sharding_constraint", "sharding_group", "reshard", "constant")
+"""Operations whose operands and results stay as they are."""
+
+
+@dataclass(frozen=True)
+class ResolveConflicts(Pass, name="resolve-conflicts"):
+    """Cut open results where propagation gave up, if the program then sends less."""
+
+    def __call__(self, module: Module) -> Module:
+        chosen = module
+        for i, function in enumerate(module.functions):
+            mesh = None if function.spmd else mesh_of(function, module)
+            if mesh is None:
+                continue
+            closed = _closed(function)
+            better = _resolved(function, mesh)
+            chosen = _with(chosen, i, closed)
+            if better is not None:
+                other = _with(chosen, i, better)
+                if received(other, i) < received(chosen, i):
+                    chosen = other
+        return chosen
+
+
+def _with(module: Module, at: int, function: Function) -> Module:
+    functions = module.functions
+    return replace(module, functions=(*functions[:at], function, *functions[at + 1 :]))
+
+
+def received(module: Module, function: int = 0) -> int:
+    """Bytes that a device receives by all moves; a `while` counts twice."""
+    moved = Pipeline.parse(MOVES)(module).functions[function]
+    mesh = mesh_of(moved, module)
+    assert mesh is not None
+
+    def paid(block: Block) -> int:
+        total = 0
+        for op in block.ops:
+            if op.name == "reshard":
+                (source,) = op.operands
+                ends = place_of(source, mesh.name), place_of(op.result, mesh.name)
+                total += price(*ends, op.result.type)[0]
+            total += sum(map(paid, op.blocks)) * _rounds(op)
+        return total
+
+    return paid(moved.body)
+
+
+def _rounds(op: Op) -> int:
+    """How often the blocks of an operation run."""
+    if op.name == "scan":
+        return max(int(op.attrs["length"]), 1)
+    return UNKNOWN if op.name == "while" else 1
+
+
+def _closed(function: Function) -> Function:
+    """The function with nothing left open."""
+    results = tuple(s and s.close() for s in function.results)
+    return replace(function, body=_rebuilt(function.body, {}, {}), results=results)
+
+
+def _rebuilt(block: Block, places: dict[Value, Sharding], why: dict[Op, str]) -> Block:
+    """The block with its values in other places, and closed; what decided that says so."""
+    new: dict[Value, Value] = {}
+
+    def value(old: Value) -> Value:
+        place = places.get(old, old.sharding)
+        place = place and place.close()
+        if place != old.sharding:
+            new[old] = replace(old, sharding=place)
+        return new.get(old, old)
+
+    def inner(block: Block) -> Block:
+        params = tuple(map(value, block.params))
+        ops = [
+            replace(
+                op,
+                results=tuple(map(value, op.results)),
+                blocks=tuple(map(inner, op.blocks)),
+                why=why.get(op, op.why),
+            )
+            for op in block.ops
+        ]
+        return Block(params, tuple(ops), block.returns)
+
+    made = inner(block)
+    return substitute(made, new) if new else block
+
+
+@dataclass(eq=False, slots=True)
+class _Use:
+    """What takes a value, and how often: an operation, or (`None`) what wants it at `place`."""
+
+    op: Op | None
+    times: int
+    place: Sharding | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Survey:
+    """The operations that can be decided for, in order, and who uses each value."""
+
+    mesh: str
+    ops: dict[Op, int] = field(default_factory=dict)
+    users: dict[Value, list[_Use]] = field(default_factory=dict)
+    pinned: set[Value] = field(default_factory=set)
+
+    def block(self, block: Block, times: int) -> None:
+        for op in block.ops:
+            operands = dict.fromkeys(op.operands)
+            if op.name in PINNED or op.name == "manual_computation":
+                self.pinned.update((*operands, *op.uses(), *op.results))
+            elif op.blocks or op.spec.edges:
+                self.control(op, times)
+            else:
+                self.ops[op] = times
+                for value in operands:
+                    self.users.setdefault(value, []).append(_Use(op, times))
+
+    def control(self, op: Op, times: int) -> None:
+        """What flows along edges stays where it is."""
+        flow = Flow(op, self.place, lambda v: Sharding.whole(self.mesh, v.type.rank))
+        inside = times * _rounds(op)
+        self.pinned.update(op.results)
+        for value, place in zip(op.operands, flow.operands, strict=True):
+            self.users.setdefault(value, []).append(_Use(None, times, place))
+        for block, places in zip(op.blocks, flow.returns, strict=True):
+            self.block(block, inside)
+            for value, place in zip(block.returns, places, strict=True):
+                self.users.setdefault(value, []).append(_Use(None, inside, place))
+
+    def place(self, value: Value) -> Sharding:
+        return place_of(value, self.mesh).close()
+
+
+class _Resolver:
+    """The places of the values of one function, while they are decided."""
+
+    def __init__(self, function: Function, mesh: Mesh) -> None:
+        self.survey = _Survey(mesh.name)
+        self.survey.block(function.body, 1)
+        self.results = list(function.results)
+        self.changed: dict[Value, Sharding] = {}
+        self.maker = {op.results[0]: op for op in self.survey.ops if len(op.results) == 1}
+        for value, asked in zip(function.body.returns, function.results, strict=True):
+            if asked is not None and not any(dim.open for dim in asked.dims):
+                use = _Use(None, 1, asked.close())
+                self.survey.users.setdefault(value, []).append(use)
+
+    def place(self, value: Value) -> Sharding:
+        return self.changed.get(value) or self.survey.place(value)
+
+    def paid(self, op: Op) -> tuple[int, int]:
+        """Bytes and collectives of the moves that one run of an operation needs."""
+        return price_of(op, tuple(map(self.place, op.tensors)))
+
+    def forward(self) -> None:
+        for op in self.survey.ops:
+            if len(op.results) != 1 or not op.operands or not self.free(op.result):
+                continue
+            now = self.paid(op)
+            if not now[0] or not is_disputed(op, tuple(map(self.place, op.tensors))):
+                continue
+            places = tuple(map(self.place, op.operands))
+            kept, least = None, now
+            for offer in offers_of(op, places, self.place(op.result)):
+                if not extends(offer, op.result.sharding, op.result):
+                    continue
+                cost = price_of(op, (*places, offer))
+                if cost[0] < now[0] and cost < least:
+                    kept, least = offer, cost
+            if kept is not None:
+                self.changed[op.result] = kept
+
+    def free(self, value: Value) -> bool:
+        sharding = value.sharding
+        return (
+            sharding is not None
+            and not sharding.unreduced
+            and any(dim.open for dim in sharding.dims)
+            and value not in self.survey.pinned
+        )
+
+    def back(self) -> None:
+        """Take away the cuts that save nothing."""
+        for value in reversed(list(self.changed)):
+            now, cut = self.around(value), self.changed.pop(value)
+            if self.around(value) > now:
+                self.changed[value] = cut
+
+    def around(self, value: Value) -> int:
+        """The bytes of the moves next to a value."""
+        op = self.maker[value]
+        total = self.paid(op)[0] * self.survey.ops[op]
+        taken: dict[Sharding, None] = {}
+        for use in self.survey.users.get(value, ()):
+            if use.op is not None:
+                total += self.paid(use.op)[0] * use.times
+            elif use.place is not None and use.place not in taken:
+                taken[use.place] = None
+                total += price(self.place(value), use.place, value.type)[0] * use.times
+        return total
+
+
+def extends(place: Sharding, stated: Sharding | None, value: Value) -> bool:
+    """Whether a place keeps what is stated, adds to open dimensions only, and cuts evenly."""
+    if stated is None or uneven_dims(place, value.type.shape):
+        return False
+    kept = set(stated.replicated)
+    return not any(axis.overlaps(other) for axis in place.used() for other in kept) and all(
+        new.axes[: len(old.axes)] == old.axes and (old.open or new.axes == old.axes)
+        for new, old in zip(place.dims, stated.dims, strict=True)
+    )
+
+
+def _resolved(function: Function, mesh: Mesh) -> Function | None:
+    """The function with conflicts resolved; `None` where there is nothing to do."""
+    resolver = _Resolver(function, mesh)
+    resolver.forward()
+    resolver.back()
+    results = list(_results(function, resolver))
+    if not resolver.changed and all(s is None for s in results):
+        return None
+    words = Words(mesh)
+    why = {}
+    for value, place in resolver.changed.items():
+        op = resolver.maker[value]
+        told = (
+            f"propagation leaves %{value.name} {words.shown(place_of(value, mesh.name))}; "
+            f"made {words.shown(place)} instead, its operands send less"
+        )
+        why[op] = f"{op.why}; {told}" if op.why else told
+    body = _rebuilt(function.body, resolver.changed, why)
+    chosen = tuple(
+        new or (old and old.close()) for new, old in zip(results, function.results, strict=True)
+    )
+    return replace(function, body=body, results=chosen)
+
+
+def _results(function: Function, resolver: _Resolver) -> Iterator[Sharding | None]:
+    """Where open results of the function go with what is returned; `None` where they stay."""
+    for value, asked in zip(function.body.returns, function.results, strict=True):
+        place = resolver.place(value)
+        moves = asked is not None and price(place, asked.close(), value.type)[0]
+        yield place if moves and extends(place, asked, value) else None
