@@ -26,7 +26,12 @@ from shardir.passes.propagation.constants import split_constants
 from shardir.passes.propagation.constraints import apply_constraints
 from shardir.passes.propagation.draft import MANUAL, Draft
 from shardir.passes.propagation.finish import BORDERS, Border, at_the_border, without_unit_axes
-from shardir.passes.propagation.groups import Group, settle_groups, unite_groups
+from shardir.passes.propagation.groups import (
+    Group,
+    check_manual_results,
+    settle_groups,
+    unite_groups,
+)
 from shardir.passes.propagation.levels import LEVELS, ORDERS, STRATEGIES, Run, State, Watch
 from shardir.passes.propagation.manual import Bridge, state_ends
 from shardir.passes.propagation.network import Network, Steppers, connect
@@ -114,6 +119,11 @@ class Propagate(Pass, name="propagate"):
         )  # fmt: skip
         run = self.running(prepared, steppers, recorder.step if recorder else None)
         run.run(state)
+        check_manual_results(
+            prepared.groups,
+            {value: bridge for value, bridge in bridges.items() if not bridge.inwards},
+            lambda value: steppers.shardings[state.cells[network.cells[value]]],
+        )
         close = self.closed(steppers.shardings, mesh)
         borders = dict.fromkeys(bridges, Border.MANUAL)
         borders |= dict.fromkeys(function.body.params, Border.FUNCTION)

@@ -13,7 +13,7 @@ after:  `%x.1 = sharding_constraint(%x) : f32[8@?]`, `%y.1 = sharding_constraint
 These are OpenXLA Shardy's rules (`sdy-sharding-group-import` and what propagation begins with).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from shardir.errors import PropagateError
@@ -21,6 +21,7 @@ from shardir.ir import Block, Op, Value
 from shardir.mesh import Mesh
 from shardir.passes.propagation.constants import GROUP
 from shardir.passes.propagation.draft import MANUAL, Draft
+from shardir.passes.propagation.manual import Bridge
 from shardir.placement import Dim, Sharding
 
 
@@ -130,6 +131,35 @@ def settle_groups(
                 group.members[i] = _put_behind(draft, owners, value, open_)
                 said[group.members[i]] = open_
     return spoke
+
+
+def check_manual_results(
+    groups: Iterable[Group],
+    bridges: Mapping[Value, Bridge],
+    found: Callable[[Value], Sharding | None],
+) -> None:
+    """Raise `PropagateError` where a group cuts what a manual computation gives over manual axes.
+
+    Which of those cut it is a matter of the computation; a group sets it to what another member
+    has. `found` is what values are cut like in the end.
+    """
+    for group in groups:
+        for value, op in zip(group.members, group.sayings, strict=True):
+            bridge = bridges.get(value)
+            sharding = found(value)
+            if bridge is None or sharding is None:
+                continue
+            names = {axis.name for axis in bridge.axes}
+            for dim, (cut, cuts) in enumerate(zip(sharding.dims, bridge.cuts, strict=True)):
+                manual = [axis for axis in cut.axes if axis.name in names]
+                if cut.axes[: len(cuts)] != cuts or len(manual) > len(cuts):
+                    wrong = ", ".join(sorted({axis.name for axis in manual} or names))
+                    raise PropagateError(
+                        f"sharding group {op.attrs['group']} would change how dimension {dim} of "
+                        f"%{value.name}, a result of a manual_computation, is cut over the manual "
+                        f"axis {wrong}; take it out of the group, or say replicated({wrong}) of "
+                        "another member"
+                    )
 
 
 def _same(one: Sharding, other: Sharding, meshes: Mapping[str, Mesh]) -> bool:

@@ -5,7 +5,7 @@ import pytest
 from shardir.errors import PropagateError
 from shardir.passes.explain import explain
 from shardir.text.parser import parse
-from tests.passes.propagated import MESH, propagated
+from tests.passes.propagated import MESH, found, propagated
 
 PROGRAM = """\
 func @f(
@@ -128,3 +128,39 @@ func @f(
         "sharding group 1 has members inside and outside of a manual_computation; give those "
         "inside a group of their own"
     )
+
+
+RESULT_IN_GROUP = """\
+func @f(
+  %x: f32[8, 8],
+  %z: f32[8@x?, 8] MORE,
+) -> (f32[8, 8], f32[8, 8]) {
+  %r = manual_computation(%x, axes=[x], in_axes=[[[], []]], out_axes=[[[], []]]) : f32[8, 8] {
+    (%p: f32[8, 8]) =>
+    %q = tanh(%p) : f32[8, 8]
+    yield %q
+  }
+  %w = neg(%z) : f32[8, 8] SAID
+  sharding_group(%r, group=2)
+  sharding_group(%w, group=2)
+  return %r, %w
+}
+"""
+
+
+def test_a_group_does_not_cut_a_result_over_manual_axes() -> None:
+    """Not even where OpenXLA Shardy would, whose program is none any more."""
+    with pytest.raises(PropagateError) as raised:
+        propagated(RESULT_IN_GROUP.replace(" MORE", "").replace(" SAID", ""))
+
+    assert str(raised.value) == (
+        "sharding group 2 would change how dimension 0 of %r, a result of a manual_computation, is "
+        "cut over the manual axis x; take it out of the group, or say replicated(x) of another "
+        "member"
+    )
+
+
+def test_a_group_may_cut_a_result_over_other_axes() -> None:
+    said = RESULT_IN_GROUP.replace(" MORE", "").replace(" SAID", " replicated(x)")
+    assert found(said)["r"] == "f32[8@-, 8@-]"
+    assert found(said.replace("8@x?", "8@y"))["r"] == "f32[8@y, 8@-] replicated(x)"
