@@ -92,8 +92,12 @@ def _check(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:
 
 
 def device_get(x: Any) -> Any:
-    """Containers of arrays as containers of NumPy arrays."""
-    return tree.map(np.asarray, x)
+    """Containers of arrays as containers of NumPy arrays; random keys stay what they are."""
+    return tree.map(lambda leaf: leaf if _is_key(leaf) else np.asarray(leaf), x)
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, Array) and leaf.type.dtype == "key"
 
 
 def block_until_ready(x: Any) -> Any:

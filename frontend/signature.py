@@ -60,6 +60,13 @@ class ShapeDtypeStruct:
         self.abstract = Abstract(TensorType(sizes, dtype_of(dtype)), weak_type)
         self.sharding = sharding
 
+    @classmethod
+    def like(cls, x: Any) -> "ShapeDtypeStruct":
+        """That of anything with a `shape` and a `dtype`, spread as it is if it is committed."""
+        sharding = getattr(x, "sharding", None) if getattr(x, "committed", True) else None
+        weak = bool(getattr(x, "weak_type", False))
+        return cls(x.shape, x.dtype, sharding=sharding, weak_type=weak)
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.abstract.type.shape

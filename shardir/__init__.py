@@ -10,6 +10,11 @@ from shardir._lazy import lazy_names
 TABLE = {
     # programs of users
     "shardir.frontend.array": ("Array", "ShapeDtypeStruct"),
+    "shardir.frontend.assembling": (
+        "make_array_from_callback",
+        "make_array_from_process_local_data",
+        "make_array_from_single_device_arrays",
+    ),
     "shardir.frontend.callbacks": ("io_callback", "pure_callback"),
     "shardir.frontend.checkpointing": ("checkpoint", "checkpoint_policies", "remat"),
     "shardir.frontend.config": ("config", "cpu_devices", "enable_x64", "set_cpu_devices"),
@@ -36,7 +41,7 @@ TABLE = {
     "shardir.frontend.linearity": ("closure_convert", "linear_transpose"),
     "shardir.frontend.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
     "shardir.frontend.parallel_mapping": ("pmap",),
-    "shardir.frontend.partition_spec": ("PartitionSpec",),
+    "shardir.frontend.partition_spec": ("P", "PartitionSpec"),
     "shardir.frontend.placing": ("block_until_ready", "device_get", "device_put"),
     "shardir.frontend.placing_shards": ("device_put_replicated", "device_put_sharded"),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
@@ -90,6 +95,11 @@ if TYPE_CHECKING:
     from shardir.custom_rules import register_rule as register_rule, rules as rules
     from shardir.errors import ShardirError as ShardirError
     from shardir.frontend.array import Array as Array, ShapeDtypeStruct as ShapeDtypeStruct
+    from shardir.frontend.assembling import (
+        make_array_from_callback as make_array_from_callback,
+        make_array_from_process_local_data as make_array_from_process_local_data,
+        make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+    )
     from shardir.frontend.callbacks import (
         io_callback as io_callback,
         pure_callback as pure_callback,
@@ -142,7 +152,7 @@ if TYPE_CHECKING:
         make_mesh as make_mesh,
     )
     from shardir.frontend.parallel_mapping import pmap as pmap
-    from shardir.frontend.partition_spec import PartitionSpec as PartitionSpec
+    from shardir.frontend.partition_spec import P as P, PartitionSpec as PartitionSpec
     from shardir.frontend.placing import (
         block_until_ready as block_until_ready,
         device_get as device_get,

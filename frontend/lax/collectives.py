@@ -307,10 +307,13 @@ def all_to_all(
                 senders = reshape(senders, [size, *rest])
             return _joined(senders, concat, tiled)
         # The pieces are a dimension of their own, which becomes that of their senders.
+        stages = _stages(named)
         shape = list(leaf.shape)
-        shape[split : split + 1] = [size, 1, share]
-        apart = reshape(leaf, shape)
-        sent = _sent("all-to-all", apart, joined(named), split=split, concat=split + 1)
+        shape[split : split + 1] = [n for stage in stages for n in (size_of(stage), 1)] + [share]
+        sent = reshape(leaf, shape)
+        for i, stage in enumerate(stages):
+            dim = split + 2 * i
+            sent = _sent("all-to-all", sent, joined(stage), split=dim, concat=dim + 1)
         senders = reshape(sent, [*rest[:split], size, *rest[split:]])
         if not tiled:
             del rest[split]
@@ -324,6 +327,17 @@ def all_to_all(
         return reshape(moved, rest)
 
     return _each(x, exchanged)
+
+
+def _stages(named: Sequence[Named]) -> list[list[Named]]:
+    """The axes along which one exchange goes: those of a mesh at once, those of batches singly."""
+    stages: list[list[Named]] = []
+    for axis in named:
+        if stages and axis.manual and stages[-1][0].manual:
+            stages[-1].append(axis)
+        else:
+            stages.append([axis])
+    return stages
 
 
 def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Groups = None) -> Any:

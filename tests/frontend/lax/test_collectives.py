@@ -117,6 +117,18 @@ def test_all_to_all(split: int, concat: int) -> None:
     agree(swapped, np.swapaxes(x[:, :, :4], 0, 2))
 
 
+@pytest.mark.parametrize("tiled", [False, True])
+def test_all_to_all_along_several_axes(tiled: bool) -> None:
+    x = RNG.standard_normal((2, 3, 6, 5)).astype(np.float32)
+
+    def exchanged(names: Any) -> Callable[[Any], Any]:
+        return lambda y: lax.all_to_all(y, names, 0, 1, tiled=tiled)
+
+    both = vmap(vmap(exchanged(("i", "j")), axis_name="j"), axis_name="i")(x)
+    flat = vmap(exchanged("i"), axis_name="i")(x.reshape(6, 6, 5))
+    agree(np.asarray(both).reshape(np.shape(flat)), flat)
+
+
 def test_several_axes_at_once() -> None:
     def f(x: Any) -> Any:
         return x - lax.pmean(x, ("i", "j")), lax.psum(x, "j"), lax.all_gather(x, ("i", "j"))

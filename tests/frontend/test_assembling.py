@@ -1,0 +1,73 @@
+"""Arrays from parts that lie where they belong."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+X = np.arange(48, dtype="f").reshape(8, 6)
+
+
+def spread(*spec: Any) -> NamedSharding:
+    return NamedSharding(sd.make_mesh((4, 2), ("x", "y")), P(*spec))
+
+
+@pytest.mark.parametrize("spec", [("x", "y"), ("x",), (None, "y"), (("y", "x"),), ()])
+def test_from_parts_and_from_what_makes_them(spec: tuple[Any, ...]) -> None:
+    sharding = spread(*spec)
+    whole = sd.device_put(X, sharding)
+    again = sd.make_array_from_single_device_arrays(
+        X.shape, sharding, [shard.data for shard in whole.addressable_shards]
+    )
+    calls = []
+
+    def part(index: Any) -> Any:
+        calls.append(index)
+        return X[index]
+
+    made = sd.make_array_from_callback(X.shape, sharding, part)
+    for array in (again, made, sd.make_array_from_process_local_data(sharding, X)):
+        np.testing.assert_array_equal(np.asarray(array), X)
+        assert (array.sharding, array.committed) == (sharding, True)
+    assert len(calls) == len({str(i) for i in sharding.devices_indices_map(X.shape).values()})
+
+
+def test_keys_are_put_together_and_fetched() -> None:
+    keys = sd.random.split(sd.random.key(0), 4)
+    sharding = spread("x")
+    parts = [shard.data for shard in sd.device_put(keys, sharding).addressable_shards]
+    made = sd.make_array_from_single_device_arrays((4,), sharding, parts)
+    for found in (made, sd.device_get(keys)):
+        wanted = np.asarray(sd.random.key_data(keys))
+        np.testing.assert_array_equal(np.asarray(sd.random.key_data(found)), wanted)
+
+
+def test_parts_that_do_not_fit() -> None:
+    sharding = spread("x")
+    parts = [shard.data for shard in sd.device_put(X, sharding).addressable_shards]
+    make = sd.make_array_from_single_device_arrays
+    with pytest.raises(ArgumentError, match="two parts of make_array_from_single_device_arrays"):
+        make(X.shape, sharding, [*parts, parts[0]])
+    with pytest.raises(ArgumentError, match=r"has no part on .*; give one for each device"):
+        make(X.shape, sharding, parts[1:])
+    with pytest.raises(ShapeError, match=r"is f32\[2, 6\], and its place is f32\[4, 6\]"):
+        make((16, 6), sharding, parts)
+    with pytest.raises(ArgumentError, match="is on 8 devices"):
+        make(X.shape, sharding, [sd.device_put(X, sharding)])
+    with pytest.raises(ShapeError, match=r"returned shape \(8, 6\) for a part of shape \(2, 6\)"):
+        sd.make_array_from_callback(X.shape, sharding, lambda index: X)
+    with pytest.raises(ShapeError, match=r"has shape \(8, 6\), and all data is to have \(16, 6\)"):
+        sd.make_array_from_process_local_data(sharding, X, (16, 6))
+
+
+def test_structs_like_arrays() -> None:
+    array = sd.device_put(X, spread("x"))
+    struct = sd.ShapeDtypeStruct.like(array)
+    assert (struct.shape, str(struct.dtype)) == ((8, 6), "float32")
+    assert struct.sharding == array.sharding
+    assert sd.ShapeDtypeStruct.like(sd.numpy.ones(3)).sharding is None
+    assert sd.ShapeDtypeStruct.like(X).sharding is None
