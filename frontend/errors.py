@@ -1,4 +1,8 @@
-"""What can go wrong with settings, devices and shardings, before any program runs."""
+"""What can go wrong with settings, devices and shardings, before any program runs.
+
+Python, NumPy and JAX call the same mistake now a TypeError, now a ValueError; errors for mistakes
+of that kind are both, so that code written to catch either catches them.
+"""
 
 from shardir.errors import ShardirError
 
@@ -35,12 +39,20 @@ class TracedValueError(ShardirError, TypeError):
     """A traced value used where its numbers would have to be known."""
 
 
-class LeakedTracerError(ShardirError, RuntimeError):
+class TracedMaskError(TracedValueError, IndexError):
+    """A traced mask as an index: how many elements it takes is not known."""
+
+
+class LeakedTracerError(ShardirError, TypeError, RuntimeError):
     """A traced value used after, or outside of, the trace it belongs to."""
 
 
-class ArgumentError(ShardirError, TypeError):
+class ArgumentError(ShardirError, TypeError, ValueError):
     """A function called, or wrapped, with arguments that it cannot take."""
+
+
+class NoMeshError(ArgumentError, RuntimeError):
+    """A PartitionSpec where nothing says which mesh it speaks of."""
 
 
 class RecursiveError(ShardirError, RecursionError):
@@ -51,7 +63,7 @@ class DeletedArrayError(ShardirError, RuntimeError):
     """An array used after its buffers were given away or deleted."""
 
 
-class NotAnArrayError(ShardirError, TypeError):
+class NotAnArrayError(ShardirError, TypeError, ValueError):
     """A Python object that does not stand for an array."""
 
 
@@ -59,11 +71,11 @@ class NumberError(ShardirError, OverflowError):
     """A Python number that does not fit into the element type it is needed in."""
 
 
-class ControlFlowError(ShardirError, TypeError):
+class ControlFlowError(ShardirError, TypeError, ValueError):
     """A loop or a branch whose function does not take or give what it has to."""
 
 
-class RandomError(ShardirError, ValueError):
+class RandomError(ShardirError, ValueError, TypeError):
     """Random numbers asked for from what is no key, or of a type or shape there is none of."""
 
 
@@ -79,11 +91,11 @@ class AxisError(ShardirError, ValueError, IndexError):
     """An axis that the array does not have, or one that is named twice."""
 
 
-class ShapeError(ShardirError, ValueError):
+class ShapeError(ShardirError, ValueError, TypeError):
     """A shape that no array has, or that does not fit what it is wanted for."""
 
 
-class IndexingError(ShardirError, IndexError):
+class IndexingError(ShardirError, IndexError, TypeError, ValueError):
     """An index that is none, that the array does not have, or that does not fit it."""
 
 

@@ -183,6 +183,20 @@ def splat(number: complex, type: TensorType, weak: bool = False) -> Tracer:
     return made
 
 
+def check_fits(number: Any, dtype: str) -> None:
+    """Raises `NumberError` unless a whole number that is to be of `dtype` is one of it."""
+    if type(number) is not int or dtype not in INTEGERS:
+        return
+    bounds = np.iinfo(NUMPY_DTYPES[dtype])
+    if not bounds.min <= number <= bounds.max:
+        raise NumberError(
+            point(
+                f"the number {number} does not fit into {dtype}, which is of {bounds.min} to "
+                f"{bounds.max}; convert it with astype to have it wrapped around"
+            )
+        )
+
+
 def _fitted(number: complex, dtype: str) -> complex | bool:
     """The number as an element of `dtype`.
 

@@ -6,7 +6,7 @@ from inspect import Parameter, signature
 from typing import Any, Self
 
 from shardir.frontend import tree
-from shardir.frontend.eager import UnhashableError, static_key
+from shardir.frontend.eager import static_key
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 
@@ -93,8 +93,9 @@ class Parameters:
 
     def _key(self, label: str, value: Any) -> Any:
         try:
+            hash(value)  # a list whose numbers change later must not stand for a program
             return static_key(value)
-        except UnhashableError:
+        except TypeError:
             raise ArgumentError(
                 point(
                     f"static argument {label} of {self.name} is {value!r} of type "

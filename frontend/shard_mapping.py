@@ -195,7 +195,8 @@ class _Call:
             filled = list(every)
             for i, piece in zip(chosen, pieces, strict=True):
                 filled[i] = piece
-            return self.fun(*tree.unflatten(structure, filled))
+            with self.mesh:  # what specs inside speak of, and shard_map inside
+                return self.fun(*tree.unflatten(structure, filled))
 
         def traced(*tracers: Tracer) -> Any:
             whole = [self.padded(x, cut) for x, cut in zip(tracers, cuts, strict=True)]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from shardir.frontend.devices import Device
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, NoMeshError
 from shardir.frontend.locations import point
 from shardir.frontend.mesh import current_mesh
 from shardir.frontend.partition_spec import PartitionSpec
@@ -32,7 +32,7 @@ def granted(wish: Any, word: str) -> Sharding | None:
         )
     mesh = current_mesh()
     if mesh is None:
-        raise ArgumentError(
+        raise NoMeshError(
             point(
                 f"{word} has {wish}, which does not say on which devices; "
                 f"write NamedSharding(mesh, {wish}), or call it inside `with mesh:`"

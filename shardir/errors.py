@@ -28,8 +28,12 @@ class ParseError(ShardirError, ValueError):
         )
 
 
-class OperationTypeError(ShardirError, TypeError):
-    """Operands or attributes that an operation does not take."""
+class OperationTypeError(ShardirError, TypeError, ValueError):
+    """Operands or attributes that an operation does not take.
+
+    Of a wrong shape NumPy says ValueError, and JAX now the one, now the other: code that was
+    written to catch either catches this.
+    """
 
 
 class VerifyError(ShardirError, ValueError):
@@ -52,7 +56,7 @@ class PartitionError(ShardirError, ValueError):
     """A program that cannot be cut the way its shardings ask."""
 
 
-class DifferentiateError(ShardirError, TypeError):
+class DifferentiateError(ShardirError, TypeError, ValueError):
     """A program that has no derivative where one is asked for."""
 
 

@@ -50,6 +50,7 @@ class Place:
 
     All methods take `mode`, which says what becomes of indices out of range: updates are dropped
     ("drop", "fill", the default) or moved to the nearest element ("clip", "promise_in_bounds").
+    An integer known to be out of range raises `IndexingError` unless a mode is given.
     `indices_are_sorted` and `unique_indices` are accepted for compatibility.
     """
 
@@ -122,12 +123,12 @@ class Place:
         return Place(snp.ones_like(self._array), self._index).multiply(values, **options)
 
     def _updated(self, op: str, values: Any, options: dict[str, Any]) -> Any:
-        mode = _mode(options) or "drop"
+        chosen = _mode(options)
         mask = _fitting_mask(self._array, self._index, values)
         if mask is not None:
             return update_masked(self._array, mask, values, op)
-        subscript, arrays = parse(tuple(self._array.shape), self._index)
-        return update(self._array, arrays, values, subscript, op, mode)
+        subscript, arrays = parse(tuple(self._array.shape), self._index, beyond=chosen is not None)
+        return update(self._array, arrays, values, subscript, op, chosen or "drop")
 
     def __repr__(self) -> str:
         return f"Place({self._array!r}, {self._index!r})"

@@ -19,6 +19,7 @@ from shardir.frontend.operands import (
     abstract_of,
     as_tracer,
     broadcast,
+    check_fits,
     convert,
     is_number,
     kind_of,
@@ -47,6 +48,8 @@ def asarray(
     """
     if order not in (None, "K", "A", "C"):
         raise ArgumentError(point(f"arrays are stored in row-major order, there is no {order!r}"))
+    if type(a) is int and dtype is not None:
+        check_fits(a, dtype_of(dtype))
     if isinstance(a, (list, tuple)) and _is_plain(a):
         a = _wide(_numbers(a), dtype)
     if current() is not None:

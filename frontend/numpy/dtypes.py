@@ -13,7 +13,7 @@ from shardir.frontend import promotion
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.operands import as_tracer, convert, kind_of
+from shardir.frontend.operands import as_tracer, check_fits, convert, kind_of
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import KEY, DType, dtype_of, user_dtype
 from shardir.types import COMPLEX, FLOATS, INEXACT, NUMPY_DTYPES, SIGNED, UNSIGNED, dtype_name
@@ -52,6 +52,7 @@ class ScalarType:
         self.dtype = NUMPY_DTYPES[name]
 
     def __call__(self, x: Any = 0) -> Any:
+        check_fits(x, dtype_of(self.dtype))
         return astype(x, self.dtype)
 
     def __eq__(self, other: object) -> bool:

@@ -36,7 +36,7 @@ def getitem(x: Any, index: Any) -> Any:
 
 def get(x: Any, index: Any, mode: str | None, fill_value: Any = None) -> Any:
     """`x[index]`; with the mode "fill" `fill_value` where an index is out of range."""
-    subscript, arrays = parse(tuple(x.shape), index)
+    subscript, arrays = parse(tuple(x.shape), index, beyond=mode is not None)
     return _read(x, arrays, subscript, mode, fill_value)
 
 

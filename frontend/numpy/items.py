@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.errors import IndexingError, TracedValueError
+from shardir.frontend.errors import IndexingError, TracedMaskError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, kind_of
 from shardir.frontend.tracer import Tracer
@@ -25,7 +25,7 @@ def item_of(item: Any) -> Any:
     dtype = _checked_dtype(item)
     if dtype == "bool":
         if isinstance(item, Tracer):
-            raise TracedValueError(
+            raise TracedMaskError(
                 point(
                     "the size of x[mask] depends on the numbers of the mask, which is traced; "
                     "choose elementwise with snp.where(mask, x, y), or take at most so many "

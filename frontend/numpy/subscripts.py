@@ -82,8 +82,10 @@ Parsed = tuple[Subscript, tuple[Any, ...]]
 """A subscript and its index arrays: one known array of index vectors, or one for each dimension."""
 
 
-def parse(shape: tuple[int, ...], index: Any) -> Parsed:
+def parse(shape: tuple[int, ...], index: Any, beyond: bool = False) -> Parsed:
     """Understand `index` as NumPy would for an array of `shape`.
+
+    With `beyond`, an integer out of range is an index array: what becomes of it, a mode says.
 
     Raises `IndexingError` for what is no index, or out of range; `TracedValueError` for a mask or
     the bounds of a slice whose numbers are not known.
@@ -103,6 +105,8 @@ def parse(shape: tuple[int, ...], index: Any) -> Parsed:
             shapes.append((int(item),))
             continue
         size = shape[len(spans)]
+        if beyond and isinstance(item, int) and not -size <= item < size:
+            item = np.asarray(item)
         if isinstance(item, int):
             advanced.append(position)
             spans.append(_point(item, len(spans), shape))

@@ -218,7 +218,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     name = floating(dtype)
     sigma = convert(as_tracer(scale), name)
     drawn = unit(single_key(key), wanted_shape(shape, sigma), name)
-    return sigma * snp.sqrt(_times(snp.log1p(-drawn), -2))
+    return sigma * snp.sqrt(_times(snp.log(drawn), -2))
 
 
 @public(static=("shape", "dtype"))

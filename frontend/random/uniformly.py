@@ -111,11 +111,28 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
     working = name if int(name[1:]) >= 32 else "i32"
     info = np.iinfo(NUMPY_DTYPES[working])
     above: bool | None = None
+    if working != name:
+        minval, maxval = _inside(minval, name, 0), _inside(maxval, name, 1)
     if type(maxval) is int:
         above, maxval = maxval > info.max, _end(maxval, working)
     if type(minval) is int:
         minval = _end(minval, working)
     return _randint(key, minval, maxval, shape_of(shape), name, working, above)
+
+
+def _inside(bound: Any, name: str, beyond: int) -> Any:
+    """A bound no further out than the ends of a narrow type, and `beyond` above the upper one."""
+    from shardir.frontend import numpy as snp
+
+    info = np.iinfo(NUMPY_DTYPES[name])
+    low, high = int(info.min), int(info.max) + beyond
+    if type(bound) is int:
+        return min(max(bound, low), high)
+    found = snp.asarray(bound)
+    if found.dtype.kind not in "iu":
+        return bound
+    wide = found if found.dtype.itemsize >= 4 else found.astype("int32")
+    return snp.clip(wide, 0 if wide.dtype.kind == "u" else low, high)
 
 
 def _end(bound: int, working: str) -> Any:

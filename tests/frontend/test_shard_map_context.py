@@ -1,0 +1,53 @@
+"""Inside `shard_map` its mesh is the one entered: for bare specs, and for `shard_map` again."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir import (
+    Mesh,
+    NamedSharding,
+    PartitionSpec as P,
+    cpu_devices,
+    device_put,
+    jit,
+    lax,
+    make_mesh,
+    shard_map,
+)
+from shardir.frontend.mesh import current_mesh
+
+X = np.arange(32.0, dtype="float32").reshape(8, 4)
+
+
+@pytest.fixture
+def mesh() -> Iterator[Mesh]:
+    with cpu_devices(8):
+        yield make_mesh((4, 2), ("x", "y"))
+
+
+def test_a_bare_spec_speaks_of_the_other_axes(mesh: Mesh) -> None:
+    @jit
+    def f(x: Any) -> Any:
+        def doubled(piece: Any) -> Any:
+            return lax.with_sharding_constraint(piece * 2, P(None, "y"))
+
+        return shard_map(doubled, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})(x)
+
+    made = f(device_put(X, NamedSharding(mesh, P("x"))))
+    np.testing.assert_array_equal(made, X * 2)
+    assert made.sharding.is_equivalent_to(NamedSharding(mesh, P("x", "y")), 2)
+    assert current_mesh() is None
+
+
+def test_a_map_inside_takes_the_mesh_around(mesh: Mesh) -> None:
+    def inner(x: Any) -> Any:
+        return lax.psum(x, "y")
+
+    def outer(x: Any) -> Any:
+        return shard_map(inner, in_specs=P(None, "y"), out_specs=P(), axis_names={"y"})(x)
+
+    made = shard_map(outer, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})(X)
+    np.testing.assert_array_equal(made, X[:, :2] + X[:, 2:])
