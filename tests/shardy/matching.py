@@ -98,7 +98,12 @@ class Matcher:
             for number, origins in wanted.param_origins.items():
                 told = self.teller.of_value(self.listing.params[number].name)
                 self.origins(f"argument {number}", origins, told)
+            # Lines may leave out results between, and end with what is said of the last.
+            missing = len(self.listing.function.results) - len(wanted.results)
+            last = max(wanted.results, default=-1)
             for number, origins in wanted.result_origins.items():
+                if number == last and missing > 0:
+                    number += missing
                 self.origins(f"result {number}", origins, self.teller.of_result(number))
 
     def origins(self, what: str, wanted: dict[str, str], found: Origins) -> None:

@@ -47,6 +47,11 @@ class Teller:
 
     def name(self, said: Said, cell: int) -> str:
         """What an annotation is called at a value."""
+        if said.constraint is not None and said.constraint.blocks:
+            names = [value.name for value in said.constraint.operands]
+            spoken = said.value.name if said.value else ""
+            param = said.constraint.blocks[0].params[names.index(spoken)]
+            return self.names[param.name]
         if said.constraint is not None:
             return self.names.get(said.constraint.result.name, "a constraint")
         if said.cell == cell:

@@ -19,6 +19,7 @@ from tests.shardy.moving import MoveMatcher, with_names_kept
 
 SDY = "shardy/dialect/sdy/transforms"
 Passes = Callable[[Module], Module]
+PROPAGATION = "propagation, rules and origins"
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,15 @@ class Suite:
     `alone`: each function is run without the others of its module.
     `compare` is what is done instead of following the lines.
     `execute` is what is done instead with a whole file.
-    `counts` tells whether its cases are among those we answer for: propagation, rules, origins.
+    `part` is what its cases are counted with, if they are among those we answer for.
+    `left_out` are cases by their function and the line of its label, with the reason.
     """
 
     name: str
     files: tuple[str, ...]
     passes: Passes
     manner: Manner
-    counts: bool = True
+    part: str = PROPAGATION
     origins: Propagate | None = None
     execute: Callable[[Case], list[str]] | None = None
     compare: Callable[[Case, Module], list[str]] | None = None
@@ -124,6 +126,16 @@ def _as_read(module: Module) -> Module:
     return module
 
 
+NOT_IMPORTED = (
+    "call graph: nothing is to flow into a function that is called before the passes that "
+    "import calls; we read it in place of the call"
+)
+EDGE = (
+    "call graph: the edge at the border of a function has a sharding of its own; we read the "
+    "function in place, where its parameters and results are the values of the caller"
+)
+SHARED = "call graph: all calls of a function share one sharding; ours are cut one by one"
+
 SUITES = (
     Suite(
         "rules",
@@ -140,8 +152,11 @@ SUITES = (
         Propagate(level="basic", keep_open=True, prepare=False),
         Manner(),
         left_out={
-            "foo": "call graph: nothing is to flow into a function that is called before the "
-            "passes that import calls; we read it in place of the call",
+            "foo:1099": NOT_IMPORTED,
+            "foo:847": EDGE,
+            "main:749": EDGE,
+            "shard_as_applies_across_functionB:42": "call graph: a group with a member in a "
+            "private function that nobody calls",
         },
     ),
     Suite(
@@ -175,12 +190,14 @@ SUITES = (
                      "propagation_pipeline_dedup_functions_fully_true"),
         Propagate(),
         Manner(closed=True, moved=True),
+        left_out={"main:6": SHARED, "foo:20": SHARED, "main:265": SHARED, "foo:281": SHARED},
     ),
     Suite(
         "reshards",
         tuple(f"{EXPORT}/insert_explicit_reshards/{name}.mlir" for name in RESHARDS),
         _moved,
         Manner(closed=True),
+        part="explicit reshards",
         matcher=MoveMatcher,
         whole=True,
         alone=True,
@@ -190,6 +207,7 @@ SUITES = (
         (f"{EXPORT}/reshard_to_collectives.mlir",),
         _as_read,
         Manner(),
+        part="reshards to collectives",
         compare=compare_collectives,
     ),
     Suite(
@@ -201,6 +219,7 @@ SUITES = (
         ),
         _as_read,
         Manner(),
+        part="executable files",
         execute=execute,
     ),
     Suite(
@@ -209,13 +228,13 @@ SUITES = (
          _import("sharding_group_import")),
         _as_read,
         Manner(),
-        counts=False,
+        part="",
     ),
     Suite(
         "import constants",
         (_import("constant_or_scalar_splitter"),),
         _constants_split,
         Manner(),
-        counts=False,
+        part="",
     ),
 )  # fmt: skip

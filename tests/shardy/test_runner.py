@@ -82,7 +82,9 @@ def test_agreement_is_printed_by_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "little.mlir").write_text(FILE)
-    left_out = Suite("again", ("little.mlir",), BASIC, Manner(), left_out={"wrong": "it is wrong"})
+    line = FILE.splitlines().index("// CHECK-LABEL: func @wrong(") + 1
+    known = {f"wrong:{line}": "it is wrong"}
+    left_out = Suite("again", ("little.mlir",), BASIC, Manner(), left_out=known)
     monkeypatch.setattr(runner, "SUITES", (SUITE, left_out))
 
     assert runner.main([str(tmp_path)]) == 0
@@ -91,5 +93,5 @@ def test_agreement_is_printed_by_file(
         "  @wrong\n"
         "again: little.mlir: 2/2, 1 left out\n"
         "  left out @wrong: it is wrong\n"
-        "agreed 4 of 5, 80.0%\n"
+        "propagation, rules and origins: agreed 4 of 5, 80.0%\n"
     )
