@@ -228,7 +228,10 @@ class JitFunction:
         where = f" at {place.site.loc}" if place else ""
         for leaf in tree.leaves(self._parameters.donations(args, options)):
             if type(leaf) is Array:
-                leaf.give_up(f"has been donated to {self._parameters.name}{where}")
+                leaf.give_up(
+                    f"has been donated to {self._parameters.name}{where}; "
+                    "go on with what that call returned, or donate a copy"
+                )
 
 
 def _placed(leaf: Leaf, wanted: Sharding | None) -> Sharding | None:

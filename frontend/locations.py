@@ -91,7 +91,10 @@ _folder = ""
 
 
 def refresh() -> None:
-    """Forget what was printed relative to another working directory. Called when tracing starts."""
+    """Forget what was printed relative to another working directory.
+
+    Called when tracing starts, and before an error says where it is.
+    """
     global _folder
     try:
         folder = os.getcwd() + os.sep
@@ -211,6 +214,7 @@ def _name_in(scope: Mapping[str, object], value: object) -> str:
 def point(message: str, site: Site | None = None) -> str:
     """The message with the user's line below it, underlined; the current line unless told."""
     if site is None:
+        refresh()
         place = here()
         if place is None:
             return message
