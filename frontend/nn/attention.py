@@ -69,7 +69,8 @@ def dot_product_attention(
     if counts is not None:
         found = found * convert(counts[..., None, None], found.value.type.dtype)
     if return_residual:
-        return found, snp.moveaxis(logsumexp(scores, -1), -2, -1)
+        residual = as_tracer(snp.moveaxis(logsumexp(scores, -1), -2, -1))
+        return found, convert(residual, v.value.type.dtype)
     return found
 
 
