@@ -1,14 +1,19 @@
-"""Functions of numbers as functions of arrays, one element after the other (a `scan`)."""
+"""Functions of numbers or rows as functions of arrays of them, by `scan` and by `vmap`."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardir.frontend import tree
 from shardir.frontend.eager import public
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, broadcast, broadcast_shapes, reshape
 from shardir.frontend.tracer import Tracer
+
+_PART = r"\((\w+(,\w+)*)?\)"
+_SIGNATURE = re.compile(rf"{_PART}(,{_PART})*->{_PART}(,{_PART})*")
+_PARENTHESES = re.compile(r"\(([^)]*)\)")
 
 
 @public(static=("function", "fixed"), cached=False)
@@ -34,16 +39,72 @@ def vectorize(
 ) -> Callable[..., Any]:
     """A function of arrays that broadcast, which applies `pyfunc` to their elements.
 
-    Arguments at the positions `excluded` are passed on as they are. Signatures with axes are not
-    supported.
+    Arguments at the positions `excluded` are passed on as they are. With a `signature` such as
+    "(n),(n,m)->(m)" it is applied to the last dimensions of that many, and what is before them
+    broadcasts. Raises `ArgumentError` for a signature that cannot be read or that has not an entry
+    for each argument, `ShapeError` for arguments whose dimensions it does not fit.
     """
-    if signature is not None:
-        raise ArgumentError(point(f"vectorize takes no signature, got {signature!r}"))
+    inner = None if signature is None else _dimensions(signature)
 
     def function(*args: Any) -> Any:
         fixed = {i: x for i, x in enumerate(args) if i in excluded}
-        return _vectorized(pyfunc, fixed, [x for i, x in enumerate(args) if i not in fixed])
+        rest = [x for i, x in enumerate(args) if i not in fixed]
+        if inner is not None:
+            return _mapped(pyfunc, fixed, rest, inner, f"signature {signature!r} of vectorize")
+        return _vectorized(pyfunc, fixed, rest)
 
     function.__name__ = getattr(pyfunc, "__name__", "vectorized")
     function.__doc__ = pyfunc.__doc__
     return function
+
+
+def _dimensions(signature: str) -> list[list[str]]:
+    """The names of the last dimensions of each argument."""
+    if not _SIGNATURE.fullmatch(signature.replace(" ", "")):
+        raise ArgumentError(
+            point(f"vectorize cannot read the signature {signature!r}; write '(n),(n,m)->(m)'")
+        )
+    arguments = signature.replace(" ", "").split("->")[0]
+    return [[name for name in each.split(",") if name] for each in _PARENTHESES.findall(arguments)]
+
+
+def _mapped(
+    function: Callable[..., Any],
+    fixed: dict[int, Any],
+    args: Sequence[Any],
+    inner: Sequence[Sequence[str]],
+    word: str,
+) -> Any:
+    from shardir.frontend import numpy as snp
+    from shardir.frontend.vectorizing import vmap
+
+    if len(args) != len(inner):
+        raise ArgumentError(
+            point(f"{word} is for {len(inner)} arguments, and it was called with {len(args)}")
+        )
+    arrays = [snp.asarray(x) for x in args]
+    sizes: dict[str, int] = {}
+    for i, (x, names) in enumerate(zip(arrays, inner, strict=True)):
+        if x.ndim < len(names):
+            raise ShapeError(
+                point(f"{word} takes {len(names)} dimensions of argument {i}, got shape {x.shape}")
+            )
+        for name, size in zip(names, x.shape[x.ndim - len(names) :], strict=True):
+            if sizes.setdefault(name, size) != size:
+                raise ShapeError(
+                    point(f"{word} has {name!r} for sizes that differ, {sizes[name]} and {size}")
+                )
+    outer = [x.shape[: x.ndim - len(names)] for x, names in zip(arrays, inner, strict=True)]
+    shape = broadcast_shapes(*outer)
+    whole = [
+        snp.broadcast_to(x, (*shape, *x.shape[len(own) :])).reshape(-1, *x.shape[len(own) :])
+        for x, own in zip(arrays, outer, strict=True)
+    ]
+
+    def of_parts(*parts: Any) -> Any:
+        rest = iter(parts)
+        count = len(parts) + len(fixed)
+        return function(*(fixed[i] if i in fixed else next(rest) for i in range(count)))
+
+    found = vmap(of_parts)(*whole)
+    return tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)

@@ -24,8 +24,6 @@ def test_to_each_element() -> None:
     pair = snp.vectorize(lambda a: (a + 1, -a))
     assert [x.tolist() for x in eagerly(pair, X[0, 0])] == [(X[0, 0] + 1).tolist(),
                                                             (-X[0, 0]).tolist()]  # fmt: skip
-    with pytest.raises(ArgumentError, match=r"vectorize takes no signature, got '\(n\)->\(\)'"):
-        snp.vectorize(clipped, signature="(n)->()")
 
 
 BYTES = np.random.default_rng(3).integers(0, 256, (3, 5)).astype("u1")
