@@ -72,7 +72,7 @@ class _Search:
     def run(self) -> list[Absence]:
         if not self.value.type.rank:
             return [_plain(self.text, Reason.SCALAR)]
-        if found := self.trimmed() or self.ruled_out():
+        if found := self.manual() or self.trimmed() or self.ruled_out():
             return found
         start = [(self.cell, dim) for dim in range(self.value.type.rank)]
         if hits := [hit for place in start for hit in self.hits(place)]:
@@ -90,6 +90,17 @@ class _Search:
         return list(dict.fromkeys(self.told(hit, far=False) for hit in used))
 
     # What is said of the value itself
+
+    def manual(self) -> list[Absence]:
+        """The axis is none of those that may cut anything here."""
+        history = self.history
+        return [
+            Absence(
+                self.text, None, Reason.MANUAL, "", op_text(op), history.loc_of_op(op), "", False
+            )
+            for op in history.computations.get(self.value.name, ())
+            if touches(self.axis, op.attrs["axes"])
+        ]
 
     def trimmed(self) -> list[Absence]:
         """The axis is there, but arguments and results must be cut evenly."""

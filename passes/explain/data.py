@@ -82,7 +82,7 @@ class Absence:
     """Why `axis` does not cut a value.
 
     `dim` is the dimension it could have cut, `None` where it is none in particular. `tensor` is
-    whose fault it is, at operation `op`; both are empty where no operation is involved. `far`
+    whose fault it is, at operation `op`; empty where none is involved. `far`
     tells that the axis stopped there on its way, before it came to the value.
     """
 

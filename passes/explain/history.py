@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shardir.factors import FactorRule
-from shardir.ir import Loc, Module, Op, Value
+from shardir.ir import Block, Loc, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.passes.explain.data import Annotation, Subject
 from shardir.passes.program import values_of
@@ -87,6 +87,21 @@ class History:
     def makers(self) -> dict[str, Op]:
         """The operation that makes each value, by name."""
         return {v.name: op for op in self.function.body.walk() for v in op.results}
+
+    @cached_property
+    def computations(self) -> dict[str, tuple[Op, ...]]:
+        """The manual computations around each value inside of one, by name, the innermost last."""
+        around: dict[str, tuple[Op, ...]] = {}
+
+        def enter(block: Block, manual: tuple[Op, ...]) -> None:
+            if manual:
+                around.update((value.name, manual) for value in block.values())
+            for op in block.ops:
+                for inner in op.blocks:
+                    enter(inner, (*manual, op) if op.name == MANUAL else manual)
+
+        enter(self.function.body, ())
+        return around
 
     @cached_property
     def values(self) -> dict[str, Value]:

@@ -73,7 +73,8 @@ def _absence(absence: Absence) -> Iterator[str]:
     far = "it stops on its way: " if absence.far else ""
     yield f"  {dim}{far}{absence.reason.value}"
     if absence.op:
-        yield _placed(f"    {absence.tensor} at {absence.op}", absence.loc)
+        where = f"{absence.tensor} at {absence.op}" if absence.tensor else absence.op
+        yield _placed(f"    {where}", absence.loc)
     if absence.detail:
         yield f"    {absence.detail}"
 

@@ -19,7 +19,7 @@ from shardir.placement import Axes, Axis, Sharding
 class Reason(Enum):
     """Why an axis is not where it could be.
 
-    Every place where the algorithm gives up is one of these; the last four are what is left when
+    Every place where the algorithm gives up is one of these; the last five are what is left when
     it never came to trying.
     """
 
@@ -43,6 +43,7 @@ class Reason(Enum):
     BEHIND = "an axis that comes before it in the list was refused"
     INDIVISIBLE = "the axis does not divide a dimension of an argument or a result"
     PART = "arguments and results that are free are cut along whole axes only"
+    MANUAL = "it is a manual axis of the computation around, where tensors are pieces along it"
     UNIT = "the axis has one position, and so cuts nothing"
     SCALAR = "the tensor has no dimension to cut"
     UNASKED = "no annotation asks for it"

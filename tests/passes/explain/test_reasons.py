@@ -1,5 +1,8 @@
 """Every place where propagation gives up has a name, and a program that shows it."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from shardir.passes.explain import explain
@@ -101,6 +104,16 @@ PROGRAMS = {
         func @f(%v: f32[8@c:(1)2?]) -> (f32[8]) {
           return %v
         }""",
+    Reason.MANUAL: """
+        func @f(%x: f32[8, 8@b]) -> (f32[8, 8]) {
+          %r = manual_computation(%x, axes=[a], in_axes=[[[a], []]], out_axes=[[[a], []]]) \
+: f32[8, 8] {
+            (%p: f32[4, 8]) =>
+            %v = tanh(%p) : f32[4, 8]
+            yield %v
+          }
+          return %r
+        }""",
     Reason.UNIT: """
         func @f(%v: f32[8@one]) -> (f32[8]) {
           return %v
@@ -139,6 +152,28 @@ def test_every_reason_is_given(reason: Reason) -> None:
     explanation = explain(parse(MESHES + PROGRAMS[reason]), "v")
 
     assert reason in [absence.reason for absence in explanation.absences]
+
+
+def test_the_page_lists_the_reasons() -> None:
+    """All of them, in order, in the words in which they are told, each with what helps."""
+    page = (Path(__file__).parents[3] / "docs" / "explaining.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.+) \|$", page, re.MULTILINE)
+
+    assert [row[:2] for row in rows] == [(reason.name, reason.value) for reason in Reason]
+
+
+def test_what_is_told_of_a_manual_axis() -> None:
+    assert str(explain(parse(MESHES + PROGRAMS[Reason.MANUAL]), "v")).partition("a is not")[2] == (
+        " here\n"
+        "  it is a manual axis of the computation around, where tensors are pieces along it\n"
+        "    %r = manual_computation\n"
+        "\n"
+        "c is not here\n"
+        "  no annotation asks for it\n"
+        "\n"
+        "one is not here\n"
+        "  the axis has one position, and so cuts nothing"
+    )
 
 
 def test_no_reason_is_left_out() -> None:

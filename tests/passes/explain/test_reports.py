@@ -136,10 +136,9 @@ def test_another_annotation_is_tried() -> None:
   %y        f32[64@-, 128@data]       ->  f32[64@data, 128@-]
   result 0  f32[64@-, 128@data]       ->  f32[64@data, 128@-]
 
-communication: 20.0 KiB in 2 collectives -> 16.0 KiB in 1 collective
-  all-gather      1 (16.0 KiB)  ->  0 (0 B)
-  all-reduce      0 (0 B)       ->  1 (16.0 KiB)
-  reduce-scatter  1 (4.0 KiB)   ->  0 (0 B)"""
+communication: 32.0 KiB in 2 collectives -> 16.0 KiB in 1 collective
+  all-gather  1 (16.0 KiB)  ->  0 (0 B)
+  all-reduce  1 (16.0 KiB)  ->  1 (16.0 KiB)"""
     )
 
 
@@ -153,9 +152,10 @@ result 0: f32[64@model, 128]
   %y        f32[64@-, 128@data]  ->  f32[64@model, 128@data]
   result 0  f32[64@-, 128@data]  ->  f32[64@model, 128@data]
 
-communication: 20.0 KiB in 2 collectives -> 20.0 KiB in 2 collectives
+communication: 32.0 KiB in 2 collectives -> 20.0 KiB in 2 collectives
   all-gather      1 (16.0 KiB)  ->  1 (16.0 KiB)
-  reduce-scatter  1 (4.0 KiB)   ->  1 (4.0 KiB)"""
+  all-reduce      1 (16.0 KiB)  ->  0 (0 B)
+  reduce-scatter  0 (0 B)       ->  1 (4.0 KiB)"""
     )
 
 
@@ -174,9 +174,9 @@ without %w1
   %c   f32[64@data, 256@model]   ->  f32[64@data, 256@-]
   %h   f32[64@data, 256@model]   ->  f32[64@data, 256@-]
 
-communication: 20.0 KiB in 2 collectives -> 64.0 KiB in 1 collective
-  all-gather      1 (16.0 KiB)  ->  1 (64.0 KiB)
-  reduce-scatter  1 (4.0 KiB)   ->  0 (0 B)"""
+communication: 32.0 KiB in 2 collectives -> 64.0 KiB in 1 collective
+  all-gather  1 (16.0 KiB)  ->  1 (64.0 KiB)
+  all-reduce  1 (16.0 KiB)  ->  0 (0 B)"""
     )
 
 
@@ -229,7 +229,7 @@ conflicts            1  8.0 KiB  --conflicts
 depend on the order  0           --order
 without a rule       0           --coverage
 
-communication: 20.0 KiB in 2 collectives
-  all-gather      1 (16.0 KiB)
-  reduce-scatter  1 (4.0 KiB)"""
+communication: 32.0 KiB in 2 collectives
+  all-gather  1 (16.0 KiB)
+  all-reduce  1 (16.0 KiB)"""
     )
