@@ -20,6 +20,7 @@ from shardir.frontend.operands import (
     reshape as _reshape,
     splat,
 )
+from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
@@ -193,18 +194,30 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
     return emit("iota", dim=dim, result=TensorType(sizes, dtype_of(dtype)))
 
 
-@public(static=("shape", "dtype"))
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """An array of `shape` whose every element is `fill_value`."""
+@public(static=("shape", "dtype"), name="full")
+def _full(shape: Any, fill_value: Any, dtype: Any) -> Any:
     return _filled(tuple(shape), fill_value, None if dtype is None else dtype_of(dtype))
 
 
-@public(static=("dtype", "shape"))
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
-    """An array like `x` whose every element is `fill_value`."""
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
+    """An array of `shape` whose every element is `fill_value`, spread over devices if asked."""
+    made = _full(shape, fill_value, dtype)
+    return made if sharding is None else device_put(made, sharding)
+
+
+@public(static=("dtype", "shape"), name="full_like")
+def _full_like(x: Any, fill_value: Any, dtype: Any, shape: Any) -> Any:
     like = as_tracer(x)
     name = like.value.type.dtype if dtype is None else dtype_of(dtype)
     return _filled(like.shape if shape is None else tuple(shape), fill_value, name)
+
+
+def full_like(
+    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: Any = None
+) -> Any:
+    """An array like `x` whose every element is `fill_value`, spread over devices if asked."""
+    made = _full_like(x, fill_value, dtype, shape)
+    return made if sharding is None else device_put(made, sharding)
 
 
 def _filled(shape: Sequence[int], value: Any, name: str | None) -> Tracer:
