@@ -1,0 +1,70 @@
+"""A program for two thousand devices, written on a laptop.
+
+An `AbstractMesh` has sizes and names but no devices. Arguments are `ShapeDtypeStruct`s: shapes,
+types and shardings without numbers. That is enough to trace a function, propagate its shardings,
+cut it into the program of one device, and ask that program what it sends, computes and stores.
+Only running it needs the machine.
+
+    python examples/pod.py
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir import nn
+from shardir.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
+
+POD = AbstractMesh((16, 16, 8), ("data", "model", "sequence"))
+BATCH, LENGTH, WIDTH, HIDDEN = 256, 2048, 8192, 32768
+
+
+def described(shape: tuple[int, ...], *spec: Any) -> sd.ShapeDtypeStruct:
+    """An array that is nowhere yet: what it would be, and how it would be spread."""
+    return sd.ShapeDtypeStruct(shape, "bfloat16", sharding=NamedSharding(POD, P(*spec)))
+
+
+def feed_forward(x: Any, into: Any, out: Any) -> Any:
+    """One dense layer of a transformer with its residual."""
+    return x + nn.gelu(x @ into) @ out
+
+
+def main() -> None:
+    # Megatron's layout: the hidden dimension is cut over `model`, so that one sum over it at the
+    # end of the layer is all that the layer sends.
+    x = described((BATCH, LENGTH, WIDTH), "data", "sequence", None)
+    into = described((WIDTH, HIDDEN), None, "model")
+    out = described((HIDDEN, WIDTH), "model", None)
+
+    compiled = sd.jit(feed_forward).lower(x, into, out).compile()
+    print(compiled.as_text())
+    kinds = [each.kind for each in compiled.collectives()]
+    assert kinds == ["all-reduce"]
+
+    cost, memory = compiled.cost_analysis(), compiled.memory_analysis()
+    print(f"{POD.size} devices, each with")
+    print(f"  {cost['flops'] / 1e12:.2f} teraflops, {cost['bytes sent'] / 2**20:.0f} MiB sent")
+    print(f"  {memory.argument_size_in_bytes / 2**20:.0f} MiB of arguments")
+    rows = BATCH // 16 * LENGTH // 8
+    assert memory.argument_size_in_bytes == 2 * (rows * WIDTH + 2 * WIDTH * HIDDEN // 16)
+
+    # Nothing runs there, and no array lives there.
+    rows_on_pod = NamedSharding(POD, P("data"))
+    refused("abstract devices", lambda: sd.device_put(snp.zeros(16), rows_on_pod))
+    refused("abstract devices", lambda: sd.jit(snp.sin, out_shardings=rows_on_pod)(snp.zeros(16)))
+
+
+def refused(reason: str, run: Callable[[], Any]) -> None:
+    """Check that `run` raises an error that says `reason`."""
+    try:
+        run()
+    except sd.ShardirError as error:
+        print(type(error).__name__, error, sep=": ")
+        assert reason in str(error)
+    else:
+        raise AssertionError("a program ran on devices that nobody has")
+
+
+if __name__ == "__main__":
+    main()
