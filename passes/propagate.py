@@ -61,7 +61,8 @@ class Propagate(Pass, name="propagate"):
     `keep_open`: leave dimensions open that nothing closed, and say nothing where nothing is
     known.
     `leave_open`: leave dimensions open that nothing closed, for `resolve-conflicts`.
-    `prepare`: give each use of a constant its own and apply constraints before anything else.
+    `prepare`: give each use of a constant its own, apply constraints, and drop axes of size 1
+    before anything else.
     """
 
     choices: ClassVar = {
@@ -110,7 +111,8 @@ class Propagate(Pass, name="propagate"):
         draft, network, said, bridges = (
             prepared.draft, prepared.network, prepared.said, prepared.bridges
         )  # fmt: skip
-        state = begin(function, network, said, steppers.shardings)
+        units = not self.prepare
+        state = begin(function, network, said, steppers.shardings, units=units)
         # The axes of a manual computation are asked for by its ends.
         wholly = said | {value: bridge.whole for value, bridge in bridges.items()}
         recorder = record and Recorder(
@@ -158,7 +160,7 @@ class Propagate(Pass, name="propagate"):
         if self.prepare:
             split_constants(draft)
         owners = flows(draft)
-        said = statements(draft)
+        said = statements(draft, units=not self.prepare)
         bridges = state_ends(draft, said, steppers.shardings)
         constraints = apply_constraints(draft, owners, said, bridges) if self.prepare else {}
         groups = unite_groups(draft)
@@ -233,8 +235,8 @@ def flows(draft: Draft) -> dict[Value, Value]:
     return owners
 
 
-def statements(draft: Draft) -> dict[Value, Sharding]:
-    """What the program says about its values.
+def statements(draft: Draft, *, units: bool = False) -> dict[Value, Sharding]:
+    """What the program says about its values; of axes of size 1 if `units`.
 
     A word about one result of an operation leaves its other results open on the same mesh, which
     is more than nothing: constraints do not move in there.
@@ -253,19 +255,29 @@ def statements(draft: Draft) -> dict[Value, Sharding]:
                 enter(inner)
 
     def note(values: tuple[Value, ...]) -> None:
-        said.update((v, without_unit_axes(v.sharding)) for v in values if v.sharding)
+        said.update(
+            (v, v.sharding if units else without_unit_axes(v.sharding))
+            for v in values
+            if v.sharding
+        )
 
     enter(draft.function.body)
     return said
 
 
 def begin(
-    function: Function, network: Network, said: dict[Value, Sharding], shardings: Shardings
+    function: Function,
+    network: Network,
+    said: dict[Value, Sharding],
+    shardings: Shardings,
+    *,
+    units: bool = False,
 ) -> State:
     """The shardings that are stated; of a value with many spellings, the first that is."""
     cells = [shardings.number(said.get(owner)) for owner in network.owners]
     for value, cell in network.cells.items():
         if cells[cell] == NOTHING:
             cells[cell] = shardings.number(said.get(value))
-    results = [shardings.number(s and without_unit_axes(s)) for s in function.results]
+    stated = (s and (s if units else without_unit_axes(s)) for s in function.results)
+    results = [shardings.number(sharding) for sharding in stated]
     return State(cells, results)
