@@ -57,13 +57,13 @@ def main() -> None:
 
 def refused(reason: str, run: Callable[[], Any]) -> None:
     """Check that `run` raises an error that says `reason`."""
+    said = ""
     try:
         run()
     except sd.ShardirError as error:
-        print(type(error).__name__, error, sep=": ")
-        assert reason in str(error)
-    else:
-        raise AssertionError("a program ran on devices that nobody has")
+        said = f"{type(error).__name__}: {error}"
+    print(said)
+    assert reason in said
 
 
 if __name__ == "__main__":
