@@ -39,19 +39,19 @@ def price_of(op: Op, places: tuple[Sharding, ...]) -> tuple[int, int]:
 
 
 def is_disputed(op: Op, places: tuple[Sharding, ...]) -> bool:
-    """Whether data moves for an operation other than to complete what it sums up."""
+    """Whether data moves for an operation that leaves no sum to complete."""
     rule = loops_of(op)
     if rule is None:
         return False
     fitting = _fitting(op, rule, places)
-    sums = bool(fitting.pending) and reduction_of(op, rule) is not None
+    if fitting.pending and reduction_of(op, rule) is not None:
+        return False
     count = len(op.operands)
     return any(
         price(place, there, value.type)[0] if i < count else price(there, place, value.type)[0]
         for i, (value, place, there) in enumerate(
             zip(op.tensors, places, fitting.tensors, strict=True)
         )
-        if i < count or not sums
     )
 
 

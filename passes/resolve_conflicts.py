@@ -4,12 +4,13 @@ before: `%c = add(%a, %b) : f32[64@?]` with `%a: f32[64@x]`, `%b: f32[64@y]`, so
         gathered
 after:  `%c = add(%a, %b) : f32[64@(x, y)]`, so that `%a` is cut further and `%b` exchanged
 
-Runs after `propagate{leave_open=true}`, which tells what nobody has closed. Shardy leaves a
-result whole where its operands contradict one another. Here such a result gets the cuts with
-which it is made for the least bytes, and so on downstream, in one walk forward. A walk back takes
-away every cut that saves nothing. Only dimensions that are open change, and they keep what they
-have; results of the function among them may also keep parts of axes. What is decided is taken
-only if all moves of the program then send less; the operation says in `why` what they sent.
+Runs after `propagate{leave_open=true}`, which tells what nobody has closed. Shardy leaves a result
+whole where its operands contradict one another. Here such a result gets the cuts with which it is
+made for the least bytes, and so on downstream, in one walk forward. A walk back takes away every
+cut that saves nothing. Sums are completed where they are wanted, as they were. Only dimensions that
+are open change, and they keep what they have; results of the function among them may also keep
+parts of axes. What is decided is taken only if all moves of the program then send less; the
+operation says in `why` what they sent.
 """
 
 from collections.abc import Iterator
