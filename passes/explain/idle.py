@@ -59,7 +59,7 @@ def is_idle(told: Told, propagate: Propagate, annotation: Annotation) -> bool:
 
 def trial_of(told: Told, propagate: Propagate, history: History) -> "Trial | None":
     """What tries the annotations of a function, if it has nothing that replays do without."""
-    if len(told.module.meshes) > 1 or propagate.order != "lifo":
+    if len(told.module.meshes) > 1 or propagate.order != "lifo" or not propagate.prepare:
         return None
     trial = Trial(told, propagate, history.name)
     prepared = trial.prepared
