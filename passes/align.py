@@ -169,8 +169,10 @@ def fits(
     uneven: tuple[int, ...] = (),
 ) -> bool:
     """Whether a factor can be cut along `axes`: evenly (unless it is one of `uneven`), with all
-    that is major to it in some dimension cut down to single positions."""
-    if factor not in uneven and rule.factors[factor].size % _pieces(axes):
+    that is major to it in some dimension cut down to single positions. A loop without positions
+    is not cut."""
+    size = rule.factors[factor].size
+    if not size or (factor not in uneven and size % _pieces(axes)):
         return False
     for mapping in rule.tensors:
         for dim in mapping:

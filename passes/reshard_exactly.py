@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from shardir.axes import clear_of
 from shardir.factors import FactorRule
 from shardir.ir import Function, Loc, Module, Op, Value
 from shardir.mesh import Mesh
@@ -99,11 +100,19 @@ class _Exactly(Rewriter):
         elements = tuple(prod(value.type.shape) for value in (*operands, *results))
         reshapes = "stablehlo.reshape" in (op.attrs.get("operation"), f"stablehlo.{op.name}")
         aligned = align_exactly(rule, shardings, elements, reshapes)
-        return self.pending(aligned, places, len(operands)), reduction_of(op, rule)
+        # Keys cannot be added up.
+        keys = any(result.type.dtype == "key" for result in results)
+        reduction = None if keys else reduction_of(op, rule)
+        return self.pending(aligned, places, len(operands)), reduction
 
     def pending(self, aligned: Alignment, places: Sequence[Sharding], count: int) -> Alignment:
-        """With the sums that stay pending through an operation, from operands to results."""
+        """With the sums that stay pending through an operation, from operands to results.
+
+        What is cut now is not: it is summed up on the way there.
+        """
         wanted = places[count].unreduced if len(places) > count else ()
+        cuts = [axis for each in aligned.tensors for cut in each.axes for axis in cut]
+        wanted = tuple(axis for axis in wanted if clear_of(axis, (*cuts, *aligned.pending)))
         tensors = [
             replace(sharding, unreduced=_both(place.unreduced, wanted), reduction=place.reduction)
             for sharding, place in zip(aligned.tensors[:count], places, strict=False)

@@ -46,8 +46,8 @@ def clear_of(axis: Axis, others: Iterable[Axis]) -> Axis | None:
 
 
 def overlap(axes: Iterable[Axis], others: Axes) -> bool:
-    """Whether any of `axes` shares positions with any of `others`."""
-    return any(a.overlaps(b) for a in axes for b in others)
+    """Whether no tensor can be cut along all of `axes` and of `others`."""
+    return any(a.overlaps(b) or not coexist(a, b) for a in axes for b in others)
 
 
 def append(axes: Axes, axis: Axis) -> Axes:

@@ -10,9 +10,10 @@ not by others: they would wait for ever, or take one another's numbers.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise, product
+from math import lcm
 
-from shardir.axes import append
+from shardir.axes import append, coexist, overlap
 from shardir.ir import Block, Function, Op, Value
 from shardir.mesh import Mesh
 from shardir.placement import Axes, Axis
@@ -23,6 +24,8 @@ Parts = frozenset[Axis]
 ALIKE: Parts = frozenset()
 GATHERING = ("all-reduce", "all-gather")
 """Operations after which all devices along their axes have the same."""
+WAYS = 16
+"""In how many ways axes are looked at whose parts fit no one way to split them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,12 @@ def divergences(function: Function) -> list[Divergence]:
         for block in op.blocks
         for inner in block.walk()
     )
-    return _Ways(function).found() if risky else []
+    if not risky:
+        return []
+    # Each way to see the axes finds too many rather than too few.
+    first, *others = (_Ways(function, bounds).found() for bounds in _bounds(function))
+    met = [{divergence.collective for divergence in found} for found in others]
+    return [d for d in first if all(d.collective in found for found in met)]
 
 
 def _decides(op: Op) -> bool:
@@ -64,11 +72,11 @@ def _decides(op: Op) -> bool:
 class _Ways:
     """Along which parts of axes each value of a function differs."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, bounds: dict[str, Axes]) -> None:
         self.function = function
         self.differs: dict[Value, Parts] = {}
         self.changed = False
-        self.bounds = _bounds(function)
+        self.bounds = bounds
         assert function.spmd is not None
         for value, outer in zip(function.body.params, function.spmd.params, strict=True):
             sharding = outer.sharding
@@ -120,7 +128,8 @@ class _Ways:
         parts, name = self.of(op.operands), op.name.removesuffix("-start")
         axes = op.attrs.get("axes", ())
         if name in GATHERING:
-            return parts - self.covered(axes)
+            crossing = [a for a in axes if not all(coexist(a, p) for p in parts)]
+            return (parts | self.touched(crossing)) - self.covered(axes)
         if name == "reduce-scatter":
             return (parts - self.covered(axes)) | self.touched(axes)
         if name == "collective-permute" and not axes:
@@ -153,12 +162,14 @@ class _Ways:
     # Parts of axes
 
     def touched(self, axes: Sequence[Axis]) -> Parts:
-        """The parts that overlap any of `axes`."""
-        return frozenset(p for a in axes for p in self.bounds[a.name] if p.overlaps(a))
+        """The parts that overlap any of `axes`, or cannot be told apart from it."""
+        return frozenset(p for a in axes for p in self.bounds[a.name] if overlap((p,), (a,)))
 
     def covered(self, axes: Sequence[Axis]) -> Parts:
         """The parts that lie inside one of `axes`."""
-        return frozenset(p for a in axes for p in self.bounds[a.name] if a.contains(p))
+        return frozenset(
+            p for a in axes for p in self.bounds[a.name] if a.contains(p) and coexist(a, p)
+        )
 
     def axes(self, parts: Parts) -> Axes:
         joined: Axes = ()
@@ -167,18 +178,35 @@ class _Ways:
         return joined
 
 
-def _bounds(function: Function) -> dict[str, Axes]:
-    """Each mesh axis that is named, in parts that every use of it is made of, if there are such."""
+def _bounds(function: Function) -> Iterator[dict[str, Axes]]:
+    """Each mesh axis that is named, in parts that every use of it is made of, if there are such.
+
+    If not, all ways to split it that some of its uses have in common, up to a few.
+    """
     ends: dict[str, set[int]] = {}
     for axis in _named(function):
         ends.setdefault(axis.name, {1}).update((axis.pre, axis.next))
-    parts: dict[str, Axes] = {}
-    for name, found in ends.items():
-        steps = list(pairwise(sorted(found)))
-        if any(high % low for low, high in steps):
-            steps = [(1, max(found))]
-        parts[name] = tuple(Axis(name, low, high // low) for low, high in steps)
-    return parts
+    ways = [
+        [
+            tuple(Axis(name, low, high // low) for low, high in pairwise(chain))
+            for chain in _chains(sorted({*found, lcm(*found)}))
+        ]
+        for name, found in ends.items()
+    ]
+    for parts in islice(product(*ways), WAYS):
+        yield dict(zip(ends, parts, strict=True))
+
+
+def _chains(numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The longest lists from the first to the last of rising numbers that divide one another."""
+    first, *rest = numbers
+    if not rest:
+        yield (first,)
+    for i, number in enumerate(rest):
+        between = [n for n in rest[:i] if number % n == 0 and n % first == 0]
+        if number % first == 0 and not between:
+            for chain in _chains(rest[i:]):
+                yield (first, *chain)
 
 
 def _named(function: Function) -> Iterator[Axis]:

@@ -13,6 +13,7 @@ Over the manual axes that cut no dimension of an operand or result, it is explic
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile, takewhile
 
 from shardir.ir import Op, Value
 from shardir.mesh import Mesh
@@ -90,8 +91,9 @@ def without_manual(sharding: Sharding, axes: Axes) -> Sharding:
 
 
 def _behind(axes: Axes, names: set[str]) -> Axes:
-    first = next((i for i, axis in enumerate(axes) if axis.name not in names), len(axes))
-    return axes[first:]
+    """The axes behind the manual ones, up to the next of them."""
+    behind = dropwhile(lambda axis: axis.name in names, axes)
+    return tuple(takewhile(lambda axis: axis.name not in names, behind))
 
 
 def ends(op: Op) -> list[tuple[Value, Cuts, bool]]:

@@ -1,7 +1,6 @@
 """Operations with blocks."""
 
 from shardir.ir import Value
-from shardir.placement import Axis
 from shardir.types import DTYPES, TensorType
 from tests.samplers.scope import INDEX, Scope, sampler
 
@@ -23,20 +22,6 @@ def _(s: Scope, name: str) -> None:
     start = s.emit("constant", value=0, result=INDEX)
     blocks = (s.block(types, condition), s.block(types, body))
     s.emit(name, start, *carried, blocks=blocks)
-
-
-@sampler("manual_computation")
-def _(s: Scope, name: str) -> None:
-    axis = Axis.whole(s.choose(*s.mesh.sizes), s.mesh)
-    local = s.type(DTYPES, low=1)
-    whole = local.with_shape((local.shape[0] * axis.size, *local.shape[1:]))
-    cut = ((axis,), *((),) * (local.rank - 1))
-    x = s.value(whole)
-    b = s.b.inner()
-    piece = b.param(local, s.choose("", "c"))
-    sent = b.collective_permute(piece, axes=(axis,), pairs=((0, axis.size - 1),))
-    blocks = (b.block([piece], [sent]),)
-    s.emit(name, x, blocks=blocks, axes=(axis,), in_axes=(cut,), out_axes=(cut,))
 
 
 @sampler("scan")

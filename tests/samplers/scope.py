@@ -35,6 +35,7 @@ class Scope:
     seen: list[Value] = field(default_factory=list)
     inner: Sequence[str] = ()
     """The operations that blocks may have, besides what the sampler puts there."""
+    sizes: Sequence[int] = SIZES
 
     def choose(self, *options: Any) -> Any:
         return self.draw(st.sampled_from(options))
@@ -46,7 +47,7 @@ class Scope:
         return self.draw(st.booleans())
 
     def shape(self, low: int = 0, high: int = 3) -> tuple[int, ...]:
-        return tuple(self.draw(st.lists(st.sampled_from(SIZES), min_size=low, max_size=high)))
+        return tuple(self.draw(st.lists(st.sampled_from(self.sizes), min_size=low, max_size=high)))
 
     def type(self, dtypes: Sequence[str], low: int = 0, high: int = 3) -> TensorType:
         return TensorType(self.shape(low, high), self.draw(st.sampled_from(dtypes)))
@@ -63,7 +64,9 @@ class Scope:
         )
 
     def any(self, fits: Callable[[Value], bool], new: Callable[[], TensorType]) -> Value:
-        known = (value for value in (*self.params, *self.seen) if value.type.size)
+        known = [*self.params, *self.seen]
+        if 0 not in self.sizes:
+            known = [value for value in known if value.type.size]
         fitting = [value for value in known if fits(value)]
         if fitting and self.integer(0, 3):
             return self.draw(st.sampled_from(fitting))
@@ -99,7 +102,9 @@ class Scope:
         """A block; `body` makes its operations and says what it returns."""
         b = self.b.inner()
         values = [b.param(type, self.choose("", "c")) for type in params]
-        scope = Scope(self.draw, b, self.mesh, self.params, [*self.seen, *values], self.inner)
+        scope = Scope(
+            self.draw, b, self.mesh, self.params, [*self.seen, *values], self.inner, self.sizes
+        )
         returns = body(scope, values)
         return b.block(values, returns)
 

@@ -1,0 +1,181 @@
+"""Random programs, shardings, meshes and pipelines: what the fuzzer tries.
+
+A case is a program of all devices over any operations, in blocks, manual computations and
+derivatives too, with shardings of any kind on some of its values, for one to eight devices in any
+arrangement; and the passes that make of it what each device runs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from hypothesis import reject, strategies as st
+from hypothesis.errors import InvalidArgument
+
+from shardir.build import Builder
+from shardir.errors import DifferentiateError, OperationTypeError, VectorizeError
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.mesh import Mesh
+from shardir.passes.differentiate import vjp
+from shardir.passes.forward import jvp
+from shardir.passes.inline import inlined
+from shardir.passes.pipeline import DEFAULT, EXACT, Pipeline
+from shardir.passes.vectorize import vectorize
+from shardir.placement import Sharding
+from shardir.types import INEXACT
+from tests.samplers import SAMPLERS, Scope, sampled
+from tests.samplers.pointwise import POINTWISE
+from tests.samplers.scope import SIZES
+from tests.shardings import shardings
+from tests.strategies import any_shardings
+
+
+def changed(pipeline: str, name: str, **options: str) -> str:
+    """The pipeline with other options for the pass of this name."""
+    passes = Pipeline.parse(pipeline).passes
+    return ",".join(str(replace(p, **options) if p.name == name else p) for p in passes)
+
+
+UNEVEN = changed(DEFAULT, "propagate", border="uneven")
+PIPELINES = (
+    DEFAULT,
+    UNEVEN,
+    changed(DEFAULT, "propagate", border="stated"),
+    EXACT,
+    changed(EXACT, "propagate", border="uneven"),
+    changed(DEFAULT, "reshard", uneven="replicate"),
+    f"{UNEVEN},overlap",
+    f"{UNEVEN},collective-matmul{{minimum=0}}",
+    f"{DEFAULT},collective-matmul{{minimum=0}},overlap",
+    f"simplify,{UNEVEN}",
+)
+OTHERS = (
+    *(name for name in sampled(spmd=False) if name not in POINTWISE),
+    *("manual_computation", "checkpoint", "checkpoint-name", "custom-jvp", "custom-vjp"),
+    *("callback", "pure-callback", "inspect-sharding"),
+)
+"""What random programs do, besides pointwise operations."""
+SHAPES = (SIZES, SIZES, SIZES, (1, 2, 3, 5, 6, 7, 9), (2, 4, 8), (0, 1, 4))
+"""Sizes of dimensions; each program has some."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and what is done to it."""
+
+    pipeline: str
+    module: Module
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}\n\n{self.module}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, size: int = 6) -> Case:
+    """A random program of about `size` operations, and a pipeline."""
+    mesh = draw(meshes())
+    function = draw(functions(mesh, size))
+    derived = draw(st.sampled_from(("", "", "", "", "", "vmap", "jvp", "vjp")))
+    try:
+        function = _derived(draw, function, derived)
+    except (DifferentiateError, VectorizeError, OperationTypeError):
+        reject()
+    pipeline = draw(st.sampled_from(PIPELINES))
+    module = Module((mesh,), (annotated(draw, inlined(function), mesh),))
+    return Case(pipeline, module)
+
+
+@st.composite
+def meshes(draw: st.DrawFn) -> Mesh:
+    """One to eight devices, in some order, along up to three axes."""
+    sizes: list[int] = []
+    for _ in range(draw(st.integers(1, 3))):
+        most = 8 // prod(sizes)
+        sizes.append(draw(st.integers(1 if most < 2 else 2, most)))
+    axes = tuple(zip("xyz", (size for size in sizes if size > 1 or len(sizes) == 1), strict=False))
+    count = prod(size for _, size in axes)
+    ids = draw(st.none() | st.permutations(range(count)).map(tuple))
+    return Mesh("m", axes, None if ids == tuple(range(count)) else ids)
+
+
+@st.composite
+def functions(draw: st.DrawFn, mesh: Mesh, size: int) -> Function:
+    """A program over any operations, without shardings; it returns all that nothing uses."""
+    b = Builder()
+    inner = [*sampled(spmd=False), "checkpoint-name", "pure-callback"]
+    scope = Scope(draw, b, mesh, inner=inner, sizes=draw(st.sampled_from(SHAPES)))
+    for _ in range(draw(st.integers(1, size))):
+        names = POINTWISE if draw(st.integers(0, 3)) == 0 else OTHERS
+        try:
+            SAMPLERS[draw(st.sampled_from(tuple(names)))](scope)
+        except (InvalidArgument, OperationTypeError):
+            # Not every operation takes tensors without elements.
+            if 0 not in scope.sizes:
+                raise
+            reject()
+    used = {value for op in b.ops for value in op.uses()}
+    returns = [value for op in b.ops for value in op.results if value not in used]
+    return Function("main", b.block(scope.params, returns), (None,) * len(returns))
+
+
+def _derived(draw: st.DrawFn, function: Function, how: str) -> Function:
+    params = function.body.params
+    moving = [i for i, value in enumerate(params) if value.type.dtype in INEXACT]
+    if how == "vmap" and params:
+        flags = [draw(st.booleans()) for _ in params]
+        return vectorize(function, [True, *flags[1:]], draw(st.sampled_from((1, 2, 3, 4))))
+    if how == "jvp" and moving:
+        return jvp(function, moving)
+    of = [i for i, value in enumerate(function.body.returns) if value.type.dtype in INEXACT]
+    if how == "vjp" and moving and of:
+        return vjp(function, moving, of)
+    return function
+
+
+def annotated(draw: st.DrawFn, function: Function, mesh: Mesh) -> Function:
+    """The function with shardings on some values and results: all, many, few or parameters."""
+    often = draw(st.sampled_from((1, 2, 5, 0)))
+    closed = draw(st.booleans())
+    new: dict[Value, Value] = {}
+
+    def cut(value: Value, mesh: Mesh, chosen: bool) -> Sharding | None:
+        if not chosen:
+            return None
+        if not closed:
+            return draw(any_shardings(mesh, value.type))
+        pending = value.type.dtype != "key" and draw(st.integers(0, 9)) == 0
+        return draw(shardings(mesh, value.type.shape, uneven=True, pending=pending))
+
+    def chosen() -> bool:
+        return often == 1 or (often > 1 and draw(st.integers(1, often)) == 1)
+
+    def rebuilt(op: Op, mesh: Mesh) -> Op:
+        operands = tuple(new[v] for v in op.operands)
+        blocks = tuple(block(inner, _free(mesh, op), chosen) for inner in op.blocks)
+        results = tuple(define(v, mesh, chosen()) for v in op.results)
+        return replace(op, operands=operands, blocks=blocks, results=results)
+
+    def define(value: Value, mesh: Mesh, chosen: bool) -> Value:
+        new[value] = replace(value, sharding=cut(value, mesh, chosen))
+        return new[value]
+
+    def block(old: Block, mesh: Mesh, chosen_param: Callable[[], Any]) -> Block:
+        params = tuple(define(value, mesh, chosen_param()) for value in old.params)
+        ops = tuple(rebuilt(op, mesh) for op in old.ops)
+        return Block(params, ops, tuple(new[v] for v in old.returns))
+
+    body = block(function.body, mesh, lambda: not often or chosen())
+    results = tuple(cut(value, mesh, chosen()) for value in body.returns)
+    return replace(function, body=body, results=results)
+
+
+def _free(mesh: Mesh, op: Op) -> Mesh:
+    """The axes that shardings inside of an operation may speak of."""
+    if op.name != "manual_computation":
+        return mesh
+    manual = {axis.name for axis in op.attrs["axes"]}
+    return Mesh(mesh.name, tuple((name, n) for name, n in mesh.axes if name not in manual))

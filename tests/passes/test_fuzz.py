@@ -1,0 +1,129 @@
+"""A slice of what `python -m tests.passes.fuzz` tries without end, and what it found."""
+
+import time
+
+import pytest
+from hypothesis import assume, given
+
+from shardir.ir import Module, Op
+from shardir.passes.pipeline import DEFAULT, EXACT
+from shardir.text.parser import parse
+from tests.passes.fuzz import at_most, check
+from tests.passes.random_cases import UNEVEN, Case, cases
+from tests.smaller import smallest
+
+
+@given(cases())
+def test_random_programs_shardings_meshes_and_pipelines(case: Case) -> None:
+    assume(check(case))
+
+
+FOUND = {
+    "what is cut does not stay pending": (EXACT, """\
+mesh @m = [x=5]
+
+func @main(
+  %a: u8[],
+  %i: i64[8@-, 3@-, 0@-] unreduced[mul](x),
+  %u: u8[8, 3@x],
+) -> (u8[]) {
+  %s = scatter(%a, %i, %u, HOW) : u8[] unreduced[mul](x)
+  return %s
+}
+""".replace("HOW", "update_window_dims=[], inserted_window_dims=[], scatter_dims=[], op=add")),
+    "no sum is delayed past parts of an axis that fit no common split": (DEFAULT, """\
+mesh @m = [x=6]
+
+func @main(
+  %a: c64[3@x:(2)3, 1@-] unreduced(x:(1)2),
+) -> (c64[3, 1]) {
+  %0 = reshard(%a) : c64[3@-, 1@-] unreduced(x:(3)2)
+  return %0
+}
+"""),
+    "a dimension without positions takes no axes": (UNEVEN, """\
+mesh @m = [x=8]
+
+func @main(
+  %a: i8[4, 0],
+) -> (i8[4, 0]) {
+  %h = concatenate(%a, dim=0) : i8[4@x:(1)2, 0@-]
+  return %h
+}
+"""),
+    "manual axes between free ones stay outside": (DEFAULT, """\
+mesh @m = [x=3, y=2]
+
+func @main(
+  %a: i8[4],
+) -> (i8[4]) {
+  %r = manual_computation(%a, axes=[x], in_axes=[[[]]], out_axes=[[[]]]) : i8[4@(y, x)] {
+    (%p: i8[4]) =>
+    %s = all-reduce(%p, axes=[x], op=add) : i8[4]
+    yield %s
+  }
+  return %r
+}
+"""),
+    "halves and thirds of an axis do not hide that devices agree": (UNEVEN, """\
+mesh @m = [x=6]
+
+func @main(
+  %p: bool[] replicated(x:(1)2) unreduced[mul](x:(2)3),
+  %a: f16[8, 8],
+  %i: i32[],
+  %w: f16[8@x:(1)3, 8@-],
+) -> (i32[]) {
+  %r, %s = case(%p) : f16[8@x?, 8@-], i32[] {
+    yield %a, %i
+  } {
+    yield %w, %i
+  }
+  return %s
+}
+"""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found(name: str) -> None:
+    pipeline, text = FOUND[name]
+    assert check(Case(pipeline, parse(text)))
+
+
+def test_what_takes_too_long_is_stopped() -> None:
+    with pytest.raises(TimeoutError, match=r"this took longer than 0\.01 seconds"), at_most(0.01):
+        time.sleep(10)
+
+
+def test_a_program_is_cut_down_to_what_fails() -> None:
+    text = """\
+mesh @m = [x=2]
+
+func @main(
+  %a: f32[4@x, 2],
+  %b: f32[4, 2],
+) -> (f32[4, 2], f32[4, 2@x]) {
+  %c = exp(%a) : f32[4, 2]
+  %d = add(%c, %b) : f32[4@x, 2]
+  %e = neg(%d) : f32[4, 2]
+  %f = sin(%e) : f32[4, 2]
+  return %e, %f
+}
+"""
+
+    def fails(module: Module) -> bool:
+        def odd(op: Op) -> bool:
+            return op.name == "add" and op.result.sharding is not None
+
+        return any(map(odd, module.main.body.ops))
+
+    assert str(smallest(parse(text), fails)).splitlines()[2:] == [
+        "func @main(",
+        "  %b: f32[4, 2],",
+        "  %c: f32[4, 2],",
+        ") -> (f32[4, 2]) {",
+        "  %d = add(%c, %b) : f32[4@x, 2]",
+        "  return %d",
+        "}",
+    ]

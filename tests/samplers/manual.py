@@ -1,0 +1,109 @@
+"""Manual computations: programs of one device inside programs of all."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from hypothesis import strategies as st
+
+from shardir.ir import Value
+from shardir.opset import Symbol
+from shardir.placement import Axes, Axis
+from shardir.types import INTEGERS, TensorType
+from tests.samplers.scope import NUMBERS, ORDERED, Scope, sampler
+
+Cuts = tuple[Axes, ...]
+
+
+@dataclass
+class Inside(Scope):
+    """Inside of a manual computation, which uses nothing from outside."""
+
+    def any(self, fits: Callable[[Value], bool], new: Callable[[], TensorType]) -> Value:
+        fitting = [value for value in self.seen if fits(value)]
+        if fitting and self.integer(0, 3):
+            return self.draw(st.sampled_from(fitting))
+        return _filled(self, new())
+
+
+def _filled(s: Scope, type: TensorType) -> Value:
+    made: Value
+    if type.dtype == "key":
+        words = TensorType((*type.shape, 2), "u32")
+        made = s.b.bitcast(s.b.full(s.integer(0, 9), words), result=type)
+    else:
+        made = s.b.full(s.integer(0, 3) if type.dtype != "bool" else s.flag(), type)
+    return made
+
+
+@sampler("manual_computation")
+def _(s: Scope, name: str) -> None:
+    names = [axis for axis in s.mesh.sizes if s.flag()] or [s.choose(*s.mesh.sizes)]
+    axes = tuple(Axis.whole(axis, s.mesh) for axis in names)
+    local, operands, in_axes = [], [], []
+    for _ in range(s.integer(1, 2)):
+        type = s.type(NUMBERS)
+        cuts = _cuts(s, type.rank, axes, all=False)
+        shape = [n * prod(a.size for a in cut) for n, cut in zip(type.shape, cuts, strict=True)]
+        local.append(type)
+        in_axes.append(cuts)
+        operands.append(s.value(type.with_shape(shape)))
+    b = s.b.inner()
+    params = [b.param(type, s.choose("", "c")) for type in local]
+    inner = Inside(s.draw, b, s.mesh, [], list(params), s.inner, s.sizes)
+    inner.some()
+    for _ in range(inner.integer(0, 2)):
+        _collective(inner, axes)
+    inner.some()
+    returns, out_axes = [], []
+    for _ in range(inner.integer(1, 2)):
+        result = inner.tensor(NUMBERS)
+        spread = result.type.rank > 0 and inner.flag()
+        if not spread:
+            result = b.all_reduce(result, axes=axes, op=Symbol("add"))
+        returns.append(result)
+        out_axes.append(_cuts(inner, result.type.rank, axes if spread else (), all=True))
+    s.emit(
+        name,
+        *operands,
+        blocks=(b.block(params, returns),),
+        axes=axes,
+        in_axes=tuple(in_axes),
+        out_axes=tuple(out_axes),
+    )
+
+
+def _cuts(s: Scope, rank: int, axes: Axes, *, all: bool) -> Cuts:
+    """Each of the axes (with `all`; otherwise some) cuts one of `rank` dimensions."""
+    lists: list[list[Axis]] = [[] for _ in range(rank)]
+    for axis in s.draw(st.permutations(axes)):
+        if rank and (all or s.flag()):
+            lists[s.integer(0, rank - 1)].append(axis)
+    return tuple(map(tuple, lists))
+
+
+def _collective(s: Scope, manual: Axes) -> None:
+    """A collective along some of the manual axes."""
+    axes = tuple(s.draw(st.permutations(manual)))[: s.integer(1, len(manual))]
+    count = prod(axis.size for axis in axes)
+    kind = s.integer(0, 4)
+    if kind == 0:
+        op = s.choose("add", "max", "min")
+        x = s.tensor(NUMBERS if op == "add" else ORDERED)
+        s.emit("all-reduce", x, axes=axes, op=Symbol(op))
+    elif kind == 1:
+        x = s.tensor(low=1, high=2)
+        s.emit("all-gather", x, dim=s.dim(x), axes=axes)
+    elif kind == 2:
+        places = range(count)
+        pairs = zip(places, s.draw(st.permutations(places)), strict=True)
+        s.emit("collective-permute", s.tensor(), axes=axes, pairs=tuple(pairs)[: s.integer(0, 9)])
+    elif kind == 3:
+        index = s.emit("axis-index", axes=axes)
+        x = s.tensor(INTEGERS)
+        s.emit("add", x, s.b.broadcast(s.b.convert(index, result=x.type.with_shape(())),
+                                       dims=(), result=x.type))  # fmt: skip
+    else:
+        x = s.tensor(NUMBERS, low=1, high=2)
+        x = s.emit("all-gather", x, dim=0, axes=axes)
+        s.emit("reduce-scatter", x, dim=0, axes=axes, op=Symbol("add"))
