@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, Self
 
+from shardir.errors import ShardirError
 from shardir.frontend import tree
 from shardir.frontend.eager import static_key
 from shardir.frontend.errors import ArgumentError
@@ -149,6 +150,16 @@ def check_call(
     except TypeError as error:
         takes = f"({', '.join(known.parameters)})"
         raise ArgumentError(point(f"{what} takes {takes}: {error}")) from None
+
+
+def called(fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
+    """What `fun` makes of these arguments; one that does not take them raises `ArgumentError`."""
+    try:
+        return fun(*args, **options)
+    except TypeError as error:
+        if not isinstance(error, ShardirError):
+            check_call(fun, what, args, options)
+        raise
 
 
 def labels_of(base: str, arg: Any) -> list[str]:

@@ -19,7 +19,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.manual import explicit
 from shardir.frontend.operands import as_tracer, splat
-from shardir.frontend.parameters import Parameters, labels_of
+from shardir.frontend.parameters import Parameters, called, labels_of
 from shardir.frontend.trace import append_block, current, require, trace_function, wrap
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wrt import NO_GRADIENT, Argnums, active_leaves, numbers_of
@@ -93,7 +93,7 @@ def value_and_grad(
                 whole = list(args)
                 for i, arg in zip(numbers, tree.unflatten(structure, filled), strict=True):
                     whole[i] = arg
-                return fun(*whole, **options)
+                return called(fun, parameters.name, whole, options)
 
             names = [labels[i] for i in active]
             return _differentiate(run, tracers, names, parameters.name, has_aux, holomorphic)

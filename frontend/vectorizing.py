@@ -17,7 +17,7 @@ from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnA
 from shardir.frontend.locations import point
 from shardir.frontend.named_axes import bound
 from shardir.frontend.operands import abstract_of, as_tracer
-from shardir.frontend.parameters import Parameters, labels_of
+from shardir.frontend.parameters import Parameters, called, labels_of
 from shardir.frontend.prefix import spread
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.spreading import Names, fronting, placing
@@ -86,7 +86,7 @@ def vmap(
             for i, one in zip(chosen, slices, strict=True):
                 filled[i] = one
             inner, named = tree.unflatten(structure, filled)
-            return fun(*inner, **named)
+            return called(fun, name, inner, named)
 
         wanted = [leaves[i] for i in chosen]
         names = [labels[i] for i in chosen]
