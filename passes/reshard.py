@@ -26,6 +26,7 @@ from shardir.passes.flow import Flow
 from shardir.passes.layouts import LAYOUTS, alignment_of
 from shardir.passes.pipeline import Pass
 from shardir.passes.planner import same_placement
+from shardir.passes.prices import price
 from shardir.passes.program import in_order, mesh_of, names_of
 from shardir.passes.reasons import Words
 from shardir.passes.uneven import MODES, loops_that_pad, settled, uneven_dims
@@ -33,6 +34,8 @@ from shardir.placement import Sharding
 
 IDENTITIES = ("reshard", "sharding_constraint")
 """Operations whose result is their operand in another place."""
+FALLBACKS = ("replicate", "error")
+"""What becomes of operations that cannot be cut at all."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,16 @@ class Reshard(Pass, name="reshard"):
     `layouts`: where an operation runs whose tensors do not fit together: where the moves are
     `cheapest`, or where OpenXLA Shardy puts it (`shardy`).
 
+    `on_fallback`: what becomes of an operation that is cut but has no loops: every device runs all
+    of it (`replicate`), and its moves say what they receive for that; or `error` raises
+    `PartitionError`.
     """
 
-    choices: ClassVar = {"uneven": MODES, "layouts": LAYOUTS}
+    choices: ClassVar = {"uneven": MODES, "layouts": LAYOUTS, "on_fallback": FALLBACKS}
 
     uneven: str = "pad"
     layouts: str = "cheapest"
+    on_fallback: str = "replicate"
 
     def __call__(self, module: Module) -> Module:
         functions = tuple(
@@ -109,6 +116,7 @@ class Rewriter:
     def __init__(self, mesh: Mesh, function: Function, options: Reshard) -> None:
         self.mesh = mesh
         self.uneven, self.layouts = options.uneven, options.layouts
+        self.on_fallback = options.on_fallback
         self.names = names_of(function)
         self.words = Words(mesh)
 
@@ -182,6 +190,8 @@ class Rewriter:
             if not self.same(self.of(value), sharding):
                 why = self.words.need(op, i, sharding, rule is not None)
                 why += self.words.cannot_pad(op, value, sharding)
+                if rule is None:
+                    why += self.fallback(op, value, sharding)
                 value = self.moved(value, sharding, scope, made, op.loc, why)
             moved.append(value)
         raw = []
@@ -193,6 +203,22 @@ class Rewriter:
         self.finish(
             op, replace(op, operands=tuple(moved)), results, raw, scope, made, rule, fitting
         )
+
+    def fallback(self, op: Op, value: Value, whole: Sharding) -> str:
+        """What it takes that an operation without loops needs an operand whole.
+
+        Raises `PartitionError` if that is not wanted.
+        """
+        nbytes, _ = price(self.of(value), whole, value.type)
+        if self.on_fallback == "error" and nbytes:
+            at = f" (from {op.loc})" if op.loc else ""
+            raise PartitionError(
+                f"{op.name} has no rule that says how it can be cut, and each device would receive "
+                f"{nbytes} bytes of %{value.name}, which is cut {self.words.shown(self.of(value))}"
+                f"; state its rule, constrain %{value.name} to be whole, "
+                f"or let on_fallback=replicate{at}"
+            )
+        return f", for which each device receives {nbytes} bytes" if nbytes else ""
 
     def loops(self, op: Op) -> FactorRule | None:
         """The loops along which an operation may be cut."""

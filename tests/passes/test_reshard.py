@@ -241,6 +241,34 @@ def test_cuts_that_do_not_divide_are_refused_where_that_is_asked_for() -> None:
     )
 
 
+UNRULED = """\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@-]) {
+  %b = opaque(%a, operation="x.y", head="x.y %", attributes="", types="") : f32[8@-]
+  return %b
+}
+"""
+
+
+def test_what_has_no_rule_runs_on_all_devices_and_says_what_that_takes() -> None:
+    (move, _) = Reshard()(parse(MESH + UNRULED)).main.body.ops
+    assert move.why == (
+        "operand 0 of %b = opaque cannot be cut and needs [-], "
+        "for which each device receives 24 bytes"
+    )
+
+
+def test_what_has_no_rule_is_refused_where_that_is_asked_for() -> None:
+    with pytest.raises(PartitionError) as error:
+        Pipeline.parse("reshard{on_fallback=error}")(parse(MESH + UNRULED))
+    assert str(error.value) == (
+        "opaque has no rule that says how it can be cut, and each device would receive 24 bytes "
+        "of %a, which is cut [x]; state its rule, constrain %a to be whole, "
+        "or let on_fallback=replicate"
+    )
+
+
 def test_what_is_made_of_nothing_says_where_its_padding_begins() -> None:
     module = resharded("""\
 func @f() -> (i32[6@x]) {
