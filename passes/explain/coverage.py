@@ -10,7 +10,8 @@ from shardir.passes.explain.idle import idle
 from shardir.passes.explain.parts import left_over
 from shardir.passes.explain.program import Program, tell
 from shardir.passes.propagate import Propagate
-from shardir.placement import Axis
+from shardir.placement import Axis, Sharding
+from shardir.types import TensorType
 
 
 def coverage(
@@ -44,17 +45,27 @@ def _unruled(history: History, op: Op) -> Unruled:
 
 def _whole(history: History) -> Iterator[Whole]:
     """The dimensions that nothing cuts although something could."""
+    known: dict[tuple[int, TensorType], list[tuple[int, int, tuple[str, ...], int]]] = {}
     for value in history.made.values():
-        sharding = value.sharding
-        if sharding is None:
+        if value.sharding is None:
             continue
-        mesh = history.meshes[sharding.mesh]
-        used = (*sharding.used(), *sharding.unreduced)
-        free = [Axis(name, 1, size) for name, size in mesh.axes if size > 1]
-        free = [axis for axis in free if left_over(axis, used) == [axis]]
-        nbytes = value.type.nbytes // (prod(axis.size for axis in sharding.used()) or 1)
-        for dim, size in enumerate(value.type.shape):
-            fits = [axis for axis in free if size and size % axis.size == 0]
-            if fits and not sharding.dims[dim].axes:
-                names = tuple(history.axis(axis, mesh) for axis in fits)
-                yield Whole(spelled(value), history.name, dim, size, names, nbytes)
+        key = id(value.sharding), value.type  # programs repeat themselves
+        if key not in known:
+            known[key] = list(_whole_dims(history, value.type, value.sharding))
+        for found in known[key]:
+            yield Whole(spelled(value), history.name, *found)
+
+
+def _whole_dims(
+    history: History, type: TensorType, sharding: Sharding
+) -> Iterator[tuple[int, int, tuple[str, ...], int]]:
+    """Dimensions that could be cut, their sizes, over which axes, and the bytes on each device."""
+    mesh = history.meshes[sharding.mesh]
+    used = (*sharding.used(), *sharding.unreduced)
+    free = [Axis(name, 1, size) for name, size in mesh.axes if size > 1]
+    free = [axis for axis in free if left_over(axis, used) == [axis]]
+    nbytes = type.nbytes // (prod(axis.size for axis in sharding.used()) or 1)
+    for dim, size in enumerate(type.shape):
+        fits = [axis for axis in free if size and size % axis.size == 0]
+        if fits and not sharding.dims[dim].axes:
+            yield dim, size, tuple(history.axis(axis, mesh) for axis in fits), nbytes

@@ -93,8 +93,14 @@ class Replay:
                     first += number
 
     def _record(self, phase: Phase, unit: int) -> None:
-        if phase.memos is not None and phase.memos[unit] is None:
-            return
+        if phase.memos is not None:
+            memo = phase.memos[unit]
+            if memo is None:
+                return
+            now = self.now
+            quiet = memo.get(tuple([now[cell] for cell in self.network.nodes[unit].cells]))
+            if quiet is not None and not quiet.updates:
+                return
         changed, looked = self._work(phase, unit, self.now.__getitem__)
         if not changed:
             return
