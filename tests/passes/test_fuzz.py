@@ -65,6 +65,16 @@ func @main(
   return %r
 }
 """),
+    "strides over a single position do not select it": (UNEVEN, """\
+mesh @m = [x=4]
+
+func @main(
+  %a: key[5, 1@x:(2)2, 5],
+) -> (key[1, 1, 2]) {
+  %s = slice(%a, starts=[4, 0, 3], strides=[1, 2, 1]) : key[1, 1, 2]
+  return %s
+}
+"""),
     "halves and thirds of an axis do not hide that devices agree": (UNEVEN, """\
 mesh @m = [x=6]
 
