@@ -120,6 +120,13 @@ SETTINGS: Mapping[str, Setting] = {
             _uneven,
             "what becomes of dimensions that do not divide",
         ),
+        Setting(
+            "shardy_exact",
+            False,
+            "SHARDIR_SHARDY_EXACT",
+            _switch,
+            "whether programs move their values as Shardy does",
+        ),
     )
 }
 
@@ -193,6 +200,12 @@ class Config:
         """
         chosen = _read("uneven")
         return None if chosen is None else str(chosen)
+
+    @property
+    def shardy_exact(self) -> bool:
+        """Whether programs move their values as Shardy does, instead of sending as little as can
+        be (no; `SHARDIR_SHARDY_EXACT`)."""
+        return bool(_read("shardy_exact"))
 
     def __getattr__(self, name: str) -> object:
         return _read(find_setting(name).name)

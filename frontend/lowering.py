@@ -19,6 +19,7 @@ from shardir.frontend.common_mesh import (
     express_sharding,
     from_axes,
 )
+from shardir.frontend.config import config
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import IndivisibleError, ShardingError
 from shardir.frontend.locations import pointed
@@ -41,7 +42,7 @@ class Plan:
     `seen` are the user's shardings in the order in which they were met; without any, the program
     runs on the default device and its results are not committed. `params` and `results` have the
     shardings that the user has given to them. `uneven` is what becomes of dimensions that do not
-    divide, `odd` whether some argument has one.
+    divide, `odd` whether some argument has one, `exact` whether values move as Shardy has it.
     """
 
     module: Module
@@ -52,6 +53,7 @@ class Plan:
     results: tuple[UserSharding | None, ...]
     uneven: str | None = None
     odd: bool = False
+    exact: bool = False
 
     @property
     def committed(self) -> bool:
@@ -122,7 +124,9 @@ def lower(
         for sharding, abstract in zip(given, traced.params, strict=True)
     )
     module = Module((mesh,), (function,))
-    return Plan(module, devices, axes, seen, given, tuple(results), uneven, odd)
+    return Plan(
+        module, devices, axes, seen, given, tuple(results), uneven, odd, config.shardy_exact
+    )
 
 
 def whole_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) -> MeshAxes:

@@ -23,17 +23,19 @@ from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import signature_of
 from shardir.ir import Module
-from shardir.passes.pipeline import DEFAULT, Pipeline, Watch, watches
+from shardir.passes.pipeline import DEFAULT, EXACT, Pipeline, Watch, watches
 
 
 def pipeline(plan: Plan | None = None) -> Pipeline:
     """The passes that every program goes through, with what `plan` says of uneven dimensions."""
-    chosen = DEFAULT
+    chosen = EXACT if (config.shardy_exact if plan is None else plan.exact) else DEFAULT
     if plan is not None and (plan.uneven == "pad" or plan.odd):
         border = "uneven" if plan.uneven == "pad" else "stated"
         chosen = chosen.replace("propagate{", f"propagate{{border={border},", 1)
     if plan is not None and plan.uneven not in (None, "pad"):
-        chosen = chosen.replace(",reshard", f",reshard{{uneven={plan.uneven}}}", 1)
+        rest = "layouts=shardy," if plan.exact else ""
+        before = f",reshard{{{rest[:-1]}}}" if rest else ",reshard"
+        chosen = chosen.replace(before, f",reshard{{{rest}uneven={plan.uneven}}}", 1)
     return Pipeline.parse(chosen)
 
 

@@ -4,9 +4,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import shardir as sd
+import shardir.numpy as snp
 from shardir.errors import ShardirError
 from shardir.frontend.config import (
     Config,
@@ -20,20 +23,23 @@ from shardir.frontend.config import (
     verify,
 )
 from shardir.frontend.errors import SettingError, UnknownSetting
+from shardir.frontend.runnable import pipeline
 
-KNOWN = "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven"
+KNOWN = (
+    "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, shardy_exact"
+)
 
 
 @pytest.fixture(autouse=True)
 def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("CPU_DEVICES", "ENABLE_X64", "DUMP", "VERIFY", "UNEVEN"):
+    for variable in ("CPU_DEVICES", "ENABLE_X64", "DUMP", "VERIFY", "UNEVEN", "SHARDY_EXACT"):
         monkeypatch.delenv(f"SHARDIR_{variable}", raising=False)
 
 
 def test_defaults() -> None:
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
-        "verify=False, uneven=None)"
+        "verify=False, uneven=None, shardy_exact=False)"
     )
 
 
@@ -114,6 +120,7 @@ def test_blocks_by_name(tmp_path: Path) -> None:
             ("dump_dir", "d"),
             ("verify", True),
             ("uneven", None),
+            ("shardy_exact", False),
         )
     with dump_dir(tmp_path):
         assert config.dump_dir == str(tmp_path)
@@ -184,3 +191,25 @@ def test_a_bad_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) ->
         "the environment variable SHARDIR_CPU_DEVICES is 'many'; "
         "it must be a whole number of at least 1"
     )
+
+
+def test_programs_move_as_shardy_has_it() -> None:
+    mesh = sd.make_mesh((4, 2), ("x", "y"))
+
+    def placed(value: Any, *spec: str | None) -> Any:
+        return sd.device_put(value, sd.NamedSharding(mesh, sd.P(*spec)))
+
+    args = placed(snp.ones((8, 64), bool), "x"), placed(snp.ones((8, 64)), None, "y")
+    out = sd.NamedSharding(mesh, sd.P(None, "y"))
+
+    def chosen(p: Any, x: Any) -> Any:
+        return snp.where(p, x, 2 * x)
+
+    received = []
+    for exact in (False, True):
+        with config(shardy_exact=exact):
+            compiled = sd.jit(chosen, out_shardings=out).lower(*args).compile()
+            assert (compiled(*args) == 1).all()
+            assert ("reshard-exactly" in str(pipeline())) is exact
+        received.append(sum(each.nbytes for each in compiled.collectives()))
+    assert received[0] <= received[1]
