@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 
 .PHONY: help
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(VENV)/.demo ## train a digit classifier under four placements
@@ -29,10 +29,18 @@ test-long: $(VENV)/.test ## the tests, with some thousands of random programs
 fuzz: $(VENV)/.jax ## compare propagation with the real Shardy until stopped
 	$(BIN)/python -m tests.shardy.fuzz
 
+.PHONY: fuzz-programs
+fuzz-programs: $(VENV)/.test ## run random programs on random meshes until one goes wrong
+	$(BIN)/python -m tests.passes.fuzz
+
 .PHONY: array-api
 array-api: $(VENV)/.test ## the Array API's own tests: make array-api CHECKOUT=../array-api-tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r "$(CHECKOUT)/requirements.txt"
 	$(BIN)/python -m tests.array_api "$(CHECKOUT)"
+
+.PHONY: jax-tests
+jax-tests: $(VENV)/.test ## JAX's own tests of public names: make jax-tests CHECKOUT=../jax
+	$(BIN)/python -m tests.jax_suite "$(CHECKOUT)"
 
 .PHONY: bench
 bench: $(VENV)/.test ## one table per file of benchmarks/
