@@ -53,11 +53,17 @@ def main(arguments: list[str]) -> int:
         lost = {name: found.get(name, "absent") for name in count}
         lost = {name: how for name, how in lost.items() if how != PASSED}
         print(f"{file}: {len(count) - len(lost)} of {len(count)}", flush=True)
-        for how, times in Counter(lost.values()).most_common(options.reasons):
-            example = next(name for name, each in lost.items() if each == how)
-            print(f"  {times:4d}  {example}: {how}", flush=True)
+        kinds = {name: _kind(how) for name, how in lost.items()}
+        for kind, times in Counter(kinds.values()).most_common(options.reasons):
+            example = next(name for name, each in kinds.items() if each == kind)
+            print(f"  {times:4d}  {example}: {lost[example]}", flush=True)
         failed += len(lost)
     return int(failed > 0)
+
+
+def _kind(how: str) -> str:
+    """What failures have in common: what was raised, but for places, numbers and names in it."""
+    return re.sub(r"'[^']*'|\d+", "_", how.partition(" --> ")[0])
 
 
 def _options(arguments: list[str]) -> Namespace:

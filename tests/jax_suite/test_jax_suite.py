@@ -4,10 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("jax")
-
 ROOT = Path(__file__).parents[2]
 FILE = """
 from absl.testing import absltest, parameterized
