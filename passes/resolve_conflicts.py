@@ -191,10 +191,12 @@ class _Resolver:
         for op in self.survey.ops:
             if len(op.results) != 1 or not op.operands or not self.free(op.result):
                 continue
-            now = self.paid(op)
-            if not now[0] or not is_disputed(op, tuple(map(self.place, op.tensors))):
-                continue
             places = tuple(map(self.place, op.operands))
+            if not any(map(any, (place.axes for place in places))):
+                continue
+            if not is_disputed(op, (*places, self.place(op.result))):
+                continue
+            now = self.paid(op)
             kept, least = None, now
             for offer in offers_of(op, places, self.place(op.result)):
                 if not extends(offer, op.result.sharding, op.result):

@@ -1,0 +1,69 @@
+"""Counts that Alpa's tests state for multilayer perceptrons, with the shardings given."""
+
+from typing import Any
+
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.communication import collectives
+from shardir.frontend.devices import virtual_devices
+from shardir.ir import Module
+from shardir.nn import relu
+from shardir.sharding import NamedSharding, PartitionSpec as P
+from tests.passes.ground_truth_models import counted
+
+LAYERS = 6
+
+
+def trained(shape: tuple[int, int], batch: int, hidden: int, tensor: bool, data: bool) -> Module:
+    """A step of gradient descent; even layers are cut by columns, odd ones by rows."""
+    devices = virtual_devices(shape[0] * shape[1])
+    mesh = sd.make_mesh(shape, ("data", "model"), devices=devices)
+
+    def struct(size: tuple[int, ...], *axes: Any) -> Any:
+        return sd.ShapeDtypeStruct(size, "float32", sharding=NamedSharding(mesh, P(*axes)))
+
+    cut = "model" if tensor else None
+    places = [((None, cut), (cut,)) if i % 2 == 0 else ((cut, None), ()) for i in range(LAYERS)]
+    weights = [(struct((hidden, hidden), *w), struct((hidden,), *b)) for w, b in places]
+    kept = [tuple(NamedSharding(mesh, P(*axes)) for axes in pair) for pair in places]
+    rows = struct((batch, hidden), "data" if data else None)
+
+    def loss(weights: Any, x: Any, y: Any) -> Any:
+        for i, (w, b) in enumerate(weights):
+            x = x @ w + b
+            x = relu(x) if i < LAYERS - 1 else x
+        return snp.mean((x - y) ** 2)
+
+    def step(weights: Any, x: Any, y: Any) -> Any:
+        gradients = sd.grad(loss)(weights, x, y)
+        return sd.tree.map(lambda p, g: p - 0.1 * g, weights, gradients)
+
+    lowered = sd.jit(step, out_shardings=kept).lower(weights, rows, rows)
+    module: Module = lowered.after("dce")
+    return module
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (2, 2)])
+def test_data_parallel_steps_reduce_each_gradient(shape: tuple[int, int]) -> None:
+    """Alpa counts one, since XLA merges them."""
+    module = trained(shape, 256, 32, tensor=False, data=True)
+    assert counted(module) == {"all-reduce": 2 * LAYERS}
+
+
+def test_tensor_parallel_steps_reduce_activations() -> None:
+    """n - 1 for n layers, of batch x hidden each."""
+    module = trained((1, 4), 32, 256, tensor=True, data=False)
+    assert counted(module) == {"all-reduce": LAYERS - 1}
+    assert {found.nbytes for found in collectives(module)} == {32 * 256 * 4}
+
+
+def test_steps_in_two_dimensions_do_both() -> None:
+    """Gradients over one axis and activations over the other; Alpa counts n, merging gradients."""
+    module = trained((2, 2), 256, 32, tensor=True, data=True)
+    found = collectives(module)
+    along = [each.axes for each in found]
+    assert along.count(("model",)) == LAYERS - 1
+    assert along.count(("data",)) == 2 * LAYERS
+    assert len(found) == 3 * LAYERS - 1
