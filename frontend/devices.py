@@ -8,6 +8,7 @@ machine can be described, propagated and partitioned, though not run.
 
 from shardir.frontend.config import config
 from shardir.frontend.errors import DeviceError
+from shardir.frontend.locations import pointed
 
 PLATFORMS = ("cpu",)
 
@@ -67,6 +68,7 @@ def virtual_devices(count: int) -> list[Device]:
     return [find_device(id) for id in range(count)]
 
 
+@pointed
 def devices(backend: str | None = None) -> list[Device]:
     """Every device of `backend` (its default), by id."""
     if backend is not None and backend not in PLATFORMS:
@@ -76,6 +78,7 @@ def devices(backend: str | None = None) -> list[Device]:
     return virtual_devices(config.num_cpu_devices)
 
 
+@pointed
 def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Device]:
     """The devices of one process; there is one process, and its index is 0."""
     if process_index not in (None, 0):

@@ -78,10 +78,16 @@ def test_a_device_does_not_change() -> None:
 def test_another_platform() -> None:
     with pytest.raises(DeviceError) as caught:
         devices("tpu")
-    assert str(caught.value) == "no devices on platform 'tpu'; the platforms are cpu"
+    assert (
+        str(caught.value).partition("\n")[0]
+        == "no devices on platform 'tpu'; the platforms are cpu"
+    )
 
 
 def test_another_process() -> None:
     with pytest.raises(RuntimeError) as caught:
         local_devices(process_index=1)
-    assert str(caught.value) == "no process has index 1; this program has one, with index 0"
+    assert (
+        str(caught.value).partition("\n")[0]
+        == "no process has index 1; this program has one, with index 0"
+    )
