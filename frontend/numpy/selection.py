@@ -87,12 +87,7 @@ def clip(arr: Any, /, min: Any = None, max: Any = None) -> Any:
         return pointwise("maximum", arr, min)
     if min is None:
         return pointwise("minimum", arr, max)
-    x, low, high = known(arr, min, max)
-    kind = common(x, low, high)
-    x, low, high = promote_to(kind, x, low, high)
-    shape = broadcast_shapes(x.shape, low.shape, high.shape)
-    low, high = (b if not b.ndim else broadcast(b, shape) for b in (low, high))
-    return same("clamp", low, broadcast(x, shape), high)
+    return pointwise("minimum", pointwise("maximum", arr, min), max)
 
 
 @public()

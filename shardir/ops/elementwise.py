@@ -113,7 +113,7 @@ def _is_complex(x: Term) -> bool:
 
 
 def _abs(g: Term, x: Term, y: Term) -> Term:
-    return g.complex(0) * x.sign().conj() if _is_complex(x) else g * x.sign()
+    return g.complex(0) * x.sign().conj() if _is_complex(x) else g.where(x.ge(0), -g)
 
 
 def _sign(g: Term, x: Term, y: Term) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardir import grad
 from shardir.errors import OperationTypeError
 from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError
@@ -67,9 +68,15 @@ def test_clip_of_other_types() -> None:
     assert run(snp.clip, WHOLE, 0.5, 2.0).dtype == np.float32
     assert run(lambda x: x.clip(max=2), WHOLE).tolist() == np.minimum(WHOLE, 2).tolist()
     check("clip", X, reference=lambda x: x)
-    assert ops(snp.clip, X, 0, 1) == ["constant", "constant", "clamp"]
+    assert ops(snp.clip, X, 0, 1) == ["constant", "maximum", "constant", "minimum"]
     with pytest.raises(OperationTypeError, match="takes bool, integer or floating-point operands"):
         run(snp.clip, PLANE, 0, 1)
+
+
+def test_gradients_at_the_bounds_and_at_zero_are_those_of_jax() -> None:
+    x = np.array([-1, 0, 0.5, 1], np.float32)
+    assert grad(lambda x: snp.clip(x, 0, 1).sum())(x).tolist() == [0, 0.5, 1, 0.5]
+    assert grad(lambda x: snp.abs(x).sum())(x).tolist() == [-1, 1, 1, 1]
 
 
 def test_select_takes_the_first_that_holds() -> None:
