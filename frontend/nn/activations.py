@@ -38,7 +38,12 @@ def relu(x: Any) -> Any:
 @public()
 def relu6(x: Any) -> Any:
     """x between 0 and 6; its slope at both is 0."""
-    return snp.clip(x, 0, 6)
+    return _relu6(as_tracer(x))
+
+
+def _relu6(x: Tracer) -> Tracer:
+    below, above = same("le", x, like(x, 0)), same("ge", x, like(x, 6))
+    return same("select", below, like(x, 0), same("select", above, like(x, 6), x))
 
 
 @public()
@@ -71,7 +76,9 @@ def softplus(x: Any) -> Any:
 
 
 def _softplus(x: Tracer) -> Tracer:
-    rest = same("log1p", same("exp", same("neg", same("abs", x))))
+    # -|x|, whose slope at 0 is 0: both sides count there by half.
+    below = same("minimum", x, same("neg", x))
+    rest = same("log1p", same("exp", below))
     return same("add", same("maximum", x, like(x, 0)), rest)
 
 
@@ -174,14 +181,14 @@ def hard_tanh(x: Any) -> Any:
 @public()
 def hard_sigmoid(x: Any) -> Any:
     """x / 6 + 0.5 between 0 and 1."""
-    return snp.clip(floating(x) + 3, 0, 6) / 6
+    return _relu6(floating(x) + 3) / 6
 
 
 @public()
 def hard_silu(x: Any) -> Any:
     """x * hard_sigmoid(x)."""
     x = floating(x)
-    return x * (snp.clip(x + 3, 0, 6) / 6)
+    return x * (_relu6(x + 3) / 6)
 
 
 hard_swish = hard_silu
