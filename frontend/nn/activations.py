@@ -76,10 +76,9 @@ def softplus(x: Any) -> Any:
 
 
 def _softplus(x: Tracer) -> Tracer:
-    # -|x|, whose slope at 0 is 0: both sides count there by half.
-    below = same("minimum", x, same("neg", x))
-    rest = same("log1p", same("exp", below))
-    return same("add", same("maximum", x, like(x, 0)), rest)
+    # At 0, where the slope of |x| is 1, x counts in full, so that both together have 1/2.
+    rest = same("log1p", same("exp", same("neg", same("abs", x))))
+    return same("add", same("select", same("lt", x, like(x, 0)), like(x, 0), x), rest)
 
 
 @public()
