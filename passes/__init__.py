@@ -1,6 +1,7 @@
 """Passes: functions from module to module, composed by text."""
 
 from shardir.passes.collective_matmul import CollectiveMatmul as CollectiveMatmul
+from shardir.passes.combine import Combine as Combine
 from shardir.passes.cse import CommonSubexpressions as CommonSubexpressions
 from shardir.passes.dce import DeadCode as DeadCode
 from shardir.passes.delay_sums import DelaySums as DelaySums
@@ -11,6 +12,7 @@ from shardir.passes.overlap import Overlap as Overlap
 from shardir.passes.partition import Partition as Partition
 from shardir.passes.pipeline import PASSES as PASSES, Pass as Pass, Pipeline as Pipeline
 from shardir.passes.propagate import Propagate as Propagate
+from shardir.passes.regather import Regather as Regather
 from shardir.passes.reshard import Reshard as Reshard
 from shardir.passes.reshard_exactly import ReshardExactly as ReshardExactly
 from shardir.passes.resolve_conflicts import ResolveConflicts as ResolveConflicts

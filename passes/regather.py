@@ -1,0 +1,68 @@
+"""Gather again instead of keeping what was gathered: memory for communication.
+
+before: `%w = all-gather(%p, ...)`, used by the forward pass and, much later, by the backward pass
+after:  the later uses have a gather of their own, and `%w` is gone in between
+
+This is how fully sharded training (ZeRO stage 3) runs when weights do not fit. It is an option:
+every device receives the tensor twice. Run it after `cse`, which would join the gathers again.
+"""
+
+from dataclasses import dataclass, replace
+
+from shardir.build import Names, substitute
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.passes.pipeline import Pass
+from shardir.passes.program import names_of
+
+
+@dataclass(frozen=True)
+class Regather(Pass, name="regather"):
+    """Repeat all-gathers whose results would lie idle.
+
+    A result of at least `minimum` bytes that nobody uses for more than `idle` operations is
+    gathered again before the next use.
+    """
+
+    minimum: int = 1 << 20
+    idle: int = 50
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(self.function, module.functions)))
+
+    def function(self, function: Function) -> Function:
+        if function.spmd is None:
+            return function
+        return replace(function, body=self.block(function.body, names_of(function)))
+
+    def block(self, block: Block, names: Names) -> Block:
+        gathers = {
+            op.result: op
+            for op in block.ops
+            if op.name == "all-gather" and op.result.type.nbytes >= self.minimum
+        }
+        made: list[Op] = []
+        now: dict[Value, Value] = {}
+        last: dict[Value, int] = {}
+        for i, op in enumerate(block.ops):
+            used = [value for value in dict.fromkeys(op.uses()) if value in gathers]
+            for value in used:
+                if value in last and i - last[value] > self.idle:
+                    gather = gathers[value]
+                    again = replace(value, name=names.fresh(f"{value.name}.again"))
+                    why = f"%{value.name} would lie idle until here; {gather.why}"
+                    operands = tuple(now.get(v, v) for v in gather.operands)
+                    made.append(
+                        replace(gather, operands=operands, results=(again,), loc=op.loc, why=why)
+                    )
+                    now[value] = again
+                last[value] = i
+            if op in gathers.values():
+                last[op.result] = i
+            if any(value in now for value in used):
+                op = substitute(Block((), (op,), ()), {v: now[v] for v in used if v in now}).ops[0]
+            if op.blocks:
+                inner = tuple(self.block(each, names) for each in op.blocks)
+                op = replace(op, blocks=inner)
+            made.append(op)
+        returns = tuple(now.get(value, value) for value in block.returns)
+        return Block(block.params, tuple(made), returns)

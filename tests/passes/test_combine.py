@@ -1,0 +1,134 @@
+"""`combine`: small collectives travel together, with the bytes and numbers they had alone."""
+
+import numpy as np
+from hypothesis import given, strategies as st
+
+from shardir.communication import collectives, total
+from shardir.interpret import run
+from shardir.ir import Module
+from shardir.passes import Combine, Pipeline
+from shardir.passes.pipeline import DEFAULT
+from shardir.sampling import random_arguments
+from shardir.text.parser import parse
+from shardir.verify import verify
+from tests.strategies import spmd_modules
+
+HEAD = """\
+mesh @m = [x=4]
+
+spmd func @f(
+  %p: f32[4, 2] of f32[16@x, 2@-],
+  %q: f32[3] of f32[12@x],
+) -> (f32[4, 2] of f32[4@-, 2@-], f32[3] of f32[3@-]) {
+"""
+
+
+def combined(lines: str, limit: int = 1 << 20) -> str:
+    """The operations after the pass."""
+    module = Combine(limit)(parse(f"{HEAD}{lines}}}\n"))
+    verify(module)
+    return str(module).removeprefix(HEAD).removesuffix("}\n")
+
+
+SUMS = """\
+  %a = all-reduce(%p, axes=[x], op=add) : f32[4, 2]
+  %b = all-reduce(%q, axes=[x], op=add) : f32[3]
+  return %a, %b
+"""
+
+
+def test_sums_travel_in_one_row() -> None:
+    assert (
+        combined(SUMS)
+        == """\
+  %0 = reshape(%p) : f32[1, 8]
+  %1 = reshape(%q) : f32[1, 3]
+  %a.joined = concatenate(%0, %1, dim=1) : f32[1, 11]
+  %a.together = all-reduce(%a.joined, axes=[x], op=add) : f32[1, 11]
+  %2 = slice(%a.together, starts=[0, 0], strides=[1, 1]) : f32[1, 8]
+  %a = reshape(%2) : f32[4, 2]
+  %3 = slice(%a.together, starts=[0, 8], strides=[1, 1]) : f32[1, 3]
+  %b = reshape(%3) : f32[3]
+  return %a, %b
+"""
+    )
+
+
+def test_a_sum_that_is_needed_does_not_wait() -> None:
+    lines = """\
+  %a = all-reduce(%p, axes=[x], op=add) : f32[4, 2]
+  %c = neg(%a) : f32[4, 2]
+  %b = all-reduce(%q, axes=[x], op=add) : f32[3]
+  return %c, %b
+"""
+    assert combined(lines) == lines
+
+
+def test_only_the_like_travel_together() -> None:
+    lines = SUMS.replace("%q, axes=[x], op=add", "%q, axes=[x], op=max")
+    assert combined(lines) == lines
+
+
+def test_the_limit_is_one_of_bytes_together() -> None:
+    assert combined(SUMS, limit=4 * 11) != SUMS
+    assert combined(SUMS, limit=4 * 11 - 1) == SUMS
+
+
+GATHERS = """\
+mesh @m = [x=4, y=2]
+
+spmd func @f(
+  %p: f32[4, 2, 3] of f32[16@x, 4@y, 3@-],
+  %q: f32[3] of f32[12@x],
+) -> (
+  f32[4, 8, 3] of f32[4@-, 16@y, 3@-],
+  f32[4, 2, 12] of f32[4@-, 4@y, 12@-],
+  f32[12] of f32[12@-],
+) {
+  %a = all-gather(%p, dim=1, axes=[x]) : f32[4, 8, 3]
+  %b = all-gather(%p, dim=2, axes=[x]) : f32[4, 2, 12]
+  %c = all-gather(%q, dim=0, axes=[x]) : f32[12]
+  return %a, %b, %c
+}
+"""
+
+
+def test_gathers_along_any_dimension_travel_together() -> None:
+    before = parse(GATHERS)
+    after = Combine()(before)
+    verify(after)
+    (one,) = collectives(after)
+    assert one.nbytes == total(collectives(before)).nbytes
+    assert one.why.startswith("3 of them together")
+
+
+def test_a_training_step_sends_the_same_bytes_in_one_message() -> None:
+    module = parse("""\
+mesh @m = [data=4]
+
+func @step(%w1: f32[16, 32], %w2: f32[32, 8], %x: f32[8@data, 16]) -> (f32[16, 32], f32[32, 8]) {
+  %h = dot(%x, %w1, dims="bi,ih->bh") : f32[8, 32]
+  %y = dot(%h, %w2, dims="bh,ho->bo") : f32[8, 8]
+  %g2 = dot(%h, %y, dims="bh,bo->ho") : f32[32, 8]
+  %gh = dot(%y, %w2, dims="bo,ho->bh") : f32[8, 32]
+  %g1 = dot(%x, %gh, dims="bi,bh->ih") : f32[16, 32]
+  return %g1, %g2
+}
+""")
+    before = Pipeline.parse(DEFAULT)(module)
+    after = Combine()(before)
+    verify(after)
+    assert (len(collectives(before)), len(collectives(after))) == (2, 1)
+    assert total(collectives(after)).sent == total(collectives(before)).sent
+    args = random_arguments(module, whole=True)
+    for want, got in zip(run(before, args), run(after, args), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@given(spmd_modules(), st.sampled_from([16, 256, 1 << 20]))
+def test_every_program_stays_valid_and_sends_the_same(module: Module, limit: int) -> None:
+    after = Combine(limit)(module)
+    verify(after)
+    assert str(parse(str(after))) == str(after)
+    assert total(collectives(after)).nbytes == total(collectives(module)).nbytes
+    assert len(collectives(after)) <= len(collectives(module))
