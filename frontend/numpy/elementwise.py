@@ -127,7 +127,8 @@ def _gap(x: Tracer, y: Tracer) -> Tracer:
     """-|x - y|, and 0 where both are the same infinity."""
     gap = same("sub", x, y)
     safe = same("select", same("ne", gap, gap), like(gap, 0), gap)
-    return same("neg", same("abs", safe))
+    # Flat at 0, as |x - y| is not, so that equal arguments count by halves.
+    return same("minimum", safe, same("neg", safe))
 
 
 @public()

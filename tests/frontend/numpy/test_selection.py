@@ -77,6 +77,8 @@ def test_gradients_at_the_bounds_and_at_zero_are_those_of_jax() -> None:
     x = np.array([-1, 0, 0.5, 1], np.float32)
     assert grad(lambda x: snp.clip(x, 0, 1).sum())(x).tolist() == [0, 0.5, 1, 0.5]
     assert grad(lambda x: snp.abs(x).sum())(x).tolist() == [-1, 1, 1, 1]
+    assert grad(lambda x: snp.logaddexp(x, 0 * x).sum())(x)[1] == 0.5
+    assert grad(lambda x: snp.logaddexp2(x, 0 * x).sum())(x)[1] == 0.5
 
 
 def test_select_takes_the_first_that_holds() -> None:
