@@ -75,6 +75,16 @@ def _uneven(value: object) -> str | None:
     raise ValueError("'pad', 'replicate', 'error' or None")
 
 
+FALLBACKS = ("replicate", "error")
+"""What becomes of an operation that is cut but has no loops; see `jit`."""
+
+
+def _fallback(value: object) -> str:
+    if value in FALLBACKS:
+        return str(value)
+    raise ValueError("'replicate' or 'error'")
+
+
 SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
     for setting in (
@@ -119,6 +129,13 @@ SETTINGS: Mapping[str, Setting] = {
             "SHARDIR_UNEVEN",
             _uneven,
             "what becomes of dimensions that do not divide",
+        ),
+        Setting(
+            "on_fallback",
+            "replicate",
+            "SHARDIR_ON_FALLBACK",
+            _fallback,
+            "what becomes of operations that are cut but have no loops",
         ),
         Setting(
             "shardy_exact",
@@ -200,6 +217,15 @@ class Config:
         """
         chosen = _read("uneven")
         return None if chosen is None else str(chosen)
+
+    @property
+    def on_fallback(self) -> str:
+        """What becomes of operations that are cut but have no loops (`SHARDIR_ON_FALLBACK`).
+
+        `"replicate"`, the default: every device runs all of them, and the program says what that
+        receives. `"error"`: such a program is refused.
+        """
+        return str(_read("on_fallback"))
 
     @property
     def shardy_exact(self) -> bool:

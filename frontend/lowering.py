@@ -42,7 +42,8 @@ class Plan:
     `seen` are the user's shardings in the order in which they were met; without any, the program
     runs on the default device and its results are not committed. `params` and `results` have the
     shardings that the user has given to them. `uneven` is what becomes of dimensions that do not
-    divide, `odd` whether some argument has one, `exact` whether values move as Shardy has it.
+    divide, `odd` whether some argument has one, `exact` whether values move as Shardy has it,
+    `on_fallback` what becomes of operations that are cut but have no loops.
     """
 
     module: Module
@@ -54,6 +55,7 @@ class Plan:
     uneven: str | None = None
     odd: bool = False
     exact: bool = False
+    on_fallback: str = "replicate"
 
     @property
     def committed(self) -> bool:
@@ -124,9 +126,8 @@ def lower(
         for sharding, abstract in zip(given, traced.params, strict=True)
     )
     module = Module((mesh,), (function,))
-    return Plan(
-        module, devices, axes, seen, given, tuple(results), uneven, odd, config.shardy_exact
-    )
+    modes = uneven, odd, config.shardy_exact, config.on_fallback
+    return Plan(module, devices, axes, seen, given, tuple(results), *modes)
 
 
 def whole_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) -> MeshAxes:

@@ -5,6 +5,7 @@ placed, and what each result is.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -27,16 +28,18 @@ from shardir.passes.pipeline import DEFAULT, EXACT, Pipeline, Watch, watches
 
 
 def pipeline(plan: Plan | None = None) -> Pipeline:
-    """The passes that every program goes through, with what `plan` says of uneven dimensions."""
-    chosen = EXACT if (config.shardy_exact if plan is None else plan.exact) else DEFAULT
-    if plan is not None and (plan.uneven == "pad" or plan.odd):
-        border = "uneven" if plan.uneven == "pad" else "stated"
-        chosen = chosen.replace("propagate{", f"propagate{{border={border},", 1)
-    if plan is not None and plan.uneven not in (None, "pad"):
-        rest = "layouts=shardy," if plan.exact else ""
-        before = f",reshard{{{rest[:-1]}}}" if rest else ",reshard"
-        chosen = chosen.replace(before, f",reshard{{{rest}uneven={plan.uneven}}}", 1)
-    return Pipeline.parse(chosen)
+    """The passes that every program goes through, with what `plan` says of them."""
+    exact = config.shardy_exact if plan is None else plan.exact
+    steps = Pipeline.parse(EXACT if exact else DEFAULT)
+    if plan is None:
+        return steps
+    options: dict[str, dict[str, str]] = {"reshard": {"on_fallback": plan.on_fallback}}
+    if plan.uneven == "pad" or plan.odd:
+        options["propagate"] = {"border": "uneven" if plan.uneven == "pad" else "stated"}
+    if plan.uneven not in (None, "pad"):
+        options["reshard"]["uneven"] = str(plan.uneven)
+    chosen = [replace(step, **options.get(step.name, {})) for step in steps.passes]
+    return Pipeline(tuple(chosen))
 
 
 def watch_of(name: str) -> Watch | None:

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shardir as sd
@@ -26,20 +27,22 @@ from shardir.frontend.errors import SettingError, UnknownSetting
 from shardir.frontend.runnable import pipeline
 
 KNOWN = (
-    "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, shardy_exact"
+    "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
+    "shardy_exact"
 )
+VARIABLES = "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT"
 
 
 @pytest.fixture(autouse=True)
 def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("CPU_DEVICES", "ENABLE_X64", "DUMP", "VERIFY", "UNEVEN", "SHARDY_EXACT"):
+    for variable in VARIABLES.split(", "):
         monkeypatch.delenv(f"SHARDIR_{variable}", raising=False)
 
 
 def test_defaults() -> None:
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
-        "verify=False, uneven=None, shardy_exact=False)"
+        "verify=False, uneven=None, on_fallback='replicate', shardy_exact=False)"
     )
 
 
@@ -120,6 +123,7 @@ def test_blocks_by_name(tmp_path: Path) -> None:
             ("dump_dir", "d"),
             ("verify", True),
             ("uneven", None),
+            ("on_fallback", "replicate"),
             ("shardy_exact", False),
         )
     with dump_dir(tmp_path):
@@ -213,3 +217,25 @@ def test_programs_move_as_shardy_has_it() -> None:
             assert ("reshard-exactly" in str(pipeline())) is exact
         received.append(sum(each.nbytes for each in compiled.collectives()))
     assert received[0] <= received[1]
+
+
+def test_programs_with_operations_that_cannot_be_cut_are_refused_by_request() -> None:
+    mesh = sd.make_mesh((4, 2), ("x", "y"))
+    x = sd.device_put(snp.ones((8, 8)), sd.NamedSharding(mesh, sd.P("x")))
+
+    def doubled(x: Any) -> Any:
+        return sd.pure_callback(lambda a: a * 2, sd.ShapeDtypeStruct((8, 8), np.float32), x)
+
+    assert (sd.jit(doubled)(x) == 2).all()
+    with config(on_fallback="error"), pytest.raises(sd.ShardirError) as error:
+        sd.jit(doubled)(x)
+    assert "each device would receive 192 bytes of %x, which is cut [x, -]" in str(error.value)
+    with pytest.raises(SettingError, match="'replicate' or 'error'"):
+        config.update("on_fallback", "gather")
+
+
+def test_uneven_arguments_pass_the_borders_of_exact_programs() -> None:
+    mesh = sd.make_mesh((4, 2), ("x", "y"))
+    x = sd.device_put(snp.arange(5.0), sd.NamedSharding(mesh, sd.P("x")), uneven="pad")
+    with config(shardy_exact=True):
+        assert (sd.jit(lambda x: 2 * x)(x) == 2 * snp.arange(5.0)).all()
