@@ -1,0 +1,177 @@
+"""Counts that Alpa's tests state for attention, embeddings, convolutions and experts.
+
+Alpa searches for shardings; here those that it finds are given. It counts what XLA has merged:
+one all-reduce for all gradients, where here each gradient has its own.
+"""
+
+from typing import Any
+
+from shardir.communication import collectives
+from shardir.nn import gelu, relu
+from shardir.sharding import PartitionSpec as P
+from tests.passes.alpa_models import (
+    Shapes,
+    attention_shapes,
+    batch_normalized,
+    bert_layer,
+    bert_loss,
+    bert_shapes,
+    convolution_loss,
+    convolution_shapes,
+    convolved,
+    counted,
+    dense_shapes,
+    error,
+    expert_layer,
+    expert_shapes,
+    mesh_of,
+    normalized,
+    surprise,
+    trained,
+)
+
+LAYERS = 2
+Batch = list[tuple[tuple[int, ...], P, str]]
+
+
+def pair(shape: tuple[int, ...], spec: P, dtype: str = "float32") -> Batch:
+    """What goes in and what should come out, which look alike."""
+    return [(shape, spec, dtype)] * 2
+
+
+def test_data_parallel_attention_reduces_each_gradient() -> None:
+    """Twelve weights a layer; Alpa counts one, merged."""
+    batch = pair((64, 64, 32), P("data"))
+    module = trained(bert_loss, (4, 1), bert_shapes(LAYERS, 32, 8), batch)
+    assert counted(module) == {"all-reduce": 12 * LAYERS}
+
+
+def test_tensor_parallel_attention_reduces_activations() -> None:
+    """4L - 1 for L layers: what goes into the first has no gradient. Alpa has the same."""
+    batch = pair((8, 8, 128), P())
+    module = trained(bert_loss, (1, 4), bert_shapes(LAYERS, 128, 8, "model"), batch)
+    assert counted(module) == {"all-reduce": 4 * LAYERS - 1}
+    assert {found.nbytes for found in collectives(module)} == {8 * 8 * 128 * 4}
+
+
+def test_attention_in_two_dimensions_does_both() -> None:
+    """4L - 1 along one axis as in Alpa, and gradients along the other, which Alpa merges to one."""
+    batch = pair((8, 8, 128), P("data"))
+    module = trained(bert_loss, (2, 2), bert_shapes(LAYERS, 128, 8, "model"), batch)
+    assert counted(module, ("model",)) == {"all-reduce": 4 * LAYERS - 1}
+    assert counted(module, ("data",)) == {"all-reduce": 12 * LAYERS}
+    assert len(collectives(module)) == 16 * LAYERS - 1
+
+
+def test_an_embedding_cut_by_words_only_reduces() -> None:
+    """Alpa's objective has two reductions of rows and two of single numbers a token; here three
+    of those: the largest logit, the sum of exponentials, and what the gradient sums up."""
+    batch, words, width = 8 * 8 // 2, 1024, 8
+
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        return surprise(params["words"][x] @ params["words"].T, y)
+
+    shapes: Shapes = {"words": ((words, width), P("model"))}
+    module = trained(loss, (2, 2), shapes, pair((8, 8), P("data"), "int32"))
+    assert set(counted(module)) == {"all-reduce"}
+    along = [(found.axes, found.nbytes) for found in collectives(module)]
+    assert along.count((("data",), words // 2 * width * 4)) == 1
+    assert along.count((("model",), batch * width * 4)) == 2
+    assert along.count((("model",), batch * 4)) == 3
+    assert len(along) == 6
+
+
+def masked_shapes(words: int, length: int, width: int, heads: int, cut: str | None) -> Shapes:
+    names = ("scale", "shift", "head_bias", "head_scale", "head_shift")
+    return bert_shapes(LAYERS, width, heads, cut) | {
+        "words": ((words, width), P(cut)),
+        "places": ((length, width), P()),
+        "head": ((width, width), P()),
+        "bias": ((words,), P(cut)),
+        **{name: ((width,), P()) for name in names},
+    }
+
+
+def masked_loss(params: Any, x: Any, y: Any) -> Any:
+    h = normalized(params["words"][x] + params["places"], params["scale"], params["shift"])
+    for i in range(LAYERS):
+        h = bert_layer(params, str(i), h)
+    h = gelu(h @ params["head"] + params["head_bias"])
+    h = normalized(h, params["head_scale"], params["head_shift"])
+    return surprise(h @ params["words"].T + params["bias"], y)
+
+
+def test_a_data_parallel_language_model_reduces_each_gradient() -> None:
+    """Alpa counts one, merged; the embedding is used twice and reduced once."""
+    shapes = masked_shapes(128, 32, 16, 4, None)
+    module = trained(masked_loss, (4, 1), shapes, pair((32, 32), P("data"), "int32"))
+    assert counted(module) == {"all-reduce": len(shapes)}
+
+
+def test_a_tensor_parallel_language_model_reduces_activations_and_logits() -> None:
+    """4L in the layers, two of rows at the embedding, three over words; Alpa has 4L + 4."""
+    shapes = masked_shapes(512, 16, 128, 8, "model")
+    module = trained(masked_loss, (1, 4), shapes, pair((16, 16), P(), "int32"))
+    assert counted(module) == {"all-reduce": 4 * LAYERS + 5}
+
+
+def test_data_parallel_convolutions_reduce_gradients_and_statistics() -> None:
+    """Four numbers a channel and normalization; Alpa counts two each, merged, and one for all
+    gradients."""
+    batch = [((16, 16, 16, 4), P("data"), "float32"), ((16, 2, 2, 4), P("data"), "float32")]
+    module = trained(convolution_loss, (4, 1), convolution_shapes(3, 4), batch)
+    assert counted(module) == {"all-reduce": 3 * 3 + 4 * 3}
+
+
+def test_tensor_parallel_convolutions_reduce_activations() -> None:
+    """n - 1 for n layers, as in Alpa."""
+    batch = [((8, 16, 16, 256), P(), "float32"), ((8, 1, 1, 256), P(), "float32")]
+    module = trained(convolution_loss, (1, 4), convolution_shapes(4, 256, "model"), batch)
+    assert counted(module) == {"all-reduce": 3}
+
+
+def test_convolutions_by_channel_reduce_once() -> None:
+    """Wide, by channel, narrow: one all-reduce, after the last, as in Alpa."""
+    width = 256
+
+    def loss(params: Any, x: Any, target: Any) -> Any:
+        x = convolved(x, params["wide"])
+        x = convolved(x, params["by_channel"], groups=8 * width)
+        x = relu(convolved(x, params["narrow"]))
+        return error(batch_normalized(x, params["scale"], params["shift"]), target)
+
+    shapes: Shapes = {
+        "wide": ((3, 3, width, 8 * width), P(None, None, None, "model")),
+        "by_channel": ((3, 3, 1, 8 * width), P(None, None, None, "model")),
+        "narrow": ((3, 3, 8 * width, width), P(None, None, "model")),
+        "scale": ((width,), P()),
+        "shift": ((width,), P()),
+    }
+    module = trained(loss, (1, 4), shapes, pair((4, 8, 8, width), P()))
+    assert counted(module) == {"all-reduce": 1}
+
+
+def test_experts_exchange_tokens_four_times() -> None:
+    """To the experts and back, forward and backward, as in Alpa; and the gradients of attention
+    and gate, which Alpa counts as one, merged. Those of experts stay where they are."""
+
+    def loss(params: Any, x: Any, target: Any) -> Any:
+        return error(expert_layer(params, "0", x, 32, mesh_of((4, 1))), target)
+
+    shapes = expert_shapes("0", 64, 16, 16, "data")
+    module = trained(loss, (4, 1), shapes, pair((64, 16, 64), P("data")))
+    assert counted(module) == {"all-to-all": 4, "all-reduce": len(shapes) - 2}
+
+
+def test_a_language_model_with_experts_exchanges_tokens_four_times() -> None:
+    """One layer of two has experts. Alpa counts four exchanges and up to four all-reduces."""
+
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        h = expert_layer(params, "0", params["words"][x], 32, mesh_of((4, 1)))
+        return surprise(bert_layer(params, "1", h) @ params["words"].T, y)
+
+    shapes = expert_shapes("0", 64, 16, 16, "data")
+    shapes |= attention_shapes("1", 64, 16, None) | dense_shapes("1", 64, None)
+    shapes["words"] = ((32, 64), P())
+    module = trained(loss, (4, 1), shapes, pair((64, 16), P("data"), "int32"))
+    assert counted(module) == {"all-to-all": 4, "all-reduce": len(shapes) - 2}
