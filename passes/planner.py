@@ -79,9 +79,13 @@ def _greedy(problem: Problem) -> Iterator[Step]:
     """The collectives of the greedy planner, one step for each dimension."""
     source, target, type = problem.source, problem.target, problem.type
     begun = problem.begun
-    end = replace(target, unreduced=tuple(a for a in target.unreduced if a not in begun))
+    # Seen in parts, a sum that stays pending is so on both sides.
+    kept = merge([problem.atoms[a] for a in sorted(problem.goal[1])])
+    due = merge([problem.atoms[a] for a in sorted(problem.start[1] - problem.goal[1])])
+    start = replace(source, unreduced=(*kept, *due))
+    end = replace(target, unreduced=kept, reduction=source.reduction if kept else "add")
     before = source
-    for collective in greedy_collectives(source, end, type.shape):
+    for collective in greedy_collectives(start, end, type.shape):
         for step in _each(collective, before, source.reduction, type):
             if not same_placement(step.sharding, before):
                 yield step

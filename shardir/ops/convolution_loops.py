@@ -100,15 +100,20 @@ def convolution_factors(
 def convolution_cuts(
     rule: FactorRule, x: TensorType, w: TensorType, *, result: TensorType, dims: str, **rest: Any
 ) -> list[int]:
-    """All but loops over the inside of windows that do not make up the whole of it."""
+    """All but loops over the inside of windows that do not make up the whole of it, and loops
+    that only the filter has: a single output feature is one of its own in the result."""
     _, by, _ = sides(dims)
+    inside = {i for d in by.spatial for i in rule.operands[1][d]}
+    made = {i for mapping in rule.results for dim in mapping for i in dim}
     partly = {
         i for d in by.spatial for i in rule.operands[1][d] if rule.factors[i].size != w.shape[d]
     }
     return [
         i
         for i, factor in enumerate(rule.factors)
-        if factor.kind is not Kind.REPLICATE and i not in partly
+        if factor.kind is not Kind.REPLICATE
+        and i not in partly
+        and (factor.kind is not Kind.PASS or i in made or i in inside)
     ]
 
 

@@ -19,6 +19,28 @@ def test_random_programs_shardings_meshes_and_pipelines(case: Case) -> None:
 
 
 FOUND = {
+    "part of a pending sum stays pending": (EXACT, """\
+mesh @m = [x=6]
+
+func @main(
+  %h: u32[] unreduced(x:(1)2),
+) -> (u32[] unreduced(x)) {
+  return %h
+}
+"""),
+    "a single output feature of a filter that is cut": (
+        DEFAULT.replace("leave_open=true", "leave_open=true,border=uneven"), """\
+mesh @m = [x=5]
+
+func @main(
+  %x: f16[1, 6, 1],
+  %w: f16[1, 1, 1@x],
+) -> (f16[1, 13@x, 1]) {
+  %y = convolution(%x, %w, strides=[1], padding=[[1, 1]], lhs_dilation=[2], rhs_dilation=[1], \
+dims="b0f,0io->b0f") : f16[1, 13, 1]
+  return %y
+}
+"""),
     "what is cut does not stay pending": (EXACT, """\
 mesh @m = [x=5]
 
