@@ -33,11 +33,11 @@ func @main(
 mesh @m = [x=5]
 
 func @main(
-  %x: f16[1, 6, 1],
-  %w: f16[1, 1, 1@x],
-) -> (f16[1, 13@x, 1]) {
+  %x: f16[1@-, 6@-, 1@x],
+  %w: f16[1@-, 1@-, 1@x],
+) -> (f16[1@-, 13@x, 1@-]) {
   %y = convolution(%x, %w, strides=[1], padding=[[1, 1]], lhs_dilation=[2], rhs_dilation=[1], \
-dims="b0f,0io->b0f") : f16[1, 13, 1]
+dims="b0f,0io->b0f") : f16[1@x, 13@-, 1@-]
   return %y
 }
 """),
