@@ -86,6 +86,8 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
     Raises `StructureError` when there are more leaves or fewer than places.
     """
+    if not isinstance(treedef, PyTreeDef):
+        raise StructureError(f"tree_unflatten takes what tree_structure gives, got {treedef!r}")
     found = list(leaves)
     if len(found) != treedef.num_leaves:
         raise StructureError(f"{treedef} has {treedef.num_leaves} leaves, got {len(found)}")

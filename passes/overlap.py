@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 
 from shardir.build import Names
 from shardir.cost import cost_of
+from shardir.errors import PipelineError
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.ops.overlap import STARTED, done
 from shardir.passes.pipeline import Pass
@@ -37,6 +38,9 @@ class Overlap(Pass, name="overlap"):
     latency: float = 1e-5
 
     def __call__(self, module: Module) -> Module:
+        for name in ("flops", "memory", "network"):
+            if getattr(self, name) <= 0:
+                raise PipelineError(f"{name} of overlap is more than 0, got {getattr(self, name)}")
         return replace(module, functions=tuple(map(self.function, module.functions)))
 
     def function(self, function: Function) -> Function:

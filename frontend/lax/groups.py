@@ -97,7 +97,8 @@ class Members:
                 table[place] = list(group)
         everything = self.all(x)
         row = self._own(np.array(table, np.int32))
-        return as_tracer(everything)[row]  # type: ignore[no-any-return]
+        made: Tracer = as_tracer(everything)[row]
+        return made
 
     def masked(self, x: Tracer, nothing: complex) -> Tracer:
         """`x` of every position, and `nothing` for those that are not in my group."""

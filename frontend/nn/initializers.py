@@ -186,6 +186,11 @@ def _fans(shape: tuple[int, ...], ins: Axes, outs: Axes, batch: Axes) -> tuple[f
                 f"more, got {shape}; use normal or uniform for biases, or name in_axis"
             )
         )
+    for i in (i for axes in (ins, outs, batch) for i in _listed(axes)):
+        if not -len(shape) <= i < len(shape):
+            raise ArgumentError(
+                point(f"an initializer has the axis {i}, and the shape {shape} has no such one")
+            )
     sizes = [prod(shape[i] for i in _listed(axes)) for axes in (ins, outs, batch)]
     window = prod(shape) / max(prod(sizes), 1)
     return sizes[0] * window, sizes[1] * window

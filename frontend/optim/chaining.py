@@ -40,10 +40,10 @@ def chain(*parts: Transformation) -> Transformation:
         return tuple(part.init(params) for part in parts)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        if len(state) != len(parts):
+        if not isinstance(state, tuple) or len(state) != len(parts):
             raise ArgumentError(
                 point(
-                    f"a chain of {len(parts)} transformations got a state of {len(state)}; make "
+                    f"a chain of {len(parts)} transformations got {_told(state)}; make "
                     "one with its own init"
                 )
             )
@@ -72,3 +72,7 @@ def needed(what: str, params: Any) -> Any:
             point(f"{what} needs the parameters too; call update(gradients, state, params)")
         )
     return params
+
+
+def _told(state: Any) -> str:
+    return f"a state of {len(state)}" if isinstance(state, tuple) else f"the state {state!r}"

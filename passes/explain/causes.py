@@ -88,6 +88,10 @@ def explain_collective(
 
 
 def _row(rows: list[Collective], wanted: Collective | str) -> Collective:
+    if not isinstance(wanted, str | Collective):
+        raise ExplainError(
+            f"a collective is given as it is or by its result's name, got {wanted!r}"
+        )
     name = (wanted if isinstance(wanted, str) else wanted.value).removeprefix("%")
     for row in rows:
         if row.value == name:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shardir.communication import collectives
-from shardir.errors import VerifyError
+from shardir.errors import PipelineError, VerifyError
 from shardir.interpret import run
 from shardir.ir import Module
 from shardir.ops.overlap import STARTED
@@ -162,6 +162,13 @@ def test_halves_belong_together(lines: str, message: str) -> None:
     with pytest.raises(VerifyError) as error:
         verify(parse(f"{HEAD}  {lines}}}\n"))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["flops", "memory", "network"])
+def test_machines_that_do_nothing_are_refused(name: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        Overlap(**{name: 0.0})(parse("func @f() -> () {\n  return\n}"))
+    assert str(error.value) == f"{name} of overlap is more than 0, got 0.0"
 
 
 def test_every_collective_has_a_first_half() -> None:

@@ -90,6 +90,10 @@ def test_initializers_work_inside_jit() -> None:
             "got (3,); use normal or uniform for biases, or name in_axis",
         ),
         (
+            lambda: initializers.he_normal(in_axis=5)(random.key(0), (4, 4)),
+            "an initializer has the axis 5, and the shape (4, 4) has no such one",
+        ),
+        (
             lambda: initializers.orthogonal()(random.key(0), (3,)),
             "orthogonal needs a shape of two dimensions or more, got (3,)",
         ),

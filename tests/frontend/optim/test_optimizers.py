@@ -218,3 +218,9 @@ def test_state_lives_where_the_parameters_do() -> None:
         params, state = step(params, state)
         assert params["w"].sharding == cut
         assert state[0].nu["w"].sharding == cut
+
+
+def test_a_state_that_is_none_is_refused() -> None:
+    with pytest.raises(ShardirError) as error:
+        optim.adam(1e-3).update({"a": np.ones(3, np.float32)}, None)
+    assert "transformations got the state None; make one with its own init" in str(error.value)

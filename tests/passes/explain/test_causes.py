@@ -64,6 +64,8 @@ def test_tables_have_lines_of_the_text() -> None:
 
 
 def test_a_collective_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ExplainError, match="by its result's name, got 3"):
+        explain_collective(parse(SCATTERED), 3)  # type: ignore[arg-type]
     with pytest.raises(ExplainError) as error:
         said(SCATTERED.replace("%y", "%total"), "%totl")
     assert str(error.value) == "no collective makes %totl; did you mean '%total'?"
