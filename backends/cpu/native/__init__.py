@@ -1,0 +1,1 @@
+"""The native CPU backend: programs as machine code, one native call a step."""

@@ -1,0 +1,106 @@
+"""From the text of a module to addresses of machine code.
+
+Kernels are written as vectors already, so that the few passes that clean up are enough: the loop
+vectorizer would find nothing to do. Object code is kept on disk (`object_cache`), so that a
+program's second process only loads it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from itertools import count
+from threading import Lock
+from typing import Any, final
+
+import llvmlite.binding as binding
+
+from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.native.llvm.target import Machine, host
+
+_names = count()
+_lock = Lock()
+_kept: list[Any] = []
+"""Code must stay where it is as long as any address of it may be called: for ever."""
+
+
+@final
+class Library:
+    """Machine code in memory."""
+
+    def __init__(self, addresses: Mapping[str, int]) -> None:
+        self._addresses = dict(addresses)
+
+    def __getitem__(self, name: str) -> int:
+        """The address of a function; raises `KeyError` for a name that was not asked for."""
+        return self._addresses[name]
+
+
+def compile(text: str, exports: list[str], imports: Mapping[str, int] | None = None) -> Library:
+    """Compile a module, or load what an earlier process made of it.
+
+    `exports` are the functions whose addresses are wanted, `imports` the addresses of those that
+    the module declares and does not define (intrinsics aside). Raises `RuntimeError` with LLVM's
+    words when the text is no module.
+    """
+    machine = host()
+    code = _object(text, machine)
+    with _lock:
+        jit = _jit()
+        builder = binding.JITLibraryBuilder().add_object_img(code)
+        for name, address in (imports or {}).items():
+            builder = builder.import_symbol(name, address)
+        for name in exports:
+            builder = builder.export_symbol(name)
+        tracker = builder.add_current_process().link(jit, f"shardir{next(_names)}")
+        _kept.append(tracker)
+        return Library({name: tracker[name] for name in exports})
+
+
+def assembly(text: str) -> str:
+    """The machine code of a module as text, for people."""
+    target = _target(host())
+    return str(target.emit_assembly(_optimised(text, target)))
+
+
+def _object(text: str, machine: Machine) -> bytes:
+    words = "\n".join((machine.version, machine.triple, machine.cpu, machine.features, text))
+    key = hashlib.sha256(words.encode()).hexdigest()
+    found = object_cache.load(key)
+    if found is not None:
+        return found
+    target = _target(machine)
+    made = bytes(target.emit_object(_optimised(text, target)))
+    object_cache.save(key, made)
+    return made
+
+
+def _optimised(text: str, target: Any) -> Any:
+    module = binding.parse_assembly(text)
+    module.triple = host().triple
+    module.data_layout = str(target.target_data)
+    options = binding.create_pipeline_tuning_options(speed_level=2)
+    passes = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_loop_rotate_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, binding.create_pass_builder(target, options))
+    return module
+
+
+def _target(machine: Machine) -> Any:
+    return binding.Target.from_triple(machine.triple).create_target_machine(
+        cpu=machine.cpu, features=machine.features, opt=2, jit=True
+    )
+
+
+_compiler: Any = None
+
+
+def _jit() -> Any:
+    global _compiler
+    if _compiler is None:
+        _compiler = binding.create_lljit_compiler(_target(host()))
+    return _compiler
