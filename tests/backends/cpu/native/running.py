@@ -1,0 +1,152 @@
+"""Phases run one after another through ctypes: kernels tested without the runtime.
+
+A `Bench` is also the context of a lowering rule, and gives out the slots of temporaries.
+"""
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel, Order, Phase, Rule, View
+from shardir.backends.cpu.native.llvm.compiler import compile
+from shardir.build import Builder
+from shardir.ir import Op
+from shardir.opset import OpSpec
+from shardir.types import NUMPY_DTYPES, TensorType, dtype_name
+
+Array = npt.NDArray[Any]
+Entry = Callable[[int, int, int, int], None]
+Imports = Callable[[Sequence[str]], Mapping[str, int]]
+
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_compiled: dict[str, Entry] = {}
+LIBRARIES = ("shardir.backends.cpu.native.vector.library",)
+"""Modules whose `addresses(symbols)` gives where the functions are that kernels import."""
+
+
+def addresses(symbols: Sequence[str]) -> Mapping[str, int]:
+    """Where the imported functions are; raises `KeyError` for one that no library has."""
+    found: dict[str, int] = {}
+    for name in LIBRARIES:
+        left = [symbol for symbol in symbols if symbol not in found]
+        if left and find_spec(name):
+            found.update(import_module(name).addresses(left))
+    return {symbol: found[symbol] for symbol in symbols}
+
+
+def entry_of(kernel: Kernel, imports: Imports = addresses) -> Entry:
+    """The machine code of a kernel, compiled once per name."""
+    if kernel.name not in _compiled:
+        library = compile(kernel.text(), [kernel.name], imports(kernel.imports))
+        _compiled[kernel.name] = _ENTRY(library[kernel.name])
+    return _compiled[kernel.name]
+
+
+def view_of(array: Array, slot: int, dtype: str | None = None) -> View:
+    """The whole array as a view of a buffer that starts at its first element.
+
+    `dtype` names the element type where NumPy's does not tell (random keys).
+    """
+    return View(slot, 0, array.shape, array.strides, dtype or dtype_name(array.dtype))
+
+
+def run_phases(
+    phases: Sequence[Phase],
+    buffers: Sequence[Array],
+    workers: int = 1,
+    imports: Imports = addresses,
+) -> None:
+    """Run all tasks of all phases in turn; slot k is `buffers[k - 1]`, slot 0 scratch memory.
+
+    Tasks are dealt to `workers` in turn: each has scratch memory of its own, none runs beside
+    another. They run backwards in every second phase, since their order may not matter.
+    """
+    scratch = _aligned(workers * SCRATCH_BYTES)
+    scratch[:] = 0xA5
+    bases = np.array([scratch.ctypes.data, *(b.ctypes.data for b in buffers)], np.int64)
+    for number, phase in enumerate(phases):
+        entry = entry_of(phase.kernel, imports)
+        record = np.array([_word(word) for word in phase.record], np.int64)
+        tasks = range(phase.tasks)
+        for task in reversed(tasks) if number % 2 else tasks:
+            entry(bases.ctypes.data, record.ctypes.data, task, task % workers)
+
+
+def _word(word: int) -> int:
+    return word - (1 << 64) if word >= 1 << 63 else word
+
+
+def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+    whole = np.empty(nbytes + 64, np.uint8)
+    start = -whole.ctypes.data % 64
+    return whole[start : start + nbytes]
+
+
+class Bench:
+    """A program of one operation: buffers, and the context that its rule sees."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self.workers = workers
+        self.buffers: list[Array] = []
+
+    def view(self, array: Array, dtype: str | None = None) -> View:
+        """A view of an array, which becomes a buffer."""
+        self.buffers.append(array)
+        return view_of(array, len(self.buffers), dtype)
+
+    def temporary(self, nbytes: int) -> int:
+        made = _aligned(nbytes)
+        made[:] = 0xA5
+        self.buffers.append(made)
+        return len(self.buffers)
+
+    def run(self, phases: Sequence[Phase], imports: Imports = addresses) -> None:
+        run_phases(phases, self.buffers, self.workers, imports)
+
+
+def lowered(
+    rule: Rule, op: Op, arrays: Sequence[Array], outs: Sequence[Array], workers: int = 2
+) -> Sequence[Phase] | None:
+    """Lower one operation and run it on arrays of any strides; `outs` are written.
+
+    Returns the phases, or `None` where the rule has none.
+    """
+    bench = Bench(workers)
+    operands = [bench.view(a, v.type.dtype) for a, v in zip(arrays, op.operands, strict=True)]
+    results = [bench.view(a, v.type.dtype) for a, v in zip(outs, op.results, strict=True)]
+    phases = rule(op, operands, results, bench)
+    if phases is not None:
+        bench.run(phases)
+    return phases
+
+
+def op_on(spec: OpSpec, *types: TensorType, result: Any = None, **attrs: Any) -> Op:
+    """An operation on operands of these types."""
+    b = Builder()
+    b.emit(spec, *(b.param(type) for type in types), result=result, **attrs)
+    return b.ops[0]
+
+
+def made_by(
+    rule: Rule, op: Op, arrays: Sequence[Array], order: Order | None = None, workers: int = 2
+) -> list[Array]:
+    """The results of one operation in fresh arrays, which lie as `order` wishes.
+
+    Raises `AssertionError` where the rule has no phases.
+    """
+    outs = []
+    for value in op.results:
+        given = zip(arrays, op.operands, strict=True)
+        views = [view_of(array, 1 + i, v.type.dtype) for i, (array, v) in enumerate(given)]
+        dims = tuple(order(op, views)) if order else tuple(range(value.type.rank))
+        shape = [value.type.shape[d] for d in dims]
+        dense = np.full(shape, 0xA5, np.uint8).astype(NUMPY_DTYPES[value.type.dtype])
+        outs.append(np.transpose(dense, [dims.index(d) for d in range(len(dims))]))
+    phases = lowered(rule, op, arrays, outs, workers)
+    assert phases is not None, f"the rule has no phases for {op.name}"
+    return outs

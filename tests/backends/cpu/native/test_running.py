@@ -1,0 +1,28 @@
+"""The helper that runs phases in tests."""
+
+import numpy as np
+
+from shardir.backends.cpu.native.data import Kernel, Phase
+from shardir.backends.cpu.native.llvm.text import Function, Module
+from tests.backends.cpu.native.running import Bench
+
+
+def _text() -> str:
+    module = Module()
+    f = Function(module, "double_one", ("ptr", "ptr", "i64", "i64"))
+    bases, record, task, _ = f.params
+    source = f.load(f.offset(bases, f.load(record, "i64"), "ptr"), "ptr")
+    target = f.load(f.offset(bases, f.load(f.offset(record, 8), "i64"), "ptr"), "ptr")
+    value = f.load(f.offset(source, task, "float"), "float")
+    f.store(value + value, f.offset(target, task, "float"))
+    f.leave()
+    return module.text()
+
+
+def test_every_task_of_a_phase_is_run() -> None:
+    bench = Bench(workers=3)
+    x, y = np.arange(7, dtype=np.float32), np.zeros(7, np.float32)
+    source, target = bench.view(x), bench.view(y)
+    kernel = Kernel("double_one", _text)
+    bench.run([Phase(kernel, (source.slot, target.slot), 7, 1.0)])
+    np.testing.assert_array_equal(y, 2 * x)
