@@ -58,12 +58,16 @@ class Body:
 
 
 class Program(Executable):
-    """A partitioned module as a list of steps."""
+    """A partitioned module as a list of steps.
 
-    def __init__(self, module: Module) -> None:
+    It runs for the devices at the positions `local` of the mesh, for all unless told otherwise;
+    what these exchange with others is a subclass's to say.
+    """
+
+    def __init__(self, module: Module, local: Sequence[int] | None = None) -> None:
         function = module.main
         self._mesh = mesh_of(module) if function.spmd else Mesh("one", (), (0,))
-        self._devices = self._mesh.size
+        self._devices = self._mesh.size if local is None else len(local)
         self._body = _prepare(function.body, frozenset(function.body.returns))
 
     def __call__(self, args: Sequence[Shards]) -> list[list[Array]]:
@@ -83,19 +87,24 @@ class Program(Executable):
         for step in body.steps:
             op = step.op
             if op.spec.exchange is not None:
-                parts = list(zip(*(env[v] for v in op.operands), strict=True))
-                results = step.run(self._mesh, parts or [()] * self._devices)
-                if len(op.results) == 1:
-                    env[op.results[0]] = list(results)
-                else:
-                    for i, value in enumerate(op.results):
-                        env[value] = [result[i] for result in results]
+                self._exchange(step, env)
             elif step.bodies:
                 _CONTROL[op.name](self, step, env)
             else:
                 self._compute(step, env)
             for value in step.dead:
                 del env[value]
+
+    def _exchange(self, step: Step, env: Environment) -> None:
+        """What depends on other devices, or on which device it is."""
+        op = step.op
+        parts = list(zip(*(env[v] for v in op.operands), strict=True))
+        results = step.run(self._mesh, parts or [()] * self._devices)
+        if len(op.results) == 1:
+            env[op.results[0]] = list(results)
+        else:
+            for i, value in enumerate(op.results):
+                env[value] = [result[i] for result in results]
 
     def _compute(self, step: Step, env: Environment) -> None:
         """Run a kernel once for each distinct tuple of operands."""
