@@ -1,0 +1,111 @@
+"""Rules of the operations that arrange data: copies of views, and of pieces of views."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
+from shardir.backends.cpu.native.moves.copying import copy_phases
+from shardir.backends.cpu.native.moves.views import broadcasted, part, sliced
+from shardir.backends.cpu.native.schedule.views import restrided, seen_through
+from shardir.ir import Op
+from shardir.types import TensorType
+
+
+def view_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase]:
+    """An operation whose result is a view of its operand, where it must lie elsewhere."""
+    seen = seen_through(op, operands)
+    if seen is not None:
+        return [p for s, t in zip(seen, results, strict=True) for p in copy_phases(s, t, context)]
+    return reshape_phases(operands[0], results[0], context)
+
+
+def reshape_phases(source: View, target: View, context: Context) -> list[Phase]:
+    """The elements of `source` in row-major order under the shape of `target`."""
+    strides = restrided(source.shape, source.strides, target.shape)
+    if strides is not None:
+        return copy_phases(replace(source, shape=target.shape, strides=strides), target, context)
+    strides = restrided(target.shape, target.strides, source.shape)
+    if strides is not None:
+        return copy_phases(source, replace(target, shape=source.shape, strides=strides), context)
+    before, after = (TensorType(view.shape, source.dtype) for view in (source, target))
+    slot = context.temporary(before.nbytes)
+    dense = View(slot, 0, before.shape, packed(before), before.dtype)
+    again = replace(dense, shape=after.shape, strides=packed(after))
+    return [*copy_phases(source, dense, context), *copy_phases(again, target, context)]
+
+
+def concatenate_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase]:
+    """Every operand copied to its place."""
+    dim, start, phases = op.attrs["dim"], 0, []
+    for view in operands:
+        size = view.shape[dim]
+        phases += copy_phases(view, part(results[0], dim, start, size), context)
+        start += size
+    return phases
+
+
+def roll_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase]:
+    """Two copies: what stays before the end, and what comes around."""
+    (x,), (y,), dim, shift = operands, results, op.attrs["dim"], op.attrs["shift"]
+    size = x.shape[dim]
+    return [
+        *copy_phases(part(x, dim, 0, size - shift), part(y, dim, shift, size - shift), context),
+        *copy_phases(part(x, dim, size - shift, shift), part(y, dim, 0, shift), context),
+    ]
+
+
+def pad_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase]:
+    """The padding value around the operand, or everywhere where it comes between elements."""
+    (x, value), (y,) = operands, results
+    starts, steps, firsts, counts = [], [], [], []
+    for size, low, gap, extent in zip(
+        x.shape, op.attrs["low"], op.attrs["interior"], y.shape, strict=True
+    ):
+        step = gap + 1
+        first = max(-(low // step), 0)
+        last = min(size, -((low - extent) // step))
+        starts.append(low + first * step)
+        steps.append(step)
+        firsts.append(first)
+        counts.append(max(last - first, 0))
+    inside = sliced(x, firsts, [1] * len(x.shape), counts)
+    target = sliced(y, starts, steps, counts)
+    phases: list[Phase] = []
+    if inside.size == 0 or any(step > 1 for step in steps):
+        borders = [y]
+    else:
+        borders = _around(y, starts, counts)
+    for border in borders:
+        phases += copy_phases(broadcasted(value, (), border.shape), border, context)
+    return [*phases, *copy_phases(inside, target, context)]
+
+
+def _around(view: View, starts: Sequence[int], counts: Sequence[int]) -> list[View]:
+    """What is left of a view without the box at `starts`, in boxes."""
+    borders = []
+    for d, (start, count) in enumerate(zip(starts, counts, strict=True)):
+        end = start + count
+        borders += [part(view, d, 0, start), part(view, d, end, view.shape[d] - end)]
+        view = part(view, d, start, count)
+    return [border for border in borders if border.size]
+
+
+RULES: dict[str, Rule] = {
+    "broadcast": view_rule,
+    "transpose": view_rule,
+    "reshape": view_rule,
+    "slice": view_rule,
+    "reverse": view_rule,
+    "concatenate": concatenate_rule,
+    "roll": roll_rule,
+    "pad": pad_rule,
+}
+"""Each with phases for whatever strides there are."""

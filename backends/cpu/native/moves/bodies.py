@@ -1,0 +1,170 @@
+"""What copies a block: rows of bytes, repeated elements, single elements, turned tiles.
+
+Views are (source, target). Element types do not matter here, only how many bytes an item has.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value, Variable
+from shardir.backends.cpu.native.moves.grid import Block
+
+WIDE = 4
+"""How many vectors a round of a copying loop moves."""
+
+
+def item_type(nbytes: int) -> str:
+    """An integer of so many bytes."""
+    return f"i{8 * nbytes}"
+
+
+def line(nbytes: int) -> str:
+    """A vector of bytes."""
+    return f"<{nbytes} x i8>"
+
+
+def copy_rows(streaming: bool, f: Function, block: Block) -> None:
+    """Rows whose bytes lie together in both views; a column is a byte."""
+    width = host().vector_bytes
+    count = block.columns
+
+    def wide() -> None:
+        _each_row(f, block, partial(_copy_wide, f, count, width, streaming))
+
+    def narrow() -> None:
+        size = width // 2
+        while size >= 1:
+            with f.when(_between(f, count, size, 2 * size)):
+                _each_row(f, block, partial(_copy_ends, f, count, size))
+            size //= 2
+
+    f.choose(count.is_("uge", width), wide, narrow)
+
+
+def _before(position: Variable, stop: Value) -> Value:
+    return position.get().is_("slt", stop)
+
+
+def _between(f: Function, count: Value, low: int, high: int) -> Value:
+    return (count - low).is_("ult", high - low)
+
+
+def _each_row(f: Function, block: Block, copy: Callable[[Value, Value], None]) -> None:
+    with f.loop(0, block.rows) as i:
+        source, target = (
+            f.offset(address, i * stride)
+            for address, stride in zip(block.addresses, block.row_strides, strict=True)
+        )
+        copy(source, target)
+
+
+def _copy_ends(f: Function, count: Value, size: int, source: Value, target: Value) -> None:
+    """At least `size` and less than twice as many bytes: the first and the last ones."""
+    last = count - size
+    first_half = f.load(source, line(size), 1)
+    second_half = f.load(f.offset(source, last), line(size), 1)
+    f.store(first_half, target, 1)
+    f.store(second_half, f.offset(target, last), 1)
+
+
+def _copy_wide(
+    f: Function, count: Value, width: int, streaming: bool, source: Value, target: Value
+) -> None:
+    """At least a vector; the last one overlaps the one before it, and with `streaming` the first
+    one, up to where the target is aligned, the second."""
+    last = count - width
+    end = f.load(f.offset(source, last), line(width), 1)
+    start = f.value(0, "i64")
+    if streaming:
+        f.store(f.load(source, line(width), 1), target, 1)
+        start = (f.value(0, "i64") - target.to("i64", "ptrtoint")) & (width - 1)
+    position = f.variable("i64", start)
+    for vectors in (WIDE, 1):
+        step = vectors * width
+        with f.while_(partial(_before, position, count - (step - 1))):
+            at = position.get()
+            moved = [
+                f.load(f.offset(source, at + i * width), line(width), 1) for i in range(vectors)
+            ]
+            for i, value in enumerate(moved):
+                place = f.offset(target, at + i * width)
+                f.store(value, place, width if streaming else 1, streaming)
+            position.set(at + step)
+    f.store(end, f.offset(target, last), 1)
+
+
+def fill_rows(nbytes: int, streaming: bool, f: Function, block: Block) -> None:
+    """Rows of one repeated item each; a column is an item."""
+    width = host().vector_bytes
+    lanes = max(1, width // nbytes)
+    type = item_type(nbytes)
+    with f.loop(0, block.rows) as i:
+        source, target = (
+            f.offset(address, i * stride)
+            for address, stride in zip(block.addresses, block.row_strides, strict=True)
+        )
+        one = f.load(source, type, 1)
+        many = f.splat(one, lanes)
+        count = block.columns
+        position = f.variable("i64", 0)
+        if streaming:
+            whole = lanes * nbytes
+            head = ((f.value(0, "i64") - target.to("i64", "ptrtoint")) & (whole - 1)) // nbytes
+            with f.while_(lambda: position.get().is_("slt", f.least(head, count))):
+                at = position.get()
+                f.store(one, f.offset(target, at, type), 1)
+                position.set(at + 1)
+        for vectors in (WIDE, 1):
+            step = vectors * lanes
+            with f.while_(partial(_before, position, count - (step - 1))):
+                at = position.get()
+                for k in range(vectors):
+                    place = f.offset(target, at + k * lanes, type)
+                    f.store(many, place, lanes * nbytes if streaming else 1, streaming)
+                position.set(at + step)
+        with f.while_(lambda: position.get().is_("slt", count)):
+            at = position.get()
+            f.store(one, f.offset(target, at, type), 1)
+            position.set(at + 1)
+
+
+def copy_items(nbytes: int, f: Function, block: Block) -> None:
+    """One item after the other, whatever the strides."""
+    type = item_type(nbytes)
+    (from_row, to_row), (from_column, to_column) = block.row_strides, block.column_strides
+    with f.loop(0, block.rows) as i:
+        source = f.variable("ptr", f.offset(block.addresses[0], i * from_row))
+        target = f.variable("ptr", f.offset(block.addresses[1], i * to_row))
+        for unroll, count in ((4, block.columns >> 2), (1, block.columns & 3)):
+            with f.loop(0, count):
+                for _ in range(unroll):
+                    f.store(f.load(source.get(), type, 1), target.get(), 1)
+                    source.set(f.offset(source.get(), from_column))
+                    target.set(f.offset(target.get(), to_column))
+
+
+def reverse_rows(nbytes: int, f: Function, block: Block) -> None:
+    """Rows whose items lie together, those of the source the other way around."""
+    lanes = host().lanes(nbytes)
+    type = f"<{lanes} x {item_type(nbytes)}>"
+    one = item_type(nbytes)
+    with f.loop(0, block.rows) as i:
+        source, target = (
+            f.offset(address, i * stride)
+            for address, stride in zip(block.addresses, block.row_strides, strict=True)
+        )
+        count = block.columns
+        position = f.variable("i64", 0)
+        with f.while_(lambda: position.get().is_("slt", count - (lanes - 1))):
+            at = position.get()
+            back = f.load(f.offset(source, (at + (lanes - 1)) * -nbytes), type, 1)
+            turned = f.shuffle(back, back, list(reversed(range(lanes)))) if lanes > 1 else back
+            f.store(turned, f.offset(target, at * nbytes), 1)
+            position.set(at + lanes)
+        with f.while_(lambda: position.get().is_("slt", count)):
+            at = position.get()
+            f.store(
+                f.load(f.offset(source, at * -nbytes), one, 1), f.offset(target, at * nbytes), 1
+            )
+            position.set(at + 1)

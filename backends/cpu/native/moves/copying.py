@@ -1,0 +1,148 @@
+"""Copies between layouts.
+
+`copy_phases` looks at the loops over both views, as few as there can be, and picks: rows of bytes
+where both lie along one dimension, repeated items, transposed tiles where they lie along
+different ones, else one item after the other. Short rows of 2, 4, 8 or 16 bytes are items
+themselves.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
+from shardir.backends.cpu.native.moves import bodies, tiles
+from shardir.backends.cpu.native.moves.grid import Body, Grid, grid_of, grid_text
+from shardir.backends.cpu.native.moves.loops import Loop, Nest, nest
+
+STREAMING_BYTES = 32 << 20
+"""From here on what is written does not stay in the caches, so it need not pass through them."""
+BLOCK_BYTES = 64 << 10
+ITEM_BYTES = (2, 4, 8, 16)
+
+
+class Plan(NamedTuple):
+    """How a copy is done."""
+
+    kernel: Kernel
+    grid: Grid
+    cost: float
+
+
+def copy_phases(source: View, target: View, context: Context) -> list[Phase]:
+    """The phases that copy the elements of `source` to `target`, of one shape and item size.
+
+    None where there is nothing to do. The views must be the same memory or have none in common.
+    """
+    if source.size == 0 or replace(source, dtype=target.dtype) == target:
+        return []
+    kernel, grid, cost = plan(source, target)
+    return [grid.phase(kernel, cost, context.workers, "copy")]
+
+
+def plan(source: View, target: View) -> Plan:
+    """The kernel for a copy, and the blocks that it works on."""
+    views, size = (source, target), source.itemsize
+    streaming = target.nbytes >= STREAMING_BYTES
+    found = nest(views)
+    size, found = _wider_items(size, found)
+    *_, inner = (Loop(1, (size, size)), *found.loops)
+    if inner.strides == (size, size):
+        return _rows(views, found, size, streaming)
+    if inner.strides == (0, size):
+        return _fill(views, found, size, streaming)
+    if inner.strides[1] == size:
+        partners = [loop for loop in found.loops[:-1] if loop.strides[0] == size]
+        if partners and min(partners[-1].extent, inner.extent) >= tiles.side(size) > 1:
+            return _tiles(views, found, partners[-1], size, streaming)
+        if inner.strides[0] == -size and inner.extent >= 8:
+            return _reverse(views, found, size)
+    return _items(views, found, size)
+
+
+def _wider_items(size: int, found: Nest) -> tuple[int, Nest]:
+    """Rows of few bytes seen as single items, where there is more than one row."""
+    while len(found.loops) > 1:
+        inner = found.loops[-1]
+        if inner.strides != (size, size) or inner.extent * size not in ITEM_BYTES:
+            break
+        size, found = inner.extent * size, Nest(found.loops[:-1], found.offsets)
+    return size, found
+
+
+def _kernel(name: str, body: Body) -> Kernel:
+    return Kernel(name, partial(grid_text, name, 2, 0, body))
+
+
+def _ways(streaming: bool) -> str:
+    return "_streaming" if streaming else ""
+
+
+def _rows(views: tuple[View, View], found: Nest, size: int, streaming: bool) -> Plan:
+    inner = found.loops[-1] if found.loops else Loop(1, (size, size))
+    nbytes = inner.extent * size
+    column = Loop(nbytes, (1, 1))
+    streaming = streaming and nbytes >= 1024
+    return _two_loops(
+        _kernel(f"copy_rows{_ways(streaming)}", partial(bodies.copy_rows, streaming)),
+        views, found, column, 1, 2.0 + nbytes / 16,
+    )  # fmt: skip
+
+
+def _fill(views: tuple[View, View], found: Nest, size: int, streaming: bool) -> Plan:
+    column = found.loops[-1]
+    streaming = streaming and column.extent * size >= 1024
+    # Memory is aligned to elements, so that filling by those gets to where vectors are aligned.
+    streaming = streaming and size == views[1].itemsize <= 8
+    return _two_loops(
+        _kernel(f"fill_rows{size}{_ways(streaming)}", partial(bodies.fill_rows, size, streaming)),
+        views, found, column, size, 2.0 + column.extent * size / 24,
+    )  # fmt: skip
+
+
+def _reverse(views: tuple[View, View], found: Nest, size: int) -> Plan:
+    column = found.loops[-1]
+    return _two_loops(
+        _kernel(f"reverse_rows{size}", partial(bodies.reverse_rows, size)),
+        views, found, column, size, 2.0 + column.extent * size / 8,
+    )  # fmt: skip
+
+
+def _items(views: tuple[View, View], found: Nest, size: int) -> Plan:
+    column = found.loops[-1]
+    return _two_loops(
+        _kernel(f"copy_items{size}", partial(bodies.copy_items, size)),
+        views, found, column, size, 2.0 + column.extent * max(0.5, size / 8),
+    )  # fmt: skip
+
+
+def _two_loops(
+    kernel: Kernel,
+    views: tuple[View, View],
+    found: Nest,
+    column: Loop,
+    step: int,
+    row_cost: float,
+) -> Plan:
+    """The innermost loop and the one around it; `step` bytes a column."""
+    around = found.loops[:-1]
+    row = around[-1] if around else None
+    columns = min(column.extent, BLOCK_BYTES // step)
+    rows = max(1, BLOCK_BYTES // (columns * step))
+    grid = grid_of(views, Nest((*around, column), found.offsets), row, column, rows, columns)
+    lines = views[1].nbytes / max(1, column.extent * step)
+    return Plan(kernel, grid, lines * row_cost)
+
+
+def _tiles(views: tuple[View, View], found: Nest, row: Loop, size: int, streaming: bool) -> Plan:
+    column, side = found.loops[-1], tiles.side(size)
+    aligned = side * size == 64 and not any(
+        number % 64 for number in (views[1].offset, *(loop.strides[1] for loop in found.loops[:-1]))
+    )
+    streaming = streaming and aligned and not (row.extent % side or column.extent % side)
+    body: Callable[..., None] = partial(tiles.copy_tiles, size, streaming)
+    kernel = _kernel(f"copy_tiles{size}{_ways(streaming)}", body)
+    rows, columns = 512 // size * 8, 512 // size
+    grid = grid_of(views, found, row, column, max(rows, side), max(columns, side))
+    return Plan(kernel, grid, views[1].nbytes / 10)

@@ -1,0 +1,49 @@
+"""The loops over the elements of several views of one shape, as few as their strides allow."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.data import View
+
+
+class Loop(NamedTuple):
+    """A walk of `extent` steps, each `strides` bytes further in the views."""
+
+    extent: int
+    strides: tuple[int, ...]
+
+
+class Nest(NamedTuple):
+    """Loops, outermost first, from `offsets` on."""
+
+    loops: tuple[Loop, ...]
+    offsets: tuple[int, ...]
+
+
+def nest(views: Sequence[View], fixed: Sequence[int] = ()) -> Nest:
+    """The loops over views of one shape, in the order in which the last view lies in memory.
+
+    Dimensions that lie as one in all views become one; those that the last view walks backwards
+    are turned around. Dimensions in `fixed` have no loop.
+    """
+    offsets = [view.offset for view in views]
+    found = []
+    for d, extent in enumerate(views[-1].shape):
+        if extent == 1 or d in fixed:
+            continue
+        strides = [view.strides[d] for view in views]
+        if strides[-1] < 0:
+            offsets = [o + (extent - 1) * s for o, s in zip(offsets, strides, strict=True)]
+            strides = [-s for s in strides]
+        found.append(Loop(extent, tuple(strides)))
+    found.sort(key=lambda loop: -loop.strides[-1])
+    joined: list[Loop] = []
+    for loop in found:
+        if joined and all(
+            outer == inner * loop.extent
+            for outer, inner in zip(joined[-1].strides, loop.strides, strict=True)
+        ):
+            joined[-1] = Loop(joined[-1].extent * loop.extent, loop.strides)
+        else:
+            joined.append(loop)
+    return Nest(tuple(joined), tuple(offsets))

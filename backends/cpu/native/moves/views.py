@@ -1,0 +1,54 @@
+"""Views of views: what arranges elements without moving them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from shardir.backends.cpu.native.data import View
+
+Ints = Sequence[int]
+
+
+def transposed(view: View, perm: Ints) -> View:
+    """Dimension i is dimension perm[i] of `view`."""
+    return replace(
+        view,
+        shape=tuple(view.shape[d] for d in perm),
+        strides=tuple(view.strides[d] for d in perm),
+    )
+
+
+def broadcasted(view: View, dims: Ints, shape: Ints) -> View:
+    """Dimension i of `view` becomes dimension dims[i] of `shape`; the others repeat."""
+    strides = [0] * len(shape)
+    for size, stride, dim in zip(view.shape, view.strides, dims, strict=True):
+        strides[dim] = stride if size == shape[dim] else 0
+    return replace(view, shape=tuple(shape), strides=tuple(strides))
+
+
+def sliced(view: View, starts: Ints, steps: Ints, shape: Ints) -> View:
+    """Every steps[d]-th element from starts[d] on, as many as `shape` says."""
+    offset = sum(start * stride for start, stride in zip(starts, view.strides, strict=True))
+    return replace(
+        view,
+        offset=view.offset + (offset if prod(shape) else 0),
+        shape=tuple(shape),
+        strides=tuple(step * stride for step, stride in zip(steps, view.strides, strict=True)),
+    )
+
+
+def part(view: View, dim: int, start: int, size: int) -> View:
+    """The `size` elements from `start` on along one dimension."""
+    shape = list(view.shape)
+    shape[dim] = size
+    starts = [start if d == dim else 0 for d in range(len(shape))]
+    return sliced(view, starts, [1] * len(shape), shape)
+
+
+def turned(view: View, dims: Ints) -> View:
+    """The order of elements along `dims` turned around."""
+    offset, strides = view.offset, list(view.strides)
+    for d in dims:
+        offset += max(view.shape[d] - 1, 0) * strides[d]
+        strides[d] = -strides[d]
+    return replace(view, offset=offset, strides=tuple(strides))
