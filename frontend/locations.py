@@ -12,6 +12,8 @@ import os
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from operator import itemgetter
 from types import CodeType, FrameType
@@ -152,7 +154,7 @@ class Place:
 
     __slots__ = ("call", "frame", "site")
 
-    def __init__(self, site: Site, frame: FrameType, call: FrameType | None) -> None:
+    def __init__(self, site: Site, frame: FrameType, call: object) -> None:
         self.site, self.frame, self.call = site, frame, call
 
     def names(self) -> tuple[str, ...]:
@@ -174,13 +176,48 @@ class Place:
 def _code_of(frame: FrameType) -> _Code:
     code = frame.f_code
     found = _codes.get(id(code))
+    return _known(code) if found is None else found
+
+
+def _known(code: CodeType) -> _Code:
+    found = _codes.get(id(code))
     if found is None:
         found = _codes[id(code)] = _Code(code)
     return found
 
 
+def is_internal(code: CodeType) -> bool:
+    """Whether a code object is this package's own, or the tree library's."""
+    return _known(code).internal
+
+
+def site_in(code: CodeType, offset: int) -> Site:
+    """The instruction of a code object at an offset."""
+    known = _known(code)
+    return known.sites.get(offset) or known.learn(offset)
+
+
+_standing: ContextVar[Place | None] = ContextVar("shardir_standing", default=None)
+
+
+@contextmanager
+def standing(place: Place | None) -> Iterator[None]:
+    """Inside, the user's program is at `place`, wherever Python is; `None` changes nothing."""
+    if place is None:
+        yield
+        return
+    token = _standing.set(place)
+    try:
+        yield
+    finally:
+        _standing.reset(token)
+
+
 def here() -> Place | None:
     """The innermost place in the user's program; `None` where there is none."""
+    place = _standing.get()
+    if place is not None:
+        return place
     frame: FrameType | None = sys._getframe(1)
     call = None
     while frame is not None:

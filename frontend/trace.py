@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from shardir.build import Names, infer
@@ -49,13 +48,11 @@ class Program:
         self.hints: dict[Value, str] = {}
         self.captured: dict[int, tuple[Array, Tracer]] = {}
         self.asked: dict[tuple[UserSharding, int], int] = {}
-        self._call: FrameType | None = None
+        self._call: object = None
         self._hinted: tuple[Value, ...] = ()
         self._named: dict[Value, Value] = {}
 
-    def hint(
-        self, call: FrameType | None, names: tuple[str, ...], results: tuple[Value, ...]
-    ) -> None:
+    def hint(self, call: object, names: tuple[str, ...], results: tuple[Value, ...]) -> None:
         """Call `results` by the variables they go to, instead of what the same call made before."""
         if call is not None and call is self._call:
             for value in self._hinted:

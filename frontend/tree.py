@@ -41,7 +41,35 @@ _MISSING: Any = object()
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
     """The leaves of `tree`, and the containers without them."""
-    return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    found = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    if _adopters and _adopted(found[0]):
+        return flatten(tree, is_leaf)
+    return found
+
+
+_adopters: list[Callable[[Any], bool]] = []
+_judged: set[type] = set()
+"""Classes of leaves that no adopter wants."""
+
+
+def adopt_by(adopt: Callable[[Any], bool]) -> None:
+    """Show leaves of unknown classes to `adopt` from now on.
+
+    It makes the class a container where another library calls it one, and tells whether it did.
+    """
+    if adopt not in _adopters:
+        _adopters.append(adopt)
+        _judged.clear()
+
+
+def _adopted(leaves: Iterable[Any]) -> bool:
+    """Whether a class of these leaves has just become a container."""
+    for leaf in leaves:
+        if type(leaf) not in _judged:
+            if builtins.any([adopt(leaf) for adopt in _adopters]):
+                return True
+            _judged.add(type(leaf))
+    return False
 
 
 CLOSED = ")"
@@ -105,12 +133,12 @@ def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
 def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
     """The leaves of `tree`, in order."""
-    return optree.tree_leaves(tree, is_leaf, namespace=NAMESPACE)
+    return flatten(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: IsLeaf | None = None) -> PyTreeDef:
     """The containers of `tree` without its leaves."""
-    return optree.tree_structure(tree, is_leaf, namespace=NAMESPACE)
+    return flatten(tree, is_leaf)[1]
 
 
 def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
@@ -118,6 +146,8 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | N
 
     Raises `StructureError` when the containers of `rest` are not those of `tree`.
     """
+    if _adopters:
+        flatten(tree, is_leaf)
     try:
         return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
     except ValueError as error:

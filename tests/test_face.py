@@ -21,6 +21,8 @@ TABLES = (
     "shardir.experimental.mesh_utils",
     "shardir.experimental.pjit",
     "shardir.experimental.shard_map",
+    "shardir.interop",
+    "shardir.interop.jax",
     "shardir.scipy",
     "shardir.sharding",
     "shardir.tree",

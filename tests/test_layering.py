@@ -17,6 +17,7 @@ FACES = {
     "dtypes",
     "experimental",
     "flatten_util",
+    "interop",
     "lax",
     "nn",
     "numpy",

@@ -1,0 +1,31 @@
+"""Arrays of JAX as ours: their numbers, and where they are spread by name, their shardings."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardir.frontend.interop.shardings import sharding_of
+from shardir.frontend.placing import device_put
+from shardir.frontend.random import wrap_key_data
+
+
+def is_keys(x: Any) -> bool:
+    """Whether it is an array of JAX's typed random keys."""
+    return isinstance(x, jax.Array) and bool(jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key))
+
+
+def converted(x: Any) -> Any:
+    """An array of JAX as one of ours; anything else as it is.
+
+    One that is spread over several devices by name keeps its sharding, if there are as many here.
+    """
+    if not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer):
+        return x
+    if is_keys(x):
+        return wrap_key_data(np.asarray(jax.random.key_data(x)))
+    numbers = np.asarray(x)
+    if len(x.sharding.device_set) == 1:
+        return numbers
+    wanted = sharding_of(x.sharding)
+    return numbers if wanted is None else device_put(numbers, wanted)

@@ -1,0 +1,135 @@
+"""Containers that JAX knows: Equinox's modules, Flax's states, what users have registered there.
+
+Importing this makes each a container here as well, once an object of its class is met where a
+leaf would be. It has the leaves that JAX says it has, in JAX's order, and is made again by JAX.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from shardir.frontend import tree
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+
+MANY = 4096
+"""So many structures are remembered with the names of their leaves."""
+
+_adopted: set[type] = set()
+_paths: dict[Any, tuple[str, ...]] = {}
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether JAX alone calls it a container: no list, dictionary or tuple that Python knows."""
+    known = x is None or isinstance(x, (tuple, list, dict))
+    return not known and not jax.tree_util.all_leaves([x])
+
+
+def _adopt(x: Any) -> bool:
+    """Make the class of `x` a container if it is one for JAX; whether that is new."""
+    kind = type(x)
+    if kind in _adopted or not is_foreign(x):
+        return False
+    tree.register_node(kind, _apart, _together)
+    _adopted.add(kind)
+    return True
+
+
+def _apart(x: Any) -> tuple[Any, ...]:
+    leaves, structure = jax.tree_util.tree_flatten(x)
+    return leaves, structure, paths_of(structure)
+
+
+def _together(structure: Any, leaves: Any) -> Any:
+    return structure.unflatten(leaves)
+
+
+def paths_of(structure: Any) -> tuple[str, ...]:
+    """Where the leaves of JAX's `structure` are: `layers.0.weight`."""
+    found = _known(structure)
+    if found is None:
+        whole = structure.unflatten(range(structure.num_leaves))
+        found = tuple(
+            jax.tree_util.keystr(path, simple=True, separator=".")
+            for path, _ in jax.tree_util.tree_leaves_with_path(whole)
+        )
+        if len(_paths) < MANY and _hashable(structure):
+            _paths[structure] = found
+    return found
+
+
+def _known(structure: Any) -> tuple[str, ...] | None:
+    return _paths.get(structure) if _hashable(structure) else None
+
+
+def _hashable(structure: Any) -> bool:
+    try:
+        hash(structure)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+tree.adopt_by(_adopt)
+
+
+class Known:
+    """A part of an argument that shapes the program: a container without leaves."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Known)
+            and type(self.value) is type(other.value)
+            and bool(self.value == other.value)
+        )
+
+    def __hash__(self) -> int:
+        try:
+            return hash(self.value)
+        except TypeError:
+            raise ArgumentError(
+                point(
+                    f"{self.value!r} of type {type(self.value).__name__} is no array and cannot be "
+                    "hashed, so no program can be found by it; let the function refer to it instead"
+                )
+            ) from None
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+tree.register_node(Known, lambda known: ((), known), lambda known, _: known)
+
+
+def is_number(x: Any) -> bool:
+    """Whether it is a Python number, bools excepted."""
+    return isinstance(x, (int, float, complex)) and not isinstance(x, bool)
+
+
+def known_parts(x: Any, is_array: Callable[[Any], bool]) -> Any:
+    """`x` with `Known` parts in the places of what is no array.
+
+    A Python number is one only outside of containers that are JAX's alone: there it is part of a
+    model, such as the number of its heads.
+    """
+
+    def inside(leaf: Any) -> Any:
+        return leaf if isinstance(leaf, Known) or is_array(leaf) else Known(leaf)
+
+    def mark(part: Any) -> Any:
+        if is_foreign(part):
+            return jax.tree_util.tree_map(inside, part)
+        return part if is_number(part) else inside(part)
+
+    return jax.tree_util.tree_map(mark, x, is_leaf=is_foreign)
+
+
+def unmarked(x: Any) -> Any:
+    """`x` with its `Known` parts as they were."""
+    return jax.tree_util.tree_map(lambda leaf: leaf.value if isinstance(leaf, Known) else leaf, x)

@@ -1,0 +1,203 @@
+"""`from_jax`: functions written for JAX as functions of ours.
+
+JAX traces the function once for each kind of arguments; its program is kept, and read into
+whatever trace is current. Called outside of a trace the function is compiled as by `jit`.
+"""
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from shardir.frontend.array import Array
+from shardir.frontend.calling import MANY, is_array_like, surroundings
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.interop.arrays import converted, is_keys
+from shardir.frontend.interop.containers import (
+    Known,
+    is_number,
+    known_parts,
+    paths_of,
+    unmarked,
+)
+from shardir.frontend.interop.reading import Reader
+from shardir.frontend.interop.table import READY
+from shardir.frontend.interop.tracing import program_of, struct_of
+from shardir.frontend.jit import JitFunction, Lowered
+from shardir.frontend.locations import boundary, point
+from shardir.frontend.operands import as_tracer
+from shardir.frontend.parameters import Parameters, name_of
+from shardir.frontend.trace import current
+from shardir.frontend.tracer import Tracer
+
+assert READY
+
+
+def from_jax(
+    fun: Callable[..., Any],
+    *,
+    static_argnums: int | tuple[int, ...] = (),
+    static_argnames: str | tuple[str, ...] = (),
+) -> "ImportedFunction":
+    """What `fun`, a function written for JAX, computes, as a function of ours.
+
+    Call it with arrays of ours, of JAX's or of NumPy, also inside `jit`, `grad`, `vmap` and the
+    other transformations; `lower` shows its program. JAX traces `fun` once for each combination of
+    containers, shapes and element types; containers that JAX knows (Equinox's modules, Flax's and
+    Optax's states) are containers here, and results come back in them.
+
+    What is no array, strings and bools are known while tracing, and so are the numbers inside of
+    JAX's containers and the arguments in `static_argnums` and `static_argnames`. Raises
+    `UnknownPrimitiveError`, when it is traced, for a primitive that has no rule.
+    """
+    if not callable(fun):
+        raise ArgumentError(point(f"from_jax takes a function, got {fun!r}"))
+    known = Parameters.of(fun, static_argnums, static_argnames)
+    return ImportedFunction(fun, known)
+
+
+@final
+class ImportedFunction:
+    """What `from_jax` returns."""
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, fun: Callable[..., Any], parameters: Parameters) -> None:
+        update_wrapper(self, fun)
+        self.__name__ = name_of(fun)
+        self._fun, self._parameters = fun, parameters
+        self._programs: dict[Any, _Program] = {}
+        self._constants: dict[int, tuple[Any, Array]] = {}
+        self._jitted = JitFunction(self._within, Parameters.of(fun), None, None)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """The function's result for these arguments."""
+        if current() is not None:
+            return unmarked(self._within(*args, **options))
+        given, named = self._marked(args, options)
+        return unmarked(self._jitted(*given, **named))
+
+    def lower(self, *args: Any, **options: Any) -> Lowered:
+        """Trace for these arguments without running anything; see `jit`."""
+        given, named = self._marked(args, options)
+        return self._jitted.lower(*given, **named)
+
+    def eval_shape(self, *args: Any, **options: Any) -> Any:
+        """The result's containers with a `ShapeDtypeStruct` for each array."""
+        return self.lower(*args, **options).out_info
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        from types import MethodType
+
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__} from JAX>"
+
+    def _marked(self, args: Any, options: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call from outside: arrays as ours, what shapes the program as such."""
+        known = self._parameters
+
+        def each(x: Any, static: bool) -> Any:
+            if static:
+                return x if isinstance(x, Known) else Known(x)
+            return jax.tree_util.tree_map(converted, known_parts(x, is_array))
+
+        given = tuple(each(x, i in known.static) for i, x in enumerate(args))
+        return given, {key: each(x, key in known.static_names) for key, x in options.items()}
+
+    @boundary
+    def _within(self, *args: Any, **options: Any) -> Any:
+        """The function's result in the current trace; `Known` parts stay so."""
+        given, named = self._marked(args, options)
+        leaves, structure = jax.tree_util.tree_flatten((given, named))
+        known = tuple((i, x) for i, x in enumerate(leaves) if isinstance(x, Known))
+        chosen = [i for i, x in enumerate(leaves) if not isinstance(x, Known)]
+        tracers = [as_tracer(leaves[i]) for i in chosen]
+        key = structure, known, tuple(x.abstract for x in tracers), surroundings()
+        program = self._programs.get(key)
+        if program is None:
+            if len(self._programs) >= MANY:
+                self._programs.clear()
+            program = self._programs[key] = _Program(self, structure, leaves, chosen, tracers)
+        found = Reader(self._constants).read(program.closed, tracers)
+        return program.filled(found)
+
+
+def is_array(x: Any) -> bool:
+    """Whether a leaf is an array, for us or for JAX; bools of Python are not."""
+    if isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic):
+        return False
+    return isinstance(x, jax.ShapeDtypeStruct) or is_array_like(x) or is_keys(x)
+
+
+class _Program:
+    """What JAX has traced for one kind of arguments; `closed` is its program."""
+
+    def __init__(
+        self,
+        function: ImportedFunction,
+        structure: Any,
+        leaves: list[Any],
+        chosen: list[int],
+        tracers: list[Tracer],
+    ) -> None:
+        self.name = function.__name__
+        self._numbers = _numbers_by_place(structure, leaves)
+        self._places: list[int | None] = []
+
+        def flat(*arrays: Any) -> list[Any]:
+            filled = list(leaves)
+            for i, x in zip(chosen, arrays, strict=True):
+                filled[i] = x
+            args, options = unmarked(jax.tree_util.tree_unflatten(structure, filled))
+            return self._results(function._fun(*args, **options))
+
+        self.closed, _ = program_of(flat, [struct_of(x) for x in tracers])
+
+    def _results(self, out: Any) -> list[Any]:
+        """The arrays of a result; what else is in it is kept."""
+        leaves, self._structure = jax.tree_util.tree_flatten(out)
+        places = paths_of(self._structure)
+        arrays: list[Any] = []
+        self._leaves: list[Any] = []
+        self._dynamic: list[int] = []
+        for i, (leaf, place) in enumerate(zip(leaves, places, strict=True)):
+            if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
+                dynamic = True
+            elif is_number(leaf):
+                # A number that was part of a model is so still; one that has changed is a result.
+                dynamic = (place.rpartition(".")[2], type(leaf), leaf) not in self._numbers
+            elif isinstance(leaf, (Array, Tracer)):
+                raise NotAnArrayError(
+                    point(
+                        f"{self.name} is written for JAX and returned {leaf!r}, which is of "
+                        "shardir; use the functions of one of both in it"
+                    )
+                )
+            else:
+                dynamic = False
+            if dynamic:
+                self._dynamic.append(i)
+                arrays.append(leaf)
+            self._leaves.append(None if dynamic else Known(leaf))
+        return arrays
+
+    def filled(self, arrays: list[Tracer]) -> Any:
+        """The result in its containers."""
+        leaves = list(self._leaves)
+        for i, x in zip(self._dynamic, arrays, strict=True):
+            leaves[i] = x
+        return jax.tree_util.tree_unflatten(self._structure, leaves)
+
+
+def _numbers_by_place(structure: Any, leaves: list[Any]) -> frozenset[Any]:
+    """The numbers of Python that were known, with the last word of where they were."""
+    return frozenset(
+        (place.rpartition(".")[2], type(leaf.value), leaf.value)
+        for place, leaf in zip(paths_of(structure), leaves, strict=True)
+        if isinstance(leaf, Known) and is_number(leaf.value)
+    )

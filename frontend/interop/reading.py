@@ -1,0 +1,119 @@
+"""Programs of JAX (jaxprs) read equation by equation, as if their functions had been ours.
+
+What is read becomes part of the trace that is current; everything that acts on traced functions
+(derivatives, batches, partitioning) then acts on it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend import core
+
+from shardir.errors import suggestion
+from shardir.frontend.array import Array, from_numpy
+from shardir.frontend.interop.aliases import canonical_name
+from shardir.frontend.interop.arrays import converted
+from shardir.frontend.interop.places import Places
+from shardir.frontend.interop.rules import (
+    RULES,
+    Equation,
+    ImportedProgramError,
+    Scalar,
+    UnknownPrimitiveError,
+    dtype_name_of,
+)
+from shardir.frontend.lax.blocks import with_kinds
+from shardir.frontend.locations import point, standing
+from shardir.frontend.operands import SMALL, as_tracer
+from shardir.frontend.tracer import Tracer
+from shardir.types import TensorType
+
+Closed = Any
+"""A `ClosedJaxpr`: a program and its constants."""
+
+
+class Reader:
+    """Reads the programs of one call."""
+
+    def __init__(self, constants: dict[int, tuple[Any, Array]] | None = None) -> None:
+        self._places = Places()
+        self._constants = {} if constants is None else constants
+
+    def read(self, closed: Closed, args: Sequence[Tracer | Scalar]) -> list[Tracer]:
+        """The results of a program for these arguments."""
+        return self.read_open(closed.jaxpr, closed.consts, args)
+
+    def read_open(
+        self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Tracer | Scalar]
+    ) -> list[Tracer]:
+        """The results of a program whose constants are apart."""
+        values: dict[Any, Tracer | Scalar] = {}
+        for variable, const in zip(jaxpr.constvars, consts, strict=True):
+            values[variable] = self.constant(const)
+        values.update(zip(jaxpr.invars, args, strict=True))
+
+        def value_of(atom: Any) -> Tracer | Scalar:
+            return self.literal(atom) if isinstance(atom, core.Literal) else values[atom]
+
+        for equation in jaxpr.eqns:
+            with standing(self._places.of(equation)):
+                made = self._apply(equation, [value_of(atom) for atom in equation.invars])
+            values.update(zip(equation.outvars, made, strict=True))
+        found = [value_of(atom) for atom in jaxpr.outvars]
+        return [x.tracer() if isinstance(x, Scalar) else x for x in found]
+
+    def literal(self, literal: Any) -> Tracer | Scalar:
+        """A number that is written in an equation."""
+        value, aval = literal.val, literal.aval
+        if aval.shape:
+            return self.constant(value)
+        return Scalar(np.asarray(value).item(), dtype_name_of(aval.dtype), bool(aval.weak_type))
+
+    def constant(self, value: Any) -> Tracer:
+        """An array that the program refers to."""
+        if isinstance(value, Tracer):
+            return value
+        known = self._constants.get(id(value))
+        if known is None:
+            array = converted(value)
+            if not isinstance(array, Array):
+                array = np.asarray(array)
+                if array.nbytes <= SMALL:
+                    return as_tracer(array)
+                array = from_numpy(array)
+            known = self._constants[id(value)] = value, array
+        return as_tracer(known[1])
+
+    def _apply(self, equation: Any, operands: list[Tracer | Scalar]) -> list[Tracer]:
+        name = canonical_name(equation.primitive.name)
+        rule = RULES.get(name)
+        if rule is None:
+            raise UnknownPrimitiveError(
+                point(
+                    f"no rule says what the primitive {equation.primitive.name!r} of JAX is here"
+                    f"{suggested(name)}; compute it by other functions of jax.lax, or by "
+                    "jax.pure_callback on the host"
+                )
+            )
+        avals = [variable.aval for variable in equation.outvars]
+        found = rule(Equation(name, equation.params, operands, avals, self, equation))
+        made = list(found) if isinstance(found, (tuple, list)) else [found]
+        tracers = [as_tracer(x) for x in made]
+        for tracer, aval in zip(tracers, avals, strict=True):
+            _check(name, tracer, aval)
+        return with_kinds(tracers, [bool(getattr(aval, "weak_type", False)) for aval in avals])
+
+
+def suggested(name: str) -> str:
+    close = suggestion(name, RULES)
+    return f" ({close})" if close else ""
+
+
+def _check(name: str, tracer: Tracer, aval: Any) -> None:
+    """Raises `ImportedProgramError` for a result that JAX gives another type."""
+    wanted = TensorType(tuple(aval.shape), dtype_name_of(aval.dtype))
+    if tracer.value.type != wanted:
+        raise ImportedProgramError(
+            point(f"{name} of JAX makes {wanted}, and its rule here {tracer.value.type}")
+        )

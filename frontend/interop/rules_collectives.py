@@ -1,0 +1,140 @@
+"""Rules of what devices do each on their own, and of shardings that a program asks for."""
+
+from typing import Any
+
+from shardir.frontend import lax
+from shardir.frontend.interop.rules import Equation, rule
+from shardir.frontend.interop.shardings import constrained, mesh_of, spec_of
+from shardir.frontend.shard_mapping import shard_map
+from shardir.frontend.tracer import Tracer
+
+
+@rule("sharding_constraint")
+def _held(equation: Equation) -> Any:
+    (x,) = equation.tracers
+    free = tuple(sorted(equation.params.get("unconstrained_dims") or ()))
+    return constrained(x, equation.params["sharding"], free)
+
+
+@rule("reshard")
+def _moved(equation: Equation) -> Any:
+    (x,) = equation.tracers
+    return constrained(x, equation.params["dst_sharding"])
+
+
+@rule("shard_map")
+def _mapped(equation: Equation) -> Any:
+    params = equation.params
+    mesh = mesh_of(params["mesh"])
+    axes = params.get("newly_manual_axes", params.get("manual_axes"))
+    if axes is None:
+        axes = [name for name in mesh.axis_names if name not in params.get("auto", ())]
+    names = [name for name in mesh.axis_names if name in axes]
+
+    def local(*args: Tracer) -> Any:
+        return tuple(equation.reader.read_open(params["jaxpr"], (), args))
+
+    return shard_map(
+        local,
+        mesh,
+        tuple(map(spec_of, params["in_specs"])),
+        tuple(map(spec_of, params["out_specs"])),
+        axis_names=names,
+        check_vma=bool(params.get("check_vma", params.get("check_rep", True))),
+    )(*equation.tracers)
+
+
+def _axes(equation: Equation, key: str = "axes") -> Any:
+    names = equation.params[key]
+    return tuple(names) if isinstance(names, (tuple, list)) else names
+
+
+def _groups(equation: Equation) -> Any:
+    return equation.params.get("axis_index_groups")
+
+
+def _reduction(name: str, function: Any) -> None:
+    def reduce(equation: Equation) -> Any:
+        """Along positions of a batch and along named axes, of any number of operands."""
+        axes = _axes(equation)
+        counted = [axis for axis in axes if isinstance(axis, int)]
+        named = tuple(axis for axis in axes if not isinstance(axis, int))
+        if counted:
+            raise equation.refuse("positional axes", "reduce over them with jnp.sum first")
+        return [function(x, named, axis_index_groups=_groups(equation)) for x in equation.tracers]
+
+    rule(name)(reduce)
+
+
+_reduction("psum", lax.psum)
+_reduction("psum_invariant", lax.psum)
+_reduction("pmax", lax.pmax)
+_reduction("pmin", lax.pmin)
+
+
+@rule("ppermute")
+def _permuted(equation: Equation) -> Any:
+    axes = _axes(equation, "axis_name")
+    return [lax.ppermute(x, axes, equation.params["perm"]) for x in equation.tracers]
+
+
+@rule("all_gather", "all_gather_invariant")
+def _gathered(equation: Equation) -> Any:
+    params = equation.params
+    return [
+        lax.all_gather(
+            x,
+            _axes(equation, "axis_name"),
+            axis_index_groups=_groups(equation),
+            axis=params["all_gather_dimension"],
+            tiled=params["tiled"],
+        )
+        for x in equation.tracers
+    ]
+
+
+@rule("reduce_scatter")
+def _scattered(equation: Equation) -> Any:
+    params = equation.params
+    return [
+        lax.psum_scatter(
+            x,
+            _axes(equation, "axis_name"),
+            scatter_dimension=params["scatter_dimension"],
+            axis_index_groups=_groups(equation),
+            tiled=params["tiled"],
+        )
+        for x in equation.tracers
+    ]
+
+
+@rule("all_to_all")
+def _exchanged(equation: Equation) -> Any:
+    params = equation.params
+    return [
+        lax.all_to_all(
+            x,
+            _axes(equation, "axis_name"),
+            params["split_axis"],
+            params["concat_axis"],
+            axis_index_groups=_groups(equation),
+            tiled=params["tiled"],
+        )
+        for x in equation.tracers
+    ]
+
+
+@rule("axis_index")
+def _position(equation: Equation) -> Any:
+    return lax.axis_index(equation.params["axis_name"])
+
+
+@rule("pvary")
+def _varied(equation: Equation) -> Any:
+    return [lax.pvary(x, _axes(equation)) for x in equation.tracers]
+
+
+@rule("pcast")
+def _cast(equation: Equation) -> Any:
+    axes = _axes(equation, "axes" if "axes" in equation.params else "axis_name")
+    return [lax.pcast(x, axes, to=equation.params.get("to", "varying")) for x in equation.tracers]

@@ -1,0 +1,115 @@
+"""Rules of primitives that act on each element."""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardir.frontend import lax
+from shardir.frontend.interop.rules import Equation, elementwise, rule, shaped
+from shardir.frontend.interop.shardings import constrained
+from shardir.frontend.operands import convert, splat
+from shardir.frontend.scipy import special
+from shardir.frontend.tracer import Tracer
+from shardir.types import FLOATS
+
+SAME = (
+    "abs acos acosh add asin asinh atan atan2 atanh cbrt ceil clz complex conj cos cosh digamma "
+    "div eq erf erf_inv erfc exp exp2 expm1 floor ge gt imag is_finite le lgamma log log1p "
+    "logistic lt max min mul ne neg nextafter population_count real rem rsqrt shift_left "
+    "shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh"
+)
+"""Those that our functions call as JAX does."""
+
+OTHERWISE: dict[str, Callable[..., Any]] = {
+    "not": lax.bitwise_not,
+    "and": lax.bitwise_and,
+    "or": lax.bitwise_or,
+    "xor": lax.bitwise_xor,
+    "add_any": lax.add,
+    "bessel_i0e": special.i0e,
+    "bessel_i1e": special.i1e,
+    "igamma": special.gammainc,
+    "igammac": special.gammaincc,
+    "polygamma": special.polygamma,
+    "regularized_incomplete_beta": special.betainc,
+    "zeta": special.zeta,
+}
+"""Those that have other names here."""
+
+for _name in SAME.split():
+    elementwise(_name, getattr(lax, _name))
+for _name, _function in OTHERWISE.items():
+    elementwise(_name, _function)
+
+shaped("integer_pow", lax.integer_pow, y="y")
+shaped("bitcast_convert_type", lax.bitcast_convert_type, new_dtype="new_dtype")
+shaped("stop_gradient", lax.stop_gradient)
+shaped("copy", lambda x: x)
+shaped("optimization_barrier", lambda *xs: lax.optimization_barrier(xs))
+shaped("reduce_precision", lax.reduce_precision,
+       exponent_bits="exponent_bits", mantissa_bits="mantissa_bits")  # fmt: skip
+
+
+@rule("pow")
+def _pow(equation: Equation) -> Any:
+    base, power = equation.aligned()
+    return lax.pow(base, convert(power, base.value.type.dtype))
+
+
+@rule("round")
+def _round(equation: Equation) -> Any:
+    (x,) = equation.aligned()
+    return lax.round(x, lax.RoundingMethod(int(equation.params["rounding_method"])))
+
+
+@rule("convert_element_type")
+def _converted(equation: Equation) -> Any:
+    (x,) = equation.aligned()
+    return convert(x, equation.dtype())
+
+
+@rule("select_n")
+def _selected(equation: Equation) -> Any:
+    which, *cases = equation.operands
+    chosen = which if isinstance(which, Tracer) else which.tracer()
+    wide = [x if isinstance(x, Tracer) else x.tracer(equation.shape()) for x in cases]
+    if chosen.shape != equation.shape():
+        chosen = lax.broadcast_in_dim(chosen, equation.shape(), ())
+    return lax.select_n(chosen, *wide)
+
+
+@rule("clamp")
+def _clamped(equation: Equation) -> Any:
+    low, x, high = equation.tracers
+    return lax.clamp(low, lax.broadcast_in_dim(x, equation.shape(), tuple(range(x.ndim))), high)
+
+
+def _total(equation: Equation, function: Any) -> Any:
+    """A comparison in which -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
+    x, y = equation.aligned()
+    if x.value.type.dtype not in FLOATS:
+        return function(x, y)
+    return function(_ranked(x), _ranked(y))
+
+
+def _ranked(x: Tracer) -> Tracer:
+    """Integers in the total order of floating-point numbers."""
+    bits = x.value.type.numpy.itemsize * 8
+    whole = lax.bitcast_convert_type(x, f"int{bits}")
+    kind = whole.value.type
+    flipped = lax.bitwise_xor(whole, splat(2 ** (bits - 1) - 1, kind))
+    found: Tracer = lax.select(lax.lt(whole, splat(0, kind)), flipped, whole)
+    return found
+
+
+rule("lt_to")(lambda equation: _total(equation, lax.lt))
+rule("le_to")(lambda equation: _total(equation, lax.le))
+rule("ge_to")(lambda equation: _total(equation, lax.ge))
+rule("gt_to")(lambda equation: _total(equation, lax.gt))
+rule("eq_to")(lambda equation: _total(equation, lax.eq))
+
+
+@rule("device_put")
+def _put(equation: Equation) -> Any:
+    """Where arrays are is decided when the whole program is compiled."""
+    targets = equation.params.get("devices") or (None,) * len(equation.operands)
+    return [constrained(x, to) for x, to in zip(equation.tracers, targets, strict=True)]

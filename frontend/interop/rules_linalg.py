@@ -1,0 +1,65 @@
+"""Rules of decompositions of matrices."""
+
+from typing import Any
+
+from shardir.frontend.interop.rules import Equation, rule, shaped
+from shardir.frontend.lax import linalg
+
+shaped("triangular_solve", linalg.triangular_solve, left_side="left_side", lower="lower",
+       transpose_a="transpose_a", conjugate_a="conjugate_a",
+       unit_diagonal="unit_diagonal")  # fmt: skip
+shaped("householder_product", linalg.householder_product)
+shaped("tridiagonal_solve", linalg.tridiagonal_solve)
+shaped("lu", linalg.lu)
+shaped("lu_pivots_to_permutation", linalg.lu_pivots_to_permutation,
+       permutation_size="permutation_size")  # fmt: skip
+
+
+@rule("cholesky")
+def _cholesky(equation: Equation) -> Any:
+    return linalg.cholesky(*equation.tracers, symmetrize_input=False)
+
+
+@rule("qr")
+def _qr(equation: Equation) -> Any:
+    params = equation.params
+    return linalg.qr(
+        *equation.tracers, full_matrices=params["full_matrices"], pivoting=params["pivoting"]
+    )
+
+
+@rule("svd")
+def _svd(equation: Equation) -> Any:
+    params = equation.params
+    made = linalg.svd(
+        *equation.tracers,
+        full_matrices=params["full_matrices"],
+        compute_uv=params["compute_uv"],
+        subset_by_index=params["subset_by_index"],
+    )
+    if not params["compute_uv"]:
+        return made
+    u, s, v = made
+    return s, u, v
+
+
+@rule("eigh")
+def _eigh(equation: Equation) -> Any:
+    """JAX reads one triangle here; the function around it has made the matrix symmetric."""
+    params = equation.params
+    return linalg.eigh(
+        *equation.tracers,
+        lower=params["lower"],
+        symmetrize_input=False,
+        subset_by_index=params["subset_by_index"],
+    )
+
+
+@rule("eig")
+def _eig(equation: Equation) -> Any:
+    params = equation.params
+    return linalg.eig(
+        *equation.tracers,
+        compute_left_eigenvectors=params["compute_left_eigenvectors"],
+        compute_right_eigenvectors=params["compute_right_eigenvectors"],
+    )

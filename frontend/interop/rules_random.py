@@ -1,0 +1,90 @@
+"""Rules of random keys and bits: each stays one operation, whose bits are JAX's."""
+
+from typing import Any
+
+from shardir.frontend import lax, random
+from shardir.frontend.interop.rules import Equation, rule
+from shardir.frontend.operands import convert
+from shardir.frontend.random.keys import scheme
+from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
+from shardir.types import TensorType
+
+
+def _check_kind(equation: Equation) -> None:
+    impl = equation.params.get("impl")
+    name = str(getattr(impl, "name", impl))
+    if name not in ("threefry2x32", "fry"):
+        raise equation.refuse(
+            f"keys of {name!r}", "only those of 'threefry2x32', JAX's default, are known here"
+        )
+
+
+@rule("random_seed")
+def _seeded(equation: Equation) -> Any:
+    _check_kind(equation)
+    (seeds,) = equation.tracers
+    if not seeds.ndim:
+        return random.key(seeds)
+    low = convert(seeds, "u32")
+    words = lax.stack([lax.full_like(low, 0), low], seeds.ndim)
+    return random.wrap_key_data(words)
+
+
+@rule("random_wrap")
+def _wrapped(equation: Equation) -> Any:
+    _check_kind(equation)
+    return random.wrap_key_data(*equation.tracers)
+
+
+@rule("random_unwrap")
+def _unwrapped(equation: Equation) -> Any:
+    return random.key_data(*equation.tracers)
+
+
+@rule("random_bits")
+def _drawn(equation: Equation) -> Any:
+    (keys,) = equation.tracers
+    result = TensorType(equation.shape(), f"u{equation.params['bit_width']}")
+    return emit("random_bits", keys, scheme=scheme(), result=result)
+
+
+@rule("random_split")
+def _split(equation: Equation) -> Any:
+    (keys,) = equation.tracers
+    result = TensorType(equation.shape(), "key")
+    return emit("random_split", keys, scheme=scheme(), result=result)
+
+
+@rule("random_fold_in")
+def _folded(equation: Equation) -> Any:
+    keys, data = equation.aligned()
+    wide = [
+        x if x.shape == equation.shape() else lax.broadcast_in_dim(x, equation.shape(), ())
+        for x in (keys, convert(data, "u32"))
+    ]
+    return emit("random_fold_in", *wide)
+
+
+@rule("threefry2x32")
+def _hashed(equation: Equation) -> Any:
+    """The hash of pairs of words under keys of two words."""
+    first, second, x, y = (convert(word, "u32") for word in equation.aligned())
+    keys = random.wrap_key_data(lax.stack([first, second], first.ndim))
+    made: Tracer = random.key_data(emit("random_hash", keys, x, y))
+    last = made.ndim - 1
+    return [lax.index_in_dim(made, i, last, keepdims=False) for i in (0, 1)]
+
+
+@rule("random_gamma")
+def _gamma(equation: Equation) -> Any:
+    keys, shape = equation.tracers
+    draw = random.loggamma if equation.params["log_space"] else random.gamma
+    if keys.ndim:
+        raise equation.refuse("several keys", "draw from each with jax.lax.map")
+    return draw(keys, shape, shape.shape, shape.dtype)
+
+
+@rule("random_clone")
+def _cloned(equation: Equation) -> Any:
+    return equation.tracers

@@ -1,0 +1,24 @@
+"""All rules: importing this fills the table."""
+
+from shardir.frontend.interop import (
+    rules_collectives,
+    rules_control,
+    rules_derivatives,
+    rules_elementwise,
+    rules_indexing,
+    rules_linalg,
+    rules_random,
+    rules_shapes,
+)
+
+READY = (
+    rules_collectives,
+    rules_control,
+    rules_derivatives,
+    rules_elementwise,
+    rules_indexing,
+    rules_linalg,
+    rules_random,
+    rules_shapes,
+)
+"""The modules with rules."""

@@ -1,0 +1,41 @@
+"""Asking JAX for the program of a function, under our settings."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import jax
+
+from shardir.frontend.config import config
+from shardir.frontend.mesh import Mesh, current_mesh
+from shardir.frontend.tracer import Tracer
+
+
+@contextmanager
+def our_settings() -> Iterator[None]:
+    """Inside, JAX has the settings that are ours, and knows the mesh that has been entered."""
+    with ExitStack() as stack:
+        stack.enter_context(jax.enable_x64(config.enable_x64))
+        stack.enter_context(jax.threefry_partitionable(config.threefry_partitionable))
+        mesh = current_mesh()
+        if isinstance(mesh, Mesh):
+            stack.enter_context(
+                jax.sharding.use_abstract_mesh(
+                    jax.sharding.AbstractMesh(mesh.axis_sizes, mesh.axis_names)
+                )
+            )
+        yield
+
+
+def program_of(fun: Callable[..., Any], structs: Sequence[Any]) -> tuple[Any, Any]:
+    """The program of `fun` for arguments like `structs`, and its results' containers of structs."""
+    with our_settings():
+        program, results = jax.make_jaxpr(fun, return_shape=True)(*structs)
+    return program, results
+
+
+def struct_of(x: Tracer) -> Any:
+    """What JAX traces with in the place of `x`."""
+    if x.value.type.dtype == "key":
+        return jax.ShapeDtypeStruct(x.shape, jax.random.key(0).dtype)
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)

@@ -1,0 +1,15 @@
+"""Programs of other libraries; each module needs the extra of its name."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE: dict[str, tuple[str, ...]] = {
+    "shardir.interop.jax": (),
+}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir.interop import jax as jax
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)

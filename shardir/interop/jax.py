@@ -1,0 +1,23 @@
+"""Functions written for JAX, Equinox, Flax or Optax; needs the extra `jax`."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE = {
+    "shardir.frontend.interop.importing": ("ImportedFunction", "from_jax"),
+    "shardir.frontend.interop.rules": ("ImportedProgramError", "UnknownPrimitiveError"),
+}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir.frontend.interop.importing import (
+        ImportedFunction as ImportedFunction,
+        from_jax as from_jax,
+    )
+    from shardir.frontend.interop.rules import (
+        ImportedProgramError as ImportedProgramError,
+        UnknownPrimitiveError as UnknownPrimitiveError,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -1,0 +1,162 @@
+"""Functions written for JAX are functions of ours: called, differentiated, printed, placed."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.interop.jax import UnknownPrimitiveError, from_jax
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+RNG = np.random.default_rng(0)
+
+
+def draw(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def loss(params: Any, x: Any, y: Any) -> Any:
+    h = x
+    for layer in params[:-1]:
+        h = jax.nn.relu(h @ layer["w"] + layer["b"])
+    out = h @ params[-1]["w"] + params[-1]["b"]
+    error = jnp.mean((out - y) ** 2)
+    return error
+
+
+PARAMS = [{"w": draw(16, 32), "b": draw(32)}, {"w": draw(32, 8), "b": draw(8)}]
+X, Y = draw(64, 16), draw(64, 8)
+
+
+def agree(found: Any, wanted: Any, within: float = 1e-5) -> None:
+    """All leaves are equal but for rounding, in the same containers."""
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=within, atol=within)
+
+
+def test_the_value_and_the_gradient_of_a_perceptron_are_those_of_jax() -> None:
+    imported = from_jax(loss)
+    agree(imported(PARAMS, X, Y), loss(PARAMS, X, Y))
+    wanted = jax.grad(loss)(PARAMS, X, Y)
+    agree(sd.grad(imported)(PARAMS, X, Y), wanted)
+    agree(from_jax(jax.grad(loss))(PARAMS, X, Y), wanted)
+
+
+def test_arrays_that_are_cut_stay_so() -> None:
+    mesh = sd.make_mesh((4, 2), ("data", "model"))
+    x = sd.device_put(X, NamedSharding(mesh, P("data")))
+    imported = from_jax(loss)
+    agree(sd.jit(sd.grad(imported))(PARAMS, x, Y), jax.grad(loss)(PARAMS, X, Y))
+    reduced = sd.jit(imported).lower(PARAMS, x, Y).compile().collectives()
+    assert [each.kind for each in reduced] == ["all-reduce"]
+
+
+def test_values_have_the_names_and_lines_of_the_program() -> None:
+    text = from_jax(loss).lower(PARAMS, X, Y).as_text(locations=True)
+    line = loss.__code__.co_firstlineno
+    assert "%params.0.b: f32[32]" in text
+    where = f'loc("tests/frontend/interop/test_from_jax.py":{line + 3}:13)'
+    assert f"%h = maximum(%3, %4) : f32[64, 32] {where}" in text
+    assert "%error = div(" in text
+
+
+class Point(NamedTuple):
+    """A container of Python's."""
+
+    x: Any
+    y: Any
+
+
+def test_results_come_in_the_containers_of_the_function() -> None:
+    def turned(point: Point, more: dict[str, Any]) -> Any:
+        return {"point": Point(point.y, point.x), "rest": [more["a"], None, (more["b"] + 1,)]}
+
+    args = Point(X, Y), {"a": draw(3), "b": np.int32(2)}
+    found = from_jax(turned)(*args)
+    assert isinstance(found["point"], Point)
+    agree(found, turned(*args))
+
+
+def test_what_is_no_array_is_known() -> None:
+    def scaled(x: Any, how: str, twice: bool, by: Callable[[Any], Any]) -> Any:
+        made = by(x) if how == "by" else x
+        return (made * 2 if twice else made), how
+
+    found, how = from_jax(scaled)(X, "by", twice=True, by=jnp.sin)
+    agree(found, jnp.sin(X) * 2)
+    assert how == "by"
+
+
+def test_named_arguments_can_be_known() -> None:
+    def repeated(x: Any, times: int) -> Any:
+        return jnp.tile(x, times)
+
+    x = draw(3)
+    imported = from_jax(repeated, static_argnames="times")
+    agree(imported(x, 2), jnp.tile(x, 2))
+    agree(imported(x, times=3), jnp.tile(x, 3))
+
+
+def test_it_is_mapped_over_a_batch() -> None:
+    def norm(x: Any) -> Any:
+        return jnp.sqrt(jnp.sum(x * x))
+
+    agree(sd.vmap(from_jax(norm))(X), jax.vmap(norm)(X))
+
+
+def test_arrays_of_jax_are_taken() -> None:
+    def shifted(x: Any, key: Any) -> Any:
+        return x + jax.random.normal(key, x.shape)
+
+    x, key = jnp.asarray(X), jax.random.key(3)
+    agree(from_jax(shifted)(x, key), shifted(x, key))
+
+
+def test_large_arrays_that_a_function_refers_to_are_arguments() -> None:
+    table = jnp.asarray(X)
+
+    def looked_up(i: Any) -> Any:
+        return table[i]
+
+    lowered = from_jax(looked_up).lower(np.int32(3))
+    assert len(lowered.captured) == 1
+    agree(from_jax(looked_up)(np.int32(3)), X[3])
+
+
+def test_a_function_is_traced_once_for_each_kind_of_arguments() -> None:
+    count = 0
+
+    def counted(x: Any) -> Any:
+        nonlocal count
+        count += 1
+        return x + 1
+
+    imported = from_jax(counted)
+    for x in (X, X + 1, Y, X):
+        imported(x)
+    assert count == 2
+
+
+def test_an_unknown_primitive_is_named_with_its_line() -> None:
+    def drawn(seed: Any) -> Any:
+        return jax.lax.rng_uniform(np.float32(0), np.float32(1), (3,)) + seed
+
+    with pytest.raises(UnknownPrimitiveError) as caught:
+        from_jax(drawn)(X[0, 0])
+    line = drawn.__code__.co_firstlineno + 1
+    told = str(caught.value)
+    assert told.startswith(
+        "no rule says what the primitive 'rng_uniform' of JAX is here; compute it by other "
+        "functions of jax.lax, or by jax.pure_callback on the host\n"
+    )
+    assert f"test_from_jax.py:{line}:16" in told
+
+
+def test_only_functions_are_imported() -> None:
+    with pytest.raises(sd.ShardirError, match=r"^from_jax takes a function, got 3"):
+        from_jax(3)  # type: ignore[arg-type]
