@@ -4,6 +4,7 @@ before: `%y = custom-jvp(%x, rule="f") (%a) { %b = sin(%a) return %b }`
 after:  `%y = sin(%x)`
 
 A program that will not be differentiated any more has no use for rules, checkpoints and names.
+What is fused is taken apart too.
 """
 
 from collections.abc import Sequence
@@ -12,9 +13,12 @@ from dataclasses import replace
 from shardir.build import substitute
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.ops.annotate import checkpoint_name
-from shardir.ops.regions import REGIONS
+from shardir.ops.fused import fused
+from shardir.ops.regions import REGIONS as DERIVED
 from shardir.passes.pipeline import Pass
 from shardir.passes.regions import opened
+
+REGIONS = (*DERIVED, fused)
 
 
 class Inline(Pass, name="inline"):

@@ -210,6 +210,13 @@ def _case(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...]
     return _results([env[v] for v in branch.returns])
 
 
+def _fused(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
+    (body,) = op.blocks
+    env.update(zip(body.params, (env[v] for v in op.operands), strict=True))
+    yield from _steps(body, env)
+    return _results([env[v] for v in body.returns])
+
+
 def _manual(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
     """The body at every position along the manual axes, all in lock step.
 
@@ -289,6 +296,7 @@ CONTROL: dict[str, Callable[..., Any]] = {
     "while": _while,
     "scan": _scan,
     "case": _case,
+    "fused": _fused,
     "manual_computation": _manual,
 }
 

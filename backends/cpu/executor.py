@@ -196,11 +196,19 @@ class Program(Executable):
             results = [_chosen(goes, new, old) for new, old in zip(made, olds, strict=True)]
         env.update(zip(step.op.results, results, strict=True))
 
+    def _fused(self, step: Step, env: Environment) -> None:
+        (body,) = step.bodies
+        env.update((p, env[v]) for p, v in zip(body.block.params, step.op.operands, strict=True))
+        self._run(body, env)
+        made = [env[v] for v in body.block.returns]
+        env.update(zip(step.op.results, made, strict=True))
+
 
 _CONTROL: dict[str, Callable[[Program, Step, Environment], None]] = {
     "while": Program._while,
     "scan": Program._scan,
     "case": Program._case,
+    "fused": Program._fused,
 }
 
 

@@ -100,6 +100,7 @@ from shardir.ops.elementwise import (
     xor as xor,
 )
 from shardir.ops.fft import fft as fft
+from shardir.ops.fused import fused as fused
 from shardir.ops.host import (
     callback as callback,
     inspect_sharding as inspect_sharding,

@@ -26,7 +26,7 @@ def _case(w: Writer, op: Op) -> None:
     w.op(op, "stablehlo.case", operands=[index], regions=regions)
 
 
-@RULES.rule(OPS["checkpoint"], OPS["custom-jvp"], OPS["custom-vjp"])
+@RULES.rule(OPS["checkpoint"], OPS["custom-jvp"], OPS["custom-vjp"], OPS["fused"])
 def _inlined(w: Writer, op: Op) -> None:
     """What it computes; nobody asks for its derivative there."""
     block = op.blocks[0]

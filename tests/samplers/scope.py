@@ -129,6 +129,7 @@ APART = (
     "checkpoint-name",
     "custom-jvp",
     "custom-vjp",
+    "fused",
 )
 """Operations that random programs do without unless they ask: they take devices, have no meaning
 here, call Python, or are gone before a program is partitioned."""

@@ -22,7 +22,7 @@ each = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
 def test_every_operation_has_a_sample() -> None:
     """But for those that nothing can run alone, or that make nothing to look at."""
     apart = {"manual_computation", "opaque", "sharding_group"}
-    apart |= {"checkpoint", "checkpoint-name", "custom-jvp", "custom-vjp"}
+    apart |= {"checkpoint", "checkpoint-name", "custom-jvp", "custom-vjp", "fused"}
     apart |= {"callback", "inspect-sharding", "pure-callback"}
     sampled = {sample.spec.name for sample in SAMPLES} | apart
     assert [name for name, spec in OPS.items() if name not in sampled and not spec.spmd] == []

@@ -1,0 +1,209 @@
+"""Operations that are computed together: one walk over the elements, nothing stored between.
+
+`fused` is its block. What the block may hold is what one nest of loops computes:
+
+- elementwise operations, `broadcast`, `iota`, constants of one number, and `reshape` where it
+  only adds or drops dimensions of size 1;
+- the reductions `sum`, `prod`, `max`, `min`, `any` and `all`.
+
+Every dimension of a value (but for those of size 1) lies along one axis of the nest: values that
+meet in an elementwise operation lie alike, a broadcast adds axes, a reduction ends some. No value
+lies along one axis twice (that would be a transpose; pass the operand twice, as two parameters).
+All reductions end the same axes, and take values that lie along all axes. So there are two levels:
+the whole nest, and the axes that no reduction ends; what reductions made may be broadcast to the
+whole nest again, as in a softmax. What is yielded lies along all axes of one of the two levels.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shardir.ir import Block, Op, Value
+from shardir.ops.create import constant, iota
+from shardir.ops.elementwise import clamp, select
+from shardir.ops.reduce import all_, any_, max_, min_, prod, sum_
+from shardir.ops.shape import broadcast, reshape
+from shardir.opset import Dense, OpSpec, define
+from shardir.types import TensorType
+
+Types = tuple[TensorType, ...]
+Lie = tuple[int, ...]
+"""The axis of the nest for each dimension of a value that is not of size 1."""
+
+REDUCTIONS = (sum_, prod, max_, min_, any_, all_)
+_ANNOTATIONS = ("sharding_constraint", "reshard", "propagation_barrier", "checkpoint-name")
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The loops of a block: an extent for each axis, and the axes that its reductions end."""
+
+    extents: tuple[int, ...]
+    reduced: frozenset[int]
+    lies: Mapping[Value, Lie]
+    """For each value of the block."""
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The axes that no reduction ends."""
+        return tuple(axis for axis in range(len(self.extents)) if axis not in self.reduced)
+
+
+def is_pointwise(spec: OpSpec) -> bool:
+    """Whether it is computed element by element, from nothing but its operands."""
+    return spec.elementwise and not spec.spmd and spec.name not in _ANNOTATIONS
+
+
+def wide(type: TensorType) -> tuple[int, ...]:
+    """The dimensions that are not of size 1."""
+    return tuple(dim for dim, size in enumerate(type.shape) if size != 1)
+
+
+def keeps_order(op: Op) -> bool:
+    """Whether a reshape only adds or drops dimensions of size 1."""
+    before, after = op.operands[0].type, op.result.type
+    return [n for n in before.shape if n != 1] == [n for n in after.shape if n != 1]
+
+
+def nest_of(block: Block) -> Nest:
+    """The loops that compute a block; raises `TypeError` where they are not one nest."""
+    joined = _Joined()
+    reductions: list[tuple[Op, Lie]] = []
+    for param in block.params:
+        joined.new(param)
+    for op in block.ops:
+        for value in op.operands:
+            if value not in joined.lies:
+                raise TypeError(
+                    f"its block uses %{value.name}: {value.type} of the blocks around it; pass it "
+                    "as an operand"
+                )
+        if op.spec in REDUCTIONS:
+            if ended := joined.reduce(op):
+                reductions.append((op, ended))
+        else:
+            joined.walk(op)
+    return _nest(block, joined, reductions)
+
+
+def _nest(block: Block, joined: "_Joined", reductions: list[tuple[Op, Lie]]) -> Nest:
+    numbers: dict[int, int] = {}
+    extents: list[int] = []
+    lies: dict[Value, Lie] = {}
+    used = {v for op in block.ops for v in op.operands} | set(block.returns)
+    for value, axes in joined.lies.items():
+        lie = []
+        for dim, axis in zip(wide(value.type), axes, strict=True):
+            root = joined.root(axis)
+            if root not in numbers and value in used:
+                numbers[root] = len(extents)
+                extents.append(value.type.shape[dim])
+            lie.append(numbers.get(root, -1))
+        if len(set(lie)) != len(lie) and -1 not in lie:
+            raise TypeError(
+                f"%{value.name}: {value.type} lies along one axis of its loops twice; transpose "
+                "an operand outside, or pass it twice"
+            )
+        lies[value] = tuple(lie)
+    every = frozenset(range(len(extents)))
+    reduced = frozenset[int]()
+    for number, (op, ended) in enumerate(reductions):
+        own = frozenset(numbers[joined.root(axis)] for axis in ended)
+        x = op.operands[0]
+        if frozenset(lies[x]) != every:
+            raise TypeError(
+                f"%{op.result.name} = {op.name} reduces %{x.name}: {x.type}, which lies along "
+                "some axes of its loops only; reduce it outside"
+            )
+        if number and own != reduced:
+            first = reductions[0][0]
+            raise TypeError(
+                f"%{first.result.name} = {first.name} and %{op.result.name} = {op.name} end "
+                "different axes of its loops; reduce one of them outside"
+            )
+        reduced = own
+    for value in block.returns:
+        if frozenset(lies[value]) not in (every, every - reduced):
+            raise TypeError(
+                f"it yields %{value.name}: {value.type}, which lies along some axes of its loops "
+                "only; compute it outside"
+            )
+    return Nest(tuple(extents), reduced, lies)
+
+
+class _Joined:
+    """Which dimensions of values are one axis: sets of axes that are found to be the same."""
+
+    def __init__(self) -> None:
+        self.lies: dict[Value, Lie] = {}
+        self.parent: list[int] = []
+
+    def root(self, axis: int) -> int:
+        while self.parent[axis] != axis:
+            self.parent[axis] = self.parent[self.parent[axis]]
+            axis = self.parent[axis]
+        return axis
+
+    def axis(self) -> int:
+        self.parent.append(len(self.parent))
+        return len(self.parent) - 1
+
+    def new(self, value: Value) -> None:
+        self.lies[value] = tuple(self.axis() for _ in wide(value.type))
+
+    def same(self, a: Lie, b: Lie) -> None:
+        for one, other in zip(a, b, strict=True):
+            self.parent[self.root(one)] = self.root(other)
+
+    def reduce(self, op: Op) -> Lie:
+        """Lay the result of a reduction; returns the axes that end."""
+        x, dims = op.operands[0], op.attrs["dims"]
+        along = dict(zip(wide(x.type), self.lies[x], strict=True))
+        self.lies[op.result] = tuple(axis for dim, axis in along.items() if dim not in dims)
+        return tuple(axis for dim, axis in along.items() if dim in dims)
+
+    def walk(self, op: Op) -> None:
+        """Lay the result of what is no reduction."""
+        if op.spec is broadcast:
+            x, y = op.operands[0], op.result
+            along = dict(zip(wide(x.type), self.lies[x], strict=True))
+            source = {target: along.get(dim) for dim, target in enumerate(op.attrs["dims"])}
+            axes = (source.get(dim) for dim in wide(y.type))
+            self.lies[y] = tuple(self.axis() if axis is None else axis for axis in axes)
+        elif op.spec is reshape and keeps_order(op):
+            self.lies[op.result] = self.lies[op.operands[0]]
+        elif op.spec is iota or op.spec is constant:
+            if isinstance(op.attrs.get("value"), Dense):
+                raise TypeError(
+                    f"its constant %{op.result.name} is an array; pass it as an operand"
+                )
+            self.new(op.result)
+        elif is_pointwise(op.spec):
+            self.new(op.result)
+            for value in op.operands:
+                scalar = op.spec in (select, clamp) and not value.type.shape
+                if not scalar:
+                    self.same(self.lies[value], self.lies[op.result])
+        else:
+            raise TypeError(
+                f"cannot hold %{op.results[0].name if op.results else ''} = {op.name}; it takes "
+                "elementwise operations, broadcast, iota, constants of one number, reshape that "
+                "adds or drops dimensions of size 1, and sum, prod, max, min, any and all"
+            )
+
+
+def _fused_type(*operands: TensorType, result: object, blocks: tuple[Block, ...]) -> Types:
+    if len(blocks) != 1:
+        raise TypeError(f"has one block, got {len(blocks)}")
+    (block,) = blocks
+    takes = tuple(value.type for value in block.params)
+    if takes != operands:
+        wanted, got = (", ".join(map(str, types)) for types in (operands, takes))
+        raise TypeError(f"its block takes ({got}), wanted ({wanted})")
+    if not block.returns:
+        raise TypeError("its block yields nothing; it has at least one result")
+    nest_of(block)
+    return tuple(value.type for value in block.returns)
+
+
+fused = define("fused", type=_fused_type, blocks=1)
+"""The block, applied to the operands."""

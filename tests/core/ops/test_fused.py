@@ -1,0 +1,147 @@
+"""Operations that are computed together: what a nest of loops holds, and what it does not."""
+
+import numpy as np
+import pytest
+
+from shardir.backends.cpu.executor import Program
+from shardir.errors import ParseError
+from shardir.interpret import run
+from shardir.ops.fused import nest_of
+from shardir.passes.inline import Inline
+from shardir.text.parser import parse
+from shardir.verify import verify
+
+SOFTMAX = """\
+func @f(
+  %x: f32[4, 8],
+  %b: f32[8],
+) -> (f32[4, 8], f32[4]) {
+  %y, %m = fused(%x, %b) : f32[4, 8], f32[4] {
+    (%x.1: f32[4, 8], %b.1: f32[8]) =>
+    %c = broadcast(%b.1, dims=[1]) : f32[4, 8]
+    %z = add(%x.1, %c) : f32[4, 8]
+    %m.1 = max(%z, dims=[1]) : f32[4]
+    %column = reshape(%m.1) : f32[4, 1]
+    %most = broadcast(%column, dims=[0, 1]) : f32[4, 8]
+    %y.1 = sub(%z, %most) : f32[4, 8]
+    yield %y.1, %m.1
+  }
+  return %y, %m
+}
+"""
+
+
+def test_it_is_its_block() -> None:
+    module = parse(SOFTMAX)
+    verify(module)
+    assert str(module) == SOFTMAX
+    x, b = np.arange(32, dtype=np.float32).reshape(4, 8), np.ones(8, np.float32)
+    y, m = run(module, [x, b])
+    np.testing.assert_array_equal(m, (x + b).max(1))
+    np.testing.assert_array_equal(y, x + b - m[:, None])
+    ((y2,), (m2,)) = Program(module)([[x], [b]])
+    np.testing.assert_array_equal(y2, y)
+    np.testing.assert_array_equal(m2, m)
+    inlined = Inline()(module)
+    verify(inlined)
+    assert [op.name for op in inlined.main.body.ops][:2] == ["broadcast", "add"]
+    np.testing.assert_array_equal(run(inlined, [x, b])[0], y)
+
+
+def test_its_nest_has_an_axis_for_what_meets() -> None:
+    (op,) = parse(SOFTMAX).main.body.ops
+    nest = nest_of(op.blocks[0])
+    lies = {value.name: lie for value, lie in nest.lies.items()}
+    assert nest.extents == (4, 8)
+    assert nest.reduced == {1}
+    assert lies["b.1"] == (1,)
+    assert lies["column"] == lies["m.1"] == (0,)
+
+
+def _fault(params: str, body: str, yields: str, types: str) -> str:
+    inner = params.split("; ")
+    outer = [param.replace("%", "%o.") for param in inner]
+    names = ", ".join(param.split(":")[0] for param in outer)
+    lines = "".join(f"    {line}\n" for line in body.split("; "))
+    text = f"""
+func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
+  %r = fused({names}) : {types} {{
+    ({", ".join(inner)}) =>
+{lines}    yield {yields}
+  }}
+  return %r
+}}
+"""
+    with pytest.raises(ParseError) as caught:
+        parse(text)
+    return str(caught.value).split("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("params", "body", "yields", "types", "wanted"),
+    [
+        (
+            "%x: f32[4, 4]",
+            "%y = transpose(%x, perm=[1, 0]) : f32[4, 4]",
+            "%y",
+            "f32[4, 4]",
+            "fused: cannot hold %y = transpose; it takes elementwise operations, broadcast, iota, "
+            "constants of one number, reshape that adds or drops dimensions of size 1, and sum, "
+            "prod, max, min, any and all",
+        ),
+        (
+            "%x: f32[4]",
+            "%a = broadcast(%x, dims=[0]) : f32[4, 4]; %b = broadcast(%x, dims=[1]) : f32[4, 4]; "
+            "%y = add(%a, %b) : f32[4, 4]",
+            "%y",
+            "f32[4, 4]",
+            "fused: %a: f32[4, 4] lies along one axis of its loops twice; transpose an operand "
+            "outside, or pass it twice",
+        ),
+        (
+            "%x: f32[4, 8]",
+            "%y = sum(%x, dims=[0]) : f32[8]; %z = max(%x, dims=[1]) : f32[4]",
+            "%z",
+            "f32[4]",
+            "fused: %y = sum and %z = max end different axes of its loops; reduce one of them "
+            "outside",
+        ),
+        (
+            "%x: f32[4, 8]; %g: f32[8]",
+            "%c = broadcast(%g, dims=[1]) : f32[4, 8]; %y = mul(%x, %c) : f32[4, 8]; "
+            "%s = sum(%g, dims=[0]) : f32[]",
+            "%y",
+            "f32[4, 8]",
+            "fused: %s = sum reduces %g: f32[8], which lies along some axes of its loops only; "
+            "reduce it outside",
+        ),
+        (
+            "%x: f32[4, 8]; %g: f32[8]",
+            "%e = exp(%g) : f32[8]; %c = broadcast(%e, dims=[1]) : f32[4, 8]; "
+            "%y = mul(%x, %c) : f32[4, 8]",
+            "%e",
+            "f32[8]",
+            "fused: it yields %e: f32[8], which lies along some axes of its loops only; compute "
+            "it outside",
+        ),
+        (
+            "%x: f32[4]",
+            "%y = add(%x, %free) : f32[4]",
+            "%y",
+            "f32[4]",
+            "fused: its block uses %free: f32[4] of the blocks around it; pass it as an operand",
+        ),
+        (
+            "%x: f32[2]",
+            "%c = constant(value=dense(f32, [1.0, 2.0])) : f32[2]; %y = add(%x, %c) : f32[2]",
+            "%y",
+            "f32[2]",
+            "fused: its constant %c is an array; pass it as an operand",
+        ),
+    ],
+    ids=["transpose", "twice", "axes", "part", "yield", "outside", "array"],
+)
+def test_what_is_no_nest_is_refused(
+    params: str, body: str, yields: str, types: str, wanted: str
+) -> None:
+    assert _fault(params, body, yields, types) == wanted
