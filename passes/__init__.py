@@ -8,6 +8,7 @@ from shardir.passes.delay_sums import DelaySums as DelaySums
 from shardir.passes.inline import Inline as Inline
 from shardir.passes.join_moves import JoinMoves as JoinMoves
 from shardir.passes.join_reshards import JoinReshards as JoinReshards
+from shardir.passes.merge_devices import MergeDevices as MergeDevices
 from shardir.passes.overlap import Overlap as Overlap
 from shardir.passes.partition import Partition as Partition
 from shardir.passes.pipeline import PASSES as PASSES, Pass as Pass, Pipeline as Pipeline

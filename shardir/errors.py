@@ -64,6 +64,10 @@ class VectorizeError(ShardirError, TypeError):
     """A program that cannot be done many times at once."""
 
 
+class MergeError(ShardirError, ValueError):
+    """A per-device program that does not run as one program over the arrays of all devices."""
+
+
 class InterpretError(ShardirError, RuntimeError):
     """A program that cannot be run as it is: wrong arguments, devices that disagree."""
 

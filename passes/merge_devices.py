@@ -1,0 +1,150 @@
+"""Make one program over whole arrays of the program that each device runs.
+
+before: `spmd func @main(%x: f32[16, 784] of f32[64@data, 784], ...)`
+        `%g = all-reduce(%g.part, axes=[data], op=add) : f32[784, 10]`
+after:  `func @main(%x: f32[64, 784], ...)`
+        `%x.pieces = reshape(%x) : f32[4, 16, 784]`
+        `%g = sum(%g.part, dims=[0]) : f32[784, 10]`
+
+For devices that share memory. Every value gets a dimension in front for each part of the mesh
+along which devices differ, and none for what they have in common, which is computed once.
+Collectives are sums, transposes and slices then (`shardir.passes.merging`). Parameters and results
+are the whole arrays, as long as what the devices store: where a dimension does not divide, they
+have the padding of the last pieces, in which anything may be.
+"""
+
+from dataclasses import dataclass, replace
+
+from shardir.build import Builder
+from shardir.ir import Block, Function, Global, Module, Value
+from shardir.mesh import Mesh
+from shardir.partitioning import identity
+from shardir.passes.merging import collectives, permute, places
+from shardir.passes.merging.arrange import arranged, numbered, reshaped, rows
+from shardir.passes.merging.atoms import Atoms, named_axes, sizes
+from shardir.passes.merging.collectives import reduced
+from shardir.passes.merging.merger import Merger, Rule, Spread
+from shardir.passes.pipeline import Pass
+from shardir.passes.program import names_of
+from shardir.placement import Axes
+from shardir.types import TensorType
+
+RULES: dict[str, Rule] = {**collectives.RULES, **permute.RULES, **places.RULES}
+
+
+@dataclass(frozen=True)
+class MergeDevices(Pass, name="merge-devices"):
+    """One program over the arrays of all devices.
+
+    Raises `MergeError` for what has no meaning outside of devices, such as callbacks.
+    """
+
+    def __call__(self, module: Module) -> Module:
+        functions = tuple(
+            _function(function, module) if function.spmd else function
+            for function in module.functions
+        )
+        return replace(module, functions=functions)
+
+
+def stored_type(outer: Global) -> TensorType:
+    """The whole array as long as all devices' pieces of it: padded where it is cut unevenly."""
+    type, sharding = outer.type, outer.sharding
+    local = sharding.local_shape(type.shape)
+    pieces = [dim.pieces for dim in sharding.dims]
+    return type.with_shape([n * count for n, count in zip(local, pieces, strict=True)])
+
+
+def _function(function: Function, module: Module) -> Function:
+    assert function.spmd is not None
+    atoms = Atoms(_mesh(function, module), named_axes(function))
+    merger = Merger(Builder(names_of(function)), atoms, RULES)
+    body, interface = function.body, function.spmd
+    params = [
+        _taken(merger, value, outer)
+        for value, outer in zip(body.params, interface.params, strict=True)
+    ]
+    merger.run(body.ops)
+    returns = [
+        _given(merger, value, outer)
+        for value, outer in zip(body.returns, interface.results, strict=True)
+    ]
+    made: Block = merger.b.block(params, returns)
+    return Function(function.name, made, (None,) * len(returns))
+
+
+def _mesh(function: Function, module: Module) -> Mesh:
+    assert function.spmd is not None
+    for outer in (*function.spmd.params, *function.spmd.results):
+        return module.mesh(outer.sharding.mesh)
+    return module.meshes[0]
+
+
+def _cuts(merger: Merger, outer: Global) -> list[Axes]:
+    """The atoms that cut each dimension."""
+    return [merger.atoms.of(dim.axes) for dim in outer.sharding.dims]
+
+
+def _taken(merger: Merger, old: Value, outer: Global) -> Value:
+    """A parameter for the whole array; its pieces stand for the device's parameter."""
+    b = merger.b
+    param = Value(stored_type(outer), old.name)
+    cuts = _cuts(merger, outer)
+    own = merger.atoms.union(*cuts) if cuts else ()
+    split = [(*sizes(cut), n) for cut, n in zip(cuts, old.type.shape, strict=True)]
+    parts = numbered(split)
+    place = {
+        atom: i
+        for cut, part in zip(cuts, parts, strict=True)
+        for atom, i in zip(cut, part, strict=False)
+    }
+    order = [*((place[atom],) for atom in own), *(part[-1:] for part in parts)]
+    b.why = f"the devices' pieces of %{old.name}" if own else ""
+    made = merger.called(arranged(b, param, split, order), f"{old.name}.pieces")
+    pending = merger.atoms.of(outer.sharding.unreduced)
+    if pending:
+        made, own = _first(merger, Spread(made, own), pending, outer.sharding.reduction)
+    b.why = ""
+    merger.stand(old, Spread(made, own))
+    return param
+
+
+def _first(merger: Merger, spread: Spread, pending: Axes, reduction: str) -> Spread:
+    """What is pending, of which the first position has all there is."""
+    b = merger.b
+    value, own = spread
+    made = merger.atoms.union(own, pending)
+    shape = tuple(1 if atom in pending else atom.size for atom in made)
+    lone = reshaped(b, value, (*shape, *value.type.shape[len(own) :]))
+    nothing = b.full(identity(reduction, value.type.dtype), value.type.with_shape(()))
+    none = (0,) * lone.type.rank
+    high = tuple(
+        made[i].size - 1 if i < len(made) and made[i] in pending else 0
+        for i in range(lone.type.rank)
+    )
+    return Spread(b.pad(lone, nothing, low=none, high=high, interior=none), made)
+
+
+def _given(merger: Merger, old: Value, outer: Global) -> Value:
+    """The whole array whose pieces stand for what the devices return."""
+    b = merger.b
+    cuts = _cuts(merger, outer)
+    wanted = merger.atoms.union(*cuts) if cuts else ()
+    spread = merger.get(old)
+    b.why = f"the whole of %{old.name}" if wanted else ""
+    pending = merger.atoms.of(outer.sharding.unreduced)
+    if pending:
+        spread = reduced(merger, spread, pending, outer.sharding.reduction)
+    value, own = spread
+    extra = [i for i, atom in enumerate(own) if atom not in wanted]
+    if extra:
+        # Devices that should hold the same do; the first of them speaks for all.
+        for i in extra:
+            value = rows(b, value, i, 0, 1)
+        kept = [n for i, n in enumerate(value.type.shape) if i not in extra]
+        value = b.reshape(value, result=value.type.with_shape(kept))
+        own = tuple(atom for atom in own if atom in wanted)
+    value = merger.widened(Spread(value, own), wanted)
+    order = [(*map(wanted.index, cut), len(wanted) + d) for d, cut in enumerate(cuts)]
+    made = arranged(b, value, [(n,) for n in value.type.shape], order)
+    return merger.called(made, f"{old.name}.whole")

@@ -1,0 +1,86 @@
+"""Mesh axes in the smallest parts that a program speaks of.
+
+Each part, an atom, becomes one dimension of what differs along it. Sub-axes that a program uses
+side by side, such as all of `x` and its major half, are made of the same atoms.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import pairwise
+from math import prod
+
+from shardir.errors import MergeError
+from shardir.ir import Function
+from shardir.mesh import Mesh
+from shardir.placement import Axes, Axis
+from shardir.text.printer import show_axis
+
+
+class Atoms:
+    """The atoms of a mesh, in its order: major first, and the parts of an axis from major on.
+
+    Raises `MergeError` when the parts of an axis fit no common split, such as thirds and halves.
+    """
+
+    def __init__(self, mesh: Mesh, named: Iterable[Axis]) -> None:
+        self.mesh = mesh
+        bounds: dict[str, set[int]] = {name: {1, size} for name, size in mesh.axes}
+        for axis in named:
+            bounds[axis.name].update((axis.pre, axis.next))
+        self.all: Axes = ()
+        for name, ends in bounds.items():
+            for low, high in pairwise(sorted(ends)):
+                if high % low:
+                    raise MergeError(
+                        f"parts of axis {name!r} are used that no reshape of it shows at once"
+                    )
+                self.all += (Axis(name, low, high // low),)
+        self.place = {atom: i for i, atom in enumerate(self.all)}
+        self._of: dict[Axes, Axes] = {}
+        self._union: dict[tuple[Axes, ...], Axes] = {}
+
+    def of(self, axes: Axes) -> Axes:
+        """The atoms of some axes, in the order of the axes, without those of size 1."""
+        found = self._of.get(axes)
+        if found is None:
+            found = tuple(
+                atom for axis in axes for atom in self.all if atom.size > 1 and axis.contains(atom)
+            )
+            self._of[axes] = found
+        return found
+
+    def union(self, *several: Axes) -> Axes:
+        """All that are in any of these, in the order of the mesh."""
+        found = self._union.get(several)
+        if found is None:
+            found = self.ordered({atom for atoms in several for atom in atoms})
+            self._union[several] = found
+        return found
+
+    def ordered(self, atoms: Iterable[Axis]) -> Axes:
+        """Atoms in the order of the mesh."""
+        return tuple(sorted(atoms, key=self.place.__getitem__))
+
+    def show(self, axes: Axes) -> str:
+        """Axes as the program's text names them."""
+        return ", ".join(show_axis(axis, self.mesh) for axis in axes)
+
+    @cached_property
+    def count(self) -> int:
+        """How many devices there are."""
+        return prod(atom.size for atom in self.all)
+
+
+def sizes(atoms: Axes) -> tuple[int, ...]:
+    """How many positions there are along each."""
+    return tuple(atom.size for atom in atoms)
+
+
+def named_axes(function: Function) -> Iterator[Axis]:
+    """Every axis that a per-device function speaks of."""
+    assert function.spmd is not None
+    for outer in (*function.spmd.params, *function.spmd.results):
+        yield from (*outer.sharding.used(), *outer.sharding.unreduced)
+    for op in function.body.walk():
+        for name in ("axes", "source", "target"):
+            yield from op.attrs.get(name, ())

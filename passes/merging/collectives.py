@@ -1,0 +1,205 @@
+"""Collectives become operations on the dimensions of their atoms.
+
+A sum over devices is a sum over a dimension, and what is gathered, exchanged or cut is the same
+elements under another shape. What does not differ along the axes of a collective is repeated only
+where the result has to be: the largest of equals is any of them.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from shardir.ir import Op, Value
+from shardir.ops.check import Ints
+from shardir.opset import OPS
+from shardir.passes.merging.arrange import arranged, numbered, reshaped, rows
+from shardir.passes.merging.atoms import sizes
+from shardir.passes.merging.merger import Merger, Rule, Spread
+from shardir.placement import Axes
+from shardir.types import FLOATS, INTEGERS
+
+REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+OF_BOOLS = {"add": "any", "max": "any", "or": "any", "mul": "all", "min": "all", "and": "all"}
+
+
+def reduced(merger: Merger, spread: Spread, atoms: Axes, op: str) -> Spread:
+    """The parts of all positions along `atoms`, combined."""
+    b = merger.b
+    value, own = spread
+    same = tuple(atom for atom in atoms if atom not in own)
+    if same and op in ("add", "mul") and value.type.dtype != "bool":
+        count = prod(sizes(same))
+        if op == "add" and _multiplies(count, value.type.dtype):
+            value = b.mul(value, b.full(count, value.type))
+        else:
+            own = merger.atoms.union(own, atoms)
+            value = merger.widened(spread, own)
+    dims = tuple(i for i, atom in enumerate(own) if atom in atoms)
+    left = tuple(atom for atom in own if atom not in atoms)
+    if not dims:
+        return Spread(value, left)
+    if value.type.dtype == "bool":
+        return Spread(b.emit(OPS[OF_BOOLS[op]], value, dims=dims), left)
+    if op in REDUCTIONS:
+        return Spread(b.emit(OPS[REDUCTIONS[op]], value, dims=dims), left)
+    return Spread(_bitwise(merger, value, dims, op), left)
+
+
+def _multiplies(count: int, dtype: str) -> bool:
+    """Whether adding up equals is the same, to the bit, as multiplying one of them."""
+    if dtype in INTEGERS:
+        return count < 1 << 7
+    return dtype in FLOATS and (count & (count - 1)) == 0 and count < 1 << 15
+
+
+def _bitwise(merger: Merger, value: Value, dims: Sequence[int], op: str) -> Value:
+    """Integers combined bit by bit, half with half as long as there are two."""
+    b = merger.b
+    kept = [d for d in range(value.type.rank) if d not in dims]
+    split = [(size,) for size in value.type.shape]
+    order: list[Ints] = [tuple(dims), *((d,) for d in kept)]
+    made = arranged(b, value, split, order)
+    shape = made.type.shape[1:]
+    while (count := made.type.shape[0]) > 1:
+        half = count // 2
+        pairs = b.emit(OPS[op], rows(b, made, 0, 0, half), rows(b, made, 0, half, half))
+        odd = [rows(b, made, 0, 2 * half, 1)] if count % 2 else []
+        made = b.concatenate(pairs, *odd, dim=0) if odd else pairs
+    return reshaped(b, made, shape)
+
+
+def gathered(merger: Merger, spread: Spread, dim: int, atoms: Axes) -> Spread:
+    """The pieces of all positions along `atoms`, put together along `dim`."""
+    own = merger.atoms.union(spread.atoms, atoms)
+    value = merger.widened(spread, own)
+    left = tuple(atom for atom in own if atom not in atoms)
+    order: list[Ints] = [(own.index(atom),) for atom in left]
+    joined = tuple(map(own.index, atoms))
+    count = len(own)
+    order += [(*joined, d) if d == dim + count else (d,) for d in range(count, value.type.rank)]
+    return Spread(arranged(merger.b, value, [(n,) for n in value.type.shape], order), left)
+
+
+def dealt(merger: Merger, spread: Spread, dim: int, atoms: Axes) -> Spread:
+    """For each position along `atoms` its piece of dimension `dim`.
+
+    Where the value differs along some of them already, each position has its piece of its own.
+    """
+    value, own = spread
+    if any(atom in own for atom in atoms):
+        return _diagonal(merger, spread, dim, atoms)
+    made = merger.atoms.union(own, atoms)
+    split: list[Ints] = [(n,) for n in value.type.shape]
+    at = len(own) + dim
+    split[at] = (*sizes(atoms), value.type.shape[at] // prod(sizes(atoms)))
+    parts = numbered(split)
+    place = dict(zip(own, range(len(own)), strict=True)) | dict(zip(atoms, parts[at], strict=False))
+    rest = [each if d != dim else each[-1:] for d, each in enumerate(parts[len(own) :])]
+    order = [*((place[atom],) for atom in made), *rest]
+    return Spread(arranged(merger.b, value, split, order), made)
+
+
+def _diagonal(merger: Merger, spread: Spread, dim: int, atoms: Axes) -> Spread:
+    """The pieces of a value that differs along some of `atoms`: of each position its own."""
+    value, own = spread
+    shared = tuple(atom for atom in atoms if atom in own)
+    b, made = merger.b, merger.atoms.union(own, atoms)
+    at = len(own) + dim
+    split: list[Ints] = [(n,) for n in value.type.shape]
+    split[at] = (*sizes(atoms), value.type.shape[at] // prod(sizes(atoms)))
+    parts = numbered(split)
+    inside = dict(zip(atoms, parts[at], strict=False))
+    outside = {atom: parts[i][0] for i, atom in enumerate(own)}
+    rest = [each if d != dim else each[-1:] for d, each in enumerate(parts[len(own) :])]
+    others = [atom for atom in made if atom not in shared]
+    order = [
+        *((outside[atom],) for atom in shared),
+        *((inside[atom],) for atom in shared),
+        *((outside.get(atom, inside.get(atom, -1)),) for atom in others),
+        *rest,
+    ]  # fmt: skip
+    square = arranged(b, value, split, order)
+    count = prod(sizes(shared))
+    kept = square.type.shape[2 * len(shared) :]
+    flat = reshaped(b, square, (count * count, *kept))
+    steps = (count + 1, *(1 for _ in kept))
+    to = value.type.with_shape((count, *kept))
+    line = b.slice(flat, starts=(0,) * (1 + len(kept)), strides=steps, result=to)
+    now = (*shared, *others)
+    apart = [sizes(shared), *((n,) for n in kept)]
+    back = [(now.index(atom),) for atom in made]
+    back += [(d,) for d in range(len(now), len(now) + len(rest))]
+    return Spread(arranged(b, line, apart, back), made)
+
+
+def told(merger: Merger, op: Op) -> None:
+    """Let the operations that are made say which collective they were."""
+    axes = op.attrs.get("axes") or (*op.attrs.get("source", ()), *op.attrs.get("target", ()))
+    kind = op.name.removesuffix("-start")
+    what = f"{kind} along {merger.atoms.show(tuple(dict.fromkeys(axes)))}"
+    merger.b.why = f"{what}: {op.why}" if op.why else what
+
+
+def _all_reduce(merger: Merger, op: Op) -> Sequence[Spread]:
+    told(merger, op)
+    atoms = merger.atoms.of(op.attrs["axes"])
+    return [reduced(merger, merger.get(op.operands[0]), atoms, op.attrs["op"])]
+
+
+def _all_gather(merger: Merger, op: Op) -> Sequence[Spread]:
+    told(merger, op)
+    atoms = merger.atoms.of(op.attrs["axes"])
+    return [gathered(merger, merger.get(op.operands[0]), op.attrs["dim"], atoms)]
+
+
+def _all_slice(merger: Merger, op: Op) -> Sequence[Spread]:
+    told(merger, op)
+    atoms = merger.atoms.of(op.attrs["axes"])
+    return [dealt(merger, merger.get(op.operands[0]), op.attrs["dim"], atoms)]
+
+
+def _reduce_scatter(merger: Merger, op: Op) -> Sequence[Spread]:
+    told(merger, op)
+    atoms = merger.atoms.of(op.attrs["axes"])
+    total = reduced(merger, merger.get(op.operands[0]), atoms, op.attrs["op"])
+    return [dealt(merger, total, op.attrs["dim"], atoms)]
+
+
+def _all_to_all(merger: Merger, op: Op) -> Sequence[Spread]:
+    """Piece i of what position j has goes to position i, as its piece j."""
+    told(merger, op)
+    atoms = merger.atoms.of(op.attrs["axes"])
+    split_dim, concat = op.attrs["split"], op.attrs["concat"]
+    spread = merger.get(op.operands[0])
+    own = merger.atoms.union(spread.atoms, atoms)
+    value = merger.widened(spread, own)
+    count = len(own)
+    split: list[Ints] = [(n,) for n in value.type.shape]
+    at = count + split_dim
+    split[at] = (*sizes(atoms), value.type.shape[at] // prod(sizes(atoms)))
+    parts = numbered(split)
+    receiver = dict(zip(atoms, parts[at], strict=False))
+    senders = tuple(own.index(atom) for atom in atoms)
+    order: list[Ints] = [(receiver.get(atom, own.index(atom)),) for atom in own]
+    for d, each in enumerate(parts[count:]):
+        piece = each[-1:] if d == split_dim else each
+        order.append((*senders, *piece) if d == concat else piece)
+    return [Spread(arranged(merger.b, value, split, order), own)]
+
+
+def _same(merger: Merger, op: Op) -> Sequence[Spread]:
+    return [merger.get(op.operands[0])]
+
+
+EXCHANGES: dict[str, Rule] = {
+    "all-reduce": _all_reduce,
+    "all-gather": _all_gather,
+    "reduce-scatter": _reduce_scatter,
+    "all-to-all": _all_to_all,
+}
+RULES: dict[str, Rule] = {
+    **EXCHANGES,
+    **{f"{name}-start": rule for name, rule in EXCHANGES.items()},
+    "all-slice": _all_slice,
+    "done": _same,
+    "vary": _same,
+}

@@ -1,0 +1,192 @@
+"""Permutes become the rows of a dimension in another order, in as few pieces as there are.
+
+A shift is a slice or two, a swap of neighbours a reversed dimension. Only what has no structure at
+all is gathered. Where the axes of a permute are named, its dimensions get other names.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardir.batching import beside
+from shardir.ir import Op, Value
+from shardir.ops.check import Ints
+from shardir.opset import Dense
+from shardir.passes.merging.arrange import arranged, reshaped, rows
+from shardir.passes.merging.atoms import sizes
+from shardir.passes.merging.collectives import told
+from shardir.passes.merging.merger import Merger, Rule, Spread
+from shardir.placement import Axes
+from shardir.types import TensorType
+
+PIECES = 16
+"""As many pieces are put together; more are gathered."""
+
+
+def _permute(merger: Merger, op: Op) -> Sequence[Spread]:
+    told(merger, op)
+    spread = merger.get(op.operands[0])
+    if "pairs" not in op.attrs:
+        source, target = (merger.atoms.of(op.attrs[name]) for name in ("source", "target"))
+        return [_renamed(merger, spread, source, target)]
+    atoms = merger.atoms.of(op.attrs["axes"])
+    sender = {to: of for of, to in op.attrs["pairs"]}
+    return [_sent(merger, spread, atoms, [sender.get(i) for i in range(prod(sizes(atoms)))])]
+
+
+# Between positions along the same axes
+
+
+def _sent(merger: Merger, spread: Spread, atoms: Axes, senders: Sequence[int | None]) -> Spread:
+    """What each position along `atoms` receives; zeros where there is no sender."""
+    b = merger.b
+    if all(of is None for of in senders):
+        type = spread.value.type.with_shape(spread.value.type.shape[len(spread.atoms) :])
+        return Spread(b.full(0, type), ())
+    if not any(atom in spread.atoms for atom in atoms) and None not in senders:
+        return spread
+    own = merger.atoms.union(spread.atoms, atoms)
+    value = merger.widened(spread, own)
+    if list(senders) == list(range(len(senders))):
+        return Spread(value, own)
+    rest = [atom for atom in own if atom not in atoms]
+    places = (*map(own.index, atoms), *map(own.index, rest), *range(len(own), value.type.rank))
+    apart: list[Ints] = [(n,) for n in value.type.shape]
+    order: list[Ints] = [places[: len(atoms)], *((place,) for place in places[len(atoms) :])]
+    moved = _rows_of(b, arranged(b, value, apart, order), senders)
+    apart = [sizes(atoms), *((n,) for n in moved.type.shape[1:])]
+    back: list[Ints] = [(places.index(d),) for d in range(len(places))]
+    return Spread(arranged(b, moved, apart, back), own)
+
+
+def _rows_of(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
+    """Row `senders[i]` of `x` as row i; zeros for `None`."""
+    runs = _runs(senders)
+    swapped = _swapped(senders) if len(runs) > 2 else ()
+    if swapped:
+        count = len(senders)
+        binary = reshaped(b, x, (*(2,) * (count.bit_length() - 1), *x.type.shape[1:]))
+        return reshaped(b, b.reverse(binary, dims=swapped), x.type.shape)
+    if len(runs) > PIECES:
+        return _gathered(b, x, senders)
+    parts = [_run(b, x, *run) for run in runs]
+    made: Value = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
+    return made
+
+
+def _run(b: Any, x: Value, start: int | None, step: int, count: int) -> Value:
+    if start is None:
+        made: Value = b.full(0, x.type.with_shape((count, *x.type.shape[1:])))
+    elif step >= 1:
+        made = rows(b, x, 0, start, count, step)
+    else:
+        last = start + (count - 1) * step
+        made = b.reverse(rows(b, x, 0, last, count, -step), dims=(0,))
+    return made
+
+
+def _runs(senders: Sequence[int | None]) -> list[tuple[int | None, int, int]]:
+    """Senders as runs: the first, the step to the next, how many."""
+    runs: list[tuple[int | None, int, int]] = []
+    for i, of in enumerate(senders):
+        start, step, count = runs[-1] if runs else (None, 1, 0)
+        if of is None or start is None:
+            goes_on = of is start and count > 0
+        elif count > 1:
+            goes_on = of == start + count * step
+        else:
+            step = of - start
+            beyond = senders[i + 1] if i + 1 < len(senders) else None
+            goes_on = abs(step) == 1 or beyond == of + step
+        if goes_on:
+            runs[-1] = (start, step, count + 1)
+        else:
+            runs.append((of, 1, 1))
+    return runs
+
+
+def _swapped(senders: Sequence[int | None]) -> tuple[int, ...]:
+    """Which binary digits of the position differ between sender and receiver, if the same do for
+    all of them; none otherwise."""
+    count, first = len(senders), senders[0]
+    if first is None or count & (count - 1):
+        return ()
+    if any(of is None or of ^ i != first for i, of in enumerate(senders)):
+        return ()
+    digits = count.bit_length() - 1
+    return tuple(d for d in range(digits) if first >> (digits - 1 - d) & 1)
+
+
+def _gathered(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
+    count = len(senders)
+    places = np.array([[of or 0] for of in senders], np.int32)
+    moved: Value = b.gather(
+        x,
+        b.constant(value=Dense(places), result=TensorType((count, 1), "i32")),
+        result=x.type,
+        offset_dims=tuple(range(1, x.type.rank)),
+        collapsed_dims=(0,),
+        start_index_map=(0,),
+    )
+    if None not in senders:
+        return moved
+    given = Dense(np.array([of is not None for of in senders]))
+    receives = b.constant(value=given, result=TensorType((count,), "bool"))
+    moved = b.select(beside(b, receives, moved.type), moved, b.full(0, moved.type))
+    return moved
+
+
+# From positions along some axes to those along others
+
+
+def _renamed(merger: Merger, spread: Spread, source: Axes, target: Axes) -> Spread:
+    """Position c along `target` gets what position c along `source` has.
+
+    Along axes of `target` alone, the sender is where the receiver is along those of `source` alone.
+    """
+    left = tuple(atom for atom in source if atom not in target)
+    free = tuple(atom for atom in target if atom not in source)
+    groups = [*_aligned(source, target), *_aligned(free, left)]
+    value, own = spread
+    wide = own
+    for old, _ in groups:
+        if any(atom in own for atom in old):
+            wide = merger.atoms.union(wide, old)
+    value = merger.widened(spread, wide)
+    moving = [(old, new) for old, new in groups if any(atom in own for atom in old)]
+    gone = {atom for old, _ in moving for atom in old}
+    made = merger.atoms.ordered(
+        [*(atom for atom in wide if atom not in gone), *(a for _, new in moving for a in new)]
+    )
+    # Each group is one dimension for a moment, in which its positions are counted.
+    stay = [atom for atom in wide if atom not in gone]
+    order = [tuple(map(wide.index, old)) for old, _ in moving]
+    order += [(wide.index(atom),) for atom in stay]
+    order += [(d,) for d in range(len(wide), value.type.rank)]
+    counted = arranged(merger.b, value, [(n,) for n in value.type.shape], order)
+    split = [sizes(new) for _, new in moving]
+    split += [(n,) for n in counted.type.shape[len(moving) :]]
+    now = [*(atom for _, new in moving for atom in new), *stay]
+    back = [(now.index(atom),) for atom in made]
+    back += [(d,) for d in range(len(now), len(now) + value.type.rank - len(wide))]
+    return Spread(arranged(merger.b, counted, split, back), made)
+
+
+def _aligned(source: Axes, target: Axes) -> list[tuple[Axes, Axes]]:
+    """The smallest groups of axes, from the major ones on, that have as many positions."""
+    groups: list[tuple[Axes, Axes]] = []
+    old, new = list(source), list(target)
+    while old or new:
+        some, others = [old.pop(0)] if old else [], [new.pop(0)] if new else []
+        while prod(sizes(tuple(some))) != prod(sizes(tuple(others))):
+            if prod(sizes(tuple(some))) < prod(sizes(tuple(others))):
+                some.append(old.pop(0))
+            else:
+                others.append(new.pop(0))
+        groups.append((tuple(some), tuple(others)))
+    return groups
+
+
+RULES: dict[str, Rule] = {"collective-permute": _permute, "collective-permute-start": _permute}

@@ -1,0 +1,194 @@
+"""What depends on where a device is, as one array over all places.
+
+A device's position is a running number along the dimensions of its atoms. Where slices start at
+numbers that follow from positions alone, they are known here, and the slices of all devices are
+the pieces of a dimension, or its windows one after the other; nothing is gathered.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardir.ir import Op, Value
+from shardir.opset import OPS
+from shardir.passes.merging.arrange import arranged, reshaped, rows
+from shardir.passes.merging.atoms import sizes
+from shardir.passes.merging.collectives import dealt, told
+from shardir.passes.merging.merger import (
+    Array,
+    Merger,
+    Rule,
+    Spread,
+    atom_by_atom,
+    refusal,
+)
+from shardir.placement import Axes
+from shardir.types import TensorType
+
+WINDOWS = 64
+"""As many windows are cut one by one."""
+
+
+def _axis_index(merger: Merger, op: Op) -> Sequence[Spread]:
+    told(merger, op)
+    b, atoms = merger.b, merger.atoms.of(op.attrs["axes"])
+    count = prod(sizes(atoms))
+    if not atoms:
+        made = b.full(0, TensorType((), "i32"))
+        merger.numbers[made] = np.zeros((), np.int32)
+        return [Spread(made, ())]
+    line = b.iota(dim=0, result=TensorType((count,), "i32"))
+    own = merger.atoms.ordered(atoms)
+    order = [(atoms.index(atom),) for atom in own]
+    made = arranged(b, line, [sizes(atoms)], order)
+    numbers = np.arange(count, dtype=np.int32).reshape(sizes(atoms))
+    merger.numbers[made] = numbers.transpose([i for (i,) in order])
+    return [Spread(made, own)]
+
+
+def _dynamic_slice(merger: Merger, op: Op) -> Sequence[Spread]:
+    x, *starts = op.operands
+    found = _known(merger, starts, x.type.shape, op.result.type.shape)
+    if found is None or not any(merger.along.get(start) for start in starts):
+        return atom_by_atom(merger, op) if merger.union(op.operands) else _copied(merger, op)
+    return [_windows(merger, merger.get(x), found, op.result.type.shape)]
+
+
+def _copied(merger: Merger, op: Op) -> Sequence[Spread]:
+    values = (merger.get(value).value for value in op.operands)
+    stated = op.results[0].type if len(op.results) == 1 else tuple(v.type for v in op.results)
+    return [Spread(merger.b.emit(op.spec, *values, result=stated, **op.attrs), ())]
+
+
+def _known(
+    merger: Merger, starts: Sequence[Value], whole: Sequence[int], size: Sequence[int]
+) -> list[tuple[Array, Axes]] | None:
+    """For each dimension where it starts, in numbers over atoms; moved inside as slices are."""
+    found: list[tuple[Array, Axes]] = []
+    for start, n, m in zip(starts, whole, size, strict=True):
+        value, atoms = merger.get(start)
+        numbers = merger.number(value)
+        if n == m:
+            numbers, atoms = np.zeros((), np.int64), ()
+        if numbers is None:
+            return None
+        inside = [min(max(int(number), 0), n - m) for number in numbers.flat]
+        found.append((np.array(inside, np.int64).reshape(numbers.shape), atoms))
+    return found
+
+
+def _windows(merger: Merger, spread: Spread, starts: Sequence[Any], shape: Sequence[int]) -> Spread:
+    """For each position the window of its own: dimension by dimension."""
+    for dim, ((numbers, atoms), size) in enumerate(zip(starts, shape, strict=True)):
+        spread = _window(merger, spread, dim, *_narrowed(numbers, atoms), size)
+    return spread
+
+
+def _narrowed(numbers: Array, atoms: Axes) -> tuple[Array, Axes]:
+    """The numbers without the atoms along which they are the same."""
+    for i in reversed(range(len(atoms))):
+        first = numbers.take(0, axis=i)
+        if (numbers == np.expand_dims(first, i)).all():
+            numbers, atoms = first, (*atoms[:i], *atoms[i + 1 :])
+    return numbers, atoms
+
+
+def _window(
+    merger: Merger, spread: Spread, dim: int, starts: Array, atoms: Axes, size: int
+) -> Spread:
+    b = merger.b
+    value, own = spread
+    at = len(own) + dim
+    if not atoms:
+        return Spread(rows(b, value, at, int(starts), size), own)
+    tiles = _tiles(starts, atoms, size)
+    first, count = int(starts.min()), starts.size
+    if tiles and not any(atom in own for atom in atoms):
+        return dealt(merger, Spread(rows(b, value, at, first, count * size), own), dim, tiles)
+    # One window after the other, each of what its own position has.
+    parts = []
+    for place in np.ndindex(*sizes(atoms)):
+        part = value
+        for atom, i in zip(atoms, place, strict=True):
+            if atom in own:
+                part = rows(b, part, own.index(atom), i, 1)
+        part = rows(b, part, at, int(starts[place]), size)
+        kept = [n for i, n in enumerate(part.type.shape) if i >= len(own) or own[i] not in atoms]
+        parts.append(reshaped(b, part, (1, *kept)))
+    stacked = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
+    rest = [atom for atom in own if atom not in atoms]
+    made = merger.atoms.union(own, atoms)
+    split = [sizes(atoms), *((n,) for n in stacked.type.shape[1:])]
+    now = [*atoms, *rest]
+    order = [(now.index(atom),) for atom in made]
+    order += [(d,) for d in range(len(now), len(now) + value.type.rank - len(own))]
+    return Spread(arranged(b, stacked, split, order), made)
+
+
+def _tiles(starts: Array, atoms: Axes, size: int) -> Axes:
+    """The atoms, major first, along which the windows lie side by side; none if they do not."""
+    base = int(starts.flat[0])
+    strides = [
+        int(starts[tuple(int(i == j) for j in range(len(atoms)))]) - base for i in range(len(atoms))
+    ]
+    grid = base + sum(
+        (s * np.arange(a.size).reshape([-1 if i == j else 1 for j in range(len(atoms))])
+         for i, (s, a) in enumerate(zip(strides, atoms, strict=True))), np.int64(0)
+    )  # fmt: skip
+    order = sorted(range(len(atoms)), key=lambda i: -strides[i])
+    reach = size
+    for i in reversed(order):
+        if strides[i] != reach:
+            return ()
+        reach *= atoms[i].size
+    return tuple(atoms[i] for i in order) if np.array_equal(grid, starts) else ()
+
+
+def _random(merger: Merger, op: Op) -> Sequence[Spread]:
+    """All that a key makes, of which each device takes its piece."""
+    keys, *starts = op.operands
+    kind = op.name.removesuffix("_at")
+    shape: tuple[int, ...] = op.attrs["shape"]
+    outer = keys.type.rank
+    piece = op.result.type.shape[outer:]
+    b = merger.b
+    value, own = merger.get(keys)
+    known: Any = []
+    for start in starts:
+        number, atoms = merger.number(merger.get(start).value), merger.get(start).atoms
+        if number is None:
+            raise refusal(op, "starts where no one knows before it runs")
+        known.append((number.astype(np.int64), atoms))
+    # Pieces may reach past the end, where anything may be.
+    ends = [max(n, int(s.max()) + m) for n, (s, _), m in zip(shape, known, piece, strict=True)]
+    made = op.result.type.with_shape((*value.type.shape, *shape))
+    whole = b.emit(OPS[kind], value, result=made, scheme=op.attrs.get("scheme", "partitionable"))
+    spread = Spread(_longer(b, whole, [0] * value.type.rank, shape, ends), own)
+    for dim, ((numbers, atoms), size) in enumerate(zip(known, piece, strict=True)):
+        spread = _window(merger, spread, outer + dim, *_narrowed(numbers, atoms), size)
+    return [spread]
+
+
+def _longer(
+    b: Any, x: Value, lead: Sequence[int], shape: Sequence[int], ends: Sequence[int]
+) -> Value:
+    """The value with more of its own first rows behind its last where it ends too early."""
+    for dim, (size, end) in enumerate(zip(shape, ends, strict=True)):
+        missing, at = end - size, len(lead) + dim
+        if missing and size:
+            parts = [x]
+            while missing > 0:
+                parts.append(rows(b, x, at, 0, min(missing, size)))
+                missing -= size
+            x = b.concatenate(*parts, dim=at)
+    return x
+
+
+RULES: dict[str, Rule] = {
+    "axis-index": _axis_index,
+    "dynamic_slice": _dynamic_slice,
+    "random_bits_at": _random,
+    "random_split_at": _random,
+}

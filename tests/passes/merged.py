@@ -1,0 +1,49 @@
+"""Per-device programs and what `merge-devices` makes of them, compared."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.interpret import run
+from shardir.ir import Function, Module
+from shardir.passes import Pipeline
+from shardir.passes.merge_devices import stored_type
+from shardir.types import TensorType
+from shardir.verify import verify
+
+Array = npt.NDArray[Any]
+
+
+def merged(program: Module, pipeline: str = "merge-devices") -> Module:
+    """One program for all devices, valid after each pass."""
+    made = Pipeline.parse(pipeline)(program, lambda step, before, after, _: verify(after))
+    assert made.main.spmd is None
+    return made
+
+
+def run_merged(program: Module, one: Module, arguments: Sequence[Array]) -> list[Array]:
+    """The results of the merged program `one` for whole arrays, padded as devices pad them."""
+    spmd = program.main.spmd
+    assert spmd is not None
+    given = [padded(x, stored_type(outer)) for x, outer in zip(arguments, spmd.params, strict=True)]
+    made = run(one, given)
+    return [
+        x[tuple(map(slice, outer.type.shape))] for x, outer in zip(made, spmd.results, strict=True)
+    ]
+
+
+def padded(array: Array, to: TensorType) -> Array:
+    """The array with the least welcome numbers behind its end."""
+    worst: Any = np.nan
+    if array.dtype.kind in "iu":
+        worst = np.iinfo(array.dtype).max
+    made = np.full(to.shape, True if array.dtype.kind == "b" else worst, array.dtype)
+    made[tuple(map(slice, array.shape))] = array
+    return made
+
+
+def names(function: Function) -> list[str]:
+    """The operations of a function's body, blocks inside included."""
+    return [op.name for op in function.body.walk()]

@@ -1,0 +1,162 @@
+"""`merge-devices`: what the program of all devices looks like, and that it does the same."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+
+from shardir import parse
+from shardir.agreement import agree, rounding, steady
+from shardir.errors import MergeError
+from shardir.interpret import run
+from shardir.ir import Module
+from shardir.passes import Pipeline
+from shardir.sampling import random_arguments
+from tests.passes.merged import merged, run_merged
+from tests.passes.random_cases import Case, cases
+
+
+def same(program: Module, *, seed: int = 0) -> Module:
+    """The merged program, which gives what the devices give; returns it."""
+    one = merged(program, "merge-devices,cse,dce")
+    arguments = random_arguments(program, seed, whole=True)
+    want, got = run(program, arguments), run_merged(program, one, arguments)
+    for a, b in zip(want, got, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+    return one
+
+
+LAYERS = """\
+mesh @m = [data=4, model=2]
+
+func @main(
+  %x: f32[8@data, 3],
+  %w1: f32[3, 4@model],
+  %b: f32[4],
+  %w2: f32[4@model, 5],
+) -> (f32[8@data, 5]) {
+  %0 = dot(%x, %w1, dims="bi,ih->bh") : f32[8, 4]
+  %1 = broadcast(%b, dims=[1]) : f32[8, 4]
+  %2 = add(%0, %1) : f32[8, 4]
+  %h = tanh(%2) : f32[8, 4]
+  %y = dot(%h, %w2, dims="bh,ho->bo") : f32[8, 5]
+  return %y
+}
+"""
+
+
+def test_two_layers_on_eight_devices() -> None:
+    program = Pipeline.parse("propagate,reshard,partition,cse,dce")(parse(LAYERS))
+    made = str(same(program))
+    assert (
+        made.partition("\n\n")[2]
+        == """\
+func @main(
+  %x: f32[8, 3],
+  %w1: f32[3, 4],
+  %b: f32[4],
+  %w2: f32[4, 5],
+) -> (f32[8, 5]) {
+  %x.pieces = reshape(%x) : f32[4, 2, 3]
+  %4 = reshape(%w1) : f32[3, 2, 2]
+  %w1.pieces = transpose(%4, perm=[1, 0, 2]) : f32[2, 3, 2]
+  %b.pieces = reshape(%b) : f32[2, 2]
+  %w2.pieces = reshape(%w2) : f32[2, 2, 5]
+  %0 = dot(%x.pieces, %w1.pieces, dims="abi,cih->acbh") : f32[4, 2, 2, 2]
+  %1 = broadcast(%b.pieces, dims=[0, 2]) : f32[2, 2, 2]
+  %10 = broadcast(%1, dims=[1, 2, 3]) : f32[4, 2, 2, 2]
+  %2 = add(%0, %10) : f32[4, 2, 2, 2]
+  %h = tanh(%2) : f32[4, 2, 2, 2]
+  %y.part = dot(%h, %w2.pieces, dims="acbh,cho->acbo") : f32[4, 2, 2, 5]
+  %y = sum(%y.part, dims=[1]) : f32[4, 2, 5]
+  %y.whole = reshape(%y) : f32[8, 5]
+  return %y.whole
+}
+"""
+    )
+
+
+COLLECTIVES = {
+    "all-reduce of what differs along one of two axes": """\
+  %y = all-reduce(%x, axes=[a, b], op=add) : f32[2, 3]
+  %0 = all-gather(%y, dim=0, axes=[a]) : f32[8, 3]
+  %z = all-slice(%0, dim=0, axes=[a]) : f32[2, 3]""",
+    "the largest of equals": """\
+  %z = all-reduce(%x, axes=[b], op=max) : f32[2, 3]""",
+    "gather along both": """\
+  %0 = all-gather(%x, dim=0, axes=[b, a]) : f32[24, 3]
+  %z = reduce-scatter(%0, dim=0, axes=[b, a], op=add) : f32[2, 3]""",
+    "scatter along a part": """\
+  %0 = all-gather(%x, dim=1, axes=[a:(1)2]) : f32[2, 6]
+  %z = reduce-scatter(%0, dim=1, axes=[a:(1)2], op=mul) : f32[2, 3]""",
+    "exchange": """\
+  %0 = all-gather(%x, dim=0, axes=[b]) : f32[6, 3]
+  %1 = all-to-all(%0, split=0, concat=1, axes=[b]) : f32[2, 9]
+  %z = all-to-all(%1, split=1, concat=0, axes=[b]) : f32[6, 3]""",
+    "a slice of one's own": """\
+  %0 = all-gather(%x, dim=0, axes=[b]) : f32[6, 3]
+  %1 = axis-index(axes=[b]) : i32[]
+  %2 = convert(%1) : f32[]
+  %3 = broadcast(%2, dims=[]) : f32[6, 3]
+  %4 = add(%0, %3) : f32[6, 3]
+  %z = all-slice(%4, dim=0, axes=[b]) : f32[2, 3]""",
+    "positions along two": """\
+  %1 = axis-index(axes=[b, a]) : i32[]
+  %2 = convert(%1) : f32[]
+  %3 = broadcast(%2, dims=[]) : f32[2, 3]
+  %z = add(%x, %3) : f32[2, 3]""",
+    "from one axis to parts of another": """\
+  %z = collective-permute(%x, source=[a:(1)2], target=[a:(2)2]) : f32[2, 3]""",
+    "a ring of two axes": """\
+  %z = collective-permute(%x, axes=[a, b], pairs=[RING]) : f32[2, 3]""",
+    "half of the devices get nothing": """\
+  %z = collective-permute(%x, axes=[a], pairs=[[0, 1], [1, 3]]) : f32[2, 3]""",
+    "neighbours swap": """\
+  %z = collective-permute(%x, axes=[a], pairs=[[0, 1], [1, 0], [2, 3], [3, 2]]) : f32[2, 3]""",
+    "rows at a place of one's own": """\
+  %i = axis-index(axes=[a]) : i32[]
+  %o = constant(value=0) : i32[]
+  %0 = all-gather(%x, dim=0, axes=[a]) : f32[8, 3]
+  %two = constant(value=2) : i32[]
+  %s = mul(%i, %two) : i32[]
+  %z = dynamic_slice(%0, %s, %o) : f32[2, 3]""",
+}
+RING = ", ".join(f"[{i}, {(i + 5) % 12}]" for i in range(12))
+PER_DEVICE = """\
+mesh @m = [a=4, b=3]
+
+spmd func @main(
+  %x: f32[2, 3] of f32[8@a, 3],
+) -> (RESULT) {
+OPS
+  return %z
+}
+"""
+
+
+@pytest.mark.parametrize("ops", COLLECTIVES.values(), ids=COLLECTIVES)
+def test_collectives(ops: str) -> None:
+    shape = ops.rpartition("f32")[2][1:-1].split(", ")
+    sharding = f"{int(shape[0]) * 12}@(a, b), {shape[1]}"
+    result = f"f32[{', '.join(shape)}] of f32[{sharding}]"
+    same(parse(PER_DEVICE.replace("RESULT", result).replace("OPS", ops.replace("RING", RING))))
+
+
+def judged(case: Case, pipeline: str) -> bool:
+    """Whether the merged program gives the numbers of the devices' program, and could be told."""
+    program = Pipeline.parse(case.pipeline)(case.module)
+    try:
+        one = merged(program, pipeline)
+    except MergeError:
+        return False
+    arguments = random_arguments(program, whole=True)
+    want, tolerance = run(program, arguments), rounding(program)
+    got = run_merged(program, one, arguments)
+    if agree(want, got, tolerance):
+        return True
+    assert not steady(case.module, arguments, run(case.module, arguments), tolerance)
+    return False
+
+
+@given(cases())
+def test_random_programs_on_random_meshes(case: Case) -> None:
+    assume(judged(case, "merge-devices"))
