@@ -5,13 +5,14 @@ cross it as one NumPy array a device, in row-major order of the module's mesh.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.storage import Storage as Storage
 from shardir.errors import ShardirError
 from shardir.ir import Module
 
@@ -33,6 +34,17 @@ class Executable(ABC):
         """Run on all devices: for each parameter its shards in, for each result its shards out."""
 
 
+class WholeExecutable(Executable):
+    """A compiled program that takes and gives whole tensors, and cuts them itself."""
+
+    @abstractmethod
+    def run(self, args: Sequence[Storage]) -> list[Storage]:
+        """Run on all devices: for each parameter all of it in, for each result all of it out.
+
+        Both are as long as their pieces are together. A result may be an argument's own memory.
+        """
+
+
 class Backend(ABC):
     """A way to run partitioned modules."""
 
@@ -44,6 +56,31 @@ class Backend(ABC):
 
         It is a per-device function, or a function without collectives for one device.
         """
+
+
+class Link(ABC):
+    """How a process reaches the others that run the same program.
+
+    Whoever takes part in a call makes it, in the same order as all other calls; `what` says in
+    errors what it is for.
+    """
+
+    @abstractmethod
+    def compile(self, module: Module, owners: Sequence[int]) -> Executable:
+        """Prepare the first function of a module; `owners` has the process of each device.
+
+        The executable takes and makes the shards of this process's devices alone.
+        """
+
+    @abstractmethod
+    def gather(self, row: bytes, what: str) -> list[bytes]:
+        """What each process gave, in order of the processes."""
+
+    @abstractmethod
+    def exchange(
+        self, rows: Mapping[int, Array], sizes: Mapping[int, int], what: str
+    ) -> dict[int, Array]:
+        """Send bytes to processes, and receive so many from others."""
 
 
 _MODULES = {"cpu": "shardir.backends.cpu"}

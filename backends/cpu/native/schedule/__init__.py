@@ -1,0 +1,1 @@
+"""From one program over whole arrays to phases: what lies where, what runs when."""

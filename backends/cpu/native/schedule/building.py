@@ -1,0 +1,174 @@
+"""From items of work to phases: slots and addresses settled, every operation lowered by its rule.
+
+The slots of a program: scratch, the arena, its arguments, results and constants, then whatever
+changes its address while the program runs, and temporaries that one operation has for itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.cpu.native.data import Phase, Rules, View
+from shardir.backends.cpu.native.moves.copying import copy_phases
+from shardir.backends.cpu.native.schedule.items import (
+    Branch,
+    Copy,
+    Host,
+    Item,
+    Loop,
+    Rows,
+    Segment,
+    While,
+    Work,
+)
+from shardir.backends.cpu.native.schedule.lowering import Lowered, Source
+from shardir.backends.cpu.native.schedule.memory import Buffer, Kind, aligned, arrange
+
+ARENA = 1
+FIRST_ARGUMENT = 2
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A program ready to be loaded.
+
+    `slots` counts its slots. Of the arena's `arena_bytes`, each of `pinned` (slot, offset) has a
+    slot of its own, temporaries included; `constants` are the numbers of those slots.
+    """
+
+    items: tuple[Item, ...]
+    slots: int
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+    result_bytes: tuple[int, ...]
+    sources: tuple[Source, ...]
+    constants: tuple[tuple[int, npt.NDArray[np.generic]], ...]
+    pinned: tuple[tuple[int, int], ...]
+    arena_bytes: int
+    buffers: tuple[Buffer, ...]
+
+
+class Builder:
+    """What rules may ask for, and the slots of everything."""
+
+    def __init__(self, lowered: Lowered, rules: Rules, workers: int) -> None:
+        self._lowered, self._rules = lowered, rules
+        self.workers = workers
+        self._temporaries: list[int] = []
+        self._taken = 0
+        self._slots: list[int] = []
+        arena = [b for b in lowered.buffers if b.kind is Kind.ARENA]
+        self._arena_bytes = arrange(arena)
+        next_slot = FIRST_ARGUMENT
+        for buffer in lowered.buffers:
+            if buffer.kind is Kind.ARENA and not buffer.pinned:
+                self._slots.append(ARENA)
+            else:
+                self._slots.append(next_slot)
+                next_slot += 1
+        self._first_temporary = next_slot
+
+    def temporary(self, nbytes: int) -> int:
+        """The slot of a buffer that only the phases of this operation see."""
+        number = self._taken
+        self._taken += 1
+        if number == len(self._temporaries):
+            self._temporaries.append(0)
+        self._temporaries[number] = max(self._temporaries[number], nbytes)
+        return self._first_temporary + number
+
+    def build(self) -> Schedule:
+        """The schedule of the program."""
+        items = self._items(self._lowered.items)
+        pinned = [
+            (slot, buffer.offset)
+            for slot, buffer in zip(self._slots, self._lowered.buffers, strict=True)
+            if buffer.kind is Kind.ARENA and buffer.pinned
+        ]
+        total = self._arena_bytes
+        for i, nbytes in enumerate(self._temporaries):
+            pinned.append((self._first_temporary + i, total))
+            total += aligned(nbytes)
+        of = {kind: self._of(kind) for kind in (Kind.ARGUMENT, Kind.RESULT, Kind.CONSTANT)}
+        return Schedule(
+            tuple(items),
+            self._first_temporary + len(self._temporaries),
+            tuple(slot for slot, _ in of[Kind.ARGUMENT]),
+            tuple(slot for slot, _ in of[Kind.RESULT]),
+            tuple(buffer.nbytes for _, buffer in of[Kind.RESULT]),
+            self._lowered.sources,
+            tuple(
+                (slot, self._lowered.constants[buffer.number]) for slot, buffer in of[Kind.CONSTANT]
+            ),
+            tuple(pinned),
+            total,
+            self._lowered.buffers,
+        )
+
+    def _of(self, kind: Kind) -> list[tuple[int, Buffer]]:
+        pairs = zip(self._slots, self._lowered.buffers, strict=True)
+        return [(slot, buffer) for slot, buffer in pairs if buffer.kind is kind]
+
+    def _view(self, view: View) -> View:
+        """The view in slots instead of buffers."""
+        buffer = self._lowered.buffers[view.slot]
+        slot = self._slots[view.slot]
+        return replace(view, slot=slot, offset=view.offset + buffer.offset * (slot == ARENA))
+
+    def _views(self, views: Sequence[View]) -> tuple[View, ...]:
+        return tuple(map(self._view, views))
+
+    def _items(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        made: list[Item] = []
+        for item in items:
+            self._taken = 0
+            if isinstance(item, Work):
+                self._work(item, made)
+            elif isinstance(item, Copy):
+                source, target = self._view(item.source), self._view(item.target)
+                self._append(made, copy_phases(source, target, self))
+            else:
+                made.append(self._control(item))
+        return tuple(made)
+
+    def _work(self, item: Work, made: list[Item]) -> None:
+        operands, results = self._views(item.operands), self._views(item.results)
+        if all(prod(view.shape) == 0 for view in results):
+            return
+        rule = self._rules.get(item.op.name)
+        phases = rule(item.op, operands, results, self) if rule is not None else None
+        if phases is None:
+            made.append(Host(item.op, operands, results))
+        else:
+            self._append(made, phases)
+
+    def _append(self, made: list[Item], phases: Sequence[Phase]) -> None:
+        if not made or not isinstance(made[-1], Segment):
+            made.append(Segment())
+        segment = made[-1]
+        assert isinstance(segment, Segment)
+        segment.phases.extend(phases)
+
+    def _control(self, item: Item) -> Item:
+        if isinstance(item, Loop):
+            rows = tuple(Rows(self._slots[r.row], self._view(r.start), r.step) for r in item.rows)
+            return replace(
+                item, rows=rows, swaps=self._pairs(item.swaps), body=self._items(item.body)
+            )
+        if isinstance(item, While):
+            return replace(
+                item,
+                condition=self._items(item.condition),
+                going=self._view(item.going),
+                swaps=self._pairs(item.swaps),
+                body=self._items(item.body),
+            )
+        assert isinstance(item, Branch)
+        branches = tuple(self._items(branch) for branch in item.branches)
+        return replace(item, index=self._view(item.index), branches=branches)
+
+    def _pairs(self, pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        return tuple((self._slots[a], self._slots[b]) for a, b in pairs)

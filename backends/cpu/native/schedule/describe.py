@@ -1,0 +1,100 @@
+"""Schedules as text: phases, tasks, buffers and bytes."""
+
+from collections.abc import Iterator, Sequence
+
+from shardir.backends.cpu.native.data import View
+from shardir.backends.cpu.native.schedule.building import ARENA, Schedule
+from shardir.backends.cpu.native.schedule.items import (
+    Branch,
+    Host,
+    Item,
+    Loop,
+    Segment,
+    While,
+)
+from shardir.backends.cpu.native.schedule.memory import Kind
+from shardir.ir import Function
+
+_WORDS = {
+    Kind.ARGUMENT: "argument",
+    Kind.RESULT: "result",
+    Kind.CONSTANT: "constant",
+    Kind.ARENA: "arena",
+    Kind.MOVING: "rows of",
+}
+
+
+def describe(function: Function, schedule: Schedule) -> str:
+    """The schedule of a function as text, one line a phase."""
+    lines = [f"schedule of @{function.name}", "", "memory"]
+    held = sum(b.nbytes for b in schedule.buffers if b.kind is Kind.ARGUMENT)
+    made = {number for kind, number in schedule.sources if kind is Kind.RESULT}
+    written = sum(schedule.result_bytes[number] for number in made)
+    lines += [
+        f"  arguments {held:,} bytes",
+        f"  results {written:,} bytes",
+        f"  arena {schedule.arena_bytes:,} bytes",
+        "",
+        "buffers",
+        *_buffers(schedule),
+        "",
+        "phases",
+        *_items(schedule.items, "  "),
+    ]
+    params, returns = function.body.params, function.body.returns
+    for value, (kind, number) in zip(returns, schedule.sources, strict=True):
+        if kind is Kind.ARGUMENT:
+            lines.append(f"  %{value.name} is the memory of %{params[number].name}")
+        elif returns[number] is not value:
+            lines.append(f"  %{value.name} is the memory of %{returns[number].name}")
+    return "\n".join(lines) + "\n"
+
+
+def _buffers(schedule: Schedule) -> Iterator[str]:
+    made = {number for kind, number in schedule.sources if kind is Kind.RESULT}
+    for buffer in schedule.buffers:
+        if buffer.kind is Kind.RESULT and buffer.number not in made:
+            continue
+        where = _WORDS[buffer.kind]
+        if buffer.kind is Kind.ARENA:
+            where += f" at {buffer.offset:,}, alive {buffer.first} to {buffer.last}"
+        yield f"  %{buffer.name}: {buffer.nbytes:,} bytes, {where}"
+
+
+def _items(items: Sequence[Item], indent: str) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, Segment):
+            yield f"{indent}native call of {len(item.phases)} phases"
+            for phase in item.phases:
+                tasks = f"{phase.tasks} task{'s' * (phase.tasks != 1)}"
+                yield f"{indent}  {phase.label or phase.kernel.name}: {tasks}, {_time(phase.cost)}"
+        elif isinstance(item, Host):
+            results = ", ".join(f"%{value.name}" for value in item.op.results)
+            yield f"{indent}numpy: {results} = {item.op.name} {_places(item.results)}"
+        elif isinstance(item, Loop):
+            yield f"{indent}{item.length} rounds of scan"
+            yield from _items(item.body, indent + "  ")
+        elif isinstance(item, While):
+            yield f"{indent}as long as"
+            yield from _items(item.condition, indent + "  ")
+            yield f"{indent}do"
+            yield from _items(item.body, indent + "  ")
+        elif isinstance(item, Branch):
+            for number, branch in enumerate(item.branches):
+                yield f"{indent}in case {number}"
+                yield from _items(branch, indent + "  ")
+
+
+def _places(views: Sequence[View]) -> str:
+    return ", ".join(
+        f"at {view.offset:,}" if view.slot == ARENA else f"in slot {view.slot}" for view in views
+    )
+
+
+def _time(nanoseconds: float) -> str:
+    """An estimated time for people."""
+    if nanoseconds < 1000:
+        return f"about {nanoseconds:.0f} ns"
+    if nanoseconds < 1e6:
+        return f"about {nanoseconds / 1e3:.1f} us"
+    return f"about {nanoseconds / 1e6:.2f} ms"

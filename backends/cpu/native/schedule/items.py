@@ -1,0 +1,90 @@
+"""What a lowered program consists of, before and after its phases are known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from shardir.backends.cpu.native.data import Phase, View
+from shardir.ir import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """An operation and where its operands and results lie."""
+
+    op: Op
+    operands: tuple[View, ...]
+    results: tuple[View, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Elements that must lie elsewhere: for `why`."""
+
+    source: View
+    target: View
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The slot `row` shows one row after the other of what begins at `start`."""
+
+    row: int
+    start: View
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A scan: `length` rounds, from the last if `backwards`.
+
+    After each round the slots of each pair in `swaps` change places: what was written becomes
+    what is read.
+    """
+
+    op: Op
+    length: int
+    backwards: bool
+    rows: tuple[Rows, ...]
+    swaps: tuple[tuple[int, int], ...]
+    body: "Items"
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Rounds as long as the condition's items leave true in `going`."""
+
+    op: Op
+    condition: "Items"
+    going: View
+    swaps: tuple[tuple[int, int], ...]
+    body: "Items"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One of several lists of items, by the number that lies in `index`."""
+
+    op: Op
+    index: View
+    branches: tuple["Items", ...]
+
+
+@dataclass(slots=True)
+class Segment:
+    """Phases that run in one native call."""
+
+    phases: list[Phase] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An operation that NumPy does: no kernel is known for it."""
+
+    op: Op
+    operands: tuple[View, ...]
+    results: tuple[View, ...]
+
+
+Item = Work | Copy | Loop | While | Branch | Segment | Host
+Items = Sequence[Item]

@@ -1,0 +1,252 @@
+"""From the operations of a function to items of work between views of buffers.
+
+Every value gets a view. Operations that move nothing give views of their operands; the results of
+others go into buffers of their own. A block is told where its results are wanted, and an operation
+writes there at once: into the function's results, a loop's carried values, a row of what a scan
+stacks up (`targets`). Until the arena is arranged, a view's slot is the number of its buffer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.cpu.native.data import Order, View, packed
+from shardir.backends.cpu.native.schedule import control
+from shardir.backends.cpu.native.schedule.items import Copy, Item, Work
+from shardir.backends.cpu.native.schedule.memory import Buffer, Kind
+from shardir.backends.cpu.native.schedule.views import (
+    demanded,
+    is_packed,
+    order_of,
+    restrided,
+    seen_through,
+)
+from shardir.ir import Block, Function, Op, Value
+from shardir.opset import Dense
+
+Source = tuple[Kind, int]
+"""Whose memory a result of the program is: the argument's or the result's of this number."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A function as items of work, and the memory that they speak of.
+
+    `sources` says for each result whose memory it is. `rows` are the buffers that show the rows
+    of others, and what they are rows of; `constants` the numbers of constant buffers.
+    """
+
+    items: tuple[Item, ...]
+    buffers: tuple[Buffer, ...]
+    constants: tuple[npt.NDArray[np.generic], ...]
+    sources: tuple[Source, ...]
+    rows: Mapping[int, View]
+
+
+def lower(function: Function, orders: Mapping[str, Order]) -> Lowered:
+    """Lower a function that is no per-device program.
+
+    `orders` has for some operations how their results would best lie in memory.
+    """
+    lowering = Lowering(orders)
+    body = function.body
+    for i, param in enumerate(body.params):
+        lowering.views[param] = lowering.buffer(param, Kind.ARGUMENT, number=i)
+        lowering.use(lowering.views[param])
+    wanted = [lowering.buffer(v, Kind.RESULT, number=i) for i, v in enumerate(body.returns)]
+    items, ends = lowering.block(body, wanted, owned=True)
+    held = [lowering.buffers[view.slot] for view in ends]
+    return Lowered(
+        tuple(items),
+        tuple(lowering.buffers),
+        tuple(lowering.constants),
+        tuple((buffer.kind, buffer.number) for buffer in held),
+        lowering.rows,
+    )
+
+
+class Lowering:
+    """What is known on the way: the views of values, buffers, and how many operations ran."""
+
+    def __init__(self, orders: Mapping[str, Order]) -> None:
+        self.orders = orders
+        self.buffers: list[Buffer] = []
+        self.constants: list[npt.NDArray[np.generic]] = []
+        self.views: dict[Value, View] = {}
+        self.targets: dict[Value, View] = {}
+        self.rows: dict[int, View] = {}
+        self.position = 0
+
+    # Buffers.
+
+    def buffer(
+        self,
+        value: Value,
+        kind: Kind = Kind.ARENA,
+        strides: tuple[int, ...] | None = None,
+        number: int = 0,
+        pinned: bool = False,
+    ) -> View:
+        """A new buffer for a value; the view of all of it."""
+        self.buffers.append(Buffer(kind, value.type.nbytes, number, value.name, pinned=pinned))
+        lies = packed(value.type) if strides is None else strides
+        return View(len(self.buffers) - 1, 0, value.type.shape, lies, value.type.dtype)
+
+    def use(self, *views: View) -> None:
+        """The memory behind the views is alive now."""
+        for view in views:
+            self.buffers[view.slot].use(self.position)
+            if view.slot in self.rows:
+                self.use(self.rows[view.slot])
+
+    def hold(self, start: int) -> None:
+        """What was there before `start`, and has been used since, is alive now: a loop ends."""
+        for buffer in self.buffers:
+            if buffer.first < start <= buffer.last:
+                buffer.use(self.position)
+
+    # Blocks.
+
+    def block(
+        self, block: Block, wanted: Sequence[View], owned: bool = False
+    ) -> tuple[list[Item], list[View]]:
+        """The items of a block, and where its results are in the end: where they are wanted.
+
+        `owned`: a result may as well be all of an argument, or lie where another result lies.
+        """
+        makers = {result: op for op in block.ops for result in op.results}
+        users: dict[Value, list[Op]] = {}
+        for op in block.ops:
+            for operand in op.operands:
+                users.setdefault(operand, []).append(op)
+        for value, view in zip(block.returns, wanted, strict=True):
+            self._demand(value, view, makers)
+        items: list[Item] = []
+        for op in block.ops:
+            self._op(op, users, items)
+        ends = []
+        for value, view in zip(block.returns, wanted, strict=True):
+            here = self.views[value]
+            if here == view or (owned and self._may_stand(here)):
+                ends.append(here)
+                continue
+            self.position += 1
+            self.use(here, view)
+            items.append(Copy(here, view, f"%{value.name} is returned"))
+            ends.append(view)
+        return items, ends
+
+    def _demand(self, value: Value, view: View, makers: Mapping[Value, Op]) -> None:
+        """Have the operation that makes a value write it where `view` is, if it can."""
+        strides: tuple[int, ...] | None = view.strides
+        op = makers.get(value)
+        while op is not None:
+            moved = demanded(op, strides) if strides is not None else None
+            if moved is None:
+                break
+            strides, value = moved, op.operands[0]
+            op = makers.get(value)
+        makes = op is not None and (not op.blocks or op.name in control.WRITING)
+        if makes and value not in self.targets and strides is not None:
+            shape = value.type.shape
+            self.targets[value] = View(view.slot, view.offset, shape, strides, view.dtype)
+
+    def _may_stand(self, view: View) -> bool:
+        """Whether a result may be this view: all of an argument's or of a result's memory."""
+        held = self.buffers[view.slot]
+        whole = held.kind in (Kind.ARGUMENT, Kind.RESULT) and held.nbytes == view.nbytes
+        return whole and view.offset == 0 and is_packed(view)
+
+    # Operations.
+
+    def _op(self, op: Op, users: Mapping[Value, Sequence[Op]], items: list[Item]) -> None:
+        self.position += 1
+        if op.name in control.HANDLERS:
+            items.extend(control.HANDLERS[op.name](self, op))
+            return
+        if op.name == "constant":
+            self._constant(op)
+        if op.name == "constant" or not op.results:
+            return
+        operands = tuple(self.views[value] for value in op.operands)
+        seen = seen_through(op, operands) if op.results[0] not in self.targets else None
+        if seen is not None:
+            self.views.update(zip(op.results, seen, strict=True))
+            return
+        if op.name == "reshape":
+            self._rearranged(op, operands[0], items)
+            return
+        results = tuple(self._place(op, value, operands, users) for value in op.results)
+        self.views.update(zip(op.results, results, strict=True))
+        self.use(*operands, *results)
+        items.append(Work(op, operands, results))
+
+    def _rearranged(self, op: Op, source: View, items: list[Item]) -> None:
+        """A reshape whose operand does not lie evenly is a copy to where it does."""
+        target = self.targets.get(op.result) or self.buffer(op.result)
+        strides = restrided(target.shape, target.strides, source.shape)
+        assert strides is not None, "a target that reshapes cannot reach is no target"
+        written = View(target.slot, target.offset, source.shape, strides, source.dtype)
+        self.use(source, target)
+        self.views[op.result] = target
+        items.append(Copy(source, written, f"%{op.result.name} = reshape"))
+
+    def _constant(self, op: Op) -> None:
+        """One number stands for a tensor full of it."""
+        given, type = op.attrs["value"], op.result.type
+        whole = op.spec.reference(result=type, **op.attrs) if op.spec.reference else given
+        array = np.asarray(whole)
+        full = not isinstance(given, Dense) and array.size > 0
+        kept = np.ascontiguousarray(array.reshape(-1)[:1] if full else array)
+        number = len(self.constants)
+        self.constants.append(kept)
+        self.buffers.append(Buffer(Kind.CONSTANT, kept.nbytes, number, op.result.name))
+        strides = (0,) * type.rank if full else packed(type)
+        view = View(len(self.buffers) - 1, 0, type.shape, strides, type.dtype)
+        self.views[op.result] = view
+
+    def _place(
+        self,
+        op: Op,
+        value: Value,
+        operands: Sequence[View],
+        users: Mapping[Value, Sequence[Op]],
+    ) -> View:
+        """Where a result goes: where it is wanted, or into a buffer of its own."""
+        if value in self.targets:
+            return self.targets[value]
+        strides = packed(value.type, self._order(op, value, operands))
+        return self.buffer(value, strides=self._wish(value, strides, users) or strides)
+
+    def _order(self, op: Op, value: Value, operands: Sequence[View]) -> Sequence[int] | None:
+        """The order in which the dimensions of a result lie best, outermost first.
+
+        Unless an operation says otherwise, as those of its largest operand.
+        """
+        if op.name in self.orders:
+            return self.orders[op.name](op, operands)
+        alike = [v for v in operands if v.shape == value.type.shape and 0 not in v.strides]
+        return order_of(max(alike, key=lambda v: v.nbytes)) if alike else None
+
+    def _wish(
+        self, value: Value, strides: tuple[int, ...], users: Mapping[Value, Sequence[Op]]
+    ) -> tuple[int, ...] | None:
+        """Strides with which a reshape further on is a view, where with `strides` it is a copy."""
+        for op in users.get(value, ()):
+            if op.name == "transpose":
+                seen = tuple(strides[d] for d in op.attrs["perm"])
+            elif op.name == "reshape":
+                found = restrided(value.type.shape, strides, op.result.type.shape)
+                if found is None:
+                    return restrided(op.result.type.shape, packed(op.result.type), value.type.shape)
+                seen = found
+            else:
+                continue
+            further = self._wish(op.result, seen, users)
+            if further is not None:
+                back = demanded(op, further)
+                if back is not None:
+                    return back
+        return None

@@ -1,0 +1,138 @@
+"""A schedule's items as steps that run: native calls, NumPy calls, loops and branches.
+
+A step is called with the table of base addresses of one run of the program. A loop moves the
+addresses in it from round to round, so that the code of its body is the same in each.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.cpu.native.data import View
+from shardir.backends.cpu.native.schedule.items import (
+    Branch,
+    Host,
+    Item,
+    Loop,
+    Segment,
+    While,
+)
+from shardir.opset import Attr
+from shardir.types import TensorType
+
+Bases = list[int]
+"""The addresses of a run, one for each slot."""
+
+Step = Callable[[Bases], None]
+
+Load = Callable[[Segment], Step]
+"""Compiles the phases of a segment."""
+
+
+def steps_of(items: Sequence[Item], load: Load) -> tuple[Step, ...]:
+    """What runs the items, in order."""
+    return tuple(_step(item, load) for item in items)
+
+
+def _step(item: Item, load: Load) -> Step:
+    if isinstance(item, Segment):
+        return load(item)
+    if isinstance(item, Host):
+        return _host(item)
+    if isinstance(item, Loop):
+        return _loop(item, load)
+    if isinstance(item, While):
+        return _while(item, load)
+    assert isinstance(item, Branch)
+    return _branch(item, load)
+
+
+def _host(item: Host) -> Step:
+    op = item.op
+    reference = op.spec.reference
+    assert reference is not None, f"{op.name} has no meaning for one device"
+    types = tuple(value.type for value in op.results)
+    attrs: dict[str, Attr] = dict(op.attrs)
+    result: Any = types[0] if len(types) == 1 else types
+
+    def step(bases: Bases) -> None:
+        operands = [array_at(bases, view) for view in item.operands]
+        with np.errstate(all="ignore"):
+            made = reference(*operands, result=result, **attrs)
+        for view, array in zip(item.results, made if len(types) > 1 else (made,), strict=True):
+            array_at(bases, view)[...] = array
+
+    return step
+
+
+def _loop(item: Loop, load: Load) -> Step:
+    body = steps_of(item.body, load)
+    rounds = range(item.length)
+    order = rounds[::-1] if item.backwards else rounds
+    rows = [(each.row, each.start.slot, each.start.offset, each.step) for each in item.rows]
+
+    def step(bases: Bases) -> None:
+        starts = [(row, bases[slot] + offset, by) for row, slot, offset, by in rows]
+        for i in order:
+            for row, start, by in starts:
+                bases[row] = start + i * by
+            for each in body:
+                each(bases)
+            for read, write in item.swaps:
+                bases[read], bases[write] = bases[write], bases[read]
+
+    return step
+
+
+def _while(item: While, load: Load) -> Step:
+    condition, body = steps_of(item.condition, load), steps_of(item.body, load)
+    slot, offset = item.going.slot, item.going.offset
+
+    def step(bases: Bases) -> None:
+        while True:
+            for each in condition:
+                each(bases)
+            if not ctypes.c_uint8.from_address(bases[slot] + offset).value:
+                return
+            for each in body:
+                each(bases)
+            for read, write in item.swaps:
+                bases[read], bases[write] = bases[write], bases[read]
+
+    return step
+
+
+def _branch(item: Branch, load: Load) -> Step:
+    branches = [steps_of(branch, load) for branch in item.branches]
+    last = len(branches) - 1
+
+    def step(bases: Bases) -> None:
+        index = int(array_at(bases, item.index))
+        for each in branches[index if 0 <= index <= last else last]:
+            each(bases)
+
+    return step
+
+
+def array_at(bases: Bases, view: View) -> npt.NDArray[Any]:
+    """A view as a NumPy array over the memory of one run."""
+    memory = _Memory(bases[view.slot] + view.offset, view)
+    return np.asarray(memory).view(TensorType((), view.dtype).numpy)
+
+
+class _Memory:
+    """Memory as NumPy takes it; element types that NumPy does not know are bytes to it."""
+
+    __slots__ = ("__array_interface__",)
+
+    def __init__(self, address: int, view: View) -> None:
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": view.shape,
+            "strides": view.strides,
+            "typestr": f"|V{view.itemsize}",
+            "version": 3,
+        }

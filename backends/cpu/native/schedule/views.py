@@ -1,0 +1,133 @@
+"""Views: which operations move nothing, and what their result's strides are.
+
+A tensor whose elements are where they are needed, only in another order, is not copied: it is the
+same memory seen with other strides. `seen_through` says what the result of such an operation
+looks like, and `demanded` goes the other way: how the operand must lie so that the result lies as
+it is wanted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from shardir.backends.cpu.native.data import View
+from shardir.ir import Op
+
+MOVING_NOTHING = frozenset(
+    {
+        "broadcast",
+        "transpose",
+        "reshape",
+        "slice",
+        "reverse",
+        "stop_gradient",
+        "sharding_constraint",
+        "optimization_barrier",
+        "propagation_barrier",
+        "checkpoint-name",
+    }
+)
+"""Operations whose results are views of their operands, strides permitting."""
+
+
+def seen_through(op: Op, views: Sequence[View]) -> tuple[View, ...] | None:
+    """The results of an operation as views of its operands, `None` if they cannot be."""
+    if op.name not in MOVING_NOTHING:
+        return None
+    if op.name == "optimization_barrier":
+        return tuple(views)
+    (view,), shape = views, op.results[0].type.shape
+    if op.name == "transpose":
+        perm = op.attrs["perm"]
+        return (replace(view, shape=shape, strides=tuple(view.strides[d] for d in perm)),)
+    if op.name == "reshape":
+        strides = restrided(view.shape, view.strides, shape)
+        return None if strides is None else (replace(view, shape=shape, strides=strides),)
+    if op.name == "broadcast":
+        strides_by_dim = [0] * len(shape)
+        for source, dim in enumerate(op.attrs["dims"]):
+            if view.shape[source] == shape[dim]:
+                strides_by_dim[dim] = view.strides[source]
+        return (replace(view, shape=shape, strides=tuple(strides_by_dim)),)
+    if op.name == "slice":
+        pairs = zip(op.attrs["starts"], view.strides, strict=True)
+        offset = view.offset + sum(start * stride for start, stride in pairs)
+        steps = zip(op.attrs["strides"], view.strides, strict=True)
+        strides = tuple(step * stride for step, stride in steps)
+        return (replace(view, offset=offset, shape=shape, strides=strides),)
+    if op.name == "reverse":
+        offset, turned = view.offset, list(view.strides)
+        for dim in op.attrs["dims"]:
+            offset += max(view.shape[dim] - 1, 0) * view.strides[dim]
+            turned[dim] = -view.strides[dim]
+        return (replace(view, offset=offset, strides=tuple(turned)),)
+    return (view,)
+
+
+def demanded(op: Op, strides: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides of the operand with which the result has `strides`; `None`: there are none."""
+    if op.name not in MOVING_NOTHING or len(op.operands) != 1:
+        return None
+    (x,), y = op.operands, op.results[0]
+    if op.name == "transpose":
+        wanted = [0] * x.type.rank
+        for dim, stride in zip(op.attrs["perm"], strides, strict=True):
+            wanted[dim] = stride
+        return tuple(wanted)
+    if op.name == "reshape":
+        return restrided(y.type.shape, strides, x.type.shape)
+    if op.name == "reverse" or x.type.shape != y.type.shape:
+        return None
+    return strides
+
+
+def restrided(
+    shape: Sequence[int], strides: Sequence[int], to: Sequence[int]
+) -> tuple[int, ...] | None:
+    """The strides with which memory seen as `shape` is seen as `to`; `None`: a copy is needed.
+
+    Dimensions are grouped into runs of equal sizes on both sides; a run of the source must lie
+    evenly in memory, and is then dealt out to the dimensions of the target.
+    """
+    if 0 in shape:
+        return (0,) * len(to)
+    source = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    result = [0] * len(to)
+    target = [d for d, n in enumerate(to) if n != 1]
+    i = j = 0
+    while i < len(source) and j < len(target):
+        first, start = i, j
+        left, right = source[i][0], to[target[j]]
+        while left != right:
+            if left < right:
+                i += 1
+                left *= source[i][0]
+            else:
+                j += 1
+                right *= to[target[j]]
+        run = source[first : i + 1]
+        if any(outer != size * inner for (_, outer), (size, inner) in pairwise(run)):
+            return None
+        step = source[i][1]
+        for dim in reversed(target[start : j + 1]):
+            result[dim] = step
+            step *= to[dim]
+        i, j = i + 1, j + 1
+    return tuple(result)
+
+
+def order_of(view: View) -> tuple[int, ...]:
+    """The dimensions of a view, outermost in memory first; repeated ones are outermost."""
+    return tuple(
+        sorted(range(len(view.shape)), key=lambda d: (view.strides[d] != 0, -abs(view.strides[d])))
+    )
+
+
+def is_packed(view: View) -> bool:
+    """Whether its elements lie in row-major order without gaps."""
+    step = view.itemsize
+    for size, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
+        if size != 1 and stride != step:
+            return 0 in view.shape
+        step *= size
+    return True
