@@ -99,6 +99,26 @@ class Value:
     def __xor__(self, other: Number) -> "Value":
         return self._binary("xor", "xor", other)
 
+    def __radd__(self, other: int | float) -> "Value":
+        return self + other
+
+    def __rsub__(self, other: int | float) -> "Value":
+        return self.function.value(other, self.type) - self
+
+    def __rmul__(self, other: int | float) -> "Value":
+        return self * other
+
+    def __rtruediv__(self, other: int | float) -> "Value":
+        return self.function.value(other, self.type) / self
+
+    def __neg__(self) -> "Value":
+        if element(self.type) in FLOATS:
+            return self.function.emit(f"fneg {self.type} {self}", self.type)
+        return self.function.value(0, self.type) - self
+
+    def __invert__(self) -> "Value":
+        return self ^ -1
+
     def __lshift__(self, other: Number) -> "Value":
         return self._binary("shl", "shl", other)
 

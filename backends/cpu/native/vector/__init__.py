@@ -1,0 +1,1 @@
+"""Elementwise mathematics as vector code: a library of functions, and what is inlined."""

@@ -1,0 +1,222 @@
+"""Operations that an instruction or two compute, for numbers that are not complex.
+
+What each means is said by `shardir.ops.elementwise` and `shardir.ops.numerics`; results are equal
+to the reference interpreter's to the last bit.
+"""
+
+from shardir.backends.cpu.native.llvm.text import Value, element
+from shardir.backends.cpu.native.vector.application import Application, Rule
+from shardir.backends.cpu.native.vector.registers import NARROW, Held, narrowed, single, widened
+
+WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
+
+
+def add(a: Application) -> Held:
+    x, y = a.values
+    return x | y if a.dtype == "bool" else x + y
+
+
+def sub(a: Application) -> Held:
+    x, y = a.values
+    return x - y
+
+
+def mul(a: Application) -> Held:
+    x, y = a.values
+    return x & y if a.dtype == "bool" else x * y
+
+
+def neg(a: Application) -> Held:
+    return -a.values[0]
+
+
+def div(a: Application) -> Held:
+    x, y = a.values
+    if a.is_float:
+        return x / y
+    none = y.is_("eq", 0)
+    return a.function.select(none, -1, _quotient(a, x, _divisor(a, x, y, none)))
+
+
+def rem(a: Application) -> Held:
+    """x - (x / y) y; that of floats is a function of the library."""
+    x, y = a.values
+    none = y.is_("eq", 0)
+    safe = _divisor(a, x, y, none)
+    return a.function.select(none, x, x - _quotient(a, x, safe) * safe)
+
+
+def _divisor(a: Application, x: Value, y: Value, none: Value) -> Value:
+    """1 where division has no meaning, and where min / -1 = min goes by it too."""
+    if a.is_signed:
+        least = -(1 << (WIDTHS[element(x.type)] - 1))
+        none = none | (x.is_("eq", least) & y.is_("eq", -1))
+    return a.function.select(none, 1, y)
+
+
+def _quotient(a: Application, x: Value, y: Value) -> Value:
+    """Short integers by way of floats with twice their bits, which vectors can divide.
+
+    A quotient that is no integer is further from one than floats round.
+    """
+    width = WIDTHS[element(x.type)]
+    if width == 64:
+        return x / y if a.is_signed else x // y
+    wide = a.lanes_of("float" if width <= 8 else "double")
+    into, back = ("sitofp", "fptosi") if a.is_signed else ("uitofp", "fptoui")
+    return (x.to(wide, into) / y.to(wide, into)).to(x.type, back)
+
+
+def absolute(a: Application) -> Held:
+    (x,) = a.values
+    if a.is_float:
+        return a.function.intrinsic("fabs", x)
+    return a.function.select(x.is_("slt", 0), -x, x) if a.is_signed else x
+
+
+def sign(a: Application) -> Held:
+    (x,) = a.values
+    f = a.function
+    if a.is_float:
+        one = f.intrinsic("copysign", f.value(1.0, x.type), x)
+        return f.select(x.is_("ueq", 0.0), x, one)
+    nonzero = f.select(x.is_("ne", 0), f.value(1, x.type), 0)
+    return f.select(x.is_("slt", 0), -1, nonzero) if a.is_signed else nonzero
+
+
+def _unary_intrinsic(name: str) -> Rule:
+    return lambda a: a.function.intrinsic(name, a.values[0])
+
+
+def is_finite(a: Application) -> Held:
+    return a.function.intrinsic("fabs", a.values[0]).is_("olt", float("inf"))
+
+
+def logical_not(a: Application) -> Held:
+    (x,) = a.values
+    return x ^ (1 if a.dtype == "bool" else -1)
+
+
+def clz(a: Application) -> Held:
+    (x,) = a.values
+    defined = Value("false", "i1", a.function)
+    return a.function.intrinsic("ctlz", x, defined)
+
+
+def larger(a: Application) -> Held:
+    return _extreme(a, a.values[0], a.values[1], ("maximum", "smax", "umax"), "or")
+
+
+def smaller(a: Application) -> Held:
+    return _extreme(a, a.values[0], a.values[1], ("minimum", "smin", "umin"), "and")
+
+
+def clamp(a: Application) -> Held:
+    low, x, high = a.values
+    raised = _extreme(a, x, low, ("maximum", "smax", "umax"), "or")
+    return _extreme(a, raised, high, ("minimum", "smin", "umin"), "and")
+
+
+def _extreme(
+    a: Application, x: Value, y: Value, names: tuple[str, str, str], of_bool: str
+) -> Value:
+    if a.dtype == "bool":
+        return x | y if of_bool == "or" else x & y
+    name = names[0] if a.is_float else names[1] if a.is_signed else names[2]
+    return a.function.intrinsic(name, x, y)
+
+
+def bitwise(how: str) -> Rule:
+    def rule(a: Application) -> Held:
+        x, y = a.values
+        return a.function.emit(f"{how} {x.type} {x}, {y}", x.type)
+
+    return rule
+
+
+def shift_left(a: Application) -> Held:
+    return _shifted(a, "shl")
+
+
+def shift_right_logical(a: Application) -> Held:
+    return _shifted(a, "lshr")
+
+
+def shift_right_arithmetic(a: Application) -> Held:
+    x, by = a.values
+    last = WIDTHS[element(x.type)] - 1
+    by = a.function.select(by.is_("ugt", last), last, by)
+    return a.function.emit(f"ashr {x.type} {x}, {by}", x.type)
+
+
+def _shifted(a: Application, how: str) -> Value:
+    x, by = a.values
+    f, width = a.function, WIDTHS[element(x.type)]
+    within = by.is_("ult", width)
+    moved = f.emit(f"{how} {x.type} {x}, {f.select(within, by, 0)}", x.type)
+    return f.select(within, moved, 0)
+
+
+def compare(of_floats: str, of_integers: str) -> Rule:
+    """A comparison; false where one is NaN, but for `ne`."""
+
+    def rule(a: Application) -> Held:
+        x, y = a.values
+        if a.is_float:
+            return x.is_(of_floats, y)
+        signed = a.is_signed or of_integers in ("eq", "ne")
+        return x.is_(of_integers if signed else f"u{of_integers[1:]}", y)
+
+    return rule
+
+
+def select(a: Application) -> Held:
+    condition, x, y = a.operands
+    return a.function.select(single(condition), single(x), single(y))
+
+
+def identity(a: Application) -> Held:
+    return a.operands[0]
+
+
+def nextafter(a: Application) -> Held:
+    """The bits of a float, read as an integer, are in the order of its size."""
+    f, dtype = a.function, a.dtype
+    x, y = a.values
+    narrow = dtype in NARROW
+    whole = a.lanes_of("i16" if narrow else f"i{WIDTHS[element(x.type)]}")
+
+    def bits_of(value: Value) -> Value:
+        return narrowed(f, value, dtype) if narrow else value.to(whole, "bitcast")
+
+    outward = y.is_("ogt", x) ^ x.is_("olt", 0.0)
+    moved = bits_of(x) + f.select(outward, f.value(1, whole), -1)
+    sign = bits_of(y) & -(1 << (WIDTHS[element(whole)] - 1))
+    moved = f.select(x.is_("oeq", 0.0), sign | 1, moved)
+    made = widened(f, moved, dtype) if narrow else moved.to(x.type, "bitcast")
+    made = f.select(x.is_("oeq", y), x if dtype == "f16" else y, made)  # as NumPy, of two zeros
+    return f.select(x.is_("uno", y), x + y, made)
+
+
+MOVES: dict[str, Rule] = dict.fromkeys(
+    (
+        "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier",
+        "checkpoint-name", "vary",
+    ),
+    identity,
+)  # fmt: skip
+"""What gives its operand, of whatever type."""
+
+RULES: dict[str, Rule] = {
+    "add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "abs": absolute, "sign": sign,
+    "floor": _unary_intrinsic("floor"), "ceil": _unary_intrinsic("ceil"),
+    "round": _unary_intrinsic("roundeven"), "sqrt": _unary_intrinsic("sqrt"),
+    "is_finite": is_finite, "not": logical_not, "popcnt": _unary_intrinsic("ctpop"), "clz": clz,
+    "maximum": larger, "minimum": smaller, "clamp": clamp, "and": bitwise("and"),
+    "or": bitwise("or"), "xor": bitwise("xor"), "shift_left": shift_left,
+    "shift_right_logical": shift_right_logical, "shift_right_arithmetic": shift_right_arithmetic,
+    "eq": compare("oeq", "eq"), "ne": compare("une", "ne"), "lt": compare("olt", "slt"),
+    "le": compare("ole", "sle"), "gt": compare("ogt", "sgt"), "ge": compare("oge", "sge"),
+    "select": select, "nextafter": nextafter, **MOVES,
+}  # fmt: skip
+"""Rules for operands that are not complex; integer `rem` and `pow` are in `inline`."""

@@ -1,0 +1,63 @@
+"""Instructions for elementwise operations on vectors: `emit` is the entry for kernel authors."""
+
+from collections.abc import Mapping, Sequence
+
+from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.backends.cpu.native.vector import complexes, exact, integers, library
+from shardir.backends.cpu.native.vector.application import Application, Rule
+from shardir.backends.cpu.native.vector.conversion import convert
+from shardir.backends.cpu.native.vector.registers import NARROW, Held, rounded, single
+from shardir.opset import Attr
+from shardir.types import COMPLEX, FLOATS
+
+KEEPS = frozenset(
+    (
+        "neg", "abs", "sign", "floor", "ceil", "round", "maximum", "minimum", "clamp", "select",
+        "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier",
+        "checkpoint-name", "vary", "nextafter", "convert", "rem",
+    )
+)  # fmt: skip
+"""What gives numbers of a narrow type without being rounded to it."""
+
+
+def emit(
+    function: Function,
+    op: str,
+    attrs: Mapping[str, Attr],
+    operands: Sequence[Held],
+    dtypes: Sequence[str],
+    result: str,
+) -> Held | None:
+    """Append the instructions of one elementwise operation, on vectors of any number of lanes.
+
+    `op` is its name in the IR, `dtypes` and `result` the IR's element types of the operands and of
+    the result; all operands have the same number of lanes. Values are held as `registers` says.
+    Functions that take more than a few instructions are calls of `library`: the symbols are those
+    that the module then declares (`library.symbols_of`). Returns `None` for what has no rule.
+    """
+    a = Application(function, op, attrs, tuple(operands), tuple(dtypes), result)
+    rule = _rule(a)
+    made = None if rule is None else rule(a)
+    if isinstance(made, Value) and result in NARROW and op not in KEEPS:
+        return rounded(function, made, result)
+    return made
+
+
+def _rule(a: Application) -> Rule | None:
+    if a.op == "convert":
+        return convert
+    if a.op in complexes.MIXED or (a.dtype in COMPLEX and a.op not in exact.MOVES):
+        return complexes.RULES.get(a.op)
+    if a.dtype not in FLOATS and a.op in integers.RULES:
+        return integers.RULES[a.op]
+    return exact.RULES.get(a.op) or _function
+
+
+def _function(a: Application) -> Held | None:
+    """A call of the library; narrow floats are computed in f32."""
+    if a.dtype not in FLOATS:
+        return None
+    dtype = "f32" if a.dtype in NARROW else a.dtype
+    if library.symbol(a.op, dtype) is None:
+        return None
+    return library.call(a.function, a.op, dtype, *(single(held) for held in a.operands))

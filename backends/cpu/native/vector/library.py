@@ -1,0 +1,118 @@
+"""The functions of vector mathematics: compiled once, one by one as they are asked for.
+
+A function has the LLVM signature `VEC NAME(VEC, ...)`, where VEC is `<LANES x float>` or
+`<LANES x double>`. Out of line, so that a kernel that uses five of them compiles in the time of
+one that uses none; of many lanes, so that a call costs little. Each is straight-line code over all
+its lanes (select, no branches), but for the rare arguments that docs/numerics.md names.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from threading import RLock
+
+from shardir.backends.cpu.native.llvm.compiler import compile
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value, element, lanes, vector
+from shardir.backends.cpu.native.vector import exponential
+
+Body = Callable[..., Value]
+
+LANES = {"f32": 16, "f64": 8}
+"""How many elements a call takes."""
+
+ELEMENTS = {"f32": "float", "f64": "double"}
+BODIES: dict[str, tuple[int, Body]] = {**exponential.FUNCTIONS}
+"""The number of operands of each function, and what writes its instructions for f32 and f64."""
+
+_addresses: dict[str, int] = {}
+_lock = RLock()
+
+
+def symbol(op_name: str, dtype: str) -> str | None:
+    """The symbol of an operation on f32 or f64; `None` where the library has none."""
+    if op_name not in BODIES or dtype not in LANES:
+        return None
+    return f"shardir_{op_name}_{dtype}"
+
+
+def symbols() -> tuple[str, ...]:
+    """All symbols, in a fixed order."""
+    return tuple(f"shardir_{op}_{dtype}" for op in BODIES for dtype in LANES)
+
+
+def symbols_of(module: Module) -> tuple[str, ...]:
+    """The symbols that a module declares: what a kernel made with `call` imports."""
+    declared = "\n".join(module.declarations)
+    return tuple(name for name in symbols() if f"@{name}(" in declared)
+
+
+def addresses(wanted: Iterable[str] | None = None) -> Mapping[str, int]:
+    """Where the functions are, compiled or loaded from disk if need be; all of them for `None`.
+
+    Names that are not of this library are left out.
+    """
+    found = {}
+    for name in symbols() if wanted is None else wanted:
+        if not name.startswith("shardir_"):
+            continue
+        op, _, dtype = name.removeprefix("shardir_").rpartition("_")
+        if op in BODIES and dtype in LANES:
+            with _lock:
+                if name not in _addresses:
+                    _addresses[name] = compile(module_of(op, dtype).text(), [name])[name]
+            found[name] = _addresses[name]
+    return found
+
+
+def module_of(op_name: str, dtype: str) -> Module:
+    """The module that defines a function."""
+    arity, body = BODIES[op_name]
+    type = vector(ELEMENTS[dtype], LANES[dtype])
+    module = Module()
+    function = Function(module, f"shardir_{op_name}_{dtype}", [type] * arity, type)
+    function.leave(body(*function.params))
+    return module
+
+
+def call(function: Function, op_name: str, dtype: str, *args: Value) -> Value:
+    """Declare and call a function on vectors of any number of lanes; of the lanes of `args`.
+
+    More lanes than a call takes are split, fewer are filled up with copies of themselves. Raises
+    `KeyError` for what the library does not have.
+    """
+    name = symbol(op_name, dtype)
+    if name is None:
+        raise KeyError(f"the library has no {op_name} of {dtype}")
+    width, count = LANES[dtype], lanes(args[0].type)
+    type = vector(ELEMENTS[dtype], width)
+    function.module.declare(name, type, [type] * len(args), "nounwind")
+    pieces = []
+    for start in range(0, count, width):
+        taken = [start + i % min(width, count - start) for i in range(width)]
+        piece = [_taken(function, arg, taken) for arg in args]
+        pieces.append(function.call(name, piece, type))
+    return _joined(function, pieces, count)
+
+
+def _taken(function: Function, arg: Value, taken: list[int]) -> Value:
+    """Some lanes as a vector of its own."""
+    if lanes(arg.type) == 1:
+        return function.splat(arg, len(taken))
+    if taken == list(range(lanes(arg.type))):
+        return arg
+    return function.shuffle(arg, arg, taken)
+
+
+def _joined(function: Function, pieces: list[Value], count: int) -> Value:
+    """The first `count` lanes of the pieces, side by side."""
+    while len(pieces) > 1:
+        if len(pieces) % 2:
+            pieces.append(pieces[-1])
+        width = 2 * lanes(pieces[0].type)
+        pairs = zip(pieces[::2], pieces[1::2], strict=True)
+        pieces = [function.shuffle(a, b, range(width)) for a, b in pairs]
+    (whole,) = pieces
+    if count == 1:
+        kind = element(whole.type)
+        return function.emit(f"extractelement {whole.type} {whole}, i64 0", kind)
+    if count == lanes(whole.type):
+        return whole
+    return function.shuffle(whole, whole, range(count))
