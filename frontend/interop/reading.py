@@ -97,12 +97,20 @@ class Reader:
                 )
             )
         avals = [variable.aval for variable in equation.outvars]
-        found = rule(Equation(name, equation.params, operands, avals, self, equation))
+        params = {key: _plain(value) for key, value in equation.params.items()}
+        found = rule(Equation(name, params, operands, avals, self, equation))
         made = list(found) if isinstance(found, (tuple, list)) else [found]
         tracers = [as_tracer(x) for x in made]
         for tracer, aval in zip(tracers, avals, strict=True):
             _check(name, tracer, aval)
         return with_kinds(tracers, [bool(getattr(aval, "weak_type", False)) for aval in avals])
+
+
+def _plain(param: Any) -> Any:
+    """A parameter with Python's whole numbers where it is a tuple of NumPy's."""
+    if type(param) is tuple and any(isinstance(each, np.integer) for each in param):
+        return tuple(int(each) if isinstance(each, np.integer) else each for each in param)
+    return param
 
 
 def suggested(name: str) -> str:
