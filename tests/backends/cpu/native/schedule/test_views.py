@@ -1,0 +1,93 @@
+"""What moves nothing is seen with other strides, exactly where NumPy needs no copy either."""
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from shardir.backends.cpu.native.data import View, as_array, packed
+from shardir.backends.cpu.native.schedule.views import (
+    demanded,
+    is_packed,
+    order_of,
+    restrided,
+    seen_through,
+)
+from shardir.types import TensorType
+from tests.samples import samples_of
+from tests.sampling import Sample
+
+
+def bytes_of(array: np.ndarray) -> np.ndarray:
+    return np.frombuffer(array.tobytes(), np.uint8)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> np.ndarray:
+    """An array whose elements all differ, its dimensions permuted, cut and turned."""
+    shape = draw(st.lists(st.integers(1, 4), max_size=4))
+    array = np.arange(int(np.prod(shape))).reshape(shape)
+    array = array.transpose(draw(st.permutations(range(len(shape)))))
+    return array[tuple(draw(st.sampled_from([slice(None), slice(1, None)])) for _ in shape)]
+
+
+@given(layouts(), st.data())
+def test_a_reshape_is_a_view_where_numpy_makes_one(array: np.ndarray, data: st.DataObject) -> None:
+    to = data.draw(st.sampled_from(reshapings(array.size)))
+    strides = restrided(array.shape, array.strides, to)
+    if strides is None:
+        with pytest.raises(ValueError, match="copy"):
+            array.reshape(to, copy=False)
+    elif array.size:
+        seen = np.lib.stride_tricks.as_strided(array, to, strides)
+        assert seen.tolist() == array.reshape(to).tolist()
+
+
+def reshapings(size: int) -> list[tuple[int, ...]]:
+    """Shapes of so many elements."""
+    shapes: list[tuple[int, ...]] = [(size,), (1, size), (size, 1)]
+    for n in range(2, size):
+        if size % n == 0:
+            shapes += [(n, size // n), (n, 1, size // n)]
+            shapes += [(n, m, size // n // m) for m in range(2, size // n) if size // n % m == 0]
+    return shapes
+
+
+@pytest.mark.parametrize(
+    "sample",
+    samples_of("broadcast", "transpose", "reshape", "slice", "reverse"),
+    ids=lambda sample: sample.id,
+)
+def test_views_show_what_the_operation_means(sample: Sample) -> None:
+    (op,) = sample.function().body.ops
+    (array,) = (np.asarray(each) for each in sample.arrays())
+    view = View(0, 0, array.shape, packed(op.operands[0].type), op.operands[0].type.dtype)
+    seen = seen_through(op, (view,))
+    assert seen is not None
+    reference = op.spec.reference
+    assert reference is not None
+    want = reference(array, result=op.result.type, **op.attrs)
+    np.testing.assert_array_equal(as_array(seen[0], bytes_of(array)), want)
+
+
+@pytest.mark.parametrize("sample", samples_of("transpose", "reshape"), ids=lambda each: each.id)
+def test_an_operand_lies_so_that_the_result_lies_as_demanded(sample: Sample) -> None:
+    (op,) = sample.function().body.ops
+    wanted = packed(op.result.type)
+    strides = demanded(op, wanted)
+    assert strides is not None
+    view = View(0, 0, op.operands[0].type.shape, strides, op.operands[0].type.dtype)
+    seen = seen_through(op, (view,))
+    assert seen is not None
+    assert is_packed(seen[0])
+
+
+def test_dimensions_are_ordered_as_they_lie() -> None:
+    assert order_of(View(0, 0, (2, 3, 4), (4, 32, 8), "f32")) == (1, 2, 0)
+
+
+def test_repeated_dimensions_are_outermost() -> None:
+    assert order_of(View(0, 0, (2, 3), (4, 0), "f32")) == (1, 0)
+
+
+def test_packed_strides_follow_an_order() -> None:
+    assert packed(TensorType((2, 3, 4), "f32"), (2, 0, 1)) == (12, 4, 24)
