@@ -19,7 +19,7 @@ from shardir.build import Builder
 from shardir.ir import Block, Function, Global, Module, Value
 from shardir.mesh import Mesh
 from shardir.partitioning import identity
-from shardir.passes.merging import collectives, permute, places
+from shardir.passes.merging import collectives, control, permute, places
 from shardir.passes.merging.arrange import arranged, numbered, reshaped, rows
 from shardir.passes.merging.atoms import Atoms, named_axes, sizes
 from shardir.passes.merging.collectives import reduced
@@ -29,7 +29,12 @@ from shardir.passes.program import names_of
 from shardir.placement import Axes
 from shardir.types import TensorType
 
-RULES: dict[str, Rule] = {**collectives.RULES, **permute.RULES, **places.RULES}
+RULES: dict[str, Rule] = {
+    **collectives.RULES,
+    **permute.RULES,
+    **places.RULES,
+    **control.RULES,
+}
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,8 @@ def _taken(merger: Merger, old: Value, outer: Global) -> Value:
     }
     order = [*((place[atom],) for atom in own), *(part[-1:] for part in parts)]
     b.why = f"the devices' pieces of %{old.name}" if own else ""
-    made = merger.called(arranged(b, param, split, order), f"{old.name}.pieces")
+    start = len(b.ops)
+    made = merger.called(arranged(b, param, split, order), f"{old.name}.pieces", start)
     pending = merger.atoms.of(outer.sharding.unreduced)
     if pending:
         made, own = _first(merger, Spread(made, own), pending, outer.sharding.reduction)
@@ -146,5 +152,6 @@ def _given(merger: Merger, old: Value, outer: Global) -> Value:
         own = tuple(atom for atom in own if atom in wanted)
     value = merger.widened(Spread(value, own), wanted)
     order = [(*map(wanted.index, cut), len(wanted) + d) for d, cut in enumerate(cuts)]
+    start = len(b.ops)
     made = arranged(b, value, [(n,) for n in value.type.shape], order)
-    return merger.called(made, f"{old.name}.whole")
+    return merger.called(made, f"{old.name}.whole", start)

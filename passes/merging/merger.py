@@ -108,15 +108,16 @@ class Merger:
         constant = self.constants.get(value)
         if constant is not None and not isinstance(constant.attrs["value"], Dense):
             made: Value = self.b.constant(value=constant.attrs["value"], result=type)
+            self.constants[made] = self.b.ops[-1]
             return made
         dims = (*map(atoms.index, own), *range(len(atoms), len(atoms) + rank))
         made = self.b.broadcast(value, dims=dims, result=type)
         return made
 
-    def called(self, value: Value, name: str) -> Value:
-        """The value under a name, if it was made just now."""
+    def called(self, value: Value, name: str, start: int) -> Value:
+        """The value under a name, if it was made last, by an operation from `start` on."""
         ops = self.b.ops
-        if not ops or ops[-1].results != (value,) or not value.name.isdigit():
+        if len(ops) <= start or ops[-1].results != (value,):
             return value
         made = Value(value.type, self.b.names.fresh(name))
         ops[-1] = replace(ops[-1], results=(made,))
