@@ -9,6 +9,7 @@ from functools import update_wrapper
 from types import MethodType
 from typing import Any, final
 
+from shardir.frontend.config import uneven_mode
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import (
     ArgumentError,
@@ -36,6 +37,7 @@ def pmap(
     backend: str | None = None,
     axis_size: int | None = None,
     donate_argnums: Numbers = None,
+    uneven: str | None = None,
 ) -> Any:
     """The function that computes `fun` for every slice of its arguments, each on its own device.
 
@@ -47,7 +49,8 @@ def pmap(
 
     `axis_name` is what collectives such as `lax.psum` inside `fun` call the mapped axis.
     `static_broadcasted_argnums` are arguments that reach `fun` as they are, `donate_argnums` those
-    that may not be used after the call. `backend` is accepted and changes nothing.
+    that may not be used after the call. `backend` is accepted and changes nothing. `uneven` is
+    that of `jit`: the mapped axis always divides, and this is for what `fun` cuts further.
 
     The function is compiled for each kind of arguments. Its results are cut over the devices along
     the mapped axis. Raises `BatchError` for sizes that do not go together, and when there are not
@@ -78,7 +81,8 @@ def pmap(
             listed: list[Device] = as_device_array(list(devices), f"pmap of {name}").tolist()
             chosen = tuple(listed)
         mapping = Mapping(name, fun, parameters, axis_name, ins, out_axes, chosen, axis_size)
-        return PmapFunction(mapping, static_broadcasted_argnums, donate_argnums)
+        mode = uneven_mode(uneven, f"pmap of {name}") if uneven is not None else None
+        return PmapFunction(mapping, static_broadcasted_argnums, donate_argnums, mode)
 
     return wrapped if fun is None else wrapped(fun)
 
@@ -90,7 +94,9 @@ class PmapFunction:
     __name__: str
     __wrapped__: Callable[..., Any]
 
-    def __init__(self, mapping: "Mapping", static: Numbers, donated: Numbers) -> None:
+    def __init__(
+        self, mapping: "Mapping", static: Numbers, donated: Numbers, uneven: str | None
+    ) -> None:
         update_wrapper(self, mapping.fun)
         self._mapping = mapping
 
@@ -99,7 +105,9 @@ class PmapFunction:
 
         update_wrapper(mapped, mapping.fun)
         self._mapped = mapped
-        self._jit: JitFunction = jit(mapped, static_argnums=static, donate_argnums=donated)
+        self._jit: JitFunction = jit(
+            mapped, static_argnums=static, donate_argnums=donated, uneven=uneven
+        )
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The results of all positions, each along the mapped axis."""

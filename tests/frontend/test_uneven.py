@@ -163,3 +163,14 @@ def test_what_uneven_programs_send(
     compiled = sd.jit(function, uneven="pad").lower(x).compile()
     assert [collective.kind for collective in compiled.collectives()] == kinds
     np.testing.assert_allclose(np.asarray(compiled(x)), function(numbers), rtol=1e-6)
+
+
+def test_pmap_takes_uneven_for_what_its_function_cuts_further() -> None:
+    def shifted(x: sd.Array) -> sd.Array:
+        return sd.lax.ppermute(x, "i", [(0, 1), (1, 0)])
+
+    x = np.arange(10.0).reshape(2, 5)
+    np.testing.assert_array_equal(sd.pmap(shifted, "i", uneven="pad")(x), x[::-1])
+    with pytest.raises(sd.ShardirError) as error:
+        sd.pmap(shifted, "i", uneven="stretch")
+    assert str(error.value).startswith("uneven of pmap of shifted is 'stretch'")
