@@ -26,17 +26,39 @@ def line(nbytes: int) -> str:
 
 def copy_rows(streaming: bool, f: Function, block: Block) -> None:
     """Rows whose bytes lie together in both views; a column is a byte."""
+
+    def start(row: Value) -> tuple[Value, Value]:
+        source, target = (
+            f.offset(address, row * stride)
+            for address, stride in zip(block.addresses, block.row_strides, strict=True)
+        )
+        return source, target
+
+    rows_of_bytes(f, block.rows, block.columns, start, streaming)
+
+
+def rows_of_bytes(
+    f: Function,
+    rows: Value,
+    count: Value,
+    start: Callable[[Value], tuple[Value, Value]],
+    streaming: bool,
+) -> None:
+    """`count` bytes a row; `start` says where a row lies, in the source and in the target."""
     width = host().vector_bytes
-    count = block.columns
+
+    def each(copy: Callable[[Value, Value], None]) -> None:
+        with f.loop(0, rows) as row:
+            copy(*start(row))
 
     def wide() -> None:
-        _each_row(f, block, partial(_copy_wide, f, count, width, streaming))
+        each(partial(_copy_wide, f, count, width, streaming))
 
     def narrow() -> None:
         size = width // 2
         while size >= 1:
-            with f.when(_between(f, count, size, 2 * size)):
-                _each_row(f, block, partial(_copy_ends, f, count, size))
+            with f.when((count - size).is_("ult", size)):
+                each(partial(_copy_ends, f, count, size))
             size //= 2
 
     f.choose(count.is_("uge", width), wide, narrow)
@@ -44,19 +66,6 @@ def copy_rows(streaming: bool, f: Function, block: Block) -> None:
 
 def _before(position: Variable, stop: Value) -> Value:
     return position.get().is_("slt", stop)
-
-
-def _between(f: Function, count: Value, low: int, high: int) -> Value:
-    return (count - low).is_("ult", high - low)
-
-
-def _each_row(f: Function, block: Block, copy: Callable[[Value, Value], None]) -> None:
-    with f.loop(0, block.rows) as i:
-        source, target = (
-            f.offset(address, i * stride)
-            for address, stride in zip(block.addresses, block.row_strides, strict=True)
-        )
-        copy(source, target)
 
 
 def _copy_ends(f: Function, count: Value, size: int, source: Value, target: Value) -> None:

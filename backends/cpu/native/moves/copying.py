@@ -6,14 +6,14 @@ different ones, else one item after the other. Short rows of 2, 4, 8 or 16 bytes
 themselves.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
+from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.backends.cpu.native.moves import bodies, tiles
-from shardir.backends.cpu.native.moves.grid import Body, Grid, grid_of, grid_text
+from shardir.backends.cpu.native.moves.grid import Body, Form, Grid, Start, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import Loop, Nest, nest
 
 STREAMING_BYTES = 32 << 20
@@ -23,9 +23,10 @@ ITEM_BYTES = (2, 4, 8, 16)
 
 
 class Plan(NamedTuple):
-    """How a copy is done."""
+    """How a copy is done: the name of the kernel, what it does with a block, and all blocks."""
 
-    kernel: Kernel
+    name: str
+    body: Body
     grid: Grid
     cost: float
 
@@ -37,14 +38,31 @@ def copy_phases(source: View, target: View, context: Context) -> list[Phase]:
     """
     if source.size == 0 or replace(source, dtype=target.dtype) == target:
         return []
-    kernel, grid, cost = plan(source, target)
+    name, body, grid, cost = plan(source, target)
+    kernel = grid_kernel(name, Form(2), body)
     return [grid.phase(kernel, cost, context.workers, "copy")]
 
 
-def plan(source: View, target: View) -> Plan:
-    """The kernel for a copy, and the blocks that it works on."""
+def moving_copy_phases(
+    source: View, target: View, moved: int, starts: Sequence[Start], context: Context
+) -> list[Phase]:
+    """A copy from (`moved` = 0) or to (1) a place that is known only at run time."""
+    if not starts:
+        return copy_phases(source, target, context)
+    if source.size == 0:
+        return []
+    dtype = starts[0].view.dtype
+    name, body, grid, cost = plan(source, target, may_stream=False)
+    kernel = grid_kernel(
+        f"{name}_{'to' if moved else 'from'}_{dtype}", Form(2, moving=(moved, dtype)), body
+    )
+    return [grid.phase(kernel, cost, context.workers, "copy", starts=starts)]
+
+
+def plan(source: View, target: View, may_stream: bool = True) -> Plan:
+    """How to copy `source` to `target`."""
     views, size = (source, target), source.itemsize
-    streaming = target.nbytes >= STREAMING_BYTES
+    streaming = may_stream and target.nbytes >= STREAMING_BYTES
     found = nest(views)
     size, found = _wider_items(size, found)
     *_, inner = (Loop(1, (size, size)), *found.loops)
@@ -71,10 +89,6 @@ def _wider_items(size: int, found: Nest) -> tuple[int, Nest]:
     return size, found
 
 
-def _kernel(name: str, body: Body) -> Kernel:
-    return Kernel(name, partial(grid_text, name, 2, 0, body))
-
-
 def _ways(streaming: bool) -> str:
     return "_streaming" if streaming else ""
 
@@ -85,7 +99,7 @@ def _rows(views: tuple[View, View], found: Nest, size: int, streaming: bool) -> 
     column = Loop(nbytes, (1, 1))
     streaming = streaming and nbytes >= 1024
     return _two_loops(
-        _kernel(f"copy_rows{_ways(streaming)}", partial(bodies.copy_rows, streaming)),
+        f"copy_rows{_ways(streaming)}", partial(bodies.copy_rows, streaming),
         views, found, column, 1, 2.0 + nbytes / 16,
     )  # fmt: skip
 
@@ -96,7 +110,7 @@ def _fill(views: tuple[View, View], found: Nest, size: int, streaming: bool) -> 
     # Memory is aligned to elements, so that filling by those gets to where vectors are aligned.
     streaming = streaming and size == views[1].itemsize <= 8
     return _two_loops(
-        _kernel(f"fill_rows{size}{_ways(streaming)}", partial(bodies.fill_rows, size, streaming)),
+        f"fill_rows{size}{_ways(streaming)}", partial(bodies.fill_rows, size, streaming),
         views, found, column, size, 2.0 + column.extent * size / 24,
     )  # fmt: skip
 
@@ -104,7 +118,7 @@ def _fill(views: tuple[View, View], found: Nest, size: int, streaming: bool) -> 
 def _reverse(views: tuple[View, View], found: Nest, size: int) -> Plan:
     column = found.loops[-1]
     return _two_loops(
-        _kernel(f"reverse_rows{size}", partial(bodies.reverse_rows, size)),
+        f"reverse_rows{size}", partial(bodies.reverse_rows, size),
         views, found, column, size, 2.0 + column.extent * size / 8,
     )  # fmt: skip
 
@@ -112,13 +126,14 @@ def _reverse(views: tuple[View, View], found: Nest, size: int) -> Plan:
 def _items(views: tuple[View, View], found: Nest, size: int) -> Plan:
     column = found.loops[-1]
     return _two_loops(
-        _kernel(f"copy_items{size}", partial(bodies.copy_items, size)),
+        f"copy_items{size}", partial(bodies.copy_items, size),
         views, found, column, size, 2.0 + column.extent * max(0.5, size / 8),
     )  # fmt: skip
 
 
 def _two_loops(
-    kernel: Kernel,
+    name: str,
+    body: Body,
     views: tuple[View, View],
     found: Nest,
     column: Loop,
@@ -132,7 +147,7 @@ def _two_loops(
     rows = max(1, BLOCK_BYTES // (columns * step))
     grid = grid_of(views, Nest((*around, column), found.offsets), row, column, rows, columns)
     lines = views[1].nbytes / max(1, column.extent * step)
-    return Plan(kernel, grid, lines * row_cost)
+    return Plan(name, body, grid, lines * row_cost)
 
 
 def _tiles(views: tuple[View, View], found: Nest, row: Loop, size: int, streaming: bool) -> Plan:
@@ -141,8 +156,7 @@ def _tiles(views: tuple[View, View], found: Nest, row: Loop, size: int, streamin
         number % 64 for number in (views[1].offset, *(loop.strides[1] for loop in found.loops[:-1]))
     )
     streaming = streaming and aligned and not (row.extent % side or column.extent % side)
-    body: Callable[..., None] = partial(tiles.copy_tiles, size, streaming)
-    kernel = _kernel(f"copy_tiles{size}{_ways(streaming)}", body)
+    body = partial(tiles.copy_tiles, size, streaming)
     rows, columns = 512 // size * 8, 512 // size
     grid = grid_of(views, found, row, column, max(rows, side), max(columns, side))
-    return Plan(kernel, grid, views[1].nbytes / 10)
+    return Plan(f"copy_tiles{size}{_ways(streaming)}", body, grid, views[1].nbytes / 10)

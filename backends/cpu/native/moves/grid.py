@@ -3,6 +3,10 @@
 The two innermost loops of a nest are cut into blocks; the blocks, numbered along all loops, are
 dealt to tasks in runs. A kernel is generic in extents and strides: it reads both from the record,
 finds where its blocks lie in every view, and leaves the block itself to its body.
+
+Besides views of memory, a nest may walk counters: numbers that loops move on by their strides, and
+that say where in some dimension a block is. A view may start at a place that is known only when
+the program runs, the sum of `Start`s.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,15 +27,37 @@ class Block(NamedTuple):
     """What a body knows of its block: addresses, rows and columns, strides of both per view."""
 
     addresses: tuple[Value, ...]
+    """Of views; then the numbers of counters."""
     rows: Value
     columns: Value
     row_strides: tuple[Value, ...]
     column_strides: tuple[Value, ...]
     extra: Callable[[int], Value]
     """The i-th of the words that the phase adds to its record."""
+    task: Value
 
 
 Body = Callable[[Function, Block], None]
+
+
+class Start(NamedTuple):
+    """A number in memory, between 0 and `limit`, that moves a view by `stride` bytes each."""
+
+    view: View
+    limit: int
+    stride: int
+
+
+class Form(NamedTuple):
+    """What the text of a kernel depends on besides its body."""
+
+    views: int
+    counters: int = 0
+    extras: int = 0
+    moving: tuple[int, str] | None = None
+    """Which view or counter is moved by starts, and their element type."""
+    by_columns: bool = False
+    """Whether a task has all blocks of its columns, in order, rather than a run of blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +65,7 @@ class Grid:
     """A nest of loops cut into blocks of `rows` by `columns`."""
 
     slots: tuple[int, ...]
+    """Of the views; what the nest walks further are counters."""
     nest: Nest
     outer: tuple[Loop, ...]
     row: Loop
@@ -47,10 +74,15 @@ class Grid:
     columns: int
 
     @property
+    def across(self) -> int:
+        """How many blocks lie beside each other along columns."""
+        return -(-self.column.extent // self.columns)
+
+    @property
     def blocks(self) -> int:
         """How many blocks there are."""
         around = prod(loop.extent for loop in self.outer)
-        return around * -(-self.row.extent // self.rows) * -(-self.column.extent // self.columns)
+        return around * -(-self.row.extent // self.rows) * self.across
 
     def phase(
         self,
@@ -59,20 +91,36 @@ class Grid:
         workers: int,
         label: str,
         extra: Sequence[int] = (),
+        starts: Sequence[Start] | None = None,
     ) -> Phase:
         """All blocks, dealt to as many tasks as are worth it."""
         tasks = max(1, min(self.blocks, 4 * workers, int(cost / TASK_NANOSECONDS)))
         each = -(-self.blocks // tasks)
+        record = self._record(each, extra, starts)
+        return Phase(kernel, record, -(-self.blocks // each), cost, label)
+
+    def phase_by_columns(
+        self, kernel: Kernel, cost: float, label: str, extra: Sequence[int] = (), times: int = 1
+    ) -> Phase:
+        """A task for all blocks of the same columns, or `times` of them that share the work."""
+        return Phase(kernel, self._record(0, extra, None), self.across * times, cost, label)
+
+    def _record(
+        self, each: int, extra: Sequence[int], starts: Sequence[Start] | None
+    ) -> tuple[int, ...]:
         record: list[int] = [self.blocks, each]
         for loop, cut in ((self.row, self.rows), (self.column, self.columns)):
             record += [loop.extent, cut, -(-loop.extent // cut), *loop.strides]
-        for slot, offset in zip(self.slots, self.nest.offsets, strict=True):
+        for slot, offset in zip(self.slots, self.nest.offsets, strict=False):
             record += [slot, offset]
-        record += extra
-        record += [len(self.outer)]
+        record += [*self.nest.offsets[len(self.slots) :], *extra, len(self.outer)]
         for loop in reversed(self.outer):
             record += [loop.extent, *loop.strides]
-        return Phase(kernel, tuple(record), -(-self.blocks // each), cost, label)
+        if starts is not None:
+            record.append(len(starts))
+            for view, limit, stride in starts:
+                record += [view.slot, view.offset, limit, stride]
+        return tuple(record)
 
 
 def grid_of(
@@ -85,53 +133,71 @@ def grid_of(
 ) -> Grid:
     """The nest with `row` and `column` cut into blocks; either may be missing (one step)."""
     outer = tuple(loop for loop in nest.loops if loop is not row and loop is not column)
-    one = Loop(1, (0,) * len(views))
+    one = Loop(1, (0,) * len(nest.offsets))
     slots = tuple(view.slot for view in views)
     return Grid(slots, nest, outer, row or one, column or one, max(rows, 1), max(columns, 1))
 
 
-def grid_text(name: str, views: int, extras: int, body: Body) -> str:
+def grid_kernel(name: str, form: Form, body: Body) -> Kernel:
+    """The kernel of a body; `name` must tell body and form."""
+    symbol = f"moves_{name}"
+    return Kernel(symbol, lambda: grid_text(symbol, form, body))
+
+
+def grid_text(name: str, form: Form, body: Body) -> str:
     """The module of a kernel that finds its blocks and leaves them to `body`."""
     module = Module()
     f = Function(module, name, ("ptr", "ptr", "i64", "i64"))
     bases, record, task, _ = f.params
+    views, walked = form.views, form.views + form.counters
 
     def word(index: int) -> Value:
         return f.load(f.offset(record, 8 * index), "i64")
 
-    row, column = 2, 5 + views
-    places = column + 3 + views
-    more = places + 2 * views
+    row, column = 2, 5 + walked
+    places = column + 3 + walked
+    more = places + 2 * views + form.counters
     blocks, each = word(0), word(1)
     rows, row_cut, row_count = (word(row + i) for i in range(3))
-    row_strides = tuple(word(row + 3 + i) for i in range(views))
+    row_strides = tuple(word(row + 3 + i) for i in range(walked))
     columns, column_cut, column_count = (word(column + i) for i in range(3))
-    column_strides = tuple(word(column + 3 + i) for i in range(views))
+    column_strides = tuple(word(column + 3 + i) for i in range(walked))
+    depth = word(more + form.extras)
+    loops = f.offset(record, 8 * (more + form.extras + 1))
     starts = []
     for i in range(views):
         base = f.load(f.offset(bases, word(places + 2 * i), "ptr"), "ptr")
         starts.append(f.offset(base, word(places + 2 * i + 1)))
-    depth = word(more + extras)
-    first = task * each
-    last = f.least(first + each, blocks)
-    with f.loop(first, last) as block:
+    starts += [word(places + 2 * views + i) for i in range(form.counters)]
+    if form.moving:
+        index, dtype = form.moving
+        moves = f.offset(loops, depth * (8 * (1 + walked)))
+        starts[index] = _moved(f, starts[index], _walk(f, bases, moves, dtype))
+
+    if form.by_columns:
+        first, last = f.value(0, "i64"), blocks // column_count
+    else:
+        first = task * each
+        last = f.least(first + each, blocks)
+    with f.loop(first, last) as number:
+        block = number * column_count + task % column_count if form.by_columns else number
         column_at = block % column_count * column_cut
         rest = block // column_count
         row_at = rest % row_count * row_cut
         left = f.variable("i64", rest // row_count)
-        addresses = [
-            f.variable("ptr", f.offset(f.offset(start, row_at * down), column_at * along))
-            for start, down, along in zip(starts, row_strides, column_strides, strict=True)
-        ]
+        addresses = []
+        for start, down, along in zip(starts, row_strides, column_strides, strict=True):
+            moved = _moved(f, _moved(f, start, row_at * down), column_at * along)
+            addresses.append(f.variable(start.type, moved))
         with f.loop(0, depth) as level:
-            dim = f.offset(record, level * (8 * (1 + views)) + 8 * (more + extras + 1))
+            dim = f.offset(loops, level * (8 * (1 + walked)))
             extent = f.load(dim, "i64")
             now = left.get()
-            index = now % extent
+            index_at = now % extent
             left.set(now // extent)
             for i, address in enumerate(addresses):
                 stride = f.load(f.offset(dim, 8 * (1 + i)), "i64")
-                address.set(f.offset(address.get(), index * stride))
+                address.set(_moved(f, address.get(), index_at * stride))
         body(
             f,
             Block(
@@ -141,11 +207,42 @@ def grid_text(name: str, views: int, extras: int, body: Body) -> str:
                 row_strides,
                 column_strides,
                 lambda i: word(more + i),
+                task,
             ),
         )
     fence(f)
     f.leave()
     return module.text()
+
+
+def _moved(f: Function, start: Value, by: Value) -> Value:
+    return f.offset(start, by) if start.type == "ptr" else start + by
+
+
+def _walk(f: Function, bases: Value, moves: Value, dtype: str) -> Value:
+    """How far all starts together move a view."""
+    far = f.variable("i64", 0)
+    with f.loop(0, f.load(moves, "i64")) as i:
+        move = f.offset(moves, i * 32 + 8)
+        slot, offset, limit, stride = (f.load(f.offset(move, 8 * k), "i64") for k in range(4))
+        base = f.load(f.offset(bases, slot, "ptr"), "ptr")
+        start = load_index(f, f.offset(base, offset), dtype)
+        far.set(far.get() + clamped(f, start, limit, dtype) * stride)
+    return far.get()
+
+
+def load_index(f: Function, address: Value, dtype: str) -> Value:
+    """An integer of the IR's type `dtype`, in 64 bits."""
+    width = int(dtype[1:])
+    value = f.load(address, f"i{width}", 1)
+    return value if width == 64 else value.to("i64", "zext" if dtype[0] == "u" else "sext")
+
+
+def clamped(f: Function, index: Value, limit: Value, dtype: str) -> Value:
+    """An index as close as possible between 0 and `limit`."""
+    if dtype[0] != "u":
+        index = f.select(index.is_("sgt", 0), index, 0)
+    return f.least(index, limit)
 
 
 def fence(f: Function) -> None:

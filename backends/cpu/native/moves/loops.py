@@ -37,8 +37,15 @@ def nest(views: Sequence[View], fixed: Sequence[int] = ()) -> Nest:
             strides = [-s for s in strides]
         found.append(Loop(extent, tuple(strides)))
     found.sort(key=lambda loop: -loop.strides[-1])
+    return Nest(joined(found), tuple(offsets))
+
+
+def joined(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """The same walk in the same order, with loops that lie as one in all views joined."""
     joined: list[Loop] = []
-    for loop in found:
+    for loop in loops:
+        if loop.extent == 1:
+            continue
         if joined and all(
             outer == inner * loop.extent
             for outer, inner in zip(joined[-1].strides, loop.strides, strict=True)
@@ -46,4 +53,4 @@ def nest(views: Sequence[View], fixed: Sequence[int] = ()) -> Nest:
             joined[-1] = Loop(joined[-1].extent * loop.extent, loop.strides)
         else:
             joined.append(loop)
-    return Nest(tuple(joined), tuple(offsets))
+    return tuple(joined)

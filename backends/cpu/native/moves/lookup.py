@@ -1,0 +1,165 @@
+"""Reading and writing windows at computed places: slices that start anywhere, and gathers.
+
+A gather walks the result. Along the dimensions of the indices it reads where a window starts;
+along those of the window it copies. Rows of bytes are copied as such: an embedding is looked up at
+the speed of memory.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View
+from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.backends.cpu.native.moves import bodies
+from shardir.backends.cpu.native.moves.copying import BLOCK_BYTES, copy_phases, moving_copy_phases
+from shardir.backends.cpu.native.moves.grid import (
+    Block,
+    Form,
+    Start,
+    clamped,
+    grid_kernel,
+    grid_of,
+    load_index,
+)
+from shardir.backends.cpu.native.moves.loops import Loop, nest
+from shardir.backends.cpu.native.moves.views import sliced
+from shardir.ir import Op
+from shardir.ops.indexing import GATHER, Layout
+
+
+def dynamic_slice_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase]:
+    """A copy from the part where the starts point."""
+    x, *starts = operands
+    (y,) = results
+    none, one = (0,) * len(x.shape), (1,) * len(x.shape)
+    return moving_copy_phases(
+        sliced(x, none, one, y.shape), y, 0, _starts(x, y.shape, starts), context
+    )
+
+
+def dynamic_update_slice_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase]:
+    """A copy of all, unless it is the same memory; then one to the part where the starts point."""
+    x, update, *starts = operands
+    (y,) = results
+    none, one = (0,) * len(x.shape), (1,) * len(x.shape)
+    target = sliced(y, none, one, update.shape)
+    moves = _starts(y, update.shape, starts)
+    return [
+        *copy_phases(x, y, context),
+        *moving_copy_phases(update, target, 1, moves, context),
+    ]
+
+
+def _starts(whole: View, shape: Sequence[int], starts: Sequence[View]) -> list[Start]:
+    return [
+        Start(start, size - extent, stride)
+        for start, size, extent, stride in zip(
+            starts, whole.shape, shape, whole.strides, strict=True
+        )
+    ]
+
+
+def gather_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """Windows of the operand, moved inside where they would reach outside."""
+    (x, indices), (y,) = operands, results
+    if y.size == 0:
+        return []
+    layout = Layout.of(x.shape, len(y.shape), GATHER.read(op.attrs))
+    pointers, source = windows_of(x, indices, y.shape, layout)
+    found = nest([pointers, source, y])
+    size = x.itemsize
+    column = next((loop for loop in reversed(found.loops) if not loop.strides[0]), None)
+    rows = [loop for loop in found.loops if loop is not column]
+    row = rows[-1] if rows else None
+    bytewise = column is not None and column.strides[1:] == (size, size)
+    if bytewise:
+        assert column is not None
+        joined = Loop(column.extent * size, (0, 1, 1))
+        found = found._replace(
+            loops=tuple(joined if loop is column else loop for loop in found.loops)
+        )
+        column = joined
+    extent = column.extent if column else 1
+    across = min(extent, BLOCK_BYTES)
+    down = max(1, BLOCK_BYTES // (across * (1 if bytewise else size)))
+    grid = grid_of([indices, x, y], found, row, column, down, across)
+    components = [
+        (layout.operand[d] - _reach(layout, y.shape, d), x.strides[d]) for d in layout.index_map
+    ]
+    count, kind = len(components), indices.dtype
+    name = f"gather_{'rows' if bytewise else f'items{size}'}_{count}_{kind}"
+    body = partial(_gather, count, kind, 0 if bytewise else size)
+    lines = y.size / max(1, extent // size if bytewise else extent)
+    cost = lines * (3.0 + 2.0 * count) + y.nbytes / (12 if bytewise else size)
+    extra = [indices.strides[-1], *(word for pair in components for word in pair)]
+    kernel = grid_kernel(name, Form(3, extras=len(extra)), body)
+    return [grid.phase(kernel, cost, context.workers, "gather", extra)]
+
+
+def windows_of(x: View, indices: View, slices: Sequence[int], layout: Layout) -> tuple[View, View]:
+    """Indices and operand as views over the dimensions of the slices, from the first window on.
+
+    The first says where an index vector is, along the batch dimensions; the second where an
+    element is, along window and batching dimensions, if all indices are zero.
+    """
+    pointers, source = [0] * len(slices), [0] * len(slices)
+    for i, s in enumerate(layout.batch):
+        pointers[s] = indices.strides[i]
+    for s, d in layout.window.items():
+        source[s] = x.strides[d]
+    for d, i in layout.batching.items():
+        source[layout.batch[i]] = x.strides[d]
+    shape = tuple(slices)
+    return (
+        View(indices.slot, indices.offset, shape, tuple(pointers), indices.dtype),
+        View(x.slot, x.offset, shape, tuple(source), x.dtype),
+    )
+
+
+def _reach(layout: Layout, slices: Sequence[int], dim: int) -> int:
+    """How many elements of a dimension of the operand a window covers."""
+    return next((slices[s] for s, d in layout.window.items() if d == dim), 1)
+
+
+def _gather(count: int, dtype: str, size: int, f: Function, block: Block) -> None:
+    """Rows start where indices say; `size` bytes an item, 0: columns are bytes that lie
+    together."""
+    step = block.extra(0)
+    limits = [block.extra(1 + 2 * k) for k in range(count)]
+    strides = [block.extra(2 + 2 * k) for k in range(count)]
+
+    def start(row: Value) -> tuple[Value, Value]:
+        pointer, source, target = (
+            f.offset(address, row * stride)
+            for address, stride in zip(block.addresses, block.row_strides, strict=True)
+        )
+        for k in range(count):
+            index = load_index(f, f.offset(pointer, step * k), dtype)
+            source = f.offset(source, clamped(f, index, limits[k], dtype) * strides[k])
+        return source, target
+
+    if size:
+        type = bodies.item_type(size)
+        with f.loop(0, block.rows) as row:
+            first, second = start(row)
+            source, target = f.variable("ptr", first), f.variable("ptr", second)
+            with f.loop(0, block.columns):
+                f.store(f.load(source.get(), type, 1), target.get(), 1)
+                source.set(f.offset(source.get(), block.column_strides[1]))
+                target.set(f.offset(target.get(), block.column_strides[2]))
+    else:
+        bodies.rows_of_bytes(f, block.rows, block.columns, start, streaming=False)
+
+
+RULES: dict[str, Rule] = {
+    "dynamic_slice": dynamic_slice_rule,
+    "dynamic_update_slice": dynamic_update_slice_rule,
+    "gather": gather_rule,
+}
+"""Each with phases for whatever strides there are."""

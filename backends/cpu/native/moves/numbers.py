@@ -1,0 +1,104 @@
+"""Elements of every type as numbers in registers, and back in memory rounded once.
+
+Bools are bytes 0 and 1. Narrow floats are computed in f32 or f64. Rounding to bf16 is done on the
+bits, because the instructions of some machines lose the smallest numbers.
+"""
+
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.llvm.text import FLOATS, Function, Value, element, lanes, vector
+
+MEMORY = {
+    "bool": "i8",
+    **{f"{sign}{width}": f"i{width}" for sign in "iu" for width in (8, 16, 32, 64)},
+    "f16": "half",
+    "bf16": "i16",
+    "f32": "float",
+    "f64": "double",
+    "key": "i64",
+}
+"""How LLVM sees an element in memory."""
+NARROW = ("f16", "bf16")
+PARTS = {"c64": "f32", "c128": "f64"}
+
+
+class Kind(NamedTuple):
+    """Elements of a type in memory, and the type that they are computed in."""
+
+    dtype: str
+    type: str
+    """LLVM's type of one element in a register."""
+
+
+def kind_of(dtype: str, wide: bool = False) -> Kind:
+    """Computed in its own type, narrow floats in f32; with `wide`, all floats in f64."""
+    if dtype in ("f16", "bf16", "f32", "f64") and wide:
+        return Kind(dtype, "double")
+    return Kind(dtype, "float" if dtype in NARROW else MEMORY[dtype])
+
+
+def load(f: Function, address: Value, kind: Kind, count: int) -> Value:
+    """`count` elements that lie together."""
+    return widened(f, f.load(address, vector(MEMORY[kind.dtype], count), 1), kind)
+
+
+def widened(f: Function, value: Value, kind: Kind) -> Value:
+    """Elements as they are in memory, as numbers of the kind."""
+    count = lanes(value.type)
+    if kind.dtype == "bf16":
+        value = value.to(vector("i32", count), "zext") << 16
+        value = value.to(vector("float", count), "bitcast")
+    elif kind.dtype == "f16":
+        value = value.to(vector("float", count), "fpext")
+    if element(value.type) != kind.type:
+        value = value.to(vector(kind.type, count), "fpext")
+    return value
+
+
+def store(f: Function, value: Value, address: Value, kind: Kind) -> None:
+    """Numbers of the kind to where elements lie together."""
+    f.store(narrowed(f, value, kind), address, 1)
+
+
+def narrowed(f: Function, value: Value, kind: Kind) -> Value:
+    """Numbers of the kind as elements in memory, rounded once to the nearest."""
+    count = lanes(value.type)
+    if element(value.type) == "double" and kind.dtype in NARROW:
+        value = _odd_single(f, value)
+    elif element(value.type) == "double" and kind.dtype == "f32":
+        return value.to(vector("float", count), "fptrunc")
+    if kind.dtype == "f16":
+        return value.to(vector("half", count), "fptrunc")
+    if kind.dtype == "bf16":
+        bits = value.to(vector("i32", count), "bitcast")
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        nothing = value.is_("uno", value)
+        quiet = (bits >> 16) | 0x40
+        return f.select(nothing, quiet, rounded).to(vector("i16", count), "trunc")
+    return value
+
+
+def _odd_single(f: Function, value: Value) -> Value:
+    """f64 as f32, inexact numbers with an odd last bit: rounding again is then as from f64."""
+    count = lanes(value.type)
+    single = value.to(vector("float", count), "fptrunc")
+    back = single.to(value.type, "fpext")
+    bits = single.to(vector("i32", count), "bitcast")
+    outward = f.intrinsic("fabs", back).is_("ogt", f.intrinsic("fabs", value))
+    inward = f.select(outward, bits - 1, bits) | 1
+    infinite = f.intrinsic("fabs", back).is_("oeq", float("inf"))
+    endless = f.intrinsic("fabs", value).is_("oeq", float("inf"))
+    exact = back.is_("ueq", value) | (infinite & endless)
+    return f.select(exact, bits, inward).to(vector("float", count), "bitcast")
+
+
+def combine(f: Function, op: str, a: Value, b: Value, dtype: str) -> Value:
+    """`a` and `b` by add, mul, max or min; NaN wins, +0 is above -0, bools stay bools."""
+    if dtype == "bool":
+        return a | b if op in ("add", "max") else a & b
+    if op in ("add", "mul"):
+        return a + b if op == "add" else a * b
+    if element(a.type) in FLOATS:
+        return f.intrinsic("maximum" if op == "max" else "minimum", a, b)
+    sign = "u" if dtype[0] == "u" else "s"
+    return f.intrinsic(sign + op, a, b)

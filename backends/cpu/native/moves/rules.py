@@ -1,0 +1,7 @@
+"""Every operation that has a rule here."""
+
+from shardir.backends.cpu.native.data import Rule
+from shardir.backends.cpu.native.moves import arranging, lookup, scattering
+
+RULES: dict[str, Rule] = {**arranging.RULES, **lookup.RULES, **scattering.RULES}
+"""Phases for operands and results that lie in any way."""

@@ -1,0 +1,195 @@
+"""Scatters: updates combined into computed places, in a fixed order.
+
+The updates for an element come in the order of their batch, whoever brings them: tasks share the
+target and not the updates. Where rows are scattered, each task has some columns of all rows; where
+single elements are, each has a range of places, and skips what falls elsewhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.backends.cpu.native.moves import numbers
+from shardir.backends.cpu.native.moves.bodies import item_type
+from shardir.backends.cpu.native.moves.casting import cast_phases, fits
+from shardir.backends.cpu.native.moves.copying import copy_phases
+from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of, load_index
+from shardir.backends.cpu.native.moves.lookup import windows_of
+from shardir.backends.cpu.native.moves.loops import Loop, Nest, joined
+from shardir.ir import Op
+from shardir.ops.indexing import SCATTER, Layout
+from shardir.types import TensorType
+
+_FAR = 1 << 62
+SHARED_NANOSECONDS = 200_000.0
+"""From here on several tasks read all indices, each for its own range of places."""
+
+
+def scatter_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """The operand copied, unless it is the same memory; then the updates."""
+    (x, indices, updates), (y,) = operands, results
+    combine = str(op.attrs["op"])
+    if x.dtype in numbers.PARTS and combine not in ("add", "set"):
+        return None
+    if updates.size == 0:
+        return copy_phases(x, y, context)
+    layout = Layout.of(x.shape, len(updates.shape), SCATTER.read(op.attrs))
+    if x.dtype in numbers.NARROW and combine in ("add", "mul"):
+        type = TensorType(x.shape, "f32")
+        wide = View(context.temporary(type.nbytes), 0, x.shape, packed(type), "f32")
+        return [
+            *cast_phases(x, wide, context),
+            _updates(combine, wide, indices, updates, layout, context),
+            *cast_phases(wide, y, context),
+        ]
+    return [
+        *copy_phases(x, y, context),
+        _updates(combine, y, indices, updates, layout, context),
+    ]
+
+
+def _updates(
+    op: str, target: View, indices: View, updates: View, layout: Layout, context: Context
+) -> Phase:
+    pointers, places = windows_of(target, indices, updates.shape, layout)
+    components = layout.index_map
+    mapped = {d: k for k, d in enumerate(components)}
+    free: list[Loop] = []
+    led: list[Loop] = []
+    for s, extent in enumerate(updates.shape):
+        strides = [pointers.strides[s], updates.strides[s], places.strides[s]]
+        component = mapped.get(layout.window.get(s, -1))
+        along = [int(component == k) for k in range(len(components))]
+        if component is not None:
+            strides[2] = 0
+        loop = Loop(extent, (*strides, *along))
+        (free if s in layout.window and component is None else led).append(loop)
+    dtype = updates.dtype
+    if op != "set" and dtype in numbers.PARTS:
+        part, zeros = target.itemsize // 2, (0,) * len(components)
+        free.append(Loop(2, (0, part, part, *zeros)))
+        dtype = numbers.PARTS[dtype]
+        target = replace(target, dtype=dtype)
+    *around, column = (None, *joined(sorted(free, key=lambda loop: -abs(loop.strides[2]))))
+    batch = joined(led)
+    row = batch[-1] if batch else None
+    nest = Nest(
+        tuple(loop for loop in (*around, *batch, column) if loop),
+        (indices.offset, updates.offset, target.offset, *(0 for _ in components)),
+    )
+    return _phase(op, dtype, target, indices, updates, layout, nest, row, column, context)
+
+
+def _phase(
+    op: str,
+    dtype: str,
+    target: View,
+    indices: View,
+    updates: View,
+    layout: Layout,
+    nest: Nest,
+    row: Loop | None,
+    column: Loop | None,
+    context: Context,
+) -> Phase:
+    count, extent = len(layout.index_map), column.extent if column else 1
+    together = column is not None and column.strides[1:3] == (
+        TensorType((), dtype).numpy.itemsize,
+        target.itemsize,
+    )
+    cost = updates.size / extent * (4.0 + 2.0 * count) + updates.nbytes / (8 if together else 2)
+    enough = max(1, min(4 * context.workers, int(cost / SHARED_NANOSECONDS)))
+    cut = max(-(-extent // enough), 256 // target.itemsize if together else 16)
+    across = -(-extent // cut)
+    times = context.workers if across == 1 and count and enough > 1 else 1
+    grid = grid_of(
+        [indices, updates, target], nest, row, column, row.extent if row else 1, min(cut, extent)
+    )
+    extra = [indices.strides[-1], times]
+    widest = max(range(count), key=lambda k: layout.operand[layout.index_map[k]], default=0)
+    for k, d in enumerate(layout.index_map):
+        extra += [layout.operand[d], target.strides[d], int(k == widest)]
+    way = "rows" if together else "items"
+    name = f"scatter_{op}_{way}_{dtype}_{target.dtype}_{count}_{indices.dtype}"
+    if op == "set":
+        name = f"scatter_set_{way}{updates.itemsize}_{count}_{indices.dtype}"
+    body = partial(_scatter, op, dtype, target.dtype, count, indices.dtype, together)
+    kernel = grid_kernel(name, Form(3, count, len(extra), by_columns=True), body)
+    return grid.phase_by_columns(kernel, cost, "scatter", extra, times)
+
+
+def _scatter(
+    op: str,
+    dtype: str,
+    target_dtype: str,
+    count: int,
+    index_dtype: str,
+    together: bool,
+    f: Function,
+    block: Block,
+) -> None:
+    step, times = block.extra(0), block.extra(1)
+    part = block.task % times
+    with f.loop(0, block.rows) as i:
+        pointer, source, target = (
+            f.offset(address, i * stride)
+            for address, stride in zip(block.addresses[:3], block.row_strides[:3], strict=True)
+        )
+        inside = f.value(1, "i1")
+        for k in range(count):
+            extent, stride, shared = (block.extra(2 + 3 * k + word) for word in range(3))
+            index = load_index(f, f.offset(pointer, step * k), index_dtype)
+            if index_dtype == "u64":
+                index = f.least(index, _FAR)
+            at = index + block.addresses[3 + k] + i * block.row_strides[3 + k]
+            low = f.select(shared.is_("ne", 0), extent * part // times, 0)
+            high = f.select(shared.is_("ne", 0), extent * (part + 1) // times, extent)
+            inside = inside & (at - low).is_("ult", high - low)
+            target = f.offset(target, at * stride)
+        with f.when(inside):
+            _combine_row(op, dtype, target_dtype, together, f, block, source, target)
+
+
+def _combine_row(
+    op: str,
+    dtype: str,
+    target_dtype: str,
+    together: bool,
+    f: Function,
+    block: Block,
+    source: Value,
+    target: Value,
+) -> None:
+    size = TensorType((), dtype).numpy.itemsize
+    target_size = size if op == "set" else TensorType((), target_dtype).numpy.itemsize
+
+    def one(source: Value, target: Value, lanes: int) -> None:
+        if op == "set":
+            type = item_type(size) if lanes == 1 else f"<{lanes * size} x i8>"
+            f.store(f.load(source, type, 1), target, 1)
+            return
+        kind = numbers.kind_of(dtype)
+        into = numbers.Kind(target_dtype, kind.type)
+        new = numbers.load(f, source, kind, lanes)
+        old = numbers.load(f, target, into, lanes)
+        numbers.store(f, numbers.combine(f, op, old, new, dtype), target, into)
+
+    position = f.variable("i64", 0)
+    for lanes in (host().lanes(target_size), 1) if together else (1,):
+        with f.while_(partial(fits, position, block.columns, lanes)):
+            at = position.get()
+            one(
+                f.offset(source, at * block.column_strides[1]),
+                f.offset(target, at * block.column_strides[2]),
+                lanes,
+            )
+            position.set(at + lanes)
+
+
+RULES: dict[str, Rule] = {"scatter": scatter_rule}
+"""No phases for products and extremes of complex numbers."""

@@ -1,0 +1,85 @@
+"""Rules of slices at places known at run time, gathers and scatters."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir import ops
+from shardir.backends.cpu.native.moves import lookup, scattering
+from shardir.ir import Op
+from shardir.opset import Symbol
+from shardir.types import TensorType
+from tests.backends.cpu.native.moves.checking import check, operations
+from tests.backends.cpu.native.moves.layouts import Array, array
+from tests.backends.cpu.native.running import made_by, op_on
+
+RULES = {**lookup.RULES, **scattering.RULES}
+
+
+def near_the_ends(op: Op, arrays: list[Array]) -> list[Array]:
+    """Indices that reach outside a little."""
+    rng = np.random.default_rng(arrays[0].size)
+    return [
+        array
+        if value.type.dtype not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+        or (i == 0 or (i == len(arrays) - 1 and op.name == "scatter"))
+        else rng.integers(0 if value.type.dtype[0] == "u" else -2, 8, array.shape).astype(
+            array.dtype
+        )
+        for i, (array, value) in enumerate(zip(arrays, op.operands, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+@settings(max_examples=100)
+@given(st.data())
+def test_as_the_reference(name: str, data: st.DataObject) -> None:
+    assert check(data, RULES, data.draw(operations([name])), near_the_ends)
+
+
+def test_a_slice_far_outside() -> None:
+    x = TensorType((5, 6), "f32")
+    for dtype, numbers in (("i64", (-(2**63), 2**63 - 1)), ("u64", (2**64 - 1, 2**63))):
+        start = TensorType((), dtype)
+        op = op_on(ops.dynamic_slice, x, start, start, result=x.with_shape((2, 3)))
+        data = array((5, 6), "f4")
+        starts = [np.array(n, start.numpy) for n in numbers]
+        (out,) = made_by(RULES["dynamic_slice"], op, [data, *starts])
+        first = 0 if dtype == "i64" else 3
+        np.testing.assert_array_equal(out, data[first : first + 2, 3:])
+
+
+def test_rows_of_a_table() -> None:
+    table, indices = array((50, 33), "f4"), array((200,), "i4") % 60 - 5
+    op = op_on(
+        ops.gather,
+        TensorType((50, 33), "f32"),
+        TensorType((200, 1), "i32"),
+        offset_dims=(1,),
+        collapsed_dims=(0,),
+        start_index_map=(0,),
+        result=TensorType((200, 33), "f32"),
+    )
+    (out,) = made_by(RULES["gather"], op, [table, indices[:, None]])
+    np.testing.assert_array_equal(out, table[np.clip(indices, 0, 49)])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("width", [1, 3, 700])
+def test_sums_of_rows_do_not_depend_on_who_adds(width: int, workers: int) -> None:
+    rng = np.random.default_rng(0)
+    x = np.zeros((40, width), np.float32)
+    updates = rng.standard_normal((300_000 // width, width)).astype(np.float32)
+    indices = rng.integers(-3, 45, (len(updates), 1)).astype(np.int32)
+    op = op_on(
+        ops.scatter,
+        *(TensorType(a.shape, str(a.dtype)[0] + "32") for a in (x, indices, updates)),
+        update_window_dims=(1,),
+        inserted_window_dims=(0,),
+        scatter_dims=(0,),
+        op=Symbol("add"),
+    )
+    (out,) = made_by(RULES["scatter"], op, [x, indices, updates], workers=workers)
+    inside = (indices[:, 0] >= 0) & (indices[:, 0] < 40)
+    np.add.at(x, indices[inside, 0], updates[inside])
+    np.testing.assert_array_equal(out, x)
