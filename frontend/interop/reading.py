@@ -107,10 +107,10 @@ class Reader:
 
 
 def _plain(param: Any) -> Any:
-    """A parameter with Python's whole numbers where it is a tuple of NumPy's."""
-    if type(param) is tuple and any(isinstance(each, np.integer) for each in param):
-        return tuple(int(each) if isinstance(each, np.integer) else each for each in param)
-    return param
+    """A parameter with Python's whole numbers in the places of NumPy's."""
+    if type(param) in (tuple, list):
+        return type(param)(map(_plain, param))
+    return int(param) if isinstance(param, np.integer) else param
 
 
 def suggested(name: str) -> str:

@@ -1,0 +1,37 @@
+"""Models of Equinox, Flax and JAX: value and gradient are JAX's, wherever the batch is cut."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.interop.jax import from_jax
+from shardir.sharding import NamedSharding, PartitionSpec as P
+from tests.frontend.interop import models_equinox, models_flax
+
+MODELS = {**models_equinox.MODELS, **models_flax.MODELS}
+
+
+def agree(found: Any, wanted: Any) -> None:
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_value_and_gradient_are_those_of_jax(name: str) -> None:
+    loss, params, data = MODELS[name]()
+    value, gradient = jax.jit(jax.value_and_grad(loss))(params, *data)
+    agree(from_jax(jax.value_and_grad(loss))(params, *data), (value, gradient))
+    imported = sd.jit(sd.value_and_grad(from_jax(loss)))
+    agree(imported(params, *data), (value, gradient))
+    mesh = sd.make_mesh((4, 2), ("data", "model"))
+    cut = [
+        sd.device_put(x, NamedSharding(mesh, P("data")))
+        if isinstance(x, np.ndarray) and x.ndim > 1 and x.shape[0] % 4 == 0
+        else x
+        for x in data
+    ]
+    agree(imported(params, *cut), (value, gradient))
