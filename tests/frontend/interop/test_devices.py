@@ -1,0 +1,128 @@
+"""Programs of JAX that speak of meshes and devices."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import shardir as sd
+from shardir.frontend.interop.shardings import sharding_of
+from shardir.interop.jax import from_jax
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+X = np.random.default_rng(0).standard_normal((16, 8)).astype("float32")
+MESH = jax.sharding.AbstractMesh((4, 2), ("data", "model"))
+JP = jax.sharding.PartitionSpec
+
+
+def local(function: Any, into: Any, out: Any, **options: Any) -> Any:
+    """`function` on the pieces of its argument, by JAX."""
+    return jax.shard_map(function, mesh=MESH, in_specs=into, out_specs=out, **options)
+
+
+def both(function: Any) -> Any:
+    """What a function gives when every device of a mesh is a part of one array."""
+    return from_jax(function)(X)
+
+
+def test_a_sum_over_devices() -> None:
+    total = local(lambda x: lax.psum(x, "data"), JP("data", "model"), JP(None, "model"))
+    np.testing.assert_allclose(both(total), X.reshape(4, 4, 8).sum(0), rtol=1e-5)
+
+
+def test_extremes_over_devices() -> None:
+    both_ends = local(
+        lambda x: (lax.pmax(x, "data"), lax.pmin(x, ("data", "model"))),
+        JP("data", "model"), (JP(None, "model"), JP()), check_vma=False,
+    )  # fmt: skip
+    high, low = both(both_ends)
+    np.testing.assert_array_equal(high, X.reshape(4, 4, 8).max(0))
+    np.testing.assert_array_equal(low, X.reshape(4, 4, 2, 4).min((0, 2)))
+
+
+def test_pieces_that_move() -> None:
+    def moved(x: Any) -> Any:
+        there = lax.ppermute(x, "data", [(i, (i + 1) % 4) for i in range(4)])
+        whole = lax.all_gather(there, "data", tiled=True)
+        mine = lax.psum_scatter(whole, "data", scatter_dimension=0, tiled=True)
+        turned = lax.all_to_all(mine, "model", 0, 1, tiled=True)
+        return turned + lax.axis_index("data").astype(jnp.float32)
+
+    found = both(local(moved, JP("data", "model"), JP(("data", "model"), None)))
+    rolled = 4 * np.roll(X.reshape(4, 4, 8), 1, 0)
+    wanted = rolled + np.arange(4, dtype="float32")[:, None, None]
+    np.testing.assert_allclose(found, wanted.reshape(16, 8), rtol=1e-5)
+
+
+def test_the_gradient_of_what_devices_do_each_on_their_own() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        def piece(w: Any, x: Any) -> Any:
+            return lax.pmean(jnp.mean(jnp.sin(x @ w)), "data")
+
+        return jax.shard_map(piece, mesh=MESH, in_specs=(JP(), JP("data")), out_specs=JP())(w, x)
+
+    w = X[:8, :4]
+    wanted = jax.grad(lambda w, x: jnp.mean(jnp.sin(x @ w)))(w, X)
+    np.testing.assert_allclose(sd.grad(from_jax(loss))(w, X), wanted, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(from_jax(jax.grad(loss))(w, X), wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_a_constraint_holds_on_the_mesh_of_its_axes() -> None:
+    def held(x: Any) -> Any:
+        y = lax.with_sharding_constraint(
+            x * 2, jax.sharding.NamedSharding(MESH, JP("data", "model"))
+        )
+        return y + 1
+
+    found = from_jax(held)(X)
+    np.testing.assert_array_equal(found, X * 2 + 1)
+    assert found.sharding.spec == P("data", "model")
+
+
+def test_a_constraint_by_a_spec_is_on_the_mesh_that_is_entered() -> None:
+    def held(x: Any) -> Any:
+        return lax.with_sharding_constraint(x * 2, JP(None, "model"))
+
+    with sd.make_mesh((4, 2), ("data", "model")):
+        found = from_jax(held)(X)
+    assert found.sharding.spec == P(None, "model")
+
+
+def test_free_dimensions_of_a_constraint_stay_free() -> None:
+    free = JP.UNCONSTRAINED
+
+    def held(x: Any) -> Any:
+        return lax.with_sharding_constraint(x, jax.sharding.NamedSharding(MESH, JP(free, "model")))
+
+    mesh = sd.make_mesh((4, 2), ("data", "model"))
+    found = from_jax(held)(sd.device_put(X, NamedSharding(mesh, P("data"))))
+    assert found.sharding.spec == P("data", "model")
+
+
+def test_shardings_of_jit_are_those_of_the_program() -> None:
+    sharding = jax.sharding.NamedSharding(MESH, JP("data"))
+    doubled = jax.jit(lambda x: x * 2, out_shardings=sharding)
+    assert from_jax(lambda x: doubled(x) + 1)(X).sharding.spec == P("data")
+
+
+class Odd(jax.sharding.Sharding):
+    """A sharding without names."""
+
+    @property
+    def device_set(self) -> Any:
+        return {0, 1}
+
+    def __repr__(self) -> str:
+        return "Odd()"
+
+
+def test_other_shardings_than_named_ones_are_refused() -> None:
+    with pytest.raises(sd.ShardirError) as caught:
+        sharding_of(Odd())
+    assert str(caught.value).startswith(
+        "Odd() of JAX is no NamedSharding, and only those are known here; make it one, over a mesh "
+        "with named axes"
+    )
