@@ -144,6 +144,13 @@ SETTINGS: Mapping[str, Setting] = {
             _switch,
             "whether programs move their values as Shardy does",
         ),
+        Setting(
+            "gather",
+            False,
+            "SHARDIR_GATHER",
+            _switch,
+            "whether reading an array gathers it from all processes",
+        ),
     )
 }
 
@@ -206,6 +213,14 @@ class Config:
     def verify(self) -> bool:
         """Whether every pass is checked on numbers (no; `SHARDIR_VERIFY`)."""
         return bool(_read("verify"))
+
+    @property
+    def gather(self) -> bool:
+        """Whether reading an array that several processes hold gathers it (no; `SHARDIR_GATHER`).
+
+        Every process has to read the same arrays in the same order then.
+        """
+        return bool(_read("gather"))
 
     @property
     def uneven(self) -> str | None:
@@ -306,6 +321,11 @@ def dump_dir(folder: str | os.PathLike[str] | None) -> AbstractContextManager[No
 def verify(enabled: bool = True) -> AbstractContextManager[None]:
     """A block in which every pass is checked on numbers (or not)."""
     return config(verify=enabled)
+
+
+def gather(enabled: bool = True) -> AbstractContextManager[None]:
+    """A block in which reading an array that several processes hold gathers it (or not)."""
+    return config(gather=enabled)
 
 
 def uneven(mode: str | None) -> AbstractContextManager[None]:

@@ -9,6 +9,7 @@ machine can be described, propagated and partitioned, though not run.
 from shardir.frontend.config import config
 from shardir.frontend.errors import DeviceError
 from shardir.frontend.locations import pointed
+from shardir.frontend.processes import here
 
 PLATFORMS = ("cpu",)
 
@@ -36,7 +37,8 @@ class Device:
 
     @property
     def process_index(self) -> int:
-        return 0
+        """The process that holds what is on this device."""
+        return here().owner(self.id)
 
     def __call__(self) -> "Device":
         """The device itself: in older programs `array.device()` is a call."""
@@ -63,6 +65,11 @@ def find_device(id: int) -> Device:
     return device if device is not None else _devices.setdefault(id, Device(id))
 
 
+def any_named() -> bool:
+    """Whether some device has come into being."""
+    return bool(_devices)
+
+
 def virtual_devices(count: int) -> list[Device]:
     """Devices 0 to `count - 1`, also those beyond what this machine runs."""
     return [find_device(id) for id in range(count)]
@@ -75,17 +82,26 @@ def devices(backend: str | None = None) -> list[Device]:
         raise DeviceError(
             f"no devices on platform {backend!r}; the platforms are {', '.join(PLATFORMS)}"
         )
-    return virtual_devices(config.num_cpu_devices)
+    there, count = here(), config.num_cpu_devices
+    if there.count > 1 and count > there.device_count:
+        raise DeviceError(
+            f"there were to be {there.device_count} devices when distributed.initialize() dealt "
+            f"them out to {there.count} processes, and now {count}; set their number before"
+        )
+    return virtual_devices(count)
 
 
 @pointed
 def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Device]:
-    """The devices of one process; there is one process, and its index is 0."""
-    if process_index not in (None, 0):
+    """The devices of one process, by default of this one."""
+    there = here()
+    index = there.index if process_index is None else process_index
+    if not 0 <= index < there.count:
         raise DeviceError(
-            f"no process has index {process_index}; this program has one, with index 0"
+            f"no process has index {index}; this program has "
+            + ("one, with index 0" if there.count == 1 else f"{there.count}, from index 0")
         )
-    return devices(backend)
+    return [device for device in devices(backend) if there.owner(device.id) == index]
 
 
 def device_count(backend: str | None = None) -> int:
@@ -94,7 +110,7 @@ def device_count(backend: str | None = None) -> int:
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """How many devices this process has: all of them."""
+    """How many devices this process has."""
     return len(local_devices(backend=backend))
 
 

@@ -19,6 +19,10 @@ class DeviceError(ShardirError, RuntimeError):
     """A device or a platform that this machine does not have."""
 
 
+class DistributedError(ShardirError, RuntimeError):
+    """Processes that cannot join, or that are asked for what only some of them have."""
+
+
 class MeshError(ShardirError, ValueError):
     """Devices that cannot be arranged as asked."""
 
@@ -61,6 +65,10 @@ class RecursiveError(ShardirError, RecursionError):
 
 class DeletedArrayError(ShardirError, RuntimeError):
     """An array used after its buffers were given away or deleted."""
+
+
+class NotAddressableError(ShardirError, RuntimeError):
+    """Numbers that devices of other processes hold."""
 
 
 class NotAnArrayError(ShardirError, TypeError, ValueError):

@@ -16,6 +16,7 @@ from shardir.frontend.errors import IndivisibleError, ShardingError
 from shardir.frontend.locations import pointed
 from shardir.frontend.mesh import Mesh
 from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
+from shardir.frontend.processes import here
 
 Index = tuple[slice, ...]
 Cut = Digits | Unconstrained
@@ -68,12 +69,24 @@ class Sharding(ABC):
 
     @property
     def addressable_devices(self) -> frozenset[Device]:
-        """The devices of this process: all of them."""
-        return self.device_set
+        """The devices of this process."""
+        assigned = self.device_assignment
+        return frozenset(assigned[place] for place in self.local_places)
 
     @property
     def is_fully_addressable(self) -> bool:
-        return True
+        """Whether this process has all of its devices."""
+        return len(self.local_places) == self.num_devices
+
+    @cached_property
+    def local_places(self) -> tuple[int, ...]:
+        """Which of its devices, counted in their order, are this process's."""
+        there = here()
+        return tuple(
+            place
+            for place, device in enumerate(self.device_assignment)
+            if there.owner(device.id) == there.index
+        )
 
     def cuts(self, rank: int) -> tuple[Digits, ...]:
         """`digits` when nothing is left to the compiler; otherwise a `ShardingError`."""
@@ -158,8 +171,9 @@ class Sharding(ABC):
         }
 
     def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
-        """`devices_indices_map` for the devices of this process: all of them."""
-        return self.devices_indices_map(global_shape)
+        """`devices_indices_map` for the devices of this process."""
+        indices = list(self.devices_indices_map(global_shape).items())
+        return dict(indices[place] for place in self.local_places)
 
     def is_equivalent_to(self, other: "Sharding", ndim: int) -> bool:
         """Whether both put the same parts of a value of rank `ndim` on the same devices."""

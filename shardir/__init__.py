@@ -45,12 +45,14 @@ TABLE = {
     "shardir.frontend.placing": ("block_until_ready", "device_get", "device_put"),
     "shardir.frontend.placing_shards": ("device_put_replicated", "device_put_sharded"),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
+    "shardir.frontend.processes": ("process_count", "process_index"),
     "shardir.frontend.shard_mapping": ("shard_map",),
     "shardir.frontend.shardings": ("NamedSharding", "SingleDeviceSharding"),
     "shardir.frontend.transforms": ("grad", "value_and_grad"),
     "shardir.frontend.vectorizing": ("vmap",),
     "shardir.ad_checkpoint": (),
     "shardir.debug": (),
+    "shardir.distributed": (),
     "shardir.dtypes": (),
     "shardir.experimental": (),
     "shardir.flatten_util": (),
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from shardir import (
         ad_checkpoint as ad_checkpoint,
         debug as debug,
+        distributed as distributed,
         dtypes as dtypes,
         experimental as experimental,
         flatten_util as flatten_util,
@@ -165,6 +168,10 @@ if TYPE_CHECKING:
         device_put_sharded as device_put_sharded,
     )
     from shardir.frontend.positional_sharding import PositionalSharding as PositionalSharding
+    from shardir.frontend.processes import (
+        process_count as process_count,
+        process_index as process_index,
+    )
     from shardir.frontend.shard_mapping import shard_map as shard_map
     from shardir.frontend.shardings import (
         NamedSharding as NamedSharding,

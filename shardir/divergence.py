@@ -65,6 +65,16 @@ def divergences(function: Function) -> list[Divergence]:
     return [d for d in first if all(d.collective in found for found in met)]
 
 
+def differing(function: Function) -> dict[Value, Parts]:
+    """Along which parts of axes the values of a per-device function may differ.
+
+    A value that is not listed differs along none.
+    """
+    ways = _Ways(function, next(_bounds(function)))
+    ways.found()
+    return ways.differs
+
+
 def _decides(op: Op) -> bool:
     return op.name in ("while", "case")
 

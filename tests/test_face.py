@@ -16,6 +16,7 @@ TABLES = (
     "shardir",
     "shardir.ad_checkpoint",
     "shardir.debug",
+    "shardir.distributed",
     "shardir.experimental",
     "shardir.experimental.maps",
     "shardir.experimental.mesh_utils",

@@ -14,6 +14,7 @@ FACES = {
     "ad_checkpoint",
     "cli",
     "debug",
+    "distributed",
     "dtypes",
     "experimental",
     "flatten_util",

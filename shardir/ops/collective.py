@@ -106,7 +106,7 @@ def _exchange_groups(
     return results
 
 
-def _combined(arrays: list[Array], op: str) -> Array:
+def combined(arrays: list[Array], op: str) -> Array:
     """Combine in order of position; half-width floats are added up in single precision."""
     function, dtype = REDUCTIONS[op][0], arrays[0].dtype
     with np.errstate(all="ignore"):
@@ -127,7 +127,7 @@ def _reduce_type(
 def _reduce(
     mesh: Mesh, parts: Parts, *, axes: Axes, op: str, result: TensorType, shared: bool = False
 ) -> list[Array]:
-    return _exchange_groups(mesh, parts, axes, lambda arrays: [_combined(arrays, op)] * len(arrays))
+    return _exchange_groups(mesh, parts, axes, lambda arrays: [combined(arrays, op)] * len(arrays))
 
 
 all_reduce = define(
@@ -180,12 +180,13 @@ def _slice(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType
     for (array,), place in zip(parts, positions(mesh, axes).tolist(), strict=True):
         key = (id(array), place)
         if key not in made:
-            made[key] = _pieces(array, dim, prod(axis.size for axis in axes))[place]
+            made[key] = pieces(array, dim, prod(axis.size for axis in axes))[place]
         results.append(made[key])
     return results
 
 
-def _pieces(array: Array, dim: int, count: int) -> list[Array]:
+def pieces(array: Array, dim: int, count: int) -> list[Array]:
+    """An array cut along a dimension."""
     return np.split(array, count, axis=dim)
 
 
@@ -204,7 +205,7 @@ def _reduce_scatter(
     mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, op: str, result: TensorType
 ) -> list[Array]:
     return _exchange_groups(
-        mesh, parts, axes, lambda arrays: _pieces(_combined(arrays, op), dim, len(arrays))
+        mesh, parts, axes, lambda arrays: pieces(combined(arrays, op), dim, len(arrays))
     )
 
 
@@ -235,7 +236,7 @@ def _all_to_all(
     mesh: Mesh, parts: Parts, *, split: int, concat: int, axes: Axes, result: TensorType
 ) -> list[Array]:
     def turn(arrays: list[Array]) -> list[Array]:
-        rows = [_pieces(array, split, len(arrays)) for array in arrays]
+        rows = [pieces(array, split, len(arrays)) for array in arrays]
         return [np.concatenate(column, concat) for column in zip(*rows, strict=True)]
 
     return _exchange_groups(mesh, parts, axes, turn)

@@ -1,0 +1,96 @@
+"""Before a program runs for the first time, all of its processes make sure that it is the same.
+
+Each sends digests of what makes the program. Where they differ, the texts are compared as well,
+so that the error names the part that differs and shows both.
+"""
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shardir.errors import ShardirError
+from shardir.ir import Module
+from shardir.text.printer import show, show_mesh
+
+if TYPE_CHECKING:
+    from shardir.backends.mpi.world import World
+
+DIGEST = 16
+SHOWN = 160
+"""Characters of a text that an error shows."""
+
+
+class DisagreementError(ShardirError, RuntimeError):
+    """Processes that are about to run different programs as one."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What makes a program, part by part, each as text."""
+
+    name: str
+    parts: tuple[tuple[str, str], ...]
+
+    @property
+    def digest(self) -> str:
+        """The same for the same program, in every process."""
+        return _digest(self.parts).hex()
+
+
+def identity_of(module: Module, owners: tuple[int, ...]) -> Identity:
+    """What makes a per-device program on the devices of these processes."""
+    function = module.main
+    head, _, body = show(module).partition(") -> (")
+    arguments = head.partition("func ")[2].partition("(")[2]
+    parts = (
+        ("name", function.name),
+        ("mesh", " ".join(map(show_mesh, module.meshes))),
+        ("owners of the devices", str(list(owners))),
+        ("arguments", " ".join(arguments.split())),
+        ("results", body.partition("\n")[0].removesuffix(") {")),
+        ("operations", "\n".join(line.strip() for line in body.splitlines()[1:])),
+    )
+    return Identity(function.name, parts)
+
+
+def agree(identity: Identity, processes: tuple[int, ...], world: "World") -> None:
+    """Return when all of `processes` are about to run this program, else `DisagreementError`."""
+    what = f"the start of {identity.name}"
+    row = b"".join(_digest(part) for part in identity.parts)
+    rows = world.gather_among(processes, row, what)
+    table = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1, DIGEST)
+    same = (table == table[0]).all((0, 2))
+    if same.all():
+        return
+    # All processes see the same table, so all of them go on to compare the same part.
+    place = int(np.argmin(same))
+    field, text = identity.parts[place]
+    texts = [each.decode() for each in world.gather_among(processes, text.encode(), what)]
+    mine = processes.index(world.index)
+    odd = next(i for i, each in enumerate(texts) if each != texts[0])
+    one, other = (mine, 0) if texts[mine] != texts[0] else (0, odd)
+    here, there = _shown(texts[one], texts[other])
+    who = world.messages.who
+    raise DisagreementError(
+        f"the processes disagree about {identity.name}: its {field} differ"
+        f"{'s' if field in ('name', 'mesh') else ''}; {who(processes[one])} has {here}, and "
+        f"{who(processes[other])} has {there}; "
+        "every process must run the same program, on arrays of the same shapes and shardings"
+    )
+
+
+def _digest(part: object) -> bytes:
+    return blake2b(repr(part).encode(), digest_size=DIGEST).digest()
+
+
+def _shown(one: str, other: str) -> tuple[str, str]:
+    """Two texts, or what is around their first difference if they are long."""
+    if max(len(one), len(other)) <= SHOWN:
+        return repr(one), repr(other)
+    match = SequenceMatcher(None, one[:4096], other[:4096], autojunk=False).get_matching_blocks()[0]
+    same = match.size if match.a == match.b == 0 else 0
+    start = max(0, same - SHOWN // 4)
+    return repr(one[start : start + SHOWN]), repr(other[start : start + SHOWN])

@@ -1,0 +1,153 @@
+"""Messages between processes: posted together, waited for politely, never for ever.
+
+Waiting tests whether the messages have come instead of blocking, for three reasons: a process
+that waits can give up after a while and say for whom and what it waited; it can hear that another
+has ended; and where processes outnumber the cores, it lets others work.
+"""
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from zlib import crc32
+
+import numpy as np
+from mpi4py import MPI
+
+from shardir.backends.base import Array
+from shardir.backends.mpi.notes import Notes
+
+POLLS = 50
+"""Tests before a process thinks of others."""
+SPIN_SECONDS = 0.02
+"""For how long a process that has a core for itself tests without a pause."""
+NAP_SECONDS = 50e-6
+LONGEST_NAP_SECONDS = 1e-3
+LOOK_SECONDS = 0.25
+"""How often a process that waits looks for news of others."""
+REMEMBERED = 20
+"""Exchanges that a process names when it gives up."""
+
+
+@dataclass(frozen=True)
+class Posted:
+    """Messages on their way; `kept` are the arrays that they are read from and written to."""
+
+    requests: list[MPI.Request]
+    sources: tuple[tuple[int, MPI.Request], ...]
+    kept: tuple[Any, ...]
+    tag: int
+    what: Callable[[], str]
+
+
+class Messages:
+    """Sends and receives arrays of bytes. `hosts` has the name of each process's machine."""
+
+    def __init__(self, comm: MPI.Intracomm, hosts: list[str], seconds: float, polite: bool) -> None:
+        self.comm, self.hosts = comm, hosts
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.seconds, self.polite = seconds, polite
+        limit = comm.Get_attr(MPI.TAG_UB)
+        self._tags = limit if isinstance(limit, int) else 32767
+        self.notes = Notes(comm.Dup(), self.who)
+        self._recent: deque[str] = deque(maxlen=REMEMBERED)
+
+    def who(self, process: int) -> str:
+        """A process in errors."""
+        return f"process {process} ({self.hosts[process]})"
+
+    def tag(self, *words: object) -> int:
+        """The same number for the same words in every process, another for others."""
+        return crc32("\n".join(map(str, words)).encode()) % self._tags
+
+    def post(
+        self,
+        tag: int,
+        rows: Mapping[int, Array],
+        places: Mapping[int, Array],
+        what: Callable[[], str],
+    ) -> Posted:
+        """Start to send `rows[p]` to process p, and to receive into `places[p]` from it.
+
+        All are contiguous, and nobody touches them until they have been waited for.
+        """
+        sources = tuple(
+            (source, self.comm.Irecv([_bytes(place), MPI.BYTE], source, tag))
+            for source, place in places.items()
+            if place.nbytes
+        )
+        sends = [
+            self.comm.Isend([_bytes(row), MPI.BYTE], target, tag)
+            for target, row in rows.items()
+            if row.nbytes
+        ]
+        for target in rows:
+            self.notes.sent(target, tag)
+        requests = [*(request for _, request in sources), *sends]
+        return Posted(requests, sources, (rows, places), tag, what)
+
+    def wait(self, posted: Posted) -> None:
+        """Return when the messages have come and gone; end the job if they do not."""
+        if not MPI.Request.Testall(posted.requests):
+            self._wait(posted)
+        self._recent.append(posted.what())
+
+    def _wait(self, posted: Posted) -> None:
+        start = time.monotonic()
+        look, nap, polls, news = start + LOOK_SECONDS, NAP_SECONDS, 0, ""
+        while not MPI.Request.Testall(posted.requests):
+            polls += 1
+            if polls < POLLS:
+                continue
+            now = time.monotonic()
+            if now >= look:
+                look = now + LOOK_SECONDS
+                news = self._look(posted, now - start, news)
+            if (not self.polite and now - start < SPIN_SECONDS) or polls < 2 * POLLS:
+                os.sched_yield()
+            else:
+                time.sleep(nap)
+                nap = min(1.1 * nap, LONGEST_NAP_SECONDS)
+
+    def _look(self, posted: Posted, waited: float, known: str) -> str:
+        """Give up if nobody can send what is waited for, or nobody has for too long.
+
+        Returns why nobody can. What is `known` since the last look has had time to be overtaken
+        by messages that were sent before.
+        """
+        lacking = [source for source, request in posted.sources if not request.Get_status()]
+        news = self.notes.read(lacking, posted.tag, posted.what())
+        if news and news == known:
+            self.fail(f"{self._where(posted)} waits for ever: {news}")
+        if waited > self.seconds:
+            told = ", ".join(map(self.who, lacking)) or "the receivers"
+            self.fail(
+                f"{self._where(posted)} timed out after {self.seconds:g} s, waiting for {told}; "
+                "if others need longer, set SHARDIR_COMM_TIMEOUT to more seconds"
+            )
+        return news
+
+    def _where(self, posted: Posted) -> str:
+        return f"{self.who(self.rank)}: {posted.what()}"
+
+    def fail(self, message: str) -> NoReturn:
+        """End all processes, with code 13."""
+        recent = "".join(f"\n  {each}" for each in self._recent)
+        done = f"\nbefore that, this process finished:{recent}" if recent else ""
+        end(self.comm, f"shardir: {message}{done}", 13)
+
+
+def end(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
+    """Say something and end every process of the job."""
+    print(message, file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    comm.Abort(code)
+    os._exit(code)
+
+
+def _bytes(array: Array) -> Array:
+    """A contiguous array as bytes."""
+    return array.reshape(-1).view(np.uint8)

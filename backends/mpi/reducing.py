@@ -1,0 +1,211 @@
+"""Sums that are too large for everybody to get everybody's parts of.
+
+The devices of one process combine theirs in its memory, in order of their positions. The
+processes of a group then cut what they have: each combines one part of all, in order of the
+processes, and in an all-reduce sends it back. That is as few bytes as can be, whatever the number
+of processes, and the order of the sum does not depend on who comes first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.base import Array
+from shardir.backends.mpi.messages import Posted
+from shardir.backends.mpi.places import Classes
+from shardir.backends.mpi.routes import Call, Finish, GroupRoute, Members
+from shardir.ir import Op
+from shardir.ops.collective import REDUCTIONS, combined, pieces
+from shardir.ops.overlap import kind_of
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes whose devices form a group: their positions in it, and their classes there."""
+
+    processes: tuple[int, ...]
+    positions: dict[int, tuple[int, ...]]
+    numbers: tuple[int, ...]
+
+    def of(self, process: int) -> list[int]:
+        """The classes of what the devices of one process contribute."""
+        return [self.numbers[at] for at in self.positions[process]]
+
+
+class Reducing(GroupRoute):
+    """all-reduce and reduce-scatter, combined in each process before they are sent."""
+
+    def __init__(self, op: Op, classes: Classes) -> None:
+        super().__init__(op, classes)
+        self.scatters = kind_of(op) == "reduce-scatter"
+        self.function = REDUCTIONS[op.attrs["op"]][0]
+        self.result = op.results[0].type
+        # Equal groups of the same processes are one team.
+        self.team: dict[tuple[int, ...], int] = {}
+        self.teams: list[Team] = []
+        known: dict[object, int] = {}
+        for group in self.groups:
+            owners = tuple(self.places.owners[device] for device in group)
+            key = owners, self.numbers(group)
+            if key not in known:
+                known[key] = len(self.teams)
+                self.teams.append(_team(owners, key[1]))
+            self.team[group] = known[key]
+
+    @cached_property
+    def working(self) -> np.dtype[Any]:
+        """What is added up in: halves in single precision."""
+        dtype = self.type.numpy
+        half = dtype.itemsize == 2 and dtype.kind not in "iu"
+        return np.dtype(np.float32) if half else dtype
+
+    def start(self, arrays: Sequence[Array], call: Call) -> Finish:
+        held = self.classes.held(arrays)
+        here = self.places.here
+        jobs = {
+            i: Job(self, team, [held[number] for number in team.of(here)], call, i)
+            for i, team in enumerate(self.teams)
+            if here in team.processes
+        }
+
+        def finish() -> list[Array]:
+            for job in jobs.values():
+                job.combine()
+            for job in jobs.values():
+                job.wait()
+            results = []
+            for device in self.places.local:
+                group, at = self.place[device]
+                results.append(jobs[self.team[group]].result(at))
+            return results
+
+        return finish
+
+
+class Job:
+    """One team's sum on its way, seen from one of its processes."""
+
+    def __init__(
+        self, route: Reducing, team: Team, arrays: list[Array], call: Call, number: int
+    ) -> None:
+        self.route, self.team, self.call, self.number = route, team, call, number
+        self.here = route.places.here
+        self.posted: Posted | None = None
+        self.partial = self._combined(arrays)
+        if len(team.processes) == 1:
+            self.whole = self.partial.astype(route.type.numpy, copy=False)
+            return
+        self.places = {
+            process: np.empty(self._share(self.here), self._sent(process))
+            for process in team.processes
+            if process != self.here
+        }
+        rows = {process: self._cut(process) for process in self.places}
+        self.mine = self._cut(self.here)
+        self.posted = call.messages.post(call.tag(number), rows, self.places, call.what)
+
+    def _combined(self, arrays: list[Array]) -> Array:
+        """What the devices of this process have, combined but not yet rounded."""
+        if len(arrays) == 1:
+            return arrays[0]
+        wide = [array.astype(self.route.working, copy=False) for array in arrays]
+        return combined(wide, self.route.op.attrs["op"])
+
+    def _sent(self, process: int) -> np.dtype[Any]:
+        """The element type in which a process sends what it has."""
+        alone = len(self.team.positions[process]) == 1
+        return self.route.type.numpy if alone else self.route.working
+
+    def _bounds(self, process: int) -> slice:
+        """The part of an all-reduce that one process combines."""
+        size, count = prod(self.route.type.shape), len(self.team.processes)
+        at = self.team.processes.index(process)
+        return slice(size * at // count, size * (at + 1) // count)
+
+    def _share(self, process: int) -> tuple[int, ...]:
+        """The shape of what one process combines."""
+        if self.route.scatters:
+            return len(self.team.positions[process]), *self.route.result.shape
+        bounds = self._bounds(process)
+        return (bounds.stop - bounds.start,)
+
+    def _cut(self, process: int) -> Array:
+        """What this process has of the part that another combines."""
+        if self.route.scatters:
+            dim, count = self.route.op.attrs["dim"], len(self.team.numbers)
+            cuts = pieces(self.partial, dim, count)
+            return np.stack([cuts[at] for at in self.team.positions[process]])
+        return np.ascontiguousarray(self.partial).reshape(-1)[self._bounds(process)]
+
+    def combine(self) -> None:
+        """Wait for the parts of the others and combine; send back what all are to have."""
+        if self.posted is None:
+            return
+        self.call.messages.wait(self.posted)
+        self.posted = None
+        parts = [
+            self.mine if process == self.here else self.places[process]
+            for process in self.team.processes
+        ]
+        total = self._total([part.astype(self.route.working, copy=False) for part in parts])
+        if self.route.scatters:
+            self.whole = total.astype(self.route.type.numpy, copy=False)
+            return
+        self.whole = np.empty(self.route.type.shape, self.route.type.numpy)
+        flat = self.whole.reshape(-1)
+        flat[self._bounds(self.here)] = total
+        others = [process for process in self.team.processes if process != self.here]
+        rows = dict.fromkeys(others, flat[self._bounds(self.here)])
+        places = {process: flat[self._bounds(process)] for process in others}
+        tag = self.call.tag(self.number, "back")
+        self.posted = self.call.messages.post(tag, rows, places, self.call.what)
+
+    def _total(self, parts: list[Array]) -> Array:
+        function = self.route.function
+        with np.errstate(all="ignore"):
+            total = np.asarray(function(parts[0], parts[1]))
+            for part in parts[2:]:
+                total = np.asarray(function(total, part))
+        return total
+
+    def wait(self) -> None:
+        """Wait for what others have combined."""
+        if self.posted is not None:
+            self.call.messages.wait(self.posted)
+
+    def result(self, position: int) -> Array:
+        """What the device of this process at a position of the group gets."""
+        if not self.route.scatters:
+            return self.whole
+        mine = self.team.positions[self.here]
+        if len(self.team.processes) == 1:
+            count = len(self.team.numbers)
+            return pieces(self.whole, self.route.op.attrs["dim"], count)[position]
+        return np.asarray(self.whole[mine.index(position)])
+
+
+def _team(owners: tuple[int, ...], numbers: tuple[int, ...]) -> Team:
+    positions: dict[int, tuple[int, ...]] = {}
+    for at, owner in enumerate(owners):
+        positions[owner] = (*positions.get(owner, ()), at)
+    return Team(tuple(positions), positions, numbers)
+
+
+def is_large(op: Op, classes: Classes, limit: int) -> bool:
+    """Whether a process would get more than `limit` bytes if it got the parts of all others."""
+    members = Members(op, classes)
+    most = 0
+    for process in classes.places.processes:
+        wanted = {
+            number
+            for device, owner in enumerate(classes.places.owners)
+            if owner == process
+            for number in members.numbers(members.place[device][0])
+            if process not in classes.holders[number]
+        }
+        most = max(most, len(wanted))
+    return most * op.operands[0].type.nbytes > limit

@@ -1,0 +1,193 @@
+"""Routes: for each collective of a program what this process sends, receives and puts together.
+
+A route is found once; each run starts it with the arrays of this process's devices, and finishes
+it for their results.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardir.backends.base import Array
+from shardir.backends.mpi.fetching import fetch_of
+from shardir.backends.mpi.messages import Messages
+from shardir.backends.mpi.places import Classes
+from shardir.groups import groups, senders
+from shardir.ir import Op
+from shardir.ops.collective import combined, pieces
+from shardir.ops.overlap import kind_of
+
+Finish = Callable[[], list[Array]]
+"""Waits for what was started, and makes a result for each device of this process."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One execution of a collective: how its messages are sent, marked and spoken of."""
+
+    messages: Messages
+    mark: tuple[object, ...]
+    what: Callable[[], str]
+
+    def tag(self, *stage: object) -> int:
+        """What marks the messages of one stage."""
+        return self.messages.tag(*self.mark, *stage)
+
+
+class Route(ABC):
+    """How the devices of this process take part in one collective."""
+
+    def __init__(self, op: Op, classes: Classes) -> None:
+        self.op, self.classes, self.places = op, classes, classes.places
+        self.type = op.operands[0].type
+
+    @abstractmethod
+    def start(self, arrays: Sequence[Array], call: Call) -> Finish:
+        """Send what others need of `arrays`, one for each device of this process."""
+
+
+class Members:
+    """The groups of devices that have something for each other, and each device's place."""
+
+    def __init__(self, op: Op, classes: Classes) -> None:
+        self.classes = classes
+        self.groups = groups(classes.places.mesh, op.attrs["axes"])
+        self.place = {d: (group, at) for group in self.groups for at, d in enumerate(group)}
+
+    def numbers(self, group: Sequence[int]) -> tuple[int, ...]:
+        """The classes of a group's devices."""
+        return tuple(self.classes.of[device] for device in group)
+
+
+class GroupRoute(Route, Members):
+    """A route of a collective within groups of devices."""
+
+    def __init__(self, op: Op, classes: Classes) -> None:
+        Route.__init__(self, op, classes)
+        Members.__init__(self, op, classes)
+
+    def spread(self, made: Callable[[tuple[int, ...]], Sequence[Array]]) -> list[Array]:
+        """For each device its part of what is made of its group, once for equal groups."""
+        results: dict[tuple[int, ...], Sequence[Array]] = {}
+        found = []
+        for device in self.places.local:
+            group, at = self.place[device]
+            numbers = self.numbers(group)
+            if numbers not in results:
+                results[numbers] = made(numbers)
+            found.append(results[numbers][at])
+        return found
+
+
+class Together(GroupRoute):
+    """Every device gets the arrays of its whole group, and combines them as one process would."""
+
+    def __init__(self, op: Op, classes: Classes) -> None:
+        super().__init__(op, classes)
+        needs: dict[int, list[int]] = {}
+        for device, owner in enumerate(self.places.owners):
+            needs.setdefault(owner, []).extend(self.numbers(self.place[device][0]))
+        self.fetch = fetch_of(needs, lambda number: number, classes, self.type)
+
+    def start(self, arrays: Sequence[Array], call: Call) -> Finish:
+        held = self.classes.held(arrays)
+        fetching = self.fetch.start(held.__getitem__, call.tag(), call.messages, call.what)
+
+        def finish() -> list[Array]:
+            have = held | fetching.finish()
+            return self.spread(lambda group: self._combine([have[number] for number in group]))
+
+        return finish
+
+    def _combine(self, arrays: list[Array]) -> Sequence[Array]:
+        kind, attrs = kind_of(self.op), self.op.attrs
+        if kind == "all-gather":
+            return [np.concatenate(arrays, attrs["dim"])] * len(arrays)
+        whole = combined(arrays, attrs["op"])
+        if kind == "reduce-scatter":
+            return pieces(whole, attrs["dim"], len(arrays))
+        return [whole] * len(arrays)
+
+
+class Transposing(GroupRoute):
+    """all-to-all: of each array the device at position i gets piece i."""
+
+    def __init__(self, op: Op, classes: Classes) -> None:
+        super().__init__(op, classes)
+        needs: dict[int, list[tuple[int, int]]] = {}
+        for device, owner in enumerate(self.places.owners):
+            group, at = self.place[device]
+            wanted = [(number, at) for number in self.numbers(group)]
+            needs.setdefault(owner, []).extend(wanted)
+        split, count = op.attrs["split"], len(self.groups[0])
+        shape = list(self.type.shape)
+        shape[split] //= count
+        piece = self.type.with_shape(tuple(shape))
+        self.fetch = fetch_of(needs, lambda piece: piece[0], classes, piece)
+
+    def start(self, arrays: Sequence[Array], call: Call) -> Finish:
+        split, concat, count = *self._dims(), len(self.groups[0])
+        have = {
+            (number, at): piece
+            for number, array in self.classes.held(arrays).items()
+            for at, piece in enumerate(pieces(array, split, count))
+        }
+        fetching = self.fetch.start(have.__getitem__, call.tag(), call.messages, call.what)
+
+        def finish() -> list[Array]:
+            have.update(fetching.finish())
+
+            def turned(group: tuple[int, ...], at: int) -> Array:
+                return np.concatenate([have[number, at] for number in group], concat)
+
+            made: dict[tuple[tuple[int, ...], int], Array] = {}
+            results = []
+            for device in self.places.local:
+                group, at = self.place[device]
+                key = self.numbers(group), at
+                if key not in made:
+                    made[key] = turned(*key)
+                results.append(made[key])
+            return results
+
+        return finish
+
+    def _dims(self) -> tuple[int, int]:
+        return self.op.attrs["split"], self.op.attrs["concat"]
+
+
+class Moving(Route):
+    """collective-permute: every device gets another's array, or zeros."""
+
+    def __init__(self, op: Op, classes: Classes) -> None:
+        super().__init__(op, classes)
+        self.senders = self._senders()
+        needs: dict[int, list[int]] = {}
+        for owner, sender in zip(self.places.owners, self.senders, strict=True):
+            if sender is not None:
+                needs.setdefault(owner, []).append(classes.of[sender])
+        self.fetch = fetch_of(needs, lambda number: number, classes, self.type)
+
+    def _senders(self) -> list[int | None]:
+        mesh, attrs = self.places.mesh, self.op.attrs
+        if not attrs.get("axes"):
+            return list(senders(mesh, attrs["source"], attrs["target"]).tolist())
+        found: list[int | None] = [None] * mesh.size
+        for group in groups(mesh, attrs["axes"]):
+            for source, target in attrs.get("pairs", ()):
+                found[group[target]] = group[source]
+        return found
+
+    def start(self, arrays: Sequence[Array], call: Call) -> Finish:
+        held = self.classes.held(arrays)
+        fetching = self.fetch.start(held.__getitem__, call.tag(), call.messages, call.what)
+
+        def finish() -> list[Array]:
+            have = held | fetching.finish()
+            zeros = np.zeros(self.type.shape, self.type.numpy)
+            found = (self.senders[device] for device in self.places.local)
+            return [zeros if d is None else have[self.classes.of[d]] for d in found]
+
+        return finish

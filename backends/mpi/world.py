@@ -1,0 +1,142 @@
+"""The world: all processes that mpiexec started, and how this one reaches them."""
+
+import atexit
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+import numpy as np
+from mpi4py import MPI
+
+from shardir.backends.base import Array, Executable, Link
+from shardir.backends.mpi.messages import Messages, end
+from shardir.backends.mpi.program import Program
+from shardir.ir import Module
+
+LEAVING_SECONDS = 1e-3
+
+
+class World(Link):
+    """What runs over several processes, and what they tell one another."""
+
+    def __init__(self, comm: MPI.Intracomm, seconds: float) -> None:
+        self.comm = comm
+        hosts: list[str] = comm.allgather(socket.gethostname())
+        neighbours = hosts.count(hosts[comm.Get_rank()])
+        polite = neighbours > len(os.sched_getaffinity(0))
+        self.messages = Messages(comm, hosts, seconds, polite)
+        self._counts: Counter[tuple[object, ...]] = Counter()
+        self._known: set[str] = set()
+
+    @property
+    def index(self) -> int:
+        return self.comm.Get_rank()
+
+    @property
+    def size(self) -> int:
+        return self.comm.Get_size()
+
+    def compile(self, module: Module, owners: Sequence[int]) -> Executable:
+        return Program(module, owners, self)
+
+    def count(self, *words: object) -> int:
+        """How often these words were counted before."""
+        self._counts[words] += 1
+        return self._counts[words] - 1
+
+    def is_known(self, program: str) -> bool:
+        """Whether all processes have agreed on a program; from now on they have."""
+        known = program in self._known
+        self._known.add(program)
+        return known
+
+    def gather(self, row: bytes, what: str) -> list[bytes]:
+        return self.gather_among(tuple(range(self.size)), row, what)
+
+    def gather_among(self, processes: tuple[int, ...], row: bytes, what: str) -> list[bytes]:
+        """What each of `processes`, of which this is one, gave."""
+        others = [process for process in processes if process != self.index]
+        number = self.count("gather", processes)
+        sizes = {process: np.zeros(1, np.int64) for process in others}
+        size = np.array([len(row)], np.int64)
+        mine = np.frombuffer(row, np.uint8)
+        for stage in ("size", "row"):
+            places = (
+                sizes
+                if stage == "size"
+                else {p: np.empty(int(size[0]), np.uint8) for p, size in sizes.items()}
+            )
+            rows = dict.fromkeys(others, size if stage == "size" else mine)
+            tag = self.messages.tag("gather", processes, number, stage)
+            self.messages.wait(self.messages.post(tag, rows, places, lambda: what))
+        return [row if p == self.index else places[p].tobytes() for p in processes]
+
+    def exchange(
+        self, rows: Mapping[int, Array], sizes: Mapping[int, int], what: str
+    ) -> dict[int, Array]:
+        came = {process: np.empty(size, np.uint8) for process, size in sizes.items()}
+        posted = []
+        for process in sorted({*rows, *sizes}):
+            send = {process: rows[process]} if process in rows else {}
+            receive = {process: came[process]} if process in sizes else {}
+            # Either way messages are counted apart: what one sends is what the other receives.
+            if send:
+                tag = self.messages.tag(what, self.count("sent", process))
+                posted.append(self.messages.post(tag, send, {}, lambda: what))
+            if receive:
+                tag = self.messages.tag(what, self.count("received", process))
+                posted.append(self.messages.post(tag, {}, receive, lambda: what))
+        for each in posted:
+            self.messages.wait(each)
+        return came
+
+    def barrier(self, what: str) -> None:
+        """Wait until every process is here."""
+        self.gather(b"", what)
+
+    def leave(self) -> None:
+        """Say good-bye and wait, politely, until all others have."""
+        self.messages.notes.leave("")
+        request = self.comm.Ibarrier()
+        while not request.Test():
+            time.sleep(LEAVING_SECONDS)
+
+
+def connect(seconds: float) -> World:
+    """The world of the processes that were started together with this one.
+
+    From now on an exception that nobody catches ends all of them, here or in any thread.
+    """
+    world = World(MPI.COMM_WORLD.Dup(), seconds)
+    if world.size > 1:
+        _end_all_on_exceptions(world)
+        atexit.register(world.leave)
+    return world
+
+
+def _end_all_on_exceptions(world: World) -> None:
+    before, before_in_threads = sys.excepthook, threading.excepthook
+    where = world.messages.who(world.index)
+
+    def stop(name: str) -> None:
+        end(world.comm, f"shardir: {where} ends the job, because of the {name} above", 1)
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        try:
+            before(kind, error, trace)
+        except Exception:
+            traceback.print_exception(kind, error, trace)
+        stop(kind.__name__)
+
+    def hook_in_threads(args: threading.ExceptHookArgs) -> None:
+        before_in_threads(args)
+        if args.exc_type is not SystemExit:
+            stop(args.exc_type.__name__)
+
+    sys.excepthook, threading.excepthook = hook, hook_in_threads

@@ -1,0 +1,180 @@
+"""Parts on their way between processes: whole arrays where they are read, pieces where they go.
+
+Everybody knows from the sharding who holds what, so nobody asks: each process sends what others
+lack and it is to give. A piece that several processes hold is sent by one of them, and never to
+one that has it.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from shardir.frontend.buffers import Buffer, held, joined
+from shardir.frontend.config import config
+from shardir.frontend.errors import NotAddressableError
+from shardir.frontend.locations import point
+from shardir.frontend.processes import here
+from shardir.frontend.shardings import Index, Sharding
+from shardir.types import TensorType
+
+Box = tuple[tuple[int, int], ...]
+"""From where to where along each dimension."""
+
+
+def box_of(index: Index, shape: tuple[int, ...]) -> Box:
+    """What an index means for an array of `shape`."""
+    bounds = (cut.indices(size) for cut, size in zip(index, shape, strict=True))
+    return tuple((start, stop) for start, stop, _ in bounds)
+
+
+def whole_box(shape: tuple[int, ...]) -> Box:
+    """All of an array."""
+    return tuple((0, size) for size in shape)
+
+
+def boxes_of(sharding: Sharding, shape: tuple[int, ...]) -> dict[int, list[Box]]:
+    """For each process the boxes of its devices, in their order."""
+    there = here()
+    boxes: dict[int, list[Box]] = {}
+    for device, index in sharding.stored_indices_map(shape).items():
+        boxes.setdefault(there.owner(device.id), []).append(box_of(index, shape))
+    return boxes
+
+
+def covers(sharding: Sharding, shape: tuple[int, ...], process: int) -> bool:
+    """Whether one process has every number of an array."""
+    boxes = boxes_of(sharding, shape)
+    distinct = {box for each in boxes.values() for box in each if _volume(box)}
+    mine = boxes.get(process, [])
+    return bool(mine) and distinct <= set(mine)
+
+
+def readable(sharding: Sharding, type: TensorType) -> bool:
+    """Whether `read` finds the numbers."""
+    return (
+        sharding.is_fully_addressable or config.gather or covers(sharding, type.shape, here().index)
+    )
+
+
+def read(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
+    """All numbers, if they are here or are to be gathered; else a `NotAddressableError`."""
+    if covers(sharding, type.shape, here().index):
+        return joined(parts, sharding, type)
+    if config.gather:
+        return gathered(parts, sharding, type)
+    there = here()
+    others = [p for p in boxes_of(sharding, type.shape) if p != there.index]
+    told = ", ".join(map(str, others))
+    raise NotAddressableError(
+        point(
+            f"this array of type {type} is on {sharding.num_devices} devices, and "
+            f"{sharding.num_devices - len(sharding.local_places)} of them belong to "
+            f"{'process' if len(others) == 1 else 'processes'} {told}, while this is process "
+            f"{there.index}; in every process, call shardir.distributed.gather_to_all(array) "
+            "or gather_to_root(array), or set SHARDIR_GATHER=1; "
+            "array.addressable_shards has the parts that are here"
+        )
+    )
+
+
+def gathered(
+    parts: Sequence[Buffer], sharding: Sharding, type: TensorType, root: int | None = None
+) -> Buffer:
+    """All numbers, in every process or at `root` alone: there is nothing in others then."""
+    there = here()
+    processes = range(there.count) if root is None else (root,)
+    wanted = {process: [whole_box(type.shape)] for process in processes}
+    made = fetched(parts, sharding, type, wanted, f"gathering an array of type {type}")
+    return made[0] if made else np.empty(0, type.numpy)
+
+
+def fetched(
+    parts: Sequence[Buffer],
+    sharding: Sharding,
+    type: TensorType,
+    wanted: dict[int, list[Box]],
+    what: str,
+) -> list[Buffer]:
+    """The boxes that this process wants of an array; `wanted` says those of every process.
+
+    Called by every process that holds a part or wants one, unless nobody lacks anything.
+    """
+    there = here()
+    pieces = _Pieces(sharding, type.shape)
+    mine = pieces.mine(parts, there.index)
+    boxes = wanted.get(there.index, [])
+    made = [np.empty([stop - start for start, stop in box], type.numpy) for box in boxes]
+    rows: dict[int, Buffer] = {}
+    for process in wanted:
+        if process != there.index:
+            sent = [
+                mine[box][_inside(cut, box)].reshape(-1)
+                for cut, box, sender in pieces.lacking(wanted[process], process)
+                if sender == there.index
+            ]
+            if sent:
+                rows[process] = np.concatenate(sent).view(np.uint8)
+    sizes: dict[int, int] = {}
+    for cut, _, sender in pieces.lacking(boxes, there.index):
+        sizes[sender] = sizes.get(sender, 0) + _volume(cut) * type.numpy.itemsize
+    came = there.link.exchange(rows, sizes, what) if there.link and (rows or sizes) else {}
+    at = dict.fromkeys(came, 0)
+    for box, target in zip(boxes, made, strict=True):
+        for piece, part in mine.items():
+            if (shared := _common(box, piece)) is not None:
+                target[_inside(shared, box)] = part[_inside(shared, piece)]
+        for cut, _, sender in pieces.lacking([box], there.index):
+            end = at[sender] + _volume(cut) * type.numpy.itemsize
+            flat = came[sender][at[sender] : end].view(type.numpy)
+            target[_inside(cut, box)] = flat.reshape([stop - start for start, stop in cut])
+            at[sender] = end
+    return made
+
+
+class _Pieces:
+    """The distinct boxes of an array, and the processes that hold each."""
+
+    def __init__(self, sharding: Sharding, shape: tuple[int, ...]) -> None:
+        self.sharding, self.shape = sharding, shape
+        self.holders: dict[Box, list[int]] = {}
+        for process, boxes in boxes_of(sharding, shape).items():
+            for box in dict.fromkeys(boxes):
+                if _volume(box):
+                    self.holders.setdefault(box, []).append(process)
+
+    def mine(self, parts: Sequence[Buffer], process: int) -> dict[Box, Buffer]:
+        """The distinct parts of one process, without their padding."""
+        boxes = boxes_of(self.sharding, self.shape).get(process, [])
+        return {
+            box: held(part, tuple(stop - start for start, stop in box))
+            for box, part in zip(boxes, parts, strict=True)
+            if _volume(box)
+        }
+
+    def lacking(self, wanted: Sequence[Box], process: int) -> list[tuple[Box, Box, int]]:
+        """What a process has to be sent for the boxes that it wants: of what, and by whom."""
+        return [
+            (cut, box, holders[process % len(holders)])
+            for want, (box, holders) in product(wanted, self.holders.items())
+            if process not in holders and (cut := _common(want, box)) is not None
+        ]
+
+
+def _volume(box: Box) -> int:
+    return prod(stop - start for start, stop in box)
+
+
+def _common(one: Box, other: Box) -> Box | None:
+    """Where two boxes overlap, `None` if nowhere."""
+    cut = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+    return cut if all(start < stop for start, stop in cut) else None
+
+
+def _inside(cut: Box, box: Box) -> tuple[slice, ...]:
+    """Where a part of a box is in an array that holds the box."""
+    return tuple(
+        slice(start - first, stop - first)
+        for (start, stop), (first, _) in zip(cut, box, strict=True)
+    )

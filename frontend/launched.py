@@ -1,0 +1,37 @@
+"""Who started this process, and with how many others: read from the environment, without MPI."""
+
+import os
+from dataclasses import dataclass
+
+from shardir.frontend.errors import DistributedError
+
+LAUNCHERS = (
+    ("mpiexec", "PMI_SIZE", "PMI_RANK"),
+    ("Open MPI's mpiexec", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+)
+"""A launcher, and where it says how many processes there are and which this one is."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a launcher says: how many processes it started, and which this one is."""
+
+    by: str
+    size: int
+    rank: int
+
+
+def launch() -> Launch | None:
+    """Who started this process together with others; `None` if it was started alone."""
+    for by, size, rank in LAUNCHERS:
+        if size in os.environ and rank in os.environ:
+            return Launch(by, _number(size), _number(rank))
+    return None
+
+
+def _number(variable: str) -> int:
+    text = os.environ[variable]
+    if not text.isdecimal():
+        raise DistributedError(f"the environment variable {variable} is {text!r}, no whole number")
+    return int(text)

@@ -1,0 +1,39 @@
+"""Arrays of many processes: read in all of them, and made from what each of them has."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import tree
+from shardir.frontend.array import Array
+from shardir.frontend.gathering import gathered
+from shardir.frontend.processes import here
+
+
+def gather_to_all(x: Any) -> Any:
+    """Containers of arrays as containers of whole NumPy arrays, in every process.
+
+    Called by every process. Arrays whose numbers are here already are not sent.
+    """
+    return tree.map(lambda leaf: _gathered(leaf, None), x)
+
+
+def gather_to_root(x: Any, root: int = 0) -> Any:
+    """`gather_to_all` for the process `root` alone; the others get `None` for each array."""
+    return tree.map(lambda leaf: _gathered(leaf, root), x)
+
+
+def _gathered(leaf: Any, root: int | None) -> Any:
+    if not isinstance(leaf, Array):
+        return np.asarray(leaf) if root in (None, here().index) else None
+    if leaf.is_fully_addressable and root is None:
+        return np.asarray(leaf)
+    whole = gathered(leaf.parts, leaf.sharding, leaf.type, root)
+    return whole if root in (None, here().index) else None
+
+
+def barrier(name: str = "") -> None:
+    """Wait until every process has come here; `name` is for the message if one does not."""
+    link = here().link
+    if link is not None:
+        link.gather(b"", f"the barrier {name!r}" if name else "a barrier")

@@ -1,0 +1,29 @@
+"""One program on many processes: joining them, and arrays that none of them has whole."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE = {
+    "shardir.frontend.distributed": ("initialize", "is_initialized"),
+    "shardir.frontend.processes": ("process_count", "process_index"),
+    "shardir.frontend.sharing": ("barrier", "gather_to_all", "gather_to_root"),
+}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir.frontend.distributed import (
+        initialize as initialize,
+        is_initialized as is_initialized,
+    )
+    from shardir.frontend.processes import (
+        process_count as process_count,
+        process_index as process_index,
+    )
+    from shardir.frontend.sharing import (
+        barrier as barrier,
+        gather_to_all as gather_to_all,
+        gather_to_root as gather_to_root,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)
