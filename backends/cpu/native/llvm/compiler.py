@@ -6,7 +6,7 @@ program's second process only loads it.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from threading import Lock
 from typing import Any, final
@@ -41,24 +41,43 @@ def compile(text: str, exports: list[str], imports: Mapping[str, int] | None = N
     the module declares and does not define (intrinsics aside). Raises `RuntimeError` with LLVM's
     words when the text is no module.
     """
-    machine = host()
-    code = _object(text, machine)
+    return Library(link([_object(text, host())], exports, imports or {}))
+
+
+def emit(texts: Sequence[str]) -> bytes:
+    """The object code of several modules as one; functions that are internal to one stay so.
+
+    Raises `RuntimeError` with LLVM's words when a text is no module or two define the same.
+    """
+    target = _target(host())
+    module = _parsed(texts[0], target)
+    for text in texts[1:]:
+        module.link_in(_parsed(text, target))
+    return bytes(target.emit_object(_optimised(module, target)))
+
+
+def link(
+    codes: Sequence[bytes], exports: Sequence[str], imports: Mapping[str, int]
+) -> dict[str, int]:
+    """Bring object code into memory; the addresses of the exported functions."""
     with _lock:
         jit = _jit()
-        builder = binding.JITLibraryBuilder().add_object_img(code)
-        for name, address in (imports or {}).items():
+        builder = binding.JITLibraryBuilder()
+        for code in codes:
+            builder = builder.add_object_img(code)
+        for name, address in imports.items():
             builder = builder.import_symbol(name, address)
         for name in exports:
             builder = builder.export_symbol(name)
         tracker = builder.add_current_process().link(jit, f"shardir{next(_names)}")
         _kept.append(tracker)
-        return Library({name: tracker[name] for name in exports})
+        return {name: tracker[name] for name in exports}
 
 
 def assembly(text: str) -> str:
     """The machine code of a module as text, for people."""
     target = _target(host())
-    return str(target.emit_assembly(_optimised(text, target)))
+    return str(target.emit_assembly(_optimised(_parsed(text, target), target)))
 
 
 def _object(text: str, machine: Machine) -> bytes:
@@ -67,16 +86,19 @@ def _object(text: str, machine: Machine) -> bytes:
     found = object_cache.load(key)
     if found is not None:
         return found
-    target = _target(machine)
-    made = bytes(target.emit_object(_optimised(text, target)))
+    made = emit([text])
     object_cache.save(key, made)
     return made
 
 
-def _optimised(text: str, target: Any) -> Any:
+def _parsed(text: str, target: Any) -> Any:
     module = binding.parse_assembly(text)
     module.triple = host().triple
     module.data_layout = str(target.target_data)
+    return module
+
+
+def _optimised(module: Any, target: Any) -> Any:
     options = binding.create_pipeline_tuning_options(speed_level=2)
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()

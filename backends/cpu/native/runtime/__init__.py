@@ -1,0 +1,1 @@
+"""Running native programs: workers, the phase interpreter, memory, entry from Python."""

@@ -1,0 +1,173 @@
+"""From Python into a program without ctypes: a built-in function over compiled code.
+
+`PyCFunction_NewEx` makes a Python function of any machine code of the right signature. One piece
+of code serves all programs: what a program is lies behind the function's `self`, an integer that
+is the address of its header (`control.PROGRAM_TABLE` and so on). A call takes the addresses of
+slots 1, 2, ... and returns None. It gives up the GIL only when the program is long enough to be
+worth it, and lets Python's signal handlers run between phases of long programs.
+"""
+
+import ctypes
+from ctypes import pythonapi
+from functools import cache
+from typing import Any
+
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
+from shardir.backends.cpu.native.runtime import control as at
+
+METH_FASTCALL = 0x80
+WRONG_COUNT = b"a program takes one address for each of its slots but the first"
+
+PYTHON_SYMBOLS = (
+    "PyLong_AsVoidPtr",
+    "PyErr_Occurred",
+    "PyErr_SetString",
+    "PyErr_CheckSignals",
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "PyObject_CallNoArgs",
+    "Py_DecRef",
+    "Py_IncRef",
+)
+
+
+def python_addresses() -> dict[str, int]:
+    """Where the functions and objects of Python are that an entry uses."""
+    found = {name: address(pythonapi[name]) for name in PYTHON_SYMBOLS}
+    return found | {"shardir_none": id(None), "shardir_type_error": id(TypeError)}
+
+
+def address(function: Any) -> int:
+    """The address of a function that ctypes found."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("code", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+@cache
+def _method(code: int) -> _MethodDef:
+    return _MethodDef(b"program", code, METH_FASTCALL, b"Run with the addresses of slots.")
+
+
+def function(code: int, program: int, keep: object) -> Any:
+    """A Python function over the code of an entry; it keeps `keep` alive, and little else."""
+    make = pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
+    return make(ctypes.addressof(_method(code)), program, keep)
+
+
+def define_entry(module: Module) -> None:
+    """Define `entry`, which calls the functions of `phases` in the same module."""
+    for name, result, params in (
+        ("PyLong_AsVoidPtr", "ptr", ["ptr"]),
+        ("PyErr_Occurred", "ptr", []),
+        ("PyErr_SetString", "void", ["ptr", "ptr"]),
+        ("PyErr_CheckSignals", "i32", []),
+        ("PyEval_SaveThread", "ptr", []),
+        ("PyEval_RestoreThread", "void", ["ptr"]),
+        ("PyObject_CallNoArgs", "ptr", ["ptr"]),
+        ("Py_DecRef", "void", ["ptr"]),
+        ("Py_IncRef", "void", ["ptr"]),
+    ):
+        module.declare(name, result, params)
+    for name in ("shardir_none", "shardir_type_error"):
+        module.declarations.setdefault(f"@{name} = external global i8")
+    module.declarations.setdefault(
+        f'@wrong_count = internal constant [{len(WRONG_COUNT) + 1} x i8] c"'
+        + WRONG_COUNT.decode()
+        + '\\00"'
+    )
+    _define_start(module)
+    _define_run(module)
+    f = Function(module, "entry", ["ptr", "ptr", "i64"], "ptr")
+    self, args, count = f.params
+    program = f.call("PyLong_AsVoidPtr", [self], "ptr")
+    slots = f.load(f.offset(program, at.PROGRAM_SLOTS), "i64")
+    answer = f.variable("ptr", 0)
+
+    def refuse() -> None:
+        kind, words = Value("@shardir_type_error", "ptr", f), Value("@wrong_count", "ptr", f)
+        f.call("PyErr_SetString", [kind, words])
+
+    f.choose((count + 1).is_("eq", slots), lambda: _read(f, program, args, count, answer), refuse)
+    f.leave(answer.get())
+
+
+def _read(f: Function, program: Value, args: Value, count: Value, result: Variable) -> None:
+    """Read the addresses and run, unless one of them is no integer."""
+    bases = f.emit(f"alloca i64, i64 {count + 1}, align 64", "ptr")
+    good = f.variable("i1", 1)
+    with f.loop(0, count) as k:
+        given = f.load(f.offset(args, k, "ptr"), "ptr")
+        base = f.call("PyLong_AsVoidPtr", [given], "ptr")
+        f.store(base, f.offset(bases, k + 1, "ptr"))
+        with (
+            f.when(base.is_("eq", 0)),
+            f.when(f.call("PyErr_Occurred", [], "ptr").is_("ne", 0)),
+        ):
+            good.set(0)
+    with f.when(good.get()), f.when(f.call("run", [program, bases], "i1")):
+        none = Value("@shardir_none", "ptr", f)
+        f.call("Py_IncRef", [none])
+        result.set(none)
+
+
+def _define_start(module: Module) -> None:
+    """`start(control, flags) -> i1`: have workers for a program that can use them."""
+    f = Function(module, "start", ["ptr", "i64"], "i1", "nounwind", internal=True)
+    control, flags = f.params
+    good = f.variable("i1", 1)
+    missing = f.load(f.offset(control, at.STARTED), "i64").is_("eq", 0)
+    with f.when((flags & at.PARALLEL).is_("ne", 0) & missing):
+        starter = f.load(f.offset(control, at.STARTER), "ptr")
+        answer = f.call("PyObject_CallNoArgs", [starter], "ptr")
+
+        def failed() -> None:
+            good.set(0)
+
+        f.choose(answer.is_("eq", 0), failed, lambda: _discard(f, answer))
+    f.leave(good.get())
+
+
+def _discard(f: Function, thing: Value) -> None:
+    f.call("Py_DecRef", [thing])
+
+
+def _define_run(module: Module) -> None:
+    """`run(program, bases) -> i1`: run all phases; false when a signal's handler raised."""
+    f = Function(module, "run", ["ptr", "ptr"], "i1", "nounwind", internal=True)
+    program, bases = f.params
+    control = f.load(f.offset(program, at.PROGRAM_CONTROL), "ptr")
+    table = f.load(f.offset(program, at.PROGRAM_TABLE), "ptr")
+    entries = f.load(f.offset(program, at.PROGRAM_ENTRIES), "i64")
+    flags = f.load(f.offset(program, at.PROGRAM_FLAGS), "i64")
+    releases = (flags & at.RELEASE).is_("ne", 0)
+    row = f.variable("i64", 0)
+    thread = f.variable("ptr", 0)
+    good = f.variable("i1", f.call("start", [control, flags], "i1"))
+    scratch = f.load(f.offset(control, at.SCRATCH), "ptr")
+    with f.while_(lambda: row.get().is_("ult", entries) & good.get()):
+        with f.when(releases):
+            thread.set(f.call("PyEval_SaveThread", [], "ptr"))
+        bit = f.call("acquire", [control, flags], "i64")
+        lane = f.select(bit.is_("eq", 0), bit, bit + (at.MAX_WORKERS - 1))
+        f.store(f.offset(scratch, lane * at.SCRATCH_BYTES), bases)
+        args = [control, table, row.get(), entries, bases, lane]
+        row.set(f.call("interpret", args, "i64"))
+        f.call("release", [control, bit])
+        with f.when(releases):
+            f.call("PyEval_RestoreThread", [thread.get()])
+        with (
+            f.when(row.get().is_("ult", entries)),
+            f.when(f.call("PyErr_CheckSignals", [], "i32").is_("ne", 0)),
+        ):
+            good.set(0)
+    f.leave(good.get())

@@ -1,0 +1,108 @@
+"""The addresses of kernels: compiled once per name in a process, and once on a machine.
+
+The kernels of a program that are not known yet are compiled as one module, which takes half the
+time of one each. On disk the module lies under the names of its kernels, so that other programs
+find those they share, and a kernel's text is not even made when its code is there. A name says
+what a kernel does only to those who know how it is written: the key of all entries therefore holds
+a fingerprint of the files of this backend.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from threading import Lock
+
+from shardir.backends.cpu.native.data import Kernel
+from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.native.llvm.compiler import emit, link
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.runtime import libraries
+
+_addresses: dict[str, int] = {}
+_lock = Lock()
+
+
+def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
+    """Where the code of each kernel is, by name; what is missing is loaded or compiled."""
+    wanted = {kernel.name: kernel for kernel in kernels}
+    with _lock:
+        missing = [kernel for name, kernel in wanted.items() if name not in _addresses]
+        if missing:
+            missing = _load(missing)
+        if missing:
+            _compile(missing)
+        return {name: _addresses[name] for name in wanted}
+
+
+def _compile(kernels: Sequence[Kernel]) -> None:
+    """Compile kernels as one module, and keep it on disk."""
+    names = [kernel.name for kernel in kernels]
+    code = emit([kernel.text() for kernel in kernels])
+    imports = list(dict.fromkeys(symbol for kernel in kernels for symbol in kernel.imports))
+    group = _key("group", *names)
+    object_cache.save(group, code)
+    entry = json.dumps({"group": group, "names": names, "imports": imports}).encode()
+    for name in names:
+        object_cache.save(_key("kernel", name), entry)
+    _addresses.update(link([code], names, libraries.addresses(imports)))
+
+
+def _load(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Load the kernels that are on disk; returns the others."""
+    groups: dict[str, dict[str, list[str]]] = {}
+    for kernel in kernels:
+        found = object_cache.load(_key("kernel", kernel.name))
+        if found is not None:
+            entry = json.loads(found)
+            groups.setdefault(entry["group"], entry)
+    together = _Together()
+    for group, entry in groups.items():
+        code = object_cache.load(group)
+        if code is not None:
+            together.add(code, entry["names"], entry["imports"])
+    together.link()
+    return [kernel for kernel in kernels if kernel.name not in _addresses]
+
+
+class _Together:
+    """Modules to be linked at once, which takes a third of the time of one by one."""
+
+    def __init__(self) -> None:
+        self._codes: list[bytes] = []
+        self._names: dict[str, None] = {}
+        self._imports: dict[str, None] = {}
+
+    def add(self, code: bytes, names: Sequence[str], imports: Sequence[str]) -> None:
+        """Link a module too: not with one that has a kernel of the same name."""
+        if any(name in self._names for name in names):
+            self.link()
+        self._codes.append(code)
+        self._names.update(dict.fromkeys(names))
+        self._imports.update(dict.fromkeys(imports))
+
+    def link(self) -> None:
+        """Link what was added; a kernel that was there before stays where it is."""
+        if self._codes:
+            imports = libraries.addresses(self._imports)
+            found = link(self._codes, list(self._names), imports)
+            for name, address in found.items():
+                _addresses.setdefault(name, address)
+        self._codes, self._names, self._imports = [], {}, {}
+
+
+def _key(*words: str) -> str:
+    machine = host()
+    text = "\n".join((_fingerprint(), machine.version, machine.cpu, machine.features, *words))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _fingerprint() -> str:
+    """A hash over what the files of this backend are: their names, sizes and times."""
+    folder = Path(__file__).parent.parent
+    files = sorted(folder.rglob("*.py"))
+    facts = ((str(file.relative_to(folder)), file.stat()) for file in files)
+    text = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in facts)
+    return hashlib.sha256(text.encode()).hexdigest()

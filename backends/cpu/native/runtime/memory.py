@@ -1,0 +1,280 @@
+"""Blocks of memory that are used again and again.
+
+Memory that is fresh from the system costs more to touch first than most kernels take to fill it.
+A block that nobody refers to any longer therefore waits in a list of its size for the next one who
+asks. Small blocks are cut out of arenas, which stay. A large one has pages of its own, which go
+back to the system when they were idle for long, when more lies idle than the most that was ever
+in use explains, or by `trim`.
+
+Lists lose and gain their last element in one step, so that neither making a block nor dropping it
+takes a lock; blocks may be dropped by any thread, at any time.
+"""
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
+from shardir.backends.cpu.native.runtime.mapping import map_memory, unmap_memory, whole_pages
+
+ALIGNMENT = 64
+ARENA_BYTES = 32 << 20
+SMALL_BYTES = 4 << 20
+"""Up to this size blocks are cut out of arenas."""
+MEMO_SIZES = 4096
+"""How many sizes that were asked for are remembered with their lists."""
+IDLE_SECONDS = 60.0
+"""Large blocks that were idle for so long go back when new memory is needed."""
+SLACK = 1.25
+"""The pool grows to this many times what was in use at most, before it gives idle blocks back."""
+
+
+@final
+class Block:
+    """`nbytes` of memory at `address`, 64-byte aligned, for as long as somebody refers to it.
+
+    What it holds at first is not defined. `np.asarray(block)` are its bytes, and keep it alive.
+    """
+
+    __slots__ = ("_home", "address", "nbytes")
+
+    def __init__(self, address: int, nbytes: int, home: list[int]) -> None:
+        self.address, self.nbytes, self._home = address, nbytes, home
+
+    def __del__(self) -> None:
+        self._home.append(self.address)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {
+            "data": (self.address, False),
+            "shape": (self.nbytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Bytes: `in_use` by blocks, `idle` in lists, `mapped` from the system, and the most of it."""
+
+    in_use: int
+    idle: int
+    mapped: int
+    peak: int
+
+
+class _Large(list[int]):
+    """Idle blocks of a size that have pages of their own, and since when they are idle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.since: dict[int, float] = {}
+
+    # The clock is a default because modules are emptied before the last blocks go.
+    def append(self, address: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.since[address] = clock()
+        super().append(address)
+
+
+@final
+class Pool:
+    """Blocks of all sizes; at most `limit` bytes are taken from the system."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.RLock()
+        self._memo: dict[int, list[int]] = {}
+        self._small: dict[int, list[int]] = {}
+        self._large: dict[int, _Large] = {}
+        self._free, self._end = 0, 0
+        self._cut = self._mapped = self._peak = self._used_at_most = 0
+
+    def allocate(self, nbytes: int) -> Block:
+        """A block, used before or new. Raises `OutOfMemoryError`, and then nothing was changed."""
+        home = self._memo.get(nbytes)
+        if home:
+            try:
+                return Block(home.pop(), nbytes, home)
+            except IndexError:  # Another thread was faster.
+                pass
+        return self._allocate_slowly(nbytes)
+
+    def trim(self, idle_seconds: float = 0.0) -> int:
+        """Give large blocks back that were idle for so long; returns how many bytes."""
+        with self._lock:
+            before = self._mapped
+            latest = time.monotonic() - idle_seconds
+            for since, address, size in self._idle():
+                if since <= latest:
+                    self._give_back(address, size)
+            self._used_at_most = self._mapped - self._idle_bytes()
+            return before - self._mapped
+
+    def statistics(self) -> Statistics:
+        """How much memory there is, and what for."""
+        with self._lock:
+            idle = self._idle_bytes()
+            large = self._mapped - self._arena_bytes
+            return Statistics(self._cut + large - idle, idle, self._mapped, self._peak)
+
+    def reset_in_child(self) -> None:
+        """A fork may have happened while another thread held the lock."""
+        self._lock = threading.RLock()
+
+    # What is below happens rarely.
+
+    _arena_bytes = 0
+
+    def _allocate_slowly(self, nbytes: int) -> Block:
+        size = size_class(nbytes)
+        with self._lock:
+            if size <= SMALL_BYTES:
+                home = self._small.setdefault(size, [])
+            else:
+                home = self._large_home(size)
+            self._remember(nbytes, home)
+            try:
+                return Block(home.pop(), nbytes, home)
+            except IndexError:
+                pass
+            if size <= SMALL_BYTES:
+                return Block(self._cut_small(size, nbytes), nbytes, home)
+            return Block(self._map(size, nbytes), nbytes, home)
+
+    def _remember(self, nbytes: int, home: list[int]) -> None:
+        if len(self._memo) >= MEMO_SIZES:
+            self._memo.clear()
+        self._memo[nbytes] = home
+
+    def _large_home(self, size: int) -> _Large:
+        """The list of a size; one of a slightly greater size if only that has an idle block."""
+        home = self._large.setdefault(size, _Large())
+        if home:
+            return home
+        for other, blocks in self._large.items():
+            if size < other <= size * SLACK and blocks:
+                return blocks
+        return home
+
+    def _cut_small(self, size: int, nbytes: int) -> int:
+        if self._end - self._free < size:
+            self._free = self._map(ARENA_BYTES, nbytes)
+            self._end = self._free + ARENA_BYTES
+            self._arena_bytes += ARENA_BYTES
+        address = self._free
+        self._free += size
+        self._cut += size
+        return address
+
+    def _map(self, size: int, asked: int) -> int:
+        """New memory, when idle blocks that are not needed have gone."""
+        self._make_room(size)
+        address = self._take(size)
+        if address is None:
+            # What only cycles hold comes free, and then all that is idle goes back.
+            gc.collect()
+            self.trim()
+            address = self._take(size)
+        if address is None:
+            now = self.statistics()
+            raise OutOfMemoryError(
+                f"no memory for {in_units(asked)}: {in_units(now.in_use)} are in use, "
+                f"the pool holds {in_units(now.mapped)} of at most {in_units(self.limit)}; "
+                "drop arrays that are not needed any more, donate arguments (donate_argnums), "
+                "or spread the program over more machines"
+            )
+        self._mapped += size
+        self._peak = max(self._peak, self._mapped)
+        return address
+
+    def _take(self, size: int) -> int | None:
+        return map_memory(size) if self._mapped + size <= self.limit else None
+
+    def _make_room(self, size: int) -> None:
+        """Give idle blocks back, those that were idle longest first."""
+        latest = time.monotonic() - IDLE_SECONDS
+        used = self._mapped - self._idle_bytes() + size
+        self._used_at_most = max(self._used_at_most, used)
+        wanted = self._used_at_most * SLACK
+        for since, address, idle in sorted(self._idle()):
+            if since <= latest or self._mapped + size > wanted:
+                self._give_back(address, idle)
+
+    def _idle(self) -> list[tuple[float, int, int]]:
+        """(since when, address, size) of all large blocks that are idle."""
+        return [
+            (home.since.get(address, 0.0), address, size)
+            for size, home in self._large.items()
+            for address in home.copy()
+        ]
+
+    def _give_back(self, address: int, size: int) -> None:
+        home = self._large[size]
+        try:
+            home.remove(address)
+        except ValueError:  # Somebody uses it again.
+            return
+        home.since.pop(address, None)
+        unmap_memory(address, size)
+        self._mapped -= size
+
+    def _idle_bytes(self) -> int:
+        homes = [*self._small.items(), *self._large.items()]
+        return sum(size * len(home) for size, home in homes)
+
+
+def size_class(nbytes: int) -> int:
+    """The size of the block for so many bytes: at most an eighth more, beyond the smallest."""
+    if nbytes <= 1024:
+        return max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
+    step = 1 << (nbytes - 1).bit_length() - 4
+    size = -(-nbytes // step) * step
+    return size if size <= SMALL_BYTES else whole_pages(size)
+
+
+def in_units(nbytes: int) -> str:
+    """A number of bytes for people."""
+    size = float(nbytes)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} GiB"
+
+
+def memory_of_machine() -> int:
+    """Bytes that this process may use: the machine's, or its control group's if that is less."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open("/sys/fs/cgroup/memory.max") as file:
+            given = file.read().strip()
+    except OSError:
+        return total
+    return min(total, int(given)) if given.isdecimal() else total
+
+
+POOL = Pool(memory_of_machine())
+"""The memory of this process."""
+
+allocate = POOL.allocate
+trim = POOL.trim
+statistics = POOL.statistics
+
+
+@contextmanager
+def limited(nbytes: int) -> Iterator[None]:
+    """Let the pool take at most so much memory from the system while in the block."""
+    before, POOL.limit = POOL.limit, nbytes
+    try:
+        yield
+    finally:
+        POOL.limit = before
+
+
+os.register_at_fork(after_in_child=POOL.reset_in_child)

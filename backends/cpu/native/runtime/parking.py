@@ -1,0 +1,130 @@
+"""Sleeping until a word of memory changes, pausing, and the time, as LLVM text for each system.
+
+`park(control, address, expected)` sleeps while the 32-bit word still is what was expected, and may
+wake for no reason; `unpark(control, address, count)` is called after the word was changed, and
+wakes as many. Linux has both as system calls (futex). Elsewhere one mutex and one condition serve
+all words: who sleeps looks at the word while it holds the mutex, and who wakes takes it between
+the change and the signal, so that no change falls between the look and the sleep.
+"""
+
+from shardir.backends.cpu.native.llvm.text import Function, Module, Number, Value
+from shardir.backends.cpu.native.runtime.control import CONDITION, MUTEX
+
+FUTEX_CALL = {"x86_64": 202, "aarch64": 98}
+FUTEX_WAIT, FUTEX_WAKE = 128, 129
+"""Both private to a process."""
+MONOTONIC = {"linux": 1, "darwin": 6}
+
+
+def system(triple: str) -> str:
+    """`linux` or `darwin`."""
+    return "darwin" if "darwin" in triple or "macos" in triple else "linux"
+
+
+def architecture(triple: str) -> str:
+    """`x86_64` or `aarch64`."""
+    return "aarch64" if triple.startswith(("aarch64", "arm64")) else "x86_64"
+
+
+def parking(triple: str) -> str:
+    """How threads sleep there: `futex` or `condition`."""
+    return "futex" if system(triple) == "linux" else "condition"
+
+
+def symbols(triple: str, how: str) -> tuple[str, ...]:
+    """The functions of the C library that the text calls."""
+    sleep = {
+        "futex": ("syscall",),
+        "condition": (
+            "pthread_mutex_lock",
+            "pthread_mutex_unlock",
+            "pthread_cond_wait",
+            "pthread_cond_broadcast",
+        ),
+    }
+    return ("clock_gettime", "sched_yield", *sleep[how])
+
+
+def define_parking(module: Module, triple: str, how: str) -> None:
+    """Define `park`, `unpark` and `now` in a module."""
+    _define_now(module, triple)
+    if how == "futex":
+        _define_futex(module, FUTEX_CALL[architecture(triple)])
+    else:
+        _define_condition(module)
+
+
+def pause(f: Function, triple: str) -> None:
+    """Tell the processor that this thread only looks."""
+    if architecture(triple) == "x86_64":
+        f.module.declare("llvm.x86.sse2.pause", "void", [])
+        f.call("llvm.x86.sse2.pause", [])
+    else:
+        f.module.declare("llvm.aarch64.hint", "void", ["i32"])
+        f.call("llvm.aarch64.hint", [f.value(1, "i32")])
+
+
+def yield_(f: Function) -> None:
+    """Let another thread have the core."""
+    f.module.declare("sched_yield", "i32", [])
+    f.call("sched_yield", [], "i32")
+
+
+def atomic_load(f: Function, address: Value, type: str, order: str = "acquire") -> Value:
+    """Read a word that other threads write."""
+    size = 4 if type == "i32" else 8
+    return f.emit(f"load atomic {type}, ptr {address} {order}, align {size}", type)
+
+
+def atomic_store(
+    f: Function, value: Number, address: Value, type: str, order: str = "seq_cst"
+) -> None:
+    """Write a word that other threads read."""
+    size = 4 if type == "i32" else 8
+    given = f.value(value, type)
+    f.do(f"store atomic {type} {given}, ptr {address} {order}, align {size}")
+
+
+def _define_now(module: Module, triple: str) -> None:
+    f = Function(module, "now", [], "i64", "nounwind", internal=True)
+    module.declare("clock_gettime", "i32", ["i32", "ptr"])
+    time = f.variable("{ i64, i64 }")
+    clock = f.value(MONOTONIC[system(triple)], "i32")
+    f.call("clock_gettime", [clock, time.address], "i32")
+    seconds = f.load(time.address, "i64")
+    f.leave(seconds * 1_000_000_000 + f.load(f.offset(time.address, 8), "i64"))
+
+
+def _define_futex(module: Module, number: int) -> None:
+    module.declare("syscall", "i64", ["i64", "..."])
+    f = Function(module, "park", ["ptr", "ptr", "i32"], "void", "nounwind", internal=True)
+    _, address, expected = f.params
+    args = f"i64 {number}, ptr {address}, i32 {FUTEX_WAIT}, i32 {expected}, ptr null"
+    f.emit(f"call i64 (i64, ...) @syscall({args})", "i64")
+    f.leave()
+    f = Function(module, "unpark", ["ptr", "ptr", "i32"], "void", "nounwind", internal=True)
+    _, address, count = f.params
+    args = f"i64 {number}, ptr {address}, i32 {FUTEX_WAKE}, i32 {count}"
+    f.emit(f"call i64 (i64, ...) @syscall({args})", "i64")
+    f.leave()
+
+
+def _define_condition(module: Module) -> None:
+    for name in ("mutex_lock", "mutex_unlock", "cond_broadcast"):
+        module.declare(f"pthread_{name}", "i32", ["ptr"])
+    module.declare("pthread_cond_wait", "i32", ["ptr", "ptr"])
+    f = Function(module, "park", ["ptr", "ptr", "i32"], "void", "nounwind", internal=True)
+    control, address, expected = f.params
+    mutex, condition = f.offset(control, MUTEX), f.offset(control, CONDITION)
+    f.call("pthread_mutex_lock", [mutex], "i32")
+    with f.when(atomic_load(f, address, "i32", "seq_cst").is_("eq", expected)):
+        f.call("pthread_cond_wait", [condition, mutex], "i32")
+    f.call("pthread_mutex_unlock", [mutex], "i32")
+    f.leave()
+    f = Function(module, "unpark", ["ptr", "ptr", "i32"], "void", "nounwind", internal=True)
+    control = f.params[0]
+    mutex, condition = f.offset(control, MUTEX), f.offset(control, CONDITION)
+    f.call("pthread_mutex_lock", [mutex], "i32")
+    f.call("pthread_cond_broadcast", [condition], "i32")
+    f.call("pthread_mutex_unlock", [mutex], "i32")
+    f.leave()

@@ -1,0 +1,289 @@
+"""The interpreter of phases, as LLVM text.
+
+A program is a table of phases; `interpret` runs it from one row on. A phase that is worth it is
+*opened*: the caller writes what it is into the control memory, then stores its epoch and how many
+tasks it has into one word, `STATE`. Whoever wants a task takes one off that word by compare and
+swap: who succeeds knows that the phase is still the one it looked at, and that it stays open until
+its task is counted in `DONE`. The caller claims like everybody else, then waits for the *tasks*;
+never for workers, so that one that sleeps or was preempted delays nothing but the task it holds.
+Other phases run on the caller alone, without a look at shared memory.
+
+`docs/cpu_runtime.md` says why this is free of races; a test walks through every interleaving of it.
+"""
+
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.runtime import control as at
+from shardir.backends.cpu.native.runtime.parking import (
+    atomic_load,
+    atomic_store,
+    define_parking,
+    pause,
+    yield_,
+)
+
+LOOKS = 16
+"""Looks at shared memory between two at the clock."""
+
+
+def text(triple: str, how: str) -> str:
+    """The module that defines `work`, `interpret`, `acquire` and `release`."""
+    module = Module()
+    define_interpreter(module, triple, how)
+    return module.text()
+
+
+def define_interpreter(module: Module, triple: str, how: str) -> None:
+    """Define the interpreter in a module; threads sleep as `how` says."""
+    define_parking(module, triple, how)
+    _define_stamp(module)
+    _define_task(module)
+    _define_claim(module)
+    _define_work(module, triple)
+    _define_rouse(module)
+    _define_share(module, triple)
+    _define_interpret(module)
+    _define_acquire(module)
+
+
+def _define_stamp(module: Module) -> None:
+    """`stamp(ring, entry, task, begin)`: record that a task ended now."""
+    f = Function(module, "stamp", ["ptr", "ptr", "i64", "i64"], "void", "nounwind", internal=True)
+    ring, entry, task, begin = f.params
+    count = f.load(ring, "i64")
+    row = f.offset(ring, (count % at.RING_RECORDS + 1) * (8 * at.RING_FIELDS))
+    f.store(entry, row)
+    f.store(task, f.offset(row, 8))
+    f.store(begin, f.offset(row, 16))
+    f.store(f.call("now", [], "i64"), f.offset(row, 24))
+    f.store(count + 1, ring)
+    f.leave()
+
+
+def _define_task(module: Module) -> None:
+    """`recorded(control, bases, entry, task, worker, lane)`: run a task and record it."""
+    params = ["ptr", "ptr", "ptr", "i64", "i64", "i64"]
+    f = Function(module, "recorded", params, "void", "nounwind noinline", internal=True)
+    control, bases, entry, task, worker, lane = f.params
+    begin = f.call("now", [], "i64")
+    kernel = f.load(f.offset(entry, at.ENTRY_KERNEL), "ptr")
+    record = f.load(f.offset(entry, at.ENTRY_RECORD), "ptr")
+    f.call(kernel.text, [bases, record, task, worker])
+    rings = atomic_load(f, f.offset(control, at.RINGS), "ptr")
+    with f.when(rings.is_("ne", 0)):
+        f.call("stamp", [f.offset(rings, lane * at.RING_BYTES), entry, task, begin])
+    f.leave()
+
+
+def _define_claim(module: Module) -> None:
+    """`claim(control, epoch, worker)`: run tasks of an epoch as long as there are any."""
+    f = Function(module, "claim", ["ptr", "i64", "i64"], "void", "nounwind", internal=True)
+    control, epoch, worker = f.params
+    state = f.offset(control, at.STATE)
+    count = f.variable("i64", 0)
+    going = f.variable("i1", 1)
+    with f.while_(going.get):
+        seen = atomic_load(f, state, "i64")
+        left = seen & 0xFFFFFFFF
+        there = (seen >> 32).is_("eq", epoch) & left.is_("ne", 0)
+
+        def take(seen: Value = seen, left: Value = left) -> None:
+            swap = f"cmpxchg ptr {state}, i64 {seen}, i64 {seen - 1} acq_rel monotonic"
+            both = f.emit(swap, "{ i64, i1 }")
+            with f.when(f.emit(f"extractvalue {{ i64, i1 }} {both}, 1", "i1")):
+                bases = f.load(f.offset(control, at.JOB_BASES), "ptr")
+                task = f.load(f.offset(control, at.JOB_END), "i64") - left
+                rings = atomic_load(f, f.offset(control, at.RINGS), "ptr", "monotonic")
+
+                def run() -> None:
+                    kernel = f.load(f.offset(control, at.JOB_KERNEL), "ptr")
+                    record = f.load(f.offset(control, at.JOB_RECORD), "ptr")
+                    f.call(kernel.text, [bases, record, task, worker])
+
+                def run_recorded() -> None:
+                    entry = f.load(f.offset(control, at.JOB_ENTRY), "ptr")
+                    f.call("recorded", [control, bases, entry, task, worker, worker])
+
+                f.choose(rings.is_("eq", 0), run, run_recorded)
+                count.set(count.get() + 1)
+
+        f.choose(there, take, lambda: going.set(0))
+    with f.when(count.get().is_("ne", 0)):
+        done = f.offset(control, at.DONE)
+        f.emit(f"atomicrmw add ptr {done}, i64 {count.get()} seq_cst", "i64")
+        waiting = atomic_load(f, f.offset(control, at.WAITING), "i32", "seq_cst")
+        with f.when(waiting.is_("ne", 0)):
+            f.call("unpark", [control, done, f.value(1, "i32")])
+    f.leave()
+
+
+def _define_work(module: Module, triple: str) -> None:
+    """`work(control, worker)`: what a worker does from start to stop."""
+    f = Function(module, "work", ["ptr", "i64"])
+    control, worker = f.params
+    state, sleepers = f.offset(control, at.STATE), f.offset(control, at.SLEEPERS)
+    stop, spin = f.offset(control, at.STOP), f.offset(control, at.SPIN)
+    since = f.variable("i64", f.call("now", [], "i64"))
+
+    def going() -> Value:
+        return atomic_load(f, stop, "i32").is_("eq", 0)
+
+    def sleep() -> None:
+        f.emit(f"atomicrmw add ptr {sleepers}, i32 1 seq_cst", "i32")
+        seen = atomic_load(f, state, "i64", "seq_cst")
+        with f.when((seen & 0xFFFFFFFF).is_("eq", 0) & going()):
+            epoch = (seen >> 32).to("i32", "trunc")
+            f.call("park", [control, f.offset(control, at.EPOCH), epoch])
+        f.emit(f"atomicrmw sub ptr {sleepers}, i32 1 seq_cst", "i32")
+        since.set(f.call("now", [], "i64"))
+
+    looks = f.variable("i64", 0)
+
+    def look() -> None:
+        pause(f, triple)
+        looks.set(looks.get() + 1)
+        with f.when((looks.get() % LOOKS).is_("eq", 0)):
+            idle = f.call("now", [], "i64") - since.get()
+            with f.when(idle.is_("sgt", f.load(spin, "i64"))):
+                sleep()
+
+    with f.while_(going):
+        seen = atomic_load(f, state, "i64")
+
+        def run(seen: Value = seen) -> None:
+            f.call("claim", [control, seen >> 32, worker])
+            since.set(f.call("now", [], "i64"))
+
+        f.choose((seen & 0xFFFFFFFF).is_("ne", 0), run, look)
+    f.leave()
+
+
+def _define_rouse(module: Module) -> None:
+    """`rouse(control)`: wake all workers that sleep."""
+    f = Function(module, "rouse", ["ptr"])
+    (control,) = f.params
+    f.call("unpark", [control, f.offset(control, at.EPOCH), f.value(at.MAX_WORKERS, "i32")])
+    f.leave()
+
+
+def _define_share(module: Module, triple: str) -> None:
+    """`share(control, entry, bases)`: run a phase together with the workers."""
+    f = Function(module, "share", ["ptr", "ptr", "ptr"], "void", "nounwind", internal=True)
+    control, entry, bases = f.params
+    state, done = f.offset(control, at.STATE), f.offset(control, at.DONE)
+    tasks = f.load(f.offset(entry, at.ENTRY_TASKS), "i64")
+    first = f.load(f.offset(entry, at.ENTRY_FIRST), "i64")
+    for field, job in ((at.ENTRY_KERNEL, at.JOB_KERNEL), (at.ENTRY_RECORD, at.JOB_RECORD)):
+        f.store(f.load(f.offset(entry, field), "ptr"), f.offset(control, job))
+    f.store(first + tasks, f.offset(control, at.JOB_END))
+    f.store(bases, f.offset(control, at.JOB_BASES))
+    f.store(entry, f.offset(control, at.JOB_ENTRY))
+    atomic_store(f, 0, done, "i64", "monotonic")
+    epoch = (atomic_load(f, state, "i64", "monotonic") >> 32) + 1 & 0xFFFFFFFF
+    atomic_store(f, epoch << 32 | tasks, state, "i64")
+    flags = f.load(f.offset(entry, at.ENTRY_FLAGS), "i64")
+    sleepers = atomic_load(f, f.offset(control, at.SLEEPERS), "i32", "seq_cst")
+    with f.when((flags & at.WAKE).is_("ne", 0) & sleepers.is_("ne", 0)):
+        others = (tasks - 1).to("i32", "trunc")
+        f.call("unpark", [control, f.offset(control, at.EPOCH), others])
+    f.call("claim", [control, epoch, f.value(0, "i64")])
+    with f.when(atomic_load(f, done, "i64").is_("ult", tasks)):
+        _wait(f, control, tasks, triple)
+    f.leave()
+
+
+def _wait(f: Function, control: Value, tasks: Value, triple: str) -> None:
+    """Until all tasks have ended: look, then sleep."""
+    done, waiting = f.offset(control, at.DONE), f.offset(control, at.WAITING)
+    spin = f.load(f.offset(control, at.SPIN), "i64")
+    since = f.call("now", [], "i64")
+    looks = f.variable("i64", 0)
+    with f.while_(lambda: atomic_load(f, done, "i64").is_("ult", tasks)):
+        pause(f, triple)
+        looks.set(looks.get() + 1)
+        with f.when((looks.get() % LOOKS).is_("eq", 0)):
+            idle = f.call("now", [], "i64") - since
+            with f.when(idle.is_("sgt", spin)):
+                atomic_store(f, 1, waiting, "i32")
+                seen = atomic_load(f, done, "i64", "seq_cst")
+                with f.when(seen.is_("ult", tasks)):
+                    f.call("park", [control, done, seen.to("i32", "trunc")])
+                atomic_store(f, 0, waiting, "i32")
+
+
+def _define_interpret(module: Module) -> None:
+    """`interpret(control, table, start, stop, bases, lane)`: run rows, and give the next row.
+
+    It stops early after a row that is marked `CHECK`. Lane 0 has the workers.
+    """
+    params = ["ptr", "ptr", "i64", "i64", "ptr", "i64"]
+    f = Function(module, "interpret", params, "i64", "nounwind noinline")
+    control, table, start, stop, bases, lane = f.params
+    row = f.variable("i64", start)
+    limit = f.variable("i64", stop)
+    zero = f.value(0, "i64")
+    with f.while_(lambda: row.get().is_("ult", limit.get())):
+        entry = f.offset(table, row.get() * at.ENTRY_BYTES)
+        flags = f.load(f.offset(entry, at.ENTRY_FLAGS), "i64")
+
+        def alone(entry: Value = entry) -> None:
+            kernel = f.load(f.offset(entry, at.ENTRY_KERNEL), "ptr")
+            record = f.load(f.offset(entry, at.ENTRY_RECORD), "ptr")
+            first = f.load(f.offset(entry, at.ENTRY_FIRST), "i64")
+            end = first + f.load(f.offset(entry, at.ENTRY_TASKS), "i64")
+            rings = atomic_load(f, f.offset(control, at.RINGS), "ptr", "monotonic")
+
+            def run() -> None:
+                with f.loop(first, end) as task:
+                    f.call(kernel.text, [bases, record, task, zero])
+
+            def run_recorded() -> None:
+                with f.loop(first, end) as task:
+                    f.call("recorded", [control, bases, entry, task, zero, lane])
+
+            f.choose(rings.is_("eq", 0), run, run_recorded)
+
+        def shared(entry: Value = entry) -> None:
+            f.call("share", [control, entry, bases])
+
+        together = (flags & at.PARALLEL).is_("ne", 0) & lane.is_("eq", 0)
+        f.choose(together, shared, alone)
+        row.set(row.get() + 1)
+        with f.when((flags & at.CHECK).is_("ne", 0)):
+            limit.set(row.get())
+    f.leave(row.get())
+
+
+def _define_acquire(module: Module) -> None:
+    """`acquire(control, flags) -> bit` and `release(control, bit)`: a caller's place.
+
+    Bit 0 has the workers; programs that use none leave it to others as long as they can.
+    """
+    f = Function(module, "acquire", ["ptr", "i64"], "i64", "nounwind")
+    control, flags = f.params
+    busy = f.offset(control, at.BUSY)
+    wanted = (1 << at.CALLERS) - 1
+    fits = f.select((flags & at.PARALLEL).is_("ne", 0), wanted, wanted - 1)
+    mine = f.variable("i64", 0)
+    with f.while_(lambda: mine.get().is_("eq", 0)):
+        seen = atomic_load(f, busy, "i64")
+        open_ = (seen ^ -1) & fits
+        lowest = open_ & (f.value(0, "i64") - open_)
+
+        def take(seen: Value = seen, lowest: Value = lowest) -> None:
+            swap = f"cmpxchg ptr {busy}, i64 {seen}, i64 {seen | lowest} acq_rel monotonic"
+            both = f.emit(swap, "{ i64, i1 }")
+            with f.when(f.emit(f"extractvalue {{ i64, i1 }} {both}, 1", "i1")):
+                mine.set(lowest)
+
+        f.choose(lowest.is_("ne", 0), take, lambda: yield_(f))
+    f.leave(f.call(_cttz(module), [mine.get(), f.value(0, "i1")], "i64"))
+    f = Function(module, "release", ["ptr", "i64"], "void", "nounwind")
+    control, bit = f.params
+    mask = f.value(1, "i64") << bit ^ -1
+    f.emit(f"atomicrmw and ptr {f.offset(control, at.BUSY)}, i64 {mask} release", "i64")
+    f.leave()
+
+
+def _cttz(module: Module) -> str:
+    module.declare("llvm.cttz.i64", "i64", ["i64", "i1"])
+    return "llvm.cttz.i64"

@@ -1,0 +1,121 @@
+"""From phases to a Python function that runs them.
+
+    run = load(phases, slots)
+    run(*addresses)          # of slots 1, 2, ..., slots - 1
+
+`run` is a built-in function over machine code: a call costs some hundred nanoseconds, gives up the
+GIL when the phases are estimated to take more than 20 us, shares with the workers what is worth
+sharing, and returns None. Slot 0, the scratch memory, is filled in. Any number of threads may call
+it at once. Addresses are integers; the memory behind them must live until the call returns.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import final
+from weakref import WeakValueDictionary
+
+from shardir.backends.cpu.native.data import Phase
+from shardir.backends.cpu.native.runtime import control as at, kernels
+from shardir.backends.cpu.native.runtime.entry import function
+from shardir.backends.cpu.native.runtime.workers import Pool, pool
+
+Run = Callable[..., None]
+
+SHARED_COST = 60_000.0
+"""Nanoseconds from which a phase is shared with workers that are awake."""
+WAKING_COST = 200_000.0
+"""Nanoseconds of shared work to come from which workers are woken, which takes 30 to 170 us."""
+RELEASING_COST = 20_000.0
+"""Nanoseconds from which a program gives up the GIL."""
+CHECKING_COST = 100_000_000.0
+"""Nanoseconds after which Ctrl-C should be noticed; longer phases are cut into rows of these."""
+
+
+@final
+class Program:
+    """What a program's function keeps alive: its table, and the phases for people."""
+
+    __slots__ = ("__weakref__", "_memory", "address", "phases", "pool", "rows")
+
+    def __init__(self, phases: Sequence[Phase], slots: int, workers: Pool) -> None:
+        self.phases, self.pool = tuple(phases), workers
+        self.rows = rows_of(self.phases)
+        code = kernels.addresses(phase.kernel for phase in self.phases)
+        words = _words(self.phases, self.rows)
+        self._memory = (ctypes.c_int64 * (len(words) + 8))()
+        self.address = ctypes.addressof(self._memory)
+        table = self.address + at.PROGRAM_BYTES
+        records = table + at.ENTRY_BYTES * len(self.rows)
+        starts = {}
+        for number, phase in enumerate(self.phases):
+            starts[number] = records
+            records += 8 * len(phase.record)
+        for row, (number, *_) in enumerate(self.rows):
+            start = row * (at.ENTRY_BYTES // 8)
+            words[start + at.ENTRY_KERNEL // 8] = code[self.phases[number].kernel.name]
+            words[start + at.ENTRY_RECORD // 8] = starts[number]
+        flags = at.RELEASE if sum(phase.cost for phase in phases) > RELEASING_COST else 0
+        for *_, more in self.rows:
+            flags |= more & at.PARALLEL
+        header = (workers.control, table, len(self.rows), slots, flags, 0, 0, 0)
+        self._memory[:] = [*header, *words]
+        programs[table] = self
+
+
+programs: WeakValueDictionary[int, Program] = WeakValueDictionary()
+"""All programs that live, by the address of their table."""
+
+
+def load(phases: Sequence[Phase], slots: int, workers: Pool | None = None) -> Run:
+    """A function that runs phases on buffers, given the addresses of slots 1 to `slots - 1`.
+
+    Kernels that this process has not seen are compiled. `workers` are those of this process where
+    none are given. Raises `KeyError` for an import that no library provides; the function raises
+    `TypeError` for a wrong number of addresses or what is no integer.
+    """
+    shared = pool() if workers is None else workers
+    program = Program(phases, slots, shared)
+    made: Run = function(shared.code["entry"], program.address, program)
+    return made
+
+
+Row = tuple[int, int, int, int]
+"""(number of the phase, first task, how many, flags)"""
+
+
+def rows_of(phases: Sequence[Phase]) -> list[Row]:
+    """The rows of a table: long phases are cut, and what costs little is not shared."""
+    to_come = 0.0
+    shared = []
+    for phase in reversed(phases):
+        worth = phase.tasks > 1 and phase.cost >= SHARED_COST
+        to_come += phase.cost if worth else 0.0
+        waking = at.WAKE if to_come >= WAKING_COST else 0
+        shared.append(at.PARALLEL | waking if worth else 0)
+    rows: list[Row] = []
+    since = 0.0
+    for number, (phase, flags) in enumerate(zip(phases, reversed(shared), strict=True)):
+        parts = max(1, min(phase.tasks, int(phase.cost / CHECKING_COST)))
+        bounds = [phase.tasks * part // parts for part in range(parts + 1)]
+        for first, end in pairwise(bounds):
+            since += phase.cost / parts
+            check = at.CHECK if since >= CHECKING_COST else 0
+            since = 0.0 if check else since
+            rows.append((number, first, end - first, flags | check))
+    return rows
+
+
+def _words(phases: Sequence[Phase], rows: Sequence[Row]) -> list[int]:
+    """The table and the records as words; the addresses in it are still 0."""
+    words = [
+        word
+        for number, first, tasks, flags in rows
+        for word in (0, 0, first, tasks, flags, number, 0, 0)
+    ]
+    words += [_signed(word) for phase in phases for word in phase.record]
+    return words
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >= 1 << 63 else word

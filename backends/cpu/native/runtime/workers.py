@@ -1,0 +1,209 @@
+"""The threads that share the tasks of phases.
+
+The caller of a program is worker 0. The others are Python threads, each inside one call that gave
+up the GIL and returns when the pool stops: nothing in there needs Python, and no thread is made
+that Python does not know. They start when the first program that can use them runs, sleep when
+there is nothing to do, and stop when the interpreter ends.
+
+One caller at a time has the workers. Another that comes meanwhile runs its phases by itself: on a
+machine whose cores are busy with the first one's tasks this costs nothing, and nobody waits.
+
+A forked child has no threads but the one that forked: its pool starts afresh.
+"""
+
+import atexit
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import final
+
+from shardir.backends.cpu.native.llvm.compiler import Library, compile
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Module
+from shardir.backends.cpu.native.runtime import control as at
+from shardir.backends.cpu.native.runtime.entry import (
+    address,
+    define_entry,
+    python_addresses,
+)
+from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError, SettingError
+from shardir.backends.cpu.native.runtime.mapping import map_memory
+from shardir.backends.cpu.native.runtime.parking import parking, symbols
+from shardir.backends.cpu.native.runtime.phases import define_interpreter
+
+SPIN_NANOSECONDS = 50_000
+"""How long a worker looks for the next phase before it sleeps: longer than Python needs between
+two steps, shorter than what waking it costs."""
+
+
+@cache
+def code(how: str = "") -> Library:
+    """The interpreter and the entry as machine code; `how` threads sleep, where not as usual."""
+    machine = host()
+    chosen = how or parking(machine.triple)
+    module = Module()
+    define_interpreter(module, machine.triple, chosen)
+    define_entry(module)
+    libc = ctypes.CDLL(None)
+    imports = python_addresses()
+    imports |= {name: address(libc[name]) for name in symbols(machine.triple, chosen)}
+    return compile(module.text(), ["work", "rouse", "entry"], imports)
+
+
+def allowed() -> int:
+    """How many workers there should be: cores this process may use, or `SHARDIR_CPU_THREADS`.
+
+    Raises `SettingError` when the variable holds no positive number.
+    """
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    given = os.environ.get("SHARDIR_CPU_THREADS", "")
+    if not given:
+        return min(cores, at.MAX_WORKERS)
+    if not given.isdecimal() or int(given) < 1:
+        raise SettingError(
+            f"SHARDIR_CPU_THREADS is {given!r}, which is no number of threads; "
+            "set it to a whole number from 1 on, or unset it to use all cores"
+        )
+    return min(cores, int(given), at.MAX_WORKERS)
+
+
+@final
+class Pool:
+    """A number of workers, the memory they share, and their scratch memory.
+
+    `count` includes the caller. It may exceed the cores, which is slow but right. For tests, `how`
+    says in which way threads sleep (`futex` or `condition`) and `spin` after how many nanoseconds.
+    A pool's memory is never given back, because programs and threads know its address.
+    """
+
+    def __init__(self, count: int, how: str = "", spin: int = SPIN_NANOSECONDS) -> None:
+        self.count = max(1, min(count, at.MAX_WORKERS))
+        self.code = code(how)
+        self._spin = spin
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._starter = self.start
+        control, scratch = map_memory(at.CONTROL_BYTES), map_memory(at.LANES * at.SCRATCH_BYTES)
+        if control is None or scratch is None:
+            raise OutOfMemoryError(
+                "no address space for the scratch memory of CPU workers; "
+                "allow this process more address space (ulimit -v)"
+            )
+        self.control, self._scratch = control, scratch
+        self._reset()
+        _pools.append(self)
+
+    def start(self) -> None:
+        """Start the workers, unless they run."""
+        with self._lock:
+            if self._word(at.STARTED).value:
+                return
+            self._word(at.STARTED).value = 1
+            work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self.code["work"])
+            for worker in range(1, self.count):
+                thread = threading.Thread(
+                    target=work,
+                    args=(self.control, worker),
+                    name=f"shardir-worker-{worker}",
+                    daemon=True,
+                )
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # No thread can be had, or Python is ending: those there are do the work.
+                    return
+                self._threads.append(thread)
+
+    def stop(self, patience: float | None = None) -> None:
+        """End the workers, at the latest after `patience` seconds; the next call starts them anew.
+
+        A call that runs meanwhile goes on alone.
+        """
+        with self._lock:
+            rouse = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.code["rouse"])
+            end = None if patience is None else time.monotonic() + patience
+            self._word(at.STOP).value = 1
+            for thread in self._threads:
+                # One that was about to sleep misses a call to wake up, so that it is repeated.
+                while thread.is_alive() and (end is None or time.monotonic() < end):
+                    rouse(self.control)
+                    thread.join(0.001)
+            if any(thread.is_alive() for thread in self._threads):
+                return
+            self._threads.clear()
+            self._word(at.STOP).value = 0
+            self._word(at.STARTED).value = 0
+
+    def resize(self, count: int) -> None:
+        """Have another number of workers from the next call on."""
+        self.stop()
+        self.count = max(1, min(count, at.MAX_WORKERS))
+
+    def record(self, rings: int) -> None:
+        """Record tasks in the rings at an address from now on; 0: no more."""
+        self._word(at.RINGS).value = rings
+
+    def reset_in_child(self) -> None:
+        """Forget the threads that a fork did not take along."""
+        self._lock = threading.Lock()
+        self._threads = []
+        self._reset()
+
+    def _word(self, offset: int) -> ctypes.c_int64:
+        return ctypes.c_int64.from_address(self.control + offset)
+
+    def _reset(self) -> None:
+        """Be as new; in a forked child other threads may have been anywhere."""
+        ctypes.memset(self.control, 0, at.CONTROL_BYTES)
+        self._word(at.STARTER).value = id(self._starter)
+        self._word(at.SCRATCH).value = self._scratch
+        self._word(at.SPIN).value = self._spin
+        libc = ctypes.CDLL(None)
+        libc.pthread_mutex_init(ctypes.c_void_p(self.control + at.MUTEX), None)
+        libc.pthread_cond_init(ctypes.c_void_p(self.control + at.CONDITION), None)
+
+
+_pools: list[Pool] = []
+
+
+@cache
+def pool() -> Pool:
+    """The workers of this process."""
+    return Pool(allowed())
+
+
+def worker_count() -> int:
+    """How many threads share the tasks of a phase, the caller included."""
+    return pool().count
+
+
+@contextmanager
+def workers(count: int) -> Iterator[None]:
+    """Have `count` workers in this process while in the block, more than cores if so asked for."""
+    shared = pool()
+    before = shared.count
+    shared.resize(count)
+    try:
+        yield
+    finally:
+        shared.resize(before)
+
+
+def _after_fork() -> None:
+    for each in _pools:
+        each.reset_in_child()
+
+
+def _at_exit() -> None:
+    for each in _pools:
+        each.stop(patience=1.0)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

@@ -1,0 +1,155 @@
+"""Programs of phases: results, arguments, sharing, cutting."""
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from shardir.backends.cpu.native.data import Phase
+from shardir.backends.cpu.native.runtime import control as at
+from shardir.backends.cpu.native.runtime.program import load, rows_of
+from shardir.backends.cpu.native.runtime.workers import Pool
+from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD, SCRATCH, WHO, mixed
+
+LONG = 1e6
+
+
+@pytest.fixture(params=["futex", "condition"], scope="module")
+def crowd(request: pytest.FixtureRequest) -> Iterator[Pool]:
+    """Eight threads, more than there are cores, that sleep at once."""
+    pool = Pool(8, request.param, spin=2000)
+    yield pool
+    pool.stop()
+
+
+@pytest.mark.parametrize("cost", [0.0, LONG], ids=["alone", "shared"])
+@pytest.mark.parametrize("tasks", [0, 1, 2, 3, 64])
+def test_phases_run_in_order_and_every_task_once(crowd: Pool, cost: float, tasks: int) -> None:
+    words = np.arange(tasks + 1, dtype=np.uint64)
+    run = load([Phase(MULTIPLY_ADD, (k,), tasks, cost) for k in range(50)], 2, crowd)
+    want = words.copy()
+    for k in range(50):
+        want[:tasks] = want[:tasks] * np.uint64(3) + np.uint64(k)
+    assert run(words.ctypes.data) is None
+    assert (words == want).all()
+
+
+def test_phases_see_what_others_before_them_wrote(crowd: Pool) -> None:
+    count = 40
+    a, b = np.arange(count, dtype=np.uint64), np.zeros(count, np.uint64)
+    there = Phase(MIX, (1, 2, count, 300), count, LONG)
+    back = Phase(MIX, (2, 1, count, 5), count, LONG)
+    run = load([there, back] * 20, 3, crowd)
+    want = a.copy()
+    run(a.ctypes.data, b.ctypes.data)
+    for _ in range(20):
+        want = mixed(mixed(want, 300), 5)
+    assert (a == want).all()
+
+
+def test_each_worker_has_scratch_memory_of_its_own(crowd: Pool) -> None:
+    out = np.zeros(100, np.int64)
+    run = load([Phase(SCRATCH, (5000,), 100, LONG)], 2, crowd)
+    for _ in range(20):
+        out[:] = 0
+        run(out.ctypes.data)
+        assert (out == np.arange(100) * 5000 + 5000 * 4999 // 2).all()
+
+
+def test_long_phases_are_shared_between_workers(crowd: Pool) -> None:
+    out = np.full(64, -1)
+    run = load([Phase(WHO, (100_000,), 64, LONG)], 2, crowd)
+    found: set[int] = set()
+    for _ in range(50):
+        run(out.ctypes.data)
+        assert ((out >= 0) & (out < crowd.count)).all()
+        found |= set(out.tolist())
+    assert 0 in found
+    assert len(found) > 2
+
+
+def test_short_phases_stay_with_the_caller(crowd: Pool) -> None:
+    out = np.full(64, -1)
+    load([Phase(WHO, (10,), 64, 1000.0)], 2, crowd)(out.ctypes.data)
+    assert (out == 0).all()
+
+
+def test_threads_may_call_at_once(crowd: Pool) -> None:
+    """One has the workers, the others run alone, in scratch memory of their own."""
+    want = np.arange(200) * 3000 + 3000 * 2999 // 2
+    run = load([Phase(SCRATCH, (3000,), 200, LONG)] * 3, 2, crowd)
+    faults: list[int] = []
+
+    def call() -> None:
+        out = np.zeros(200, np.int64)
+        for _ in range(20):
+            out[:] = 0
+            run(out.ctypes.data)
+            faults.append(int((out != want).sum()))
+
+    threads = [threading.Thread(target=call) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == [0] * 120
+
+
+def test_more_threads_than_places_wait_for_one(crowd: Pool) -> None:
+    run = load([Phase(WHO, (2_000_000,), 4, LONG)], 2, crowd)
+    outs = [np.full(4, -1) for _ in range(at.CALLERS + 8)]
+    threads = [threading.Thread(target=run, args=(out.ctypes.data,)) for out in outs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all((out >= 0).all() for out in outs)
+
+
+def test_wrong_arguments_are_refused(crowd: Pool) -> None:
+    run = load([Phase(MULTIPLY_ADD, (0,), 1, 0.0)], 2, crowd)
+    with pytest.raises(
+        TypeError, match=r"^a program takes one address for each of its slots but the first$"
+    ):
+        run()
+    with pytest.raises(TypeError, match=r"^an integer is required$"):
+        run("1")
+    with pytest.raises(OverflowError):
+        run(1 << 70)
+
+
+def test_a_program_without_phases_does_nothing(crowd: Pool) -> None:
+    assert load([], 1, crowd)() is None
+    assert load([Phase(MULTIPLY_ADD, (0,), 0, 0.0)], 2, crowd)(0) is None
+
+
+def test_rows_say_what_is_shared_and_what_wakes() -> None:
+    def phase(tasks: int, cost: float) -> Phase:
+        return Phase(MULTIPLY_ADD, (0,), tasks, cost)
+
+    both = at.PARALLEL | at.WAKE
+    assert rows_of([phase(8, 1000.0), phase(8, 150e3), phase(1, 1e6), phase(8, 70e3)]) == [
+        (0, 0, 8, 0),
+        (1, 0, 8, both),  # 220 us of shared work are still to come
+        (2, 0, 1, 0),
+        (3, 0, 8, at.PARALLEL),
+    ]
+
+
+def test_rows_cut_long_phases_so_that_signals_are_seen() -> None:
+    long = Phase(MULTIPLY_ADD, (0,), 10, 350e6)
+    both = at.PARALLEL | at.WAKE
+    assert rows_of([long]) == [
+        (0, 0, 3, both | at.CHECK),
+        (0, 3, 3, both | at.CHECK),
+        (0, 6, 4, both | at.CHECK),
+    ]
+    many = [Phase(MULTIPLY_ADD, (0,), 1, 30e6)] * 5
+    assert [flags for *_, flags in rows_of(many)] == [0, 0, 0, at.CHECK, 0]
+
+
+def test_phases_in_pieces_run_every_task_once(crowd: Pool) -> None:
+    words = np.zeros(1001, np.uint64)
+    load([Phase(MULTIPLY_ADD, (7,), 1001, 5e9)] * 2, 2, crowd)(words.ctypes.data)
+    assert (words == 28).all()
