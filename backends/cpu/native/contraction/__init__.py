@@ -1,0 +1,1 @@
+"""Contractions: matrix products of every kind, and the operations that become one."""

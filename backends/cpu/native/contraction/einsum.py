@@ -1,0 +1,106 @@
+"""An einsum of two strided operands as loops of a matrix product."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.data import View
+
+
+class Loop(NamedTuple):
+    """A loop of a product: how often, and how many bytes a step moves in each operand."""
+
+    extent: int
+    lhs: int
+    rhs: int
+    out: int
+
+
+@dataclass(frozen=True)
+class Product:
+    """out[batch, row, column] = sum over inner of lhs[batch, row, inner] * rhs[..., column].
+
+    Each is any number of loops, the outermost first. The order of `inner` is that of the sum.
+    """
+
+    lhs: View
+    rhs: View
+    out: View
+    batch: tuple[Loop, ...]
+    rows: tuple[Loop, ...]
+    columns: tuple[Loop, ...]
+    inner: tuple[Loop, ...]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """How many products, rows, columns and steps of the sum there are."""
+        loops = self.batch, self.rows, self.columns, self.inner
+        batch, rows, columns, inner = (prod(loop.extent for loop in each) for each in loops)
+        return batch, rows, columns, inner
+
+    def turned(self) -> "Product":
+        """The same with the operands in each other's place."""
+        flip = [
+            tuple(Loop(x.extent, x.rhs, x.lhs, x.out) for x in loops)
+            for loops in (self.batch, self.columns, self.rows, self.inner)
+        ]
+        return replace(
+            self, lhs=self.rhs, rhs=self.lhs, batch=flip[0], rows=flip[1], columns=flip[2],
+            inner=flip[3],
+        )  # fmt: skip
+
+
+def product_of(dims: str, lhs: View, rhs: View, out: View) -> Product:
+    """The loops of `dims`, those of a kind merged where one continues the other.
+
+    A letter that only one operand has, and the result lacks, is summed over with the rest: the
+    other operand stands still meanwhile.
+    """
+    operands, _, output = dims.partition("->")
+    left, right = operands.split(",")
+    sizes = {
+        **dict(zip(left, lhs.shape, strict=True)),
+        **dict(zip(right, rhs.shape, strict=True)),
+    }
+    steps = [
+        dict(zip(term, view.strides, strict=True))
+        for term, view in ((left, lhs), (right, rhs), (output, out))
+    ]
+    loops = {
+        letter: Loop(size, *(step.get(letter, 0) for step in steps))
+        for letter, size in sizes.items()
+    }
+    both = [c for c in output if c in left and c in right]
+    return Product(
+        lhs,
+        rhs,
+        out,
+        merged(sorted((loops[c] for c in both), key=lambda x: -abs(x.out))),
+        merged(_by_operand(loops[c] for c in output if c not in right)),
+        merged(sorted((loops[c] for c in output if c not in left), key=lambda x: -abs(x.out))),
+        merged(_by_both(loops[c] for c in sizes if c not in output)),
+    )
+
+
+def _by_operand(loops: Iterable[Loop]) -> list[Loop]:
+    return sorted(loops, key=lambda loop: (-abs(loop.lhs), -abs(loop.out)))
+
+
+def _by_both(loops: Iterable[Loop]) -> list[Loop]:
+    return sorted(loops, key=lambda loop: -abs(loop.lhs) - abs(loop.rhs))
+
+
+def merged(loops: Iterable[Loop]) -> tuple[Loop, ...]:
+    """Loops without those of one step; an outer one that continues an inner one joins it."""
+    out: list[Loop] = []
+    for loop in loops:
+        if loop.extent == 1:
+            continue
+        if out and all(
+            outer == inner * loop.extent for outer, inner in zip(out[-1][1:], loop[1:], strict=True)
+        ):
+            outer = out.pop()
+            loop = loop._replace(extent=outer.extent * loop.extent)
+        out.append(loop)
+    return tuple(out)

@@ -1,0 +1,138 @@
+"""Elements as they lie in memory, and as they are multiplied.
+
+Products are taken in the element type of the result; half precision is widened to f32 when it is
+read, and rounded once when it is written. A complex number is two planes: all real parts of a
+vector, then all imaginary ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardir.backends.cpu.native.llvm.target import Machine
+from shardir.backends.cpu.native.llvm.text import Function, Value, lanes, vector
+from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED
+
+_REAL = {"f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "c64": "float",
+         "c128": "double"}  # fmt: skip
+
+
+def stored(dtype: str) -> str:
+    """The LLVM type of a number in memory; of a complex number, that of its parts."""
+    return _REAL.get(dtype) or f"i{8 * NUMPY_DTYPES[dtype].itemsize}"
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How results of an element type are computed.
+
+    `type` is the LLVM type of a number, `planes` is 2 for complex numbers, `size` counts the bytes
+    of an element in packed memory.
+    """
+
+    dtype: str
+    type: str
+    planes: int
+    size: int
+
+    @property
+    def part(self) -> int:
+        """Bytes of one plane's number."""
+        return self.size // self.planes
+
+    @property
+    def real(self) -> bool:
+        """Whether numbers are floats, or pairs of floats."""
+        return self.type in ("float", "double")
+
+    def add_product(
+        self, f: Function, machine: Machine, a: Value, b: Value, c: Value, minus: bool = False
+    ) -> Value:
+        """`c + a * b`, or `c - a * b`."""
+        if not self.real:
+            return c - a * b if minus else c + a * b
+        if minus:
+            a = f.emit(f"fneg {a.type} {a}", a.type)
+        return f.fma(a, b, c) if machine.fma else c + a * b
+
+
+def arithmetic(dtype: str) -> Arithmetic:
+    """How products with results of `dtype` are computed."""
+    wide = "f32" if dtype in ("f16", "bf16") else dtype
+    planes = 2 if wide in COMPLEX else 1
+    return Arithmetic(wide, stored(wide), planes, NUMPY_DTYPES[wide].itemsize)
+
+
+def converts(dtype: str, to: Arithmetic) -> bool:
+    """Whether `read` can widen elements of `dtype`."""
+    if dtype in COMPLEX:
+        return to.planes == 2
+    if dtype in FLOATS:
+        return to.real
+    return dtype in INTEGERS
+
+
+def read(f: Function, address: Value, dtype: str, to: Arithmetic, count: int) -> list[Value]:
+    """`count` neighbours in memory, widened; one value a plane."""
+    item = NUMPY_DTYPES[dtype].itemsize
+    if dtype in COMPLEX:
+        pairs = f.load(address, vector(stored(dtype), 2 * count), item // 2)
+        return [_widened(f, part, dtype, to) for part in split(f, pairs)]
+    loaded = f.load(address, vector(stored(dtype), count), item)
+    wide = _widened(f, loaded, dtype, to)
+    return [wide, f.value(0, wide.type)][: to.planes]
+
+
+def split(f: Function, pairs: Value) -> list[Value]:
+    """Neighbouring pairs as two planes."""
+    count = lanes(pairs.type) // 2
+    if count == 1:
+        part = pairs.type.split(" x ")[1][:-1]
+        return [
+            f.emit(f"extractelement {pairs.type} {pairs}, i64 {plane}", part) for plane in (0, 1)
+        ]
+    return [f.shuffle(pairs, pairs, range(plane, 2 * count, 2)) for plane in (0, 1)]
+
+
+def joined(f: Function, planes: Sequence[Value]) -> Value:
+    """Planes as they lie in memory: the only one, or neighbouring pairs."""
+    if len(planes) == 1:
+        return planes[0]
+    real, imag = planes
+    count = lanes(real.type)
+    if count == 1:
+        type = vector(real.type, 2)
+        first = f.emit(f"insertelement {type} poison, {real.type} {real}, i64 0", type)
+        return f.emit(f"insertelement {type} {first}, {imag.type} {imag}, i64 1", type)
+    return f.shuffle(real, imag, [lane for i in range(count) for lane in (i, count + i)])
+
+
+def _widened(f: Function, x: Value, dtype: str, to: Arithmetic) -> Value:
+    type = vector(to.type, lanes(x.type))
+    if dtype == "bf16":
+        whole = x.to(vector("i32", lanes(x.type)), "zext") << 16
+        x = whole.to(vector("float", lanes(x.type)), "bitcast")
+    if x.type == type:
+        return x
+    if dtype in INTEGERS:
+        free = dtype in UNSIGNED
+        if to.real:
+            return x.to(type, "uitofp" if free else "sitofp")
+        return x.to(type, "zext" if free else "sext")
+    return x.to(type, "fpext")
+
+
+def narrowed(f: Function, x: Value, dtype: str) -> Value:
+    """What is stored for a computed number or plane: half precision is rounded to nearest even.
+
+    bf16 is rounded by integer arithmetic, because the instruction for it flushes subnormals.
+    """
+    count = lanes(x.type)
+    if dtype == "f16":
+        return x.to(vector("half", count), "fptrunc")
+    if dtype != "bf16":
+        return x
+    bits = x.to(vector("i32", count), "bitcast")
+    rounded = (bits + ((bits >> 16 & 1) + 0x7FFF)) >> 16
+    quiet = bits >> 16 | 0x40
+    best = f.select(x.is_("uno", x), quiet, rounded)
+    return best.to(vector("i16", count), "trunc")

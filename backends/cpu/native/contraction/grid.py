@@ -1,0 +1,67 @@
+"""How a product is split into tasks."""
+
+from dataclasses import dataclass
+from itertools import product
+
+from shardir.backends.cpu.native.contraction.kernel import LINES, Sizes
+
+LINE_COST = 0.25
+"""Nanoseconds that packing a number takes."""
+TASK_COST = 500.0
+SPLITS = (*range(1, 17), 20, 24, 32, 48, 64)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Blocks of `rows` by `columns`; `packed`: the right operand is packed by a phase before."""
+
+    rows: int
+    columns: int
+    packed: bool
+    cost: float
+
+
+def grid_of(
+    batch: int, rows: int, columns: int, inner: int, sizes: Sizes, staged: bool, reused: bool,
+    workers: int, rate: float,
+) -> Grid:  # fmt: skip
+    """The grid that should be done first.
+
+    `rate` is how many products and sums a nanosecond sees; `reused` says whether products of the
+    batch share the right operand.
+    """
+    tile = sizes.tile
+    best: tuple[float, Grid] | None = None
+    for cut_rows, cut_columns in product(
+        _cuts(rows, tile.height, LINES), _cuts(columns, tile.columns, sizes.columns)
+    ):
+        if staged and cut_rows * cut_columns > sizes.staged:
+            continue
+        row_blocks, column_blocks = -(-rows // cut_rows), -(-columns // cut_columns)
+        tasks = batch * row_blocks * column_blocks
+        high, wide = _padded(cut_rows, tile.height), _padded(cut_columns, tile.columns)
+        multiply = 2.0 * high * wide * inner / rate
+        left, right = (lines * inner * LINE_COST for lines in (cut_rows, cut_columns))
+        for packed in (False, True):
+            if packed and row_blocks == 1 and not reused:
+                continue
+            task = multiply + left + (0 if packed else right) + TASK_COST
+            before = right * column_blocks * (1 if reused else batch) if packed else 0.0
+            before += TASK_COST if packed else 0
+            rounds = -(-tasks // workers)
+            # The rest of a task is what the others may have to wait for.
+            time = rounds * task + 0.2 * task * (workers > 1) + before / workers
+            if best is None or time < best[0]:
+                best = time, Grid(cut_rows, cut_columns, packed, tasks * task + before)
+    assert best is not None
+    return best[1]
+
+
+def _cuts(extent: int, step: int, most: int) -> list[int]:
+    """Sizes of blocks, whole tiles but for the last."""
+    sizes = {min(_padded(-(-extent // n), step), max(extent, 1)) for n in SPLITS}
+    return sorted({min(size, most) for size in sizes} | {min(most, max(extent, 1))})
+
+
+def _padded(extent: int, step: int) -> int:
+    return -(-extent // step) * step

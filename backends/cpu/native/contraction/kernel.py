@@ -1,0 +1,251 @@
+"""The kernel of products: a task makes a block of the result.
+
+The sum is taken in parts of `STEPS` steps. For each part the block's columns of the right operand
+are packed (or have been by an earlier phase, which uses the same kernel), then `rows` rows of the
+left one at a time, which the caches hold while tile after tile is computed. Numbers are summed in
+the order of the steps whatever the blocks are, so that results do not depend on how the work is
+split.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+from shardir.backends.cpu.native.contraction.elements import Arithmetic, narrowed
+from shardir.backends.cpu.native.contraction.packing import SEGMENT, emit_pack, neighbours
+from shardir.backends.cpu.native.contraction.record import Reader
+from shardir.backends.cpu.native.contraction.tables import (
+    OFFSETS,
+    SEGMENTS,
+    emit_offsets,
+    emit_segments,
+)
+from shardir.backends.cpu.native.contraction.tile import Tile, emit_tile, fitting
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value, vector
+from shardir.types import NUMPY_DTYPES
+
+LINES = 2048
+"""Rows, and columns, that a block has at most."""
+LEFT, RIGHT, STAGE = 256 << 10, 2 << 20, 1 << 20
+"""Bytes for packed rows, for packed columns, and for results that are not stored yet."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What fits where, for one arithmetic."""
+
+    tile: Tile
+    steps: int
+    rows: int
+    columns: int
+    staged: int
+
+    @staticmethod
+    def of(numbers: Arithmetic) -> "Sizes":
+        """`rows` are packed at a time, a block has at most `columns`, or `staged` numbers."""
+        tile = fitting(numbers)
+        steps = 256 // numbers.planes
+        rows = LEFT // (steps * numbers.size) // tile.height * tile.height
+        columns = min(LINES, RIGHT // (steps * numbers.size)) // tile.columns * tile.columns
+        return Sizes(tile, steps, max(rows, tile.height), columns, STAGE // numbers.size)
+
+
+@cache
+def product_kernel(lhs: str, rhs: str, out: str, numbers: Arithmetic) -> Kernel:
+    """The kernel for operands and results of these element types."""
+    return Kernel(f"product_{lhs}_{rhs}_{out}", lambda: _text(lhs, rhs, out, numbers))
+
+
+def _text(lhs: str, rhs: str, out: str, numbers: Arithmetic) -> str:
+    module, sizes = Module(), Sizes.of(numbers)
+    tile = sizes.tile
+    emit_offsets(module)
+    emit_segments(module)
+    emit_tile(module, "tile", tile, numbers, host())
+    emit_pack(module, "pack_lhs", tile.height, sizes.steps, lhs, numbers)
+    emit_pack(module, "pack_rhs", tile.columns, sizes.steps, rhs, numbers)
+    _emit_unstage(module, out, numbers)
+    f = Function(module, f"product_{lhs}_{rhs}_{out}", ["ptr", "ptr", "i64", "i64"])
+    task = _Task(f, sizes, numbers)
+    f.choose(task.record["packing"].is_("ne", 0), task.pack, task.compute)
+    f.leave()
+    return module.text()
+
+
+class _Task:
+    """The instructions of a task, written in their order."""
+
+    def __init__(self, f: Function, sizes: Sizes, numbers: Arithmetic) -> None:
+        self.f, self.sizes, self.numbers = f, sizes, numbers
+        self.bases, record, self.task, worker = f.params
+        self.record = Reader(f, record)
+        at = f.offset(f.load(self.bases, "ptr"), worker * SCRATCH_BYTES)
+        table = 8 * LINES
+        segments = SEGMENT * sizes.steps
+        places = {}
+        for name, size in (
+            ("rows_lhs", table), ("rows_out", table), ("columns_rhs", table),
+            ("columns_out", table), ("lhs_segments", segments), ("rhs_segments", segments),
+            ("lhs", LEFT + 4096), ("rhs", RIGHT), ("stage", STAGE),
+        ):  # fmt: skip
+            places[name] = at
+            at = f.offset(at, size)
+        self.places = places
+
+    def _decode(self) -> None:
+        """Which block of which product this is, and where its operands begin."""
+        f, r = self.f, self.record
+        column_blocks, row_blocks = r["column_blocks"], r["row_blocks"]
+        rest = f.variable("i64", self.task // column_blocks)
+        self.first_column = self.task % column_blocks * r["block_columns"]
+        self.first_row = rest.get() % row_blocks * r["block_rows"]
+        rest.set(rest.get() // row_blocks)
+        self.rows = f.least(r["rows"] - self.first_row, r["block_rows"])
+        self.columns = f.least(r["columns"] - self.first_column, r["block_columns"])
+        moved = [f.variable("i64", 0) for _ in range(4)]
+        loops, number = r.loops("batch")
+        with f.loop(0, number) as level:
+            entry = f.offset(loops, level * 40)
+            extent = f.load(entry, "i64")
+            index = rest.get() % extent
+            rest.set(rest.get() // extent)
+            for i, each in enumerate(moved):
+                each.set(each.get() + index * f.load(f.offset(entry, 8 + 8 * i), "i64"))
+        self.lhs, self.rhs, self.out = (
+            f.offset(r.address(self.bases, name), each.get())
+            for name, each in zip(("lhs", "rhs", "out"), moved[:3], strict=True)
+        )
+        base = f.load(f.offset(self.bases, r["packed_slot"], "ptr"), "ptr")
+        self.packed = f.offset(base, moved[3].get())
+
+    def _lines(self, name: str, first: Value, count: Value) -> Value:
+        loops, number = self.record.loops(name)
+        table = self.places[name]
+        self.f.call(OFFSETS, [table, first, count, loops, number])
+        return table
+
+    def _packed(
+        self, side: str, to: Value, base: Value, table: Value, lines: Value, first: Value,
+        steps: Value,
+    ) -> None:  # fmt: skip
+        """Pack lines of an operand for the steps from `first` on."""
+        f = self.f
+        loops, number = self.record.loops(f"inner_{side}")
+        segments = self.places[f"{side}_segments"]
+        parts = f.call(SEGMENTS, [segments, first, steps, loops, number], "i64")
+        stride = f.load(f.offset(loops, 8), "i64")
+        f.call(f"pack_{side}", [to, base, table, lines, segments, parts, steps, stride])
+
+    def _panels(self) -> Value:
+        """The columns of the right operand, the missing ones of the last panel among them."""
+        width = self.sizes.tile.columns
+        return (self.record["columns"] + (width - 1)) // width * width
+
+    def pack(self) -> None:
+        """Pack columns of the right operand for all steps."""
+        f, size = self.f, self.numbers.size
+        self._decode()
+        table = self._lines("columns_rhs", self.first_column, self.columns)
+        inner, panels = self.record["inner"], self._panels()
+        with f.loop(0, inner, self.sizes.steps) as first:
+            steps = f.least(inner - first, self.sizes.steps)
+            at = f.offset(self.packed, (first * panels + self.first_column * steps) * size)
+            self._packed("rhs", at, self.rhs, table, self.columns, first, steps)
+
+    def compute(self) -> None:
+        """Make a block of the result."""
+        f, r, sizes, size = self.f, self.record, self.sizes, self.numbers.size
+        self._decode()
+        rows_lhs = self._lines("rows_lhs", self.first_row, self.rows)
+        columns_out = self._lines("columns_out", self.first_column, self.columns)
+        columns_rhs = self._lines("columns_rhs", self.first_column, self.columns)
+        staged = r["staged"].is_("ne", 0)
+        start = f.offset(self.out, f.load(columns_out, "i64"))
+        place = f.select(staged, self.places["stage"], start)
+        offsets = self.places["rows_out"]
+
+        def in_stage() -> None:
+            with f.loop(0, self.rows) as i:
+                f.store(i * self.columns * size, f.offset(offsets, i, "i64"))
+
+        def lines_out() -> None:
+            self._lines("rows_out", self.first_row, self.rows)
+
+        f.choose(staged, in_stage, lines_out)
+        packed_before = r["packed_slot"].is_("ne", 0)
+        inner, panels = r["inner"], self._panels()
+        # A sum of no steps is zero: the first part is done even if it is empty.
+        after, first = f.variable("i64", 0), f.variable("i64", 0)
+        with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
+            now = first.get()
+            steps = f.least(inner - now, sizes.steps)
+            right = f.variable("ptr", self.places["rhs"])
+
+            def reuse() -> None:
+                at = (now * panels + self.first_column * steps) * size
+                right.set(f.offset(self.packed, at))
+
+            def pack_now() -> None:
+                self._packed(
+                    "rhs", self.places["rhs"], self.rhs, columns_rhs, self.columns, now, steps
+                )
+
+            f.choose(packed_before, reuse, pack_now)
+            adding = now.is_("ne", 0)
+            with f.loop(0, self.rows, sizes.rows) as top:
+                count = f.least(self.rows - top, sizes.rows)
+                table = f.offset(rows_lhs, top, "i64")
+                self._packed("lhs", self.places["lhs"], self.lhs, table, count, now, steps)
+                self._tiles(right.get(), place, offsets, top, count, steps, adding)
+            after.set(1)
+            first.set(now + sizes.steps)
+        with f.when(staged):
+            lines_out()
+            f.call(
+                "unstage",
+                [self.out, self.places["stage"], offsets, columns_out, self.rows, self.columns],
+            )
+
+    def _tiles(
+        self, right: Value, place: Value, offsets: Value, top: Value, count: Value,
+        steps: Value, adding: Value,
+    ) -> None:  # fmt: skip
+        f, tile, size = self.f, self.sizes.tile, self.numbers.size
+        columns = self.columns
+        with f.loop(0, columns, tile.columns) as j:
+            panel = f.offset(right, j * steps * size)
+            with f.loop(0, count, tile.height) as i:
+                left = f.offset(self.places["lhs"], i * steps * size)
+                row = top + i
+                where = f.offset(place, j * size)
+                rows, rest = count - i, columns - j
+                places = f.offset(offsets, row, "i64")
+                f.call("tile", [steps, left, panel, where, places, rows, rest, adding])
+
+
+def _emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:
+    """`unstage(out, stage, rows, columns, row_count, column_count)`: store summed numbers."""
+    params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
+              "ptr noalias readonly", "i64", "i64"]  # fmt: skip
+    f = Function(module, "unstage", params, attributes="nounwind noinline", internal=True)
+    out, stage, rows, columns, row_count, column_count = f.params
+    item = NUMPY_DTYPES[dtype].itemsize
+    together = neighbours(f, columns, column_count, item)
+    lanes = 64 // numbers.part
+    whole = f.select(together, column_count - column_count % lanes, 0)
+    with f.loop(0, row_count) as i:
+        source = f.offset(stage, i * column_count * numbers.size)
+        row = f.offset(out, f.load(f.offset(rows, i, "i64"), "i64"))
+        first = f.offset(row, f.load(columns, "i64"))
+
+        def move(j: Value, to: Value, count: int, source: Value = source) -> None:
+            type = vector(numbers.type, count * numbers.planes)
+            number = f.load(f.offset(source, j * numbers.size), type, numbers.part)
+            f.store(narrowed(f, number, dtype), to, item // numbers.planes)
+
+        with f.loop(0, whole, lanes) as j:
+            move(j, f.offset(first, j * item), lanes)
+        with f.loop(whole, column_count) as j:
+            move(j, f.offset(row, f.load(f.offset(columns, j, "i64"), "i64")), 1)
+    f.leave()

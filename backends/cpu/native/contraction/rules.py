@@ -1,0 +1,7 @@
+"""What this package lowers, by the name of the operation."""
+
+from shardir.backends.cpu.native.contraction.dot import dot_order, dot_rule
+from shardir.backends.cpu.native.data import Order, Rule
+
+RULES: dict[str, Rule] = {"dot": dot_rule}
+LAYOUTS: dict[str, Order] = {"dot": dot_order}

@@ -1,0 +1,55 @@
+"""Tables that kernels make for themselves: where lines begin, and how steps lie.
+
+Loops are read from the record as pairs (extent, stride), the innermost first.
+"""
+
+from shardir.backends.cpu.native.contraction.packing import SEGMENT
+from shardir.backends.cpu.native.llvm.text import Function, Module
+
+OFFSETS, SEGMENTS = "offsets_of_lines", "segments_of_steps"
+
+
+def emit_offsets(module: Module) -> None:
+    """`offsets_of_lines(table, first, count, loops, number)`: where lines begin, in bytes."""
+    params = ["ptr noalias", "i64", "i64", "ptr noalias readonly", "i64"]
+    f = Function(module, OFFSETS, params, attributes="nounwind noinline", internal=True)
+    table, first, count, loops, number = f.params
+    with f.loop(0, count) as i:
+        rest, offset = f.variable("i64", first + i), f.variable("i64", 0)
+        with f.loop(1, number) as level:
+            entry = f.offset(loops, level * 16 - 16)
+            extent = f.load(entry, "i64")
+            now = rest.get()
+            offset.set(offset.get() + now % extent * f.load(f.offset(entry, 8), "i64"))
+            rest.set(now // extent)
+        last = f.load(f.offset(loops, number * 16 - 8), "i64")
+        f.store(offset.get() + rest.get() * last, f.offset(table, i, "i64"))
+    f.leave()
+
+
+def emit_segments(module: Module) -> None:
+    """`segments_of_steps(table, first, count, loops, number)`: how many segments there are.
+
+    They are the runs of the innermost loop; the table gets their offsets and lengths.
+    """
+    params = ["ptr noalias", "i64", "i64", "ptr noalias readonly", "i64"]
+    f = Function(module, SEGMENTS, params, "i64", attributes="nounwind noinline", internal=True)
+    table, first, count, loops, number = f.params
+    at, found, end = f.variable("i64", first), f.variable("i64", 0), first + count
+    extent, stride = f.load(loops, "i64"), f.load(f.offset(loops, 8), "i64")
+    with f.while_(lambda: at.get().is_("slt", end)):
+        now = at.get()
+        inside = now % extent
+        length = f.least(extent - inside, end - now)
+        offset, rest = f.variable("i64", inside * stride), f.variable("i64", now // extent)
+        with f.loop(1, number) as level:
+            entry = f.offset(loops, level * 16)
+            size, step = f.load(entry, "i64"), f.load(f.offset(entry, 8), "i64")
+            offset.set(offset.get() + rest.get() % size * step)
+            rest.set(rest.get() // size)
+        entry = f.offset(table, found.get() * SEGMENT)
+        f.store(offset.get(), entry)
+        f.store(length, f.offset(entry, 8))
+        found.set(found.get() + 1)
+        at.set(now + length)
+    f.leave(found.get())

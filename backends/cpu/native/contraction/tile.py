@@ -1,0 +1,203 @@
+"""The innermost product: a tile of the result in registers.
+
+A tile has `height` rows and `width` vectors of columns. Both operands lie packed, so that the
+numbers of one step of the sum are neighbours: `height` of the left one, a row of vectors of the
+right one.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined, split
+from shardir.backends.cpu.native.llvm.target import Machine, host
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable, vector
+
+UNROLLED = 4
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The sizes of a tile, in numbers of an arithmetic."""
+
+    height: int
+    width: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        """How many columns it has."""
+        return self.width * self.lanes
+
+
+@cache
+def fitting(numbers: Arithmetic) -> Tile:
+    """The tile that fills the registers of this machine."""
+    machine = host()
+    lanes = machine.lanes(numbers.part)
+    if machine.vector_bytes == 64:
+        height, width = 12, 2
+    elif machine.triple.startswith(("aarch64", "arm64")):
+        height, width = 8, 3
+    else:
+        height, width = 6, 2
+    return Tile(height if numbers.planes == 1 else height // 2, width, lanes)
+
+
+def emit_tile(module: Module, name: str, tile: Tile, numbers: Arithmetic, machine: Machine) -> None:
+    """`name(k, lhs, rhs, out, offsets, rows, columns, adding)`.
+
+    Writes, or adds to, the first `rows` rows and `columns` columns at `out`; row i begins
+    `offsets[i]` bytes further on, and its columns are neighbours.
+    """
+    params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias",
+              "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
+    f = Function(module, name, params, attributes="nounwind noinline", internal=True)
+    steps, lhs, rhs, *place = f.params
+    many = vector(numbers.type, tile.lanes)
+    sums = [
+        [[f.variable(many, 0) for _ in range(numbers.planes)] for _ in range(tile.width)]
+        for _ in range(tile.height)
+    ]
+    step = _Step(f, tile, numbers, machine, sums)
+    left, right = f.variable("ptr", lhs), f.variable("ptr", rhs)
+    whole = steps - steps % UNROLLED
+    for start, stop, unrolled in ((f.value(0, "i64"), whole, UNROLLED), (whole, steps, 1)):
+        with f.loop(start, stop, unrolled):
+            for u in range(unrolled):
+                step.emit(left.get(), right.get(), u)
+            left.set(f.offset(left.get(), unrolled * tile.height * numbers.size))
+            right.set(f.offset(right.get(), unrolled * tile.columns * numbers.size))
+    _write(f, tile, numbers, sums, place)
+    f.leave()
+
+
+@dataclass
+class _Step:
+    f: Function
+    tile: Tile
+    numbers: Arithmetic
+    machine: Machine
+    sums: list[list[list[Variable]]]
+
+    def emit(self, lhs: Value, rhs: Value, number: int) -> None:
+        """Add the products of the step `number` steps further on."""
+        f, tile, numbers = self.f, self.tile, self.numbers
+        many = vector(numbers.type, tile.lanes)
+        row = number * tile.columns * numbers.size
+        right = [
+            [
+                f.load(
+                    f.offset(rhs, row + (p * tile.columns + j * tile.lanes) * numbers.part),
+                    many,
+                    numbers.part,
+                )
+                for p in range(numbers.planes)
+            ]
+            for j in range(tile.width)
+        ]
+        column = number * tile.height * numbers.size
+        for i, sums in enumerate(self.sums):
+            left = [
+                f.splat(
+                    f.load(
+                        f.offset(lhs, column + (p * tile.height + i) * numbers.part),
+                        numbers.type,
+                    ),
+                    tile.lanes,
+                )
+                for p in range(numbers.planes)
+            ]
+            for j, place in enumerate(sums):
+                self._add(place, left, right[j])
+
+    def _add(self, sums: list[Variable], a: list[Value], b: list[Value]) -> None:
+        def product(x: Value, y: Value, z: Value, minus: bool = False) -> Value:
+            return self.numbers.add_product(self.f, self.machine, x, y, z, minus)
+
+        if self.numbers.planes == 1:
+            sums[0].set(product(a[0], b[0], sums[0].get()))
+            return
+        sums[0].set(product(a[1], b[1], product(a[0], b[0], sums[0].get()), minus=True))
+        sums[1].set(product(a[1], b[0], product(a[0], b[1], sums[1].get())))
+
+
+def _write(
+    f: Function,
+    tile: Tile,
+    numbers: Arithmetic,
+    sums: list[list[list[Variable]]],
+    place: list[Value],
+) -> None:
+    """Everything, or rows and columns as far as there are any."""
+    out, offsets, rows, columns, adding = place
+    wide = vector(numbers.type, tile.lanes * numbers.planes)
+
+    def row(i: int) -> Value:
+        return f.offset(out, f.load(f.offset(offsets, 8 * i), "i64"))
+
+    def new(i: int, j: int, old: Value | None) -> Value:
+        made = [each.get() for each in sums[i][j]]
+        if old is not None:
+            before = split(f, old) if numbers.planes == 2 else [old]
+            made = [x + y for x, y in zip(before, made, strict=True)]
+        return joined(f, made)
+
+    def whole(add: bool) -> None:
+        for i in range(tile.height):
+            start = row(i)
+            for j in range(tile.width):
+                at = f.offset(start, j * tile.lanes * numbers.size)
+                old = f.load(at, wide, numbers.part) if add else None
+                f.store(new(i, j, old), at, numbers.part)
+
+    def partly(add: bool) -> None:
+        masks = [
+            within(f, columns - j * tile.lanes, tile.lanes, numbers.planes)
+            for j in range(tile.width)
+        ]
+        for i in range(tile.height):
+            with f.when(rows.is_("ugt", i)):
+                start = row(i)
+                for j, mask in enumerate(masks):
+                    at = f.offset(start, j * tile.lanes * numbers.size)
+                    old = masked_load(f, at, mask, wide, numbers.part) if add else None
+                    masked_store(f, new(i, j, old), at, mask, numbers.part)
+
+    full = rows.is_("uge", tile.height) & columns.is_("uge", tile.columns)
+    f.choose(
+        full,
+        lambda: f.choose(adding, lambda: whole(True), lambda: whole(False)),
+        lambda: f.choose(adding, lambda: partly(True), lambda: partly(False)),
+    )
+
+
+def within(f: Function, count: Value, lanes: int, times: int = 1) -> Value:
+    """A mask of the first `count` lanes, each `times` over; none for a negative count."""
+    numbers = ", ".join(f"i32 {lane // times}" for lane in range(lanes * times))
+    type = vector("i32", lanes * times)
+    least = f.select(count.is_("slt", lanes), count, lanes)
+    limit = f.splat(least.to("i32", "trunc"), lanes * times)
+    text = f"icmp slt {type} <{numbers}>, {limit}"
+    return f.emit(text, vector("i1", lanes * times))
+
+
+def masked_load(f: Function, address: Value, mask: Value, type: str, align: int) -> Value:
+    """The lanes of the mask, zero elsewhere; nothing else is touched."""
+    name = f"llvm.masked.load.{_suffix(type)}.p0"
+    f.module.declare(name, type, ["ptr", "i32", mask.type, type])
+    text = f"ptr {address}, i32 {align}, {mask.type} {mask}, {type} zeroinitializer"
+    return f.emit(f"call {type} @{name}({text})", type)
+
+
+def masked_store(f: Function, value: Value, address: Value, mask: Value, align: int) -> None:
+    """Write the lanes of the mask."""
+    name = f"llvm.masked.store.{_suffix(value.type)}.p0"
+    f.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])
+    text = f"{value.type} {value}, ptr {address}, i32 {align}, {mask.type} {mask}"
+    f.do(f"call void @{name}({text})")
+
+
+def _suffix(type: str) -> str:
+    kind = type.split(" x ")[1][:-1]
+    short = {"float": "f32", "double": "f64", "half": "f16"}.get(kind, kind)
+    return f"v{type[1:].split(' ')[0]}{short}"

@@ -1,0 +1,191 @@
+"""Products of the native CPU backend: every einsum, element type and layout."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.backends.cpu.native.contraction.rules import LAYOUTS, RULES
+from shardir.ops import dot
+from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, TensorType
+from tests.backends.cpu.native.running import lowered, made_by, op_on
+
+Array = npt.NDArray[Any]
+NUMBERS = (*INTEGERS, *FLOATS, *COMPLEX)
+EPSILON = {"f16": 2e-3, "bf16": 1e-2, "f32": 3e-6, "c64": 5e-6, "f64": 1e-14, "c128": 1e-14}
+"""How far a sum may be off, as part of the sum of absolute products."""
+
+
+def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    """Random numbers; integers over the whole range, so that products wrap."""
+    kind = NUMPY_DTYPES[dtype]
+    if dtype in INTEGERS:
+        bounds = np.iinfo(kind)
+        return np.asarray(rng.integers(bounds.min, bounds.max, shape, kind, endpoint=True))
+    real = np.asarray(rng.standard_normal(shape))
+    return np.asarray(real + 1j * rng.standard_normal(shape) if dtype in COMPLEX else real, kind)
+
+
+def assert_product(got: Array, x: Array, y: Array, dims: str, result: TensorType) -> None:
+    """Equal to the reference, as far as sums of this length can be."""
+    want = dot.reference
+    assert want is not None
+    expected = want(x, y, dims=dims, result=result)
+    assert got.shape == expected.shape
+    assert got.dtype == expected.dtype
+    if result.dtype in INTEGERS:
+        np.testing.assert_array_equal(got, expected)
+        return
+    wide = np.complex128 if result.dtype in COMPLEX else np.float64
+    scale = np.einsum(dims, np.abs(x.astype(wide)), np.abs(y.astype(wide)))
+    error = np.abs(got.astype(wide) - expected.astype(wide))
+    assert (error <= EPSILON[result.dtype] * scale + 1e-30).all()
+
+
+def product(x: Array, y: Array, dims: str, result: TensorType | None = None, **more: Any) -> Array:
+    types = [TensorType(a.shape, str(name)) for a, name in ((x, dtype_of(x)), (y, dtype_of(y)))]
+    op = op_on(dot, *types, dims=dims, result=result)
+    (got,) = made_by(RULES["dot"], op, [x, y], LAYOUTS["dot"], **more)
+    assert_product(got, x, y, dims, op.result.type)
+    return got
+
+
+def dtype_of(x: Array) -> str:
+    return next(name for name, kind in NUMPY_DTYPES.items() if kind == x.dtype)
+
+
+@st.composite
+def layouts(draw: st.DrawFn, rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    """Numbers that lie permuted, reversed, repeated, with gaps."""
+    order = draw(st.permutations(range(len(shape))))
+    gaps = [draw(st.sampled_from((1, 1, 1, 2))) for _ in shape]
+    whole = numbers(rng, tuple(shape[d] * gaps[d] for d in order), dtype)
+    x = whole.transpose([order.index(d) for d in range(len(shape))])
+    x = x[tuple(slice(None, None, gap) for gap in gaps)]
+    x = x[tuple(slice(0, size) for size in shape)]
+    for d, size in enumerate(shape):
+        how = draw(st.sampled_from(("", "", "", "reversed", "repeated")))
+        if how == "reversed":
+            x = np.flip(x, d)
+        elif how == "repeated" and size:
+            x = np.broadcast_to(x[(slice(None),) * d + (slice(0, 1),)], shape)
+    return np.asarray(x)
+
+
+@st.composite
+def einsums(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
+    letters = "abcde"[: draw(st.integers(1, 5))]
+    sizes = {c: draw(st.sampled_from((0, 1, 2, 3, 4, 5, 7, 13))) for c in letters}
+    where = {c: draw(st.sampled_from(("l", "r", "lr", "lro", "lro", "lo", "ro"))) for c in letters}
+    terms = [
+        "".join(draw(st.permutations([c for c in letters if side in where[c]]))) for side in "lro"
+    ]
+    return f"{terms[0]},{terms[1]}->{terms[2]}", sizes
+
+
+@given(st.data(), einsums(), st.sampled_from(NUMBERS))
+def test_random(data: st.DataObject, einsum: tuple[str, dict[str, int]], dtype: str) -> None:
+    dims, sizes = einsum
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    terms = dims.partition("->")[0].split(",")
+    x, y = (
+        data.draw(layouts(rng, tuple(sizes[c] for c in term), dtype), label=term) for term in terms
+    )
+    output = dims.partition("->")[2]
+    out = data.draw(layouts(rng, tuple(sizes[c] for c in output), dtype))
+    if 0 in out.strides and out.size:
+        out = np.empty_like(out)
+    op = op_on(dot, TensorType(x.shape, dtype), TensorType(y.shape, dtype), dims=dims)
+    assert lowered(RULES["dot"], op, [x, y], [out]) is not None
+    assert_product(out, x, y, dims, op.result.type)
+
+
+SHAPES = [
+    ("mk,kn->mn", (300, 700), (700, 130)),
+    ("mk,nk->mn", (130, 700), (300, 700)),
+    ("km,kn->nm", (513, 70), (513, 90)),
+    ("mk,kn->mn", (1, 600), (600, 333)),
+    ("mk,kn->mn", (333, 600), (600, 1)),
+    ("mk,kn->mn", (8, 300), (300, 500)),
+    ("mk,kn->mn", (500, 300), (300, 10)),
+    ("i,i->", (70000,), (70000,)),
+    ("i,j->ij", (300,), (200,)),
+    ("zmk,zkn->zmn", (30, 4, 4), (30, 4, 4)),
+    ("zmk,zkn->zmn", (5, 40, 70), (5, 70, 33)),
+    ("bshd,bthd->bhst", (2, 20, 3, 16), (2, 30, 3, 16)),
+    ("aik,akn->in", (4, 50, 60), (4, 60, 70)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32", "c64"])
+@pytest.mark.parametrize(("dims", "left", "right"), SHAPES)
+def test_shapes(dims: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    product(numbers(rng, left, dtype), numbers(rng, right, dtype), dims)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_element_types(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    product(numbers(rng, (37, 70), dtype), numbers(rng, (70, 45), dtype), "mk,kn->mn")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [("i8", "i32"), ("u8", "i16"), ("i16", "f32"), ("f16", "f32"), ("bf16", "f32"),
+     ("f32", "f64"), ("f32", "c64"), ("c64", "c128")],
+)  # fmt: skip
+def test_sums_in_a_wider_type(dtype: str, wide: str) -> None:
+    rng = np.random.default_rng(0)
+    x, y = numbers(rng, (37, 70), dtype), numbers(rng, (70, 45), dtype)
+    product(x, y, "mk,kn->mn", TensorType((37, 45), wide))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "c64"])
+@pytest.mark.parametrize(("dims", "left", "right"), SHAPES)
+def test_same_bits_for_any_number_of_workers(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str
+) -> None:
+    rng = np.random.default_rng(0)
+    x, y = numbers(rng, left, dtype), numbers(rng, right, dtype)
+    one, *others = (product(x, y, dims, workers=workers).tobytes() for workers in (1, 2, 7))
+    assert all(other == one for other in others)
+
+
+def test_infinities_and_nan_stay_in_their_rows() -> None:
+    x, y = np.ones((20, 30), np.float32), np.ones((30, 40), np.float32)
+    x[3, 5], x[7, 2], y[4, 11] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        want = x @ y
+    op = op_on(dot, TensorType(x.shape, "f32"), TensorType(y.shape, "f32"), dims="mk,kn->mn")
+    (got,) = made_by(RULES["dot"], op, [x, y])
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_half_precision_is_rounded_once(dtype: str) -> None:
+    """The f32 sum, rounded to nearest even: subnormals, infinities and NaN among them."""
+    kind = NUMPY_DTYPES[dtype]
+    bits = np.arange(1 << 16, dtype=np.uint16).view(kind).reshape(256, 256)
+    x = np.asarray([[1.0]], kind)
+    with np.errstate(all="ignore"):
+        for scale in (1.0, 0.5, 1.0078125):
+            y = np.asarray(scale, kind)
+            want = (bits.reshape(1, -1).astype(np.float32) * y.astype(np.float32)).astype(kind)
+            out = np.empty((1, 1 << 16), kind)
+            row = (bits.reshape(1, -1), x * y)
+            types = [TensorType(a.shape, dtype) for a in row]
+            op = op_on(dot, *types, dims="kn,km->mn")
+            assert lowered(RULES["dot"], op, row, [out])
+            nan = np.isnan(want)
+            np.testing.assert_array_equal(np.isnan(out), nan)
+            np.testing.assert_array_equal(out[~nan], want[~nan])
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 70), st.integers(1, 70), st.integers(0, 600))
+def test_sizes_around_the_tiles(m: int, n: int, k: int) -> None:
+    rng = np.random.default_rng(0)
+    product(numbers(rng, (m, k), "f32"), numbers(rng, (k, n), "f32"), "mk,kn->mn")
