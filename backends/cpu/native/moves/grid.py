@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from shardir.backends.cpu.native.data import Kernel, Phase, View
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel, Phase, View
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.moves.loops import Loop, Nest
@@ -35,6 +35,8 @@ class Block(NamedTuple):
     extra: Callable[[int], Value]
     """The i-th of the words that the phase adds to its record."""
     task: Value
+    scratch: Value
+    """The address of the worker's own memory."""
 
 
 Body = Callable[[Function, Block], None]
@@ -148,7 +150,8 @@ def grid_text(name: str, form: Form, body: Body) -> str:
     """The module of a kernel that finds its blocks and leaves them to `body`."""
     module = Module()
     f = Function(module, name, ("ptr", "ptr", "i64", "i64"))
-    bases, record, task, _ = f.params
+    bases, record, task, worker = f.params
+    scratch = f.offset(f.load(bases, "ptr"), worker * SCRATCH_BYTES)
     views, walked = form.views, form.views + form.counters
 
     def word(index: int) -> Value:
@@ -208,6 +211,7 @@ def grid_text(name: str, form: Form, body: Body) -> str:
                 column_strides,
                 lambda i: word(more + i),
                 task,
+                scratch,
             ),
         )
     fence(f)

@@ -11,6 +11,7 @@ from functools import partial
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.moves import bodies
+from shardir.backends.cpu.native.moves.casting import fits
 from shardir.backends.cpu.native.moves.copying import BLOCK_BYTES, copy_phases, moving_copy_phases
 from shardir.backends.cpu.native.moves.grid import (
     Block,
@@ -93,8 +94,9 @@ def gather_rule(
         (layout.operand[d] - _reach(layout, y.shape, d), x.strides[d]) for d in layout.index_map
     ]
     count, kind = len(components), indices.dtype
-    name = f"gather_{'rows' if bytewise else f'items{size}'}_{count}_{kind}"
-    body = partial(_gather, count, kind, 0 if bytewise else size)
+    way = "rows" if bytewise else f"items{size}" if column else f"single{size}"
+    name = f"gather_{way}_{count}_{kind}"
+    body = partial(_gather, count, kind, way, size)
     lines = y.size / max(1, extent // size if bytewise else extent)
     cost = lines * (3.0 + 2.0 * count) + y.nbytes / (12 if bytewise else size)
     extra = [indices.strides[-1], *(word for pair in components for word in pair)]
@@ -127,9 +129,8 @@ def _reach(layout: Layout, slices: Sequence[int], dim: int) -> int:
     return next((slices[s] for s, d in layout.window.items() if d == dim), 1)
 
 
-def _gather(count: int, dtype: str, size: int, f: Function, block: Block) -> None:
-    """Rows start where indices say; `size` bytes an item, 0: columns are bytes that lie
-    together."""
+def _gather(count: int, dtype: str, way: str, size: int, f: Function, block: Block) -> None:
+    """Rows that start where indices say, of bytes that lie together, of items, of one item."""
     step = block.extra(0)
     limits = [block.extra(1 + 2 * k) for k in range(count)]
     strides = [block.extra(2 + 2 * k) for k in range(count)]
@@ -144,17 +145,26 @@ def _gather(count: int, dtype: str, size: int, f: Function, block: Block) -> Non
             source = f.offset(source, clamped(f, index, limits[k], dtype) * strides[k])
         return source, target
 
-    if size:
-        type = bodies.item_type(size)
-        with f.loop(0, block.rows) as row:
-            first, second = start(row)
-            source, target = f.variable("ptr", first), f.variable("ptr", second)
-            with f.loop(0, block.columns):
-                f.store(f.load(source.get(), type, 1), target.get(), 1)
-                source.set(f.offset(source.get(), block.column_strides[1]))
-                target.set(f.offset(target.get(), block.column_strides[2]))
-    else:
+    if way == "rows":
         bodies.rows_of_bytes(f, block.rows, block.columns, start, streaming=False)
+        return
+    type = bodies.item_type(size)
+    if way.startswith("single"):
+        done = f.variable("i64", 0)
+        for unroll in (4, 1):
+            with f.while_(partial(fits, done, block.rows, unroll)):
+                ends = [start(done.get() + i) for i in range(unroll)]
+                for source, target in ends:
+                    f.store(f.load(source, type, 1), target, 1)
+                done.set(done.get() + unroll)
+        return
+    with f.loop(0, block.rows) as row:
+        first, second = start(row)
+        at, to = f.variable("ptr", first), f.variable("ptr", second)
+        with f.loop(0, block.columns):
+            f.store(f.load(at.get(), type, 1), to.get(), 1)
+            at.set(f.offset(at.get(), block.column_strides[1]))
+            to.set(f.offset(to.get(), block.column_strides[2]))
 
 
 RULES: dict[str, Rule] = {

@@ -4,9 +4,13 @@ Bools are bytes 0 and 1. Narrow floats are computed in f32 or f64. Rounding to b
 bits, because the instructions of some machines lose the smallest numbers.
 """
 
+from math import inf
 from typing import NamedTuple
 
+import numpy as np
+
 from shardir.backends.cpu.native.llvm.text import FLOATS, Function, Value, element, lanes, vector
+from shardir.types import FLOATS as FLOAT_NAMES, REAL_OF, TensorType
 
 MEMORY = {
     "bool": "i8",
@@ -18,8 +22,9 @@ MEMORY = {
     "key": "i64",
 }
 """How LLVM sees an element in memory."""
+SIZES = {name: TensorType((), name).numpy.itemsize for name in MEMORY}
 NARROW = ("f16", "bf16")
-PARTS = {"c64": "f32", "c128": "f64"}
+PARTS = REAL_OF
 
 
 class Kind(NamedTuple):
@@ -90,6 +95,18 @@ def _odd_single(f: Function, value: Value) -> Value:
     endless = f.intrinsic("fabs", value).is_("oeq", float("inf"))
     exact = back.is_("ueq", value) | (infinite & endless)
     return f.select(exact, bits, inward).to(vector("float", count), "bitcast")
+
+
+def identity(op: str, dtype: str) -> float:
+    """What combines with every number to that number, bit for bit."""
+    if dtype == "bool":
+        return int(op in ("mul", "min"))
+    if dtype in FLOAT_NAMES:
+        return {"add": -0.0, "mul": 1.0, "max": -inf, "min": inf}[op]
+    if op in ("add", "mul"):
+        return int(op == "mul")
+    limits = np.iinfo(TensorType((), dtype).numpy)
+    return int(limits.min if op == "max" else limits.max)
 
 
 def combine(f: Function, op: str, a: Value, b: Value, dtype: str) -> Value:

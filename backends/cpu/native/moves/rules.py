@@ -1,7 +1,12 @@
 """Every operation that has a rule here."""
 
 from shardir.backends.cpu.native.data import Rule
-from shardir.backends.cpu.native.moves import arranging, lookup, scattering
+from shardir.backends.cpu.native.moves import arranging, lookup, running, scattering
 
-RULES: dict[str, Rule] = {**arranging.RULES, **lookup.RULES, **scattering.RULES}
+RULES: dict[str, Rule] = {
+    **arranging.RULES,
+    **lookup.RULES,
+    **scattering.RULES,
+    **running.RULES,
+}
 """Phases for operands and results that lie in any way."""

@@ -2,7 +2,7 @@
 
 The updates for an element come in the order of their batch, whoever brings them: tasks share the
 target and not the updates. Where rows are scattered, each task has some columns of all rows; where
-single elements are, each has a range of places, and skips what falls elsewhere.
+single elements are, far apart, each has a range of places, and skips what falls elsewhere.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,9 @@ from shardir.ops.indexing import SCATTER, Layout
 from shardir.types import TensorType
 
 _FAR = 1 << 62
-SHARED_NANOSECONDS = 200_000.0
-"""From here on several tasks read all indices, each for its own range of places."""
+TASK_NANOSECONDS = 200_000.0
+"""What a task takes at least; all tasks read all indices."""
+FAR_BYTES = 1 << 20
 
 
 def scatter_rule(
@@ -103,10 +104,12 @@ def _phase(
         target.itemsize,
     )
     cost = updates.size / extent * (4.0 + 2.0 * count) + updates.nbytes / (8 if together else 2)
-    enough = max(1, min(4 * context.workers, int(cost / SHARED_NANOSECONDS)))
+    enough = max(1, min(4 * context.workers, int(cost / TASK_NANOSECONDS)))
     cut = max(-(-extent // enough), 256 // target.itemsize if together else 16)
     across = -(-extent // cut)
-    times = context.workers if across == 1 and count and enough > 1 else 1
+    # Reading all indices more than once pays where places are far apart.
+    far = across == 1 and count and target.nbytes >= FAR_BYTES
+    times = context.workers if far and enough > 1 else 1
     grid = grid_of(
         [indices, updates, target], nest, row, column, row.extent if row else 1, min(cut, extent)
     )
@@ -114,11 +117,11 @@ def _phase(
     widest = max(range(count), key=lambda k: layout.operand[layout.index_map[k]], default=0)
     for k, d in enumerate(layout.index_map):
         extra += [layout.operand[d], target.strides[d], int(k == widest)]
-    way = "rows" if together else "items"
+    way = "rows" if together else "items" if column else "single"
     name = f"scatter_{op}_{way}_{dtype}_{target.dtype}_{count}_{indices.dtype}"
     if op == "set":
         name = f"scatter_set_{way}{updates.itemsize}_{count}_{indices.dtype}"
-    body = partial(_scatter, op, dtype, target.dtype, count, indices.dtype, together)
+    body = partial(_scatter, op, dtype, target.dtype, count, indices.dtype, way)
     kernel = grid_kernel(name, Form(3, count, len(extra), by_columns=True), body)
     return grid.phase_by_columns(kernel, cost, "scatter", extra, times)
 
@@ -129,12 +132,20 @@ def _scatter(
     target_dtype: str,
     count: int,
     index_dtype: str,
-    together: bool,
+    way: str,
     f: Function,
     block: Block,
 ) -> None:
     step, times = block.extra(0), block.extra(1)
     part = block.task % times
+    strides, lows, widths = [], [], []
+    for k in range(count):
+        extent, stride, shared = (block.extra(2 + 3 * k + word) for word in range(3))
+        low = f.select(shared.is_("ne", 0), extent * part // times, 0)
+        high = f.select(shared.is_("ne", 0), extent * (part + 1) // times, extent)
+        strides.append(stride)
+        lows.append(low)
+        widths.append(high - low)
     with f.loop(0, block.rows) as i:
         pointer, source, target = (
             f.offset(address, i * stride)
@@ -142,17 +153,35 @@ def _scatter(
         )
         inside = f.value(1, "i1")
         for k in range(count):
-            extent, stride, shared = (block.extra(2 + 3 * k + word) for word in range(3))
             index = load_index(f, f.offset(pointer, step * k), index_dtype)
             if index_dtype == "u64":
                 index = f.least(index, _FAR)
             at = index + block.addresses[3 + k] + i * block.row_strides[3 + k]
-            low = f.select(shared.is_("ne", 0), extent * part // times, 0)
-            high = f.select(shared.is_("ne", 0), extent * (part + 1) // times, extent)
-            inside = inside & (at - low).is_("ult", high - low)
-            target = f.offset(target, at * stride)
-        with f.when(inside):
-            _combine_row(op, dtype, target_dtype, together, f, block, source, target)
+            inside = inside & (at - lows[k]).is_("ult", widths[k])
+            target = f.offset(target, at * strides[k])
+        if way == "single":
+            # A jump would be guessed wrong as often as not; the scratch takes what is not wanted.
+            _combine_one(
+                op, dtype, target_dtype, f, source, f.select(inside, target, block.scratch), 1
+            )
+        else:
+            with f.when(inside):
+                _combine_row(op, dtype, target_dtype, way == "rows", f, block, source, target)
+
+
+def _combine_one(
+    op: str, dtype: str, target_dtype: str, f: Function, source: Value, target: Value, lanes: int
+) -> None:
+    if op == "set":
+        size = TensorType((), dtype).numpy.itemsize
+        type = item_type(size) if lanes == 1 else f"<{lanes * size} x i8>"
+        f.store(f.load(source, type, 1), target, 1)
+        return
+    kind = numbers.kind_of(dtype)
+    into = numbers.Kind(target_dtype, kind.type)
+    new = numbers.load(f, source, kind, lanes)
+    old = numbers.load(f, target, into, lanes)
+    numbers.store(f, numbers.combine(f, op, old, new, dtype), target, into)
 
 
 def _combine_row(
@@ -168,22 +197,15 @@ def _combine_row(
     size = TensorType((), dtype).numpy.itemsize
     target_size = size if op == "set" else TensorType((), target_dtype).numpy.itemsize
 
-    def one(source: Value, target: Value, lanes: int) -> None:
-        if op == "set":
-            type = item_type(size) if lanes == 1 else f"<{lanes * size} x i8>"
-            f.store(f.load(source, type, 1), target, 1)
-            return
-        kind = numbers.kind_of(dtype)
-        into = numbers.Kind(target_dtype, kind.type)
-        new = numbers.load(f, source, kind, lanes)
-        old = numbers.load(f, target, into, lanes)
-        numbers.store(f, numbers.combine(f, op, old, new, dtype), target, into)
-
     position = f.variable("i64", 0)
     for lanes in (host().lanes(target_size), 1) if together else (1,):
         with f.while_(partial(fits, position, block.columns, lanes)):
             at = position.get()
-            one(
+            _combine_one(
+                op,
+                dtype,
+                target_dtype,
+                f,
                 f.offset(source, at * block.column_strides[1]),
                 f.offset(target, at * block.column_strides[2]),
                 lanes,

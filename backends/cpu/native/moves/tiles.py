@@ -20,6 +20,12 @@ def side(nbytes: int) -> int:
     return max(1, min(host().vector_bytes, LANE * nbytes) // nbytes)
 
 
+def vector_type(nbytes: int) -> str:
+    """A vector of as many items as a tile has on a side; of 16 bytes, of their halves."""
+    part = min(nbytes, 8)
+    return f"<{side(nbytes) * nbytes // part} x {item_type(part)}>"
+
+
 def copy_tiles(nbytes: int, streaming: bool, f: Function, block: Block) -> None:
     """A block of at least one tile; the last tiles overlap those before them.
 
@@ -63,7 +69,7 @@ def _turn(
     streaming: bool,
 ) -> None:
     size = side(nbytes)
-    type = f"<{size * nbytes // min(nbytes, 8)} x {item_type(min(nbytes, 8))}>"
+    type = vector_type(nbytes)
     tile = []
     at = source
     for _ in range(size):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import prod
 
 from shardir.backends.cpu.native.data import View
+from shardir.types import REAL_OF as PARTS
 
 Ints = Sequence[int]
 
@@ -24,6 +25,18 @@ def broadcasted(view: View, dims: Ints, shape: Ints) -> View:
     for size, stride, dim in zip(view.shape, view.strides, dims, strict=True):
         strides[dim] = stride if size == shape[dim] else 0
     return replace(view, shape=tuple(shape), strides=tuple(strides))
+
+
+def in_parts(view: View) -> View:
+    """Complex numbers as pairs of floats, along one more dimension; others as they are."""
+    if view.dtype not in PARTS:
+        return view
+    return replace(
+        view,
+        shape=(*view.shape, 2),
+        strides=(*view.strides, view.itemsize // 2),
+        dtype=PARTS[view.dtype],
+    )
 
 
 def sliced(view: View, starts: Ints, steps: Ints, shape: Ints) -> View:

@@ -1,0 +1,209 @@
+"""Running sums, products and extremes along a dimension.
+
+Each element is combined with what came before it, one after the other, in the wide type that the
+reference computes in: the same bits. Lines do not depend on each other. Where they lie side by
+side, a vector has an element of each, and what they have come to waits in scratch memory; else
+some lines are walked at a time, so that their operations overlap.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, vector
+from shardir.backends.cpu.native.moves import numbers, tiles
+from shardir.backends.cpu.native.moves.casting import fits
+from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
+from shardir.backends.cpu.native.moves.loops import nest
+from shardir.backends.cpu.native.moves.views import in_parts, turned
+from shardir.ir import Op
+
+BESIDE = 2048
+"""How many lines at most lie side by side, so that what they came to stays in the cache."""
+TOGETHER = 8
+"""How many lines are walked at a time where they do not."""
+COMBINE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+
+
+def running_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """One phase over all lines."""
+    (x,), (y,), dim = operands, results, op.attrs["dim"]
+    combine = COMBINE[op.name]
+    if x.dtype in numbers.PARTS and combine != "add":
+        return None
+    if x.size == 0:
+        return []
+    if op.attrs["reverse"]:
+        x, y = turned(x, [dim]), turned(y, [dim])
+    x, y = in_parts(x), in_parts(y)
+    found = nest([x, y], [dim])
+    column = found.loops[-1] if found.loops else None
+    row = found.loops[-2] if len(found.loops) > 1 else None
+    size, extent = x.itemsize, column.extent if column else 1
+    beside = (
+        column is not None
+        and column.strides == (size, size)
+        and min(extent, abs(x.strides[dim]) // size) >= host().lanes(size)
+    )
+    if beside:
+        enough = -(-extent // (4 * context.workers))
+        cut = min(BESIDE, max(64, -(-enough // 64) * 64))
+    else:
+        cut = TOGETHER
+    way, body, price = "beside" if beside else "along", _beside if beside else _along, 0.3
+    side, steps, step = tiles.side(size), x.shape[dim], x.strides[dim]
+    if not beside and min(extent, steps) >= side and abs(step) == size and step == y.strides[dim]:
+        way, body = "back" if step < 0 else "tiles", partial(_tiles, step < 0)
+        cut = side * max(1, -(-extent // side) // (4 * context.workers))
+    elif not beside:
+        price = 0.5 if extent >= TOGETHER else 1.5
+    kernel = grid_kernel(
+        f"running_{combine}_{way}_{x.dtype}", Form(2, extras=3), partial(body, combine, x.dtype)
+    )
+    grid = grid_of([x, y], found, row, column, 1, cut)
+    extra, cost = (steps, step, y.strides[dim]), x.size * price
+    return [grid.phase(kernel, cost, context.workers, op.name, extra)]
+
+
+def _kind(combine: str, dtype: str) -> numbers.Kind:
+    return numbers.kind_of(dtype, wide=combine in ("add", "mul"))
+
+
+def _beside(combine: str, dtype: str, f: Function, block: Block) -> None:
+    """Lines side by side; they are as many columns."""
+    kind = _kind(combine, dtype)
+    size = numbers.SIZES[dtype]
+    wide = host().lanes(size)
+    steps, from_step, to_step = (block.extra(i) for i in range(3))
+
+    def step(source: Value, target: Value, first: bool) -> None:
+        position = f.variable("i64", 0)
+        for lanes in (wide, 1):
+            with f.while_(partial(fits, position, block.columns, lanes)):
+                at = position.get()
+                value = numbers.load(f, f.offset(source, at * size), kind, lanes)
+                place = f.offset(block.scratch, at, kind.type)
+                if not first:
+                    before = f.load(place, value.type, 1)
+                    value = numbers.combine(f, combine, before, value, dtype)
+                f.store(value, place, 1)
+                numbers.store(f, value, f.offset(target, at * size), kind)
+                position.set(at + lanes)
+
+    source, target = block.addresses
+    step(source, target, True)
+    with f.loop(1, steps) as i:
+        step(f.offset(source, i * from_step), f.offset(target, i * to_step), False)
+
+
+def _tiles(back: bool, combine: str, dtype: str, f: Function, block: Block) -> None:
+    """Lines that are contiguous, backwards with `back`: tiles of them are turned, so that they
+    lie side by side, and turned again. What is left of a line is walked alone."""
+    size = numbers.SIZES[dtype]
+    kind, side = _kind(combine, dtype), tiles.side(size)
+    steps, lines = block.extra(0), block.columns
+    step = -size if back else size
+    kept = vector(kind.type, side)
+
+    def whole() -> None:
+        with f.loop(0, lines, side) as j:
+            first = f.least(j, lines - side)
+            source, target = (
+                f.offset(address, first * stride)
+                for address, stride in zip(block.addresses, block.column_strides, strict=True)
+            )
+            total = f.variable(kept, f.value(numbers.identity(combine, dtype), kept))
+            done = f.variable("i64", 0)
+            with f.while_(lambda: done.get().is_("sle", steps - side)):
+                at = (done.get() + (side - 1 if back else 0)) * step
+                _tile(
+                    f, block, back, combine, kind, total, f.offset(source, at), f.offset(target, at)
+                )
+                done.set(done.get() + side)
+            f.store(total.get(), block.scratch, 1)
+            with f.loop(0, side) as i:
+                before = f.load(f.offset(block.scratch, i, kind.type), kind.type)
+                ends = [
+                    f.offset(f.offset(end, i * stride), done.get() * step)
+                    for end, stride in zip((source, target), block.column_strides, strict=True)
+                ]
+                _walk(
+                    f, combine, kind, [(ends[0], ends[1], before)], steps - done.get(), step, step
+                )
+
+    f.choose(lines.is_("uge", side), whole, lambda: _along(combine, dtype, f, block))
+
+
+def _tile(
+    f: Function,
+    block: Block,
+    back: bool,
+    combine: str,
+    kind: numbers.Kind,
+    total: Variable,
+    source: Value,
+    target: Value,
+) -> None:
+    size = numbers.SIZES[kind.dtype]
+    side, type = tiles.side(size), tiles.vector_type(size)
+    stored = vector(numbers.MEMORY[kind.dtype], side)
+    from_line, to_line = block.column_strides
+    tile = [f.load(f.offset(source, from_line * i), type, 1) for i in range(side)]
+    tile = tiles.turned(f, tile, size)
+    for i in reversed(range(side)) if back else range(side):
+        new = numbers.widened(f, tile[i].to(stored, "bitcast"), kind)
+        total.set(numbers.combine(f, combine, total.get(), new, kind.dtype))
+        tile[i] = numbers.narrowed(f, total.get(), kind).to(type, "bitcast")
+    for i, line in enumerate(tiles.turned(f, tile, size)):
+        f.store(line, f.offset(target, to_line * i), 1)
+
+
+def _walk(
+    f: Function,
+    combine: str,
+    kind: numbers.Kind,
+    lines: Sequence[tuple[Value, Value, Value]],
+    steps: Value,
+    from_step: Value | int,
+    to_step: Value | int,
+) -> None:
+    """Some lines, (source, target, what came before) each, at once."""
+    totals = [f.variable(kind.type, before) for _, _, before in lines]
+    with f.loop(0, steps) as i:
+        for (source, target, _), total in zip(lines, totals, strict=True):
+            new = numbers.load(f, f.offset(source, i * from_step), kind, 1)
+            value = numbers.combine(f, combine, total.get(), new, kind.dtype)
+            numbers.store(f, value, f.offset(target, i * to_step), kind)
+            total.set(value)
+
+
+def _along(combine: str, dtype: str, f: Function, block: Block) -> None:
+    """Up to `TOGETHER` lines, all at once or one by one; they are as many columns."""
+    kind = _kind(combine, dtype)
+    steps, from_step, to_step = (block.extra(i) for i in range(3))
+
+    nothing = f.value(numbers.identity(combine, dtype), kind.type)
+
+    def line(number: Value) -> tuple[Value, Value, Value]:
+        source, target = (
+            f.offset(address, number * stride)
+            for address, stride in zip(block.addresses, block.column_strides, strict=True)
+        )
+        return source, target, nothing
+
+    def all_at_once() -> None:
+        lines = [line(f.value(number, "i64")) for number in range(TOGETHER)]
+        _walk(f, combine, kind, lines, steps, from_step, to_step)
+
+    def one_by_one() -> None:
+        with f.loop(0, block.columns) as number:
+            _walk(f, combine, kind, [line(number)], steps, from_step, to_step)
+
+    f.choose(block.columns.is_("eq", TOGETHER), all_at_once, one_by_one)
+
+
+RULES: dict[str, Rule] = dict.fromkeys(COMBINE, running_rule)
+"""No phases for products of complex numbers."""
