@@ -34,25 +34,32 @@ class Executable(ABC):
         """Run on all devices: for each parameter its shards in, for each result its shards out."""
 
 
-class WholeExecutable(Executable):
-    """A compiled program that takes and gives whole tensors, and cuts them itself."""
+class WholeExecutable(ABC):
+    """A compiled program that takes and gives whole tensors, of all devices together."""
 
     @abstractmethod
     def run(self, args: Sequence[Storage]) -> list[Storage]:
-        """Run on all devices: for each parameter all of it in, for each result all of it out.
+        """Run: for each parameter all of it in, for each result all of it out.
 
-        Both are as long as their pieces are together. A result may be an argument's own memory.
+        Both are as long as the devices' pieces are together. A result may be an argument's own
+        memory.
         """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """What runs when, and what lies where, as text."""
 
 
 class Backend(ABC):
     """A way to run partitioned modules."""
 
     name: str
+    pipeline: str = ""
+    """The passes that a partitioned module goes through before this backend compiles it."""
 
     @abstractmethod
-    def compile(self, module: Module) -> Executable:
-        """Prepare the first function of a module.
+    def compile(self, module: Module) -> Executable | WholeExecutable:
+        """Prepare the first function of a module that went through `pipeline`.
 
         It is a per-device function, or a function without collectives for one device.
         """
@@ -83,7 +90,7 @@ class Link(ABC):
         """Send bytes to processes, and receive so many from others."""
 
 
-_MODULES = {"cpu": "shardir.backends.cpu"}
+_MODULES = {"cpu": "shardir.backends.cpu.native", "numpy": "shardir.backends.cpu"}
 
 
 def get_backend(name: str) -> Backend:

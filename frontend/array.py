@@ -1,8 +1,10 @@
 """Arrays: numbers of one global shape, in parts that live on devices.
 
-An array holds one NumPy array for each device, in the order of its sharding's devices; devices
-that hold the same part share it. Nothing is ever written into one. An array is committed to its
-devices when somebody placed it there; otherwise it goes wherever the computation is.
+An array holds all of its numbers in one piece of memory (`Storage`), in which the parts of the
+devices are windows; or, where programs run part by part, one NumPy array for each device, in the
+order of its sharding's devices, shared by devices that hold the same. Nothing is ever written into
+either. An array is committed to its devices when somebody placed it there; otherwise it goes
+wherever the computation is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,12 +14,15 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from shardir.frontend.buffers import Buffer, cut, held, joined, words_of
-from shardir.frontend.devices import Device, devices
+from shardir.backends.storage import Storage
+from shardir.frontend.buffers import Buffer, cut, held, joined, padded, windows, words_of
+from shardir.frontend.devices import Device, devices, local_devices
 from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError, TracedValueError
+from shardir.frontend.gathering import read, readable
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
 from shardir.frontend.operators import Operators
+from shardir.frontend.processes import here
 from shardir.frontend.promotion import Abstract, DType, user_dtype
 from shardir.frontend.shardings import Index, Sharding, SingleDeviceSharding
 from shardir.frontend.signature import (
@@ -42,22 +47,25 @@ class Shard:
 
 
 def default_device() -> Device:
-    """Where uncommitted arrays are."""
-    return devices()[0]
+    """Where uncommitted arrays are: the first device of this process."""
+    return devices()[0] if here().count == 1 else local_devices()[0]
 
 
 @final
 class Array(Operators):
     """An array on one or more devices. Make one with `device_put` or `shardir.numpy`.
 
-    `held` is what `parts` returns, `None` once the array is deleted or donated.
+    `held` is its memory, or its parts; `None` once the array is deleted or donated.
     """
 
-    __slots__ = ("__weakref__", "_gone", "_whole", "held", "sharding", "signature")
+    __slots__ = ("__weakref__", "_gone", "_parts", "_whole", "held", "sharding", "signature")
 
-    def __init__(self, signature: Signature, sharding: Sharding, parts: Sequence[Buffer]) -> None:
+    def __init__(
+        self, signature: Signature, sharding: Sharding, held: Storage | Sequence[Buffer]
+    ) -> None:
         self.signature, self.sharding = signature, sharding
-        self.held: Sequence[Buffer] | None = parts
+        self.held: Storage | Sequence[Buffer] | None = held
+        self._parts: Sequence[Buffer] | None = None
         self._whole: Buffer | None = None
         self._gone = ""
 
@@ -90,9 +98,25 @@ class Array(Operators):
     @property
     def parts(self) -> Sequence[Buffer]:
         """What each device holds, in order of the devices; not to be written into."""
-        return self._require_parts()
+        held = self.contents()
+        if not isinstance(held, Storage):
+            return held
+        if self._parts is None:
+            self._parts = windows(held.array, self.sharding, self.shape)
+        return self._parts
 
-    def _require_parts(self) -> Sequence[Buffer]:
+    @property
+    def storage(self) -> Storage:
+        """All of it in one piece of memory, with padding where it does not divide."""
+        held = self.contents()
+        if not isinstance(held, Storage):
+            whole = joined(held, self.sharding, self.type)
+            held = self.held = Storage.of(padded(whole, self.sharding))
+            self._parts = None
+        return held
+
+    def contents(self) -> Storage | Sequence[Buffer]:
+        """What it holds; raises `DeletedArrayError` when that is gone."""
         if self.held is None:
             raise DeletedArrayError(point(f"this array of type {self.type} {self._gone}"))
         return self.held
@@ -114,31 +138,35 @@ class Array(Operators):
 
     @property
     def is_fully_addressable(self) -> bool:
-        return True
+        """Whether all of its parts are on devices of this process."""
+        return self.sharding.is_fully_addressable
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        """The part of each device, in order of the devices.
+        """The part of each device of this process, in order of the devices.
 
         Where a dimension does not divide, the last parts are shorter than the others, or empty.
         """
         seen: dict[tuple[tuple[int | None, int | None], ...], int] = {}
         shards = []
-        where = self.sharding.stored_indices_map(self.shape)
-        for (device, index), part in zip(where.items(), self.parts, strict=True):
+        where = list(self.sharding.stored_indices_map(self.shape).items())
+        parts = dict(zip(self.sharding.local_places, self.parts, strict=True))
+        for at, (device, index) in enumerate(where):
             shape = tuple(len(range(*s.indices(n))) for s, n in zip(index, self.shape, strict=True))
             abstract = Abstract(TensorType(shape, self.type.dtype), self.weak_type)
             place = tuple((s.start, s.stop) for s in index)
             replica = seen.get(place, 0)
             seen[place] = replica + 1
+            if at not in parts:
+                continue
             sharding = SingleDeviceSharding(device)
-            data = Array(signature_of(abstract, sharding), sharding, [held(part, shape)])
+            data = Array(signature_of(abstract, sharding), sharding, [held(parts[at], shape)])
             shards.append(Shard(device, index, replica, data))
         return shards
 
     @property
     def device_buffers(self) -> list["Array"]:
-        """The part of each device, as arrays on these devices."""
+        """The part of each device of this process, as arrays on these devices."""
         return [shard.data for shard in self.addressable_shards]
 
     @property
@@ -152,10 +180,18 @@ class Array(Operators):
     # Its numbers.
 
     def whole(self) -> Buffer:
-        """All numbers in one NumPy array, not to be written into. Keys are 64-bit words."""
-        parts = self._require_parts()
+        """All numbers in one NumPy array, not to be written into. Keys are 64-bit words.
+
+        Raises `NotAddressableError` when parts are on devices of other processes only.
+        """
+        own = self.contents()
         if self._whole is None:
-            self._whole = joined(parts, self.sharding, self.type)
+            if isinstance(own, Storage):
+                self._whole = held(own.array, self.shape)
+            elif self.is_fully_addressable:
+                self._whole = joined(own, self.sharding, self.type)
+            else:
+                self._whole = read(own, self.sharding, self.type)
             self._whole.flags.writeable = False
         return self._whole
 
@@ -239,18 +275,18 @@ class Array(Operators):
     def __iter__(self) -> "Iterator[Any]":
         if not self.shape:
             raise ArgumentError(point("an array of rank 0 cannot be iterated over"))
-        if self.sharding.num_devices > 1:
+        if self.sharding.num_devices > 1 or not self.is_fully_addressable:
             return (self[i] for i in range(self.shape[0]))
         (part,) = self.parts
         rows = Abstract(TensorType(self.shape[1:], self.type.dtype), self.weak_type)
         signature = signature_of(rows, self.signature.sharding)
-        return (Array(signature, self.sharding, [np.asarray(row)]) for row in part)
+        return (Array(signature, self.sharding, Storage.of(np.asarray(row))) for row in part)
 
     # Its life.
 
     def block_until_ready(self) -> "Array":
         """This array, once its numbers are there; computations are over when they return."""
-        self._require_parts()
+        self.contents()
         return self
 
     def is_ready(self) -> bool:
@@ -269,7 +305,7 @@ class Array(Operators):
     def give_up(self, reason: str) -> None:
         """Let go of the numbers; `reason` follows the array in the error of a later use."""
         if self.held is not None:
-            self.held, self._whole, self._gone = None, None, reason
+            self.held, self._parts, self._whole, self._gone = None, None, None, reason
 
     def __copy__(self) -> "Array":
         return self
@@ -281,7 +317,9 @@ class Array(Operators):
         return from_numpy, (self.whole(), self.weak_type, self.type.dtype)
 
     def __str__(self) -> str:
-        return repr(self) if self.type.dtype == "key" else str(np.asarray(self))
+        if self.type.dtype == "key" or not readable(self.sharding, self.type):
+            return repr(self)
+        return str(np.asarray(self))
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if not self.shape and spec else format(str(self), spec)
@@ -289,6 +327,8 @@ class Array(Operators):
     def __repr__(self) -> str:
         if self.is_deleted():
             return f"Array({self.type} that {self._gone})"
+        if self._whole is None and not readable(self.sharding, self.type):
+            return f"Array({self.type} on {self.sharding.num_devices} devices of several processes)"
         if self.type.dtype == "key":
             return f"Array({self.shape}, dtype={self.dtype}) of words\n{words_of(self.whole())}"
         width = np.get_printoptions()["linewidth"]
@@ -316,9 +356,12 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
 
 def uncommitted(numbers: Buffer, abstract: Abstract) -> Array:
     """An uncommitted array on the default device that owns `numbers`."""
-    return Array(signature_of(abstract, None), SingleDeviceSharding(default_device()), [numbers])
+    sharding = SingleDeviceSharding(default_device())
+    return Array(signature_of(abstract, None), sharding, Storage.of(numbers))
 
 
 def placed(numbers: Buffer, abstract: Abstract, sharding: Sharding) -> Array:
     """An array committed to `sharding` that owns `numbers`."""
-    return Array(signature_of(abstract, sharding), sharding, cut(numbers, sharding))
+    there = sharding.is_fully_addressable
+    kept = Storage.of(padded(numbers, sharding)) if there else cut(numbers, sharding)
+    return Array(signature_of(abstract, sharding), sharding, kept)

@@ -1,5 +1,7 @@
 """Parts of arrays: NumPy arrays, one for each device, shared by devices that hold the same.
 
+What belongs to devices of other processes is not here: parts are those of this process's devices.
+
 All parts of an array have one shape. Where a dimension does not divide, the last parts have
 padding at their ends, of which nothing is known.
 """
@@ -10,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.frontend.shardings import Sharding
+from shardir.frontend.digits import pieces
+from shardir.frontend.shardings import Index, Sharding
 from shardir.types import TensorType
 
 Buffer = npt.NDArray[Any]
@@ -28,7 +31,7 @@ def joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buf
         return parts[0].view()
     whole = np.empty(type.shape, type.numpy)
     done: set[tuple[tuple[int | None, int | None], ...]] = set()
-    for index, part in zip(sharding.stored_indices_map(type.shape).values(), parts, strict=True):
+    for index, part in zip(local_indices(sharding, type.shape), parts, strict=True):
         # Not by the part: several places may have the very same numbers.
         place = tuple((s.start, s.stop) for s in index)
         if place not in done:
@@ -37,24 +40,63 @@ def joined(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buf
     return whole
 
 
+def padded(whole: Buffer, sharding: Sharding) -> Buffer:
+    """All numbers, with zeros behind dimensions that do not divide: as long as their pieces."""
+    longer = full_shape(whole.shape, sharding)
+    if longer == whole.shape:
+        return whole
+    made = np.zeros(longer, whole.dtype)
+    made[tuple(map(slice, whole.shape))] = whole
+    return made
+
+
+def full_shape(shape: tuple[int, ...], sharding: Sharding) -> tuple[int, ...]:
+    """The shape of all pieces of an array of `shape` together."""
+    local, cuts = sharding.stored_shape(shape), sharding.cuts(len(shape))
+    return tuple(part * pieces(cut) for part, cut in zip(local, cuts, strict=True))
+
+
+def windows(stored: Buffer, sharding: Sharding, shape: tuple[int, ...]) -> list[Buffer]:
+    """The part of each device as a view of all pieces together; `shape` is without padding."""
+    local = sharding.stored_shape(shape)
+    made: dict[tuple[int, ...], Buffer] = {}
+    for place in sharding.shard_positions(len(shape)):
+        if place not in made:
+            corner = zip(place, local, strict=True)
+            index: list[Any] = [slice(at * n, (at + 1) * n) for at, n in corner]
+            made[place] = stored[(..., *index)]
+    return [made[place] for place in sharding.shard_positions(len(shape))]
+
+
+def local_indices(sharding: Sharding, shape: tuple[int, ...]) -> list[Index]:
+    """Which part of an array of `shape` each device of this process holds."""
+    indices = list(sharding.stored_indices_map(shape).values())
+    return [indices[place] for place in sharding.local_places]
+
+
 def held(part: Buffer, shape: tuple[int, ...]) -> Buffer:
     """A part without its padding."""
     return part if part.shape == shape else part[tuple(map(slice, shape))]
 
 
+def lengthened(part: Buffer, shape: tuple[int, ...]) -> Buffer:
+    """A part with zeros behind it, so that it has the shape that all parts have."""
+    if part.shape == shape:
+        return part
+    longer = np.zeros(shape, part.dtype)
+    longer[tuple(map(slice, part.shape))] = part
+    return longer
+
+
 def cut(whole: Buffer, sharding: Sharding) -> list[Buffer]:
-    """The part of each device, devices with the same part sharing one."""
+    """The part of each device of this process, devices with the same part sharing one."""
     stored = sharding.stored_shape(whole.shape)
     made: dict[tuple[tuple[int | None, int | None], ...], Buffer] = {}
     parts = []
-    for index in sharding.stored_indices_map(whole.shape).values():
+    for index in local_indices(sharding, whole.shape):
         place = tuple((s.start, s.stop) for s in index)
         if place not in made:
             part = np.ascontiguousarray(whole[index]).reshape(whole[index].shape)
-            if part.shape != stored:
-                longer = np.zeros(stored, part.dtype)
-                longer[tuple(map(slice, part.shape))] = part
-                part = longer
-            made[place] = part
+            made[place] = lengthened(part, stored)
         parts.append(made[place])
     return parts

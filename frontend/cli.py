@@ -1,32 +1,33 @@
 """The command line: `shardir opt` runs passes on IR text, `shardir run` runs a program, `shardir
 explain` says why tensors are cut as they are."""
 
-import re
-import sys
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from shardir.backends import get_backend
+from shardir.backends.cpu import BACKEND
 from shardir.custom_rules import rules
 from shardir.errors import ShardirError
+from shardir.frontend.cli_files import (
+    CommandError,
+    Form,
+    modules_of,
+    read_module,
+    read_text,
+)
+from shardir.frontend.cli_functions import program_of
 from shardir.interpret import cut, join, mesh_of
 from shardir.ir import Module
-from shardir.ops.opaque import unknown_operations
 from shardir.passes import Pipeline, Propagate
 from shardir.passes.check import Check
 from shardir.passes.dump import Dump
 from shardir.passes.pipeline import DEFAULT, Watch, watches
 from shardir.placement import Sharding
 from shardir.sampling import parameter_types, random_arguments
-from shardir.text.parser import parse
-from shardir.text.places import Places, places
 from shardir.text.printer import Printer, show
 from shardir.types import TensorType
 from shardir.verify import verify
@@ -39,18 +40,6 @@ app = typer.Typer(
 )
 
 File = Annotated[str, typer.Argument(help="a file of IR text, or - for standard input")]
-
-
-STDIN = "<stdin>"
-"""What standard input is called in errors."""
-
-
-class Form(StrEnum):
-    """The languages a module can be read from and printed in."""
-
-    ir = "ir"
-    stablehlo = "stablehlo"
-
 
 Stated = Annotated[
     list[str] | None,
@@ -106,7 +95,7 @@ def opt(
     The parts of a .mlir file between lines of // ----- are modules of their own.
     """
     pipeline = Pipeline.parse("" if passes == "none" else passes)
-    modules = _modules(*_text(file), from_)
+    modules = modules_of(*read_text(file), from_)
     printed = []
     for number, module in enumerate(modules):
         chosen: list[Watch] = []
@@ -147,7 +136,7 @@ def run(
     save: Annotated[Path | None, typer.Option(help="write the results as .npy here")] = None,
 ) -> None:
     """Run a program on all devices of its mesh and print its results and how they are cut."""
-    module = _read(file)
+    module = read_module(file)
     args = _load(module, inputs) if inputs else random_arguments(module, seed)
     if module.main.spmd is None and (module.meshes or passes is not None):
         module = Pipeline.parse(DEFAULT if passes is None else passes)(module)
@@ -174,10 +163,26 @@ def run(
 
   shardir explain mlp.ir --order
 
-  shardir explain mlp.ir --coverage"""
+  shardir explain mlp.ir --coverage
+
+  shardir explain mymodule:train_step --mesh data=16,model=16"""
 )
 def explain(
-    file: File,
+    file: Annotated[
+        str,
+        typer.Argument(help="a file of IR text, - for standard input, or module:function"),
+    ],
+    mesh: Annotated[
+        str | None, typer.Option(help="of a function: the mesh, as in data=16,model=16")
+    ] = None,
+    args: Annotated[
+        str | None,
+        typer.Option(help="of a function: module:name of its arguments; otherwise example_args"),
+    ] = None,
+    specs: Annotated[
+        str | None,
+        typer.Option(help="of a function: module:name of their specs; otherwise example_specs"),
+    ] = None,
     value: Annotated[
         list[str] | None,
         typer.Option(help="where each axis of a value comes from, why others are not there"),
@@ -219,14 +224,14 @@ def explain(
     from shardir.passes import explain as explaining
 
     with rules(_stated(rule or ())):
-        text, name = _text(file)
-        module = _module(text, name)
+        program = program_of(file, mesh, args, specs)
+        module = program.module
         steps = Pipeline.parse(passes).passes
         if len(steps) != 1 or not isinstance(steps[0], Propagate):
             raise CommandError(
                 f"only propagation is explained, not {passes!r}; write propagate{{...}}"
             )
-        found: dict[str, Any] = {"propagate": steps[0], "places": _places(text, name)}
+        found: dict[str, Any] = {"propagate": steps[0], "places": program.places}
         reports: list[object] = [
             explaining.explain(module, each, function=function, **found) for each in value or ()
         ]
@@ -255,7 +260,12 @@ def explain(
             reports.append(explaining.order_sensitive(module, **found))
         if coverage:
             reports.append(explaining.coverage(module, **found))
-        typer.echo("\n\n".join(map(str, reports or [explaining.summarize(module, **found)])))
+        if not reports:
+            reports.append(explaining.summarize(module, **found))
+            if program.traced:
+                parted = Pipeline.parse(whole)(module)
+                reports.append(explaining.communication(parted, places=found["places"]))
+        typer.echo("\n\n".join(map(str, reports)))
 
 
 def _stated(texts: Iterable[str]) -> dict[str, str]:
@@ -267,82 +277,6 @@ def _stated(texts: Iterable[str]) -> dict[str, str]:
             raise CommandError(f"{text!r} states no rule; write it as my_op: i j, j k -> i k")
         stated[name.strip()] = rule.strip()
     return stated
-
-
-def _read(file: str) -> Module:
-    return _module(*_text(file))
-
-
-def _text(file: str) -> tuple[str, str]:
-    """The text of a file and what to call it."""
-    if file == "-":
-        return sys.stdin.read(), STDIN
-    try:
-        return Path(file).read_text(encoding="utf-8"), file
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise CommandError(f"cannot read {file!r}: {reason}") from None
-
-
-def _module(text: str, name: str) -> Module:
-    modules = _modules(text, name, None)
-    if len(modules) > 1:
-        raise CommandError(
-            f"{name} has {len(modules)} modules, one after each // -----; only opt takes several"
-        )
-    return modules[0]
-
-
-_MLIR = re.compile(r"(?:\s|//[^\n]*\n)*(?:module\b|sdy\.|func\.func|#|!|\"builtin)")
-
-
-def _is_stablehlo(text: str, name: str) -> bool:
-    """Whether a text is StableHLO: by the name of its file, or by how it begins."""
-    if name == STDIN:
-        return _MLIR.match(text) is not None
-    return name.endswith(".mlir")
-
-
-def _places(text: str, name: str) -> Places | None:
-    """Where the text defines its values, where that is IR."""
-    return None if _is_stablehlo(text, name) else places(text, name)
-
-
-def _modules(text: str, name: str, form: Form | None) -> list[Module]:
-    """The modules of a file; says on stderr what is carried through them as text."""
-    if form is Form.ir or (form is None and not _is_stablehlo(text, name)):
-        modules = [parse(text, name)]
-    else:
-        from shardir.stablehlo import reader
-
-        modules = [reader.read(part, name) for part in reader.parts_of(text)]
-        for line in _unknown(modules):
-            typer.echo(line, err=True)
-    for module in modules:
-        verify(module)
-        if not module.functions:
-            raise CommandError(f"{name} has no function to work on")
-    if not modules:
-        raise CommandError(f"{name} has no function to work on")
-    return modules
-
-
-def _unknown(modules: list[Module]) -> list[str]:
-    """One line for each kind of operation that nothing is known about."""
-    found = Counter(
-        (unknown.operation, unknown.reason)
-        for module in modules
-        for unknown in unknown_operations(module)
-    )
-    return [
-        f"warning: {operation} is carried through as text"
-        f"{f', {number} times' if number > 1 else ''}{f': {reason}' if reason else ''}"
-        for (operation, reason), number in found.items()
-    ]
-
-
-class CommandError(ShardirError):
-    """A command that was given what it cannot use."""
 
 
 def _load(module: Module, inputs: list[Path]) -> list[Any]:
@@ -369,7 +303,7 @@ def _load(module: Module, inputs: list[Path]) -> list[Any]:
 
 def _run(module: Module, args: list[Any]) -> list[tuple[TensorType, Sharding | None, Any]]:
     main = module.main
-    program = get_backend("cpu").compile(module)
+    program = BACKEND.compile(module)
     if main.spmd is None:
         results = program([[arg] for arg in args])
         values = main.body.returns

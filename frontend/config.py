@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import final
 
 from shardir.frontend.errors import SettingError, UnknownSetting
 
@@ -164,21 +165,53 @@ def find_setting(name: str) -> Setting:
     return setting
 
 
-_process: dict[str, object] = {}
-_block: ContextVar[Mapping[str, object] | None] = ContextVar("shardir_settings", default=None)
+def settings_of(environment: Mapping[str, str]) -> dict[str, object]:
+    """The settings that environment variables give; an empty variable gives none.
+
+    Raises `SettingError` naming a variable that makes no sense.
+    """
+    given = {}
+    for setting in SETTINGS.values():
+        if text := environment.get(setting.variable or "", ""):
+            word = f"the environment variable {setting.variable}"
+            given[setting.name] = setting.clean(text, word)
+    return given
+
+
+@final
+class _Scope:
+    """Settings that hold together, and all settings with their values once somebody asked."""
+
+    __slots__ = ("chosen", "snapshot")
+
+    def __init__(self, chosen: Mapping[str, object]) -> None:
+        self.chosen = chosen
+        self.snapshot: tuple[tuple[str, object], ...] | None = None
+
+    def read(self, name: str) -> object:
+        return self.chosen[name] if name in self.chosen else SETTINGS[name].default
+
+
+_block: ContextVar[_Scope | None] = ContextVar("shardir_settings", default=None)
+_process: _Scope | None = None
+
+
+def _scope() -> _Scope:
+    """The settings in force: those of the block, else of the process.
+
+    The environment is read once, when the first setting is.
+    """
+    global _process
+    block = _block.get()
+    if block is not None:
+        return block
+    if _process is None:
+        _process = _Scope(settings_of(os.environ))
+    return _process
 
 
 def _read(name: str) -> object:
-    block = _block.get()
-    if block is not None and name in block:
-        return block[name]
-    if name in _process:
-        return _process[name]
-    setting = SETTINGS[name]
-    text = os.environ.get(setting.variable, "") if setting.variable else ""
-    if text:
-        return setting.clean(text, f"the environment variable {setting.variable}")
-    return setting.default
+    return _scope().read(name)
 
 
 class Config:
@@ -259,13 +292,14 @@ class Config:
 
     def update(self, name: str, value: object) -> None:
         """Change a setting for the block this runs in, or outside of any block for good."""
+        global _process
         setting = find_setting(name)
         kept = setting.clean(value, f"the setting {setting.name}")
-        block = _block.get()
-        if block is None:
-            _process[setting.name] = kept
+        changed = _Scope({**_scope().chosen, setting.name: kept})
+        if _block.get() is None:
+            _process = changed
         else:
-            _block.set({**block, setting.name: kept})
+            _block.set(changed)
 
     def __call__(self, **settings: object) -> AbstractContextManager[None]:
         """A block in which `settings` hold, and changes by `update` stay inside."""
@@ -275,7 +309,10 @@ class Config:
 
     def snapshot(self) -> tuple[tuple[str, object], ...]:
         """Every setting with its value: part of the key of whatever a trace is cached by."""
-        return tuple((name, _read(name)) for name in SETTINGS)
+        scope = _scope()
+        if scope.snapshot is None:
+            scope.snapshot = tuple((name, scope.read(name)) for name in SETTINGS)
+        return scope.snapshot
 
     def __repr__(self) -> str:
         return f"config({', '.join(f'{name}={value!r}' for name, value in self.snapshot())})"
@@ -283,7 +320,7 @@ class Config:
 
 @contextmanager
 def _enter(settings: Mapping[str, object]) -> Iterator[None]:
-    token = _block.set({**(_block.get() or {}), **settings})
+    token = _block.set(_Scope({**_scope().chosen, **settings}))
     try:
         yield
     finally:

@@ -8,9 +8,9 @@ from shardir.frontend import tree
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array, placed, uncommitted
-from shardir.frontend.buffers import cut, joined
 from shardir.frontend.config import uneven_mode
 from shardir.frontend.errors import ShardingError
+from shardir.frontend.gathering import check_same, moved
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, to_numpy
 from shardir.frontend.parameters import labels_of
@@ -70,6 +70,7 @@ def _put(leaf: Any, to: Sharding | None, pads: bool) -> Array:
         if to is None:
             return uncommitted(numbers, abstract)
         _check(to, numbers.shape, pads)
+        check_same(numbers, to)
         return placed(numbers, abstract, to)
     if to is None or leaf.signature.sharding == to:
         return leaf
@@ -77,10 +78,13 @@ def _put(leaf: Any, to: Sharding | None, pads: bool) -> Array:
     _check(to, shape, pads)
     same = leaf.sharding.device_assignment == to.device_assignment
     if same and leaf.sharding.is_equivalent_to(to, len(shape)):
-        parts = leaf.parts
-    else:
-        parts = cut(joined(leaf.parts, leaf.sharding, leaf.type), to)
-    return Array(signature_of(leaf.abstract, to), to, parts)
+        return Array(signature_of(leaf.abstract, to), to, leaf.contents())
+    if leaf.signature.sharding is None:
+        check_same(leaf.whole(), to)
+    elif not (leaf.is_fully_addressable and to.is_fully_addressable):
+        parts = moved(leaf.parts, leaf.sharding, to, leaf.type)
+        return Array(signature_of(leaf.abstract, to), to, parts)
+    return placed(leaf.whole(), leaf.abstract, to)
 
 
 def _check(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:

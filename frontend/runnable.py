@@ -10,16 +10,18 @@ from typing import Any, final
 
 import numpy as np
 
-from shardir.backends.base import Executable, Shards, get_backend
+from shardir.backends.base import Executable, Shards, Storage, WholeExecutable
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.array import Array
-from shardir.frontend.buffers import Buffer, cut
+from shardir.frontend.buffers import Buffer, cut, full_shape, padded
 from shardir.frontend.config import config
 from shardir.frontend.errors import NumberError
+from shardir.frontend.executing import executable
 from shardir.frontend.inspecting import inspector
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
 from shardir.frontend.operands import is_number, narrowed
+from shardir.frontend.processes import process_index
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import signature_of
@@ -79,10 +81,13 @@ class Runnable:
         chosen = watches(*(watch for watch in watching if watch is not None))
         self.module: Module = pipeline(plan)(plan.module, chosen)
         self._nowhere = is_abstract(plan.devices)
+        self._whole: WholeExecutable | None = None
         if self._nowhere:
             self._execute: Executable = Nothing(plan.module.main.name, len(plan.devices))
+        elif isinstance(made := executable(self.module, plan.devices), WholeExecutable):
+            self._whole = made
         else:
-            self._execute = get_backend(plan.devices[0].platform).compile(self.module)
+            self._execute = made
         main, spmd = self.module.main, self.module.main.spmd
         types = [v.type for v in plan.module.main.body.params]
         inner = [None] * len(types) if spmd is None else [g.sharding for g in spmd.params]
@@ -102,23 +107,32 @@ class Runnable:
         self._types = [type.numpy for type in types]
         self._names = [v.name for v in main.body.params]
         visible = len(types) - len(captured)
-        self._one = len(plan.devices) == 1
-        self._captured = (
-            []
-            if self._nowhere
-            else [self._parts(array, i) for i, array in enumerate(captured, start=visible)]
-        )
+        self._one = len(plan.devices) == 1 and plan.devices[0].process_index == process_index()
+        self._captured: list[Sequence[Buffer]] = []
+        self._stored: list[Storage] = []
+        if self._whole is not None:
+            self._full = [
+                full_shape(type.shape, sharding)
+                for type, sharding in zip(types, self.params, strict=True)
+            ]
+            self._stored = [
+                self._storage(array, i, []) for i, array in enumerate(captured, visible)
+            ]
+        elif not self._nowhere:
+            self._captured = [self._parts(array, i) for i, array in enumerate(captured, visible)]
 
     def __call__(self, leaves: Sequence[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
+        if self._whole is not None:
+            return self._run(self._whole, leaves)
         if self._nowhere:
             self._execute([])
         foreign: list[Buffer] = []
         one = self._one
         # Written out for arrays that are where they are needed: there may be hundreds.
         args = [
-            leaf.held
-            if type(leaf) is Array and leaf.held and (one or leaf.signature.sharding is not None)
+            leaf.parts
+            if type(leaf) is Array and (one or leaf.signature.sharding is not None)
             else self._parts(leaf, i, foreign)
             for i, leaf in enumerate(leaves)
         ]
@@ -129,6 +143,37 @@ class Runnable:
             Array(signature, sharding, parts)
             for (signature, sharding), parts in zip(self._made, outs, strict=True)
         ]
+
+    def _run(self, program: WholeExecutable, leaves: Sequence[Any]) -> list[Array]:
+        """Run a program that takes whole arrays."""
+        foreign: list[Storage] = []
+        # Written out for arrays that are as they are needed: there may be hundreds.
+        args = [
+            leaf.held
+            if type(leaf) is Array and type(leaf.held) is Storage and leaf.held.shape == full
+            else self._storage(leaf, i, foreign)
+            for i, (leaf, full) in enumerate(zip(leaves, self._full, strict=False))
+        ]
+        outs = program.run(args + self._stored)
+        if foreign:
+            owners = {id(each.owner) for each in foreign}
+            outs = [Storage.of(o.array.copy()) if id(o.owner) in owners else o for o in outs]
+        return [
+            Array(signature, sharding, out)
+            for (signature, sharding), out in zip(self._made, outs, strict=True)
+        ]
+
+    def _storage(self, leaf: Any, i: int, foreign: list[Storage]) -> Storage:
+        """All of an argument in one piece; noted in `foreign` where somebody may write into it."""
+        if type(leaf) is Array:
+            storage = leaf.storage
+            if storage.shape == self._full[i]:
+                return storage
+            return Storage.of(padded(leaf.whole(), self.params[i]))
+        made = Storage.of(padded(self._number(leaf, i), self.params[i]))
+        if not is_number(leaf):
+            foreign.append(made)
+        return made
 
     def _parts(self, leaf: Any, i: int, foreign: list[Buffer] | None = None) -> Sequence[Buffer]:
         """What each device gets of an argument."""

@@ -1,4 +1,8 @@
-"""The CPU backend: all devices of a mesh in one process, NumPy kernels on threads."""
+"""Programs on the CPU.
+
+Here: all devices of a mesh in one process, device by device, NumPy kernels on threads. `native` is
+the backend that compiles machine code.
+"""
 
 from shardir.backends.base import Backend, Executable
 from shardir.backends.cpu import contraction as contraction
@@ -6,13 +10,13 @@ from shardir.backends.cpu.executor import Program
 from shardir.ir import Module
 
 
-class CpuBackend(Backend):
+class NumPyBackend(Backend):
     """Runs a per-device program for all devices on the threads of this process."""
 
-    name = "cpu"
+    name = "numpy"
 
     def compile(self, module: Module) -> Executable:
         return Program(module)
 
 
-BACKEND = CpuBackend()
+BACKEND = NumPyBackend()

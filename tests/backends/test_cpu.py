@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from shardir.agreement import agree, rounding
 from shardir.backends import get_backend
 from shardir.backends.base import UnknownBackendError
+from shardir.backends.cpu import BACKEND
 from shardir.backends.cpu.kernels import kernel_of
 from shardir.build import substitute
 from shardir.errors import NoRule
@@ -32,7 +33,7 @@ EXAMPLES = max(settings().max_examples // 4, 1)
 
 def computed(module: Module, arguments: list[Array]) -> list[Array]:
     """The global results of a partitioned module, or of one for a single device."""
-    program = get_backend("cpu").compile(module)
+    program = BACKEND.compile(module)
     spmd = module.main.spmd
     if spmd is None:
         return [shards[0] for shards in program([[argument] for argument in arguments])]
@@ -103,7 +104,7 @@ spmd func @f(
 
 
 def test_replicated_work_is_done_once_and_shared() -> None:
-    program = get_backend("cpu").compile(parse(REPLICATED))
+    program = BACKEND.compile(parse(REPLICATED))
     a, b = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32)
     c, d = program([[a] * 4, [b[2 * i : 2 * i + 2] for i in range(4)]])
     assert len({id(shard) for shard in c}) == 1
@@ -177,7 +178,7 @@ def test_threads_may_call_one_program() -> None:
             "  %b = tanh(%a) : f32[1024, 256]\n  return %b\n}\n"
         )
     )
-    program = get_backend("cpu").compile(module)
+    program = BACKEND.compile(module)
     shard = np.ones((256, 256), np.float32)
     results: list[Any] = []
     threads = [
@@ -196,7 +197,7 @@ def test_threads_may_call_one_program() -> None:
 def test_an_unknown_backend_names_the_known_ones() -> None:
     with pytest.raises(UnknownBackendError) as error:
         get_backend("tpu")
-    assert str(error.value) == "no backend is called 'tpu'; the backends are cpu"
+    assert str(error.value) == "no backend is called 'tpu'; the backends are cpu, numpy"
 
 
 def test_what_nobody_can_compute_names_the_table() -> None:

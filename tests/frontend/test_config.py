@@ -1,5 +1,6 @@
 """Settings: where they come from, how long they last, and what they refuse."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from shardir.frontend.config import (
     dump_dir,
     enable_x64,
     set_cpu_devices,
+    settings_of,
     threefry_partitionable,
     uneven,
     verify,
@@ -46,28 +48,34 @@ def test_defaults() -> None:
     )
 
 
-def test_the_environment_overrides_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHARDIR_CPU_DEVICES", "3")
-    monkeypatch.setenv("SHARDIR_ENABLE_X64", "1")
-    monkeypatch.setenv("SHARDIR_DUMP", "out")
-    monkeypatch.setenv("SHARDIR_VERIFY", "on")
-    assert (config.num_cpu_devices, config.enable_x64) == (3, True)
-    assert (config.dump_dir, config.verify) == ("out", True)
+def test_the_environment_overrides_the_defaults() -> None:
+    program = "from shardir import config; print(config)"
+    environment = {
+        **os.environ,
+        "SHARDIR_CPU_DEVICES": "3",
+        "SHARDIR_ENABLE_X64": "1",
+        "SHARDIR_DUMP": "out",
+        "SHARDIR_VERIFY": "on",
+    }
+    told = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert told.startswith("config(num_cpu_devices=3, enable_x64=True, threefry_partitionable=True")
+    assert "dump_dir='out', verify=True" in told
 
 
-def test_an_empty_variable_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHARDIR_DUMP", "")
-    assert config.dump_dir is None
+def test_an_empty_variable_is_no_setting() -> None:
+    assert settings_of({"SHARDIR_DUMP": "", "SHARDIR_VERIFY": "1"}) == {"verify": True}
 
 
-def test_a_block_overrides_the_environment_and_restores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHARDIR_CPU_DEVICES", "3")
-    with config(num_cpu_devices=2, jax_enable_x64=True):
-        assert (config.num_cpu_devices, config.enable_x64) == (2, True)
-        with config(num_cpu_devices=1):
-            assert (config.num_cpu_devices, config.enable_x64) == (1, True)
-        assert config.num_cpu_devices == 2
-    assert (config.num_cpu_devices, config.enable_x64) == (3, False)
+def test_a_block_overrides_what_is_around_it_and_restores() -> None:
+    with config(num_cpu_devices=3):
+        with config(num_cpu_devices=2, jax_enable_x64=True):
+            assert (config.num_cpu_devices, config.enable_x64) == (2, True)
+            with config(num_cpu_devices=1):
+                assert (config.num_cpu_devices, config.enable_x64) == (1, True)
+            assert config.num_cpu_devices == 2
+        assert (config.num_cpu_devices, config.enable_x64) == (3, False)
 
 
 def test_a_block_restores_after_an_error() -> None:
@@ -188,10 +196,9 @@ def test_a_value_that_a_setting_does_not_take(name: str, value: object, message:
         config(**{name: value})
 
 
-def test_a_bad_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHARDIR_CPU_DEVICES", "many")
+def test_a_bad_environment_variable_is_named() -> None:
     with pytest.raises(SettingError) as caught:
-        _ = config.num_cpu_devices
+        settings_of({"SHARDIR_CPU_DEVICES": "many"})
     assert str(caught.value) == (
         "the environment variable SHARDIR_CPU_DEVICES is 'many'; "
         "it must be a whole number of at least 1"

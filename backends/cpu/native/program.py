@@ -1,0 +1,96 @@
+"""Programs that run as machine code, one native call for everything between two calls of NumPy.
+
+A program over whole arrays (what `merge-devices` and the passes after it make of a partitioned one)
+becomes a schedule, and that is compiled. A run takes the addresses of its arguments, gets memory
+for its results and for one arena, and calls.
+"""
+
+from collections.abc import Sequence
+
+from shardir.backends.base import WholeExecutable
+from shardir.backends.cpu.native.rules import ORDERS, RULES
+from shardir.backends.cpu.native.runtime.memory import allocate
+from shardir.backends.cpu.native.runtime.program import load
+from shardir.backends.cpu.native.runtime.workers import worker_count
+from shardir.backends.cpu.native.schedule.building import ARENA, Builder, Schedule
+from shardir.backends.cpu.native.schedule.describe import describe
+from shardir.backends.cpu.native.schedule.items import Segment
+from shardir.backends.cpu.native.schedule.lowering import lower
+from shardir.backends.cpu.native.schedule.memory import Kind
+from shardir.backends.cpu.native.schedule.steps import Step, steps_of
+from shardir.backends.storage import Storage
+from shardir.ir import Function, Module
+
+
+class NativeProgram(WholeExecutable):
+    """A module for one device as machine code."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        function = module.main
+        lowered = lower(function, ORDERS)
+        self.schedule: Schedule = Builder(lowered, RULES, worker_count()).build()
+        self._steps = steps_of(self.schedule.items, self._load)
+        self._prepare(function)
+
+    def _load(self, segment: Segment) -> Step:
+        enter = load(segment.phases, self.schedule.slots)
+
+        def step(bases: list[int]) -> None:
+            enter(*bases[1:])
+
+        return step
+
+    def _prepare(self, function: Function) -> None:
+        """What every run needs."""
+        schedule = self.schedule
+        self._constants = [Storage.of(array) for _, array in schedule.constants]
+        self._template = [0] * schedule.slots
+        for (slot, _), storage in zip(schedule.constants, self._constants, strict=True):
+            self._template[slot] = storage.address
+        made = sorted({number for kind, number in schedule.sources if kind is Kind.RESULT})
+        types = [value.type for value in function.body.returns]
+        self._made = [
+            (
+                number,
+                schedule.results[number],
+                schedule.result_bytes[number],
+                types[number].shape,
+                types[number].numpy,
+            )
+            for number in made
+        ]
+        self._sources = schedule.sources
+        self._shapes = [(type.shape, type.numpy) for type in types]
+        # Most programs make each of their results, in order.
+        self._plain = self._sources == tuple((Kind.RESULT, i) for i in range(len(types)))
+
+    def run(self, args: Sequence[Storage]) -> list[Storage]:
+        schedule = self.schedule
+        bases = self._template.copy()
+        for slot, arg in zip(schedule.arguments, args, strict=True):
+            bases[slot] = arg.address
+        if schedule.arena_bytes:
+            arena = allocate(schedule.arena_bytes)
+            start = bases[ARENA] = arena.address
+            for slot, offset in schedule.pinned:
+                bases[slot] = start + offset
+        made = []
+        for _, slot, nbytes, shape, dtype in self._made:
+            block = allocate(nbytes)
+            bases[slot] = block.address
+            made.append(Storage(block.address, block, shape, dtype))
+        for step in self._steps:
+            step(bases)
+        if self._plain:
+            return made
+        by_number = {number: each for (number, *_), each in zip(self._made, made, strict=True)}
+        results = []
+        for (kind, number), (shape, dtype) in zip(self._sources, self._shapes, strict=True):
+            held = args[number] if kind is Kind.ARGUMENT else by_number[number]
+            results.append(Storage(held.address, held.owner, shape, dtype))
+        return results
+
+    def describe(self) -> str:
+        """Phases, buffers and bytes as text."""
+        return describe(self.module.main, self.schedule)

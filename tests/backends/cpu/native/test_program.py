@@ -1,0 +1,44 @@
+"""Native programs compute what the reference interpreter says."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.agreement import agree, rounding
+from shardir.backends.cpu.native.program import NativeProgram
+from shardir.backends.storage import Storage
+from shardir.interpret import run
+from shardir.ir import Module
+from shardir.sampling import random_arguments
+from tests.samples import SAMPLES
+from tests.sampling import Sample
+from tests.strategies import modules
+
+Array = npt.NDArray[Any]
+EXAMPLES = max(settings().max_examples // 2, 1)
+
+
+def computed(module: Module, arguments: list[Array]) -> list[Array]:
+    """The results of a module for one device."""
+    stored = [Storage.of(np.asarray(argument)) for argument in arguments]
+    return [each.array for each in NativeProgram(module).run(stored)]
+
+
+RUNNING = [sample for sample in SAMPLES if not sample.function().body.ops[-1].spec.effect]
+
+
+@pytest.mark.parametrize("sample", RUNNING, ids=lambda sample: sample.id)
+def test_every_operation_runs_as_its_reference(sample: Sample) -> None:
+    module = Module((), (sample.function(),))
+    arguments = [np.asarray(a) for a in sample.arrays()]
+    assert agree(run(module, arguments), computed(module, arguments), rounding(module))
+
+
+@settings(max_examples=EXAMPLES)
+@given(modules(), st.integers(0, 9))
+def test_random_programs_run_as_interpreted(module: Module, seed: int) -> None:
+    arguments = [np.asarray(a) for a in random_arguments(module, seed)]
+    assert agree(run(module, arguments), computed(module, arguments), rounding(module))
