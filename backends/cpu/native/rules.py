@@ -1,8 +1,8 @@
 """Which operations there are kernels for, and how their results would best lie in memory."""
 
-from shardir.backends.cpu.native import loops, moves
+from shardir.backends.cpu.native import contraction, loops, moves
 from shardir.backends.cpu.native.data import Order, Rule
 
-RULES: dict[str, Rule] = {**moves.RULES, **loops.RULES}
+RULES: dict[str, Rule] = {**moves.RULES, **loops.RULES, **contraction.RULES}
 
-ORDERS: dict[str, Order] = {}
+ORDERS: dict[str, Order] = {**contraction.LAYOUTS}
