@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.array import Array
+from shardir.frontend.buffers import local_indices
 from shardir.frontend.devices import Device
+from shardir.frontend.digits import pieces
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
-from shardir.frontend.placing import device_put
+from shardir.frontend.processes import process_index
 from shardir.frontend.promotion import Abstract, dtype_of
 from shardir.frontend.shardings import Index, Sharding
 from shardir.frontend.signature import signature_of
@@ -22,7 +24,8 @@ REMEDY = "choose a shape that divides"
 def make_array_from_single_device_arrays(
     shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
 ) -> Array:
-    """The array of `shape` whose parts are `arrays`, one on each device of `sharding`.
+    """The array of `shape` whose parts are `arrays`, one on each device of `sharding` that is this
+    process's.
 
     Nothing is copied. Raises `ArgumentError` when devices have no part or several, and
     `ShapeError` for a part of another shape or element type than its place has.
@@ -37,9 +40,10 @@ def make_array_from_single_device_arrays(
         if device in parts:
             raise ArgumentError(point(f"two parts of {word} are on {device}"))
         parts[device] = array
-    if lacking := [each for each in sharding.device_assignment if each not in parts]:
+    local = [sharding.device_assignment[place] for place in sharding.local_places]
+    if lacking := [each for each in local if each not in parts]:
         raise ArgumentError(point(f"{word} has no part on {lacking[0]}; give one for each device"))
-    name = dtype_of(dtype) if dtype is not None else next(iter(parts.values())).type.dtype
+    name = _told(dtype, word) if not parts or dtype is not None else arrays[0].type.dtype
     wanted = TensorType(sharding.shard_shape(sizes), name)
     for device, array in parts.items():
         if array.type != wanted:
@@ -47,7 +51,7 @@ def make_array_from_single_device_arrays(
                 point(f"the part of {word} on {device} is {array.type}, and its place is {wanted}")
             )
     abstract = Abstract(TensorType(sizes, name))
-    held = [parts[device].parts[0] for device in sharding.device_assignment]
+    held = [parts[device].parts[0] for device in local]
     return Array(signature_of(abstract, sharding), sharding, held)
 
 
@@ -60,13 +64,13 @@ def make_array_from_callback(
 ) -> Array:
     """The array of `shape` whose part at `index`, a tuple of slices, is `data_callback(index)`.
 
-    The function is called once for all devices that hold the same part.
+    The function is called once for all devices of this process that hold the same part.
     """
     sizes = tuple(shape)
     sharding.check_divides(sizes, REMEDY)
     made: dict[tuple[tuple[int, int, int], ...], Any] = {}
-    parts = []
-    for index in sharding.devices_indices_map(sizes).values():
+    parts: list[Any] = []
+    for index in local_indices(sharding, sizes):
         place = tuple(cut.indices(size) for cut, size in zip(index, sizes, strict=True))
         if place not in made:
             given = data_callback(index)
@@ -83,19 +87,90 @@ def make_array_from_callback(
     if len(kinds := sorted({str(part.dtype) for part in parts})) > 1:
         told = " and ".join(kinds)
         raise ShapeError(point(f"data_callback returned parts of several element types, {told}"))
-    abstract = Abstract(TensorType(sizes, dtype_name(parts[0].dtype)))
+    word = "make_array_from_callback"
+    name = dtype_name(parts[0].dtype) if parts else _told(dtype, word)
+    abstract = Abstract(TensorType(sizes, name))
     return Array(signature_of(abstract, sharding), sharding, parts)
 
 
 def make_array_from_process_local_data(
     sharding: Sharding, local_data: Any, global_shape: Sequence[int] | None = None
-) -> Any:
-    """`device_put(local_data, sharding)`: there is one process, which has all the data."""
-    if global_shape is not None and tuple(global_shape) != np.shape(local_data):
+) -> Array:
+    """The array of which `local_data` is what the devices of this process hold, side by side.
+
+    Along a dimension that is not cut over processes, `local_data` has all of it. Without a
+    `global_shape`, what each process has is taken to be of one shape. Raises `ShapeError` when
+    the data is not what this process's devices hold of that shape.
+    """
+    numbers = np.array(to_numpy(local_data))
+    word = "make_array_from_process_local_data"
+    if global_shape is not None and len(tuple(global_shape)) != numbers.ndim:
         raise ShapeError(
             point(
-                f"the data of the only process has shape {np.shape(local_data)}, and all data is "
-                f"to have {tuple(global_shape)}"
+                f"{word} got data of shape {numbers.shape} for a global shape "
+                f"{tuple(global_shape)}; both have the same number of dimensions"
             )
         )
-    return device_put(local_data, sharding)
+    shape = _whole_shape(sharding, numbers.shape) if global_shape is None else tuple(global_shape)
+    sharding.check_divides(shape, REMEDY)
+    corner, size = _extent(sharding, shape)
+    if numbers.shape not in (size, shape):
+        raise ShapeError(
+            point(
+                f"{word} got data of shape {numbers.shape}, and the devices of process "
+                f"{process_index()} hold {size} of an array of shape {shape}"
+            )
+        )
+    starts = (0,) * len(shape) if numbers.shape == shape else corner
+    made: dict[tuple[tuple[int, int, int], ...], Any] = {}
+    parts = []
+    for index in local_indices(sharding, shape):
+        place = tuple(cut.indices(size) for cut, size in zip(index, shape, strict=True))
+        if place not in made:
+            cuts = zip(place, starts, strict=True)
+            made[place] = numbers[tuple(slice(a - low, b - low) for (a, b, _), low in cuts)].copy()
+        parts.append(made[place])
+    abstract = Abstract(TensorType(shape, dtype_name(numbers.dtype)))
+    return Array(signature_of(abstract, sharding), sharding, parts)
+
+
+def _whole_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of an array of which every process has a part of this shape."""
+    places = sharding.shard_positions(len(shape))
+    mine = [places[at] for at in sharding.local_places]
+    whole = []
+    for dimension, (size, cut) in enumerate(zip(shape, sharding.cuts(len(shape)), strict=True)):
+        local = len({place[dimension] for place in mine})
+        if not local or size * pieces(cut) % local:
+            raise ShapeError(
+                point(
+                    f"data of shape {shape} in process {process_index()} does not tell the shape "
+                    "of the whole array; pass global_shape"
+                )
+            )
+        whole.append(size * pieces(cut) // local)
+    return tuple(whole)
+
+
+def _extent(sharding: Sharding, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Where the parts of this process begin along each dimension, and how far they reach."""
+    boxes = [
+        [cut.indices(size)[:2] for cut, size in zip(index, shape, strict=True)]
+        for index in local_indices(sharding, shape)
+    ]
+    if not boxes:
+        return (0,) * len(shape), (0,) * len(shape)
+    low = tuple(min(box[i][0] for box in boxes) for i in range(len(shape)))
+    return low, tuple(max(box[i][1] for box in boxes) - low[i] for i in range(len(shape)))
+
+
+def _told(dtype: Any, word: str) -> str:
+    """The element type of an array of which nothing is here."""
+    if dtype is None:
+        raise ArgumentError(
+            point(
+                f"no device of {word} belongs to process {process_index()}, so nothing tells it "
+                "the element type; pass dtype"
+            )
+        )
+    return dtype_of(dtype)

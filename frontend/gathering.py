@@ -6,14 +6,15 @@ one that has it.
 """
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from itertools import product
 from math import prod
 
 import numpy as np
 
-from shardir.frontend.buffers import Buffer, held, joined
+from shardir.frontend.buffers import Buffer, held, joined, lengthened
 from shardir.frontend.config import config
-from shardir.frontend.errors import NotAddressableError
+from shardir.frontend.errors import ArgumentError, NotAddressableError
 from shardir.frontend.locations import point
 from shardir.frontend.processes import here
 from shardir.frontend.shardings import Index, Sharding
@@ -88,6 +89,22 @@ def gathered(
     wanted = {process: [whole_box(type.shape)] for process in processes}
     made = fetched(parts, sharding, type, wanted, f"gathering an array of type {type}")
     return made[0] if made else np.empty(0, type.numpy)
+
+
+def moved(
+    parts: Sequence[Buffer], sharding: Sharding, to: Sharding, type: TensorType
+) -> list[Buffer]:
+    """The parts of this process's devices under another sharding, perhaps on other devices."""
+    shape = type.shape
+    boxes = boxes_of(to, shape)
+    wanted = {process: list(dict.fromkeys(each)) for process, each in boxes.items()}
+    made = fetched(parts, sharding, type, wanted, f"moving an array of type {type}")
+    mine = here().index
+    stored = to.stored_shape(shape)
+    new = {
+        box: lengthened(part, stored) for box, part in zip(wanted.get(mine, []), made, strict=True)
+    }
+    return [new[box] for box in boxes.get(mine, [])]
 
 
 def fetched(
@@ -178,3 +195,22 @@ def _inside(cut: Box, box: Box) -> tuple[slice, ...]:
         slice(start - first, stop - first)
         for (start, stop), (first, _) in zip(cut, box, strict=True)
     )
+
+
+def check_same(numbers: Buffer, to: Sharding) -> None:
+    """Raises `ArgumentError` when processes give other numbers for one array on their devices."""
+    there = here()
+    if there.link is None or len({there.owner(each.id) for each in to.device_assignment}) == 1:
+        return
+    digest = blake2b(np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).data, digest_size=16)
+    row = f"{numbers.dtype}{numbers.shape}".encode() + digest.digest()
+    rows = there.link.gather(row, "comparing the numbers of an array to be placed")
+    for process, other in enumerate(rows):
+        if other != rows[0]:
+            raise ArgumentError(
+                point(
+                    f"process {process} places other numbers than process 0 on devices of several "
+                    "processes; give all the same, or each its own part by "
+                    "shardir.distributed.from_process_local"
+                )
+            )

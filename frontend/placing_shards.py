@@ -25,6 +25,8 @@ AXIS = "pmap"
 def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
     """Arrays that stack `shards` along a new first axis, each shard on the device of its place.
 
+    Every process gives all shards, and keeps those of its devices.
+
     Shards are arrays, or containers of arrays that are alike; there is one for each device. What
     `pmap` over these devices takes. Raises `ArgumentError` when they are not as many, and
     `ShapeError` when they differ in type.
@@ -90,4 +92,5 @@ def _numbers(leaf: Any) -> Any:
 
 def _placed(parts: list[Any], one: Abstract, sharding: NamedSharding) -> Array:
     whole = TensorType((len(parts), *one.type.shape), one.type.dtype)
-    return Array(signature_of(Abstract(whole, False), sharding), sharding, parts)
+    kept = [parts[place] for place in sharding.local_places]
+    return Array(signature_of(Abstract(whole, False), sharding), sharding, kept)

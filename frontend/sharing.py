@@ -1,13 +1,19 @@
 """Arrays of many processes: read in all of them, and made from what each of them has."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from shardir.frontend import tree
 from shardir.frontend.array import Array
+from shardir.frontend.assembling import (
+    make_array_from_callback,
+    make_array_from_process_local_data,
+)
 from shardir.frontend.gathering import gathered
 from shardir.frontend.processes import here
+from shardir.frontend.shardings import Index, Sharding
 
 
 def gather_to_all(x: Any) -> Any:
@@ -30,6 +36,23 @@ def _gathered(leaf: Any, root: int | None) -> Any:
         return np.asarray(leaf)
     whole = gathered(leaf.parts, leaf.sharding, leaf.type, root)
     return whole if root in (None, here().index) else None
+
+
+def from_process_local(
+    data: Any, sharding: Sharding, global_shape: Sequence[int] | None = None
+) -> Array:
+    """The array whose part on the devices of this process is `data`.
+
+    `make_array_from_process_local_data` with its arguments in another order, as in `device_put`.
+    """
+    return make_array_from_process_local_data(sharding, data, global_shape)
+
+
+def from_callback(
+    shape: Sequence[int], sharding: Sharding, data: Callable[[Index], Any], *, dtype: Any = None
+) -> Array:
+    """The array of `shape` whose part at an index is `data(index)`, asked for what is here only."""
+    return make_array_from_callback(shape, sharding, data, dtype=dtype)
 
 
 def barrier(name: str = "") -> None:

@@ -7,7 +7,13 @@ from shardir._lazy import lazy_names
 TABLE = {
     "shardir.frontend.distributed": ("initialize", "is_initialized"),
     "shardir.frontend.processes": ("process_count", "process_index"),
-    "shardir.frontend.sharing": ("barrier", "gather_to_all", "gather_to_root"),
+    "shardir.frontend.sharing": (
+        "barrier",
+        "from_callback",
+        "from_process_local",
+        "gather_to_all",
+        "gather_to_root",
+    ),
 }
 """Where each public name is defined."""
 
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
     )
     from shardir.frontend.sharing import (
         barrier as barrier,
+        from_callback as from_callback,
+        from_process_local as from_process_local,
         gather_to_all as gather_to_all,
         gather_to_root as gather_to_root,
     )

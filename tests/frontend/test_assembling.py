@@ -60,7 +60,7 @@ def test_parts_that_do_not_fit() -> None:
         make(X.shape, sharding, [sd.device_put(X, sharding)])
     with pytest.raises(ShapeError, match=r"returned shape \(8, 6\) for a part of shape \(2, 6\)"):
         sd.make_array_from_callback(X.shape, sharding, lambda index: X)
-    with pytest.raises(ShapeError, match=r"has shape \(8, 6\), and all data is to have \(16, 6\)"):
+    with pytest.raises(ShapeError, match=r"hold \(16, 6\) of an array of shape \(16, 6\)"):
         sd.make_array_from_process_local_data(sharding, X, (16, 6))
 
 
