@@ -51,7 +51,12 @@ def boundary(function: Function) -> Function:
 def defined(function: Callable[..., object]) -> Loc | None:
     """Where a function of the user's is defined; `None` for one that is not written in Python."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    return Loc(code.co_filename, code.co_firstlineno, 1) if isinstance(code, CodeType) else None
+    refresh()
+    return (
+        Loc(_shown(code.co_filename), code.co_firstlineno, 1)
+        if isinstance(code, CodeType)
+        else None
+    )
 
 
 class Site:

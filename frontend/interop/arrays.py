@@ -8,6 +8,7 @@ import numpy as np
 from shardir.frontend.interop.shardings import sharding_of
 from shardir.frontend.placing import device_put
 from shardir.frontend.random import wrap_key_data
+from shardir.frontend.signature import ShapeDtypeStruct
 
 
 def is_keys(x: Any) -> bool:
@@ -20,6 +21,10 @@ def converted(x: Any) -> Any:
 
     One that is spread over several devices by name keeps its sharding, if there are as many here.
     """
+    if isinstance(x, jax.ShapeDtypeStruct):
+        return ShapeDtypeStruct(
+            x.shape, x.dtype, sharding=sharding_of(x.sharding), weak_type=bool(x.weak_type)
+        )
     if not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer):
         return x
     if is_keys(x):

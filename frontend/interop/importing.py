@@ -71,7 +71,11 @@ class ImportedFunction:
         self._fun, self._parameters = fun, parameters
         self._programs: dict[Any, _Program] = {}
         self._constants: dict[int, tuple[Any, Array]] = {}
-        self._jitted = JitFunction(self._within, Parameters.of(fun), None, None)
+
+        def within(*args: Any, **options: Any) -> Any:
+            return self._within(*args, **options)
+
+        self._jitted = JitFunction(update_wrapper(within, fun), Parameters.of(fun), None, None)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The function's result for these arguments."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from shardir.frontend import lax
 from shardir.frontend.interop.rules import Equation, Scalar, rule, shaped
-from shardir.frontend.interop.shardings import constrained
+from shardir.frontend.interop.shardings import typed
 from shardir.frontend.lax.folding import fold
 from shardir.frontend.operands import convert, splat
 
@@ -30,14 +30,14 @@ def _broadcast(equation: Equation) -> Any:
     else:
         dims = equation.params["broadcast_dimensions"]
         made = lax.broadcast_in_dim(x, equation.shape(), dims)
-    return constrained(made, equation.params.get("sharding"))
+    return typed(made, equation.params.get("sharding"))
 
 
 @rule("reshape")
 def _reshaped(equation: Equation) -> Any:
     (x,) = equation.tracers
     made = lax.reshape(x, equation.shape(), equation.params.get("dimensions"))
-    return constrained(made, equation.params.get("sharding"))
+    return typed(made, equation.params.get("sharding"))
 
 
 @rule("concatenate")
@@ -60,7 +60,7 @@ def _counted(equation: Equation) -> Any:
     made = lax.broadcasted_iota(
         equation.results[0].dtype, equation.shape(), equation.params["dimension"]
     )
-    return constrained(made, equation.params.get("sharding"))
+    return typed(made, equation.params.get("sharding"))
 
 
 @rule("dynamic_slice")
@@ -78,7 +78,7 @@ def _updated(equation: Equation) -> Any:
 def _reduced(name: str, function: Any) -> None:
     def reduce(equation: Equation) -> Any:
         made = function(*equation.tracers, equation.params["axes"])
-        return constrained(made, equation.params.get("out_sharding"))
+        return typed(made, equation.params.get("out_sharding"))
 
     rule(name)(reduce)
 
@@ -144,7 +144,7 @@ def _contracted(equation: Equation) -> Any:
         equation.params["dimension_numbers"],
         preferred_element_type=equation.results[0].dtype,
     )
-    return constrained(made, equation.params.get("out_sharding"))
+    return typed(made, equation.params.get("out_sharding"))
 
 
 @rule("conv_general_dilated")

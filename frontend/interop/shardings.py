@@ -88,3 +88,14 @@ def constrained(value: Tracer, sharding: Any, unconstrained: Any = ()) -> Tracer
     """The value, held to a sharding of JAX's."""
     found = sharding_of(sharding, unconstrained)
     return value if found is None else constrain(value, found)
+
+
+def typed(value: Tracer, sharding: Any) -> Tracer:
+    """The value, held to a sharding that is part of its type in JAX: that of an explicit mesh.
+
+    Along the other axes of a mesh, which the compiler is free to use, such a sharding says nothing.
+    """
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return value
+    explicit = jax.sharding.AxisType.Explicit
+    return constrained(value, sharding) if explicit in sharding.mesh.axis_types else value

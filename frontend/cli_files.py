@@ -1,0 +1,104 @@
+"""What the commands work on: modules in files of IR text or StableHLO."""
+
+import re
+import sys
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+from shardir.errors import ShardirError
+from shardir.ir import Module
+from shardir.ops.opaque import unknown_operations
+from shardir.text.parser import parse
+from shardir.text.places import Places, places
+from shardir.verify import verify
+
+STDIN = "<stdin>"
+"""What standard input is called in errors."""
+
+
+class CommandError(ShardirError):
+    """A command that was given what it cannot use."""
+
+
+class Form(StrEnum):
+    """The languages a module can be read from and printed in."""
+
+    ir = "ir"
+    stablehlo = "stablehlo"
+
+
+def read_module(file: str) -> Module:
+    """The one module of a file."""
+    return module_of(*read_text(file))
+
+
+def read_text(file: str) -> tuple[str, str]:
+    """The text of a file and what to call it."""
+    if file == "-":
+        return sys.stdin.read(), STDIN
+    try:
+        return Path(file).read_text(encoding="utf-8"), file
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise CommandError(f"cannot read {file!r}: {reason}") from None
+
+
+def module_of(text: str, name: str) -> Module:
+    """The one module of a text."""
+    modules = modules_of(text, name, None)
+    if len(modules) > 1:
+        raise CommandError(
+            f"{name} has {len(modules)} modules, one after each // -----; only opt takes several"
+        )
+    return modules[0]
+
+
+_MLIR = re.compile(r"(?:\s|//[^\n]*\n)*(?:module\b|sdy\.|func\.func|#|!|\"builtin)")
+
+
+def _is_stablehlo(text: str, name: str) -> bool:
+    """Whether a text is StableHLO: by the name of its file, or by how it begins."""
+    if name == STDIN:
+        return _MLIR.match(text) is not None
+    return name.endswith(".mlir")
+
+
+def places_of(text: str, name: str) -> Places | None:
+    """Where the text defines its values, where that is IR."""
+    return None if _is_stablehlo(text, name) else places(text, name)
+
+
+def modules_of(text: str, name: str, form: Form | None) -> list[Module]:
+    """The modules of a file; says on stderr what is carried through them as text."""
+    if form is Form.ir or (form is None and not _is_stablehlo(text, name)):
+        modules = [parse(text, name)]
+    else:
+        from shardir.stablehlo import reader
+
+        modules = [reader.read(part, name) for part in reader.parts_of(text)]
+        for line in _unknown(modules):
+            typer.echo(line, err=True)
+    for module in modules:
+        verify(module)
+        if not module.functions:
+            raise CommandError(f"{name} has no function to work on")
+    if not modules:
+        raise CommandError(f"{name} has no function to work on")
+    return modules
+
+
+def _unknown(modules: list[Module]) -> list[str]:
+    """One line for each kind of operation that nothing is known about."""
+    found = Counter(
+        (unknown.operation, unknown.reason)
+        for module in modules
+        for unknown in unknown_operations(module)
+    )
+    return [
+        f"warning: {operation} is carried through as text"
+        f"{f', {number} times' if number > 1 else ''}{f': {reason}' if reason else ''}"
+        for (operation, reason), number in found.items()
+    ]

@@ -1,0 +1,181 @@
+"""What `shardir explain` asks about: a file, or a function of the user's on a mesh nobody has.
+
+    shardir explain mymodule:train_step --mesh data=16,model=16
+
+The function is traced for `example_args` of its module (or `--args`): a tuple of arrays, of
+ShapeDtypeStructs, or a function that makes it, which is called with the mesh entered. How the
+arguments are cut is in `example_specs` (or `--specs`): containers of PartitionSpecs, which may stop
+early, or None. A function whose module has nothing of shardir is one of JAX's.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from shardir.errors import suggestion
+from shardir.frontend import tree
+from shardir.frontend.abstract_mesh import AbstractMesh
+from shardir.frontend.cli_files import CommandError, module_of, places_of, read_text
+from shardir.frontend.jit import jit
+from shardir.frontend.mesh import Mesh
+from shardir.frontend.operands import abstract_of
+from shardir.frontend.partition_spec import PartitionSpec
+from shardir.frontend.prefix import spread
+from shardir.frontend.shardings import NamedSharding
+from shardir.frontend.signature import ShapeDtypeStruct
+from shardir.ir import Loc, Module
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+ARGS, SPECS = "example_args", "example_specs"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A program to explain, the places in its source, and whether it has been traced."""
+
+    module: Module
+    places: Mapping[tuple[str, str], Loc] | None
+    traced: bool = False
+
+
+def program_of(target: str, mesh: str | None, args: str | None, specs: str | None) -> Asked:
+    """The program that `target` names: a file, or `module:function`."""
+    if not _FUNCTION.fullmatch(target) or Path(target).exists():
+        for option, told in (("--mesh", mesh), ("--args", args), ("--specs", specs)):
+            if told is not None:
+                raise CommandError(
+                    f"{option} is for functions, and {target!r} is a file; name a function as "
+                    "mymodule:train_step"
+                )
+        text, name = read_text(target)
+        return Asked(module_of(text, name), places_of(text, name))
+    module, function = _found(target)
+    if not callable(function):
+        raise CommandError(f"{target} is {function!r}, which is no function")
+    with ExitStack() as stack:
+        used = None if mesh is None else stack.enter_context(mesh_of(mesh))
+        known = _wanted(args, module, ARGS, target)
+        of_jax = _is_of_jax(function, module)
+        if of_jax:
+            from shardir.frontend.interop.tracing import our_settings
+
+            stack.enter_context(our_settings())
+        if callable(known):
+            known = known()
+        given: tuple[Any, ...] = known if isinstance(known, tuple) else (known,)
+        cut = _wanted(specs, module, SPECS, None)
+        lowered = _lowered(function, of_jax, used, given, cut)
+    return Asked(lowered.module, lowered.places, traced=True)
+
+
+def mesh_of(text: str) -> Mesh:
+    """The mesh that `data=16,model=16` says; raises `CommandError`."""
+    axes = [part.partition("=") for part in text.split(",")]
+    for name, equals, size in axes:
+        if not (name.strip().isidentifier() and equals and size.strip().isdecimal()):
+            raise CommandError(f"{text!r} is no mesh; write it as data=16,model=16")
+    names = tuple(name.strip() for name, _, _ in axes)
+    return AbstractMesh(tuple(int(size) for _, _, size in axes), names)
+
+
+def _found(target: str) -> tuple[ModuleType, Any]:
+    """The module and the object that `module:name` names."""
+    name, _, path = target.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # As `python -m` does: modules of this folder.
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        raise CommandError(
+            f"there is no module {name!r} to import from this folder; is {target!r} a file?"
+        ) from None
+    found: Any = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            close = suggestion(part, dir(found))
+            raise CommandError(f"{name} has no {path!r}" + (f"; {close}" if close else ""))
+        found = getattr(found, part)
+    return module, found
+
+
+def _wanted(named: str | None, module: ModuleType, usual: str, needed_by: str | None) -> Any:
+    """What an option names, or what the function's module calls so."""
+    if named is not None:
+        return _found(named if ":" in named else f"{module.__name__}:{named}")[1]
+    if needed_by is not None and not hasattr(module, usual):
+        raise CommandError(
+            f"nothing says what {needed_by} is called with; let {module.__name__}.{usual} be a "
+            "tuple of its arguments, or name one by --args"
+        )
+    return getattr(module, usual, None)
+
+
+def _lowered(
+    function: Callable[..., Any], of_jax: bool, mesh: Mesh | None, args: Any, specs: Any
+) -> Any:
+    traced: Any = function
+    if of_jax:
+        from shardir.frontend.interop.importing import from_jax
+
+        traced = from_jax(function)
+    elif not hasattr(function, "lower"):
+        traced = jit(function)
+    if specs is not None:
+        if mesh is None:
+            raise CommandError(f"{SPECS} speak of a mesh; give one, as in --mesh data=16,model=16")
+        args = _cut(args, specs, mesh)
+    return traced.lower(*args)
+
+
+def _is_of_jax(function: Callable[..., Any], module: ModuleType) -> bool:
+    """Whether a function is one of JAX's: nothing in its module is of shardir."""
+    kind = type(function).__module__.partition(".")[0]
+    if kind in ("jax", "jaxlib", "equinox", "flax", "shardir"):
+        return kind != "shardir"
+
+    def home(x: Any) -> str:
+        name = x.__name__ if isinstance(x, ModuleType) else getattr(x, "__module__", None)
+        return str(name).partition(".")[0]
+
+    return all(home(x) != "shardir" for x in vars(module).values())
+
+
+def _cut(args: tuple[Any, ...], specs: Any, mesh: Mesh) -> tuple[Any, ...]:
+    """Structs of the arguments, on the mesh as the specs say."""
+    leaves, structure = tree.flatten(args)
+
+    def is_spec(x: Any) -> bool:
+        return x is None or isinstance(x, PartitionSpec) or _is_foreign(x)
+
+    asked = spread(tuple(specs) if isinstance(specs, list) else specs, args, is_spec, SPECS)
+    return tuple(
+        tree.unflatten(
+            structure,
+            [_struct(x, spec, mesh) for x, spec in zip(leaves, asked, strict=True)],
+        )
+    )
+
+
+def _is_foreign(spec: Any) -> bool:
+    """Whether it is a spec of JAX's."""
+    return type(spec).__module__.partition(".")[0] == "jax"
+
+
+def _struct(x: Any, spec: Any, mesh: Mesh) -> Any:
+    if spec is None or not hasattr(x, "shape"):
+        return x
+    if _is_foreign(spec):
+        from shardir.frontend.interop.shardings import spec_of
+
+        spec = spec_of(spec)
+    kind = abstract_of(x).type if not hasattr(x, "dtype") else None
+    dtype = x.dtype if kind is None else kind.numpy
+    return ShapeDtypeStruct(x.shape, dtype, sharding=NamedSharding(mesh, spec))

@@ -1,0 +1,132 @@
+"""`shardir explain module:function`: functions of JAX and of ours, on a mesh nobody has."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardir.frontend.cli import main
+
+JAX = """\
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+
+def loss(params, x, y):
+    h = jax.nn.gelu(x @ params["w1"])
+    h = jax.lax.with_sharding_constraint(h, P("data", "model"))
+    return jnp.mean((h @ params["w2"] - y) ** 2)
+
+
+@jax.jit
+def train_step(params, x, y):
+    value, grads = jax.value_and_grad(loss)(params, x, y)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), value
+
+
+def example_args():
+    def array(*shape):
+        return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    return {"w1": array(256, 512), "w2": array(512, 256)}, array(64, 256), array(64, 256)
+
+
+def cut_args():
+    params, x, y = example_args()
+    return params, jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=P("data")), y
+
+
+example_specs = {"w1": P(None, "model"), "w2": P("model")}, P("data"), None
+no_specs = None
+"""
+
+OURS = """\
+import numpy as np
+import shardir.numpy as snp
+from shardir.sharding import PartitionSpec as P
+
+
+def total(x):
+    return snp.sum(x)
+
+
+example_args = np.zeros((32, 4), "float32")
+example_specs = P("data")
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    Path("of_jax.py").write_text(JAX)
+    Path("of_ours.py").write_text(OURS)
+    Path("bare.py").write_text("def f(x):\n    return x\n")
+    yield
+    for name in ("bare", "of_jax", "of_ours"):
+        sys.modules.pop(name, None)
+
+
+def run(*words: str) -> int:
+    saved, sys.argv = sys.argv, ["shardir", *words]
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        sys.argv = saved
+    return 0
+
+
+def test_one_line_says_what_a_program_of_jax_communicates(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("explain", "of_jax:train_step", "--mesh", "data=16,model=16") == 0
+    out = capsys.readouterr().out
+    assert "argument %params.w1: f32[256@-, 512@model]  of_jax.py:12" in out
+    assert "constraint %h.1: f32[64@data, 512@model]    of_jax.py:8" in out
+    assert "all-reduce over model  " in out
+    assert "of_jax.py:9" in out
+
+
+def test_questions_are_asked_of_functions_too(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["explain", "of_jax:loss", "--mesh", "data=4,model=2", "--value", "%h"]
+    assert run(*line) == 0
+    assert "data cuts dimension 0" in capsys.readouterr().out
+
+
+def test_arguments_say_themselves_how_they_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--args", "of_jax:cut_args", "--specs", "no_specs"]
+    assert run("explain", "of_jax:loss", "--mesh", "data=4,model=2", *words) == 0
+    assert "argument %x: f32[64@data, 256@-]" in capsys.readouterr().out
+
+
+def test_a_function_of_ours_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("explain", "of_ours:total", "--mesh", "data=8") == 0
+    assert "all-reduce over data" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("of_jax:train_stop",), "of_jax has no 'train_stop'; did you mean 'train_step'?"),
+        (("nowhere:step",), "there is no module 'nowhere' to import from this folder; is "
+         "'nowhere:step' a file?"),
+        (("of_ours:total",), "example_specs speak of a mesh; give one, as in "
+         "--mesh data=16,model=16"),
+        (("of_ours:total", "--mesh", "data"), "'data' is no mesh; write it as data=16,model=16"),
+        (("bare:f",), "nothing says what bare:f is called with; let bare.example_args be a tuple "
+         "of its arguments, or name one by --args"),
+        (("of_ours:example_specs",), "of_ours:example_specs is PartitionSpec('data',), "
+         "which is no function"),
+        (("f.ir", "--mesh", "data=2"), "--mesh is for functions, and 'f.ir' is a file; name a "
+         "function as mymodule:train_step"),
+    ],
+)  # fmt: skip
+def test_errors_say_what_to_do(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("explain", *words) == 1
+    assert capsys.readouterr().err.splitlines()[0] == f"error: {told}"
