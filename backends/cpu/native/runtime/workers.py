@@ -86,7 +86,7 @@ class Pool:
         self.count = max(1, min(count, at.MAX_WORKERS))
         self.code = code(how)
         self._spin = spin
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._threads: list[threading.Thread] = []
         self._starter = self.start
         control, scratch = map_memory(at.CONTROL_BYTES), map_memory(at.LANES * at.SCRATCH_BYTES)
@@ -151,7 +151,7 @@ class Pool:
 
     def reset_in_child(self) -> None:
         """Forget the threads that a fork did not take along."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._threads = []
         self._reset()
 

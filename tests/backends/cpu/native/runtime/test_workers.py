@@ -1,0 +1,341 @@
+"""The life of workers: starting, stopping, forking, interrupting, ending; and many at once."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shardir.backends.cpu.native.data import Phase
+from shardir.backends.cpu.native.runtime import workers
+from shardir.backends.cpu.native.runtime.errors import SettingError
+from shardir.backends.cpu.native.runtime.program import load
+from shardir.backends.cpu.native.runtime.workers import Pool
+from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD, WHO, mixed
+
+LONG = 1e6
+ROOT = Path(__file__).parents[5]
+
+
+@pytest.fixture
+def crowd() -> Iterator[Pool]:
+    pool = Pool(4, spin=2000)
+    yield pool
+    pool.stop()
+
+
+def worker_threads() -> int:
+    return sum(thread.name.startswith("shardir-worker") for thread in threading.enumerate())
+
+
+def test_workers_start_with_the_first_program_that_needs_them(crowd: Pool) -> None:
+    before = worker_threads()
+    words = np.zeros(8, np.uint64)
+    load([Phase(MULTIPLY_ADD, (1,), 8, 0.0)], 2, crowd)(words.ctypes.data)
+    assert worker_threads() == before
+    shared = load([Phase(MULTIPLY_ADD, (1,), 8, LONG)], 2, crowd)
+    assert worker_threads() == before
+    shared(words.ctypes.data)
+    assert worker_threads() == before + 3
+    shared(words.ctypes.data)
+    assert worker_threads() == before + 3
+    crowd.stop()
+    assert worker_threads() == before
+    shared(words.ctypes.data)
+    assert worker_threads() == before + 3
+    assert (words == 40).all()
+
+
+def test_workers_sleep_when_there_is_nothing_to_do(crowd: Pool) -> None:
+    words = np.zeros(8, np.uint64)
+    load([Phase(MULTIPLY_ADD, (1,), 8, LONG)], 2, crowd)(words.ctypes.data)
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.1
+
+
+def test_workers_can_be_stopped_and_resized_while_programs_run(crowd: Pool) -> None:
+    words = np.zeros(50, np.uint64)
+    run = load([Phase(MULTIPLY_ADD, (k,), 50, LONG) for k in range(200)], 2, crowd)
+    want = 0
+    for k in range(200):
+        want = (want * 3 + k) % 2**64
+    ended = threading.Event()
+    faults = []
+
+    def call() -> None:
+        while not ended.is_set():
+            words[:] = 0
+            run(words.ctypes.data)
+            faults.append(int((words != want).sum()))
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    for count in (1, 3, 8, 2, 6, 1, 4):
+        crowd.resize(count)
+        time.sleep(0.01)
+    ended.set()
+    caller.join()
+    assert len(faults) > 1
+    assert set(faults) == {0}
+
+
+def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    monkeypatch.delenv("SHARDIR_CPU_THREADS", raising=False)
+    assert workers.allowed() == cores
+    monkeypatch.setenv("SHARDIR_CPU_THREADS", "1")
+    assert workers.allowed() == 1
+    monkeypatch.setenv("SHARDIR_CPU_THREADS", "1000")
+    assert workers.allowed() == cores
+    for wrong in ("0", "-1", "two"):
+        monkeypatch.setenv("SHARDIR_CPU_THREADS", wrong)
+        with pytest.raises(SettingError) as caught:
+            workers.allowed()
+        assert str(caught.value) == (
+            f"SHARDIR_CPU_THREADS is '{wrong}', which is no number of threads; "
+            "set it to a whole number from 1 on, or unset it to use all cores"
+        )
+
+
+def test_a_block_may_have_its_own_number_of_workers() -> None:
+    before = workers.worker_count()
+    with workers.workers(5):
+        assert workers.worker_count() == 5
+        words = np.zeros(64, np.uint64)
+        load([Phase(MULTIPLY_ADD, (1,), 64, LONG)], 2)(words.ctypes.data)
+        assert (words == 1).all()
+    assert workers.worker_count() == before
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    raise Interrupted
+
+
+def test_a_signal_ends_a_long_program_between_phases(crowd: Pool) -> None:
+    out = np.full(4, -1)
+    long = load([Phase(WHO, (10_000_000,), 4, 40e6)] * 2000, 2, crowd)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        began = time.perf_counter()
+        with pytest.raises(Interrupted):
+            long(out.ctypes.data)
+        assert time.perf_counter() - began < 5
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    words = np.zeros(64, np.uint64)
+    load([Phase(MULTIPLY_ADD, (1,), 64, LONG)] * 3, 2, crowd)(words.ctypes.data)
+    assert (words == 13).all()
+
+
+def test_a_signal_handler_may_run_programs_itself(crowd: Pool) -> None:
+    words = np.zeros(64, np.uint64)
+    inner = load([Phase(MULTIPLY_ADD, (1,), 64, LONG)], 2, crowd)
+    out = np.full(4, -1)
+    long = load([Phase(WHO, (10_000_000,), 4, 40e6)] * 10, 2, crowd)
+    calls = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        inner(words.ctypes.data)
+        calls.append(number)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        long(out.ctypes.data)
+        # The signal may come when the program is over.
+        while not calls:
+            time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert (words == 1).all()
+    assert (out >= 0).all()
+
+
+def in_python(program: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+SETUP = """
+import os, threading, time
+import numpy as np
+from shardir.backends.cpu.native.data import Phase
+from shardir.backends.cpu.native.runtime.program import load
+from shardir.backends.cpu.native.runtime.workers import Pool
+from tests.backends.cpu.native.runtime.samples import MULTIPLY_ADD, WHO
+pool = Pool(4)
+words = np.zeros(64, np.uint64)
+run = load([Phase(MULTIPLY_ADD, (1,), 64, 1e6)] * 4, 2, pool)
+run(words.ctypes.data)
+assert (words == 40).all()
+"""
+
+
+def test_python_ends_while_workers_wait() -> None:
+    done = in_python(SETUP + "print('end')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def test_programs_run_on_while_python_ends() -> None:
+    done = in_python(
+        SETUP.replace(
+            "pool = Pool(4)",
+            """
+import atexit
+def late():
+    words[:] = 0
+    run(words.ctypes.data)
+    print((words == 40).all())
+atexit.register(late)
+from shardir.backends.cpu.native.runtime import workers
+pool = Pool(4)
+def later():
+    workers._at_exit()
+    late()
+atexit.register(later)
+""",
+        )
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
+
+
+def test_python_ends_while_another_thread_is_inside() -> None:
+    done = in_python(
+        SETUP
+        + """
+out = np.full(64, -1)
+long = load([Phase(WHO, (1_000_000,), 64, 1e6)] * 100_000, 2, pool)
+threading.Thread(target=long, args=(out.ctypes.data,), daemon=True).start()
+time.sleep(0.1)
+print('end')
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+FORK = """
+import sys, warnings
+warnings.simplefilter("ignore")
+def fork():
+    child = os.fork()
+    if child == 0:
+        words[:] = 0
+        run(words.ctypes.data)
+        good = (words == 40).all() and threading.active_count() == 4
+        os._exit(0 if good else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_child_has_workers_of_its_own() -> None:
+    done = in_python(SETUP + FORK + "print([fork() for _ in range(5)])")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 0, 0, 0, 0]\n", "")
+
+
+def test_a_fork_may_happen_while_other_threads_are_inside() -> None:
+    done = in_python(
+        SETUP
+        + FORK
+        + """
+mine = np.zeros(64, np.uint64)
+going = True
+def call():
+    while going:
+        run(mine.ctypes.data)
+threads = [threading.Thread(target=call) for _ in range(3)]
+for thread in threads: thread.start()
+print([fork() for _ in range(10)])
+going = False
+for thread in threads: thread.join()
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{[0] * 10}\n", "")
+
+
+def test_ctrl_c_ends_a_long_step() -> None:
+    done = in_python(
+        SETUP
+        + """
+import signal
+out = np.full(64, -1)
+long = load([Phase(WHO, (100_000_000,), 64, 64 * 100e6)] * 1000, 2, pool)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+began = time.perf_counter()
+try:
+    long(out.ctypes.data)
+except KeyboardInterrupt:
+    print('interrupted', time.perf_counter() - began < 5)
+words[:] = 0
+run(words.ctypes.data)
+print((words == 40).all())
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted True\nTrue\n", "")
+
+
+def random_program(
+    random: random.Random, pool: Pool
+) -> tuple[object, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """A program over one buffer of three parts, what it starts from and what it gives."""
+    count = random.choice([1, 2, 3, 17, 64])
+    start = np.array([[random.getrandbits(64) for _ in range(count)] for _ in range(3)], np.uint64)
+    want = start.copy()
+    phases = []
+    for _ in range(random.randint(1, 12)):
+        source, target = random.sample(range(3), 2)
+        spins = random.choice([0, 10, 1000])
+        cost = random.choice([0.0, 70e3, LONG, 150e6])
+        phases.append(Phase(MIX, (1 + source, 1 + target, count, spins), count, cost))
+        want[target] = mixed(want[source], spins)
+    return load(phases, 4, pool), start, want
+
+
+@pytest.mark.parametrize(("count", "how"), [(2, "futex"), (8, "futex"), (4, "condition")])
+def test_random_programs_of_many_threads(
+    request: pytest.FixtureRequest, count: int, how: str
+) -> None:
+    rounds = 1000 if request.config.getoption("--long") else 60
+    pool = Pool(count, how, spin=random.Random(count).choice([0, 2000]))
+    programs = [random_program(random.Random(seed), pool) for seed in range(40)]
+    faults: list[int] = []
+
+    def call(seed: int) -> None:
+        choose = random.Random(seed)
+        for _ in range(rounds):
+            run, start, want = choose.choice(programs)
+            parts = start.copy()
+            assert callable(run)
+            run(*(part.ctypes.data for part in parts))
+            faults.append(int((parts != want).sum()))
+
+    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    pool.stop()
+    assert faults == [0] * (5 * rounds)
