@@ -1,0 +1,66 @@
+"""Sorting by words and in chunks: what the reference gives."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from shardir.backends.cpu.native.moves import ordering
+from shardir.backends.cpu.native.moves.ordering import HOST
+from shardir.opset import OPS
+from shardir.types import NUMPY_DTYPES, TensorType
+from tests.backends.cpu.native.moves.checking import (
+    assert_same_bits,
+    expected,
+    operands_of,
+    operations,
+)
+from tests.backends.cpu.native.moves.layouts import random_of
+from tests.backends.cpu.native.running import op_on
+
+REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
+
+
+def made(op: Any, arrays: Any) -> list[Any]:
+    types = tuple(v.type for v in op.results)
+    found = HOST[op.name](*arrays, result=types[0] if len(types) == 1 else types, **op.attrs)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+@pytest.mark.parametrize("name", sorted(HOST))
+@given(st.data())
+def test_as_the_reference(name: str, data: st.DataObject) -> None:
+    op = data.draw(operations([name]))
+    arrays = operands_of(op, data.draw(st.integers(0, 9)))
+    for out, want in zip(made(op, arrays), expected(op, arrays), strict=True):
+        assert_same_bits(out, want)
+
+
+def test_nothing_to_sort() -> None:
+    for shape in ((0, 3), (3, 0)):
+        op = op_on(OPS["sort"], TensorType(shape, "f32"), dim=1)
+        (out,) = made(op, [np.zeros(shape, np.float32)])
+        assert out.shape == shape
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_lines_shared_by_threads(dtype: str, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many equal elements, zeros of both signs and NaN, with their places along."""
+    monkeypatch.setattr(ordering, "SHARED", 100)
+    monkeypatch.setattr(ordering, "CHUNK", 300)
+    shape = (40, 60)
+    type, x = TensorType(shape, dtype), random_of(dtype, shape)
+    places = np.indices(shape)[dim].astype(np.int32)
+    for op, arrays in (
+        (op_on(OPS["sort"], type, dim=dim), [x]),
+        (op_on(OPS["sort"], type, TensorType(shape, "i32"), dim=dim), [x, places]),
+    ):
+        for out, want in zip(made(op, arrays), expected(op, arrays), strict=True):
+            assert_same_bits(out, want)
+    if type.dtype != "bool":
+        some = (type.with_shape((40, 7)), TensorType((40, 7), "i32"))
+        op = op_on(OPS["top_k"], type, result=some)
+        for out, want in zip(made(op, [x]), expected(op, [x]), strict=True):
+            assert_same_bits(out, want)
