@@ -35,7 +35,8 @@ def example_args():
 
 def cut_args():
     params, x, y = example_args()
-    return params, jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=P("data")), y
+    rows = jax.sharding.NamedSharding(jax.sharding.get_abstract_mesh(), P("data"))
+    return params, jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=rows), y
 
 
 example_specs = {"w1": P(None, "model"), "w2": P("model")}, P("data"), None
