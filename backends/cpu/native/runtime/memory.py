@@ -3,8 +3,9 @@
 Memory that is fresh from the system costs more to touch first than most kernels take to fill it.
 A block that nobody refers to any longer therefore waits in a list of its size for the next one who
 asks. Small blocks are cut out of arenas, which stay. A large one has pages of its own, which go
-back to the system when they were idle for long, when more lies idle than the most that was ever
-in use explains, or by `trim`.
+back to the system by `trim`, or when new memory is needed and they were idle for long, or half of
+what the pool may have would be taken and more lies idle than the most that was ever in use
+explains. A loop that uses the same sizes again therefore maps no memory after its first round.
 
 Lists lose and gain their last element in one step, so that neither making a block nor dropping it
 takes a lock; blocks may be dropped by any thread, at any time.
@@ -28,10 +29,11 @@ SMALL_BYTES = 4 << 20
 """Up to this size blocks are cut out of arenas."""
 MEMO_SIZES = 4096
 """How many sizes that were asked for are remembered with their lists."""
-IDLE_SECONDS = 60.0
+IDLE_SECONDS = 20.0
 """Large blocks that were idle for so long go back when new memory is needed."""
 SLACK = 1.25
-"""The pool grows to this many times what was in use at most, before it gives idle blocks back."""
+"""Beyond half its limit, the pool keeps this many times what was in use at most. Blocks that are
+this many times larger than asked for are good enough."""
 
 
 @final
@@ -201,7 +203,7 @@ class Pool:
         latest = time.monotonic() - IDLE_SECONDS
         used = self._mapped - self._idle_bytes() + size
         self._used_at_most = max(self._used_at_most, used)
-        wanted = self._used_at_most * SLACK
+        wanted = max(self._used_at_most * SLACK, self.limit / 2)
         for since, address, idle in sorted(self._idle()):
             if since <= latest or self._mapped + size > wanted:
                 self._give_back(address, idle)
