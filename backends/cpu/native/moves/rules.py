@@ -1,12 +1,13 @@
 """Every operation that has a rule here."""
 
 from shardir.backends.cpu.native.data import Rule
-from shardir.backends.cpu.native.moves import arranging, lookup, running, scattering
+from shardir.backends.cpu.native.moves import arranging, extremes, lookup, running, scattering
 
 RULES: dict[str, Rule] = {
     **arranging.RULES,
     **lookup.RULES,
     **scattering.RULES,
     **running.RULES,
+    **extremes.RULES,
 }
 """Phases for operands and results that lie in any way."""

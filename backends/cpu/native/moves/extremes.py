@@ -1,0 +1,216 @@
+"""Where along a dimension the largest or smallest element is.
+
+The first NaN, or the first of equals. Where lines lie side by side, a vector has an element of
+each; where a line is contiguous, its elements are dealt to the lanes of a vector, each of which
+keeps its best, and the best of those is found at the end.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import (
+    FLOATS,
+    Function,
+    Value,
+    Variable,
+    element,
+    lanes as lanes_of,
+    vector,
+)
+from shardir.backends.cpu.native.moves import numbers
+from shardir.backends.cpu.native.moves.casting import fits
+from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
+from shardir.backends.cpu.native.moves.loops import nest
+from shardir.ir import Op
+
+MOST = 1 << 31
+"""Places are counted in 32 bits."""
+
+
+def extreme_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """One phase over all lines."""
+    (x,), (y,), dim = operands, results, op.attrs["dim"]
+    steps, step = x.shape[dim], x.strides[dim]
+    if steps >= MOST:
+        return None
+    if y.size == 0:
+        return []
+    left = replace(
+        x,
+        shape=(*x.shape[:dim], *x.shape[dim + 1 :]),
+        strides=(*x.strides[:dim], *x.strides[dim + 1 :]),
+    )
+    found = nest([left, y])
+    size, lanes = x.itemsize, host().lanes(max(x.itemsize, 4))
+    beside = [loop for loop in found.loops if loop.strides[0] == size and loop.extent >= lanes]
+    if step == size and steps >= lanes:
+        way, column = (
+            "along" if steps < 8 * lanes else "far",
+            found.loops[-1] if found.loops else None,
+        )
+    elif beside:
+        way, column = "beside", beside[-1]
+    else:
+        way, column = "items", found.loops[-1] if found.loops else None
+    rows = [loop for loop in found.loops if loop is not column]
+    extent = column.extent if column else 1
+    cut = max(1, -(-extent // (4 * context.workers)))
+    cut = -(-cut // 64) * 64 if way == "beside" else cut
+    grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, cut)
+    name = f"{op.name}_{way}_{x.dtype}_{y.dtype}"
+    ways: dict[str, Callable[..., None]] = {
+        "along": partial(_along, 1),
+        "far": partial(_along, 4),
+        "beside": _beside,
+        "items": _items,
+    }
+    kernel = grid_kernel(
+        name, Form(2, extras=2), partial(ways[way], op.name == "argmax", x.dtype, y.dtype)
+    )
+    cost = x.nbytes / 16 if way != "items" else x.size * 1.5
+    return [grid.phase(kernel, cost, context.workers, op.name, (steps, step))]
+
+
+def _better(f: Function, largest: bool, dtype: str, new: Value, best: Value) -> Value:
+    """Whether `new` is to be chosen, although it comes later."""
+    if element(new.type) in FLOATS:
+        return new.is_("ugt" if largest else "ult", best) & best.is_("ord", best)
+    sign = "u" if dtype == "bool" or dtype[0] == "u" else "s"
+    return new.is_(sign + ("gt" if largest else "lt"), best)
+
+
+def _keep(
+    f: Function, best: Variable, place: Variable, better: Value, new: Value, at: Value
+) -> None:
+    best.set(f.select(better, new, best.get()))
+    place.set(f.select(better, at, place.get()))
+
+
+def _merge(
+    f: Function,
+    largest: bool,
+    dtype: str,
+    best: Variable,
+    place: Variable,
+    other: Value,
+    there: Value,
+) -> None:
+    """Keep the better of two, or of equals the earlier."""
+    wins = _better(f, largest, dtype, other, best.get())
+    loses = _better(f, largest, dtype, best.get(), other)
+    earlier = there.is_("ult", place.get()) & ((wins | loses) ^ 1)
+    _keep(f, best, place, wins | earlier, other, there)
+
+
+def _store_places(
+    f: Function, scratch: Value, places: Value, address: Value, stride: Value, dtype: str
+) -> None:
+    """Places of lines that lie `stride` bytes apart in the result."""
+    f.store(places, scratch, 4)
+    with f.loop(0, lanes_of(places.type)) as lane:
+        place = f.load(f.offset(scratch, lane, "i32"), "i32")
+        f.store(_as(place, numbers.MEMORY[dtype]), f.offset(address, stride * lane), 1)
+
+
+def _as(place: Value, type: str) -> Value:
+    width = int(type[1:])
+    return place if width == 32 else place.to(type, "zext" if width > 32 else "trunc")
+
+
+def _beside(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
+    kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
+    steps, step = block.extra(0), block.extra(1)
+    position, wide = f.variable("i64", 0), host().lanes(max(size, 4))
+    for vectors, lanes in ((8, wide), (1, wide), (1, 1)):
+        with f.while_(partial(fits, position, block.columns, vectors * lanes)):
+            columns = [position.get() + number * lanes for number in range(vectors)]
+            sources = [f.offset(block.addresses[0], at * block.column_strides[0]) for at in columns]
+            kept = [
+                (
+                    f.variable(vector(kind.type, lanes), numbers.load(f, source, kind, lanes)),
+                    f.variable(vector("i32", lanes), 0),
+                )
+                for source in sources
+            ]
+            with f.loop(1, steps) as i:
+                down, here = i * step, f.splat(i.to("i32", "trunc"), lanes)
+                for source, (best, place) in zip(sources, kept, strict=True):
+                    new = numbers.load(f, f.offset(source, down), kind, lanes)
+                    better = _better(f, largest, dtype, new, best.get())
+                    _keep(f, best, place, better, new, here)
+            for at, (_, place) in zip(columns, kept, strict=True):
+                target = f.offset(block.addresses[1], at * block.column_strides[1])
+                _store_places(f, block.scratch, place.get(), target, block.column_strides[1], to)
+            position.set(position.get() + vectors * lanes)
+
+
+def _items(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
+    kind = numbers.kind_of(dtype)
+    steps, step = block.extra(0), block.extra(1)
+    with f.loop(0, block.columns) as j:
+        source, target = (
+            f.offset(address, j * stride)
+            for address, stride in zip(block.addresses, block.column_strides, strict=True)
+        )
+        best = f.variable(kind.type, numbers.load(f, source, kind, 1))
+        place = f.variable("i32", 0)
+        with f.loop(1, steps) as i:
+            new = numbers.load(f, f.offset(source, i * step), kind, 1)
+            better = _better(f, largest, dtype, new, best.get())
+            _keep(f, best, place, better, new, i.to("i32", "trunc"))
+        _store_places(f, block.scratch, place.get(), target, f.value(0, "i64"), to)
+
+
+def _along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
+    kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
+    steps, lanes = block.extra(0), host().lanes(max(size, 4))
+    counting = Value(
+        "<" + ", ".join(f"i32 {lane}" for lane in range(lanes)) + ">", vector("i32", lanes), f
+    )
+    with f.loop(0, block.columns) as j:
+        source, target = (
+            f.offset(address, j * stride)
+            for address, stride in zip(block.addresses, block.column_strides, strict=True)
+        )
+        kept = []
+        for number in range(vectors):
+            start = f.offset(source, number * lanes * size)
+            first = numbers.load(f, start, kind, lanes)
+            at_first = f.variable(counting.type, counting + number * lanes)
+            kept.append((f.variable(first.type, first), at_first))
+        position = f.variable("i64", vectors * lanes)
+        with f.while_(partial(fits, position, steps, vectors * lanes)):
+            at = position.get()
+            for number, (best, place) in enumerate(kept):
+                start = f.offset(source, (at + number * lanes) * size)
+                new = numbers.load(f, start, kind, lanes)
+                better = _better(f, largest, dtype, new, best.get())
+                here = f.splat((at + number * lanes).to("i32", "trunc"), lanes) + counting
+                _keep(f, best, place, better, new, here)
+            position.set(at + vectors * lanes)
+        best, place = kept[0]
+        for other, there in kept[1:]:
+            _merge(f, largest, dtype, best, place, other.get(), there.get())
+        spare = f.offset(block.scratch, 1024)
+        f.store(best.get(), block.scratch, 64)
+        f.store(place.get(), spare, 64)
+        one = f.variable(kind.type, f.load(block.scratch, kind.type))
+        where = f.variable("i32", f.load(spare, "i32"))
+        with f.loop(1, lanes) as lane:
+            new = f.load(f.offset(block.scratch, lane, kind.type), kind.type)
+            at = f.load(f.offset(spare, lane, "i32"), "i32")
+            _merge(f, largest, dtype, one, where, new, at)
+        with f.loop(position.get(), steps) as i:
+            new = numbers.load(f, f.offset(source, i * size), kind, 1)
+            better = _better(f, largest, dtype, new, one.get())
+            _keep(f, one, where, better, new, i.to("i32", "trunc"))
+        _store_places(f, block.scratch, where.get(), target, f.value(0, "i64"), to)
+
+
+RULES: dict[str, Rule] = {"argmax": extreme_rule, "argmin": extreme_rule}
+"""No phases for lines of 2^31 elements and more."""
