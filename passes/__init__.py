@@ -5,6 +5,8 @@ from shardir.passes.combine import Combine as Combine
 from shardir.passes.cse import CommonSubexpressions as CommonSubexpressions
 from shardir.passes.dce import DeadCode as DeadCode
 from shardir.passes.delay_sums import DelaySums as DelaySums
+from shardir.passes.fold_sums import FoldSums as FoldSums
+from shardir.passes.fold_views import FoldViews as FoldViews
 from shardir.passes.inline import Inline as Inline
 from shardir.passes.join_moves import JoinMoves as JoinMoves
 from shardir.passes.join_reshards import JoinReshards as JoinReshards

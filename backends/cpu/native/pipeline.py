@@ -1,0 +1,4 @@
+"""From the program of each device to the program over whole arrays that is compiled."""
+
+WHOLE = "merge-devices,cse,dce,fold-sums,fold-views,cse,dce"
+"""The passes after partitioning, up to which operations are fused."""

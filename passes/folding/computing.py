@@ -1,0 +1,113 @@
+"""What fold-views makes of operations that compute: themselves, in the dimensions of bases."""
+
+from collections.abc import Sequence
+
+from shardir.ir import Op
+from shardir.passes.folding import views
+from shardir.passes.folding.folder import Folder, Rule
+from shardir.passes.folding.views import Dims, View, apart, seen_from
+
+
+def _elementwise(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
+    """In the dimensions of the operand whose base has the fewest elements, if it has all that the
+    result has; of several such, of the one that most of the others are laid out like."""
+    shape = op.results[0].type.shape
+    if len(op.results) != 1 or not shape:
+        return None
+    full = [i for i, value in enumerate(op.operands) if value.type.shape == shape]
+    if not full:
+        return None
+    first = operands[full[0]]
+    lead: View | None
+    placed: dict[int, Dims | None]
+    if all(
+        operands[i].base not in folder.splats
+        and operands[i].dims == first.dims
+        and operands[i].base.type.shape == first.base.type.shape
+        for i in full
+    ):
+        lead, placed = first, dict.fromkeys(full)
+    else:
+        lead, placed = _agreed(folder, [(i, operands[i]) for i in full])
+        if lead is None:
+            return None
+    given = []
+    for i, view in enumerate(operands):
+        if i not in placed:
+            given.append(folder.made(view))
+        elif (dims := placed[i]) is None:
+            given.append(view.base)
+        else:
+            given.append(folder.made(View(view.base, dims)))
+    type = op.results[0].type.with_shape(lead.base.type.shape)
+    return [View(folder.emit(op, given, type, **op.attrs), lead.dims)]
+
+
+def _agreed(
+    folder: Folder, operands: Sequence[tuple[int, View]]
+) -> tuple[View | None, dict[int, Dims | None]]:
+    """The operand in whose dimensions to compute, and all of them seen from it: `None` for those
+    that are laid out like it."""
+    best: tuple[tuple[int, int, bool], View] | None = None
+    chosen: dict[int, Dims | None] = {}
+    tried: set[tuple[tuple[int, ...], Dims]] = set()
+    for _, lead in operands:
+        key = (lead.base.type.shape, lead.dims)
+        if key in tried or (best is not None and -lead.base.type.size < best[0][0]):
+            continue
+        tried.add(key)
+        seen: dict[int, Dims | None] = {}
+        alike = 0
+        for i, view in operands:
+            dims = seen_from(view.dims, lead)
+            if dims is None:
+                break
+            there = View(view.base, dims)
+            same = there.plain and view.base.type.shape == lead.base.type.shape
+            same = same and view.base not in folder.splats
+            alike += view.base.type.nbytes if same else 0
+            seen[i] = None if same else dims
+        else:
+            score = (-lead.base.type.size, alike, lead.plain)
+            if best is None or score > best[0]:
+                best, chosen = (score, lead), seen
+    return (best[1], chosen) if best else (None, chosen)
+
+
+IDEMPOTENT = ("max", "min", "any", "all")
+
+
+def _reduction(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
+    """Over the parts of the base that the reduced dimensions walk."""
+    (x,) = operands
+    dims = op.attrs["dims"]
+    if x.base in folder.splats or not x.dims:
+        return None
+    for d in dims:
+        if any(piece.dim == views.REPEAT for piece in x.dims[d]) and op.name not in IDEMPOTENT:
+            return None
+    view, kinds = apart(folder.b, x, [int(d in dims) for d in range(len(x.dims))])
+    kept = [d for d, kind in enumerate(kinds) if not kind]
+    gone = tuple(d for d, kind in enumerate(kinds) if kind)
+    place = {d: i for i, d in enumerate(kept)}
+    left: Dims = tuple(
+        tuple(p if p.dim == views.REPEAT else p._replace(dim=place[p.dim]) for p in pieces)
+        for d, pieces in enumerate(view.dims)
+        if d not in dims
+    )
+    if not gone:
+        return [View(view.base, left)]
+    type = op.result.type.with_shape([view.base.type.shape[d] for d in kept])
+    return [View(folder.emit(op, [view.base], type, dims=gone), left)]
+
+
+def _bitcast(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
+    same = op.result.type.shape == op.operands[0].type.shape
+    return _elementwise(folder, op, operands) if same else None
+
+
+RULES: dict[str, Rule] = {
+    "bitcast": _bitcast,
+    "elementwise": _elementwise,
+    **dict.fromkeys(("sum", "prod", "max", "min", "any", "all"), _reduction),
+}

@@ -1,0 +1,167 @@
+"""What fold-views makes of contractions: letters for the pieces of bases.
+
+The loops of a contraction are split where the views of its operands are, and joined again where
+what they walk lies one behind the other in all operands that have it. So a device's part of a
+batch and its place along the mesh are one loop, as in the program before it was cut.
+"""
+
+from collections.abc import Sequence
+from string import ascii_letters
+
+from shardir.ir import Op
+from shardir.passes.folding.folder import Folder, Rule
+from shardir.passes.folding.views import REPEAT, Piece, Pieces, View, joined, refined
+from shardir.passes.merging.arrange import reshaped
+
+Loop = tuple[str, int]
+"""A part of a letter: which one, from major to minor."""
+
+
+def _dot(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
+    dims: str = op.attrs["dims"]
+    inputs, _, output = dims.partition("->")
+    terms = inputs.split(",")
+    if any(view.base in folder.splats for view in operands):
+        return None
+    walked = _walked(terms, operands)
+    if walked is None:
+        return None
+    loops = {letter: _loops(letter, walked) for term in terms for letter in term}
+    places: list[dict[Loop, Piece]] = [{}, {}]
+    repeated: set[Loop] = set()
+    for letter, parts in loops.items():
+        for loop in parts:
+            has = [i for i in (0, 1) if letter in walked[i]]
+            real = [i for i in has if walked[i][letter][loop[1]].dim != REPEAT]
+            if letter not in output and real != has:
+                return None
+            if not real:
+                repeated.add(loop)
+            for i in real:
+                places[i][loop] = walked[i][letter][loop[1]]
+    chains = _chains([loop for letter in loops for loop in loops[letter]], places, output)
+    spelled = _spelled(chains)
+    if spelled is None:
+        return None
+    sizes = {
+        chain[0]: _size([next(p[loop] for p in places if loop in p) for loop in chain])
+        for chain in chains
+    }
+    values, spellings = [], []
+    for view, place in zip(operands, places, strict=True):
+        mine = sorted(
+            (chain[0] for chain in chains if chain[0] in place),
+            key=lambda loop: (place[loop].dim, -place[loop].stride),
+        )
+        values.append(reshaped(folder.b, view.base, [sizes[loop] for loop in mine]))
+        spellings.append("".join(spelled[loop] for loop in mine))
+    order = {loop: i for i, loop in enumerate(_flat(output, loops))}
+    kept = sorted((c for c in chains if c[0][0] in output), key=lambda chain: order[chain[-1]])
+    made = "".join(spelled[chain[0]] for chain in kept)
+    type = op.result.type.with_shape([sizes[chain[0]] for chain in kept])
+    text = f"{','.join(spellings)}->{made}"
+    value = folder.emit(op, values, type, **{**op.attrs, "dims": text})
+    new: dict[Loop, Piece] = {}
+    for d, chain in enumerate(kept):
+        stride = 1
+        for loop in reversed(chain):
+            size = _extent(loop, places)
+            new[loop] = Piece(d, stride, size)
+            stride *= size
+    spread = {loop: Piece(REPEAT, 0, _width(loop, walked)) for loop in repeated}
+    return [
+        View(value, tuple(joined([(new | spread)[p] for p in loops[letter]]) for letter in output))
+    ]
+
+
+def _walked(terms: Sequence[str], operands: Sequence[View]) -> list[dict[str, Pieces]] | None:
+    """The pieces that each letter walks in each operand, of the same sizes in both."""
+    first, second = (
+        dict(zip(term, view.dims, strict=True)) for term, view in zip(terms, operands, strict=True)
+    )
+    for letter in first:
+        if letter in second:
+            both = refined(first[letter], second[letter])
+            if both is None:
+                return None
+            first[letter], second[letter] = both
+    return [first, second]
+
+
+def _loops(letter: str, walked: Sequence[dict[str, Pieces]]) -> tuple[Loop, ...]:
+    pieces = next(each[letter] for each in walked if letter in each)
+    return tuple((letter, i) for i in range(len(pieces)))
+
+
+def _flat(output: str, loops: dict[str, tuple[Loop, ...]]) -> list[Loop]:
+    return [loop for letter in output for loop in loops[letter]]
+
+
+def _chains(
+    loops: Sequence[Loop], places: Sequence[dict[Loop, Piece]], output: str
+) -> list[list[Loop]]:
+    """Loops that are one loop in all operands that have them: each continues the one before."""
+    follows: dict[Loop, Loop] = {}
+    for loop in loops:
+        nexts = set()
+        for place in places:
+            if loop in place:
+                nexts.add(_behind(loop, place))
+        if len(nexts) != 1:
+            continue
+        (after,) = nexts
+        if after is None or (after[0] in output) != (loop[0] in output):
+            continue
+        if all((loop in place) == (after in place) for place in places):
+            follows[loop] = after
+    behind = set(follows.values())
+    chains = []
+    for loop in loops:
+        if loop in behind or not any(loop in place for place in places):
+            continue
+        chain = [loop]
+        while chain[-1] in follows:
+            chain.append(follows[chain[-1]])
+        chains.append(chain)
+    return chains
+
+
+def _behind(loop: Loop, place: dict[Loop, Piece]) -> Loop | None:
+    """The loop that walks what each step of `loop` strides over."""
+    piece = place[loop]
+    for other, at in place.items():
+        if at.dim == piece.dim and at.stride * at.size == piece.stride:
+            return other
+    return None
+
+
+def _spelled(chains: Sequence[Sequence[Loop]]) -> dict[Loop, str] | None:
+    """A letter for each chain: that of its last loop, unless another has it."""
+    spelled: dict[Loop, str] = {}
+    wanted = [chain[-1][0] for chain in chains]
+    free = [letter for letter in ascii_letters if letter not in wanted]
+    for chain, wish in zip(chains, wanted, strict=True):
+        if wish in spelled.values():
+            if not free:
+                return None
+            wish = free.pop(0)
+        spelled[chain[0]] = wish
+    return spelled
+
+
+def _extent(loop: Loop, places: Sequence[dict[Loop, Piece]]) -> int:
+    return next(place[loop].size for place in places if loop in place)
+
+
+def _width(loop: Loop, walked: Sequence[dict[str, Pieces]]) -> int:
+    return next(each[loop[0]][loop[1]].size for each in walked if loop[0] in each)
+
+
+def _size(pieces: Sequence[Piece]) -> int:
+    size = 1
+    for piece in pieces:
+        size *= piece.size
+    return size
+
+
+RULES: dict[str, Rule] = {"dot": _dot}

@@ -1,0 +1,111 @@
+"""Rebuilds a program with its views put off: the part of `fold-views` that goes through blocks.
+
+What only rearranges is remembered, and made where something needs it as it is. Operations that do
+not mind how their operands are laid out run on the bases of views, in dimensions that their
+operands agree on, and their results are views in turn.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from shardir.build import Builder
+from shardir.ir import Block, Op, Value
+from shardir.opset import Attr, Dense, OpSpec
+from shardir.passes.folding import views
+from shardir.passes.folding.views import Dims, View
+from shardir.types import TensorType
+
+Rule = Callable[["Folder", Op, Sequence[View]], Sequence[View] | None]
+"""Appends what an operation becomes, given its operands; `None` if they have to be as they are."""
+
+
+class Folder:
+    """Grows in `b`. `seen` are the views that stand for the values of the program."""
+
+    def __init__(self, b: Builder, rules: dict[str, Rule], outer: "Folder | None" = None) -> None:
+        self.b, self.rules = b, rules
+        self.seen: dict[Value, View] = outer.seen if outer else {}
+        self.splats: dict[Value, Attr] = outer.splats if outer else {}
+        # What is made in a block is no value outside of it.
+        self.values: dict[tuple[Value, Dims], Value] = dict(outer.values) if outer else {}
+
+    def inner(self) -> "Folder":
+        """The same for a block inside this one."""
+        return Folder(self.b.inner(), self.rules, self)
+
+    def get(self, value: Value) -> View:
+        found = self.seen.get(value)
+        return views.of(value) if found is None else found
+
+    def made(self, view: View, name: str = "") -> Value:
+        """The view as a value."""
+        key = (view.base, view.dims)
+        found = self.values.get(key)
+        if found is None:
+            number = self.splats.get(view.base)
+            if number is not None:
+                type = view.base.type.with_shape(view.shape)
+                found = self.b.constant(value=number, result=type, name=name)
+            else:
+                start = len(self.b.ops)
+                found = views.made(self.b, view)
+                if name and len(self.b.ops) > start:
+                    last = self.b.ops[-1]
+                    called = Value(found.type, self.b.names.fresh(name))
+                    self.b.ops[-1] = replace(last, results=(called,))
+                    found = called
+            self.values[key] = found
+        return found
+
+    def value(self, old: Value) -> Value:
+        """What stands for a value of the program, as it is."""
+        view = self.get(old)
+        return view.base if view.plain and view.base not in self.splats else self.made(view)
+
+    def run(self, ops: Sequence[Op]) -> None:
+        """Append what stands for `ops`."""
+        b, rules = self.b, self.rules
+        outside = b.loc, b.why
+        for op in ops:
+            b.loc, b.why = op.loc, op.why
+            rule = rules.get(op.name)
+            if rule is None and op.spec.elementwise:
+                rule = rules["elementwise"]
+            found = None
+            if rule is not None and all(value.type.size for value in op.tensors):
+                found = rule(self, op, [self.get(value) for value in op.operands])
+            if found is None:
+                self.keep(op)
+                continue
+            for old, view in zip(op.results, found, strict=True):
+                self.seen[old] = view
+        b.loc, b.why = outside
+
+    def keep(self, op: Op) -> None:
+        """The operation as it is."""
+        operands = tuple(self.value(value) for value in op.operands)
+        if op.blocks:
+            op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+        self.b.append(op if operands == op.operands else replace(op, operands=operands))
+
+    def block(self, block: Block) -> Block:
+        """A block inside, of the same parameters and with the same results."""
+        inner = self.inner()
+        inner.run(block.ops)
+        return inner.b.block(block.params, [inner.value(value) for value in block.returns])
+
+    def emit(
+        self, op: Op, operands: Sequence[Value], type: TensorType, spec: OpSpec | None = None,
+        **attrs: Attr,
+    ) -> Value:  # fmt: skip
+        """What stands for the only result of `op`, under its name; the type is known."""
+        result = Value(type, op.results[0].name)
+        made = replace(
+            op, spec=spec or op.spec, operands=tuple(operands), results=(result,), attrs=attrs
+        )
+        self.b.append(made)
+        return result
+
+
+def is_splat(op: Op) -> bool:
+    return op.name == "constant" and not isinstance(op.attrs["value"], Dense)

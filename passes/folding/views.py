@@ -1,0 +1,251 @@
+"""Views: the elements of a value in other dimensions, without moving any.
+
+A view has a base, which is a value that exists, and for each of its dimensions the pieces of the
+base's dimensions that it walks, major first. A piece (dim, stride, size) walks dimension `dim` of
+the base in `size` steps of `stride`; one without a dimension repeats. Splitting, joining and
+reordering dimensions and repeating along new ones are views of views: `[16@x, 8]` seen by device
+is base `[16, 8]`, dims `((0, 4, 4),), ((0, 1, 4),), ((1, 1, 8),)`. Every position of the base is
+seen, and but for repetition once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+from shardir.ir import Value
+from shardir.passes.merging.arrange import reshaped
+
+
+class Piece(NamedTuple):
+    """`size` steps of `stride` along a dimension of the base; along none of it for `REPEAT`."""
+
+    dim: int
+    stride: int
+    size: int
+
+
+REPEAT = -1
+"""The dimension of pieces that repeat."""
+Pieces = tuple[Piece, ...]
+Dims = tuple[Pieces, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """See the module. Pieces that continue one another are one, and none is of size 1."""
+
+    base: Value
+    dims: Dims
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(size_of(pieces) for pieces in self.dims)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the base as it is."""
+        return self.dims == straight(self.base.type.shape)
+
+    @property
+    def repeats(self) -> bool:
+        return any(piece.dim == REPEAT for pieces in self.dims for piece in pieces)
+
+
+def of(value: Value) -> View:
+    """A value as a view of itself."""
+    return View(value, straight(value.type.shape))
+
+
+def straight(shape: Sequence[int]) -> Dims:
+    """The dimensions of a base as they are."""
+    return tuple((Piece(d, 1, n),) if n != 1 else () for d, n in enumerate(shape))
+
+
+def size_of(pieces: Pieces) -> int:
+    return prod(piece.size for piece in pieces)
+
+
+def joined(pieces: Sequence[Piece]) -> Pieces:
+    """Pieces with those that continue one another as one."""
+    made: list[Piece] = []
+    for piece in pieces:
+        if piece.size == 1:
+            continue
+        if made:
+            last = made[-1]
+            if last.dim == piece.dim and last.stride == piece.stride * piece.size:
+                made[-1] = Piece(piece.dim, piece.stride, last.size * piece.size)
+                continue
+            if last.dim == piece.dim == REPEAT:
+                made[-1] = Piece(REPEAT, 0, last.size * piece.size)
+                continue
+        made.append(piece)
+    return tuple(made)
+
+
+def split(piece: Piece, minor: int) -> tuple[Piece, Piece]:
+    """A piece as a major and a minor one of the given size."""
+    dim, stride, size = piece
+    return Piece(dim, stride * minor, size // minor), Piece(dim, stride, minor)
+
+
+def repeat(size: int) -> Pieces:
+    """A dimension along which everything repeats."""
+    return (Piece(REPEAT, 0, size),) if size != 1 else ()
+
+
+def regrouped(dims: Dims, shape: Sequence[int]) -> Dims | None:
+    """The same elements in row-major order in another shape; `None` if no pieces make it."""
+    left = [piece for pieces in dims for piece in pieces]
+    left.reverse()
+    made: list[Pieces] = []
+    for size in shape:
+        taken: list[Piece] = []
+        while size > 1:
+            if not left:
+                return None
+            piece = left.pop()
+            if size % piece.size == 0:
+                taken.append(piece)
+                size //= piece.size
+            elif piece.size % size == 0:
+                major, minor = split(piece, piece.size // size)
+                taken.append(major)
+                left.append(minor)
+                size = 1
+            else:
+                return None
+        made.append(joined(taken))
+    return tuple(made) if not left else None
+
+
+def refined(first: Pieces, second: Pieces) -> tuple[Pieces, Pieces] | None:
+    """Both with pieces of the same sizes; `None` if no common split makes them."""
+    if len(first) == 1 == len(second):
+        return (first, second) if first[0].size == second[0].size else None
+    left, right = list(reversed(first)), list(reversed(second))
+    one: list[Piece] = []
+    other: list[Piece] = []
+    while left and right:
+        a, b = left.pop(), right.pop()
+        size = gcd(a.size, b.size)
+        if size not in (a.size, b.size):
+            return None
+        if a.size > size:
+            a, rest = split(a, a.size // size)
+            left.append(rest)
+        if b.size > size:
+            b, rest = split(b, b.size // size)
+            right.append(rest)
+        one.append(a)
+        other.append(b)
+    return (tuple(one), tuple(other)) if not left and not right else None
+
+
+def seen_from(view: Dims, lead: View) -> Dims | None:
+    """`view`, of the same shape as `lead`, in the dimensions of the base of `lead`.
+
+    `None` if pieces do not fit, or where the lead repeats and `view` does not.
+    """
+    found: list[list[tuple[int, Piece]]] = [[] for _ in lead.base.type.shape]
+    for mine, theirs in zip(view, lead.dims, strict=True):
+        if mine == theirs and not theirs:
+            continue
+        both = refined(mine, theirs)
+        if both is None:
+            return None
+        for piece, place in zip(*both, strict=True):
+            if place.dim != REPEAT:
+                found[place.dim].append((-place.stride, piece))
+            elif piece.dim != REPEAT:
+                return None
+    return tuple(joined([piece for _, piece in sorted(each)]) for each in found)
+
+
+def made(b: Any, view: View) -> Value:
+    """The view as a value: base reshaped, transposed and broadcast, as far as there is need."""
+    base = view.base
+    if view.plain:
+        return base
+    walked = sorted({p for pieces in view.dims for p in pieces if p.dim != REPEAT}, key=_place)
+    number = {piece: i for i, piece in enumerate(walked)}
+    # Runs of pieces of the base, and repetitions in between, one dimension each.
+    order: list[list[int]] = []
+    wide: list[int] = []
+    at: list[int] = []
+    for pieces in view.dims:
+        run: list[int] | None = None
+        for piece in pieces:
+            if piece.dim == REPEAT:
+                wide.append(piece.size)
+                run = None
+                continue
+            if run is None:
+                run = []
+                order.append(run)
+                at.append(len(wide))
+                wide.append(1)
+            run.append(number[piece])
+            wide[-1] *= piece.size
+        if not pieces:
+            order.append([])
+            at.append(len(wide))
+            wide.append(1)
+    x = _arranged(b, base, [piece.size for piece in walked], order)
+    if x.type.rank != len(wide):
+        x = b.broadcast(x, dims=tuple(at), result=x.type.with_shape(wide))
+    return reshaped(b, x, view.shape)
+
+
+def _place(piece: Piece) -> tuple[int, int]:
+    return piece.dim, -piece.stride
+
+
+def _arranged(b: Any, x: Value, sizes: Sequence[int], order: Sequence[Sequence[int]]) -> Value:
+    perm = tuple(part for parts in order for part in parts)
+    if perm != tuple(range(len(perm))):
+        x = b.transpose(reshaped(b, x, sizes), perm=perm)
+    return reshaped(b, x, [prod(sizes[part] for part in parts) for parts in order])
+
+
+def apart(b: Any, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
+    """The view over a base whose dimensions belong each to view dimensions of one kind.
+
+    `kinds` has a number for each dimension of the view. Returns the kind of each dimension of the
+    new base, which is the old one reshaped; pieces that continue one another and are of one kind
+    stay together. What dimensions of size 1 are left are of kind 0.
+    """
+    found: list[tuple[Piece, int]] = []
+    for pieces, kind in zip(view.dims, kinds, strict=True):
+        found += [(piece, kind) for piece in pieces if piece.dim != REPEAT]
+    found.sort(key=lambda each: _place(each[0]))
+    shape: list[int] = []
+    made_kinds: list[int] = []
+    runs: list[list[Piece]] = []
+    for piece, kind in found:
+        if runs and runs[-1][0].dim == piece.dim and made_kinds[-1] == kind:
+            runs[-1].append(piece)
+            shape[-1] *= piece.size
+        else:
+            runs.append([piece])
+            shape.append(piece.size)
+            made_kinds.append(kind)
+    # Dimensions of size 1 may stay where nothing else changes.
+    places = [d for d, n in enumerate(view.base.type.shape) if n != 1]
+    base = view.base
+    if shape == [base.type.shape[d] for d in places]:
+        alone = [0] * base.type.rank
+        for d, kind in zip(places, made_kinds, strict=True):
+            alone[d] = kind
+        made_kinds = alone
+    else:
+        base, places = reshaped(b, base, shape), list(range(len(shape)))
+    new: dict[Piece, Piece] = {}
+    for d, run in zip(places, runs, strict=True):
+        stride = 1
+        for piece in reversed(run):
+            new[piece] = Piece(d, stride, piece.size)
+            stride *= piece.size
+    dims = tuple(joined([new.get(piece, piece) for piece in pieces]) for pieces in view.dims)
+    return View(base, dims), made_kinds

@@ -1,0 +1,121 @@
+"""`fold-sums`: contractions and reductions that take a reduction behind them along."""
+
+import pytest
+
+from shardir import parse
+from shardir.agreement import agree, rounding
+from shardir.interpret import run
+from shardir.passes import Pipeline
+from shardir.sampling import random_arguments
+from shardir.verify import verify
+
+EXAMPLES = {
+    "a sum over devices of contractions is one": (
+        """\
+  %h: f32[4, 16, 8],
+  %d: f32[4, 16, 5],
+) -> (f32[8, 5]) {
+  %0 = dot(%h, %d, dims="abi,abo->aio") : f32[4, 8, 5]
+  %1 = sum(%0, dims=[0]) : f32[8, 5]
+  return %1
+""",
+        """\
+  %1 = dot(%h, %d, dims="abi,abo->io") : f32[8, 5]
+  return %1
+""",
+    ),
+    "but not over what one operand alone has": (
+        """\
+  %h: f32[4, 16, 8],
+  %d: f32[8, 5],
+) -> (f32[16, 5]) {
+  %0 = dot(%h, %d, dims="abi,io->abo") : f32[4, 16, 5]
+  %1 = sum(%0, dims=[0]) : f32[16, 5]
+  return %1
+""",
+        None,
+    ),
+    "nor where the parts are used": (
+        """\
+  %h: f32[4, 16, 8],
+  %d: f32[4, 16, 5],
+) -> (f32[4, 8, 5], f32[8, 5]) {
+  %0 = dot(%h, %d, dims="abi,abo->aio") : f32[4, 8, 5]
+  %1 = sum(%0, dims=[0]) : f32[8, 5]
+  return %0, %1
+""",
+        None,
+    ),
+    "sums of sums": (
+        """\
+  %x: f32[4, 2, 8, 3],
+) -> (f32[3]) {
+  %0 = sum(%x, dims=[2]) : f32[4, 2, 3]
+  %1 = sum(%0, dims=[0]) : f32[2, 3]
+  %2 = sum(%1, dims=[0]) : f32[3]
+  return %2
+""",
+        """\
+  %2 = sum(%x, dims=[0, 1, 2]) : f32[3]
+  return %2
+""",
+    ),
+    "through what is moved in between": (
+        """\
+  %x: f32[4, 2, 8, 3],
+) -> (f32[3, 2]) {
+  %0 = max(%x, dims=[2]) : f32[4, 2, 3]
+  %1 = transpose(%0, perm=[2, 0, 1]) : f32[3, 4, 2]
+  %2 = reshape(%1) : f32[3, 2, 2, 2]
+  %3 = max(%2, dims=[1, 2]) : f32[3, 2]
+  return %3
+""",
+        """\
+  %4 = max(%x, dims=[0, 2]) : f32[2, 3]
+  %3 = transpose(%4, perm=[1, 0]) : f32[3, 2]
+  return %3
+""",
+    ),
+    "the largest of sums is no sum": (
+        """\
+  %x: f32[4, 2],
+) -> (f32[]) {
+  %0 = sum(%x, dims=[1]) : f32[4]
+  %1 = max(%0, dims=[0]) : f32[]
+  return %1
+""",
+        None,
+    ),
+    "gradients of a filter": (
+        """\
+  %x: f32[4, 6, 6, 3],
+  %g: f32[2, 6, 6, 10],
+) -> (f32[3, 3, 3, 5]) {
+  %0 = convolution(%x, %g, strides=[1, 1], padding=[[1, 1], [1, 1]], lhs_dilation=[1, 1], \
+rhs_dilation=[1, 1], dims="f01b,i01o->01bf", groups=2) : f32[3, 3, 3, 10]
+  %1 = reshape(%0) : f32[3, 3, 3, 2, 5]
+  %2 = transpose(%1, perm=[3, 0, 1, 2, 4]) : f32[2, 3, 3, 3, 5]
+  %3 = sum(%2, dims=[0]) : f32[3, 3, 3, 5]
+  return %3
+""",
+        """\
+  %4 = reshape(%g) : f32[2, 6, 6, 2, 5]
+  %5 = transpose(%4, perm=[3, 0, 1, 2, 4]) : f32[2, 2, 6, 6, 5]
+  %6 = reshape(%5) : f32[4, 6, 6, 5]
+  %3 = convolution(%x, %6, strides=[1, 1], padding=[[1, 1], [1, 1]], lhs_dilation=[1, 1], \
+rhs_dilation=[1, 1], dims="f01b,i01o->01bf", groups=1) : f32[3, 3, 3, 5]
+  return %3
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), EXAMPLES.values(), ids=EXAMPLES)
+def test_before_and_after(before: str, after: str | None) -> None:
+    module = parse(f"func @main(\n{before}}}\n")
+    made = Pipeline.parse("fold-sums,dce")(module)
+    verify(made)
+    head, _, body = before.partition("{\n")
+    assert str(made) == f"func @main(\n{head}{{\n{body if after is None else after}}}\n"
+    arguments = random_arguments(module, whole=True)
+    assert agree(run(module, arguments), run(made, arguments), rounding(module))

@@ -1,0 +1,151 @@
+"""`fold-views`: what is left of reshapes, transposes and broadcasts."""
+
+import pytest
+from hypothesis import assume, given
+
+from shardir import parse
+from shardir.agreement import agree, rounding
+from shardir.interpret import run
+from shardir.passes import Pipeline
+from shardir.sampling import random_arguments
+from shardir.verify import verify
+from tests.passes.random_cases import Case, cases
+from tests.passes.test_merge_devices import judged
+
+FOLDING = "merge-devices,fold-sums,fold-views,cse,dce"
+
+EXAMPLES = {
+    "what is split and joined again was never apart": (
+        """\
+  %x: f32[64, 8],
+) -> (f32[64, 8]) {
+  %0 = reshape(%x) : f32[4, 16, 8]
+  %1 = transpose(%0, perm=[1, 0, 2]) : f32[16, 4, 8]
+  %2 = exp(%1) : f32[16, 4, 8]
+  %3 = transpose(%2, perm=[1, 0, 2]) : f32[4, 16, 8]
+  %4 = reshape(%3) : f32[64, 8]
+  return %4
+""",
+        """\
+  %x: f32[64, 8],
+) -> (f32[64, 8]) {
+  %2 = exp(%x) : f32[64, 8]
+  return %2
+""",
+    ),
+    "loops that lie one behind the other are one": (
+        """\
+  %x: f32[64, 784],
+  %w: f32[784, 256],
+) -> (f32[64, 256]) {
+  %0 = reshape(%x) : f32[4, 16, 784]
+  %1 = reshape(%w) : f32[784, 2, 128]
+  %2 = transpose(%1, perm=[1, 0, 2]) : f32[2, 784, 128]
+  %3 = dot(%0, %2, dims="abi,mih->ambh") : f32[4, 2, 16, 128]
+  %4 = transpose(%3, perm=[0, 2, 1, 3]) : f32[4, 16, 2, 128]
+  %5 = reshape(%4) : f32[64, 256]
+  return %5
+""",
+        """\
+  %x: f32[64, 784],
+  %w: f32[784, 256],
+) -> (f32[64, 256]) {
+  %3 = dot(%x, %w, dims="bi,ih->bh") : f32[64, 256]
+  return %3
+""",
+    ),
+    "an operand that repeats has one loop less": (
+        """\
+  %x: f32[4, 16, 8],
+  %w: f32[8, 5],
+) -> (f32[4, 16, 5]) {
+  %0 = broadcast(%w, dims=[1, 2]) : f32[4, 8, 5]
+  %1 = dot(%x, %0, dims="abi,aih->abh") : f32[4, 16, 5]
+  return %1
+""",
+        """\
+  %x: f32[4, 16, 8],
+  %w: f32[8, 5],
+) -> (f32[4, 16, 5]) {
+  %1 = dot(%x, %w, dims="abi,ih->abh") : f32[4, 16, 5]
+  return %1
+""",
+    ),
+    "what repeats is computed once": (
+        """\
+  %x: f32[8],
+) -> (f32[4, 8]) {
+  %0 = broadcast(%x, dims=[1]) : f32[4, 8]
+  %1 = constant(value=2.0) : f32[4, 8]
+  %2 = mul(%0, %1) : f32[4, 8]
+  %3 = tanh(%2) : f32[4, 8]
+  return %3
+""",
+        """\
+  %x: f32[8],
+) -> (f32[4, 8]) {
+  %4 = constant(value=2.0) : f32[8]
+  %2 = mul(%x, %4) : f32[8]
+  %3 = tanh(%2) : f32[8]
+  %5 = broadcast(%3, dims=[1]) : f32[4, 8]
+  return %5
+""",
+    ),
+    "rows are cut where they are": (
+        """\
+  %x: f32[8, 12],
+) -> (f32[4, 8, 1]) {
+  %0 = reshape(%x) : f32[8, 4, 3]
+  %1 = transpose(%0, perm=[1, 0, 2]) : f32[4, 8, 3]
+  %2 = slice(%1, starts=[0, 0, 2], strides=[1, 1, 1]) : f32[4, 8, 1]
+  return %2
+""",
+        """\
+  %x: f32[8, 12],
+) -> (f32[4, 8, 1]) {
+  %3 = reshape(%x) : f32[8, 4, 3]
+  %2 = slice(%3, starts=[0, 0, 2], strides=[1, 1, 1]) : f32[8, 4, 1]
+  %4 = reshape(%2) : f32[8, 4]
+  %5 = transpose(%4, perm=[1, 0]) : f32[4, 8]
+  %6 = reshape(%5) : f32[4, 8, 1]
+  return %6
+""",
+    ),
+    "operands that are laid out in two ways meet in the way of most": (
+        """\
+  %x: f32[8, 4],
+  %y: f32[8, 4],
+  %z: f32[4, 8],
+) -> (f32[8, 4]) {
+  %0 = transpose(%x, perm=[1, 0]) : f32[4, 8]
+  %1 = transpose(%y, perm=[1, 0]) : f32[4, 8]
+  %2 = clamp(%0, %z, %1) : f32[4, 8]
+  %3 = transpose(%2, perm=[1, 0]) : f32[8, 4]
+  return %3
+""",
+        """\
+  %x: f32[8, 4],
+  %y: f32[8, 4],
+  %z: f32[4, 8],
+) -> (f32[8, 4]) {
+  %4 = transpose(%z, perm=[1, 0]) : f32[8, 4]
+  %2 = clamp(%x, %4, %y) : f32[8, 4]
+  return %2
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), EXAMPLES.values(), ids=EXAMPLES)
+def test_before_and_after(before: str, after: str) -> None:
+    module = parse(f"func @main(\n{before}}}\n")
+    made = Pipeline.parse("fold-views,cse,dce")(module)
+    verify(made)
+    assert str(made) == f"func @main(\n{after}}}\n"
+    arguments = random_arguments(module, whole=True)
+    assert agree(run(module, arguments), run(made, arguments), rounding(module))
+
+
+@given(cases())
+def test_random_programs_of_many_devices(case: Case) -> None:
+    assume(judged(case, FOLDING))
