@@ -8,17 +8,23 @@ from shardir.backends.cpu.native.contraction.kernel import LINES, Sizes
 LINE_COST = 0.25
 """Nanoseconds that packing a number takes."""
 TASK_COST = 500.0
+SMALL = 20_000.0
+"""Nanoseconds that a task should take at least."""
 SPLITS = (*range(1, 17), 20, 24, 32, 48, 64)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Blocks of `rows` by `columns`; `packed`: the right operand is packed by a phase before."""
+    """Blocks of `rows` by `columns`, of `products` products of a batch.
+
+    `packed`: the right operand is packed by a phase before. `cost` is that of all tasks.
+    """
 
     rows: int
     columns: int
     packed: bool
     cost: float
+    products: int = 1
 
 
 def grid_of(
@@ -37,22 +43,25 @@ def grid_of(
     ):
         if staged and cut_rows * cut_columns > sizes.staged:
             continue
+        # Small products are done together.
         row_blocks, column_blocks = -(-rows // cut_rows), -(-columns // cut_columns)
-        tasks = batch * row_blocks * column_blocks
         high, wide = _padded(cut_rows, tile.height), _padded(cut_columns, tile.columns)
         multiply = 2.0 * high * wide * inner / rate
         left, right = (lines * inner * LINE_COST for lines in (cut_rows, cut_columns))
         for packed in (False, True):
             if packed and row_blocks == 1 and not reused:
                 continue
-            task = multiply + left + (0 if packed else right) + TASK_COST
+            one = multiply + left + (0 if packed else right) + TASK_COST
+            together = max(1, min(int(SMALL / one), -(-batch // (4 * workers))))
+            tasks = -(-batch // together) * row_blocks * column_blocks
+            task = together * one
             before = right * column_blocks * (1 if reused else batch) if packed else 0.0
             before += TASK_COST if packed else 0
             rounds = -(-tasks // workers)
             # The rest of a task is what the others may have to wait for.
             time = rounds * task + 0.2 * task * (workers > 1) + before / workers
             if best is None or time < best[0]:
-                best = time, Grid(cut_rows, cut_columns, packed, tasks * task + before)
+                best = time, Grid(cut_rows, cut_columns, packed, tasks * task + before, together)
     assert best is not None
     return best[1]
 

@@ -12,7 +12,7 @@ from functools import cache
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, narrowed
 from shardir.backends.cpu.native.contraction.packing import SEGMENT, emit_pack, neighbours
-from shardir.backends.cpu.native.contraction.record import Reader
+from shardir.backends.cpu.native.contraction.record import Block, Reader
 from shardir.backends.cpu.native.contraction.tables import (
     OFFSETS,
     SEGMENTS,
@@ -78,8 +78,9 @@ class _Task:
 
     def __init__(self, f: Function, sizes: Sizes, numbers: Arithmetic) -> None:
         self.f, self.sizes, self.numbers = f, sizes, numbers
-        self.bases, record, self.task, worker = f.params
+        self.bases, record, task, worker = f.params
         self.record = Reader(f, record)
+        self.block = Block(f, self.record, task)
         at = f.offset(f.load(self.bases, "ptr"), worker * SCRATCH_BYTES)
         table = 8 * LINES
         segments = SEGMENT * sizes.steps
@@ -92,32 +93,6 @@ class _Task:
             places[name] = at
             at = f.offset(at, size)
         self.places = places
-
-    def _decode(self) -> None:
-        """Which block of which product this is, and where its operands begin."""
-        f, r = self.f, self.record
-        column_blocks, row_blocks = r["column_blocks"], r["row_blocks"]
-        rest = f.variable("i64", self.task // column_blocks)
-        self.first_column = self.task % column_blocks * r["block_columns"]
-        self.first_row = rest.get() % row_blocks * r["block_rows"]
-        rest.set(rest.get() // row_blocks)
-        self.rows = f.least(r["rows"] - self.first_row, r["block_rows"])
-        self.columns = f.least(r["columns"] - self.first_column, r["block_columns"])
-        moved = [f.variable("i64", 0) for _ in range(4)]
-        loops, number = r.loops("batch")
-        with f.loop(0, number) as level:
-            entry = f.offset(loops, level * 40)
-            extent = f.load(entry, "i64")
-            index = rest.get() % extent
-            rest.set(rest.get() // extent)
-            for i, each in enumerate(moved):
-                each.set(each.get() + index * f.load(f.offset(entry, 8 + 8 * i), "i64"))
-        self.lhs, self.rhs, self.out = (
-            f.offset(r.address(self.bases, name), each.get())
-            for name, each in zip(("lhs", "rhs", "out"), moved[:3], strict=True)
-        )
-        base = f.load(f.offset(self.bases, r["packed_slot"], "ptr"), "ptr")
-        self.packed = f.offset(base, moved[3].get())
 
     def _lines(self, name: str, first: Value, count: Value) -> Value:
         loops, number = self.record.loops(name)
@@ -144,35 +119,46 @@ class _Task:
 
     def pack(self) -> None:
         """Pack columns of the right operand for all steps."""
-        f, size = self.f, self.numbers.size
-        self._decode()
-        table = self._lines("columns_rhs", self.first_column, self.columns)
+        f, size, block = self.f, self.numbers.size, self.block
+        table = self._lines("columns_rhs", block.first_column, block.columns)
         inner, panels = self.record["inner"], self._panels()
-        with f.loop(0, inner, self.sizes.steps) as first:
+        with (
+            block.products(self.bases) as (_, rhs, _, packed),
+            f.loop(0, inner, self.sizes.steps) as first,
+        ):
             steps = f.least(inner - first, self.sizes.steps)
-            at = f.offset(self.packed, (first * panels + self.first_column * steps) * size)
-            self._packed("rhs", at, self.rhs, table, self.columns, first, steps)
+            at = f.offset(packed, (first * panels + block.first_column * steps) * size)
+            self._packed("rhs", at, rhs, table, block.columns, first, steps)
 
     def compute(self) -> None:
         """Make a block of the result."""
-        f, r, sizes, size = self.f, self.record, self.sizes, self.numbers.size
-        self._decode()
-        rows_lhs = self._lines("rows_lhs", self.first_row, self.rows)
-        columns_out = self._lines("columns_out", self.first_column, self.columns)
-        columns_rhs = self._lines("columns_rhs", self.first_column, self.columns)
+        f, r, size, block = self.f, self.record, self.numbers.size, self.block
+        self._lines("rows_lhs", block.first_row, block.rows)
+        columns_out = self._lines("columns_out", block.first_column, block.columns)
+        self._lines("columns_rhs", block.first_column, block.columns)
         staged = r["staged"].is_("ne", 0)
-        start = f.offset(self.out, f.load(columns_out, "i64"))
-        place = f.select(staged, self.places["stage"], start)
         offsets = self.places["rows_out"]
 
         def in_stage() -> None:
-            with f.loop(0, self.rows) as i:
-                f.store(i * self.columns * size, f.offset(offsets, i, "i64"))
+            with f.loop(0, block.rows) as i:
+                f.store(i * block.columns * size, f.offset(offsets, i, "i64"))
 
         def lines_out() -> None:
-            self._lines("rows_out", self.first_row, self.rows)
+            self._lines("rows_out", block.first_row, block.rows)
 
-        f.choose(staged, in_stage, lines_out)
+        with block.products(self.bases) as (lhs, rhs, out, packed):
+            f.choose(staged, in_stage, lines_out)
+            start = f.offset(out, f.load(columns_out, "i64"))
+            place = f.select(staged, self.places["stage"], start)
+            self._sums(lhs, rhs, packed, place)
+            with f.when(staged):
+                lines_out()
+                tables = [offsets, columns_out, block.rows, block.columns]
+                f.call("unstage", [out, self.places["stage"], *tables])
+
+    def _sums(self, lhs: Value, rhs: Value, packed: Value, place: Value) -> None:
+        """One part of the steps after the other."""
+        f, r, sizes, size, block = self.f, self.record, self.sizes, self.numbers.size, self.block
         packed_before = r["packed_slot"].is_("ne", 0)
         inner, panels = r["inner"], self._panels()
         # A sum of no steps is zero: the first part is done even if it is empty.
@@ -183,45 +169,36 @@ class _Task:
             right = f.variable("ptr", self.places["rhs"])
 
             def reuse() -> None:
-                at = (now * panels + self.first_column * steps) * size
-                right.set(f.offset(self.packed, at))
+                at = (now * panels + block.first_column * steps) * size
+                right.set(f.offset(packed, at))
 
             def pack_now() -> None:
-                self._packed(
-                    "rhs", self.places["rhs"], self.rhs, columns_rhs, self.columns, now, steps
-                )
+                table = self.places["columns_rhs"]
+                self._packed("rhs", self.places["rhs"], rhs, table, block.columns, now, steps)
 
             f.choose(packed_before, reuse, pack_now)
             adding = now.is_("ne", 0)
-            with f.loop(0, self.rows, sizes.rows) as top:
-                count = f.least(self.rows - top, sizes.rows)
-                table = f.offset(rows_lhs, top, "i64")
-                self._packed("lhs", self.places["lhs"], self.lhs, table, count, now, steps)
-                self._tiles(right.get(), place, offsets, top, count, steps, adding)
+            with f.loop(0, block.rows, sizes.rows) as top:
+                count = f.least(block.rows - top, sizes.rows)
+                table = f.offset(self.places["rows_lhs"], top, "i64")
+                self._packed("lhs", self.places["lhs"], lhs, table, count, now, steps)
+                self._tiles(right.get(), place, top, count, steps, adding)
             after.set(1)
             first.set(now + sizes.steps)
-        with f.when(staged):
-            lines_out()
-            f.call(
-                "unstage",
-                [self.out, self.places["stage"], offsets, columns_out, self.rows, self.columns],
-            )
 
     def _tiles(
-        self, right: Value, place: Value, offsets: Value, top: Value, count: Value,
-        steps: Value, adding: Value,
-    ) -> None:  # fmt: skip
+        self, right: Value, place: Value, top: Value, count: Value, steps: Value, adding: Value
+    ) -> None:
         f, tile, size = self.f, self.sizes.tile, self.numbers.size
-        columns = self.columns
+        columns = self.block.columns
         with f.loop(0, columns, tile.columns) as j:
             panel = f.offset(right, j * steps * size)
             with f.loop(0, count, tile.height) as i:
                 left = f.offset(self.places["lhs"], i * steps * size)
-                row = top + i
                 where = f.offset(place, j * size)
+                offsets = f.offset(self.places["rows_out"], top + i, "i64")
                 rows, rest = count - i, columns - j
-                places = f.offset(offsets, row, "i64")
-                f.call("tile", [steps, left, panel, where, places, rows, rest, adding])
+                f.call("tile", [steps, left, panel, where, offsets, rows, rest, adding])
 
 
 def _emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:

@@ -1,9 +1,10 @@
 """The record of a product: what the host writes and the kernel reads, by name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import final
 
-from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.backends.cpu.native.llvm.text import Function, Value, Variable
 
 FIELDS = (
     "packing",  # whether this phase packs the right operand for a later one
@@ -11,7 +12,7 @@ FIELDS = (
     "packed_slot",  # where the right operand lies packed; 0: every task packs its part
     "staged",  # whether results are summed in scratch memory, and stored at the end
     "rows", "columns", "inner",
-    "block_rows", "block_columns", "row_blocks", "column_blocks",
+    "products", "block_products", "block_rows", "block_columns", "row_blocks", "column_blocks",
 )  # fmt: skip
 LISTS = (
     "batch",  # of (extent, lhs, rhs, out, packed)
@@ -57,3 +58,51 @@ class Reader:
         f = self._f
         base = f.load(f.offset(bases, self[f"{name}_slot"], "ptr"), "ptr")
         return f.offset(base, self[f"{name}_offset"])
+
+
+@final
+class Block:
+    """What a task makes: rows and columns, of some of the products of a batch."""
+
+    def __init__(self, f: Function, record: Reader, task: Value) -> None:
+        self._f, self._record = f, record
+        column_blocks, row_blocks = record["column_blocks"], record["row_blocks"]
+        rest = task // column_blocks
+        self.first_column = task % column_blocks * record["block_columns"]
+        self.first_row = rest % row_blocks * record["block_rows"]
+        self.rows = f.least(record["rows"] - self.first_row, record["block_rows"])
+        self.columns = f.least(record["columns"] - self.first_column, record["block_columns"])
+        self._first = rest // row_blocks * record["block_products"]
+        self._last = f.least(self._first + record["block_products"], record["products"])
+
+    @contextmanager
+    def products(self, bases: Value) -> Iterator[tuple[Value, Value, Value, Value]]:
+        """Do what follows for each product: where its operands, its result and its packed right
+        operand begin."""
+        f, r = self._f, self._record
+        starts = [r.address(bases, name) for name in ("lhs", "rhs", "out")]
+        starts.append(f.load(f.offset(bases, r["packed_slot"], "ptr"), "ptr"))
+        loops, number = r.loops("batch")
+        with f.loop(self._first, self._last) as product:
+            rest = f.variable("i64", product)
+            moved = [f.variable("i64", 0) for _ in range(4)]
+            with f.loop(0, number) as level:
+                entry = f.offset(loops, level * 40)
+                extent = f.load(entry, "i64")
+                index = rest.get() % extent
+                rest.set(rest.get() // extent)
+                for i, each in enumerate(moved):
+                    each.set(each.get() + index * f.load(f.offset(entry, 8 + 8 * i), "i64"))
+            lhs, rhs, out, packed = (
+                f.offset(start, each.get()) for start, each in zip(starts, moved, strict=True)
+            )
+            yield lhs, rhs, out, packed
+
+
+@contextmanager
+def fitting_in(f: Function, place: Variable, size: int, stop: Value) -> Iterator[Value]:
+    """Do what follows as long as `size` more fit between the place and `stop`, and move on."""
+    with f.while_(lambda: (place.get() + size).is_("sle", stop)):
+        now = place.get()
+        yield now
+        place.set(now + size)

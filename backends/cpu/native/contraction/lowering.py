@@ -1,0 +1,272 @@
+"""Which kernel makes a product, and in how many tasks.
+
+Large products are packed (`kernel`). Small ones, and those with few rows or columns, are made
+where the operands lie (`direct`, `along`). A long sum with a small result is taken in parts, whose
+number depends on the shape alone: results are the same for any number of workers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, prod
+
+from shardir.backends.cpu.native.contraction.along import along_kernel
+from shardir.backends.cpu.native.contraction.direct import direct_kernel
+from shardir.backends.cpu.native.contraction.einsum import Loop, Product
+from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
+from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
+from shardir.backends.cpu.native.contraction.kernel import Sizes, product_kernel
+from shardir.backends.cpu.native.contraction.parts import parts_kernel
+from shardir.backends.cpu.native.contraction.record import written
+from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
+from shardir.backends.cpu.native.llvm.target import host
+
+PARTED = 128
+"""Bytes of columns from which on loops of columns are done one by one."""
+PACKED = 256 << 10
+"""Bytes that a task packs for later ones."""
+NEAR = 20 << 10
+"""Bytes of a right operand that stays in the nearest cache while rows are made."""
+FEW_ROWS = 8
+FEW_COLUMNS = 12
+LONG = 16384
+"""Steps of a sum from which on it is taken in parts, where the result is small."""
+SMALL = 4096
+"""Numbers of a small result."""
+TASK = 20_000.0
+"""Nanoseconds that a task should take at least."""
+
+
+def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
+    """The phases of a product."""
+    if not work.out.size:
+        return []
+    batch, rows, columns, inner = work.sizes
+    if inner >= LONG and batch == 1 and rows * columns <= SMALL and len(work.inner) == 1:
+        return _in_parts(work, context, label)
+    return _at_once(work, context, label)
+
+
+def _at_once(work: Product, context: Context, label: str) -> list[Phase]:
+    return (
+        _along(work, context, label)
+        or _direct(work, context, label)
+        or _direct(work.turned(), context, label)
+        or _packed(work, context, label)
+    )
+
+
+def rate(size: int) -> float:
+    """Products and sums a nanosecond, about, of numbers of so many bytes."""
+    return 7.0 * host().vector_bytes / size
+
+
+def _in_parts(work: Product, context: Context, label: str) -> list[Phase]:
+    """Equal parts, what is left of the sum, and their sum."""
+    numbers = arithmetic(work.out.dtype)
+    _, rows, columns, inner = work.sizes
+    (loop,) = work.inner
+    count = min(64, inner // (LONG // 2))
+    steps = inner // count
+    rest = inner - count * steps
+    sizes = (rows, columns)
+    each = rows * columns * numbers.size
+    slot = context.temporary((count + 1) * each)
+    place = View(slot, 0, sizes, (columns * numbers.size, numbers.size), numbers.dtype)
+    dense = _dense(work, numbers)
+    part = Loop(count, loop.lhs * steps, loop.rhs * steps, each)
+    short = replace(
+        work, out=place, batch=(part,), rows=dense[0], columns=dense[1],
+        inner=(loop._replace(extent=steps),),
+    )  # fmt: skip
+    phases = _at_once(short, context, f"{label} in parts")
+    if rest:
+        done = count * steps
+        last = replace(
+            short,
+            lhs=replace(work.lhs, offset=work.lhs.offset + done * loop.lhs),
+            rhs=replace(work.rhs, offset=work.rhs.offset + done * loop.rhs),
+            out=replace(place, offset=count * each),
+            batch=(),
+            inner=(loop._replace(extent=rest),),
+        )
+        phases += _at_once(last, context, f"{label}, last part")
+    fields, lists = _described(replace(work, lhs=place, inner=()), Grid(rows, columns, False, 0.0))
+    fields["inner"] = count + bool(rest)
+    cost = float(rows * columns * (count + 1))
+    record = written(fields, lists)
+    return [*phases, Phase(parts_kernel(work.out.dtype), record, 1, cost, f"{label}, sum of parts")]
+
+
+def _dense(work: Product, numbers: Arithmetic) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
+    """Rows and columns of a result that lies dense, rows outermost."""
+    step, made = numbers.size, []
+    for loops in (work.columns, work.rows):
+        new: list[Loop] = []
+        for loop in reversed(loops):
+            new.insert(0, loop._replace(out=step))
+            step *= loop.extent
+        made.append(tuple(new))
+    return made[1], made[0]
+
+
+def _narrow(work: Product) -> bool:
+    """Whether the kernels that do not pack can do it: one loop of each kind, one float type."""
+    views = (work.lhs, work.rhs, work.out)
+    return (
+        {view.dtype for view in views} <= {work.out.dtype}
+        and work.out.dtype in ("f32", "f64")
+        and max(map(len, (work.rows, work.columns, work.inner))) <= 1
+    )
+
+
+def _along(work: Product, context: Context, label: str) -> list[Phase]:
+    """Dot products, if steps are neighbours and there are few columns, or few rows."""
+    if work.sizes[2] > work.sizes[1]:
+        work = work.turned()
+    _, rows, columns, inner = work.sizes
+    item = work.out.itemsize
+    if not (
+        _narrow(work)
+        and columns <= FEW_COLUMNS
+        and inner > 16
+        and work.inner[0][1:3] == (item, item)
+    ):
+        return []
+    height = min(rows, max(1, {1: 8, 2: 4}.get(columns, 12 // columns)))
+    return _spread(work, along_kernel(work.out.dtype, height, columns), height, context, label)
+
+
+def _direct(work: Product, context: Context, label: str) -> list[Phase]:
+    """Rows and columns where they lie, if they are few or the right operand is small."""
+    _, rows, columns, inner = work.sizes
+    item = work.out.itemsize
+    if not (_narrow(work) and _stored_at_once(work, item)):
+        return []
+    if work.columns and work.columns[0].rhs != item:
+        return []
+    lanes = host().lanes(item)
+    if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= NEAR):
+        return []
+    if rows == 1:
+        height, width = 1, 8
+    else:
+        height = min(8, 1 << (rows - 1).bit_length())
+        width = min((1, 2, 3), key=lambda n: (-(-columns // (n * lanes)) * n, -n))
+    width = min(width, -(-columns // lanes))
+    kernel = direct_kernel(work.out.dtype, height, width)
+    return _spread(work, kernel, width * lanes, context, label)
+
+
+def _spread(
+    work: Product, kernel: Kernel, columns_step: int, context: Context, label: str
+) -> list[Phase]:
+    """Tasks of a kernel that packs nothing."""
+    batch, rows, columns, inner = work.sizes
+    item = work.out.itemsize
+    flops = 2.0 * batch * rows * columns * inner / rate(item)
+    touched = batch * item * (inner * (rows + columns) + rows * columns) / 20.0
+    cost = max(flops, touched) + 20.0 * batch
+    tasks = max(1, min(int(cost / TASK), 4 * context.workers))
+    products = -(-batch // min(batch, tasks))
+    tasks = -(-tasks // -(-batch // products))
+    grid = Grid(rows, columns, False, cost, products)
+    if tasks > 1 and columns >= rows:
+        step = max(columns_step, 256 // item)
+        grid = replace(grid, columns=_padded(ceil(columns / tasks), step))
+    elif tasks > 1:
+        grid = replace(grid, rows=_padded(ceil(rows / tasks), 8))
+    fields, lists = _described(work, grid)
+    return [Phase(kernel, written(fields, lists), _tasks(fields), cost, label)]
+
+
+def _packed(work: Product, context: Context, label: str) -> list[Phase]:
+    numbers = arithmetic(work.out.dtype)
+    item = work.out.itemsize
+    if not _stored_at_once(work, item) and _stored_at_once(work.turned(), item):
+        work = work.turned()
+    while len(work.columns) > 1 and work.columns[-1].extent * item >= PARTED:
+        work = replace(work, batch=(work.columns[0], *work.batch), columns=work.columns[1:])
+    sizes = Sizes.of(numbers)
+    direct = len(work.columns) < 2 and _stored_at_once(work, item)
+    staged = numbers.dtype != work.out.dtype or not direct
+    batch, rows, columns, inner = work.sizes
+    shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
+    grid = grid_of(
+        batch, rows, columns, inner, sizes, staged, shared > 1, context.workers, rate(numbers.part)
+    )
+    return _packed_phases(work, grid, sizes, staged, context, label)
+
+
+def _stored_at_once(work: Product, item: int) -> bool:
+    """Whether columns of the result are neighbours."""
+    return not work.columns or work.columns[-1].out == item
+
+
+def _packed_phases(
+    work: Product, grid: Grid, sizes: Sizes, staged: bool, context: Context, label: str
+) -> list[Phase]:
+    numbers = arithmetic(work.out.dtype)
+    kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, numbers)
+    _, _, columns, inner = work.sizes
+    width = sizes.tile.columns
+    fields, lists = _described(work, grid)
+    fields["staged"] = int(staged)
+    if not grid.packed:
+        return [Phase(kernel, written(fields, lists), _tasks(fields), grid.cost, label)]
+    entries, size = [], -(-columns // width) * width * inner * numbers.size
+    for loop in reversed(work.batch):
+        entries.append((*loop, size if loop.rhs else 0))
+        size *= loop.extent if loop.rhs else 1
+    fields["packed_slot"] = context.temporary(size)
+    lists["batch"] = entries
+    block = max(width, min(sizes.columns, PACKED // (inner * numbers.size or 1)) // width * width)
+    kept = [entry for entry in entries if entry[2]]
+    before = {
+        **fields, "packing": 1, "products": prod(entry[0] for entry in kept), "block_products": 1,
+        "block_columns": block, "column_blocks": -(-columns // block), "row_blocks": 1,
+    }  # fmt: skip
+    packing = written(before, {**lists, "batch": kept})
+    cost = 0.25 * size / numbers.size
+    return [
+        Phase(kernel, packing, _tasks(before), cost, f"{label} packing"),
+        Phase(kernel, written(fields, lists), _tasks(fields), grid.cost, label),
+    ]
+
+
+def _described(
+    work: Product, grid: Grid
+) -> tuple[dict[str, int], dict[str, Sequence[tuple[int, ...]]]]:
+    """The fields and lists of a product's record, with nothing packed or staged."""
+    batch, rows, columns, inner = work.sizes
+    fields = {
+        "packing": 0,
+        "lhs_slot": work.lhs.slot, "lhs_offset": work.lhs.offset,
+        "rhs_slot": work.rhs.slot, "rhs_offset": work.rhs.offset,
+        "out_slot": work.out.slot, "out_offset": work.out.offset,
+        "packed_slot": 0, "staged": 0,
+        "rows": rows, "columns": columns, "inner": inner,
+        "products": batch, "block_products": grid.products,
+        "block_rows": grid.rows, "block_columns": grid.columns,
+        "row_blocks": -(-rows // grid.rows), "column_blocks": -(-columns // grid.columns),
+    }  # fmt: skip
+    lists: dict[str, Sequence[tuple[int, ...]]] = {
+        "batch": [(*loop, 0) for loop in reversed(work.batch)],
+        "rows_lhs": _strides(work.rows, 1), "rows_out": _strides(work.rows, 3),
+        "columns_rhs": _strides(work.columns, 2), "columns_out": _strides(work.columns, 3),
+        "inner_lhs": _strides(work.inner, 1), "inner_rhs": _strides(work.inner, 2),
+    }  # fmt: skip
+    return fields, lists
+
+
+def _padded(extent: int, step: int) -> int:
+    return -(-extent // step) * step
+
+
+def _tasks(fields: dict[str, int]) -> int:
+    products = -(-fields["products"] // fields["block_products"])
+    return products * fields["row_blocks"] * fields["column_blocks"]
+
+
+def _strides(loops: Sequence[Loop], which: int) -> list[tuple[int, int]]:
+    """Pairs of extent and stride, innermost first; at least one."""
+    return [(loop[0], loop[which]) for loop in reversed(loops)] or [(1, 0)]
