@@ -198,6 +198,7 @@ def show_collectives(console: Console, outcome: Outcome) -> None:
 
 
 def main() -> None:
+    sd.distributed.initialize(gather=True)  # under mpiexec, of several processes
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--epochs", type=int, default=15, help="passes over the data (default 15)")
     epochs = parser.parse_args().epochs

@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from shardir.backends.storage import Storage
 from shardir.frontend.buffers import Buffer, cut, held, joined, padded, windows, words_of
+from shardir.frontend.config import config
 from shardir.frontend.devices import Device, devices, local_devices
 from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError, TracedValueError
-from shardir.frontend.gathering import read, readable
+from shardir.frontend.gathering import gathered, is_gathered, read, readable
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
 from shardir.frontend.operators import Operators
@@ -161,6 +162,7 @@ class Array(Operators):
                 continue
             sharding = SingleDeviceSharding(device)
             data = Array(signature_of(abstract, sharding), sharding, [held(parts[at], shape)])
+            data.whole()  # kept, so that reading what is here asks nobody
             shards.append(Shard(device, index, replica, data))
         return shards
 
@@ -195,6 +197,14 @@ class Array(Operators):
             self._whole.flags.writeable = False
         return self._whole
 
+    def read(self) -> Buffer:
+        """`whole` for a user, for whom the setting `gather` fetches it from other processes."""
+        gathers = self._whole is None and config.gather and self.committed
+        if gathers and is_gathered(self.sharding, self.type):
+            self._whole = gathered(self.parts, self.sharding, self.type)
+            self._whole.flags.writeable = False
+        return self.whole()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Buffer:
         if self.type.dtype == "key":
             raise TracedValueError(
@@ -203,7 +213,7 @@ class Array(Operators):
                     "take their words with shardir.random.key_data"
                 )
             )
-        whole = self.whole()
+        whole = self.read()
         if dtype is not None and np.dtype(dtype) != whole.dtype:
             return whole.astype(dtype)
         return whole.copy() if copy else whole
@@ -330,7 +340,7 @@ class Array(Operators):
         if self._whole is None and not readable(self.sharding, self.type):
             return f"Array({self.type} on {self.sharding.num_devices} devices of several processes)"
         if self.type.dtype == "key":
-            return f"Array({self.shape}, dtype={self.dtype}) of words\n{words_of(self.whole())}"
+            return f"Array({self.shape}, dtype={self.dtype}) of words\n{words_of(self.read())}"
         width = np.get_printoptions()["linewidth"]
         text = np.array2string(
             np.asarray(self), prefix="Array(", suffix=",", separator=", ", max_line_width=width

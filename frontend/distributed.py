@@ -34,19 +34,23 @@ def initialize(
     process_id: int | None = None,
     local_device_count: int | None = None,
     timeout: float | None = None,
+    gather: bool | None = None,
 ) -> None:
     """Join the processes that mpiexec, srun or the like started together with this one.
 
     The devices, as many as the setting `num_cpu_devices` says, are dealt out to the processes in
     order; or each process has `local_device_count` of its own. A process that waits for others for
-    longer than `timeout` seconds (300; `SHARDIR_COMM_TIMEOUT`) ends the job. `num_processes` and
-    `process_id`, if given, are checked against what the launcher says.
+    longer than `timeout` seconds (300; `SHARDIR_COMM_TIMEOUT`) ends the job. With `gather`, the
+    setting of that name, reading an array that several processes hold gathers it. `num_processes`
+    and `process_id`, if given, are checked against what the launcher says.
 
     Called first, before any array or device; again, it does nothing. Raises `DistributedError`
     when the launcher and MPI disagree, when processes have other settings, or when it is too late.
     """
     if is_initialized():
         return
+    if gather is not None:
+        config.update("gather", gather)
     found = launch() or Launch("no launcher", 1, 0)
     _check_claims(found, num_processes, process_id)
     if local_device_count is not None and local_device_count < 1:

@@ -59,12 +59,15 @@ def readable(sharding: Sharding, type: TensorType) -> bool:
     )
 
 
+def is_gathered(sharding: Sharding, type: TensorType) -> bool:
+    """Whether reading an array is something that all processes do together."""
+    return not all(covers(sharding, type.shape, process) for process in range(here().count))
+
+
 def read(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
-    """All numbers, if they are here or are to be gathered; else a `NotAddressableError`."""
+    """All numbers, if they are here; else a `NotAddressableError`."""
     if covers(sharding, type.shape, here().index):
         return joined(parts, sharding, type)
-    if config.gather:
-        return gathered(parts, sharding, type)
     there = here()
     others = [p for p in boxes_of(sharding, type.shape) if p != there.index]
     told = ", ".join(map(str, others))

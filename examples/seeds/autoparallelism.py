@@ -192,6 +192,7 @@ def donating(wanted: Perceptron) -> None:
 
 
 def main() -> None:
+    sd.distributed.initialize(gather=True)  # under mpiexec, of several processes
     print("== one device")
     wanted = one_device()
     for part in (eight_devices, four_by_two, donating):

@@ -67,7 +67,7 @@ def scatter() -> None:
     """Every device gets its part: that is what mapping over an axis is."""
     rows = pmap(lambda row: row)(snp.arange(16.0).reshape(8, 2))
     assert [np.asarray(piece.data).tolist() for piece in rows.addressable_shards] == [
-        [[2.0 * i, 2.0 * i + 1]] for i in range(8)
+        [[2.0 * device.id, 2.0 * device.id + 1]] for device in sd.local_devices()
     ]
 
 
@@ -109,6 +109,7 @@ def exchange() -> None:
 
 
 def main() -> None:
+    sd.distributed.initialize(gather=True)  # under mpiexec, of several processes
     for part in (vectors, broadcast, scatter, reduce, permute, gather, exchange):
         print(f"== {part.__name__}")
         part()

@@ -140,7 +140,7 @@ def quick_example() -> None:
 
 def positional_shardings() -> None:
     x = sd.random.normal(sd.random.key(0), (SIZE, SIZE))
-    assert picture(x) == tall_box("CPU 0")
+    assert picture(x) == tall_box(str(sd.local_devices()[0]))
 
     sharding = PositionalSharding(mesh_utils.create_device_mesh((8,)))
     x = sd.device_put(x, sharding.reshape(8, 1))
@@ -377,7 +377,8 @@ def random_numbers() -> None:
 
 
 def main() -> None:
-    if len(sd.local_devices()) < 8:
+    sd.distributed.initialize(gather=True)  # under mpiexec, of several processes
+    if len(sd.devices()) < 8:
         raise SystemExit("the tutorial needs eight devices; set SHARDIR_CPU_DEVICES=8")
     for part in (
         quick_example,

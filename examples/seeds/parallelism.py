@@ -104,6 +104,7 @@ def partitioned() -> None:
 
 
 def main() -> None:
+    sd.distributed.initialize(gather=True)  # under mpiexec, of several processes
     for part in (numpy_baseline, one_device, mapped, collectives, partitioned):
         print(f"== {part.__name__.replace('_', ' ')}")
         part()
