@@ -3,9 +3,8 @@
 It takes one program over whole arrays, as `merge-devices` makes it of the program of each device.
 """
 
-from importlib.util import find_spec
-
 from shardir.backends.base import Backend, WholeExecutable
+from shardir.backends.cpu.native.availability import available as available
 from shardir.ir import Module
 
 
@@ -22,8 +21,3 @@ class NativeBackend(Backend):
 
 
 BACKEND = NativeBackend()
-
-
-def available() -> bool:
-    """Whether there is what compiles machine code: llvmlite, which has no wheel everywhere."""
-    return find_spec("llvmlite") is not None

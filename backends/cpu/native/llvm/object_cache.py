@@ -1,15 +1,31 @@
 """Object code on disk, so that what was compiled once is only loaded afterwards.
 
-The folder is readable and writable by its owner alone, because what lies in it is executed; a
-folder of somebody else's is not used. Files appear whole or not at all. A disk that is full, or a
-folder that cannot be written, costs time and nothing else.
+What lies there is executed. So the folder belongs to the user and nobody else may write into it, or
+it is not used; a file is a regular file of the user's; and it begins with a checksum of what
+follows, so that one that was cut short or damaged is thrown away rather than run. Files appear
+whole or not at all, whoever else writes at the same time. Beyond `LIMIT_BYTES` those that were not
+used for longest go. A disk that is full, or a folder that cannot be written, costs time and
+nothing else.
 """
 
+import hashlib
 import os
 import stat
 import tempfile
+import time
 from functools import cache
+from itertools import count
 from pathlib import Path
+
+LIMIT_BYTES = 512 << 20
+"""How much code is kept; somewhat more between two looks at it."""
+LOOK_EVERY = 64
+"""Files saved between two looks at how much there is."""
+FRESH_SECONDS = 3600.0
+"""A file used within this time is not marked as used again; a temporary one is still written."""
+
+_DIGEST = hashlib.sha256
+_saved = count()
 
 
 @cache
@@ -18,26 +34,42 @@ def folder() -> Path | None:
     given = os.environ.get("SHARDIR_CACHE_DIR")
     if given == "":
         return None
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    place = Path(given) if given else Path(base) / "shardir"
     try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        place = Path(given) if given else Path(base) / "shardir"
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = place.stat()
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: nobody knows where the user is at home.
         return None
-    private = not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
-    return place if found.st_uid == os.getuid() and private else None
+    return place if _is_ours(found) and stat.S_ISDIR(found.st_mode) else None
 
 
 def load(key: str) -> bytes | None:
-    """The code kept under a key."""
+    """The code kept under a key; `None` where there is none that can be trusted."""
     place = folder()
     if place is None:
         return None
+    file = place / f"{key}.o"
     try:
-        return (place / f"{key}.o").read_bytes()
+        handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        with os.fdopen(handle, "rb") as opened:
+            facts = os.fstat(handle)
+            if not (_is_ours(facts) and stat.S_ISREG(facts.st_mode)):
+                return None
+            whole = opened.read()
     except OSError:
         return None
+    size = _DIGEST().digest_size
+    code = whole[size:]
+    if len(whole) < size or _DIGEST(code).digest() != whole[:size]:
+        _remove(file)
+        return None
+    if time.time() - facts.st_mtime > FRESH_SECONDS:
+        try:
+            os.utime(file)
+        except OSError:  # Of a disk that is only read, nothing is ever thrown away either.
+            return code
+    return code
 
 
 def save(key: str, code: bytes) -> None:
@@ -45,10 +77,51 @@ def save(key: str, code: bytes) -> None:
     place = folder()
     if place is None:
         return
+    temporary = None
     try:
-        handle, name = tempfile.mkstemp(dir=place)
+        # The name's end keeps others from taking it for code; its owner alone may read it.
+        handle, temporary = tempfile.mkstemp(dir=place, suffix=".part")
         with os.fdopen(handle, "wb") as file:
-            file.write(code)
-        os.replace(name, place / f"{key}.o")
+            file.write(_DIGEST(code).digest() + code)
+        os.replace(temporary, place / f"{key}.o")
     except OSError:
+        if temporary is not None:
+            _remove(Path(temporary))
+        return
+    if next(_saved) % LOOK_EVERY == 0:
+        evict(place, LIMIT_BYTES)
+
+
+def evict(place: Path, limit: int) -> None:
+    """Remove what was not used for longest where a folder holds more bytes than `limit`."""
+    files = []
+    for file in place.iterdir():
+        try:
+            facts = file.stat()
+        except OSError:  # Another process was faster.
+            continue
+        if file.suffix == ".o":
+            files.append((facts.st_mtime, facts.st_size, file))
+        elif file.suffix == ".part" and time.time() - facts.st_mtime > FRESH_SECONDS:
+            _remove(file)
+    total = sum(size for _, size, _ in files)
+    if total <= limit:
+        return
+    # To three quarters, so that the next files do not make another round necessary.
+    for _, size, file in sorted(files):
+        if total <= limit * 3 // 4:
+            return
+        _remove(file)
+        total -= size
+
+
+def _is_ours(facts: os.stat_result) -> bool:
+    """Whether a file or folder is the user's, and no other user may write it."""
+    return facts.st_uid == os.getuid() and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _remove(file: Path) -> None:
+    try:
+        file.unlink()
+    except OSError:  # It is gone, or stays.
         return

@@ -1,0 +1,45 @@
+"""Whether machine code can be made here, and what is said where it cannot."""
+
+import platform
+import sys
+import warnings
+from functools import cache
+
+SYSTEMS = ("linux", "darwin")
+MACHINES = ("x86_64", "amd64", "aarch64", "arm64")
+
+
+@cache
+def obstacle() -> str | None:
+    """Why there can be no machine code here, and what to do about it; `None`: there can."""
+    if sys.implementation.name != "cpython":
+        return (
+            f"Python is {sys.implementation.name}, not CPython, whose functions machine code calls"
+        )
+    if not sys.platform.startswith(SYSTEMS):
+        return f"the system is {sys.platform}, and there are workers for Linux and macOS alone"
+    if platform.machine().lower() not in MACHINES:
+        return f"the processor is {platform.machine()}, and there are kernels for x86-64 and ARM64"
+    try:
+        import llvmlite.binding
+    except (ImportError, OSError) as error:
+        return f"llvmlite cannot be imported ({error}); pip install llvmlite"
+    assert llvmlite.binding is not None
+    return None
+
+
+@cache
+def _say(reason: str) -> None:
+    warnings.warn(
+        f"programs run by NumPy, which takes several times as long: {reason}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def available() -> bool:
+    """Whether machine code can be made here; where it cannot, a warning says so, once."""
+    reason = obstacle()
+    if reason is not None:
+        _say(reason)
+    return reason is None

@@ -1,0 +1,235 @@
+"""Code on disk: who may read and write it, damage, size, and disks that fail."""
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardir.backends.cpu.native.llvm import object_cache
+
+ROOT = Path(__file__).parents[5]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of the cache, made by its first use."""
+    folder = tmp_path / "code"
+    monkeypatch.setenv("SHARDIR_CACHE_DIR", str(folder))
+    object_cache.folder.cache_clear()
+    yield folder
+    object_cache.folder.cache_clear()
+
+
+def mode(file: Path) -> int:
+    return stat.S_IMODE(file.stat().st_mode)
+
+
+def test_what_is_saved_is_loaded(place: Path) -> None:
+    assert object_cache.load("a") is None
+    object_cache.save("a", b"code")
+    object_cache.save("b", b"")
+    object_cache.save("a", b"other code")
+    assert object_cache.load("a") == b"other code"
+    assert object_cache.load("b") == b""
+    assert sorted(file.name for file in place.iterdir()) == ["a.o", "b.o"]
+
+
+def test_nobody_else_may_read_or_write_it(place: Path) -> None:
+    before = os.umask(0)
+    try:
+        object_cache.save("a", b"code")
+    finally:
+        os.umask(before)
+    assert mode(place) == 0o700
+    assert mode(place / "a.o") == 0o600
+
+
+@pytest.mark.parametrize("bits", [0o720, 0o702, 0o777])
+def test_a_folder_that_others_may_write_is_not_used(place: Path, bits: int) -> None:
+    place.mkdir()
+    place.chmod(bits)
+    assert object_cache.folder() is None
+    object_cache.save("a", b"code")
+    assert list(place.iterdir()) == []
+
+
+def test_a_folder_of_somebody_else_is_not_used(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert object_cache.folder() is None
+
+
+@pytest.mark.parametrize("bits", [0o620, 0o602])
+def test_a_file_that_others_may_write_is_not_run(place: Path, bits: int) -> None:
+    object_cache.save("a", b"code")
+    (place / "a.o").chmod(bits)
+    assert object_cache.load("a") is None
+
+
+def test_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
+    object_cache.save("a", b"code")
+    (place / "b.o").symlink_to(place / "a.o")
+    assert object_cache.load("a") == b"code"
+    assert object_cache.load("b") is None
+    (place / "c.o").mkdir()
+    assert object_cache.load("c") is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: b"",
+        lambda whole: whole[:10],
+        lambda whole: whole[:-1],
+        lambda whole: whole + b"x",
+        lambda whole: whole[:-1] + bytes([whole[-1] ^ 1]),
+        lambda whole: bytes([whole[0] ^ 1]) + whole[1:],
+    ],
+    ids=["empty", "no checksum", "cut short", "longer", "changed", "wrong checksum"],
+)
+def test_a_damaged_file_is_thrown_away(place: Path, damage: "object") -> None:
+    object_cache.save("a", b"some code")
+    file = place / "a.o"
+    assert callable(damage)
+    file.write_bytes(damage(file.read_bytes()))
+    assert object_cache.load("a") is None
+    assert not file.exists()
+    object_cache.save("a", b"some code")
+    assert object_cache.load("a") == b"some code"
+
+
+def age(file: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(file, (then, then))
+
+
+def test_the_oldest_goes_when_there_is_too_much(place: Path) -> None:
+    for number in range(10):
+        object_cache.save(f"k{number}", bytes(1000))
+        age(place / f"k{number}.o", 1e6 - number * 1e4)
+    object_cache.evict(place, 11_000)
+    assert len(list(place.iterdir())) == 10
+    # What is used is young again.
+    assert object_cache.load("k1") is not None
+    object_cache.evict(place, 8_000)
+    left = sorted(file.stem for file in place.iterdir())
+    assert left == ["k1", "k6", "k7", "k8", "k9"]
+
+
+def test_the_size_is_looked_at_now_and_then(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_cache, "LIMIT_BYTES", 20_000)
+    for number in range(300):
+        object_cache.save(f"k{number}", bytes(1000))
+    most = 20 + object_cache.LOOK_EVERY
+    assert 0 < len(list(place.iterdir())) <= most
+
+
+def test_what_a_process_left_half_written_goes_later(place: Path) -> None:
+    object_cache.save("a", b"code")
+    old, young = place / "x.part", place / "y.part"
+    for file in (old, young):
+        file.write_bytes(b"half")
+    age(old, 2 * object_cache.FRESH_SECONDS)
+    object_cache.evict(place, 1 << 30)
+    assert sorted(file.name for file in place.iterdir()) == ["a.o", "y.part"]
+
+
+def test_a_full_disk_costs_nothing_but_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    object_cache.save("a", b"code")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    object_cache.save("b", b"code")
+    assert [file.name for file in place.iterdir()] == ["a.o"]
+    assert object_cache.load("b") is None
+
+
+def test_a_folder_that_cannot_be_made_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "file" / "below"))
+    assert object_cache.folder() is None
+    object_cache.save("a", b"code")
+    assert object_cache.load("a") is None
+    monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "file"))
+    object_cache.folder.cache_clear()
+    assert object_cache.folder() is None
+
+
+def test_it_can_be_turned_off(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDIR_CACHE_DIR", "")
+    assert object_cache.folder() is None
+
+
+def test_the_usual_place_is_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    monkeypatch.delenv("SHARDIR_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    assert object_cache.folder() == tmp_path / "caches" / "shardir"
+
+
+def test_many_write_and_read_at_once(place: Path) -> None:
+    codes = {f"k{number}": bytes([number]) * 5000 for number in range(5)}
+    faults: list[str] = []
+
+    def work() -> None:
+        for _ in range(40):
+            for key, code in codes.items():
+                object_cache.save(key, code)
+                if object_cache.load(key) != code:
+                    faults.append(key)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    assert sorted(file.name for file in place.iterdir()) == [f"{key}.o" for key in codes]
+
+
+PROGRAM = """
+import numpy as np
+from shardir.backends.cpu.native.data import Phase
+from shardir.backends.cpu.native.llvm import compiler
+from shardir.backends.cpu.native.runtime.program import load
+from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD
+made = []
+emit = compiler.emit
+compiler.emit = lambda texts: (made.append(len(texts)), emit(texts))[1]
+from shardir.backends.cpu.native.runtime import kernels
+kernels.emit = compiler.emit
+words = np.zeros(8, np.uint64)
+kinds = {kinds}
+load([Phase(kind, (1, 1, 8, 0), 8, 0.0) for kind in kinds], 2)(words.ctypes.data)
+print(made)
+"""
+
+
+def test_the_next_process_compiles_nothing(place: Path) -> None:
+    def run(kinds: str) -> str:
+        program = PROGRAM.replace("{kinds}", kinds)
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.strip()
+
+    assert run("[MIX, MULTIPLY_ADD]") == "[1, 2]"  # the interpreter, and both kernels as one
+    assert run("[MIX, MULTIPLY_ADD]") == "[]"
+    assert run("[MULTIPLY_ADD]") == "[]"
+    for file in place.iterdir():
+        file.write_bytes(file.read_bytes()[:-1])
+    assert run("[MULTIPLY_ADD, MIX]") == "[1, 2]"

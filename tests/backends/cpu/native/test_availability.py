@@ -1,0 +1,76 @@
+"""Where no machine code can be made, NumPy runs programs, and that is said once."""
+
+import platform
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardir.backends.cpu.native import availability
+from shardir.backends.cpu.native.availability import available, obstacle
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture(autouse=True)
+def forgetful() -> Iterator[None]:
+    obstacle.cache_clear()
+    availability._say.cache_clear()
+    yield
+    obstacle.cache_clear()
+    availability._say.cache_clear()
+
+
+def test_machine_code_can_be_made_here() -> None:
+    assert obstacle() is None
+    assert available()
+
+
+def test_without_llvmlite_a_warning_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
+    with pytest.warns(RuntimeWarning) as said:
+        found = [available() for _ in range(2)]
+    assert found == [False, False]
+    assert [str(warning.message) for warning in said] == [
+        "programs run by NumPy, which takes several times as long: llvmlite cannot be imported "
+        "(import of llvmlite.binding halted; None in sys.modules); pip install llvmlite"
+    ]
+
+
+def test_other_systems_and_processors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert obstacle() == "the processor is riscv64, and there are kernels for x86-64 and ARM64"
+    obstacle.cache_clear()
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert obstacle() == "the system is win32, and there are workers for Linux and macOS alone"
+
+
+def test_programs_run_without_llvmlite() -> None:
+    program = """
+import sys, warnings
+sys.modules["llvmlite"] = None
+sys.modules["llvmlite.binding"] = None
+import shardir as sd
+import shardir.numpy as jnp
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    f = sd.jit(lambda x: x + 1)
+    print(f(jnp.arange(3)), f(jnp.arange(4.0)))
+print([str(w.message)[:56] for w in said])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "[1 2 3] [1. 2. 3. 4.]\n['programs run by NumPy, which takes several times as long']\n"
+    )
+
+
+def test_nothing_is_said_where_machine_code_is_made() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert available()
