@@ -136,7 +136,7 @@ class Builder:
 
     def _work(self, item: Work, made: list[Item]) -> None:
         operands, results = self._views(item.operands), self._views(item.results)
-        if all(prod(view.shape) == 0 for view in results):
+        if results and all(prod(view.shape) == 0 for view in results):
             return
         rule = self._rules.get(item.op.name)
         phases = rule(item.op, operands, results, self) if rule is not None else None

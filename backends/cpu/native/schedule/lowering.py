@@ -168,10 +168,11 @@ class Lowering:
             return
         if op.name == "constant":
             self._constant(op)
-        if op.name == "constant" or not op.results:
+        if op.name == "constant" or not (op.results or op.spec.effect):
             return
         operands = tuple(self.views[value] for value in op.operands)
-        seen = seen_through(op, operands) if op.results[0] not in self.targets else None
+        wanted = bool(op.results) and op.results[0] in self.targets
+        seen = None if wanted else seen_through(op, operands)
         if seen is not None:
             self.views.update(zip(op.results, seen, strict=True))
             return
@@ -185,12 +186,14 @@ class Lowering:
 
     def _rearranged(self, op: Op, source: View, items: list[Item]) -> None:
         """A reshape whose operand does not lie evenly is a copy to where it does."""
-        target = self.targets.get(op.result) or self.buffer(op.result)
-        strides = restrided(target.shape, target.strides, source.shape)
-        assert strides is not None, "a target that reshapes cannot reach is no target"
-        written = View(target.slot, target.offset, source.shape, strides, source.dtype)
-        self.use(source, target)
-        self.views[op.result] = target
+        target = self.targets.get(op.result)
+        reached = target and restrided(target.shape, target.strides, source.shape)
+        lies = target if target is not None and reached else self.buffer(op.result)
+        strides = reached or restrided(lies.shape, lies.strides, source.shape)
+        assert strides is not None, "what is packed can be seen in any shape"
+        written = View(lies.slot, lies.offset, source.shape, strides, source.dtype)
+        self.use(source, lies)
+        self.views[op.result] = lies
         items.append(Copy(source, written, f"%{op.result.name} = reshape"))
 
     def _constant(self, op: Op) -> None:

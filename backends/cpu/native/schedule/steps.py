@@ -58,11 +58,16 @@ def _host(item: Host) -> Step:
     attrs: dict[str, Attr] = dict(op.attrs)
     result: Any = types[0] if len(types) == 1 else types
 
+    # A function of the user's may keep what it is given, and the arena is used again.
+    kept = "function" in op.attrs
+
     def step(bases: Bases) -> None:
         operands = [array_at(bases, view) for view in item.operands]
+        if kept:
+            operands = [operand.copy() for operand in operands]
         with np.errstate(all="ignore"):
             made = reference(*operands, result=result, **attrs)
-        for view, array in zip(item.results, made if len(types) > 1 else (made,), strict=True):
+        for view, array in zip(item.results, (made,) if len(types) == 1 else made, strict=True):
             array_at(bases, view)[...] = array
 
     return step
