@@ -1,7 +1,14 @@
 """Every operation that has a rule here."""
 
 from shardir.backends.cpu.native.data import Rule
-from shardir.backends.cpu.native.moves import arranging, extremes, lookup, running, scattering
+from shardir.backends.cpu.native.moves import (
+    arranging,
+    extremes,
+    hashing,
+    lookup,
+    running,
+    scattering,
+)
 
 RULES: dict[str, Rule] = {
     **arranging.RULES,
@@ -9,5 +16,6 @@ RULES: dict[str, Rule] = {
     **scattering.RULES,
     **running.RULES,
     **extremes.RULES,
+    **hashing.RULES,
 }
 """Phases for operands and results that lie in any way."""

@@ -1,0 +1,281 @@
+"""Random bits: threefry-2x32 on vectors, bit for bit as `shardir.threefry` has it.
+
+A nest walks keys, the result, and a counter, which is the flat index of an element in all that its
+key makes. Some vectors are hashed at a time, so that the long chains of rounds overlap. A group
+that is not whole, or whose elements do not lie together, goes by way of scratch memory.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value, literal, vector
+from shardir.backends.cpu.native.moves.bodies import item_type
+from shardir.backends.cpu.native.moves.grid import Block, Form, Grid, Start, grid_kernel, grid_of
+from shardir.backends.cpu.native.moves.loops import Nest, nest
+from shardir.ir import Op
+from shardir.threefry import SCHEMES, counters
+
+_PARITY = 0x1BD11BDA
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+VECTORS = 4
+"""How many vectors are hashed at a time."""
+_FAR = 1 << 62
+BLOCK_ITEMS = 1 << 13
+
+Words = tuple[Value, Value]
+Sources = Callable[[Value, Value], tuple[Words, Words]]
+"""(first column of a vector, how many columns there are from there on) -> key and counter."""
+
+
+def bits_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """`random_bits`, `random_split`, and their pieces that start anywhere."""
+    (keys, *starts), (y,) = operands, results
+    if y.size == 0:
+        return []
+    rank = len(keys.shape)
+    piece = y.shape[rank:]
+    shape = op.attrs.get("shape", piece)
+    scheme = str(op.attrs.get("scheme", SCHEMES[0]))
+    steps = [prod(shape[d + 1 :]) for d in range(len(shape))]
+    if len({start.dtype for start in starts}) > 1:
+        return None
+    spread = View(keys.slot, keys.offset, y.shape, (*keys.strides, *(0 for _ in piece)), "key")
+    index = View(0, 0, y.shape, (*(0 for _ in range(rank)), *steps), "i64")
+    found = nest([spread, index, y])
+    found = Nest(
+        tuple(loop._replace(strides=_last(loop.strides)) for loop in found.loops),
+        _last(found.offsets),
+    )
+    split = op.name.startswith("random_split")
+    size, width = prod(shape), y.itemsize * 8
+    count = 2 * size if split else counters(size, width)
+    moves = [Start(view, _FAR, step) for view, step in zip(starts, steps, strict=False)]
+    form = Form(2, 1, 2, (2, starts[0].dtype) if starts else None)
+    made = "split" if split else f"bits{width}"
+    name = f"random_{made}_{scheme}{'_at_' + starts[0].dtype if starts else ''}"
+    body = partial(_draw, partial(_drawn, made, width, scheme), y.itemsize)
+    grid = _grid([keys, y], found)
+    kernel = grid_kernel(name, form, body)
+    price = 1.0 if scheme == SCHEMES[0] else 2.0
+    return [
+        grid.phase(
+            kernel, y.size * price, context.workers, op.name, (count, size),
+            moves if starts else None,
+        )
+    ]  # fmt: skip
+
+
+def _last(numbers: Sequence[int]) -> tuple[int, ...]:
+    """Views before counters: what belongs to keys, counter and result, in another order."""
+    key, index, result = numbers
+    return key, result, index
+
+
+def pairs_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """`random_fold_in` and `random_hash`: an own pair of counters for each key."""
+    (y,) = results
+    if y.size == 0:
+        return []
+    views = [*operands, y]
+    grid = _grid(views, nest(views))
+    body = partial(_draw, partial(_paired, len(operands) - 1), y.itemsize)
+    kernel = grid_kernel(op.name, Form(len(views)), body)
+    return [grid.phase(kernel, y.size * 2.0, context.workers, op.name)]
+
+
+def _grid(views: Sequence[View], found: Nest) -> Grid:
+    column = found.loops[-1] if found.loops else None
+    row = found.loops[-2] if len(found.loops) > 1 else None
+    extent = column.extent if column else 1
+    return grid_of(views, found, row, column, max(1, BLOCK_ITEMS // extent), BLOCK_ITEMS)
+
+
+def _lanes() -> int:
+    return host().lanes(4)
+
+
+Draw = Callable[[Function, Block, Sequence[Value], Value, Value], list[Value]]
+"""(row addresses, first column, columns left) -> what to store, a vector each."""
+
+
+def _draw(drawn: Draw, size: int, f: Function, block: Block) -> None:
+    """Groups of vectors along all rows of a block."""
+    lanes, group = _lanes(), _lanes() * VECTORS
+    target = len(block.addresses) - 1
+    while block.addresses[target].type != "ptr":
+        target -= 1
+    stride = block.column_strides[target]
+    with f.loop(0, block.rows) as i:
+        rows = [
+            f.offset(address, i * step) if address.type == "ptr" else address + i * step
+            for address, step in zip(block.addresses, block.row_strides, strict=True)
+        ]
+        with f.loop(0, block.columns, group) as at:
+            left = block.columns - at
+            values = drawn(f, block, rows, at, left)
+            whole = left.is_("sge", group) & stride.is_("eq", size)
+            place = f.offset(rows[target], at * stride)
+            direct = f.select(whole, place, block.scratch)
+            for number, value in enumerate(values):
+                f.store(value, f.offset(direct, number * lanes * size), 1)
+            type = item_type(size)
+            with f.loop(0, f.select(whole, 0, f.least(left, group))) as k:
+                one = f.load(f.offset(block.scratch, k * size), type, 1)
+                f.store(one, f.offset(place, k * stride), 1)
+
+
+def _drawn(
+    made: str,
+    width: int,
+    scheme: str,
+    f: Function,
+    block: Block,
+    rows: Sequence[Value],
+    at: Value,
+    left: Value,
+) -> list[Value]:
+    lanes = _lanes()
+    count, size = block.extra(0), block.extra(1)
+    indices, keys = [], []
+    steps = Value("<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">", f"<{lanes} x i64>", f)
+    for number in range(VECTORS):
+        first = at + number * lanes
+        start = rows[2] + first * block.column_strides[2]
+        along = steps * f.splat(block.column_strides[2], lanes)
+        indices.append(f.splat(start, lanes) + along)
+        keys.append(_gathered(f, rows[0], block.column_strides[0], first, at + left, "i64"))
+    if scheme == SCHEMES[0]:
+        words = _hash_all(f, keys, [_halves(f, index) for index in indices])
+        return [_joined(f, *pair) if width == 64 else _narrowed(f, pair[0] ^ pair[1], width)
+                for pair in words]  # fmt: skip
+    if width < 64:
+        per_word = 32 // width
+        at_word = [index >> (per_word.bit_length() - 1) for index in indices]
+        whole = _originals(f, keys, at_word, count)
+        shifts = [(_low(f, index) & (per_word - 1)) * width for index in indices]
+        return [
+            _narrowed(f, word >> shift, width) for word, shift in zip(whole, shifts, strict=True)
+        ]
+    if made == "split":
+        high = [index << 1 for index in indices]
+        low = [index + 1 for index in high]
+    else:
+        high, low = indices, [index + f.splat(size, lanes) for index in indices]
+        count = size << 1
+    pairs = zip(_originals(f, keys, high, count), _originals(f, keys, low, count), strict=True)
+    return [_joined(f, *pair) for pair in pairs]
+
+
+def _paired(
+    words: int, f: Function, block: Block, rows: Sequence[Value], at: Value, left: Value
+) -> list[Value]:
+    lanes = _lanes()
+    keys, pairs = [], []
+    for number in range(VECTORS):
+        first = at + number * lanes
+        keys.append(_gathered(f, rows[0], block.column_strides[0], first, at + left, "i64"))
+        data = [
+            _gathered(f, rows[k], block.column_strides[k], first, at + left, "i32")
+            for k in range(1, 1 + words)
+        ]
+        pairs.append((data[0] if words == 2 else f.splat(f.value(0, "i32"), lanes), data[-1]))
+    return [_joined(f, *pair) for pair in _hash_all(f, keys, pairs)]
+
+
+def _gathered(
+    f: Function, row: Value, stride: Value, first: Value, stop: Value, type: str
+) -> Value:
+    """Elements of a vector of columns; behind the last column, that one again."""
+    lanes = _lanes()
+    made = f.variable(vector(type, lanes))
+    last = stop - 1
+
+    def same() -> None:
+        made.set(f.splat(f.load(row, type, 1), lanes))
+
+    def each() -> None:
+        with f.loop(0, lanes) as lane:
+            column = f.least(first + lane, last)
+            value = f.load(f.offset(row, column * stride), type, 1)
+            f.store(value, f.offset(made.address, lane, type))
+
+    f.choose(stride.is_("eq", 0), same, each)
+    return made.get()
+
+
+def _halves(f: Function, words: Value) -> Words:
+    return _low(f, words >> 32), _low(f, words)
+
+
+def _low(f: Function, words: Value) -> Value:
+    return words.to(f"<{_lanes()} x i32>", "trunc")
+
+
+def _joined(f: Function, high: Value, low: Value) -> Value:
+    wide = f"<{_lanes()} x i64>"
+    return (high.to(wide, "zext") << 32) | low.to(wide, "zext")
+
+
+def _narrowed(f: Function, words: Value, width: int) -> Value:
+    return words if width == 32 else words.to(f"<{_lanes()} x i{width}>", "trunc")
+
+
+def _originals(
+    f: Function, keys: Sequence[Value], at: Sequence[Value], count: Value
+) -> list[Value]:
+    """The words at `at` of the `count` words that the original scheme makes."""
+    lanes = _lanes()
+    half = f.splat((count + 1) >> 1, lanes)
+    pairs, behind = [], []
+    for word in at:
+        later = word.is_("uge", half)
+        first = f.select(later, word - half, word)
+        second = first + half
+        inside = second.is_("ult", f.splat(count, lanes))
+        pairs.append((_low(f, first), _low(f, f.select(inside, second, 0))))
+        behind.append(later)
+    made = _hash_all(f, keys, pairs)
+    return [f.select(later, low, high) for later, (high, low) in zip(behind, made, strict=True)]
+
+
+def _hash_all(f: Function, keys: Sequence[Value], pairs: Sequence[Words]) -> list[Words]:
+    """The hash of pairs of counters, step by step for all of them."""
+    schedules = []
+    state = []
+    for key, (first, second) in zip(keys, pairs, strict=True):
+        high, low = _halves(f, key)
+        schedules.append((high, low, (high ^ low) ^ _PARITY))
+        state.append((first + high, second + low))
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            sums = [x + y for x, y in state]
+            turned = [_rotated(f, y, rotation) for _, y in state]
+            state = [(x, x ^ y) for x, y in zip(sums, turned, strict=True)]
+        state = [
+            (x + key[(group + 1) % 3], y + key[(group + 2) % 3] + (group + 1))
+            for (x, y), key in zip(state, schedules, strict=True)
+        ]
+    return state
+
+
+def _rotated(f: Function, words: Value, by: int) -> Value:
+    amount = Value(literal(words.type, by), words.type, f)
+    return f.intrinsic("fshl", words, words, amount)
+
+
+RULES: dict[str, Rule] = {
+    "random_bits": bits_rule,
+    "random_bits_at": bits_rule,
+    "random_split": bits_rule,
+    "random_split_at": bits_rule,
+    "random_fold_in": pairs_rule,
+    "random_hash": pairs_rule,
+}
+"""Both schemes, all widths."""
