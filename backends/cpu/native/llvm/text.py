@@ -161,15 +161,26 @@ class Module:
 
     functions: list["Function"] = field(default_factory=list)
     declarations: dict[str, None] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
 
     def declare(self, name: str, result: str, params: Sequence[str], attributes: str = "") -> None:
         """Say that a function of this name exists elsewhere; twice does no harm."""
         text = f"declare {result} @{name}({', '.join(params)}) {attributes}".rstrip()
         self.declarations.setdefault(text)
 
+    def table(self, name: str, type: str, numbers: Sequence[int]) -> None:
+        """Constant integers in memory, whose address is `@name`; twice does no harm."""
+        listed = ", ".join(f"{type} {number}" for number in numbers)
+        text = f"@{name} = internal constant [{len(numbers)} x {type}] [{listed}], align 64"
+        self.tables.setdefault(name, text)
+
     def text(self) -> str:
         """The module as LLVM reads it."""
-        parts = [*sorted(self.declarations), *(each.text() for each in self.functions)]
+        parts = [
+            *self.tables.values(),
+            *sorted(self.declarations),
+            *(each.text() for each in self.functions),
+        ]
         return "\n".join(parts)
 
 

@@ -1,7 +1,135 @@
-"""Exponentials."""
+"""exp and its relatives: 2^k times a polynomial of the rest (Cody and Waite's reduction, 1980).
 
-from collections.abc import Callable
+The rest of x - k ln 2 is taken with ln 2 in two parts, the products fused.
+"""
+
+from math import log2
 
 from shardir.backends.cpu.native.llvm.text import Value
+from shardir.backends.cpu.native.vector.arithmetic import (
+    INFINITY,
+    Functions,
+    at_least,
+    at_most,
+    constant,
+    fast_two_sum,
+    fma,
+    is_single,
+    nearest,
+    polynomial,
+    power_of_two,
+    scaled,
+    signed_as,
+    size,
+    where,
+)
 
-FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {}
+LN2 = {True: (0.693145751953125, 1.428606765330187e-06),
+       False: (0.6931471805599453, 2.3190468138462996e-17)}  # fmt: skip
+"""ln 2 in two parts; in f32 the first one short, so that its products with k are exact."""
+LOG2_E = log2(2.718281828459045)
+
+
+def reduced(x: Value, low: Value | None = None) -> tuple[Value, Value]:
+    """x (+ low) = k ln 2 + r: r and k, an integer. |x| is small enough for k to be exact."""
+    high, rest = LN2[is_single(x)]
+    k, integer = nearest(x * LOG2_E)
+    r = fma(k, -high, x)
+    if low is not None:
+        r = r + low
+    return fma(k, -rest, r), integer
+
+
+def exp(x: Value, grade: str, low: Value | None = None) -> Value:
+    """e^(x + low)"""
+    least, most = (-104.0, 89.0) if is_single(x) else (-746.0, 710.0)
+    inside = at_most(at_least(x, least), most)
+    r, k = reduced(inside, low)
+    return scaled(1.0 + fma(r * r, polynomial(r, "exp", grade), r), k)
+
+
+def exp2(x: Value, grade: str, low: Value | None = None) -> Value:
+    """2^(x + low)"""
+    least, most = (-151.0, 129.0) if is_single(x) else (-1076.0, 1025.0)
+    inside = at_most(at_least(x, least), most)
+    k, integer = nearest(inside)
+    r = inside - k if low is None else inside - k + low
+    return scaled(fma(r, polynomial(r, "exp2", grade), 1.0), integer)
+
+
+def expm1_parts(x: Value, grade: str) -> tuple[Value, Value]:
+    """e^x - 1, and what it lacks; -0 gives +0, subnormals lose a bit.
+
+    Half of it is summed, as 2^k may overflow where the result does not.
+    """
+    least, most = (-18.0, 89.0) if is_single(x) else (-38.0, 710.0)
+    r, k = reduced(at_most(at_least(x, least), most))
+    p, p_low = fast_two_sum(r, r * r * polynomial(r, "exp", grade))
+    half = power_of_two(k - 1)
+    whole, low = fast_two_sum(half - 0.5, half * p)
+    return 2.0 * whole, 2.0 * fma(half, p_low, low)
+
+
+def expm1(x: Value, grade: str) -> Value:
+    """e^x - 1"""
+    whole, low = expm1_parts(x, grade)
+    value = where(whole.is_("oeq", INFINITY), whole, whole + low)
+    return where(size(x).is_("olt", 2.0**-54), x, value)
+
+
+def logistic(x: Value, grade: str) -> Value:
+    """1 / (1 + e^-x) from e^-|x|, whose rounding is corrected in the quotient."""
+    r, k = reduced(at_least(-size(x), -104.0 if is_single(x) else -746.0))
+    part = fma(r * r, polynomial(r, "exp", grade), r)
+    one = constant(x, 1.0)
+    high, low = fast_two_sum(one, part)
+    e, rest = scaled(high, k), scaled(low, k)
+    whole, lost = fast_two_sum(one, e)
+    inverse = 1.0 / whole
+    slip = fma(inverse, whole, -1.0) + inverse * (lost + rest)
+    inverse = fma(inverse, -slip, inverse)
+    return where(x.is_("olt", 0.0), fma(e, inverse, rest * inverse), inverse)
+
+
+def tanh(x: Value, grade: str) -> Value:
+    """E / (E + 2) of E = e^2|x| - 1, the roundings of E and of the sum corrected."""
+    far = 10.0 if is_single(x) else 22.0
+    part, low = expm1_parts(2.0 * at_most(size(x), far), grade)
+    below = part + 2.0
+    lost = where(part.is_("olt", 2.0), (2.0 - below) + part, 0.0)
+    inverse = 1.0 / below
+    value = part * inverse
+    slip = fma(-value, below, part) + fma(-value, lost + low, low)
+    value = fma(slip, inverse, value)
+    return signed_as(where(size(x).is_("olt", 2.0**-30), size(x), value), x)
+
+
+def sinh(x: Value, grade: str) -> Value:
+    """(E + E / (E + 1)) / 2 of E = e^|x| - 1; e^|x| / 2 in two halves where that overflows."""
+    far = 22.0
+    part, low = expm1_parts(at_most(size(x), far), grade)
+    quotient = part / (part + 1.0)
+    rest = 1.0 - quotient
+    value = 0.5 * (part + (quotient + fma(rest * rest, low, low)))
+    value = where(size(x).is_("olt", 2.0**-30), size(x), value)
+    return signed_as(where(size(x).is_("ogt", far), _half_exp(size(x), grade), value), x)
+
+
+def cosh(x: Value, grade: str) -> Value:
+    """E / 2 + 1 / (2 E) of E = e^|x|"""
+    half = _half_exp(size(x), grade)
+    return half + 0.25 / half
+
+
+def _half_exp(x: Value, grade: str) -> Value:
+    """e^x / 2, right where e^x overflows."""
+    inside = at_most(x, 91.0 if is_single(x) else 712.0)
+    r, k = reduced(inside)
+    value = scaled(1.0 + fma(r * r, polynomial(r, "exp", grade), r), k - 1)
+    return where(x.is_("oeq", INFINITY), INFINITY, value)
+
+
+FUNCTIONS: Functions = {
+    "exp": (1, exp), "exp2": (1, exp2), "expm1": (1, expm1), "logistic": (1, logistic),
+    "tanh": (1, tanh), "sinh": (1, sinh), "cosh": (1, cosh),
+}  # fmt: skip

@@ -6,21 +6,38 @@ one that uses none; of many lanes, so that a call costs little. Each is straight
 its lanes (select, no branches), but for the rare arguments that docs/numerics.md names.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from threading import RLock
 
 from shardir.backends.cpu.native.llvm.compiler import compile
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, element, lanes, vector
-from shardir.backends.cpu.native.vector import exponential
-
-Body = Callable[..., Value]
+from shardir.backends.cpu.native.vector import (
+    exponential,
+    gamma,
+    inverse,
+    logarithm,
+    power,
+    special,
+    trigonometric,
+)
+from shardir.backends.cpu.native.vector.arithmetic import Functions
 
 LANES = {"f32": 16, "f64": 8}
 """How many elements a call takes."""
 
 ELEMENTS = {"f32": "float", "f64": "double"}
-BODIES: dict[str, tuple[int, Body]] = {**exponential.FUNCTIONS}
-"""The number of operands of each function, and what writes its instructions for f32 and f64."""
+BODIES: Functions = {
+    **exponential.FUNCTIONS,
+    **logarithm.FUNCTIONS,
+    **trigonometric.FUNCTIONS,
+    **inverse.FUNCTIONS,
+    **power.FUNCTIONS,
+    **special.FUNCTIONS,
+    **gamma.FUNCTIONS,
+}
+"""The number of operands of each function, and what writes its instructions."""
+SINGLE = ("exp", "exp2", "expm1", "logistic", "tanh", "log", "log1p", "sin", "cos", "erf")
+"""What is computed in f32 for f32; the others are computed in f64 and rounded once."""
 
 _addresses: dict[str, int] = {}
 _lock = RLock()
@@ -68,7 +85,13 @@ def module_of(op_name: str, dtype: str) -> Module:
     type = vector(ELEMENTS[dtype], LANES[dtype])
     module = Module()
     function = Function(module, f"shardir_{op_name}_{dtype}", [type] * arity, type)
-    function.leave(body(*function.params))
+    if dtype == "f64" or op_name in SINGLE:
+        made = body(*function.params, grade=dtype)
+    else:
+        wide = vector("double", LANES[dtype])
+        made = body(*(x.to(wide, "fpext") for x in function.params), grade="short")
+        made = made.to(type, "fptrunc")
+    function.leave(made)
     return module
 
 

@@ -1,0 +1,159 @@
+"""Steps that vector functions are made of, on f32 and f64 vectors of any number of lanes.
+
+A function is written once for three grades: `f32`, `f64`, and `short`, which computes in f64 what
+is rounded to f32 in the end, with polynomials that are no longer than that needs. Fused
+multiply-adds are needed for exactness, not only for speed (the rest of a product is one); where
+a machine has none, LLVM calls the C library's.
+"""
+
+from collections.abc import Callable, Sequence
+
+from shardir.backends.cpu.native.llvm.text import Number, Value, element, lanes, vector
+from shardir.backends.cpu.native.vector.coefficients import POLYNOMIALS
+
+Body = Callable[..., Value]
+Functions = dict[str, tuple[int, Body]]
+
+INFINITY, NAN = float("inf"), float("nan")
+FRACTION = {"float": 23, "double": 52}
+BIAS = {"float": 127, "double": 1023}
+INTEGER = {"float": "i32", "double": "i64"}
+TINY = {"float": 2.0**-126, "double": 2.0**-1022}
+"""The least normal number."""
+
+
+def is_single(x: Value) -> bool:
+    return element(x.type) == "float"
+
+
+def fma(a: Value, b: Number, c: Number) -> Value:
+    """a b + c, rounded once."""
+    return a.function.fma(a, b, c)
+
+
+def where(condition: Value, yes: Number, no: Number) -> Value:
+    return condition.function.select(condition, yes, no)
+
+
+def size(x: Value) -> Value:
+    """|x|"""
+    return x.function.intrinsic("fabs", x)
+
+
+def signed_as(x: Value, sign: Value) -> Value:
+    """|x| with the sign of another."""
+    return x.function.intrinsic("copysign", x, sign)
+
+
+def root(x: Value) -> Value:
+    return x.function.intrinsic("sqrt", x)
+
+
+def constant(like: Value, number: float) -> Value:
+    return like.function.value(number, like.type)
+
+
+def bits_of(x: Value) -> Value:
+    """The bits as integers."""
+    return x.to(vector(INTEGER[element(x.type)], lanes(x.type)), "bitcast")
+
+
+def float_of(bits: Value) -> Value:
+    """The float that has these bits."""
+    kind = "float" if element(bits.type) == "i32" else "double"
+    return bits.to(vector(kind, lanes(bits.type)), "bitcast")
+
+
+def to_float(integer: Value) -> Value:
+    """The float of this number."""
+    kind = "float" if element(integer.type) == "i32" else "double"
+    return integer.to(vector(kind, lanes(integer.type)), "sitofp")
+
+
+def at_most(x: Value, bound: float) -> Value:
+    """NaN stays."""
+    return where(x.is_("ogt", bound), bound, x)
+
+
+def at_least(x: Value, bound: float) -> Value:
+    """NaN stays."""
+    return where(x.is_("olt", bound), bound, x)
+
+
+def polynomial(x: Value, name: str, grade: str) -> Value:
+    """The polynomial of a name and grade, by Horner's rule."""
+    return horner(x, POLYNOMIALS[f"{name}.{grade}"])
+
+
+def horner(x: Value, coefficients: Sequence[float]) -> Value:
+    """c0 + c1 x + c2 x^2 + ..."""
+    *lower, last = coefficients
+    total = constant(x, last)
+    for coefficient in reversed(lower):
+        total = fma(total, x, coefficient)
+    return total
+
+
+def nearest(x: Value) -> tuple[Value, Value]:
+    """The nearest integer, as a float and as an integer; right while |x| < 2^22 or 2^51.
+
+    Adding 1.5 * 2^23 (2^52) moves the fraction out at the right end.
+    """
+    kind = element(x.type)
+    shift = 1.5 * 2.0 ** FRACTION[kind]
+    moved = x + shift
+    pattern = (0x4B400000, 0x4338000000000000)[kind == "double"]
+    return moved - shift, bits_of(moved) - pattern
+
+
+def power_of_two(exponent: Value) -> Value:
+    """2^exponent, for integers whose power is a normal number."""
+    kind = "float" if element(exponent.type) == "i32" else "double"
+    return float_of((exponent + BIAS[kind]) << FRACTION[kind])
+
+
+def scaled(x: Value, exponent: Value) -> Value:
+    """x 2^exponent in two steps, as the power alone may overflow; rounded once for 1 <= |x| < 4."""
+    half = halved(exponent, 1)
+    return x * power_of_two(half) * power_of_two(exponent - half)
+
+
+def halved(integer: Value, times: int) -> Value:
+    """integer / 2^times, rounded down."""
+    f = integer.function
+    by = f.value(times, integer.type)
+    return f.emit(f"ashr {integer.type} {integer}, {by}", integer.type)
+
+
+def split_power(x: Value) -> tuple[Value, Value]:
+    """x = m 2^k, as m from sqrt(1/2) to sqrt(2) and k, an integer; x positive, not subnormal."""
+    kind = element(x.type)
+    least = (0x3F3504F3, 0x3FE6A09E667F3BCD)[kind == "double"]
+    bits = bits_of(x) - least
+    k = halved(bits, FRACTION[kind])
+    return float_of(bits - (k << FRACTION[kind]) + least), k
+
+
+def two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+    """a + b as a sum and what it lacks (Knuth)."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def fast_two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+    """a + b as a sum and what it lacks, for |a| >= |b| (Dekker)."""
+    s = a + b
+    return s, b - (s - a)
+
+
+def two_product(a: Value, b: Value) -> tuple[Value, Value]:
+    """a b as a product and what it lacks."""
+    p = a * b
+    return p, fma(a, b, -p)
+
+
+def fast_add(a: tuple[Value, Value], b: tuple[Value, Value]) -> tuple[Value, Value]:
+    """The sum of two numbers in two parts each, the first one larger."""
+    s, low = fast_two_sum(a[0], b[0])
+    return fast_two_sum(s, low + a[1] + b[1])

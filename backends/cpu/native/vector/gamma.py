@@ -1,0 +1,106 @@
+"""The logarithm of the gamma function and its derivative.
+
+A polynomial from 1 to 3, where the recurrence leads to from below 10; Stirling's series beyond
+(Abramowitz and Stegun 6.1.40, 6.3.18); reflection left of 0 (6.1.17, 6.3.7).
+"""
+
+from math import log, pi
+
+from shardir.backends.cpu.native.llvm.text import Value
+from shardir.backends.cpu.native.vector.arithmetic import (
+    INFINITY,
+    NAN,
+    Functions,
+    at_most,
+    constant,
+    fma,
+    horner,
+    polynomial,
+    signed_as,
+    size,
+    two_product,
+    where,
+)
+from shardir.backends.cpu.native.vector.logarithm import log_
+from shardir.backends.cpu.native.vector.trigonometric import cosine, sine
+
+STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+DIGAMMA_ROOT = (1.4616321449683622, 9.549995429965697e-17)
+"""The positive root in two parts."""
+STEPS = 7
+"""How often 1 is taken from a number below 10 until it is at most 3."""
+
+
+def _half_turns(x: Value, grade: str) -> tuple[Value, Value]:
+    """|sin(pi x)|, and cos(pi x) with the sign that makes their quotient the cotangent."""
+    f = x.function
+    rest = x - f.intrinsic("roundeven", x)
+    a = size(rest)
+    steep = a.is_("ogt", 0.25)
+    angle = where(steep, 0.5 - a, a)
+    r, low = two_product(angle, constant(x, pi))
+    low = fma(angle, 1.2246467991473532e-16, low)
+    first, second = sine(r, low, grade)[0], cosine(r, low, grade)[0]
+    return where(steep, second, first), signed_as(where(steep, first, second), rest)
+
+
+def _is_pole(x: Value) -> Value:
+    return x.is_("ole", 0.0) & x.function.intrinsic("floor", x).is_("oeq", x)
+
+
+def lgamma(x: Value, grade: str) -> Value:
+    """log |gamma(x)|; infinite at the poles, which are 0, -1, -2, ... and -infinity."""
+    right = x.is_("ugt", 0.0)
+    value = _lgamma_right(where(right, x, 1.0 - x), grade)
+    sines, _ = _half_turns(x, grade)
+    value = where(right, value, log(pi) - log_(sines, grade) - value)
+    return where(_is_pole(x), INFINITY, value)
+
+
+def _lgamma_right(x: Value, grade: str) -> Value:
+    small, far = x.is_("olt", 1.0), x.is_("oge", 10.0)
+    z, factor = where(small, x + 1.0, at_most(x, 10.0)), constant(x, 1.0)
+    for _ in range(STEPS):
+        large = z.is_("ogt", 3.0)
+        z = where(large, z - 1.0, z)
+        factor = where(large, factor * z, factor)
+    logarithm = log_(where(far | small, x, factor), grade)
+    past_one, past_two = where(small, x, z - 1.0), where(small, x - 1.0, z - 2.0)
+    extra = where(small, -logarithm, logarithm)
+    near = fma(polynomial(z - 2.0, "lgamma", grade) * past_one, past_two, extra)
+    w = where(far, x, 10.0)
+    inverse = 1.0 / w
+    series = inverse * horner(inverse * inverse, STIRLING)
+    large = fma(w - 0.5, logarithm - 1.0, (log(2 * pi) - 1) / 2 + series)
+    large = where(x.is_("oeq", INFINITY), INFINITY, large)
+    return where(far, large, near)
+
+
+def digamma(x: Value, grade: str) -> Value:
+    """The derivative of `lgamma`; NaN at the poles."""
+    right = x.is_("ugt", 0.0)
+    value = _digamma_right(where(right, x, 1.0 - x), grade)
+    sines, cosines = _half_turns(x, grade)
+    value = where(right, value, value - pi * (cosines / sines))
+    return where(_is_pole(x), NAN, value)
+
+
+def _digamma_right(x: Value, grade: str) -> Value:
+    small, far = x.is_("olt", 1.0), x.is_("oge", 10.0)
+    z, total = where(small, x + 1.0, at_most(x, 10.0)), constant(x, 0.0)
+    for _ in range(STEPS):
+        large = z.is_("ogt", 3.0)
+        z = where(large, z - 1.0, z)
+        total = where(large, total + 1.0 / z, total)
+    past_root = (z - DIGAMMA_ROOT[0]) - DIGAMMA_ROOT[1]
+    extra = where(small, -1.0 / x, total)
+    near = fma(polynomial(z - 2.0, "digamma", grade), past_root, extra)
+    w = where(far, x, 10.0)
+    inverse = 1.0 / w
+    square = inverse * inverse
+    large = log_(w, grade) - (0.5 * inverse + square * horner(square, DIGAMMA_SERIES))
+    return where(far, large, near)
+
+
+FUNCTIONS: Functions = {"lgamma": (1, lgamma), "digamma": (1, digamma)}

@@ -1,0 +1,135 @@
+"""Logarithms: x = m 2^k with m around 1, and a series in m - 1 or in (m - 1) / (m + 1).
+
+The sums are ordered as in the logarithm of FreeBSD's msun (K. Ng, 1993): what is large is added
+last.
+"""
+
+from math import log
+
+from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
+from shardir.backends.cpu.native.vector.arithmetic import (
+    INFINITY,
+    NAN,
+    TINY,
+    Functions,
+    fma,
+    is_single,
+    polynomial,
+    root,
+    signed_as,
+    size,
+    split_power,
+    to_float,
+    two_product,
+    where,
+)
+from shardir.backends.cpu.native.vector.exponential import LN2
+
+LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
+"""1 / ln 2 in two parts."""
+
+
+def normal(x: Value) -> tuple[Value, Value]:
+    """m and k of x = m 2^k, for subnormal numbers too; nonsense for what has no logarithm."""
+    kind = element(x.type)
+    lift = 25 if kind == "float" else 54
+    small = x.is_("olt", TINY[kind])
+    m, k = split_power(where(small, x * 2.0**lift, x))
+    return m, k - where(small, x.function.value(lift, k.type), 0)
+
+
+def edges(x: Value, value: Value) -> Value:
+    """A logarithm, right also where there is none or no finite one."""
+    value = where(x.is_("oeq", INFINITY), INFINITY, value)
+    value = where(x.is_("oeq", 0.0), -INFINITY, value)
+    return where(x.is_("ult", 0.0), NAN, value)
+
+
+def series(f: Value, k: Value, extra: Value | None, grade: str) -> Value:
+    """log(1 + f + extra) + k ln 2, the extra less than a rounding of 1 + f."""
+    high, rest = LN2[is_single(f)]
+    low = k * rest if extra is None else fma(k, rest, extra)
+    if is_single(f):
+        square = f * f
+        tail = fma(square, fma(f, polynomial(f, "log", grade), -0.5), low)
+        return fma(k, high, f + tail)
+    s = f / (f + 2.0)
+    z = s * s
+    half = f * f * 0.5
+    inner = fma(s, fma(z, polynomial(z, "log_ratio", grade), half), low)
+    return fma(k, high, f - (half - inner))
+
+
+def log_(x: Value, grade: str) -> Value:
+    """The natural logarithm."""
+    m, k = normal(x)
+    return edges(x, series(m - 1.0, to_float(k), None, grade))
+
+
+def log2(x: Value, grade: str) -> Value:
+    """The logarithm to base 2; exact for powers of two."""
+    m, integer = normal(x)
+    k, f = to_float(integer), m - 1.0
+    s = f / (f + 2.0)
+    z = s * s
+    half = f * f * 0.5
+    rest = s * fma(z, polynomial(z, "log_ratio", grade), half) - half
+    # f / ln 2 in two parts, so that the sum with k is rounded once
+    high, low = two_product(f, f.function.value(LOG2_E[0], f.type))
+    low = fma(f, LOG2_E[1], low) + rest * LOG2_E[0]
+    total = k + high
+    left = where(k.is_("oeq", 0.0), low, (high - (total - k)) + low)
+    return edges(x, total + left)
+
+
+def log1p(x: Value, grade: str, low: Value | None = None) -> Value:
+    """log(1 + x + low): what 1 + x loses is added as a fraction of it."""
+    u = 1.0 + x
+    m, integer = split_power(u)
+    k = to_float(integer)
+    whole = k.is_("oeq", 0.0)
+    lost = where(x.is_("oge", 1.0), 1.0 - (u - x), x - (u - 1.0))
+    lost = where(whole, 0.0, lost)
+    value = series(where(whole, x, m - 1.0), k, (lost if low is None else lost + low) / u, grade)
+    value = where(size(x).is_("olt", 2.0**-54), x, value)
+    value = where(x.is_("oeq", INFINITY), INFINITY, value)
+    value = where(x.is_("oeq", -1.0), -INFINITY, value)
+    return where(x.is_("ult", -1.0), NAN, value)
+
+
+def asinh(x: Value, grade: str) -> Value:
+    """log1p(x + x^2 / (1 + sqrt(1 + x^2))), and log 2x where that is the same."""
+    a = size(x)
+    far = a.is_("ogt", 2.0**54)
+    near = where(far, 1.0, a)
+    square = near * near
+    inner = near + square / (1.0 + root(1.0 + square))
+    value = log1p(where(far, a, inner), grade) + where(far, _ln2(x), 0.0)
+    return signed_as(where(a.is_("olt", 2.0**-28), a, value), x)
+
+
+def acosh(x: Value, grade: str) -> Value:
+    """log1p(t + sqrt(2t + t^2)) of t = x - 1, and log 2x where that is the same."""
+    far = x.is_("ogt", 2.0**54)
+    t = where(far, 1.0, x) - 1.0
+    inner = t + root(fma(t, t, 2.0 * t))
+    value = log1p(where(far, x, inner), grade) + where(far, _ln2(x), 0.0)
+    return where(x.is_("ult", 1.0), NAN, value)
+
+
+def atanh(x: Value, grade: str) -> Value:
+    """log1p(2x / (1 - x)) / 2"""
+    a = size(x)
+    value = 0.5 * log1p(2.0 * (a / (1.0 - a)), grade)
+    value = where(a.is_("olt", 2.0**-28), a, value)
+    return signed_as(where(a.is_("ugt", 1.0), NAN, value), x)
+
+
+def _ln2(like: Value) -> Value:
+    return like.function.value(log(2), vector(element(like.type), lanes(like.type)))
+
+
+FUNCTIONS: Functions = {
+    "log": (1, log_), "log2": (1, log2), "log1p": (1, log1p),
+    "asinh": (1, asinh), "acosh": (1, acosh), "atanh": (1, atanh),
+}  # fmt: skip

@@ -1,0 +1,159 @@
+"""Powers, roots of third degree and remainders."""
+
+from shardir.backends.cpu.native.llvm.text import Value
+from shardir.backends.cpu.native.vector.arithmetic import (
+    INFINITY,
+    NAN,
+    TINY,
+    Functions,
+    at_least,
+    at_most,
+    bits_of,
+    constant,
+    fast_two_sum,
+    float_of,
+    fma,
+    halved,
+    polynomial,
+    signed_as,
+    size,
+    to_float,
+    two_product,
+    two_sum,
+    where,
+)
+from shardir.backends.cpu.native.vector.exponential import exp2
+from shardir.backends.cpu.native.vector.integers import any_of
+from shardir.backends.cpu.native.vector.logarithm import LOG2_E, normal
+
+TWO_LOG2_E = (2.8853900817779268, 4.0710547481862066e-17)
+"""2 / ln 2 in two parts."""
+
+
+def log2_parts(x: Value, grade: str) -> tuple[Value, Value]:
+    """log2 of a positive number as a sum of two, to about 2^-66.
+
+    2 atanh(s) / ln 2 with s = (m - 1) / (m + 1), of which the terms in s and s^3 have two parts.
+    """
+    m, integer = normal(x)
+    k, f = to_float(integer), m - 1.0
+    below, lost = two_sum(m, constant(x, 1.0))
+    s = f / below
+    if grade == "short":
+        z = s * s
+        part = fma(s * z, polynomial(z, "log_ratio", grade), 2.0 * s)
+        return k, part * LOG2_E[0]
+    s_low = (fma(-s, below, f) - s * lost) / below
+    z, z_low = two_product(s, s)
+    z_low = fma(2.0 * s, s_low, z_low)
+    cube, cube_low = two_product(s, z)
+    cube_low = fma(s, z_low, fma(s_low, z, cube_low))
+    third = constant(x, 1.0 / 3.0)
+    t, t_low = two_product(cube, third)
+    t_low = fma(cube, 1.850371707708594e-17, fma(cube_low, 1.0 / 3.0, t_low))
+    t_low = fma(cube * z, polynomial(z, "log_rest", grade), t_low)
+    a, a_low = fast_two_sum(s, t)
+    a, a_low = fast_two_sum(a, a_low + (t_low + s_low))
+    p, p_low = two_product(a, constant(x, TWO_LOG2_E[0]))
+    p_low = fma(a, TWO_LOG2_E[1], fma(a_low, TWO_LOG2_E[0], p_low))
+    near = k.is_("oeq", 0.0)
+    high, low = fast_two_sum(where(near, p, k), where(near, 0.0, p))
+    return fast_two_sum(high, low + p_low)
+
+
+def pow_(x: Value, y: Value, grade: str) -> Value:
+    """2^(y log2 |x|), negative where x is and y is odd; the special cases of C99."""
+    a = size(x)
+    high, low = log2_parts(a, grade)
+    if grade == "short":
+        exponent = y * (high + low)
+        rest = None
+    else:
+        # beyond this all is 0, 1 or infinite; products of larger ones would not be numbers
+        factor = at_most(at_least(y, -(2.0**72)), 2.0**72)
+        exponent, rest = two_product(factor, high)
+        rest = fma(factor, low, rest)
+        exponent, rest = fast_two_sum(exponent, rest)
+        rest = where(size(exponent).is_("olt", 2000.0), rest, 0.0)
+    value = exp2(exponent, grade, rest)
+    f = x.function
+    whole = f.intrinsic("trunc", y)
+    integral = whole.is_("oeq", y)
+    half = y * 0.5
+    odd = integral & f.intrinsic("trunc", half).is_("one", half) & size(y).is_("olt", 2.0**53)
+    rising = y.is_("ogt", 0.0)
+    outside = a.is_("oeq", 0.0) | a.is_("oeq", INFINITY)
+    falling = where(a.is_("oeq", 0.0), INFINITY, constant(x, 0.0))
+    value = where(outside, where(rising, a, falling), value)
+    endless = size(y).is_("oeq", INFINITY)
+    grows = a.is_("ogt", 1.0) ^ y.is_("olt", 0.0)
+    value = where(endless, where(grows, INFINITY, constant(x, 0.0)), value)
+    value = where(a.is_("oeq", 1.0), 1.0, value)
+    negative = bits_of(x).is_("slt", 0) & odd
+    value = where(negative, -value, value)
+    value = where(x.is_("olt", 0.0) & ~(integral | endless | outside), NAN, value)
+    value = where(x.is_("uno", y), NAN, value)
+    return where(y.is_("oeq", 0.0) | x.is_("oeq", 1.0), 1.0, value)
+
+
+def cbrt(x: Value, grade: str) -> Value:
+    """A guess by the exponent, two steps of Halley's method, one of Newton's in two parts."""
+    a = size(x)
+    lift = where(a.is_("ogt", 2.0**1000), 2.0**-54, constant(x, 1.0))
+    lift = where(a.is_("olt", TINY["double"]), 2.0**54, lift)
+    drop = where(lift.is_("ogt", 1.0), 2.0**-18, constant(x, 1.0))
+    drop = where(lift.is_("olt", 1.0), 2.0**18, drop)
+    a = a * lift
+    top = bits_of(a) >> 32
+    guess = ((top * 0x55555556) >> 32) + 715094163
+    t = float_of(guess << 32)
+    for _ in range(2):
+        cube = t * t * t
+        t = t * ((cube + 2.0 * a) / (2.0 * cube + a))
+    square, square_low = two_product(t, t)
+    cube, cube_low = two_product(square, t)
+    slip = (cube - a) + fma(square_low, t, cube_low)
+    t = t - slip / (3.0 * square)
+    t = t * drop
+    t = where(a.is_("oeq", 0.0) | a.is_("ueq", INFINITY), a, t)
+    return signed_as(t, x)
+
+
+def rem(x: Value, y: Value, grade: str) -> Value:
+    """x - y trunc(x / y), exact: multiples of y, shifted to where quotients are whole numbers.
+
+    Each round takes 50 bits of the quotient; most arguments need one.
+    """
+    f = x.function
+    a, b = size(x), size(y)
+    valid = a.is_("olt", INFINITY) & b.is_("ogt", 0.0)
+    ordinary = valid & b.is_("olt", INFINITY)
+    a, b = where(ordinary, a, 0.0), where(ordinary, b, 1.0)
+    exponent = _exponent(b)
+    left = f.variable(a.type, a)
+    with f.while_(lambda: any_of(f, left.get().is_("oge", b))):
+        now = left.get()
+        gap = _exponent(now) - exponent - 50
+        lift = where(gap.is_("sgt", 0), gap, 0)
+        half = halved(lift, 1)
+        step = b * _power(half) * _power(lift - half)
+        quotient = f.intrinsic("trunc", now / step)
+        rest = fma(-quotient, step, now)
+        rest = where(rest.is_("olt", 0.0), rest + step, rest)
+        left.set(where(now.is_("oge", b), rest, now))
+    value = where(ordinary, left.get(), size(x))
+    return where(valid, signed_as(value, x), NAN)
+
+
+def _exponent(x: Value) -> Value:
+    """The exponent of a positive number, also of subnormal ones."""
+    small = x.is_("olt", TINY["double"])
+    lifted = where(small, x * 2.0**54, x)
+    return (bits_of(lifted) >> 52) - where(small, x.function.value(54, bits_of(x).type), 0)
+
+
+def _power(exponent: Value) -> Value:
+    return float_of((exponent + 1023) << 52)
+
+
+FUNCTIONS: Functions = {"pow": (2, pow_), "cbrt": (1, cbrt), "rem": (2, rem)}

@@ -1,0 +1,104 @@
+"""Arguments of sin and cos that are large, modulo pi/2, by as many bits of 2/pi as they need.
+
+M. Payne and R. Hanek, "Radian reduction for trigonometric functions", SIGNUM Newsletter 18 (1983).
+x = m 2^e times 2/pi, modulo 4, needs the bits of 2/pi that weigh between 2^(1-e) and the precision
+wanted: 192 of them, from a table. One lane at a time, since large arguments are rare.
+"""
+
+from math import pi
+
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value, element, lanes
+from shardir.backends.cpu.native.vector.arithmetic import size
+from shardir.backends.cpu.native.vector.integers import any_of
+
+NAME = "shardir_reduce"
+BITS_OF_TWO_OVER_PI = (
+    "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea"
+    "09d1921cfe1deb1cb129a73ee88235f52ebb4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b"
+    "1ff897ffde05980fef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b3d0739f7"
+    "8a5292ea6bfb5fb11f8d5d0856033046fc7b6babf0cfbc209af4361d"
+)
+"""The first 1280 bits behind the point."""
+AHEAD = 64
+"""Zeros that the table has in front."""
+Reduced = tuple[Value, Value, Value]
+
+
+def reduced_far(x: Value, far: float, near: Reduced) -> Reduced:
+    """(r, low, k) of x = k pi/2 + r + low: as given, but for lanes of |x| >= `far`.
+
+    `far` is at least 2^17, and k is right modulo 4.
+    """
+    f, count = x.function, lanes(x.type)
+    large = size(x).is_("oge", far) & size(x).is_("one", float("inf"))
+    r, low, k = (f.variable(each.type, each) for each in near)
+    with f.when(any_of(f, large)):
+        _scalar(f.module)
+        given, chosen = f.variable(x.type, x), f.variable(f"[{count} x i8]")
+        for lane in range(count):
+            bit = f.emit(f"extractelement {large.type} {large}, i64 {lane}", "i1")
+            f.store(bit.to("i8", "zext"), f.offset(chosen.address, lane))
+        to = (r.address, low.address, k.address)
+        with f.loop(0, count) as i:
+            is_large = f.load(f.offset(chosen.address, i), "i8").is_("ne", 0)
+            with f.when(is_large):
+                _lane(f, given.address, to, element(x.type), i)
+    return r.get(), low.get(), k.get()
+
+
+def _lane(f: Function, x: Value, to: Reduced, kind: str, lane: Value) -> None:
+    """Reduce one lane, in f64."""
+    one = f.load(f.offset(x, lane, kind), kind)
+    parts = f.variable("[3 x double]")
+    f.call(NAME, [one if kind == "double" else one.to("double", "fpext"), parts.address])
+    high, low = (f.load(f.offset(parts.address, 8 * i), "double") for i in (0, 1))
+    k = f.load(f.offset(parts.address, 16), "i64")
+    whole = "i64" if kind == "double" else "i32"
+    if kind == "float":
+        high, low, k = (high + low).to(kind, "fptrunc"), f.value(0.0, kind), k.to("i32", "trunc")
+    for value, place, type in zip((high, low, k), to, (kind, kind, whole), strict=True):
+        f.store(value, f.offset(place, lane, type))
+
+
+def _scalar(module: Module) -> None:
+    """`void (double x, ptr to)`: writes r and low as f64, k as i64."""
+    if any(each.name == NAME for each in module.functions):
+        return
+    number = int(BITS_OF_TWO_OVER_PI, 16)
+    words = [0, *((number >> (1280 - 64 * (i + 1))) & (2**64 - 1) for i in range(20))]
+    module.table("shardir_two_over_pi", "i64", words)
+    f = Function(module, NAME, ["double", "ptr"], "void", "noinline cold nounwind", internal=True)
+    x, to = f.params
+    bits = x.to("i64", "bitcast")
+    exponent = ((bits >> 52) & 0x7FF) - 1075
+    mantissa = (bits & (2**52 - 1)) | 2**52
+    # The first bit that matters weighs 2^(1-e); behind the point that is bit e - 2 of the table.
+    first = exponent - 2 + AHEAD
+    table = Value("@shardir_two_over_pi", "ptr", f)
+    read = [f.load(f.offset(table, (first >> 6) + i, "i64"), "i64") for i in range(4)]
+    by = first & 63
+    window = [f.intrinsic("fshl", read[i], read[i + 1], by) for i in range(3)]
+    wide = [word.to("i128", "zext") * mantissa.to("i128", "zext") for word in window]
+    whole = (wide[0] << 64) + wide[1] + (wide[2] >> 64)
+    quadrant = (whole >> 126).to("i64", "trunc")
+    fraction = whole << 2
+    negative = fraction.is_("slt", 0)
+    k = quadrant + negative.to("i64", "zext")
+    distance = f.select(negative, -fraction, fraction)
+    zeros = f.intrinsic("ctlz", distance, Value("false", "i1", f))
+    distance = f.emit(f"shl i128 {distance}, {zeros}", "i128")
+    top = (distance >> 64).to("i64", "trunc")
+    rest = distance.to("i64", "trunc")
+    high = (top >> 11).to("double", "uitofp") * 2.0**-53
+    low = (((top & 0x7FF) << 52) | (rest >> 12)).to("double", "uitofp") * 2.0**-116
+    low = f.select(distance.is_("eq", 0), 0.0, low)
+    scale = ((1023 - zeros.to("i64", "trunc")) << 52).to("double", "bitcast")
+    scale = f.select(negative ^ x.is_("olt", 0.0), -scale, scale)
+    product = high * (pi / 2)
+    lost = f.fma(high, pi / 2, -product)
+    more = f.fma(high, 6.123233995736766e-17, f.fma(low, pi / 2, lost))
+    r = product + more
+    f.store(r * scale, to)
+    f.store((more - (r - product)) * scale, f.offset(to, 8))
+    f.store(f.select(x.is_("olt", 0.0), -k, k), f.offset(to, 16))
+    f.leave()

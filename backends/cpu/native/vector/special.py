@@ -1,0 +1,72 @@
+"""The error function and its relatives."""
+
+from shardir.backends.cpu.native.llvm.text import Value
+from shardir.backends.cpu.native.vector.arithmetic import (
+    INFINITY,
+    NAN,
+    Functions,
+    at_most,
+    constant,
+    fma,
+    polynomial,
+    root,
+    signed_as,
+    size,
+    two_product,
+    where,
+)
+from shardir.backends.cpu.native.vector.exponential import exp
+from shardir.backends.cpu.native.vector.logarithm import log1p
+
+
+def erf(x: Value, grade: str) -> Value:
+    """An odd polynomial near 0; beyond, 1 - erfc, for f32 as the exponential of a polynomial."""
+    a = size(x)
+    z = a * a
+    bound = 0.92 if grade == "f32" else 1.0
+    near = fma(a, polynomial(at_most(z, bound * bound), "erf", grade), a)
+    if grade == "f32":
+        inside = at_most(a, 3.95)
+        far = 1.0 - exp(inside * polynomial(inside, "erf_tail", grade), grade)
+    else:
+        far = 1.0 - erfc_right(at_most(a, 6.0), grade)
+    return signed_as(where(a.is_("olt", bound), near, far), x)
+
+
+def erfc_right(x: Value, grade: str) -> Value:
+    """erfc from 1/2 on: exp(-x^2) times what changes slowly, over (x - 3) / (x + 3).
+
+    The variable is that of M. M. Shepherd and J. G. Laframboise, Math. Comp. 36 (1981). x^2 is
+    taken in two parts, so that its rounding is not magnified.
+    """
+    square, low = two_product(x, x)
+    bell = exp(-square, grade, -low)
+    return bell * (polynomial((x - 3.0) / (x + 3.0), "erfc", grade) / fma(x, 2.0, 1.0))
+
+
+def erfc(x: Value, grade: str) -> Value:
+    """1 - erf(x) without cancellation."""
+    a = at_most(size(x), 30.0)
+    right = erfc_right(where(a.is_("olt", 0.5), 0.5, a), grade)
+    far = where(x.is_("olt", 0.0), 2.0 - right, right)
+    small = where(a.is_("olt", 0.5), x, 0.0)
+    near = 1.0 - fma(small, polynomial(small * small, "erf", grade), small)
+    return where(a.is_("olt", 0.5), near, far)
+
+
+def erf_inv(x: Value, grade: str) -> Value:
+    """x times polynomials in w = -log(1 - x^2), or its root (the branches of M. Giles, 2012)."""
+    square, low = two_product(x, x)
+    w = -log1p(-square, grade, -low)
+    central = w.is_("olt", 6.25)
+    s = root(where(central, constant(x, 9.0), w))
+    factor = polynomial(s - 3.25, "erf_inv_middle", grade)
+    if grade == "f64":
+        factor = where(s.is_("ogt", 4.0), polynomial(s - 5.0, "erf_inv_high", grade), factor)
+    near = polynomial(where(central, w, 0.0) - 3.125, "erf_inv_low", grade)
+    value = x * where(central, near, factor)
+    value = where(size(x).is_("oeq", 1.0), signed_as(constant(x, INFINITY), x), value)
+    return where(size(x).is_("ugt", 1.0), NAN, value)
+
+
+FUNCTIONS: Functions = {"erf": (1, erf), "erfc": (1, erfc), "erf_inv": (1, erf_inv)}

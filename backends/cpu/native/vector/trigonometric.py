@@ -1,0 +1,103 @@
+"""sin, cos and tan: x - k pi/2 in three parts (Cody and Waite), polynomials for the rest.
+
+x - k P1 is exact when fused, as P1 is pi/2 to all the bits that it and x have in common. Lanes
+beyond where that holds are reduced one by one (`reduction`).
+"""
+
+from math import pi
+
+from shardir.backends.cpu.native.llvm.text import Value, element
+from shardir.backends.cpu.native.vector.arithmetic import (
+    Functions,
+    bits_of,
+    constant,
+    fast_two_sum,
+    float_of,
+    fma,
+    is_single,
+    nearest,
+    polynomial,
+    size,
+    where,
+)
+from shardir.backends.cpu.native.vector.reduction import reduced_far
+
+HALF_PI = {
+    True: (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+    False: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+}
+"""pi/2 in three parts, of f32 and of f64."""
+FAR = {True: 2.0**17, False: 2.0**28}
+"""From where on lanes are reduced one by one."""
+
+
+def reduced(x: Value, grade: str) -> tuple[Value, Value, Value]:
+    """x = k pi/2 + r + low: r, low and k."""
+    first, second, third = HALF_PI[is_single(x)]
+    k, integer = nearest(x * (2 / pi))
+    r = fma(k, -first, x)
+    if grade == "f64":
+        product = k * second
+        whole = r - product
+        low = ((r - whole) - product) - fma(k, second, -product) - k * third
+        r = whole
+    else:
+        r = fma(k, -third, fma(k, -second, r))
+        low = constant(x, 0.0)
+    return reduced_far(x, FAR[is_single(x)], (r, low, integer))
+
+
+def sine(r: Value, low: Value, grade: str) -> tuple[Value, Value]:
+    """The sine, and what it lacks."""
+    z = r * r
+    tail = r * z * polynomial(z, "sin", grade)
+    if grade == "f64":
+        tail = tail + low * fma(z, -0.5, 1.0)
+    return fast_two_sum(r, tail)
+
+
+def cosine(r: Value, low: Value, grade: str) -> tuple[Value, Value]:
+    """The cosine, and what it lacks."""
+    z = r * r
+    tail = z * z * polynomial(z, "cos", grade)
+    if grade != "f64":
+        return fast_two_sum(fma(z, -0.5, 1.0), tail)
+    half = z * 0.5
+    whole = 1.0 - half
+    return fast_two_sum(whole, ((1.0 - whole) - half) + (tail - r * low))
+
+
+def _of_quadrant(x: Value, grade: str, turn: int) -> Value:
+    r, low, k = reduced(x, grade)
+    k = k + turn if turn else k
+    value = where((k & 1).is_("ne", 0), cosine(r, low, grade)[0], sine(r, low, grade)[0])
+    top = {"float": 30, "double": 62}[element(x.type)]
+    return float_of(bits_of(value) ^ ((k & 2) << top))
+
+
+def sin(x: Value, grade: str) -> Value:
+    """The sine; NaN of infinities."""
+    return where(size(x).is_("oeq", 0.0), x, _of_quadrant(x, grade, 0))
+
+
+def cos(x: Value, grade: str) -> Value:
+    """The cosine; NaN of infinities."""
+    return _of_quadrant(x, grade, 1)
+
+
+def tan(x: Value, grade: str) -> Value:
+    """The quotient of both, corrected by what they lack, with the sign of the quadrant."""
+    r, low, k = reduced(x, grade)
+    odd = (k & 1).is_("ne", 0)
+    first, second = sine(r, low, grade), cosine(r, low, grade)
+    above, below = where(odd, -second[0], first[0]), where(odd, first[0], second[0])
+    value = above / below
+    if grade == "f64":
+        inverse = 1.0 / below
+        value = above * inverse
+        lost = fma(-value, where(odd, first[1], second[1]), where(odd, -second[1], first[1]))
+        value = fma(fma(-value, below, above) + lost, inverse, value)
+    return where(size(x).is_("oeq", 0.0), x, value)
+
+
+FUNCTIONS: Functions = {"sin": (1, sin), "cos": (1, cos), "tan": (1, tan)}

@@ -1,0 +1,167 @@
+"""What the polynomials of the vector functions approximate, where, and how well.
+
+The weight of an error says how much of it is seen in the result, relative to the result.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath as mp
+
+mp.mp.dps = 50
+Function = Callable[[Any], Any]
+HALF_LN2 = mp.log(2) / 2 * mp.mpf("1.0001")
+ROOTS_OF_TWO = (mp.sqrt(mp.mpf(1) / 2) - 1, mp.sqrt(2) - 1)
+TINY = mp.mpf(10) ** -12
+
+
+@dataclass(frozen=True)
+class Target:
+    """A function on an interval; the error times the weight is to be below 2^-bits."""
+
+    function: Function
+    interval: tuple[Any, Any]
+    weight: Function
+    bits: int
+    kind: str
+    degree: int = 2
+
+
+def _away(function: Function) -> Function:
+    """A function that loses its digits at 0, taken beside it."""
+    return lambda x: function(x if abs(x) > TINY else TINY)
+
+
+def _atanh_series(z: Any) -> Any:
+    """(log((1 + s) / (1 - s)) - 2s) / s^3 for z = s^2."""
+    s = mp.sqrt(z)
+    return (mp.log((1 + s) / (1 - s)) - 2 * s) / s**3
+
+
+def _atanh_rest(z: Any) -> Any:
+    """atanh(s) less its terms in s, s^3; over s^5."""
+    s = mp.sqrt(z)
+    return (mp.atanh(s) - s - s**3 / 3) / s**5
+
+
+def _odd(function: Function) -> tuple[Function, Function]:
+    """(f(x) - x) / x^3 over x^2, and the weight of an error in it."""
+
+    def rest(z: Any) -> Any:
+        x = mp.sqrt(z)
+        return (function(x) - x) / x**3
+
+    return _away(rest), lambda z: z
+
+
+def _cosine(z: Any) -> Any:
+    return (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2
+
+
+def _erfc_scaled(t: Any) -> Any:
+    """(1 + 2x) exp(x^2) erfc(x) for t = (x - 3) / (x + 3)."""
+    if 1 - t < TINY:
+        return 2 / mp.sqrt(mp.pi)
+    x = 3 * (1 + t) / (1 - t)
+    if x < 10:
+        return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+    term, total = mp.mpf(1), mp.mpf(0)
+    for n in range(1, 60):
+        total += term
+        following = -term * (2 * n - 1) / (2 * x * x)
+        if abs(following) >= abs(term) or abs(following) < mp.mpf(10) ** -40:
+            break
+        term = following
+    if x < 20:
+        return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+    return (1 + 2 * x) / (x * mp.sqrt(mp.pi)) * total
+
+
+def _erf_inv(w: Any) -> Any:
+    """erf_inv(x) / x for w = -log(1 - x^2)."""
+    x = mp.sqrt(-mp.expm1(-w))
+    return mp.erfinv(x) / x if x > TINY else mp.sqrt(mp.pi) / 2
+
+
+def _lgamma(x: Any) -> Any:
+    return mp.loggamma(x) / ((x - 1) * (x - 2))
+
+
+ROOT = mp.findroot(mp.digamma, 1.4616)
+
+
+def _digamma(x: Any) -> Any:
+    return mp.digamma(x) / (x - ROOT)
+
+
+def _one(x: Any) -> Any:
+    return mp.mpf(1)
+
+
+SIN, SIN_WEIGHT = _odd(mp.sin)
+ASIN, ASIN_WEIGHT = _odd(mp.asin)
+ATAN, ATAN_WEIGHT = _odd(mp.atan)
+QUARTER = (mp.pi / 4 * mp.mpf("1.0001")) ** 2
+S = (mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)
+
+
+def _targets() -> dict[str, Target]:
+    made: dict[str, Target] = {}
+
+    def add(
+        name: str, function: Function, interval: tuple[Any, Any], weight: Function,
+        f32: int = 0, short: int = 0, f64: int = 0, **degrees: int,
+    ) -> None:  # fmt: skip
+        for kind, bits in (("f32", f32), ("short", short), ("f64", f64)):
+            if bits:
+                made[f"{name}.{kind}"] = Target(
+                    function, interval, weight, bits, kind, degrees.get(f"from_{kind}", 2)
+                )
+
+    # exp(r) = 1 + r + r^2 P(r); for expm1 too, so relative to r.
+    add("exp", _away(lambda r: (mp.exp(r) - 1 - r) / r**2), (-HALF_LN2, HALF_LN2), abs,
+        f32=27, short=36, f64=57, from_f64=8)  # fmt: skip
+    # exp2(r) = 1 + r P(r)
+    add("exp2", _away(lambda r: (mp.power(2, r) - 1) / r), (-0.5001, 0.5001), abs,
+        f32=28, short=36, f64=57, from_f64=9)  # fmt: skip
+    # log(1 + f) = f - f^2/2 + f^3 P(f)
+    add("log", _away(lambda f: (mp.log(1 + f) - f + f * f / 2) / f**3), ROOTS_OF_TWO,
+        _away(lambda f: f**3 / mp.log(1 + f)), f32=28, from_f32=6)  # fmt: skip
+    # log((1 + s) / (1 - s)) = 2s + s^3 P(s^2)
+    add("log_ratio", _away(_atanh_series), (0, S**2), lambda z: z / 2, short=36, f64=60)
+    # atanh(s) = s + s^3/3 + s^5 P(s^2), the first terms in two numbers
+    add("log_rest", _away(_atanh_rest), (0, S**2), lambda z: z * z, f64=70)
+    add("sin", SIN, (0, QUARTER), SIN_WEIGHT, f32=28, short=36, f64=58)
+    # cos(r) = 1 - r^2/2 + r^4 P(r^2)
+    add("cos", _away(_cosine), (0, QUARTER), lambda z: z * z, f32=28, short=36, f64=58)
+    add("asin", ASIN, (0, mp.mpf("0.2501")), ASIN_WEIGHT, short=36, f64=58, from_f64=9)
+    add("atan", ATAN, (0, mp.mpf("0.1718")), ATAN_WEIGHT, short=36, f64=58, from_f64=8)
+    # erf(x) = x + x P(x^2)
+    add("erf", _away(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1), (0, mp.mpf("0.8465")),
+        lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z > TINY else mp.sqrt(mp.pi) / 2,
+        f32=28)  # fmt: skip
+    add("erf", _away(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1), (0, mp.mpf(1)),
+        lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z > TINY else mp.sqrt(mp.pi) / 2,
+        short=36, f64=57, from_f64=9)  # fmt: skip
+    # log(erfc(x)) / x
+    add("erf_tail", lambda x: mp.log(mp.erfc(x)) / x, (mp.mpf("0.92"), mp.mpf("3.95")),
+        lambda x: x * mp.erfc(x) / mp.erf(x), f32=27, from_f32=5)  # fmt: skip
+    add("erfc", _erfc_scaled, (mp.mpf(-5) / 7, 1), _one, short=34, f64=56, from_f64=20)
+    low, middle, high = (0, mp.mpf("6.26")), (mp.mpf("2.49"), 4), (4, mp.mpf("6.2"))
+    add("erf_inv_low", lambda w: _erf_inv(w + mp.mpf("3.125")), (-3.125, 3.135), _one,
+        short=34, f64=56, from_f64=18)  # fmt: skip
+    add("erf_inv_middle", lambda u: _erf_inv((u + mp.mpf("3.25")) ** 2),
+        (middle[0] - mp.mpf("3.25"), middle[1] - mp.mpf("3.25") + mp.mpf("0.1")), _one,
+        short=34, f64=56, from_f64=12)  # fmt: skip
+    add("erf_inv_high", lambda u: _erf_inv((u + 5) ** 2), (high[0] - 5, high[1] - 5), _one,
+        f64=56, from_f64=10)  # fmt: skip
+    del low
+    add("lgamma", lambda u: _lgamma(2 + u), (-1, 1), lambda u: 1 / _lgamma(2 + u),
+        short=34, f64=56, from_short=12, from_f64=22)  # fmt: skip
+    add("digamma", lambda u: _digamma(2 + u), (-1, 1), lambda u: 1 / _digamma(2 + u),
+        short=34, f64=56, from_short=14, from_f64=26)  # fmt: skip
+    return made
+
+
+TARGETS = _targets()
