@@ -95,7 +95,7 @@ class _Strip:
             def one(u: int) -> None:
                 here = right.get()
                 line = self.machine.vector_bytes * self.width
-                if self.height <= 4 or self.width > 2:
+                if self.height > 1 and self.width > 2:
                     for far in range(0, line, 64):
                         self._prefetch(f, f.offset(f.offset(here, rhs_step * AHEAD), far))
                 b = []

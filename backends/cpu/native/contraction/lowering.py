@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, prod
 
+from shardir.backends.cpu.native.contraction.across import across_kernel
 from shardir.backends.cpu.native.contraction.along import along_kernel
 from shardir.backends.cpu.native.contraction.direct import direct_kernel
 from shardir.backends.cpu.native.contraction.einsum import Loop, Product
@@ -26,6 +27,9 @@ PACKED = 256 << 10
 """Bytes that a task packs for later ones."""
 NEAR = 20 << 10
 """Bytes of a right operand that stays in the nearest cache while rows are made."""
+FAR = 768 << 10
+"""Bytes of a right operand that no near cache holds."""
+PAGE = 4096
 FEW_ROWS = 8
 FEW_COLUMNS = 12
 LONG = 16384
@@ -145,6 +149,8 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     if work.columns and work.columns[0].rhs != item:
         return []
     lanes = host().lanes(item)
+    if rows == 1 and inner * columns * item >= FAR:
+        return _spread(work, across_kernel(work.out.dtype), PAGE // item, context, label)
     if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= NEAR):
         return []
     if rows == 1:
