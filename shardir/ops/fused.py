@@ -31,6 +31,8 @@ Lie = tuple[int, ...]
 
 REDUCTIONS = (sum_, prod, max_, min_, any_, all_)
 _ANNOTATIONS = ("sharding_constraint", "reshard", "propagation_barrier", "checkpoint-name")
+_HASHES = ("random_fold_in", "random_hash")
+"""Twenty rounds on pairs of words: loops of their own do them better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Nest:
 
 def is_pointwise(spec: OpSpec) -> bool:
     """Whether it is computed element by element, from nothing but its operands."""
-    return spec.elementwise and not spec.spmd and spec.name not in _ANNOTATIONS
+    return spec.elementwise and not spec.spmd and spec.name not in (*_ANNOTATIONS, *_HASHES)
 
 
 def wide(type: TensorType) -> tuple[int, ...]:
