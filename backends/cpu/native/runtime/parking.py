@@ -13,7 +13,8 @@ from shardir.backends.cpu.native.runtime.control import CONDITION, MUTEX
 FUTEX_CALL = {"x86_64": 202, "aarch64": 98}
 FUTEX_WAIT, FUTEX_WAKE = 128, 129
 """Both private to a process."""
-MONOTONIC = {"linux": 1, "darwin": 6}
+MONOTONIC = {"linux": 1, "darwin": 8}
+"""The clocks of `time.monotonic_ns`."""
 
 
 def system(triple: str) -> str:

@@ -36,10 +36,12 @@ CHECKING_COST = 100_000_000.0
 class Program:
     """What a program's function keeps alive: its table, and the phases for people."""
 
-    __slots__ = ("__weakref__", "_memory", "address", "phases", "pool", "rows")
+    __slots__ = ("__weakref__", "_memory", "address", "causes", "phases", "pool", "rows")
 
-    def __init__(self, phases: Sequence[Phase], slots: int, workers: Pool) -> None:
-        self.phases, self.pool = tuple(phases), workers
+    def __init__(
+        self, phases: Sequence[Phase], slots: int, workers: Pool, causes: Sequence[object]
+    ) -> None:
+        self.phases, self.pool, self.causes = tuple(phases), workers, tuple(causes)
         self.rows = rows_of(self.phases)
         code = kernels.addresses(phase.kernel for phase in self.phases)
         words = _words(self.phases, self.rows)
@@ -67,15 +69,21 @@ programs: WeakValueDictionary[int, Program] = WeakValueDictionary()
 """All programs that live, by the address of their table."""
 
 
-def load(phases: Sequence[Phase], slots: int, workers: Pool | None = None) -> Run:
+def load(
+    phases: Sequence[Phase],
+    slots: int,
+    workers: Pool | None = None,
+    causes: Sequence[object] = (),
+) -> Run:
     """A function that runs phases on buffers, given the addresses of slots 1 to `slots - 1`.
 
     Kernels that this process has not seen are compiled. `workers` are those of this process where
-    none are given. Raises `KeyError` for an import that no library provides; the function raises
-    `TypeError` for a wrong number of addresses or what is no integer.
+    none are given; `causes`, one for each phase, tell profiles what it is for. Raises `KeyError`
+    for an import that no library provides; the function raises `TypeError` for a wrong number of
+    addresses or what is no integer.
     """
     shared = pool() if workers is None else workers
-    program = Program(phases, slots, shared)
+    program = Program(phases, slots, shared, causes)
     made: Run = function(shared.code["entry"], program.address, program)
     return made
 

@@ -25,7 +25,13 @@ from shardir.backends.cpu.native.schedule.items import (
     Work,
 )
 from shardir.backends.cpu.native.schedule.lowering import Lowered, Source
-from shardir.backends.cpu.native.schedule.memory import Buffer, Kind, aligned, arrange
+from shardir.backends.cpu.native.schedule.memory import (
+    Buffer,
+    Kind,
+    aligned,
+    arrange,
+    take_over,
+)
 
 ARENA = 1
 FIRST_ARGUMENT = 2
@@ -36,7 +42,8 @@ class Schedule:
     """A program ready to be loaded.
 
     `slots` counts its slots. Of the arena's `arena_bytes`, each of `pinned` (slot, offset) has a
-    slot of its own, temporaries included; `constants` are the numbers of those slots.
+    slot of its own, temporaries included; `constants` are the numbers of those slots. `offered`
+    are (argument, result) that may share memory if nobody else needs the argument.
     """
 
     items: tuple[Item, ...]
@@ -49,6 +56,7 @@ class Schedule:
     pinned: tuple[tuple[int, int], ...]
     arena_bytes: int
     buffers: tuple[Buffer, ...]
+    offered: tuple[tuple[int, int], ...]
 
 
 class Builder:
@@ -60,6 +68,7 @@ class Builder:
         self._temporaries: list[int] = []
         self._taken = 0
         self._slots: list[int] = []
+        self._offered = take_over(lowered.pairs)
         arena = [b for b in lowered.buffers if b.kind is Kind.ARENA]
         self._arena_bytes = arrange(arena)
         next_slot = FIRST_ARGUMENT
@@ -106,7 +115,30 @@ class Builder:
             tuple(pinned),
             total,
             self._lowered.buffers,
+            self._given(),
         )
+
+    def _given(self) -> tuple[tuple[int, int], ...]:
+        """Arguments whose memory a result may have: the next result that fits, once each.
+
+        A result that is written over an argument element by element, or one that is first written
+        when the argument has been read for the last time.
+        """
+        kept = {number for kind, number in self._lowered.sources if kind is Kind.ARGUMENT}
+        made = {number for kind, number in self._lowered.sources if kind is Kind.RESULT}
+        pairs = [(a, r) for a, r in self._offered if a not in kept and r in made]
+        arguments = [b for b in self._lowered.buffers if b.kind is Kind.ARGUMENT]
+        results = [b for b in self._lowered.buffers if b.kind is Kind.RESULT]
+        taken = {a for a, _ in pairs} | kept
+        served = {r for _, r in pairs}
+        for result in results:
+            for argument in arguments:
+                fits = argument.nbytes == result.nbytes and argument.last < result.first
+                if fits and argument.number not in taken and result.number in made - served:
+                    pairs.append((argument.number, result.number))
+                    taken.add(argument.number)
+                    served.add(result.number)
+        return tuple(pairs)
 
     def _of(self, kind: Kind) -> list[tuple[int, Buffer]]:
         pairs = zip(self._slots, self._lowered.buffers, strict=True)
@@ -129,7 +161,7 @@ class Builder:
                 self._work(item, made)
             elif isinstance(item, Copy):
                 source, target = self._view(item.source), self._view(item.target)
-                self._append(made, copy_phases(source, target, self))
+                self._append(made, copy_phases(source, target, self), item)
             else:
                 made.append(self._control(item))
         return tuple(made)
@@ -143,14 +175,15 @@ class Builder:
         if phases is None:
             made.append(Host(item.op, operands, results))
         else:
-            self._append(made, phases)
+            self._append(made, phases, item)
 
-    def _append(self, made: list[Item], phases: Sequence[Phase]) -> None:
+    def _append(self, made: list[Item], phases: Sequence[Phase], cause: Work | Copy) -> None:
         if not made or not isinstance(made[-1], Segment):
             made.append(Segment())
         segment = made[-1]
         assert isinstance(segment, Segment)
         segment.phases.extend(phases)
+        segment.causes.extend([cause] * len(phases))
 
     def _control(self, item: Item) -> Item:
         if isinstance(item, Loop):

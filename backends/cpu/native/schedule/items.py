@@ -72,9 +72,10 @@ class Branch:
 
 @dataclass(slots=True)
 class Segment:
-    """Phases that run in one native call."""
+    """Phases that run in one native call, and for each what it is part of."""
 
     phases: list[Phase] = field(default_factory=list)
+    causes: list[Work | Copy] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

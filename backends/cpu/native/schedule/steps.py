@@ -5,6 +5,7 @@ addresses in it from round to round, so that the code of its body is the same in
 """
 
 import ctypes
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.cpu.native.data import View
+from shardir.backends.cpu.native.runtime import recording
 from shardir.backends.cpu.native.schedule.items import (
     Branch,
     Host,
@@ -62,6 +64,7 @@ def _host(item: Host) -> Step:
     kept = "function" in op.attrs
 
     def step(bases: Bases) -> None:
+        begin = time.monotonic_ns()
         operands = [array_at(bases, view) for view in item.operands]
         if kept:
             operands = [operand.copy() for operand in operands]
@@ -69,6 +72,7 @@ def _host(item: Host) -> Step:
             made = reference(*operands, result=result, **attrs)
         for view, array in zip(item.results, (made,) if len(types) == 1 else made, strict=True):
             array_at(bases, view)[...] = array
+        recording.mark(item, begin)
 
     return step
 

@@ -1,0 +1,111 @@
+"""What this machine can do at most, measured with all workers: the roofline of profiles."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardir.backends.cpu.native.data import Kernel, Phase
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Module, vector
+from shardir.backends.cpu.native.runtime.memory import allocate
+from shardir.backends.cpu.native.runtime.program import Run, load
+from shardir.backends.cpu.native.runtime.workers import Pool, pool
+
+COPIED_BYTES = 64 << 20
+COPY_TASKS = 64
+STEPS = 1 << 12
+CHAINS = 12
+"""Independent sums, so that no multiply-add waits for another."""
+ROUNDS = 25
+"""Short ones, so that one of them has the machine for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Bytes per second that a copy reads and writes, and float32 operations per second."""
+
+    bandwidth: float
+    flops: float
+
+    def seconds(self, nbytes: int, flops: int) -> float:
+        """The least time that so much work takes."""
+        return max(nbytes / self.bandwidth, flops / self.flops)
+
+
+_measured: dict[int, Roofline] = {}
+
+
+def roofline(workers: Pool | None = None) -> Roofline:
+    """The limits of this machine with a pool's workers, measured once, in a tenth of a second."""
+    shared = pool() if workers is None else workers
+    found = _measured.get(shared.count)
+    if found is None:
+        found = _measured[shared.count] = measure(shared)
+    return found
+
+
+def measure(workers: Pool) -> Roofline:
+    """Measure with a copy of large buffers and with multiply-adds of registers."""
+    lanes = host().lanes(4)
+    source, target = allocate(COPIED_BYTES), allocate(COPIED_BYTES)
+    np.asarray(source)[...] = 1
+    copy = load([Phase(_copy(lanes), (COPIED_BYTES // COPY_TASKS,), COPY_TASKS, 1e7)], 3, workers)
+    fma = load([Phase(_multiply(lanes), (STEPS,), COPY_TASKS, 1e7)], 3, workers)
+    moved = 2 * COPIED_BYTES / _least(copy, source.address, target.address)
+    done = 2 * STEPS * COPY_TASKS * CHAINS * lanes / _least(fma, source.address, target.address)
+    return Roofline(moved, done)
+
+
+def _least(run: Run, *addresses: int) -> float:
+    """Seconds of the fastest round."""
+    times = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        run(*addresses)
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def _copy(lanes: int) -> Kernel:
+    name = f"shardir_roofline_copy_{lanes}"
+
+    def text() -> str:
+        module = Module()
+        f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
+        bases, record, task, _ = f.params
+        count = f.load(record, "i64")
+        source, target = (f.load(f.offset(bases, 8 * slot), "ptr") for slot in (1, 2))
+        start = task * count
+        with f.loop(start, start + count, 4 * lanes) as i:
+            value = f.load(f.offset(source, i), vector("float", lanes))
+            f.store(value, f.offset(target, i), streaming=True)
+        f.leave()
+        return module.text()
+
+    return Kernel(name, text)
+
+
+def _multiply(lanes: int) -> Kernel:
+    name = f"shardir_roofline_multiply_{lanes}"
+    type = vector("float", lanes)
+
+    def text() -> str:
+        module = Module()
+        f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
+        bases, record, task, _ = f.params
+        count = f.load(record, "i64")
+        source, target = (f.load(f.offset(bases, 8 * slot), "ptr") for slot in (1, 2))
+        factor = f.load(source, type)
+        sums = [f.variable(type, 0) for _ in range(CHAINS)]
+        with f.loop(0, count):
+            for each in sums:
+                each.set(f.fma(each.get(), factor, factor))
+        total = sums[0].get()
+        for each in sums[1:]:
+            total = total + each.get()
+        f.store(total, f.offset(target, task * (4 * lanes)))
+        f.leave()
+        return module.text()
+
+    return Kernel(name, text)

@@ -1,0 +1,105 @@
+"""Recording who ran which task when, and what the machine can do at most."""
+
+import time
+
+import numpy as np
+
+from shardir.backends.cpu.native.data import Phase
+from shardir.backends.cpu.native.runtime import control as at, recording
+from shardir.backends.cpu.native.runtime.program import load
+from shardir.backends.cpu.native.runtime.recording import Task, mark
+from shardir.backends.cpu.native.runtime.roofline import Roofline, measure, roofline
+from shardir.backends.cpu.native.runtime.workers import Pool
+from tests.backends.cpu.native.runtime.samples import MULTIPLY_ADD, WHO
+
+LONG = 1e6
+
+
+def test_every_task_is_recorded_by_who_ran_it() -> None:
+    pool = Pool(3, spin=2000)
+    out = np.full(40, -1)
+    run = load(
+        [Phase(WHO, (20_000,), 40, LONG, "first"), Phase(MULTIPLY_ADD, (0,), 2, 0.0, "second")],
+        2,
+        pool,
+        causes=["one", "two"],
+    )
+    run(out.ctypes.data)
+    with recording.recording(pool) as record:
+        began = time.monotonic_ns()
+        run(out.ctypes.data)
+        ended = time.monotonic_ns()
+        tasks, marks = record.take()
+        assert record.take() == ([], [])
+    pool.stop()
+    assert marks == []
+    found = sorted((each.phase, each.task) for each in tasks)
+    assert found == [(0, task) for task in range(40)] + [(1, 0), (1, 1)]
+    who = {each.task: each.thread for each in tasks if each.phase == 0}
+    out[:2] //= 3  # by the second phase
+    assert [who[task] for task in range(40)] == out.tolist()
+    assert all(began <= each.begin <= each.end <= ended for each in tasks)
+    first_end = max(each.end for each in tasks if each.phase == 0)
+    assert all(each.begin >= first_end for each in tasks if each.phase == 1)
+    assert {each.program.phases[each.phase].label for each in tasks} == {"first", "second"}
+    assert {each.program.causes[each.phase] for each in tasks} == {"one", "two"}
+
+
+def test_nothing_is_recorded_outside() -> None:
+    pool = Pool(2)
+    words = np.zeros(4, np.uint64)
+    run = load([Phase(MULTIPLY_ADD, (1,), 4, LONG)], 2, pool)
+    with recording.recording(pool) as record:
+        pass
+    run(words.ctypes.data)
+    mark("outside", time.monotonic_ns())
+    assert record.take() == ([], [])
+    pool.stop()
+
+
+def test_long_recordings_keep_what_came_last() -> None:
+    pool = Pool(1)
+    words = np.zeros(1, np.uint64)
+    run = load([Phase(MULTIPLY_ADD, (1,), 1, 0.0)] * 1000, 2, pool)
+    with recording.recording(pool) as record:
+        for _ in range(70):
+            run(words.ctypes.data)
+        tasks, _ = record.take()
+    assert len(tasks) == at.RING_RECORDS
+    assert max(each.phase for each in tasks) == 999
+
+
+def test_python_code_leaves_marks() -> None:
+    with recording.recording(Pool(1)) as record:
+        begin = time.monotonic_ns()
+        mark("numpy", begin)
+        _, marks = record.take()
+    assert [(each.what, each.begin) for each in marks] == [("numpy", begin)]
+    assert marks[0].end >= begin
+
+
+def test_tasks_are_ordered_by_their_begin() -> None:
+    pool = Pool(1)
+    words = np.zeros(3, np.uint64)
+    run = load([Phase(MULTIPLY_ADD, (1,), 3, 0.0)] * 5, 2, pool)
+    with recording.recording(pool) as record:
+        run(words.ctypes.data)
+        tasks: list[Task] = record.take()[0]
+    assert [(each.phase, each.task) for each in tasks] == [
+        (p, t) for p in range(5) for t in (0, 1, 2)
+    ]
+
+
+def test_the_machine_has_limits() -> None:
+    pool = Pool(2)
+    found = measure(pool)
+    pool.stop()
+    assert 1e8 < found.bandwidth < 1e13
+    assert 1e8 < found.flops < 1e15
+    assert roofline() is roofline()
+
+
+def test_work_takes_at_least_what_limits_it() -> None:
+    limits = Roofline(1e9, 1e10)
+    assert limits.seconds(1_000_000, 0) == 1e-3
+    assert limits.seconds(1_000_000, 100_000_000) == 1e-2
