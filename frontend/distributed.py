@@ -13,6 +13,7 @@ import sys
 from importlib.util import find_spec
 
 from shardir.backends.base import Link
+from shardir.errors import counted
 from shardir.frontend.config import config
 from shardir.frontend.devices import any_named
 from shardir.frontend.errors import DistributedError, SettingError
@@ -131,7 +132,7 @@ def _share(found: Launch) -> int:
     count = config.num_cpu_devices
     if count < found.size:
         raise DistributedError(
-            f"{count} devices cannot be dealt out to {found.size} processes; pass "
+            f"{counted(count, 'device')} cannot be dealt out to {found.size} processes; pass "
             f"local_device_count=1, or set SHARDIR_CPU_DEVICES={found.size}"
         )
     return count // found.size + (found.rank < count % found.size)

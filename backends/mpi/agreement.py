@@ -69,15 +69,13 @@ def agree(identity: Identity, processes: tuple[int, ...], world: "World") -> Non
     place = int(np.argmin(same))
     field, text = identity.parts[place]
     texts = [each.decode() for each in world.gather_among(processes, text.encode(), what)]
-    mine = processes.index(world.index)
     odd = next(i for i, each in enumerate(texts) if each != texts[0])
-    one, other = (mine, 0) if texts[mine] != texts[0] else (0, odd)
-    here, there = _shown(texts[one], texts[other])
+    first, other = _shown(texts[0], texts[odd])
     who = world.messages.who
+    verb = "differs" if field in ("name", "mesh") else "differ"
     raise DisagreementError(
-        f"the processes disagree about {identity.name}: its {field} differ"
-        f"{'s' if field in ('name', 'mesh') else ''}; {who(processes[one])} has {here}, and "
-        f"{who(processes[other])} has {there}; "
+        f"the processes disagree about {identity.name}: its {field} {verb}; "
+        f"{who(processes[0])} has {first}, and {who(processes[odd])} has {other}; "
         "every process must run the same program, on arrays of the same shapes and shardings"
     )
 

@@ -1,0 +1,59 @@
+"""Running a program on several processes, as a user does, but never for longer than a limit."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+LIMIT_SECONDS = 150
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a job ended: its exit code, and what each process wrote."""
+
+    code: int
+    out: list[str]
+    err: list[str]
+
+    @property
+    def errors(self) -> str:
+        return "".join(self.err)
+
+    def check(self) -> "Done":
+        """This, if the job went well."""
+        assert self.code == 0, "\n".join(text[-3000:] for text in (*self.out, *self.err))
+        return self
+
+
+def mpiexec(
+    count: int,
+    *command: str | Path,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+) -> Done:
+    """Run a Python program on `count` processes; what they write goes through `folder`."""
+    names = [folder / kind for kind in ("out", "err")]
+    patterns = [f"-{kind.name}file-pattern={kind}.%r" for kind in names]
+    written = [part for pattern in patterns for part in pattern.split("=", 1)]
+    for path in folder.glob("*.[0-9]*"):
+        path.unlink()
+    done = subprocess.run(
+        [str(MPIEXEC), "-n", str(count), *options, *written, sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+    out, err = ([_read(folder / f"{name.name}.{rank}") for rank in range(count)] for name in names)
+    return Done(done.returncode, out, [*err, done.stdout, done.stderr])
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""

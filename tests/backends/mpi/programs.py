@@ -1,0 +1,78 @@
+"""Run by mpiexec: programs from a file, each of them dealt out to the processes in several ways.
+
+What the devices of a process hold afterwards is compared with what they hold where one process
+runs them all.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardir.agreement import agree, rounding
+from shardir.backends.cpu import BACKEND
+from shardir.backends.mpi import World, connect, program
+from shardir.interpret import cut, mesh_of
+from shardir.ir import Module
+from shardir.sampling import random_arguments
+from shardir.text.parser import parse
+
+SEPARATOR = "\n# ----\n"
+
+
+def owners(size: int, processes: int, way: str) -> tuple[int, ...]:
+    """The process of each device."""
+    if way == "in order":
+        return tuple(device * processes // size for device in range(size))
+    if way == "in turn":
+        return tuple(device % processes for device in range(size))
+    drawn = np.random.default_rng(size).integers(0, processes, size)
+    return tuple(map(int, drawn))
+
+
+def shards_of(module: Module, arguments: list[Any]) -> list[list[Any]]:
+    """What each device holds of each argument."""
+    spmd, mesh = module.main.spmd, mesh_of(module)
+    assert spmd is not None
+    return [
+        [cut(argument, outer.sharding, mesh, device) for device in range(mesh.size)]
+        for argument, outer in zip(arguments, spmd.params, strict=True)
+    ]
+
+
+def compare(module: Module, world: World, exactly: bool) -> None:
+    size = mesh_of(module).size
+    shards = shards_of(module, random_arguments(module, whole=True))
+    want = BACKEND.compile(module)(shards)
+    for way in ("in order", "in turn", "at random"):
+        owner = owners(size, world.size, way)
+        local = [device for device in range(size) if owner[device] == world.index]
+        compiled: Any = world.compile(module, owner)
+        for _ in range(2):
+            got = compiled([[column[device] for device in local] for column in shards])
+            for columns, wanted in zip(got, want, strict=True):
+                assert len(columns) == len(local)
+                for device, array in zip(local, columns, strict=True):
+                    assert array.dtype == wanted[device].dtype
+                    assert array.shape == wanted[device].shape
+                    if exactly:
+                        same = array.tobytes() == wanted[device].tobytes()
+                    else:
+                        same = agree([wanted[device]], [array], rounding(module))
+                    assert same, f"{way}, device {device}: {array} instead of {wanted[device]}"
+
+
+def main(path: str) -> None:
+    world = connect(60)
+    texts = Path(path).read_text().split(SEPARATOR)
+    for limit in (program.SMALL_BYTES, -1):
+        program.SMALL_BYTES = limit
+        for text in texts:
+            compare(parse(text), world, exactly=limit > 0)
+    if world.index == 0:
+        print(len(texts))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

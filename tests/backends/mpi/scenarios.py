@@ -1,0 +1,175 @@
+"""Run by mpiexec: what can go wrong between processes, each scenario a function by its name."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+
+def sharding(*spec: str | None) -> NamedSharding:
+    return NamedSharding(sd.make_mesh((8,), ("data",)), P(*spec))
+
+
+def ready() -> Any:
+    """An array on all devices, which all processes have agreed on, and a sum that has run."""
+    sd.distributed.initialize()
+    x = sd.device_put(np.arange(8, dtype=np.float32), sharding("data"))
+    float(total(x))
+    return x
+
+
+@sd.jit
+def total(x: Any) -> Any:
+    y = snp.sum(x)
+    return y
+
+
+def other() -> bool:
+    return sd.process_index() == 1
+
+
+def raises() -> None:
+    x = ready()
+    if other():
+        raise ValueError("no such file: weights.npy")
+    float(total(x))
+
+
+def raises_in_a_thread() -> None:
+    x = ready()
+    if other():
+        thread = threading.Thread(target=lambda: [][0])
+        thread.start()
+        thread.join()
+    float(total(x))
+
+
+def is_killed() -> None:
+    x = ready()
+    if other():
+        os.kill(os.getpid(), signal.SIGKILL)
+    float(total(x))
+
+
+def leaves_at_once() -> None:
+    x = ready()
+    if other():
+        os._exit(3)
+    float(total(x))
+
+
+def ends_early() -> None:
+    x = ready()
+    if not other():
+        float(total(x))
+
+
+def skips_one() -> None:
+    """One process runs the first program once less, and goes on to the second."""
+    x = ready()
+    if not other():
+        float(total(x))
+    float(snp.max(x))
+
+
+def is_busy() -> None:
+    x = ready()
+    if other():
+        time.sleep(1000)
+    float(total(x))
+
+
+def is_cut_off() -> None:
+    """As if the network to one process were cut: it does nothing any more, not even end."""
+    x = ready()
+    if other():
+        os.kill(os.getpid(), signal.SIGSTOP)
+    float(total(x))
+
+
+def other_shapes() -> None:
+    sd.distributed.initialize()
+    size = 16 if other() else 8
+    x = sd.make_array_from_callback(
+        (size,), sharding("data"), lambda index: np.ones(size // 8, np.float32)
+    )
+    total(x)
+
+
+def other_programs() -> None:
+    x = ready()
+    factor = 3.0 if other() else 2.0
+    sd.jit(lambda x: snp.sum(x * factor))(x)
+
+
+def other_names() -> None:
+    x = ready()
+    name = "test" if other() else "train"
+
+    def step(x: Any) -> Any:
+        return x + 1
+
+    step.__name__ = name
+    sd.jit(step)(x)
+
+
+def other_meshes() -> None:
+    sd.distributed.initialize()
+    shape = (2, 4) if other() else (4, 2)
+    mesh = sd.make_mesh(shape, ("data", "model"))
+    sharding = NamedSharding(mesh, P(("data", "model")))
+    x = sd.make_array_from_callback((8,), sharding, lambda index: np.ones(1, np.float32))
+    total(x)
+
+
+def other_numbers() -> None:
+    sd.distributed.initialize()
+    sd.device_put(np.full(8, sd.process_index(), np.float32), sharding("data"))
+
+
+def other_settings() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        sd.config.update("enable_x64", True)
+    sd.distributed.initialize()
+
+
+def too_late() -> None:
+    sd.devices()
+    sd.distributed.initialize()
+
+
+def too_few_devices() -> None:
+    sd.set_cpu_devices(1)
+    sd.distributed.initialize()
+
+
+def reads_what_is_elsewhere() -> None:
+    np.asarray(ready())
+
+
+def more_devices_later() -> None:
+    ready()
+    sd.set_cpu_devices(16)
+    sd.devices()
+
+
+def politely() -> None:
+    """Many processes on few cores: each of many small sums waits for all."""
+    x = ready()
+    start = time.monotonic()
+    for _ in range(100):
+        x = x + total(x)
+    sd.distributed.barrier()
+    print(f"{time.monotonic() - start:.3f}")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

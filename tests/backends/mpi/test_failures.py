@@ -1,0 +1,149 @@
+"""Whatever goes wrong in one process ends the job, soon and with a message."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.backends.mpi.launching import ROOT, Done, mpiexec
+
+SCENARIOS = ROOT / "tests" / "backends" / "mpi" / "scenarios.py"
+
+
+def play(scenario: str, folder: Path, count: int = 2, **environment: str) -> Done:
+    """Run a scenario; it takes seconds, not the 300 after which a process gives up."""
+    start = time.monotonic()
+    done = mpiexec(count, SCENARIOS, scenario, folder=folder, environment=environment)
+    assert time.monotonic() - start < 60
+    return done
+
+
+@pytest.mark.parametrize(
+    ("scenario", "message"),
+    [
+        ("raises", "ValueError: no such file: weights.npy"),
+        ("raises_in_a_thread", "IndexError: list index out of range"),
+    ],
+)
+def test_an_exception_ends_the_job(scenario: str, message: str, tmp_path: Path) -> None:
+    done = play(scenario, tmp_path)
+    assert done.code == 1
+    assert message in done.err[1]
+    name = message.partition(":")[0]
+    assert f"ends the job, because of the {name} above" in done.err[1]
+
+
+@pytest.mark.parametrize(("scenario", "code"), [("is_killed", 9), ("leaves_at_once", 3)])
+def test_a_process_that_is_gone_ends_the_job(scenario: str, code: int, tmp_path: Path) -> None:
+    assert play(scenario, tmp_path).code == code
+
+
+def test_a_process_that_ends_early_ends_the_job(tmp_path: Path) -> None:
+    done = play("ends_early", tmp_path)
+    assert done.code == 13
+    assert "all-reduce %y of total over data (collective 1 of run 1) waits for ever" in done.err[0]
+    assert "process 1 (" in done.err[0]
+    assert "has ended its program" in done.err[0]
+
+
+def test_processes_that_wait_for_each_other_are_told(tmp_path: Path) -> None:
+    done = play("skips_one", tmp_path)
+    assert done.code == 13
+    assert "waits for ever" in done.errors
+    assert "all processes must run the same programs in the same order" in done.errors
+    assert "the start of max" in done.errors
+    assert "all-reduce %y of total over data (collective 1 of run 1)" in done.errors
+
+
+@pytest.mark.parametrize("scenario", ["is_busy", "is_cut_off"])
+def test_a_collective_times_out(scenario: str, tmp_path: Path) -> None:
+    done = play(scenario, tmp_path, SHARDIR_COMM_TIMEOUT="2")
+    assert done.code == 13
+    (line,) = (line for line in done.err[0].splitlines() if line.startswith("shardir: "))
+    host = line.partition("(")[2].partition(")")[0]
+    assert line == (
+        f"shardir: process 0 ({host}): all-reduce %y of total over data (collective 1 of run 1) "
+        f"timed out after 2 s, waiting for process 1 ({host}); if others need longer, set "
+        "SHARDIR_COMM_TIMEOUT to more seconds"
+    )
+    assert "before that, this process finished:\n" in done.err[0]
+    assert "  all-reduce %y of total over data (collective 1 of run 0)\n" in done.err[0]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "told"),
+    [
+        (
+            "other_shapes",
+            "the processes disagree about total: its arguments differ; process 0 (HOST) has "
+            "'%x: f32[1] of f32[8@data],', and process 1 (HOST) has '%x: f32[2] of f32[16@data],'",
+        ),
+        ("other_programs", "the processes disagree about lambda: its operations differ"),
+        (
+            "other_names",
+            "its name differs; process 0 (HOST) has 'train', and process 1 (HOST) has 'test'",
+        ),
+        (
+            "other_meshes",
+            "its mesh differs; process 0 (HOST) has 'mesh @mesh = [data=4, model=2]', and "
+            "process 1 (HOST) has 'mesh @mesh = [data=2, model=4]'",
+        ),
+    ],
+)
+def test_processes_that_disagree_are_told_about_what(
+    scenario: str, told: str, tmp_path: Path
+) -> None:
+    done = play(scenario, tmp_path)
+    assert done.code == 1
+    for process in (0, 1):
+        text = done.err[process]
+        if "DisagreementError" in text:
+            host = text.partition("process 0 (")[2].partition(")")[0]
+            assert told.replace("HOST", host) in text
+            assert "every process must run the same program, on arrays of the same" in text
+    assert "DisagreementError" in done.errors
+
+
+@pytest.mark.parametrize(
+    ("scenario", "told"),
+    [
+        (
+            "other_numbers",
+            "process 1 places other numbers than process 0 on devices of several processes; give "
+            "all the same, or each its own part by shardir.distributed.from_process_local",
+        ),
+        (
+            "other_settings",
+            "process 0 has the setting enable_x64=False, and process 1 has enable_x64=True; every "
+            "process must have the same settings",
+        ),
+        (
+            "too_late",
+            "distributed.initialize() comes too late: this program has named devices already, by "
+            "an array, a mesh or devices(); call it first",
+        ),
+        (
+            "too_few_devices",
+            "1 device cannot be dealt out to 2 processes; pass local_device_count=1, or set "
+            "SHARDIR_CPU_DEVICES=2",
+        ),
+        (
+            "reads_what_is_elsewhere",
+            "this array of type f32[8] is on 8 devices, and 4 of them belong to process ",
+        ),
+        (
+            "more_devices_later",
+            "there were to be 8 devices when distributed.initialize() dealt them out to 2 "
+            "processes, and now 16; set their number before",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(scenario: str, told: str, tmp_path: Path) -> None:
+    done = play(scenario, tmp_path)
+    assert done.code == 1
+    assert told in done.errors
+
+
+def test_many_processes_on_few_cores_let_each_other_work(tmp_path: Path) -> None:
+    done = play("politely", tmp_path, 8).check()
+    assert all(float(text) < 20 for text in done.out)

@@ -1,0 +1,107 @@
+"""Programs of several processes compute what one process computes, in the same bits."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+
+from shardir.build import substitute
+from shardir.ir import Module
+from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT
+from shardir.text.printer import show
+from tests.backends.mpi.launching import mpiexec
+from tests.backends.mpi.programs import SEPARATOR
+from tests.shardings import shardings
+from tests.strategies import modules, spmd_modules
+
+EXAMPLES = 60 if settings().max_examples <= 200 else 600
+
+
+UNRUN = (
+    *("callback", "pure-callback", "inspect-sharding", "opaque", "fused"),
+    *("checkpoint", "custom-jvp", "custom-vjp", "manual_computation"),
+)
+
+
+def drawn(strategy: st.SearchStrategy[Module], count: int) -> list[str]:
+    """Texts of modules, the same whenever they are drawn."""
+    texts: list[str] = []
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collect(module: Module) -> None:
+        # Text has no functions of the user's, and what is inlined before does not run.
+        if all(op.name not in UNRUN for op in module.main.body.walk()):
+            texts.append(show(module))
+
+    collect()
+    return texts
+
+
+@st.composite
+def partitioned(draw: st.DrawFn) -> Module:
+    """The program of each device, some with collectives in two halves."""
+    module = draw(modules())
+    (mesh,) = module.meshes
+    body = module.main.body
+    cuts = {p: replace(p, sharding=draw(shardings(mesh, p.type.shape))) for p in body.params}
+    function = replace(module.main, body=substitute(body, cuts))
+    passes = DEFAULT + draw(st.sampled_from(["", ",combine", ",overlap"]))
+    return Pipeline.parse(passes)(replace(module, functions=(function,)))
+
+
+def run(texts: list[str], count: int, folder: Path) -> None:
+    path = folder / "programs.txt"
+    path.write_text(SEPARATOR.join(texts))
+    done = mpiexec(count, "-m", "tests.backends.mpi.programs", path, folder=folder).check()
+    assert done.out[0] == f"{len(texts)}\n"
+
+
+REDUCTIONS = [
+    f"""\
+mesh @m = [a=2, b=3, c=2]
+
+spmd func @f(
+  %x: {dtype}[12, 5] of {dtype}[24@a, 5],
+) -> ({dtype}[{rows}, 5] of {dtype}[{rows}, 5]) {{
+  %i = axis-index(axes=[b]) : i32[]
+  %j = convert(%i) : {dtype}[]
+  %k = broadcast(%j, dims=[]) : {dtype}[12, 5]
+  %y = add(%x, %k) : {dtype}[12, 5]
+  %z = {kind}%y, {dims}axes=[{axes}], op={op}) : {dtype}[{rows}, 5]
+  return %z
+}}
+"""
+    for (kind, dims), dtype, op, (axes, size) in product(
+        [("all-reduce(", ""), ("reduce-scatter(", "dim=0, ")],
+        ["f32", "f16", "bf16", "i32"],
+        ["add", "max"],
+        [("a", 2), ("b", 3), ("b, a", 6), ("c, b", 6), ("a, b, c", 12)],
+    )
+    for rows in [12 if kind == "all-reduce(" else 12 // size]
+]
+"""Sums of every kind, of values that differ along some axes and are the same along others."""
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_sums(count: int, tmp_path: Path) -> None:
+    run(REDUCTIONS, count, tmp_path)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_partitioned_programs(count: int, tmp_path: Path) -> None:
+    run(drawn(partitioned(), EXAMPLES), count, tmp_path)
+
+
+def test_programs_with_collectives(tmp_path: Path) -> None:
+    run(drawn(spmd_modules(), EXAMPLES), 3, tmp_path)
