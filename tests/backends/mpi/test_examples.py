@@ -1,0 +1,43 @@
+"""The examples print on several processes what they print on one."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.backends.mpi.launching import LIMIT_SECONDS, ROOT, mpiexec
+
+SEEDS = sorted(path.stem for path in (ROOT / "examples" / "seeds").glob("*.py"))
+LONG = settings().max_examples > 200
+JOBS = [("collective_operations", 2), ("pmap_quickstart", 4)]
+TIMES = re.compile(r"[\d.]+ ms")
+
+
+def alone(path: Path) -> str:
+    """What an example prints when it runs as one process."""
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(s, n) for s in SEEDS for n in (2, 4)] if LONG else JOBS
+)
+def test_a_seed_prints_the_same(seed: str, count: int, tmp_path: Path) -> None:
+    path = ROOT / "examples" / "seeds" / f"{seed}.py"
+    done = mpiexec(count, path, folder=tmp_path).check()
+    assert TIMES.sub("... ms", done.out[0]) == TIMES.sub("... ms", alone(path))
+
+
+@pytest.mark.parametrize("count", [2, 4] if LONG else [2])
+def test_digits_are_learned(count: int, tmp_path: Path) -> None:
+    epochs = "15" if LONG else "8"
+    done = mpiexec(
+        count, ROOT / "examples" / "digits.py", "--epochs", epochs, folder=tmp_path
+    ).check()
+    assert "the placements agree" in done.out[0]
