@@ -14,12 +14,17 @@ from dataclasses import dataclass, replace
 
 from shardir.build import Builder
 from shardir.ir import Function, Module
-from shardir.passes.folding import computing, contraction, moves
+from shardir.passes.folding import computing, contraction, control, moves
 from shardir.passes.folding.folder import Folder, Rule
 from shardir.passes.pipeline import Pass
 from shardir.passes.program import names_of
 
-RULES: dict[str, Rule] = {**moves.RULES, **computing.RULES, **contraction.RULES}
+RULES: dict[str, Rule] = {
+    **moves.RULES,
+    **computing.RULES,
+    **contraction.RULES,
+    **control.RULES,
+}
 
 
 @dataclass(frozen=True)

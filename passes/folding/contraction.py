@@ -9,8 +9,18 @@ from collections.abc import Sequence
 from string import ascii_letters
 
 from shardir.ir import Op
+from shardir.ops.convolution_loops import sides
 from shardir.passes.folding.folder import Folder, Rule
-from shardir.passes.folding.views import REPEAT, Piece, Pieces, View, joined, refined
+from shardir.passes.folding.views import (
+    REPEAT,
+    Piece,
+    Pieces,
+    View,
+    joined,
+    place_of,
+    refined,
+    straight,
+)
 from shardir.passes.merging.arrange import reshaped
 
 Loop = tuple[str, int]
@@ -164,4 +174,49 @@ def _size(pieces: Sequence[Piece]) -> int:
     return size
 
 
-RULES: dict[str, Rule] = {"dot": _dot}
+# Convolutions
+
+
+def _convolution(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
+    """Places in the batch may come in any order, and so may features, as long as all agree: in
+    that of the bases."""
+    x, w = operands
+    if op.attrs.get("groups", 1) != 1 or op.attrs.get("batch_groups", 1) != 1:
+        return None
+    if any(view.base in folder.splats for view in operands):
+        return None
+    of, by, to = sides(op.attrs["dims"])
+    both = refined(x.dims[of.second], w.dims[by.first])
+    if both is None or any(piece.dim == REPEAT for pieces in both for piece in pieces):
+        return None
+    pairs = sorted(zip(*both, strict=True), key=lambda pair: place_of(pair[0]))
+    batch, outputs = _sorted(x.dims[of.first]), _sorted(w.dims[by.second])
+    left, right = list(x.dims), list(w.dims)
+    left[of.first], left[of.second] = joined(batch), joined([piece for piece, _ in pairs])
+    right[by.second], right[by.first] = joined(outputs), joined([piece for _, piece in pairs])
+    values = [folder.made(View(x.base, tuple(left))), folder.made(View(w.base, tuple(right)))]
+    shape = list(op.result.type.shape)
+    shape[to.first], shape[to.second] = _size(batch), _size(outputs)
+    value = folder.emit(op, values, op.result.type.with_shape(shape), **op.attrs)
+    dims = list(straight(shape))
+    dims[to.first] = _renumbered(x.dims[of.first], batch, to.first)
+    dims[to.second] = _renumbered(w.dims[by.second], outputs, to.second)
+    return [View(value, tuple(dims))]
+
+
+def _sorted(pieces: Pieces) -> list[Piece]:
+    """The pieces that do not repeat, in the order of the base."""
+    return sorted((piece for piece in pieces if piece.dim != REPEAT), key=place_of)
+
+
+def _renumbered(pieces: Pieces, ordered: Sequence[Piece], dim: int) -> Pieces:
+    """The pieces as those of dimension `dim`, which walks them in this order."""
+    stride = 1
+    new: dict[Piece, Piece] = {}
+    for piece in reversed(ordered):
+        new[piece] = Piece(dim, stride, piece.size)
+        stride *= piece.size
+    return joined([new.get(piece, piece) for piece in pieces])
+
+
+RULES: dict[str, Rule] = {"dot": _dot, "convolution": _convolution}

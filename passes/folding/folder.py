@@ -12,7 +12,7 @@ from shardir.build import Builder
 from shardir.ir import Block, Op, Value
 from shardir.opset import Attr, Dense, OpSpec
 from shardir.passes.folding import views
-from shardir.passes.folding.views import Dims, View
+from shardir.passes.folding.views import Dims, View, seen_from
 from shardir.types import TensorType
 
 Rule = Callable[["Folder", Op, Sequence[View]], Sequence[View] | None]
@@ -23,11 +23,11 @@ class Folder:
     """Grows in `b`. `seen` are the views that stand for the values of the program."""
 
     def __init__(self, b: Builder, rules: dict[str, Rule], outer: "Folder | None" = None) -> None:
-        self.b, self.rules = b, rules
+        self.b, self.rules, self.outer = b, rules, outer
         self.seen: dict[Value, View] = outer.seen if outer else {}
         self.splats: dict[Value, Attr] = outer.splats if outer else {}
-        # What is made in a block is no value outside of it.
-        self.values: dict[tuple[Value, Dims], Value] = dict(outer.values) if outer else {}
+        self.values: dict[tuple[Value, Dims], Value] = {}
+        self.inside: set[Value] = set()
 
     def inner(self) -> "Folder":
         """The same for a block inside this one."""
@@ -38,7 +38,10 @@ class Folder:
         return views.of(value) if found is None else found
 
     def made(self, view: View, name: str = "") -> Value:
-        """The view as a value."""
+        """The view as a value; made outside of a block if its base is there."""
+        outer = self.outer
+        if outer and view.base not in self.inside and view.base not in self.splats:
+            return outer.made(view, name)
         key = (view.base, view.dims)
         found = self.values.get(key)
         if found is None:
@@ -55,12 +58,31 @@ class Folder:
                     self.b.ops[-1] = replace(last, results=(called,))
                     found = called
             self.values[key] = found
+            self.inside.add(found)
         return found
 
     def value(self, old: Value) -> Value:
         """What stands for a value of the program, as it is."""
         view = self.get(old)
         return view.base if view.plain and view.base not in self.splats else self.made(view)
+
+    def param(self, old: Value, like: View | None = None) -> Value:
+        """A parameter that stands for one of the program's, seen as it is or as `like` is."""
+        view = like or views.of(old)
+        made = Value(old.type.with_shape(view.base.type.shape), old.name) if like else old
+        self.inside.add(made)
+        self.seen[old] = View(made, view.dims)
+        return made
+
+    def within(self, old: Value, like: View) -> Value:
+        """What stands for a value, laid out like the base of a view of its shape."""
+        view = self.get(old)
+        dims = seen_from(view.dims, like)
+        if dims is None:
+            view = views.of(self.made(view))
+            dims = seen_from(view.dims, like)
+            assert dims is not None
+        return self.made(View(view.base, dims))
 
     def run(self, ops: Sequence[Op]) -> None:
         """Append what stands for `ops`."""
@@ -86,11 +108,26 @@ class Folder:
         operands = tuple(self.value(value) for value in op.operands)
         if op.blocks:
             op = replace(op, blocks=tuple(map(self.block, op.blocks)))
-        self.b.append(op if operands == op.operands else replace(op, operands=operands))
+        self.append(op if operands == op.operands else replace(op, operands=operands))
+        for value in op.results:
+            self.seen.pop(value, None)
+
+    def append(self, op: Op) -> None:
+        self.b.append(op)
+        self.inside.update(op.results)
+
+    def renamed(self, made: Sequence[Value], names: Sequence[str]) -> list[Value]:
+        """The results of the last operation under other names."""
+        results = tuple(Value(value.type, name) for value, name in zip(made, names, strict=True))
+        self.b.ops[-1] = replace(self.b.ops[-1], results=results)
+        self.inside.update(results)
+        return list(results)
 
     def block(self, block: Block) -> Block:
         """A block inside, of the same parameters and with the same results."""
         inner = self.inner()
+        for param in block.params:
+            inner.param(param)
         inner.run(block.ops)
         return inner.b.block(block.params, [inner.value(value) for value in block.returns])
 
@@ -103,7 +140,7 @@ class Folder:
         made = replace(
             op, spec=spec or op.spec, operands=tuple(operands), results=(result,), attrs=attrs
         )
-        self.b.append(made)
+        self.append(made)
         return result
 
 

@@ -6,7 +6,7 @@ from shardir.ir import Op, Value
 from shardir.opset import Attr
 from shardir.passes.folding import views
 from shardir.passes.folding.folder import Folder, Rule
-from shardir.passes.folding.views import Piece, View, apart, repeat, straight
+from shardir.passes.folding.views import Dims, Piece, View, apart, repeat, straight
 from shardir.passes.merging.arrange import reshaped
 
 Places = dict[int, int]
@@ -68,6 +68,41 @@ def _pad(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | N
         "low": _placed(at, low, rank, 0), "high": _placed(at, high, rank, 0),
         "interior": _placed(at, interior, rank, 0),
     }, filler)  # fmt: skip
+
+
+def _concatenate(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
+    """In the dimensions of the largest operand's base, with one of its own for what grows."""
+    dim = op.attrs["dim"]
+    real = [view for view in operands if view.base not in folder.splats]
+    if not real:
+        return None
+    lead = max(real, key=lambda view: view.base.type.size)
+    if lead.base.type.rank == 0 or len(lead.dims[dim]) > 1:
+        return None
+    split = separated(folder, lead, [dim])
+    if split is None:
+        return None
+    view, at = split
+    others = _without(view.dims, dim)
+    given = []
+    for each in operands:
+        if each is lead:
+            given.append(view.base)
+            continue
+        seen = views.seen_from(_without(each.dims, dim), View(view.base, others))
+        if seen is None:
+            return None
+        dims = (*seen[: at[dim]], each.dims[dim], *seen[at[dim] + 1 :])
+        given.append(folder.made(View(each.base, dims)))
+    shape = list(view.base.type.shape)
+    shape[at[dim]] = op.result.type.shape[dim]
+    value = folder.emit(op, given, op.result.type.with_shape(shape), dim=at[dim])
+    grown = (Piece(at[dim], 1, shape[at[dim]]),) if shape[at[dim]] != 1 else ()
+    return [View(value, (*view.dims[:dim], grown, *view.dims[dim + 1 :]))]
+
+
+def _without(dims: Dims, dim: int) -> Dims:
+    return (*dims[:dim], (), *dims[dim + 1 :])
 
 
 def _over(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
@@ -168,6 +203,7 @@ RULES: dict[str, Rule] = {
     "broadcast": _broadcast,
     "constant": _constant,
     "slice": _slice,
+    "concatenate": _concatenate,
     "pad": _pad,
     "reverse": _reverse,
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _over),

@@ -168,7 +168,7 @@ def made(b: Any, view: View) -> Value:
     base = view.base
     if view.plain:
         return base
-    walked = sorted({p for pieces in view.dims for p in pieces if p.dim != REPEAT}, key=_place)
+    walked = sorted({p for pieces in view.dims for p in pieces if p.dim != REPEAT}, key=place_of)
     number = {piece: i for i, piece in enumerate(walked)}
     # Runs of pieces of the base, and repetitions in between, one dimension each.
     order: list[list[int]] = []
@@ -198,7 +198,8 @@ def made(b: Any, view: View) -> Value:
     return reshaped(b, x, view.shape)
 
 
-def _place(piece: Piece) -> tuple[int, int]:
+def place_of(piece: Piece) -> tuple[int, int]:
+    """By which pieces are in the order of the base."""
     return piece.dim, -piece.stride
 
 
@@ -219,7 +220,7 @@ def apart(b: Any, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
     found: list[tuple[Piece, int]] = []
     for pieces, kind in zip(view.dims, kinds, strict=True):
         found += [(piece, kind) for piece in pieces if piece.dim != REPEAT]
-    found.sort(key=lambda each: _place(each[0]))
+    found.sort(key=lambda each: place_of(each[0]))
     shape: list[int] = []
     made_kinds: list[int] = []
     runs: list[list[Piece]] = []

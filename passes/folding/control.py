@@ -1,0 +1,175 @@
+"""What fold-views makes of loops and branches: values go round in the dimensions of their bases.
+
+What a loop carries is laid out as it is when it enters. A number that enters, such as the zeros
+that gradients are added to, is laid out as the body makes the next.
+"""
+
+from collections.abc import Sequence
+
+from shardir.build import Builder
+from shardir.ir import Block, Op, Value
+from shardir.ops.control import case, scan, while_
+from shardir.passes.folding import views
+from shardir.passes.folding.folder import Folder, Rule
+from shardir.passes.folding.moves import separated
+from shardir.passes.folding.views import Piece, View, straight
+
+
+def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _emit(
+    folder: Folder, op: Op, operands: Sequence[Value], blocks: Sequence[Block]
+) -> list[Value]:
+    b: Builder = folder.b
+    names = [value.name for value in op.results]
+    made = _results(b.emit(op.spec, *operands, blocks=tuple(blocks), **op.attrs))
+    return folder.renamed(made, names)
+
+
+def _laid_out(folder: Folder, view: View) -> View | None:
+    """How a carried value is laid out, given how it enters; `None` for a number."""
+    if view.base in folder.splats:
+        return None
+    return View(folder.made(view), straight(view.shape)) if view.repeats else view
+
+
+def _entering(folder: Folder, operands: Sequence[View], olds: Sequence[Value]) -> list[View]:
+    """How carried values are laid out to begin with."""
+    return [
+        _laid_out(folder, view) or views.of(old) for view, old in zip(operands, olds, strict=True)
+    ]
+
+
+def _better(
+    inner: Folder, entering: Sequence[View], operands: Sequence[View], returns: Sequence[Value]
+) -> list[View]:
+    """The same, but what enters as a number as the body makes it."""
+    better = []
+    for like, view, value in zip(entering, operands, returns, strict=True):
+        made = inner.get(value)
+        if view.base in inner.splats and made.base not in inner.splats and not made.repeats:
+            like = made
+        better.append(like)
+    return better
+
+
+def _while(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
+    condition, body = op.blocks
+    likes = _entering(folder, operands, op.operands)
+    for last in (False, True):
+        step = folder.inner()
+        params = [step.param(old, like) for old, like in zip(body.params, likes, strict=True)]
+        step.run(body.ops)
+        better = _better(step, likes, operands, body.returns)
+        if last or better == likes:
+            break
+        likes = better
+    stepped = step.b.block(
+        params, [step.within(old, like) for old, like in zip(body.returns, likes, strict=True)]
+    )
+    test = folder.inner()
+    tested = [test.param(old, like) for old, like in zip(condition.params, likes, strict=True)]
+    test.run(condition.ops)
+    going = test.b.block(tested, [test.value(condition.returns[0])])
+    inits = [folder.within(old, like) for old, like in zip(op.operands, likes, strict=True)]
+    made = _emit(folder, op, inits, (going, stepped))
+    return [View(value, like.dims) for value, like in zip(made, likes, strict=True)]
+
+
+def _scan(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
+    (body,) = op.blocks
+    n = op.attrs["carries"]
+    likes = _entering(folder, operands[:n], op.operands[:n])
+    stacks = [_stack(folder, view) for view in operands[n:]]
+    for last in (False, True):
+        inner = folder.inner()
+        params = [inner.param(old, like) for old, like in zip(body.params, likes, strict=False)]
+        params += [
+            inner.param(old, _slice_of(stack))
+            for old, stack in zip(body.params[n:], stacks, strict=True)
+        ]
+        inner.run(body.ops)
+        better = _better(inner, likes, operands[:n], body.returns[:n])
+        if last or better == likes:
+            break
+        likes = better
+    returns = [inner.within(old, like) for old, like in zip(body.returns, likes, strict=False)]
+    slices = [_slice_made(inner, old) for old in body.returns[n:]]
+    block = inner.b.block(params, [*returns, *(view.base for view in slices)])
+    inits = [folder.within(old, like) for old, like in zip(op.operands, likes, strict=False)]
+    made = _emit(folder, op, [*inits, *(stack.base for stack in stacks)], (block,))
+    carried = [View(value, like.dims) for value, like in zip(made, likes, strict=False)]
+    stacked = [
+        View(value, (_first(op.attrs["length"]), *_moved(view, 1)))
+        for value, view in zip(made[n:], slices, strict=True)
+    ]
+    return [*carried, *stacked]
+
+
+def _stack(folder: Folder, view: View) -> View:
+    """A stacked operand as a view over a base whose first dimension is sliced."""
+    split = None if view.base in folder.splats else separated(folder, view, [0])
+    if split is None:
+        return views.of(folder.made(view))
+    apart, at = split
+    place, rank = at[0], apart.base.type.rank
+    if place == 0:
+        return apart
+    perm = (place, *(d for d in range(rank) if d != place))
+    base = folder.made(View(apart.base, tuple(straight(apart.base.type.shape)[d] for d in perm)))
+    new = {d: i for i, d in enumerate(perm)}
+    dims = tuple(
+        tuple(p if p.dim == views.REPEAT else p._replace(dim=new[p.dim]) for p in pieces)
+        for pieces in apart.dims
+    )
+    return View(base, dims)
+
+
+def _slice_of(stack: View) -> View:
+    """How a slice is seen, of a base that does not exist."""
+    type = stack.base.type
+    return View(Value(type.with_shape(type.shape[1:])), _moved(stack, -1)[1:])
+
+
+def _slice_made(inner: Folder, old: Value) -> View:
+    view = inner.get(old)
+    return views.of(inner.made(view)) if view.base in inner.splats else view
+
+
+def _moved(view: View, by: int) -> views.Dims:
+    """The dimensions of a view whose base has `by` dimensions more in front."""
+    return tuple(
+        tuple(p if p.dim == views.REPEAT else p._replace(dim=p.dim + by) for p in pieces)
+        for pieces in view.dims
+    )
+
+
+def _first(length: int) -> views.Pieces:
+    return (Piece(0, 1, length),) if length != 1 else ()
+
+
+def _case(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
+    inners = []
+    for branch in op.blocks:
+        inners.append(folder.inner())
+        inners[-1].run(branch.ops)
+    likes = []
+    for i, old in enumerate(op.results):
+        offered = [
+            inner.get(branch.returns[i]) for inner, branch in zip(inners, op.blocks, strict=True)
+        ]
+        real = [view for view in offered if view.base not in folder.splats and not view.repeats]
+        likes.append(real[0] if real else views.of(old))
+    blocks = [
+        inner.b.block(
+            (), [inner.within(v, like) for v, like in zip(branch.returns, likes, strict=True)]
+        )
+        for inner, branch in zip(inners, op.blocks, strict=True)
+    ]
+    made = _emit(folder, op, [folder.made(operands[0])], blocks)
+    return [View(value, like.dims) for value, like in zip(made, likes, strict=True)]
+
+
+RULES: dict[str, Rule] = {while_.name: _while, scan.name: _scan, case.name: _case}
