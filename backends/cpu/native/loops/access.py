@@ -1,0 +1,186 @@
+"""Vectors from and to memory, the last ones of a row cut short.
+
+Where the machine masks memory accesses (AVX-512), a short vector is a masked one; elsewhere its
+elements go over the stack, so that there is one copy of a loop's body for both.
+"""
+
+from dataclasses import dataclass, field
+
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, lanes, vector
+from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
+from shardir.backends.cpu.native.vector import registers
+from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held
+from shardir.types import REAL_OF
+
+_LAST = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an array's elements are: those of a vector begin at `address`, `stride` bytes apart."""
+
+    address: Value
+    dtype: str
+    lying: str
+    stride: Value | None = None
+
+
+@dataclass
+class Vectors:
+    """Accesses to vectors of `count` elements, of which `left` are there (all of them: `None`)."""
+
+    function: Function
+    count: int
+    left: Value | None = None
+    streaming: bool = False
+    _masks: dict[int, Value] = field(default_factory=dict)
+
+    def load(self, place: Place) -> Held:
+        """The elements at a place; what is past the end is anything."""
+        f = self.function
+        if place.lying == SPLAT:
+            return splat(f, registers.load(f, place.address, place.dtype, 1), self.count)
+        if place.lying == GENERAL:
+            return registers.load(f, self._gathered(place).address, place.dtype, self.count)
+        if self.left is None:
+            return registers.load(f, place.address, place.dtype, self.count)
+        if not has_masks():
+            stack = self._stack(place.dtype)
+            whole = self.left.is_("uge", self.count)
+            with f.when(whole ^ 1):
+                self._copy(stack.address, place.address, self._bytes(place.dtype))
+            address = f.select(whole, place.address, stack.address)
+            return registers.load(f, address, place.dtype, self.count)
+        part, type, mask = self._masked(place.dtype)
+        name = f"llvm.masked.load.{_suffix(type)}.p0"
+        f.module.declare(name, type, ["ptr", "i32 immarg", mask.type, type])
+        stored = f.emit(
+            f"call {type} @{name}(ptr {place.address}, i32 {SIZES[part]}, "
+            f"{mask.type} {mask}, {type} zeroinitializer)",
+            type,
+        )
+        if place.dtype not in REAL_OF:
+            return registers.widened(f, stored, place.dtype)
+        ends = 2 * self.count
+        return (
+            f.shuffle(stored, stored, range(0, ends, 2)),
+            f.shuffle(stored, stored, range(1, ends, 2)),
+        )
+
+    def store(self, held: Held, place: Place) -> None:
+        """Write the elements that are there."""
+        f = self.function
+        if place.lying == GENERAL:
+            stack = self._stack(place.dtype)
+            registers.store(f, held, stack.address, place.dtype)
+            self._each(place, stack, writes=True)
+        elif self.left is None:
+            registers.store(f, held, place.address, place.dtype, self.streaming)
+        elif not has_masks():
+            stack = self._stack(place.dtype)
+            whole = self.left.is_("uge", self.count)
+            address = f.select(whole, place.address, stack.address)
+            registers.store(f, held, address, place.dtype)
+            with f.when(whole ^ 1):
+                self._copy(place.address, stack.address, self._bytes(place.dtype))
+        else:
+            part, type, mask = self._masked(place.dtype)
+            value = _packed(f, held, place.dtype)
+            name = f"llvm.masked.store.{_suffix(type)}.p0"
+            f.module.declare(name, "void", [type, "ptr", "i32 immarg", mask.type])
+            f.do(
+                f"call void @{name}({type} {value}, ptr {place.address}, i32 {SIZES[part]}, "
+                f"{mask.type} {mask})"
+            )
+
+    def present(self) -> Value | None:
+        """Which lanes are there; `None` for all."""
+        if self.left is None:
+            return None
+        return self._mask(self.count)
+
+    def _masked(self, dtype: str) -> tuple[str, str, Value]:
+        part = MEMORY[dtype]
+        width = self.count * (2 if dtype in REAL_OF else 1)
+        return part, vector(part, width), self._mask(width)
+
+    def _mask(self, width: int) -> Value:
+        """The first lanes set, as many as are left."""
+        if width not in self._masks:
+            f = self.function
+            assert self.left is not None
+            if width <= _LAST + 1:
+                there = self.left if width == self.count else self.left << 1
+                lost = f.value(width, "i64") - f.least(there, width)
+                bits = f.value(-1, f"i{width}")
+                short = lost if width == 64 else lost.to(f"i{width}", "trunc")
+                # A shift by all bits is no shift; nobody asks for a vector of no elements.
+                self._masks[width] = (bits >> short).to(vector("i1", width), "bitcast")
+            else:
+                half = self._mask(width // 2)
+                order = [lane // 2 for lane in range(width)]
+                self._masks[width] = f.shuffle(half, half, order)
+        return self._masks[width]
+
+    def _gathered(self, place: Place) -> Variable:
+        stack = self._stack(place.dtype)
+        self._each(place, stack, writes=False)
+        return stack
+
+    def _each(self, place: Place, stack: Variable, writes: bool) -> None:
+        """Copy one element after the other between a place and the stack."""
+        f = self.function
+        size = SIZES[MEMORY[place.dtype]] * (2 if place.dtype in REAL_OF else 1)
+        word = f"i{8 * size}"
+        align = SIZES[MEMORY[place.dtype]]
+        assert place.stride is not None
+        end = f.value(self.count, "i64") if self.left is None else f.least(self.left, self.count)
+        far = f.variable("ptr", place.address)
+        with f.loop(0, end) as i:
+            near = f.offset(stack.address, i * size)
+            source, target = (near, far.get()) if writes else (far.get(), near)
+            f.store(f.load(source, word, align), target, align)
+            far.set(f.offset(far.get(), place.stride))
+
+    def _stack(self, dtype: str) -> Variable:
+        width = self.count * (2 if dtype in REAL_OF else 1)
+        return self.function.variable(vector(MEMORY[dtype], width))
+
+    def _bytes(self, dtype: str) -> Value:
+        size = SIZES[MEMORY[dtype]] * (2 if dtype in REAL_OF else 1)
+        assert self.left is not None
+        return self.left * size
+
+    def _copy(self, target: Value, source: Value, nbytes: Value) -> None:
+        f = self.function
+        f.module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1 immarg"])
+        f.do(
+            f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {nbytes}, i1 false)"
+        )
+
+
+def has_masks() -> bool:
+    """Whether this machine masks loads and stores of elements of any size."""
+    features = host().features
+    return "+avx512bw" in features and "+avx512vl" in features
+
+
+def splat(function: Function, held: Held, count: int) -> Held:
+    """One element in all lanes."""
+    if isinstance(held, tuple):
+        return function.splat(held[0], count), function.splat(held[1], count)
+    return function.splat(held, count)
+
+
+def _packed(f: Function, held: Held, dtype: str) -> Value:
+    if not isinstance(held, tuple):
+        return registers.narrowed(f, held, dtype)
+    count = lanes(held[0].type)
+    return f.shuffle(*held, [lane for i in range(count) for lane in (i, i + count)])
+
+
+def _suffix(type: str) -> str:
+    short = {"float": "f32", "double": "f64"}
+    count, kind = type[1:-1].split(" x ")
+    return f"v{count}{short.get(kind, kind)}"

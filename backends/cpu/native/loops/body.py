@@ -1,0 +1,136 @@
+"""What one walk over elements computes: a block as numbered steps, without shapes.
+
+Broadcasts and reshapes are gone, since a value is known by the axes along which it lies. What is
+left is the same for all shapes, so that its text can name a kernel.
+"""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from shardir.ir import Block, Op, Value
+from shardir.ops.create import constant, iota
+from shardir.ops.fused import REDUCTIONS, Lie, Nest, fused, nest_of, wide
+from shardir.ops.shape import broadcast, reshape
+from shardir.opset import Attr
+
+ARRAY, CONSTANT, IOTA, REDUCE, APPLY = "array", "constant", "iota", "reduce", "apply"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One value: an element of array `number`, a constant, counted index `number`, a reduction or
+    an elementwise operation `op` of earlier values."""
+
+    kind: str
+    dtype: str
+    op: str = ""
+    operands: tuple[int, ...] = ()
+    attrs: tuple[tuple[str, Attr], ...] = ()
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Steps in order, and which of them are results."""
+
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+
+    def key(self) -> str:
+        """A text that says all of it."""
+        return f"{self.steps!r}->{self.results!r}"
+
+    @property
+    def reductions(self) -> tuple[int, ...]:
+        """The steps that reduce."""
+        return tuple(i for i, step in enumerate(self.steps) if step.kind == REDUCE)
+
+
+def block_of(op: Op) -> Block:
+    """A fused operation's block; of any other operation a block that has it alone."""
+    if op.spec is fused:
+        return op.blocks[0]
+    return Block(tuple(dict.fromkeys(op.operands)), (op,), op.results)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """An operation as a nest and its body: which operand each array is, the axis of each index."""
+
+    nest: Nest
+    body: Body
+    operands: tuple[int, ...]
+    operand_lies: tuple[Lie, ...]
+    result_lies: tuple[Lie, ...]
+    counted: tuple[int, ...]
+
+
+def walk_of(op: Op) -> Walk:
+    """What an operation computes, as steps in a nest."""
+    block = block_of(op)
+    nest = nest_of(block)
+    needed = _needed(block)
+    params = [param for param in block.params if param in needed]
+    if op.spec is fused:
+        operands = tuple(block.params.index(param) for param in params)
+    else:
+        operands = tuple(op.operands.index(param) for param in params)
+    body, counted = _body(block, params, nest, needed)
+    return Walk(
+        nest,
+        body,
+        operands,
+        tuple(nest.lies[param] for param in params),
+        tuple(nest.lies[value] for value in block.returns),
+        counted,
+    )
+
+
+def _body(
+    block: Block, params: Sequence[Value], nest: Nest, needed: Set[Value]
+) -> tuple[Body, tuple[int, ...]]:
+    number: dict[Value, int] = {}
+    steps: list[Step] = []
+    counted: list[int] = []
+
+    known: dict[Step, int] = {}
+
+    def add(value: Value, step: Step) -> None:
+        """Append a step; what is computed already is that, now that shapes do not matter."""
+        if step.kind in (CONSTANT, IOTA) or step not in known:
+            known[step] = len(steps)
+            steps.append(step)
+        number[value] = known[step]
+
+    for i, param in enumerate(params):
+        add(param, Step(ARRAY, param.type.dtype, number=i))
+    for op in block.ops:
+        if not any(v in needed for v in op.results):
+            continue
+        result = op.result
+        operands = tuple(number[v] for v in op.operands)
+        ended = op.spec in REDUCTIONS and len(nest.lies[op.operands[0]]) > len(nest.lies[result])
+        if op.spec in (broadcast, reshape) or (op.spec in REDUCTIONS and not ended):
+            number[result] = operands[0]
+        elif op.spec is constant:
+            add(result, Step(CONSTANT, result.type.dtype, attrs=tuple(op.attrs.items())))
+        elif op.spec is iota:
+            if result.type.shape[op.attrs["dim"]] == 1:
+                add(result, Step(CONSTANT, result.type.dtype, attrs=(("value", 0),)))
+                continue
+            place = wide(result.type).index(op.attrs["dim"])
+            add(result, Step(IOTA, result.type.dtype, number=len(counted)))
+            counted.append(nest.lies[result][place])
+        else:
+            kind, attrs = (REDUCE, {}) if ended else (APPLY, op.attrs)
+            made = tuple(sorted(attrs.items()))
+            add(result, Step(kind, result.type.dtype, op.name, operands, made))
+    return Body(tuple(steps), tuple(number[v] for v in block.returns)), tuple(counted)
+
+
+def _needed(block: Block) -> Set[Value]:
+    needed = set(block.returns)
+    for op in reversed(block.ops):
+        if any(result in needed for result in op.results):
+            needed.update(op.operands)
+    return needed

@@ -1,0 +1,249 @@
+"""Walks without reductions: every element of the results is computed once, from what it needs.
+
+The nest is cut into blocks of rows and columns: vectors go along the columns. An array that lies
+anyhow along the columns is read in blocks small enough that the lines of memory it touches are
+still there for the next row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from math import prod
+
+from shardir.backends.cpu.native.data import Context, Kernel, Phase
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.loops.access import Place, Vectors
+from shardir.backends.cpu.native.loops.axes import (
+    GENERAL,
+    SPLAT,
+    UNIT,
+    Array,
+    Axis,
+    axes_of,
+    lying,
+    price,
+)
+from shardir.backends.cpu.native.loops.body import ARRAY, IOTA, Body
+from shardir.backends.cpu.native.loops.evaluation import Values, indices
+from shardir.backends.cpu.native.loops.prices import nanoseconds
+from shardir.backends.cpu.native.loops.record import Reader, Record, further, located, moved
+from shardir.backends.cpu.native.vector import library
+from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held
+from shardir.ops.fused import Nest
+from shardir.types import REAL_OF
+
+BLOCK = 1 << 15
+"""Elements of a block: enough to hide what a block costs, few enough to share."""
+TILE_ROWS, TILE_COLUMNS = 32, 128
+STREAMING_BYTES = 32 << 20
+"""Results from this size on go past the caches: they would push out all that is in there."""
+TASK_NANOSECONDS = 20_000.0
+STREAM_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the text of a map's kernel depends on.
+
+    `kinds` has for each array its element type and how it lies along the columns; counted indices
+    come last. `whole`: columns are full vectors; `streaming`: results go past the caches.
+    """
+
+    body: Body
+    kinds: tuple[tuple[str, str], ...]
+    counted: int
+    lanes: int
+    whole: bool
+    streaming: bool
+
+
+def lanes_of(body: Body) -> int:
+    """Elements of a vector: a register of the shortest type, four at most of the longest."""
+    sizes = [
+        SIZES[MEMORY[step.dtype]] * (2 if step.dtype in REAL_OF else 1)
+        if step.dtype not in ("f16", "bf16")
+        else 4
+        for step in body.steps
+        if step.dtype != "bool"
+    ] or [1]
+    width = host().vector_bytes
+    fullest = max(width // min(sizes), 16 if min(sizes) == 4 else 1)
+    return max(2, min(fullest, 4 * width // max(sizes)))
+
+
+def phases_of_map(
+    nest: Nest, body: Body, arrays: Sequence[Array], counted: int, context: Context, label: str
+) -> list[Phase]:
+    """The one phase of a walk without reductions; `arrays` end with `counted` indices."""
+    lanes = lanes_of(body)
+    axes = axes_of(nest, arrays)
+    column = min(axes, key=lambda axis: price(arrays, axis, lanes), default=None)
+    outer = [axis for axis in axes if axis is not column]
+    none = Axis(1, (0,) * len(arrays))
+    column = column or none
+    row, rows, columns = _cut(arrays, outer, column, lanes)
+    outer = [axis for axis in outer if axis is not row]
+    row = row or none
+    kinds = tuple(
+        (a.dtype, lying(a, stride)) for a, stride in zip(arrays, column.strides, strict=True)
+    )
+    written = arrays[len(arrays) - counted - len(body.results) : len(arrays) - counted]
+    streaming = column.extent % lanes == 0 and _streams(written, axes, column, lanes)
+    shape = Shape(body, kinds, counted, lanes, column.extent % lanes == 0, streaming)
+    size = prod(axis.extent for axis in axes)
+    cost = nanoseconds(body, size, arrays, column.strides)
+    row_blocks, column_blocks = -(-row.extent // rows), -(-column.extent // columns)
+    blocks = row_blocks * column_blocks * prod(axis.extent for axis in outer)
+    tasks = max(1, min(blocks, 4 * context.workers, int(cost / TASK_NANOSECONDS)))
+    each = -(-blocks // tasks)
+    record = Record()
+    record.add(blocks, each)
+    record.add(row.extent, rows, row_blocks, *row.strides)
+    record.add(column.extent, columns, column_blocks, *column.strides)
+    record.arrays(arrays)
+    record.table(outer)
+    return [Phase(kernel_of(shape), tuple(record.words), -(-blocks // each), cost, label)]
+
+
+def _cut(
+    arrays: Sequence[Array], outer: Sequence[Axis], column: Axis, lanes: int
+) -> tuple[Axis | None, int, int]:
+    """The axis of rows, and how many rows and columns a block has."""
+    across = [
+        i
+        for i, (a, stride) in enumerate(zip(arrays, column.strides, strict=True))
+        if a.view is not None and lying(a, stride) == GENERAL
+    ]
+    for axis in reversed(outer):
+        if any(lying(arrays[i], axis.strides[i]) == UNIT for i in across):
+            return axis, TILE_ROWS, TILE_COLUMNS
+    columns = min(column.extent, BLOCK)
+    columns = -(-columns // lanes) * lanes
+    return (outer[-1] if outer else None), max(1, BLOCK // columns), columns
+
+
+def _streams(written: Sequence[Array], axes: Sequence[Axis], column: Axis, lanes: int) -> bool:
+    """Whether all results are large, and full vectors of them aligned wherever they begin.
+
+    A buffer of our own is aligned; the only ones that are not are arguments, which are written
+    only where they are donated, and those are too.
+    """
+    for array in written:
+        view = array.view
+        if view is None or view.nbytes < STREAMING_BYTES:
+            return False
+        ends = (view.offset, *array.strides)
+        own = [s for s in ends if s != array.step]
+        size = lanes * array.step
+        if array.step not in array.strides or any(s % min(size, STREAM_ALIGNMENT) for s in own):
+            return False
+    return True
+
+
+def kernel_of(shape: Shape) -> Kernel:
+    """The kernel of a map; equal shapes give one kernel."""
+    name, imports = _named(shape)
+    return Kernel(name, lambda: _module(shape, name).text(), imports)
+
+
+@cache
+def _named(shape: Shape) -> tuple[str, tuple[str, ...]]:
+    name = f"map_{sha256(repr(shape).encode()).hexdigest()[:24]}"
+    return name, library.symbols_of(_module(shape, name))
+
+
+def _module(shape: Shape, name: str) -> Module:
+    module = Module()
+    f = Function(module, name, ("ptr", "ptr", "i64", "i64"))
+    bases, words, task, _ = f.params
+    count = len(shape.kinds)
+    reader = Reader(f, bases, words)
+    blocks, each = reader.words(2)
+    rows, row_cut, row_count, *row_strides = reader.words(3 + count)
+    columns, column_cut, column_count, *column_strides = reader.words(3 + count)
+    starts = reader.arrays(count - shape.counted, shape.counted)
+    table = reader.table()
+    first = task * each
+    with f.loop(first, f.least(first + each, blocks)) as block:
+        around = block // column_count
+        column_at = (block - around * column_count) * column_cut
+        rest = around // row_count
+        row_at = (around - rest * row_count) * row_cut
+        begins, _ = located(f, table, rest, starts)
+        at = [
+            moved(f, further(f, further(f, begin, row_at * down), column_at * along))
+            for begin, down, along in zip(begins, row_strides, column_strides, strict=True)
+        ]
+        width = f.least(columns - column_at, column_cut)
+        with f.loop(0, f.least(rows - row_at, row_cut)):
+            _row(shape, f, [each.get() for each in at], column_strides, width)
+            for place, down in zip(at, row_strides, strict=True):
+                place.set(further(f, place.get(), down))
+    if shape.streaming:
+        _fence(f)
+    f.leave()
+    return module
+
+
+def _row(
+    shape: Shape, f: Function, at: Sequence[Value], strides: Sequence[Value], width: Value
+) -> None:
+    """One row: what is the same along it, then its vectors."""
+    body, lanes = shape.body, shape.lanes
+    known = Values(f, body, lanes)
+    same = _same_along(shape)
+    still = Vectors(f, lanes)
+
+    def place(number: int, i: Value | None) -> Place:
+        dtype, kind = shape.kinds[number]
+        address = at[number]
+        if i is not None and kind != SPLAT and address.type == "ptr":
+            distance = i * strides[number] if kind == GENERAL else i * _step(dtype)
+            address = f.offset(address, distance)
+        return Place(address, dtype, kind, strides[number] if kind == GENERAL else None)
+
+    def index(number: int, i: Value | None) -> Held:
+        where = len(shape.kinds) - shape.counted + number
+        start, kind = at[where], shape.kinds[where][1]
+        if i is not None and kind != SPLAT:
+            start = start + (i * strides[where] if kind == GENERAL else i)
+        return indices(f, place(where, None), start, lanes)
+
+    known.evaluate(same, still, lambda n: place(n, None), lambda n: index(n, None))
+    with f.loop(0, width, lanes) as i:
+        left = None if shape.whole else width - i
+        vectors = Vectors(f, lanes, left, shape.streaming)
+        now = known.inner()
+        now.evaluate(range(len(body.steps)), vectors, lambda n: place(n, i), lambda n: index(n, i))
+        results = len(shape.kinds) - shape.counted - len(body.results)
+        for number, value in enumerate(body.results):
+            vectors.store(now.held[value], place(results + number, i))
+
+
+def _same_along(shape: Shape) -> list[int]:
+    """The steps whose value is the same in all columns."""
+    counted = len(shape.kinds) - shape.counted
+    same: set[int] = set()
+    for i, step in enumerate(shape.body.steps):
+        if step.kind == ARRAY:
+            still = shape.kinds[step.number][1] == SPLAT
+        elif step.kind == IOTA:
+            still = shape.kinds[counted + step.number][1] == SPLAT
+        else:
+            still = all(k in same for k in step.operands)
+        if still:
+            same.add(i)
+    return sorted(same)
+
+
+def _step(dtype: str) -> int:
+    return SIZES[MEMORY[dtype]] * (2 if dtype in REAL_OF else 1)
+
+
+def _fence(f: Function) -> None:
+    """Streaming stores are seen by other threads in order only after a fence (x86)."""
+    if host().triple.startswith("x86_64"):
+        f.module.declare("llvm.x86.sse.sfence", "void", [])
+        f.do("call void @llvm.x86.sse.sfence()")

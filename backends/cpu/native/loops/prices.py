@@ -1,0 +1,45 @@
+"""What loops over elements cost, roughly, to deal them to workers and to tell phases apart."""
+
+from collections.abc import Sequence
+from math import prod
+
+from shardir.backends.cpu.native.loops.axes import GENERAL, Array, lying
+from shardir.backends.cpu.native.loops.body import APPLY, REDUCE, Body
+from shardir.types import NUMPY_DTYPES
+
+BYTE = 0.06
+"""Nanoseconds of a byte that comes from memory or goes there."""
+CHEAP = frozenset(
+    (
+        "neg", "abs", "sign", "floor", "ceil", "round", "is_finite", "not", "real", "imag", "conj",
+        "add", "sub", "mul", "maximum", "minimum", "and", "or", "xor", "shift_left",
+        "shift_right_logical", "shift_right_arithmetic", "complex", "eq", "ne", "lt", "le", "gt",
+        "ge", "select", "clamp", "convert", "stop_gradient", "popcnt", "clz", "nextafter",
+    )
+)  # fmt: skip
+"""What takes an instruction or a few."""
+MIDDLING = {"div": 0.15, "sqrt": 0.2, "rsqrt": 0.3, "rem": 0.5, "exp": 0.3, "exp2": 0.3, "log": 0.4}
+
+
+def step_price(op: str, dtype: str) -> float:
+    """Nanoseconds of an operation on one element."""
+    size = NUMPY_DTYPES[dtype].itemsize
+    each = 0.02 if op in CHEAP else MIDDLING.get(op, 0.6)
+    return each * max(1.0, size / 4)
+
+
+def nanoseconds(
+    body: Body, size: int, arrays: Sequence[Array], strides: Sequence[int] = ()
+) -> float:
+    """All of a walk over `size` elements; `strides` are those along the axis of vectors."""
+    each = sum(
+        step_price(step.op, step.dtype) for step in body.steps if step.kind in (APPLY, REDUCE)
+    )
+    moved = 0.0
+    for array, stride in zip(arrays, strides or [0] * len(arrays), strict=True):
+        if array.view is not None:
+            some = prod(n for n, s in zip(array.view.shape, array.view.strides, strict=True) if s)
+            moved += min(some, size) * array.step * BYTE
+            if lying(array, stride) == GENERAL:
+                moved += size * 0.7
+    return max(size * each, moved) + 0.3 * min(size * each, moved) + 20.0

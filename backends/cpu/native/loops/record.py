@@ -1,0 +1,95 @@
+"""The record of a phase: words by name, so that a kernel reads what its phase wrote.
+
+Blocks of loops are numbered along a table of outer axes; `located` finds where a block lies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from shardir.backends.cpu.native.llvm.text import Function, Value, Variable
+from shardir.backends.cpu.native.loops.axes import Array, Axis
+
+
+@dataclass
+class Record:
+    """Words in the order of their names."""
+
+    words: list[int] = field(default_factory=list)
+
+    def add(self, *words: int) -> None:
+        self.words += words
+
+    def arrays(self, arrays: Sequence[Array]) -> None:
+        """The slot and the offset of each array; counted indices have none."""
+        for array in arrays:
+            if array.view is not None:
+                self.words += [array.view.slot, array.view.offset]
+
+    def table(self, axes: Sequence[Axis]) -> None:
+        """Axes to number blocks along, outermost first, and all their strides."""
+        self.words.append(len(axes))
+        for axis in reversed(axes):
+            self.words += [axis.extent, *axis.strides]
+
+
+@dataclass
+class Reader:
+    """Reads a record in the order in which it was written."""
+
+    function: Function
+    bases: Value
+    record: Value
+    at: int = 0
+
+    def word(self) -> Value:
+        f = self.function
+        self.at += 1
+        return f.load(f.offset(self.record, 8 * (self.at - 1)), "i64")
+
+    def words(self, count: int) -> list[Value]:
+        return [self.word() for _ in range(count)]
+
+    def arrays(self, count: int, indices: int) -> list[Value]:
+        """The addresses of arrays, then zeros for counted indices."""
+        f = self.function
+        made = []
+        for _ in range(count):
+            base = f.load(f.offset(self.bases, self.word(), "ptr"), "ptr")
+            made.append(f.offset(base, self.word()))
+        return made + [f.value(0, "i64") for _ in range(indices)]
+
+    def table(self) -> Value:
+        """Where a table begins; it has to be what is read last, or skipped by its length."""
+        return self.function.offset(self.record, 8 * self.at)
+
+
+def located(
+    f: Function, table: Value, number: Value, starts: Sequence[Value]
+) -> tuple[list[Value], Value]:
+    """Where arrays are at step `number` along the axes of a table, and the end of the table."""
+    left = f.variable("i64", number)
+    places = [moved(f, start) for start in starts]
+    depth = f.load(table, "i64")
+    at = f.variable("ptr", f.offset(table, 8))
+    with f.loop(0, depth):
+        entry = at.get()
+        extent = f.load(entry, "i64")
+        now = left.get()
+        rest = now // extent
+        index = now - rest * extent
+        left.set(rest)
+        for i, place in enumerate(places):
+            stride = f.load(f.offset(entry, 8 + 8 * i), "i64")
+            place.set(further(f, place.get(), index * stride))
+        at.set(f.offset(entry, 8 + 8 * len(places)))
+    return [place.get() for place in places], at.get()
+
+
+def moved(f: Function, start: Value) -> Variable:
+    """A variable that begins at an address or a number."""
+    return f.variable(start.type, start)
+
+
+def further(f: Function, start: Value, distance: Value) -> Value:
+    """An address, or a number, further on."""
+    return f.offset(start, distance) if start.type == "ptr" else start + distance

@@ -1,0 +1,58 @@
+"""Lowering rules for elementwise and fused operations."""
+
+from collections.abc import Sequence
+from functools import cache
+
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View
+from shardir.backends.cpu.native.llvm.text import Function, Module
+from shardir.backends.cpu.native.loops.axes import arrays_of
+from shardir.backends.cpu.native.loops.body import APPLY, Body, walk_of
+from shardir.backends.cpu.native.loops.maps import phases_of_map
+from shardir.backends.cpu.native.vector import inline, registers
+from shardir.ir import Op
+from shardir.ops.fused import fused, is_pointwise
+from shardir.opset import OPS, Attr
+
+
+def rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> Sequence[Phase] | None:
+    """The phases of an operation; `None` if it has a step without vector instructions."""
+    walk = walk_of(op)
+    if not is_supported(walk.body):
+        return None
+    if not all(walk.nest.extents):
+        return None if walk.nest.reduced else []
+    arrays = arrays_of(walk, operands, results)
+    label = op.why or op.name
+    if not walk.body.reductions:
+        return phases_of_map(walk.nest, walk.body, arrays, len(walk.counted), context, label)
+    return None
+
+
+def is_supported(body: Body) -> bool:
+    """Whether every step has instructions."""
+    for step in body.steps:
+        if step.kind == APPLY:
+            dtypes = tuple(body.steps[i].dtype for i in step.operands)
+            if not has_instructions(step.op, step.attrs, dtypes, step.dtype):
+                return False
+    return True
+
+
+@cache
+def has_instructions(
+    op: str, attrs: tuple[tuple[str, Attr], ...], dtypes: tuple[str, ...], result: str
+) -> bool:
+    """Whether an elementwise operation can be computed on vectors of these element types."""
+    f = Function(Module(), "probe", [])
+    held = [registers.constant(f, 1, dtype, 8) for dtype in dtypes]
+    return inline.emit(f, op, dict(attrs), held, dtypes, result) is not None
+
+
+RULES: dict[str, Rule] = {
+    **{name: rule for name, spec in OPS.items() if is_pointwise(spec)},
+    fused.name: rule,
+    "iota": rule,
+}
+"""By the name of the operation."""

@@ -1,0 +1,95 @@
+"""Puts operations that one nest of loops computes into one `fused` operation.
+
+before: `%a = exp(%x)`, `%b = mul(%a, %y)`, `%s = sum(%b, dims=[1])`
+after:  `%s = fused(%x, %y) { %a = exp(%x), %b = mul(%a, %y), %s = sum(%b, dims=[1]) }`
+
+What a group may hold is said by `shardir.ops.fused`. Elementwise operations join the groups of
+their operands, whoever else uses those: a value that is used outside is one more result, and
+nothing is computed twice but what costs nothing (broadcasts, counting, constants, which go into
+every group that uses them). Reductions join the group of what they reduce, and what uses their
+results, broadcast back, joins too: so a softmax or a normalization is one group.
+
+Operations of other programs' targets stay outside (`without`), and so do transposes, and reshapes
+that do more than add or drop dimensions of size 1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from shardir.build import Names
+from shardir.errors import PipelineError
+from shardir.ir import Block, Function, Module, Op
+from shardir.ops.fused import REDUCTIONS, fused, is_pointwise
+from shardir.ops.manual import manual_computation
+from shardir.opset import OPS
+from shardir.passes.fuse_build import rebuilt
+from shardir.passes.fuse_groups import Limits, grouped
+from shardir.passes.pipeline import Pass
+
+
+@dataclass(frozen=True)
+class Fuse(Pass, name="fuse"):
+    """Make groups of elementwise operations and reductions.
+
+    A group uses at most `most_operands` values and has at most `most_ops` operations.
+    `without` names operations that stay alone, separated by `+`; `reductions=false` leaves all
+    reductions alone.
+    """
+
+    most_operands: int = 16
+    most_ops: int = 96
+    without: str = ""
+    reductions: bool = True
+
+    def __call__(self, module: Module) -> Module:
+        alone = [name for name in self.without.split("+") if name]
+        for name in alone:
+            if name not in OPS:
+                raise PipelineError(f"no operation is called {name!r}, which is to stay alone")
+
+        def accepts(op: Op) -> bool:
+            return op.name not in alone and (self.reductions or op.spec not in REDUCTIONS)
+
+        return fuse(module, accepts, self.most_operands, self.most_ops)
+
+
+def fuse(
+    module: Module,
+    accepts: Callable[[Op], bool] = lambda op: True,
+    most_operands: int = Fuse.most_operands,
+    most_ops: int = Fuse.most_ops,
+) -> Module:
+    """The module with its groups made of elementwise operations and reductions `accepts` takes."""
+
+    def taken(op: Op) -> bool:
+        return (is_pointwise(op.spec) or op.spec in REDUCTIONS) and accepts(op)
+
+    limits = Limits(taken, most_operands, most_ops)
+    functions = tuple(_fused(f, limits) for f in module.functions)
+    same = all(a is b for a, b in zip(functions, module.functions, strict=True))
+    return module if same else replace(module, functions=functions)
+
+
+def _fused(function: Function, limits: Limits) -> Function:
+    values = [v for op in function.body.walk() for v in op.results]
+    params = [v for op in function.body.walk() for block in op.blocks for v in block.params]
+    names = Names([v.name for v in (*function.body.params, *values, *params)])
+    body = _block(function.body, limits, names)
+    return function if body is function.body else replace(function, body=body)
+
+
+def _block(block: Block, limits: Limits, names: Names) -> Block:
+    """The block with its groups made; the block itself if it has none."""
+    ops = tuple(_inside(op, limits, names) for op in block.ops)
+    if any(a is not b for a, b in zip(ops, block.ops, strict=True)):
+        block = replace(block, ops=ops)
+    groups = grouped(block, limits)
+    return rebuilt(block, groups, names) if groups else block
+
+
+def _inside(op: Op, limits: Limits, names: Names) -> Op:
+    if not op.blocks or op.spec in (fused, manual_computation):
+        return op
+    blocks = tuple(_block(block, limits, names) for block in op.blocks)
+    same = all(a is b for a, b in zip(blocks, op.blocks, strict=True))
+    return op if same else replace(op, blocks=blocks)

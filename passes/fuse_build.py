@@ -1,0 +1,144 @@
+"""Groups as `fused` operations, put where what they use is there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+
+from shardir.build import Names
+from shardir.ir import Block, Op, Value
+from shardir.ops.fused import REDUCTIONS, Lie, fused, wide
+from shardir.ops.shape import broadcast
+from shardir.passes.fuse_groups import Group, Groups
+
+
+def rebuilt(block: Block, groups: Groups, names: Names) -> Block:
+    """The block with a `fused` operation for each group."""
+    home = {number: group for group in groups.groups for number in group.ops}
+    outside = _used_outside(block, groups, home)
+    made: list[tuple[int, Op]] = []
+    for group in groups.groups:
+        made.append((group.ops[-1], _Maker(block, groups, group, names).op(outside)))
+    for number, op in enumerate(block.ops):
+        if number not in home and (
+            not op.results or op.spec.effect or any(v in outside for v in op.results)
+        ):
+            made.append((number, op))
+    return Block(block.params, _ordered(made), block.returns)
+
+
+def _used_outside(block: Block, groups: Groups, home: Mapping[int, Group]) -> set[Value]:
+    """What operations outside of groups use and the block returns, and groups use of others."""
+    used = set(block.returns)
+    for number in range(len(block.ops) - 1, -1, -1):
+        op = block.ops[number]
+        group = home.get(number)
+        if group is None:
+            free = len(op.results) == 1 and op.result in groups.free
+            if not free or op.result in used:
+                used.update(op.uses())
+            continue
+        for value in op.operands:
+            base = value
+            while (free_op := groups.free.get(base)) is not None and free_op.operands:
+                (base,) = free_op.operands
+            if base not in groups.free and groups.member.get(base) is not group:
+                used.add(base)
+    return used
+
+
+class _Maker:
+    """Makes the operation of one group.
+
+    What a value is inside depends on where it lies: an operand that lies along the loops in two
+    ways is two parameters.
+    """
+
+    def __init__(self, block: Block, groups: Groups, group: Group, names: Names) -> None:
+        self.block, self.groups, self.group, self.names = block, groups, group, names
+        self.inner: dict[Value, Value] = {}
+        self.params: dict[tuple[Value, Lie], Value] = {}
+        self.copies: dict[tuple[Value, Lie], Value] = {}
+        self.ops: list[Op] = []
+        every = range(len(group.shape))
+        self.whole = tuple(every)
+        self.kept = tuple(axis for axis in every if axis not in group.reduced)
+
+    def op(self, outside: set[Value]) -> Op:
+        """The operation, whose results are the values of the group that are used outside."""
+        members = [self.block.ops[number] for number in self.group.ops]
+        for op in members:
+            self.take(op)
+        results = tuple(r for op in members for r in op.results if r in outside)
+        inner = Block(
+            tuple(self.params.values()), tuple(self.ops), tuple(self.inner[r] for r in results)
+        )
+        operands = tuple(value for value, _ in self.params)
+        loc = next((op.loc for op in reversed(members) if op.loc), None)
+        return Op(fused, operands, results, {}, (inner,), loc, self.why(members))
+
+    def take(self, op: Op) -> None:
+        """Append an operation of the group."""
+        reduces = op.spec in REDUCTIONS
+        lie = self.whole if reduces or self.groups.whole[op.result] else self.kept
+        operands = []
+        for value in op.operands:
+            scalar = not reduces and value.type.shape != op.result.type.shape
+            operands.append(self.value(value, () if scalar else lie))
+        result = replace(op.result, name=self.names.fresh(op.result.name))
+        self.inner[op.result] = result
+        self.ops.append(replace(op, operands=tuple(operands), results=(result,)))
+
+    def value(self, value: Value, lie: Lie) -> Value:
+        """A value as it is called inside, where it lies so."""
+        if value in self.inner:
+            return self.inner[value]
+        op = self.groups.free.get(value)
+        key = (value, lie)
+        if op is None:
+            if key not in self.params:
+                self.params[key] = replace(value, name=self.names.fresh(value.name))
+            return self.params[key]
+        if key not in self.copies:
+            operands = tuple(self.value(x, self._before(op, x, lie)) for x in op.operands)
+            result = replace(value, name=self.names.fresh(value.name))
+            self.copies[key] = result
+            self.ops.append(replace(op, operands=operands, results=(result,)))
+        return self.copies[key]
+
+    @staticmethod
+    def _before(op: Op, x: Value, lie: Lie) -> Lie:
+        """How the operand of what is free lies, if its result lies so."""
+        if op.spec is not broadcast:
+            return lie
+        along = dict(zip(wide(op.result.type), lie, strict=True))
+        return tuple(along[op.attrs["dims"][dim]] for dim in wide(x.type))
+
+    def why(self, members: Sequence[Op]) -> str:
+        """What the group computes, in a few words."""
+        named = list(dict.fromkeys(op.name for op in members))
+        more = f" and {len(named) - 6} more" if len(named) > 6 else ""
+        shape = "x".join(map(str, self.group.shape)) or "one element"
+        return f"{', '.join(named[:6])}{more} over {shape}"
+
+
+def _ordered(made: Sequence[tuple[int, Op]]) -> tuple[Op, ...]:
+    """The operations, each after what it uses, else in the order of their numbers."""
+    maker = {value: i for i, (_, op) in enumerate(made) for value in op.results}
+    users: list[list[int]] = [[] for _ in made]
+    waits = [0] * len(made)
+    for i, (_, op) in enumerate(made):
+        for source in dict.fromkeys(maker[v] for v in op.uses() if v in maker):
+            users[source].append(i)
+            waits[i] += 1
+    ready = [(number, i) for i, (number, _) in enumerate(made) if not waits[i]]
+    heapify(ready)
+    ops: list[Op] = []
+    while ready:
+        _, i = heappop(ready)
+        ops.append(made[i][1])
+        for user in users[i]:
+            waits[user] -= 1
+            if not waits[user]:
+                heappush(ready, (made[user][0], user))
+    assert len(ops) == len(made), "groups wait for each other"
+    return tuple(ops)

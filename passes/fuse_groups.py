@@ -1,0 +1,271 @@
+"""Which operations are computed together.
+
+Operations are looked at once, in order. Each joins the group of an operand if it lies in the
+group's loops, or begins a group. A group has loops of one shape; its values lie along all of them
+(level `whole`) or, once something is reduced, along those that are kept (level `kept`).
+
+That no group waits for what waits for the group is kept by numbers, without any search: every
+group and every other operation has a level above the levels of all others that it uses. Joining
+may raise the level of a group, as long as it stays below those of the group's users.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from shardir.ir import Block, Op, Value
+from shardir.ops.create import constant, iota
+from shardir.ops.fused import REDUCTIONS, keeps_order, wide
+from shardir.ops.shape import broadcast, reshape
+from shardir.opset import Dense
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may be in a group: these operations, so many of them, using so many values."""
+
+    accepts: Callable[[Op], bool]
+    most_operands: int
+    most_ops: int
+
+
+@dataclass(eq=False)
+class Group:
+    """Operations that are computed together, by their numbers in the block.
+
+    `shape` has the extents of its loops (none of size 1), `reduced` those that reductions end.
+    """
+
+    shape: Shape
+    level: float
+    ops: list[int] = field(default_factory=list)
+    reduced: frozenset[int] = frozenset()
+    ceiling: float = inf
+    """The lowest level of what uses it."""
+    operands: dict[Value, None] = field(default_factory=dict)
+    """What it uses of the block around it."""
+    into: "Group | None" = None
+    """The group that it has become a part of."""
+
+    @property
+    def kept(self) -> Shape:
+        return tuple(n for i, n in enumerate(self.shape) if i not in self.reduced)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups of a block, and for each value that a group computes, its group and its level."""
+
+    block: Block
+    groups: tuple[Group, ...]
+    member: Mapping[Value, Group]
+    whole: Mapping[Value, bool]
+    free: Mapping[Value, Op]
+    """What costs nothing, by its result."""
+
+
+def is_free(op: Op) -> bool:
+    """Whether it costs nothing inside a group: no arithmetic, and nothing of its size is read."""
+    if op.spec is constant:
+        return not isinstance(op.attrs["value"], Dense)
+    return op.spec in (broadcast, iota) or (op.spec is reshape and keeps_order(op))
+
+
+def extents(value: Value) -> Shape:
+    """The sizes of a value other than 1."""
+    return tuple(n for n in value.type.shape if n != 1)
+
+
+def grouped(block: Block, limits: Limits) -> Groups | None:
+    """The groups of a block; `None` if there are none."""
+    grouping = _Grouping(block, limits)
+    for number, op in enumerate(block.ops):
+        grouping.take(number, op)
+    return grouping.done()
+
+
+class _Grouping:
+    """What is known of the operations so far."""
+
+    def __init__(self, block: Block, limits: Limits) -> None:
+        self.block, self.limits = block, limits
+        self.groups: list[Group] = []
+        self.member: dict[Value, Group] = {}
+        self.whole: dict[Value, bool] = {}
+        self.free: dict[Value, Op] = {}
+        self.level: dict[Value, float] = {}
+
+    def group(self, value: Value) -> Group | None:
+        """The group that computes a value, as it is by now."""
+        found = self.member.get(value)
+        if found is None:
+            return None
+        while found.into is not None:
+            found = found.into
+        self.member[value] = found
+        return found
+
+    def base(self, value: Value) -> Value:
+        """What a value is made of for free, or the value."""
+        while (op := self.free.get(value)) is not None and op.operands:
+            (value,) = op.operands
+        return value
+
+    def bases(self, op: Op) -> list[Value]:
+        """What an operation uses, seen through what is free."""
+        found = dict.fromkeys(map(self.base, op.uses()))
+        return [value for value in found if value not in self.free]
+
+    def take(self, number: int, op: Op) -> None:
+        """Look at the next operation."""
+        if is_free(op) and all(op.result.type.shape):
+            self.free[op.result] = op
+            return
+        if self.limits.accepts(op) and all(op.operands[0].type.shape):
+            reduces = op.spec in REDUCTIONS
+            shape = extents(op.operands[0] if reduces else op.result)
+            ended = _ended(op) if reduces else frozenset()
+            if not reduces or ended:
+                self.join(number, op, shape, ended)
+                return
+        self.leave(op)
+
+    def leave(self, op: Op) -> None:
+        """An operation that is in no group."""
+        level = 1 + max((self.above(v) for v in self.bases(op)), default=0)
+        for value in self.bases(op):
+            if group := self.group(value):
+                group.ceiling = min(group.ceiling, level)
+        for result in op.results:
+            self.level[result] = level
+
+    def above(self, value: Value) -> float:
+        """The level of what computes a value; 0 for what is there from the start."""
+        group = self.group(value)
+        return group.level if group else self.level.get(value, 0)
+
+    def join(self, number: int, op: Op, shape: Shape, ended: frozenset[int]) -> None:
+        """Put an operation into the groups of its operands, or into one of its own."""
+        own = Group(shape, 0, [number], ended)
+        for value in self.bases(op):
+            own.operands.setdefault(value)
+        places = self.places(op, shape, ended)
+        is_whole = not ended
+        taken: list[Group] = []
+        for group, level in places:
+            if taken and level != is_whole and not ended:
+                continue
+            if self.fits(own, [*taken, group], level or bool(ended)):
+                taken.append(group)
+                is_whole = level and not ended
+        bound = self.bound(own, taken)
+        for value in own.operands:
+            other = self.group(value)
+            if other is not None and other not in taken:
+                other.ceiling = min(other.ceiling, bound)
+        if not taken:
+            own.level = bound
+            self.groups.append(own)
+            home = own
+        else:
+            home = self.merged(own, taken, bound)
+        self.member[op.result] = home
+        self.whole[op.result] = is_whole
+
+    def places(self, op: Op, shape: Shape, ended: frozenset[int]) -> list[tuple[Group, bool]]:
+        """Groups of operands, with the level of the operation there; whole levels come first."""
+        found: dict[Group, bool | None] = {}
+        for operand in op.operands:
+            group = self.group(self.base(operand))
+            if group is None:
+                continue
+            level = self.level_in(group, operand)
+            if ended and (not level or group.reduced not in (frozenset(), ended)):
+                level = None
+            if not ended and operand.type.shape != op.result.type.shape:
+                level = None
+            found[group] = level if found.get(group, level) == level else None
+        places = [(group, level) for group, level in found.items() if level is not None]
+        return sorted(places, key=lambda place: not place[1])
+
+    def level_in(self, group: Group, value: Value) -> bool | None:
+        """Whether a value lies along all loops of the group of its base; `None`: along others."""
+        op = self.free.get(value)
+        if op is None:
+            return self.whole[value]
+        (x,) = op.operands
+        level = self.level_in(group, x)
+        if level is None or extents(x) == extents(value):
+            return level
+        if level or extents(value) != group.shape:
+            return None
+        kept = [axis for axis in range(len(group.shape)) if axis not in group.reduced]
+        places = wide(value.type)
+        lies = [places.index(op.attrs["dims"][dim]) for dim in wide(x.type)]
+        return True if lies == kept else None
+
+    def fits(self, own: Group, taken: list[Group], whole: bool) -> bool:
+        """Whether an operation and these groups may be one."""
+        shapes = {group.shape for group in taken} | ({own.shape} if whole else set())
+        ends = {group.reduced for group in (own, *taken) if group.reduced}
+        if len(shapes) > 1 or len(ends) > 1:
+            return False
+        if not whole and any(not group.reduced for group in taken):
+            return False
+        if sum(len(group.ops) for group in taken) + 1 > self.limits.most_ops:
+            return False
+        used = {v for group in (own, *taken) for v in group.operands}
+        if sum(self.group(v) not in taken for v in used) > self.limits.most_operands:
+            return False
+        return self.bound(own, taken) < min(group.ceiling for group in taken)
+
+    def bound(self, own: Group, taken: list[Group]) -> float:
+        """The level that an operation has to have, or the group that it makes of others."""
+        outside = (v for v in own.operands if self.group(v) not in taken)
+        lowest = 1 + max((self.above(v) for v in outside), default=0)
+        return max([lowest, *(group.level for group in taken)])
+
+    def merged(self, own: Group, taken: list[Group], level: float) -> Group:
+        """One group of several, which is the largest of them."""
+        home = max(taken, key=lambda group: len(group.ops))
+        for group in (*taken, own):
+            if group is home:
+                continue
+            home.ops += group.ops
+            home.operands.update(group.operands)
+            home.reduced |= group.reduced
+            home.ceiling = min(home.ceiling, group.ceiling)
+            group.into = home
+        home.level = level
+        inner = [value for value in own.operands if self.group(value) is home]
+        for group in taken:
+            inner += [value for value in group.operands if self.group(value) is home]
+        for value in inner:
+            home.operands.pop(value, None)
+        return home
+
+    def done(self) -> Groups | None:
+        """What there is to gain: groups of one operation, and nothing free in it, are none."""
+        groups: dict[Group, None] = {}
+        for group in self.groups:
+            if group.into is None:
+                group.ops.sort()
+                first = self.block.ops[group.ops[0]]
+                if len(group.ops) > 1 or any(v in self.free for v in first.operands):
+                    groups[group] = None
+        if not groups:
+            return None
+        member = {}
+        for value in self.member:
+            found = self.group(value)
+            if found is not None and found in groups:
+                member[value] = found
+        return Groups(self.block, tuple(groups), member, self.whole, self.free)
+
+
+def _ended(op: Op) -> frozenset[int]:
+    """The loops that a reduction ends, among those that are not of size 1."""
+    dims = op.attrs["dims"]
+    return frozenset(i for i, dim in enumerate(wide(op.operands[0].type)) if dim in dims)

@@ -1,0 +1,175 @@
+"""Every elementwise operation on every element type, however arrays lie in memory."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shardir import ops as ops  # declares the operations
+from shardir.backends.cpu.native.loops.rules import has_instructions, rule
+from shardir.interpret import apply
+from shardir.opset import OPS
+from shardir.types import COMPLEX, DTYPES, FLOATS, REAL_OF, TensorType
+from tests.backends.cpu.native.running import lowered, op_on
+from tests.samplers.pointwise import POINTWISE
+
+Array = npt.NDArray[Any]
+TAKEN = [
+    (name, dtype, arity)
+    for name, taken in POINTWISE.items()
+    if name not in ("propagation_barrier", "checkpoint-name", "reshard")
+    for arity, dtype in taken
+]
+LAYOUTS = ("dense", "strided", "backwards", "column", "broadcast", "transposed", "odd")
+TOLERANCE = {"f16": 1e-3, "bf16": 1e-2, "f32": 1e-6, "f64": 1e-14, "c64": 1e-5, "c128": 1e-13}
+
+
+def numbers(name: str, dtype: str, shape: tuple[int, ...], seed: int) -> Array:
+    """Numbers of a type, zeros, infinities and NaN among those of floats."""
+    rng = np.random.default_rng(seed)
+    type = TensorType(shape, dtype)
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if dtype in COMPLEX:
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(type.numpy)
+    if dtype in FLOATS:
+        made = rng.normal(size=shape) * 2
+        made.ravel()[::7] = rng.choice([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan])
+        return made.astype(type.numpy)
+    low = -20 if type.numpy.kind == "i" else 0
+    return rng.integers(low, 100, shape).astype(type.numpy)
+
+
+def laid(layout: str, name: str, dtype: str, seed: int) -> Array:
+    """A 5 x 67 array that lies so."""
+    if layout == "strided":
+        return numbers(name, dtype, (10, 201), seed)[::2, ::3]
+    if layout == "backwards":
+        return numbers(name, dtype, (5, 67), seed)[::-1, ::-1]
+    if layout == "column":
+        return np.broadcast_to(numbers(name, dtype, (5, 1), seed), (5, 67))
+    if layout == "broadcast":
+        return np.broadcast_to(numbers(name, dtype, (67,), seed), (5, 67))
+    if layout == "transposed":
+        return numbers(name, dtype, (67, 5), seed).T
+    if layout == "odd":
+        return numbers(name, dtype, (5, 68), seed)[:, 1:]
+    return numbers(name, dtype, (5, 67), seed)
+
+
+def agrees(made: Array, wanted: Array, dtype: str, exact: bool) -> None:
+    """Equal, or as close as two good functions are."""
+    if exact or made.dtype.kind in "biu":
+        np.testing.assert_array_equal(made.view(np.uint8), wanted.view(np.uint8))
+        return
+    if dtype in REAL_OF:
+        scale = np.maximum(np.abs(wanted), 1)
+        assert np.nanmax(np.abs(made - wanted) / scale) < TOLERANCE[dtype] * 10
+        return
+    a, b = made.astype(np.float64), wanted.astype(np.float64)
+    np.testing.assert_allclose(a, b, rtol=4 * TOLERANCE[dtype], atol=TOLERANCE[dtype] / 10)
+
+
+@pytest.mark.parametrize(("name", "dtype", "arity"), TAKEN, ids=lambda part: str(part))
+def test_an_operation_is_its_reference_in_every_layout(name: str, dtype: str, arity: int) -> None:
+    """Operands in one layout, the result in the next, so that all pairs of classes occur."""
+    type = TensorType((5, 67), dtype)
+    op = op_on(OPS[name], *[type] * arity)
+    if not has_instructions(name, (), (dtype,) * arity, op.result.type.dtype):
+        return
+    seed = zlib.crc32(f"{name} {dtype}".encode())
+    first = seed % len(LAYOUTS)
+    for i, layout in enumerate(LAYOUTS):
+        if (i - first) % len(LAYOUTS) > 2 and name not in ("add", "neg", "lt", "select"):
+            continue
+        arrays = [laid(LAYOUTS[i - k], name, dtype, seed + k) for k in range(arity)]
+        wanted = np.asarray(apply(op, arrays))
+        to = op.result.type.dtype
+        kinds = [kind for kind in LAYOUTS if kind not in ("column", "broadcast")]
+        out = laid(kinds[i % len(kinds)], "out", to, 0)
+        out.flags.writeable = True
+        assert lowered(rule, op, arrays, [out]), layout
+        exact = name in EXACT and dtype not in COMPLEX
+        agrees(np.ascontiguousarray(out), np.ascontiguousarray(wanted), to, exact)
+
+
+EXACT = frozenset(
+    (
+        "neg", "abs", "floor", "ceil", "round", "add", "sub", "mul", "div", "maximum",
+        "minimum", "sqrt", "sign", "complex",
+    )
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("source", [dtype for dtype in DTYPES if dtype != "key"])
+def test_conversions_in_one_walk(source: str) -> None:
+    for to in DTYPES:
+        if to == "key":
+            continue
+        type = TensorType((3, 41), source)
+        op = op_on(OPS["convert"], type, result=type.with_dtype(to))
+        x = numbers("convert", source, (3, 41), 7)
+        out = np.zeros((3, 41), op.result.type.numpy)
+        assert lowered(rule, op, [x], [out]), to
+        wanted = np.asarray(apply(op, [x]))
+        same = (out == wanted) | ((out != out) & (wanted != wanted))
+        assert same.all(), (to, x[~same], out[~same], wanted[~same])
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "bool"])
+def test_counting(dtype: str) -> None:
+    if dtype == "key":
+        return
+    for shape in ((300,), (1, 5), (5, 1), (7, 33), (33, 7)):
+        for dim in range(len(shape)):
+            op = op_on(OPS["iota"], dim=dim, result=TensorType(shape, dtype))
+            out = np.zeros(shape, op.result.type.numpy)
+            assert lowered(rule, op, [], [out])
+            np.testing.assert_array_equal(out, np.asarray(apply(op, [])))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bool", "c64", "key", "i8"])
+def test_a_scalar_chooses_and_bounds(dtype: str) -> None:
+    type = TensorType((9, 21), dtype)
+    x, y = (numbers("select", dtype if dtype != "key" else "u64", (9, 21), i) for i in (1, 2))
+    op = op_on(OPS["select"], TensorType((), "bool"), type, type)
+    for pred in (True, False):
+        out = np.zeros((9, 21), type.numpy)
+        assert lowered(rule, op, [np.array(pred), x, y], [out])
+        np.testing.assert_array_equal(out, x if pred else y)
+
+
+def test_arrays_of_nothing_take_no_phase() -> None:
+    type = TensorType((0, 3), "f32")
+    x = np.zeros((0, 3), np.float32)
+    assert lowered(rule, op_on(OPS["add"], type, type), [x, x], [x]) == []
+
+
+def test_in_place() -> None:
+    x = np.arange(1001, dtype=np.float32)
+    type = TensorType((1001,), "f32")
+    lowered(rule, op_on(OPS["add"], type, type), [x, x], [x])
+    np.testing.assert_array_equal(x, 2 * np.arange(1001, dtype=np.float32))
+
+
+def test_shapes_share_kernels() -> None:
+    names = set()
+    for shape in ((100,), (7, 9), (3, 5, 11)):
+        x = np.ones(shape, np.float32)
+        type = TensorType(shape, "f32")
+        phases = lowered(rule, op_on(OPS["mul"], type, type), [x, x], [x.copy()])
+        assert phases is not None
+        names |= {phase.kernel.name for phase in phases}
+    assert len(names) == 1
+
+
+def test_large_results_are_streamed_and_right() -> None:
+    whole = np.zeros((1 << 23) + 64, np.float32)
+    start = -whole.ctypes.data % 64 // 4
+    out = whole[start : start + (1 << 23)].reshape(2048, 4096)
+    x = np.arange(1 << 23, dtype=np.float32).reshape(2048, 4096)
+    op = op_on(OPS["add"], TensorType((2048, 4096), "f32"), TensorType((2048, 4096), "f32"))
+    lowered(rule, op, [x, np.broadcast_to(x[0], x.shape)], [out])
+    np.testing.assert_array_equal(out, x + x[0])
