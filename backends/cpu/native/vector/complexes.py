@@ -3,7 +3,7 @@
 from shardir.backends.cpu.native.llvm.text import Value
 from shardir.backends.cpu.native.vector import exact
 from shardir.backends.cpu.native.vector.application import Application, Rule, each_part
-from shardir.backends.cpu.native.vector.registers import Held, single
+from shardir.backends.cpu.native.vector.registers import Held, parts, single
 
 Pair = tuple[Value, Value]
 
@@ -58,7 +58,7 @@ def _is_finite(a: Application) -> Held:
 
 def _select(a: Application) -> Held:
     condition = single(a.operands[0])
-    (ar, ai), (br, bi) = a.operands[1], a.operands[2]  # type: ignore[misc]
+    (ar, ai), (br, bi) = parts(a.operands[1]), parts(a.operands[2])
     return a.function.select(condition, ar, br), a.function.select(condition, ai, bi)
 
 

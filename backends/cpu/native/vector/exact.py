@@ -88,6 +88,10 @@ def _unary_intrinsic(name: str) -> Rule:
     return lambda a: a.function.intrinsic(name, a.values[0])
 
 
+def rsqrt(a: Application) -> Held:
+    return 1.0 / a.function.intrinsic("sqrt", a.values[0])
+
+
 def is_finite(a: Application) -> Held:
     return a.function.intrinsic("fabs", a.values[0]).is_("olt", float("inf"))
 
@@ -211,6 +215,7 @@ RULES: dict[str, Rule] = {
     "add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "abs": absolute, "sign": sign,
     "floor": _unary_intrinsic("floor"), "ceil": _unary_intrinsic("ceil"),
     "round": _unary_intrinsic("roundeven"), "sqrt": _unary_intrinsic("sqrt"),
+    "rsqrt": rsqrt,
     "is_finite": is_finite, "not": logical_not, "popcnt": _unary_intrinsic("ctpop"), "clz": clz,
     "maximum": larger, "minimum": smaller, "clamp": clamp, "and": bitwise("and"),
     "or": bitwise("or"), "xor": bitwise("xor"), "shift_left": shift_left,

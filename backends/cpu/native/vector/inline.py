@@ -3,7 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from shardir.backends.cpu.native.llvm.text import Function, Value
-from shardir.backends.cpu.native.vector import complexes, exact, integers, library
+from shardir.backends.cpu.native.vector import (
+    complex_functions,
+    complexes,
+    exact,
+    integers,
+    library,
+)
 from shardir.backends.cpu.native.vector.application import Application, Rule
 from shardir.backends.cpu.native.vector.conversion import convert
 from shardir.backends.cpu.native.vector.registers import NARROW, Held, rounded, single
@@ -33,7 +39,8 @@ def emit(
     `op` is its name in the IR, `dtypes` and `result` the IR's element types of the operands and of
     the result; all operands have the same number of lanes. Values are held as `registers` says.
     Functions that take more than a few instructions are calls of `library`: the symbols are those
-    that the module then declares (`library.symbols_of`). Returns `None` for what has no rule.
+    that the module then declares (`library.symbols_of`). Returns `None` for what has no rule:
+    inverse trigonometric and hyperbolic functions of complex numbers, and what is not elementwise.
     """
     a = Application(function, op, attrs, tuple(operands), tuple(dtypes), result)
     rule = _rule(a)
@@ -47,7 +54,7 @@ def _rule(a: Application) -> Rule | None:
     if a.op == "convert":
         return convert
     if a.op in complexes.MIXED or (a.dtype in COMPLEX and a.op not in exact.MOVES):
-        return complexes.RULES.get(a.op)
+        return complexes.RULES.get(a.op) or complex_functions.RULES.get(a.op)
     if a.dtype not in FLOATS and a.op in integers.RULES:
         return integers.RULES[a.op]
     return exact.RULES.get(a.op) or _function

@@ -135,8 +135,8 @@ def rem(x: Value, y: Value, grade: str) -> Value:
         now = left.get()
         gap = _exponent(now) - exponent - 50
         lift = where(gap.is_("sgt", 0), gap, 0)
-        half = halved(lift, 1)
-        step = b * _power(half) * _power(lift - half)
+        third = halved(lift * 21845, 16)
+        step = b * _power(third) * _power(third) * _power(lift - third - third)
         quotient = f.intrinsic("trunc", now / step)
         rest = fma(-quotient, step, now)
         rest = where(rest.is_("olt", 0.0), rest + step, rest)

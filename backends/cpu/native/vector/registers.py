@@ -53,9 +53,7 @@ def constant(function: Function, number: complex, dtype: str, count: int) -> Hel
     """The same number in all lanes, rounded to its type; integers wrap."""
     type = register(dtype, count)
     if dtype in REAL_OF:
-        return tuple(
-            Value(literal(type, part), type, function) for part in (number.real, number.imag)
-        )  # type: ignore[return-value]
+        return function.value(number.real, type), function.value(number.imag, type)
     if dtype == "bool":
         return Value(literal(type, int(bool(number))), type, function)
     return Value(literal(type, number.real), type, function)
@@ -69,9 +67,10 @@ def load(function: Function, address: Value, dtype: str, count: int) -> Held:
         return widened(function, stored, dtype)
     both = function.load(address, vector(part, 2 * count), SIZES[part])
     if count == 1:
-        return tuple(
+        first, second = (
             function.emit(f"extractelement {both.type} {both}, i64 {i}", part) for i in (0, 1)
-        )  # type: ignore[return-value]
+        )
+        return first, second
     return (
         function.shuffle(both, both, range(0, 2 * count, 2)),
         function.shuffle(both, both, range(1, 2 * count, 2)),

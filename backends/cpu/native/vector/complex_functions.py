@@ -1,0 +1,269 @@
+"""Functions of complex numbers, from the library's functions of f64.
+
+c64 is computed in f64 and rounded once, so that nothing overflows on the way. Zeros and infinities
+are C99's (Annex G), as NumPy has them. The formulas of tanh are W. Kahan's, "Branch cuts for
+complex elementary functions" (1987).
+"""
+
+from collections.abc import Callable
+from math import log
+
+from shardir.backends.cpu.native.llvm.text import Value, lanes, vector
+from shardir.backends.cpu.native.vector import library
+from shardir.backends.cpu.native.vector.application import Application, Rule
+from shardir.backends.cpu.native.vector.arithmetic import (
+    INFINITY,
+    NAN,
+    at_least,
+    at_most,
+    bits_of,
+    constant,
+    float_of,
+    fma,
+    root,
+    signed_as,
+    size,
+    two_product,
+    two_sum,
+    where,
+)
+from shardir.backends.cpu.native.vector.complexes import Pair, divided, multiplied
+from shardir.backends.cpu.native.vector.registers import Held, parts
+
+LN2 = log(2)
+
+
+def _call(name: str, *args: Value) -> Value:
+    return library.call(args[0].function, name, "f64", *args)
+
+
+def _is_endless(x: Value) -> Value:
+    return size(x).is_("oeq", INFINITY)
+
+
+def _is_finite(x: Value) -> Value:
+    return size(x).is_("olt", INFINITY)
+
+
+def exp(z: Pair) -> Pair:
+    """e^a (cos b, sin b), in two factors where e^a overflows."""
+    a, b = z
+    large = a.is_("ogt", 709.0)
+    scale = _call("exp", where(large, a * 0.5, a))
+    again = where(large, scale, 1.0)
+    real = scale * _call("cos", b) * again
+    imag = where(b.is_("oeq", 0.0), b, scale * _call("sin", b) * again)
+    lost = ~_is_finite(b)
+    gone = a.is_("oeq", -INFINITY) & lost
+    grown = a.is_("oeq", INFINITY) & lost
+    real = where(gone, 0.0, where(grown, INFINITY, real))
+    return real, where(gone, 0.0, imag)
+
+
+def _squares(z: Pair) -> tuple[Value, Value, Value, Value]:
+    """The larger and the smaller size of the parts, and 2^e, 2^-e that bring the larger to 1."""
+    a, b = size(z[0]), size(z[1])
+    high, low = where(a.is_("ogt", b), a, b), where(a.is_("ogt", b), b, a)
+    exponent = float_of(bits_of(at_most(at_least(high, 2.0**-1000), 2.0**1000)) & (0x7FF << 52))
+    return high, low, exponent, 1.0 / exponent
+
+
+def absolute(z: Pair) -> Value:
+    """The root of the sum of squares, brought to around 1; infinite beside NaN too."""
+    high, low, up, down = _squares(z)
+    m, n = high * down, low * down
+    value = root(fma(m, m, n * n)) * up
+    return where(_is_endless(z[0]) | _is_endless(z[1]), INFINITY, value)
+
+
+def log_of(z: Pair, past: Value | None = None) -> Pair:
+    """log |z| and the angle, of (past + a, b) where something is said to be past.
+
+    Near |z| = 1 from |z|^2 - 1, which is summed in two parts; else from the larger part.
+    """
+    a, b = z
+    whole, rest = (a, constant(a, 0.0)) if past is None else two_sum(past, a)
+    high, low, _, _ = _squares((whole, b))
+    p, p_low = two_product(at_most(high, 4.0), at_most(high, 4.0))
+    q, q_low = two_product(at_most(low, 4.0), at_most(low, 4.0))
+    s, s_low = two_sum(p, q)
+    near = s.is_("ogt", 0.5) & s.is_("olt", 2.0)
+    more = 2.0 * where(near, whole, 0.0) * rest
+    excess = (s - 1.0) + (s_low + (p_low + q_low) + more)
+    ratio = low / where(high.is_("oeq", 0.0) | _is_endless(high), 1.0, high)
+    ratio = where(_is_endless(high), 0.0, ratio)
+    tail = 0.5 * _call("log1p", where(near, excess, ratio * ratio))
+    real = where(near, tail, _call("log", high) + tail)
+    endless = _is_endless(a) | _is_endless(b)
+    real = where(endless, INFINITY, where(a.is_("uno", b), NAN, real))
+    return real, _call("atan2", b, whole)
+
+
+def log1p(z: Pair) -> Pair:
+    """log(1 + z); a + (b^2 - a^2) / 2 + ... is found without 1 where z is small."""
+    a, b = z
+    whole = log_of(z, constant(a, 1.0))
+    square, low = two_product(a, a)
+    other, other_low = two_product(b, b)
+    first, second = two_sum(2.0 * a, square)
+    third, fourth = two_sum(first, other)
+    excess = third + (second + fourth + low + other_low)
+    near = size(a).is_("olt", 0.25) & size(b).is_("olt", 0.25)
+    return where(near, 0.5 * _call("log1p", where(near, excess, 0.0)), whole[0]), whole[1]
+
+
+def sqrt(z: Pair) -> Pair:
+    """The root with a real part that is not negative."""
+    a, b = z
+    _, _, up, _ = _squares(z)
+    even = float_of((bits_of(up) & (0x3FF << 53)) | (1 << 52))
+    m, n = size(a) / even, b / even
+    t = root(0.5 * (absolute((m, n)) + m))
+    other = size(n) / where(t.is_("oeq", 0.0), 1.0, t + t)
+    scale = root(even)
+    left = a.is_("olt", 0.0)
+    real, imag = where(left, other, t) * scale, where(left, t, other) * scale
+    endless = _is_endless(a)
+    nothing = where(b.is_("uno", b), NAN, constant(a, 0.0))
+    real = where(endless, where(left, nothing, a), real)
+    imag = where(endless, where(left, INFINITY, nothing), imag)
+    real = where(_is_endless(b), INFINITY, real)
+    return real, where(_is_endless(b), b, signed_as(imag, b))
+
+
+def _hyperbolic(a: Value) -> tuple[Value, Value, Value]:
+    """cosh, sinh and a factor to both, which is not 1 where they overflow."""
+    large = size(a).is_("ogt", 709.0)
+    inside = where(large, 1.0, a)
+    half = _call("exp", where(large, size(a) * 0.5, 0.0))
+    cosh = where(large, 0.5 * half, _call("cosh", inside))
+    return cosh, where(large, signed_as(0.5 * half, a), _call("sinh", inside)), half
+
+
+def sinh(z: Pair) -> Pair:
+    a, b = z
+    cosh, sinh_, more = _hyperbolic(a)
+    real = sinh_ * _call("cos", b) * more
+    imag = where(b.is_("oeq", 0.0), b, cosh * _call("sin", b) * more)
+    lost = _is_endless(a) & ~_is_finite(b)
+    return where(lost | (a.is_("oeq", 0.0) & ~_is_finite(b)), a, real), imag
+
+
+def cosh(z: Pair) -> Pair:
+    a, b = z
+    cosh_, sinh_, more = _hyperbolic(a)
+    real = cosh_ * _call("cos", b) * more
+    imag = sinh_ * _call("sin", b) * more
+    flat = (b.is_("oeq", 0.0) | a.is_("oeq", 0.0)) & imag.is_("uno", imag)
+    sign = signed_as(constant(a, 1.0), a) * signed_as(constant(b, 1.0), b)
+    imag = where(flat, 0.0 * sign, imag)
+    lost = _is_endless(a) & ~_is_finite(b)
+    return where(lost, INFINITY, real), imag
+
+
+def tanh(z: Pair) -> Pair:
+    a, b = z
+    far = size(a).is_("ogt", 20.0)
+    t = _call("tan", b)
+    s = _call("sinh", where(far, 0.0, a))
+    beta, rho = fma(t, t, 1.0), root(fma(s, s, 1.0))
+    below = fma(beta * s, s, 1.0)
+    real = where(far, signed_as(constant(a, 1.0), a), beta * rho * s / below)
+    decay = 4.0 * _call("exp", -2.0 * where(far, size(a), 0.0))
+    tail = _call("sin", b) * _call("cos", b) * decay
+    tail = where(_is_finite(b), tail, where(_is_endless(a), constant(a, 0.0), NAN))
+    imag = where(far, tail, t / below)
+    real = where(a.is_("oeq", 0.0), a, where(_is_finite(b) | _is_endless(a), real, NAN))
+    return real, where(b.is_("oeq", 0.0), b, imag)
+
+
+def _turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
+    """-i f(iz), which is sin for sinh and tan for tanh."""
+
+    def apply(z: Pair) -> Pair:
+        real, imag = function((-z[1], z[0]))
+        return imag, -real
+
+    return apply
+
+
+def expm1(z: Pair) -> Pair:
+    """By parts: (expm1(a) cos b - 2 sin^2(b / 2), e^a sin b)."""
+    a, b = z
+    half = _call("sin", b * 0.5)
+    real = fma(_call("expm1", a), _call("cos", b), -2.0 * half * half)
+    lost = ~_is_finite(b)
+    low, high = a.is_("oeq", -INFINITY), a.is_("oeq", INFINITY)
+    real = where(low, -1.0, where(high & lost, INFINITY, real))
+    imag = where(b.is_("oeq", 0.0), b, _call("exp", a) * _call("sin", b))
+    return real, where(low & lost, 0.0, imag)
+
+
+def logistic(z: Pair) -> Pair:
+    """1 / (1 + e^-z), computed from whichever exponential is small."""
+    a, b = z
+    left = a.is_("olt", 0.0)
+    small = exp((where(left, a, -a), where(left, b, -b)))
+    one = constant(a, 1.0), constant(a, 0.0)
+    above = where(left, small[0], one[0]), where(left, small[1], one[1])
+    return divided(above, (small[0] + 1.0, small[1]))
+
+
+def rsqrt(z: Pair) -> Pair:
+    return divided((constant(z[0], 1.0), constant(z[0], 0.0)), sqrt(z))
+
+
+def sign(z: Pair) -> Pair:
+    """z / |z|; 0 of 0."""
+    length = absolute(z)
+    none = length.is_("oeq", 0.0)
+    made = divided(z, (where(none, 1.0, length), constant(z[0], 0.0)))
+    return where(none, 0.0, made[0]), where(none, 0.0, made[1])
+
+
+def power(x: Pair, y: Pair) -> Pair:
+    """exp(y log x); 1 for y = 0, and 0 to a power of positive real part is 0, else NaN."""
+    value = exp(multiplied(y, log_of(x)))
+    nothing = x[0].is_("oeq", 0.0) & x[1].is_("oeq", 0.0)
+    zero = where(y[0].is_("ogt", 0.0), constant(x[0], 0.0), NAN)
+    one = y[0].is_("oeq", 0.0) & y[1].is_("oeq", 0.0)
+    real, imag = (where(nothing, zero, part) for part in value)
+    return where(one, 1.0, real), where(one, 0.0, imag)
+
+
+def _in_double(function: Callable[..., Held]) -> Rule:
+    """A function of pairs of f64 as a rule for both complex types."""
+
+    def rule(a: Application) -> Held:
+        given = a.pairs
+        wide = vector("double", lanes(given[0][0].type))
+        narrow = given[0][0].type
+        if narrow == wide:
+            return function(*given)
+        made = function(*((re.to(wide, "fpext"), im.to(wide, "fpext")) for re, im in given))
+        if isinstance(made, Value):
+            return made.to(narrow, "fptrunc")
+        real, imag = parts(made)
+        return real.to(narrow, "fptrunc"), imag.to(narrow, "fptrunc")
+
+    return rule
+
+
+def _times(function: Callable[[Pair], Pair], before: float, after: float) -> Callable[[Pair], Pair]:
+    def apply(z: Pair) -> Pair:
+        real, imag = function((z[0] * before, z[1] * before))
+        return real * after, imag * after
+
+    return apply
+
+
+FUNCTIONS: dict[str, Callable[..., Held]] = {
+    "exp": exp, "exp2": _times(exp, LN2, 1.0), "expm1": expm1, "log": log_of,
+    "log2": _times(log_of, 1.0, 1 / LN2), "log1p": log1p, "sqrt": sqrt, "rsqrt": rsqrt,
+    "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": _turned(sinh),
+    "cos": lambda z: cosh((-z[1], z[0])), "tan": _turned(tanh), "logistic": logistic,
+    "abs": absolute, "sign": sign, "pow": power,
+}  # fmt: skip
+"""Of pairs of f64. asin, acos, atan, asinh, acosh and atanh are left to NumPy."""
+
+RULES: dict[str, Rule] = {name: _in_double(function) for name, function in FUNCTIONS.items()}

@@ -1,0 +1,75 @@
+"""How far vector functions may be from the truth, and how far they are.
+
+An error is in units of the last place (ulp) of the exact result; beyond the largest number it
+counts as none where the other side is that number or infinite.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.backends.cpu.native.vector.applying import Array
+
+Truth = Callable[..., Any]
+
+SINGLE = {
+    "exp": 1.0, "exp2": 1.0, "expm1": 1.2, "log": 0.9, "log2": 0.51, "log1p": 1.0, "sin": 1.6,
+    "cos": 1.6, "tan": 0.51, "asin": 0.51, "acos": 0.51, "atan": 0.51, "sinh": 0.51,
+    "cosh": 0.51, "tanh": 1.6, "asinh": 0.51, "acosh": 0.51, "atanh": 0.51, "logistic": 1.4,
+    "cbrt": 0.51, "sqrt": 0.5, "rsqrt": 1.5, "erf": 1.0, "erfc": 0.51, "erf_inv": 0.51,
+    "lgamma": 0.51, "digamma": 0.51, "pow": 0.51, "atan2": 0.51, "rem": 0.0,
+}  # fmt: skip
+"""The largest errors of f32, in ulp."""
+DOUBLE = {
+    "exp": 1.0, "exp2": 1.0, "expm1": 1.5, "log": 0.9, "log2": 1.0, "log1p": 0.9, "sin": 0.9,
+    "cos": 0.9, "tan": 1.1, "asin": 1.2, "acos": 1.0, "atan": 1.9, "sinh": 1.8, "cosh": 1.5,
+    "tanh": 1.6, "asinh": 1.8, "acosh": 2.1, "atanh": 2.0, "logistic": 1.5, "cbrt": 0.9,
+    "sqrt": 0.5, "rsqrt": 1.5, "erf": 1.0, "erfc": 3.0, "erf_inv": 2.0, "lgamma": 2.5,
+    "digamma": 2.5, "pow": 1.0, "atan2": 1.9, "rem": 0.0,
+}  # fmt: skip
+"""The largest errors of f64, in ulp; of lgamma and digamma right of 0."""
+
+
+def logistic(x: Any) -> Any:
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, 1) / (1 + small)
+
+
+TRUTHS: dict[str, Truth] = {
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
+    "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
+    "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "logistic": logistic,
+    "cbrt": np.cbrt, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "pow": np.power,
+    "atan2": np.arctan2,
+}  # fmt: skip
+"""What is computed in more digits than the function has, by NumPy."""
+
+
+def errors(got: Array, truth: Any) -> Array:
+    """Errors in ulp; infinite where one is NaN and the other not, or a zero has the wrong sign."""
+    type, limits = got.dtype.type, np.finfo(got.dtype)
+    with np.errstate(all="ignore"):
+        near = truth.astype(type)
+        step = np.spacing(np.minimum(np.abs(near), limits.max)).astype(truth.dtype)
+        apart = np.abs(got.astype(truth.dtype) - truth) / step
+        both = (np.isnan(got) & np.isnan(near)) | (np.isinf(near) & (got == near))
+        at_limit = (np.abs(got) >= limits.max) & (np.abs(near) >= limits.max)
+        apart = np.where(both | (at_limit & (np.sign(got) == np.sign(near))), 0, apart)
+        turned = (near == 0) & (got == 0) & (np.signbit(got) != np.signbit(near))
+    return np.where(np.isnan(apart) | turned, np.inf, apart).astype(np.float64)
+
+
+def patterns(stride: int, start: int = 0) -> Array:
+    """Every so-many-th bit pattern of f32, as numbers: all kinds of them."""
+    return np.arange(start, 2**32, stride, dtype=np.uint64).astype(np.uint32).view(np.float32)
+
+
+def doubles(op: str, count: int = 40000) -> Array:
+    """Numbers of f64 where a function is interesting: any bits, any size, around 0 and 1."""
+    rng = np.random.default_rng(7)
+    bits = rng.integers(0, 256, 8 * count, np.uint8).view(np.float64)
+    sizes = 10.0 ** rng.uniform(-20, 20, count) * rng.choice([-1, 1], count)
+    near = [rng.normal(0, 1, count), rng.uniform(-1, 1, count), 1 + rng.normal(0, 0.01, count)]
+    return np.concatenate([bits, sizes, *near, rng.uniform(-746, 711, count)])

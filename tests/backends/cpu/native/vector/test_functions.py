@@ -1,0 +1,166 @@
+"""The vector functions keep their bounds: swept over bit patterns of f32, sampled in f64."""
+
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from shardir.backends.cpu.native.vector import library
+from tests.backends.cpu.native.vector.accuracy import (
+    DOUBLE,
+    SINGLE,
+    TRUTHS,
+    doubles,
+    errors,
+    patterns,
+)
+from tests.backends.cpu.native.vector.applying import (
+    Array,
+    applied,
+    expected,
+    pairs,
+    same,
+    some,
+    specials,
+)
+
+STRIDE = 40009
+"""Of all 2^32 patterns every so-many-th is tried; with --long all of them."""
+UNARY = sorted(set(SINGLE) & set(TRUTHS) - {"pow", "atan2"})
+SAMPLED = {
+    "erf": mp.erf, "erfc": mp.erfc, "erf_inv": mp.erfinv,
+    "lgamma": lambda x: mp.re(mp.loggamma(x)), "digamma": mp.digamma,
+}  # fmt: skip
+"""What NumPy does not have."""
+
+
+def worst(op: str, dtype: str, arrays: list[Array], truth: Any, bound: float) -> None:
+    got = applied(op, arrays, [dtype] * len(arrays), dtype)
+    apart = errors(got, truth)
+    at = int(apart.argmax())
+    shown = [a[at] for a in arrays], got[at], truth[at]
+    assert apart[at] <= bound, f"{op} of {dtype} is {apart[at]:.3f} ulp off: {shown}"
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_f32_keeps_its_bound(op: str) -> None:
+    x = np.concatenate([specials("f32"), patterns(STRIDE)])
+    with np.errstate(all="ignore"):
+        truth = TRUTHS[op](x.astype(np.float64))
+    worst(op, "f32", [x], truth, SINGLE[op])
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_every_f32_keeps_its_bound(op: str, request: pytest.FixtureRequest) -> None:
+    """All 2^32 with --long, in slices of some millions; otherwise one short slice."""
+    long = request.config.getoption("--long")
+    for number in range(1024 if long else 1):
+        x = patterns(1024, number) if long else patterns(100003, 17)
+        with np.errstate(all="ignore"):
+            truth = TRUTHS[op](x.astype(np.float64))
+        worst(op, "f32", [x], truth, SINGLE[op])
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_f64_keeps_its_bound(op: str) -> None:
+    x = np.concatenate([specials("f64"), doubles(op)])
+    with np.errstate(all="ignore"):
+        truth = TRUTHS[op](x.astype(np.longdouble))
+    worst(op, "f64", [x], truth, DOUBLE[op])
+
+
+def sampled(op: str, dtype: str) -> Array:
+    rng = np.random.default_rng(3)
+    count = 400
+    far = {"erf": 6.0, "erfc": 26.0 if dtype == "f64" else 9.5}.get(op, 100.0)
+    x = np.concatenate([rng.normal(0, 2, count), rng.uniform(0, far, count)])
+    if op == "erf_inv":
+        edge = 1 - 10 ** rng.uniform(-15 if dtype == "f64" else -6, 0, count)
+        x = np.concatenate([rng.uniform(-1, 1, count), edge])
+    if op in ("lgamma", "digamma"):
+        x = np.abs(x)
+    return np.concatenate([x, 10 ** rng.uniform(-30, -1, count)]).astype(
+        np.float32 if dtype == "f32" else np.float64
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("op", SAMPLED)
+def test_what_numpy_lacks_keeps_its_bound(op: str, dtype: str) -> None:
+    x = sampled(op, dtype)
+    with mp.workdps(30):
+        exact = [SAMPLED[op](mp.mpf(float(v))) for v in x]
+        near = [float(e) for e in exact]
+        rest = [float(e - n) for e, n in zip(exact, near, strict=True)]
+    truth = np.array(near, np.longdouble) + np.array(rest, np.longdouble)
+    worst(op, dtype, [x], truth, {"f32": SINGLE, "f64": DOUBLE}[dtype][op])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("op", SAMPLED)
+def test_edges_of_what_numpy_lacks(op: str, dtype: str) -> None:
+    """Zeros, infinities, NaN, poles and negative numbers are as the reference has them."""
+    x = np.concatenate([specials(dtype), -np.arange(20.0), -np.linspace(0.1, 30, 200)]).astype(
+        np.float32 if dtype == "f32" else np.float64
+    )
+    got = applied(op, [x], [dtype], dtype)
+    wanted = expected(op, [x], dtype)
+    ends = ~np.isfinite(wanted) | (wanted == 0)
+    assert same(got[ends], wanted[ends]).all()
+    scale = np.maximum(1, np.abs(wanted[~ends]))
+    slack = 1e-5 if dtype == "f32" else 1e-13
+    assert (np.abs(got[~ends] - wanted[~ends]) <= slack * scale).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("op", ["pow", "atan2"])
+def test_two_operands_keep_their_bound(op: str, dtype: str) -> None:
+    rng, count = np.random.default_rng(1), 40000
+    x, y = pairs(dtype, count)
+    sizes, by = rng.lognormal(0, 2, count), rng.normal(0, 30, count)
+    near = 1 + rng.normal(0, 1e-3, count)
+    x = np.concatenate([x, *(a.astype(x.dtype) for a in (sizes, -sizes, near))])
+    y = np.concatenate([y, *(a.astype(x.dtype) for a in (by, np.round(by), by * 1000))])
+    with np.errstate(all="ignore"):
+        truth = TRUTHS[op](x.astype(np.longdouble), y.astype(np.longdouble))
+    worst(op, dtype, [x, y], truth, {"f32": SINGLE, "f64": DOUBLE}[dtype][op])
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_remainders_are_exact(dtype: str) -> None:
+    x, y = pairs(dtype, 20000)
+    wanted = expected("rem", [x, y], dtype)
+    assert same(applied("rem", [x, y], [dtype, dtype], dtype), wanted).all()
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("op", ["exp", "log", "sin", "tanh", "logistic", "erf", "lgamma", "pow"])
+def test_narrow_floats_are_rounded_once(op: str, dtype: str) -> None:
+    """As f32, rounded: a step of the narrow type from the reference at most."""
+    arrays = (
+        list(pairs(dtype))
+        if op == "pow"
+        else [np.concatenate([specials(dtype), some(dtype, 9000)])]
+    )
+    got = applied(op, arrays, [dtype] * len(arrays), dtype)
+    wanted = expected(op, arrays, dtype)
+    with np.errstate(all="ignore"):
+        step = np.abs(got.view(np.int16).astype(int) - wanted.view(np.int16).astype(int))
+    assert (same(got, wanted) | (step <= 1)).all()
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 8, 16, 24, 64])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_calls_of_any_number_of_lanes_agree(dtype: str, lanes: int) -> None:
+    x = some(dtype, 200)
+    wanted = applied("exp", [x], [dtype], dtype, library.LANES[dtype])
+    assert same(applied("exp", [x], [dtype], dtype, lanes), wanted).all()
+
+
+def test_addresses_are_those_that_are_asked_for() -> None:
+    exp = library.symbol("exp", "f32")
+    assert exp == "shardir_exp_f32"
+    assert list(library.addresses([exp, "another"])) == [exp]
+    assert library.symbol("exp", "i32") is None
+    assert library.symbol("add", "f32") is None
