@@ -10,18 +10,16 @@ in between are looked through. Only what nobody else uses is changed. Numbers ma
 another order, and in the accumulator of a contraction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shardir.build import Builder
 from shardir.ir import Block, Function, Module, Op, Value
-from shardir.ops.convolution_loops import sides
-from shardir.passes.folding import views
-from shardir.passes.folding.views import Dims, View
+from shardir.passes.folding import sums, views
+from shardir.passes.folding.sums import REDUCTIONS
+from shardir.passes.folding.views import Dims, Piece, View
 from shardir.passes.pipeline import Pass
 from shardir.passes.program import names_of
-
-REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 
 
 @dataclass(frozen=True)
@@ -83,34 +81,57 @@ class _Summer:
         found = self.seen.get(value)
         return views.of(value) if found is None else found
 
+    def maker(self, value: Value) -> Op | None:
+        return self.makers.get(value) if self.uses.get(value, 1) == 1 else None
+
     def folded(self, op: Op) -> bool:
         """Whether it was made one with what is reduced; if so, it has been appended."""
         (x,) = op.operands
-        if self.uses.get(x) != 1 or not x.type.size or not op.attrs["dims"]:
-            return False
         view = self.get(x)
-        maker = self.makers.get(view.base)
-        if maker is None:
+        maker = self.maker(view.base)
+        if maker is None or self.uses.get(x) != 1 or not x.type.size or not op.attrs["dims"]:
             return False
         gone = [piece for d in op.attrs["dims"] for piece in view.dims[d]]
         left = tuple(each for d, each in enumerate(view.dims) if d not in op.attrs["dims"])
-        rule = _RULES.get(maker.name)
-        if rule is None or (maker.name != op.name and op.name != "sum"):
-            return False
-        made = rule(self.b, maker, op, gone, left)
+        dims = _whole_dims(view.base, gone)
+        self.b.loc, self.b.why = op.loc, op.why
+        made = None
+        if dims and maker.name == "scan" and op.name == "sum":
+            made = self.inside(maker, view.base, dims, op.result)
+        elif dims:
+            made = sums.reduced(self.b, self.maker, view.base, op.name, dims)
+        elif op.name == "sum":
+            made = sums.summed_groups(self.b, maker, gone)
         if made is None:
             return False
-        result = op.result
-        last = self.b.ops[-1]
-        self.b.ops[-1] = replace(last, results=(result,))
+        rest = views.made(self.b, _rest(made, dims or (), left))
+        if rest is not op.result:
+            last = self.b.ops[-1]
+            assert last.results == (rest,)
+            self.b.ops[-1] = replace(last, results=(op.result,))
         self.known(self.b.ops[-1])
         return True
 
+    def inside(self, scan: Op, stacked: Value, dims: Sequence[int], result: Value) -> Value | None:
+        """What a scan stacks, summed inside; `result` itself, if that is all."""
+        place = next((i for i, op in enumerate(self.b.ops) if op is scan), None)
+        made = None if place is None else sums.summed_inside(self.b, scan, stacked, dims)
+        if place is None or made is None:
+            return None
+        (block,) = made.blocks
+        at = scan.results.index(stacked)
+        value = made.results[at]
+        if value.type == result.type:
+            value = result
+        results = (*made.results[:at], value, *made.results[at + 1 :])
+        made = replace(made, results=results, blocks=(self.block(block),))
+        self.b.ops[place] = made
+        for each in results:
+            self.makers[each] = made
+        return value
 
-Rule = Callable[[Builder, Op, Op, Sequence[views.Piece], Dims], Value | None]
 
-
-def _whole_dims(base: Value, gone: Sequence[views.Piece]) -> tuple[int, ...] | None:
+def _whole_dims(base: Value, gone: Sequence[Piece]) -> tuple[int, ...] | None:
     """The dimensions of a base that pieces walk, if they walk all of each."""
     walked: dict[int, int] = {}
     for piece in gone:
@@ -120,81 +141,10 @@ def _whole_dims(base: Value, gone: Sequence[views.Piece]) -> tuple[int, ...] | N
     return tuple(sorted(walked))
 
 
-def _finished(b: Builder, made: Value, gone: Sequence[int], left: Dims) -> None:
+def _rest(made: Value, gone: Sequence[int], left: Dims) -> View:
     """What is left of a view whose base has lost the dimensions `gone`."""
-    place: dict[int, int] = {}
-    for d in range(made.type.rank + len(gone)):
-        if d not in gone:
-            place[d] = len(place)
-    dims = tuple(tuple(piece._replace(dim=place[piece.dim]) for piece in pieces) for pieces in left)
-    views.made(b, View(made, dims))
-
-
-def _reduction(
-    b: Builder, first: Op, op: Op, gone: Sequence[views.Piece], left: Dims
-) -> Value | None:
-    dims = _whole_dims(first.result, gone)
-    if dims is None:
-        return None
-    (x,) = first.operands
-    kept = [d for d in range(x.type.rank) if d not in first.attrs["dims"]]
-    every = tuple(sorted((*first.attrs["dims"], *(kept[d] for d in dims))))
-    b.loc, b.why = op.loc, op.why
-    made: Value = b.emit(op.spec, x, dims=every)
-    _finished(b, made, dims, left)
-    return made
-
-
-def _dot(b: Builder, first: Op, op: Op, gone: Sequence[views.Piece], left: Dims) -> Value | None:
-    dims = _whole_dims(first.result, gone)
-    if dims is None or not dims:
-        return None
-    inputs, _, output = first.attrs["dims"].partition("->")
-    one, other = inputs.split(",")
-    if any(output[d] not in one or output[d] not in other for d in dims):
-        return None
-    kept = "".join(letter for d, letter in enumerate(output) if d not in dims)
-    b.loc, b.why = op.loc, op.why
-    type = op.result.type.with_shape(
-        [n for d, n in enumerate(first.result.type.shape) if d not in dims]
+    kept = [d for d in range(made.type.rank + len(gone)) if d not in gone]
+    dims = tuple(
+        tuple(piece._replace(dim=kept.index(piece.dim)) for piece in pieces) for pieces in left
     )
-    made: Value = b.dot(*first.operands, dims=f"{inputs}->{kept}", result=type)
-    _finished(b, made, dims, left)
-    return made
-
-
-def _convolution(
-    b: Builder, first: Op, op: Op, gone: Sequence[views.Piece], left: Dims
-) -> Value | None:
-    """Over groups: the features of a group are as good as more features to add up."""
-    _, by, to = sides(first.attrs["dims"])
-    groups = first.attrs.get("groups", 1)
-    x, w = first.operands
-    if len(gone) != 1 or first.attrs.get("batch_groups", 1) != 1 or groups == 1:
-        return None
-    (piece,) = gone
-    outputs = first.result.type.shape[to.second]
-    if piece.dim != to.second or piece.size != groups or piece.stride * groups != outputs:
-        return None
-    # The filter [inputs, groups * outputs] as [groups * inputs, outputs].
-    b.loc, b.why = op.loc, op.why
-    dims = list(views.straight(w.type.shape))
-    inputs = w.type.shape[by.first]
-    dims[by.first] = views.joined(
-        [views.Piece(by.second, piece.stride, groups), views.Piece(by.first, 1, inputs)]
-    )
-    dims[by.second] = views.joined([views.Piece(by.second, 1, piece.stride)])
-    turned = views.made(b, View(w, tuple(dims)))
-    shape = list(first.result.type.shape)
-    shape[to.second] = piece.stride
-    attrs = {**first.attrs, "groups": 1}
-    made: Value = b.convolution(x, turned, result=first.result.type.with_shape(shape), **attrs)
-    views.made(b, View(made, left))
-    return made
-
-
-_RULES: dict[str, Rule] = {
-    **dict.fromkeys(REDUCTIONS, _reduction),
-    "dot": _dot,
-    "convolution": _convolution,
-}
+    return View(made, dims)

@@ -24,7 +24,7 @@ EXAMPLES = {
   return %1
 """,
     ),
-    "but not over what one operand alone has": (
+    "what one operand alone has is added up before": (
         """\
   %h: f32[4, 16, 8],
   %d: f32[8, 5],
@@ -33,7 +33,65 @@ EXAMPLES = {
   %1 = sum(%0, dims=[0]) : f32[16, 5]
   return %1
 """,
+        """\
+  %2 = sum(%h, dims=[0]) : f32[16, 8]
+  %1 = dot(%2, %d, dims="bi,io->bo") : f32[16, 5]
+  return %1
+""",
+    ),
+    "but not if that would round": (
+        """\
+  %h: bf16[4, 16, 8],
+  %d: bf16[8, 5],
+) -> (bf16[16, 5]) {
+  %0 = dot(%h, %d, dims="abi,io->abo") : bf16[4, 16, 5]
+  %1 = sum(%0, dims=[0]) : bf16[16, 5]
+  return %1
+""",
         None,
+    ),
+    "a sum that waited behind a factor": (
+        """\
+  %h: f32[2, 16, 8],
+  %d: f32[2, 8, 5],
+  %w: f32[16, 5],
+) -> (f32[5]) {
+  %0 = dot(%h, %d, dims="abi,aio->abo") : f32[2, 16, 5]
+  %1 = broadcast(%w, dims=[1, 2]) : f32[2, 16, 5]
+  %2 = mul(%0, %1) : f32[2, 16, 5]
+  %3 = sum(%2, dims=[1]) : f32[2, 5]
+  %4 = sum(%3, dims=[0]) : f32[5]
+  return %4
+""",
+        """\
+  %5 = dot(%h, %d, dims="abi,aio->bo") : f32[16, 5]
+  %6 = mul(%5, %w) : f32[16, 5]
+  %4 = sum(%6, dims=[0]) : f32[5]
+  return %4
+""",
+    ),
+    "what a scan stacks": (
+        """\
+  %h: f32[7, 4, 16, 8],
+  %d: f32[4, 16, 5],
+) -> (f32[7, 8, 5]) {
+  %0 = scan(%h, carries=0, length=7) : f32[7, 4, 8, 5] {
+    (%x: f32[4, 16, 8]) =>
+    %1 = dot(%x, %d, dims="abi,abo->aio") : f32[4, 8, 5]
+    yield %1
+  }
+  %2 = transpose(%0, perm=[1, 0, 2, 3]) : f32[4, 7, 8, 5]
+  %3 = sum(%2, dims=[0]) : f32[7, 8, 5]
+  return %3
+""",
+        """\
+  %3 = scan(%h, carries=0, length=7) : f32[7, 8, 5] {
+    (%x: f32[4, 16, 8]) =>
+    %4 = dot(%x, %d, dims="abi,abo->io") : f32[8, 5]
+    yield %4
+  }
+  return %3
+""",
     ),
     "nor where the parts are used": (
         """\

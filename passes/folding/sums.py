@@ -1,0 +1,170 @@
+"""How reductions become one with what makes their operand.
+
+A rule appends what makes the reduced value and returns that, or `None` where it cannot.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from shardir.build import Builder
+from shardir.ir import Block, Op, Value
+from shardir.ops.convolution_loops import sides
+from shardir.passes.folding import views
+from shardir.passes.folding.views import Piece, View, joined
+from shardir.types import INTEGERS
+
+REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
+EXACT_ENOUGH = ("f32", "f64", "c64", "c128", *INTEGERS)
+"""Element types in which operands of contractions may be added up before."""
+Makers = Callable[[Value], Op | None]
+"""The operation that makes a value, if nobody else uses it."""
+
+
+def reduced(
+    b: Builder, makers: Makers, value: Value, kind: str, dims: Sequence[int]
+) -> Value | None:
+    """`value` reduced over `dims` by what makes it; `None` if that cannot."""
+    maker = makers(value)
+    if maker is None or not dims:
+        return None
+    if maker.name == kind:
+        return _reduction(b, makers, maker, dims)
+    rule = _RULES.get(maker.name) if kind == "sum" else None
+    return rule(b, makers, maker, dims) if rule else None
+
+
+def _without(value: Value, dims: Sequence[int]) -> tuple[int, ...]:
+    return tuple(n for d, n in enumerate(value.type.shape) if d not in dims)
+
+
+def _reduction(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value:
+    (x,) = maker.operands
+    kept = [d for d in range(x.type.rank) if d not in maker.attrs["dims"]]
+    every = tuple(sorted((*maker.attrs["dims"], *(kept[d] for d in dims))))
+    made = reduced(b, makers, x, maker.name, every)
+    if made is None:
+        made = b.emit(maker.spec, x, dims=every)
+    return made
+
+
+def _dot(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
+    """A loop that both operands have is one more to contract; over what one has, that is added up
+    before."""
+    inputs, _, output = maker.attrs["dims"].partition("->")
+    terms = inputs.split(",")
+    operands = list(maker.operands)
+    for d in dims:
+        having = [i for i in (0, 1) if output[d] in terms[i]]
+        if len(having) == 2:
+            continue
+        (i,) = having
+        if operands[i].type.dtype not in EXACT_ENOUGH:
+            return None
+    for i, term in enumerate(terms):
+        own = [output[d] for d in dims if output[d] in term and output[d] not in terms[1 - i]]
+        if own:
+            operands[i] = b.sum(operands[i], dims=tuple(sorted(map(term.index, own))))
+            terms[i] = "".join(letter for letter in term if letter not in own)
+    kept = "".join(letter for d, letter in enumerate(output) if d not in dims)
+    type = maker.result.type.with_shape(_without(maker.result, dims))
+    made: Value = b.dot(*operands, dims=f"{','.join(terms)}->{kept}", result=type)
+    return made
+
+
+def _product(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
+    """A factor that is the same along some of the dimensions may be multiplied with afterwards."""
+    x, y = maker.operands
+    pairs = ((x, y), (y, x)) if maker.name == "mul" else ((x, y),)
+    for one, other in pairs:
+        repeat = makers(other)
+        if one is other or repeat is None or repeat.name != "broadcast":
+            continue
+        source = dict(zip(repeat.attrs["dims"], repeat.operands[0].type.shape, strict=True))
+        shape = maker.result.type.shape
+        along = [d for d in dims if source.get(d, 1) != shape[d]]
+        maker_of_one = makers(one)
+        if not along or maker_of_one is None or maker_of_one.name not in ("dot", "sum"):
+            continue
+        less = reduced(b, makers, one, "sum", along)
+        if less is None:
+            continue
+        factor = _repeated_less(b, repeat, along)
+        b.why = maker.why
+        made: Value = b.emit(maker.spec, *((less, factor) if one is x else (factor, less)))
+        rest = [d for d in range(len(shape)) if d not in along]
+        left = tuple(rest.index(d) for d in dims if d not in along)
+        return b.sum(made, dims=left) if left else made
+    return None
+
+
+def _repeated_less(b: Builder, repeat: Op, along: Sequence[int]) -> Value:
+    """What a broadcast repeats, but not along some dimensions of the result."""
+    (x,) = repeat.operands
+    place: dict[int, int] = {}
+    for d in range(repeat.result.type.rank):
+        if d not in along:
+            place[d] = len(place)
+    kept = [i for i, d in enumerate(repeat.attrs["dims"]) if d in place]
+    if len(kept) < x.type.rank:
+        x = b.reshape(x, result=x.type.with_shape([x.type.shape[i] for i in kept]))
+    dims = tuple(place[repeat.attrs["dims"][i]] for i in kept)
+    type = repeat.result.type.with_shape(_without(repeat.result, along))
+    made: Value = x if x.type == type else b.broadcast(x, dims=dims, result=type)
+    return made
+
+
+def _convolution_dims(maker: Op) -> tuple[int, int, int, int] | None:
+    """Of a convolution in groups: where the filter has inputs and outputs, where the result has
+    features, and how many groups there are."""
+    groups = maker.attrs.get("groups", 1)
+    if maker.attrs.get("batch_groups", 1) != 1 or groups == 1:
+        return None
+    _, by, to = sides(maker.attrs["dims"])
+    return by.first, by.second, to.second, groups
+
+
+def summed_groups(b: Builder, maker: Op, gone: Sequence[Piece]) -> Value | None:
+    """A convolution summed over its groups: the features of a group are as good as more features
+    to add up."""
+    found = _convolution_dims(maker) if maker.name == "convolution" else None
+    if found is None or len(gone) != 1:
+        return None
+    inside, outside, dim, groups = found
+    (piece,) = gone
+    x, w = maker.operands
+    size = maker.result.type.shape[dim] // groups
+    if piece != Piece(dim, size, groups):
+        return None
+    # The filter [inputs, groups * outputs] as [groups * inputs, outputs].
+    dims = list(views.straight(w.type.shape))
+    inputs = Piece(inside, 1, w.type.shape[inside])
+    dims[inside] = joined([Piece(outside, size, groups), inputs])
+    dims[outside] = joined([Piece(outside, 1, size)])
+    turned = views.made(b, View(w, tuple(dims)))
+    shape = list(maker.result.type.shape)
+    shape[dim] = size
+    attrs = {**maker.attrs, "groups": 1}
+    made: Value = b.convolution(x, turned, result=maker.result.type.with_shape(shape), **attrs)
+    return made
+
+
+def summed_inside(b: Builder, scan: Op, result: Value, dims: Sequence[int]) -> Op | None:
+    """A scan that stacks sums instead of what is summed afterwards; its results are the same but
+    for that one."""
+    place = scan.results.index(result)
+    carries, (body,) = scan.attrs["carries"], scan.blocks
+    if place < carries or 0 in dims:
+        return None
+    inner = Builder(b.names, scan.loc)
+    inner.why = "summed as it is made"
+    less = inner.sum(body.returns[place], dims=tuple(d - 1 for d in dims))
+    returns = (*body.returns[:place], less, *body.returns[place + 1 :])
+    block = Block(body.params, (*body.ops, *inner.ops), returns)
+    type = result.type.with_shape(_without(result, dims))
+    made = Value(type, b.names.fresh(result.name))
+    results = (*scan.results[:place], made, *scan.results[place + 1 :])
+    return replace(scan, results=results, blocks=(block,))
+
+
+Rule = Callable[[Builder, Makers, Op, Sequence[int]], Value | None]
+_RULES: dict[str, Rule] = {"dot": _dot, "mul": _product, "div": _product}
