@@ -15,6 +15,7 @@ import numpy.typing as npt
 from shardir.backends.storage import Storage as Storage
 from shardir.errors import ShardirError
 from shardir.ir import Module
+from shardir.memory import Memory
 
 Array = npt.NDArray[Any]
 Shards = Sequence[Array]
@@ -38,12 +39,16 @@ class WholeExecutable(ABC):
     """A compiled program that takes and gives whole tensors, of all devices together."""
 
     @abstractmethod
-    def run(self, args: Sequence[Storage]) -> list[Storage]:
+    def run(self, args: Sequence[Storage], donated: Sequence[int] = ()) -> list[Storage]:
         """Run: for each parameter all of it in, for each result all of it out.
 
         Both are as long as the devices' pieces are together. A result may be an argument's own
-        memory.
+        memory, and may be written over an argument in `donated` that nobody else holds.
         """
+
+    @abstractmethod
+    def memory(self) -> Memory:
+        """The bytes that a run holds for all devices together."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -90,16 +95,21 @@ class Link(ABC):
         """Send bytes to processes, and receive so many from others."""
 
 
-_MODULES = {"cpu": "shardir.backends.cpu.native", "numpy": "shardir.backends.cpu"}
+_PLACES = {
+    "cpu": ("shardir.backends.cpu.native", "BACKEND"),
+    "numpy": ("shardir.backends.cpu", "BACKEND"),
+    "isolated": ("shardir.backends.cpu", "ISOLATED"),
+}
 
 
 def get_backend(name: str) -> Backend:
     """The backend called `name`; raises `UnknownBackendError` naming those that exist."""
-    if name not in _MODULES:
+    if name not in _PLACES:
         raise UnknownBackendError(
-            f"no backend is called {name!r}; the backends are {', '.join(sorted(_MODULES))}"
+            f"no backend is called {name!r}; the backends are {', '.join(sorted(_PLACES))}"
         )
-    backend: Backend = import_module(_MODULES[name]).BACKEND
+    module, attribute = _PLACES[name]
+    backend: Backend = getattr(import_module(module), attribute)
     return backend
 
 

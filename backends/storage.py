@@ -36,6 +36,11 @@ class Storage:
         return made
 
     @property
+    def untouched(self) -> bool:
+        """Whether NumPy has never seen it, so that no array can show it."""
+        return self._array is None
+
+    @property
     def array(self) -> npt.NDArray[Any]:
         """The elements as NumPy sees them, not to be written into."""
         if self._array is None:

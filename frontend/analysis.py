@@ -6,7 +6,7 @@ from typing import Any
 from shardir.communication import axes_word, collectives, total, totals
 from shardir.cost import cost_of_block
 from shardir.ir import Module
-from shardir.memory import memory_of_module
+from shardir.memory import Memory, memory_of_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,9 @@ class MemoryAnalysis:
     `temp_size_in_bytes` is the most that is alive at once of what is neither argument nor result,
     `peak_memory_in_bytes` that with arguments and results. No buffers are shared, so
     `alias_size_in_bytes` is 0, and programs are not counted: `generated_code_size_in_bytes` is 0.
+
+    What begins with `host` is what this process holds for all of its devices together, where they
+    share memory: what they have in common is there once. 0 where each device has its own.
     """
 
     argument_size_in_bytes: int
@@ -24,12 +27,23 @@ class MemoryAnalysis:
     alias_size_in_bytes: int
     generated_code_size_in_bytes: int
     peak_memory_in_bytes: int
+    host_temp_size_in_bytes: int = 0
+    host_peak_memory_in_bytes: int = 0
 
 
-def memory_analysis(module: Module) -> MemoryAnalysis:
-    """The memory of a per-device program on each device."""
+def memory_analysis(module: Module, host: Memory | None = None) -> MemoryAnalysis:
+    """The memory of a per-device program on each device, and of its process if that is known."""
     memory = memory_of_module(module)
-    return MemoryAnalysis(memory.arguments, memory.results, memory.temporaries, 0, 0, memory.peak)
+    return MemoryAnalysis(
+        memory.arguments,
+        memory.results,
+        memory.temporaries,
+        0,
+        0,
+        memory.peak,
+        0 if host is None else host.temporaries,
+        0 if host is None else host.peak,
+    )
 
 
 def cost_analysis(module: Module) -> dict[str, Any]:

@@ -146,6 +146,13 @@ SETTINGS: Mapping[str, Setting] = {
             "whether programs move their values as Shardy does",
         ),
         Setting(
+            "isolated",
+            False,
+            "SHARDIR_ISOLATED",
+            _switch,
+            "whether devices run apart, sharing no memory and no work",
+        ),
+        Setting(
             "gather",
             False,
             "SHARDIR_GATHER",
@@ -246,6 +253,14 @@ class Config:
     def verify(self) -> bool:
         """Whether every pass is checked on numbers (no; `SHARDIR_VERIFY`)."""
         return bool(_read("verify"))
+
+    @property
+    def isolated(self) -> bool:
+        """Whether devices run apart, for finding errors (no; `SHARDIR_ISOLATED`).
+
+        Each computes all of its program on memory of its own, by NumPy and slowly.
+        """
+        return bool(_read("isolated"))
 
     @property
     def gather(self) -> bool:

@@ -1,11 +1,11 @@
 """What runs a program: this process alone, or several processes together."""
 
-import os
 from collections.abc import Sequence
 
 from shardir.backends.base import Backend, Executable, WholeExecutable, get_backend
 from shardir.backends.cpu.native import available
 from shardir.errors import MergeError
+from shardir.frontend.config import config
 from shardir.frontend.devices import Device
 from shardir.frontend.processes import here
 from shardir.ir import Module
@@ -23,10 +23,17 @@ def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeE
 
 def _alone(module: Module, platform: str) -> Executable | WholeExecutable:
     """The program for this process: device by device where there is no other way."""
-    if available() and os.environ.get("SHARDIR_NATIVE"):
+    if config.isolated:
+        return get_backend("isolated").compile(module)
+    if available():
         backend: Backend = get_backend(platform)
         try:
             return backend.compile(Pipeline.parse(backend.pipeline)(module))
         except MergeError:
             pass
     return get_backend("numpy").compile(module)
+
+
+def added_pipeline(devices: Sequence[Device]) -> str:
+    """The passes that the backend of this process adds to those of every program, as text."""
+    return get_backend(devices[0].platform).pipeline

@@ -82,6 +82,9 @@ class JitFunction:
             if len(self._programs) >= MANY:
                 self._programs.clear()
             found = self._programs[key] = self._lowered(args, options).program()
+            if known.donated:
+                given = {id(leaf) for leaf in tree.leaves(known.donations(args, options))}
+                found[0].donated = [i for i, leaf in enumerate(leaves) if id(leaf) in given]
         program, results = found
         out = tree.unflatten(results, program(leaves))
         if known.donated:

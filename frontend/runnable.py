@@ -16,7 +16,7 @@ from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, cut, full_shape, padded
 from shardir.frontend.config import config
 from shardir.frontend.errors import NumberError
-from shardir.frontend.executing import executable
+from shardir.frontend.executing import added_pipeline, executable
 from shardir.frontend.inspecting import inspector
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
@@ -26,7 +26,9 @@ from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import signature_of
 from shardir.ir import Module
+from shardir.memory import Memory
 from shardir.passes.pipeline import DEFAULT, EXACT, Pipeline, Watch, watches
+from shardir.text.printer import show
 
 
 def pipeline(plan: Plan | None = None) -> Pipeline:
@@ -108,6 +110,8 @@ class Runnable:
         self._names = [v.name for v in main.body.params]
         visible = len(types) - len(captured)
         self._one = len(plan.devices) == 1 and plan.devices[0].process_index == process_index()
+        self.donated: Sequence[int] = ()
+        """The arguments that nobody needs after a call; set by who knows."""
         self._captured: list[Sequence[Buffer]] = []
         self._stored: list[Storage] = []
         if self._whole is not None:
@@ -144,6 +148,20 @@ class Runnable:
             for (signature, sharding), parts in zip(self._made, outs, strict=True)
         ]
 
+    def memory(self) -> Memory | None:
+        """What a run holds for all devices together, where they share memory."""
+        return None if self._whole is None else self._whole.memory()
+
+    def as_text(self, stage: str, *, locations: bool = False) -> str:
+        """The program after a pass of its backend, or the `schedule` of what runs.
+
+        Raises `PipelineError` naming the stages there are.
+        """
+        if stage == "schedule" and self._whole is not None:
+            return self._whole.describe()
+        steps = Pipeline.parse(added_pipeline(self.plan.devices))
+        return show(steps.through(stage)(self.module), locations=locations)
+
     def _run(self, program: WholeExecutable, leaves: Sequence[Any]) -> list[Array]:
         """Run a program that takes whole arrays."""
         foreign: list[Storage] = []
@@ -154,7 +172,7 @@ class Runnable:
             else self._storage(leaf, i, foreign)
             for i, (leaf, full) in enumerate(zip(leaves, self._full, strict=False))
         ]
-        outs = program.run(args + self._stored)
+        outs = program.run(args + self._stored if self._stored else args, self.donated)
         if foreign:
             owners = {id(each.owner) for each in foreign}
             outs = [Storage.of(o.array.copy()) if id(o.owner) in owners else o for o in outs]

@@ -212,9 +212,15 @@ class Compiled:
         """The program that each device runs."""
         return self._program.module
 
-    def as_text(self, *, locations: bool = False) -> str:
-        """The program that each device runs, with its collectives, as text."""
-        return show(self.module, locations=locations)
+    def as_text(self, stage: str | None = None, *, locations: bool = False) -> str:
+        """The program that each device runs, with its collectives, as text.
+
+        `stage` is the name of a pass that this machine's backend adds (`merge-devices`, `fuse`), or
+        `schedule`: what runs when, and what lies where.
+        """
+        if stage is None:
+            return show(self.module, locations=locations)
+        return self._program.as_text(stage, locations=locations)
 
     def collectives(self) -> list[Collective]:
         """Every collective of one run: kind, axes, bytes on one device, the line it serves."""
@@ -239,8 +245,8 @@ class Compiled:
         return cost_analysis(self.module)
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """The bytes that one run holds on each device."""
-        return memory_analysis(self.module)
+        """The bytes that one run holds on each device, and in this process."""
+        return memory_analysis(self.module, self._program.memory())
 
     @property
     def in_tree(self) -> tree.PyTreeDef:

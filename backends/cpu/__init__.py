@@ -15,8 +15,13 @@ class NumPyBackend(Backend):
 
     name = "numpy"
 
+    def __init__(self, isolated: bool = False) -> None:
+        """`isolated`: every device has its own copy of all it holds, and computes all of it."""
+        self._isolated = isolated
+
     def compile(self, module: Module) -> Executable:
-        return Program(module)
+        return Program(module, isolated=self._isolated)
 
 
 BACKEND = NumPyBackend()
+ISOLATED = NumPyBackend(isolated=True)

@@ -7,6 +7,7 @@ its last use.
 """
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy as np
 
 from shardir.backends.base import Array, Executable, Shards
 from shardir.backends.cpu.kernels import kernel_of
+from shardir.backends.cpu.marks import mark
 from shardir.errors import InterpretError
 from shardir.interpret import mesh_of
 from shardir.ir import Block, Module, Op, Value
@@ -61,11 +63,15 @@ class Program(Executable):
     """A partitioned module as a list of steps.
 
     It runs for the devices at the positions `local` of the mesh, for all unless told otherwise;
-    what these exchange with others is a subclass's to say.
+    what these exchange with others is a subclass's to say. `isolated` devices share nothing: each
+    has its own copy of all it holds, and computes all of it.
     """
 
-    def __init__(self, module: Module, local: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, module: Module, local: Sequence[int] | None = None, isolated: bool = False
+    ) -> None:
         function = module.main
+        self._isolated = isolated
         self._mesh = mesh_of(module) if function.spmd else Mesh("one", (), (0,))
         self._devices = self._mesh.size if local is None else len(local)
         self._body = _prepare(function.body, frozenset(function.body.returns))
@@ -78,7 +84,7 @@ class Program(Executable):
                     f"%{param.name} has shards for {len(shards)} devices, "
                     f"the program runs on {self._devices}"
                 )
-            env[param] = list(shards)
+            env[param] = self._own(shards)
         with np.errstate(all="ignore"):
             self._run(self._body, env)
         return [env[value] for value in self._body.block.returns]
@@ -86,12 +92,15 @@ class Program(Executable):
     def _run(self, body: Body, env: Environment) -> None:
         for step in body.steps:
             op = step.op
+            begin = time.monotonic_ns()
             if op.spec.exchange is not None:
                 self._exchange(step, env)
             elif step.bodies:
                 _CONTROL[op.name](self, step, env)
             else:
                 self._compute(step, env)
+            if not step.bodies:
+                mark(op, begin)
             for value in step.dead:
                 del env[value]
 
@@ -101,20 +110,30 @@ class Program(Executable):
         parts = list(zip(*(env[v] for v in op.operands), strict=True))
         results = step.run(self._mesh, parts or [()] * self._devices)
         if len(op.results) == 1:
-            env[op.results[0]] = list(results)
+            env[op.results[0]] = self._own(results)
         else:
             for i, value in enumerate(op.results):
-                env[value] = [result[i] for result in results]
+                env[value] = self._own([result[i] for result in results])
+
+    def _own(self, shards: Shards) -> list[Array]:
+        """What devices hold, each its own copy if they are isolated."""
+        return [shard.copy() for shard in shards] if self._isolated else list(shards)
 
     def _compute(self, step: Step, env: Environment) -> None:
-        """Run a kernel once for each distinct tuple of operands."""
+        """Run a kernel once for each distinct tuple of operands.
+
+        Isolated devices do their own work, but what has an effect has it once for equal operands.
+        """
         op = step.op
         columns = [env[v] for v in op.operands]
-        tasks: dict[tuple[int, ...], tuple[Array, ...]] = {}
+        tasks: dict[tuple[object, ...], tuple[Array, ...]] = {}
         keys = []
         for device in range(self._devices):
             operands = tuple(column[device] for column in columns)
-            key = tuple(map(id, operands))
+            key: tuple[object, ...] = tuple(map(id, operands))
+            if self._isolated:
+                equal = tuple(operand.tobytes() for operand in operands)
+                key = equal if op.spec.effect else (device,)
             tasks.setdefault(key, operands)
             keys.append(key)
         if step.parallel and len(tasks) > 1:

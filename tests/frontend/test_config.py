@@ -30,9 +30,11 @@ from shardir.frontend.runnable import pipeline
 
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
-    "shardy_exact, gather"
+    "shardy_exact, isolated, gather"
 )
-VARIABLES = "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, GATHER"
+VARIABLES = (
+    "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, ISOLATED, GATHER"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +46,8 @@ def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults() -> None:
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
-        "verify=False, uneven=None, on_fallback='replicate', shardy_exact=False, gather=False)"
+        "verify=False, uneven=None, on_fallback='replicate', shardy_exact=False, isolated=False, "
+        "gather=False)"
     )
 
 
@@ -133,6 +136,7 @@ def test_blocks_by_name(tmp_path: Path) -> None:
             ("uneven", None),
             ("on_fallback", "replicate"),
             ("shardy_exact", False),
+            ("isolated", False),
             ("gather", False),
         )
     with dump_dir(tmp_path):

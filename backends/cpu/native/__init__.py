@@ -5,6 +5,7 @@ It takes one program over whole arrays, as `merge-devices` makes it of the progr
 
 from shardir.backends.base import Backend, WholeExecutable
 from shardir.backends.cpu.native.availability import available as available
+from shardir.backends.cpu.native.pipeline import WHOLE
 from shardir.ir import Module
 
 
@@ -12,7 +13,7 @@ class NativeBackend(Backend):
     """Compiles a program over whole arrays, for the threads of this process."""
 
     name = "cpu"
-    pipeline = "merge-devices,cse,dce"
+    pipeline = WHOLE
 
     def compile(self, module: Module) -> WholeExecutable:
         from shardir.backends.cpu.native.program import NativeProgram

@@ -6,10 +6,12 @@ for its results and for one arena, and calls.
 """
 
 from collections.abc import Sequence
+from sys import getrefcount
+from typing import final
 
 from shardir.backends.base import WholeExecutable
 from shardir.backends.cpu.native.rules import ORDERS, RULES
-from shardir.backends.cpu.native.runtime.memory import allocate
+from shardir.backends.cpu.native.runtime.memory import Block, allocate
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import worker_count
 from shardir.backends.cpu.native.schedule.building import ARENA, Builder, Schedule
@@ -20,8 +22,15 @@ from shardir.backends.cpu.native.schedule.memory import Kind
 from shardir.backends.cpu.native.schedule.steps import Step, steps_of
 from shardir.backends.storage import Storage
 from shardir.ir import Function, Module
+from shardir.memory import Memory
+
+STORAGE_ALONE = 4
+"""References to a storage that only its array holds: that, the arguments, a name, the count's."""
+OWNER_ALONE = 3
+"""References to memory that only its storage holds: that, a name, the count's."""
 
 
+@final
 class NativeProgram(WholeExecutable):
     """A module for one device as machine code."""
 
@@ -34,7 +43,7 @@ class NativeProgram(WholeExecutable):
         self._prepare(function)
 
     def _load(self, segment: Segment) -> Step:
-        enter = load(segment.phases, self.schedule.slots)
+        enter = load(segment.phases, self.schedule.slots, causes=segment.causes)
 
         def step(bases: list[int]) -> None:
             enter(*bases[1:])
@@ -65,8 +74,9 @@ class NativeProgram(WholeExecutable):
         # Most programs make each of their results, in order.
         self._plain = self._sources == tuple((Kind.RESULT, i) for i in range(len(types)))
 
-    def run(self, args: Sequence[Storage]) -> list[Storage]:
+    def run(self, args: Sequence[Storage], donated: Sequence[int] = ()) -> list[Storage]:
         schedule = self.schedule
+        given = self._given(args, donated) if donated else {}
         bases = self._template.copy()
         for slot, arg in zip(schedule.arguments, args, strict=True):
             bases[slot] = arg.address
@@ -76,8 +86,8 @@ class NativeProgram(WholeExecutable):
             for slot, offset in schedule.pinned:
                 bases[slot] = start + offset
         made = []
-        for _, slot, nbytes, shape, dtype in self._made:
-            block = allocate(nbytes)
+        for number, slot, nbytes, shape, dtype in self._made:
+            block = given.get(number) or allocate(nbytes)
             bases[slot] = block.address
             made.append(Storage(block.address, block, shape, dtype))
         for step in self._steps:
@@ -90,6 +100,26 @@ class NativeProgram(WholeExecutable):
             held = args[number] if kind is Kind.ARGUMENT else by_number[number]
             results.append(Storage(held.address, held.owner, shape, dtype))
         return results
+
+    def _given(self, args: Sequence[Storage], donated: Sequence[int]) -> dict[int, Block]:
+        """The memory of arguments that results may have, because nobody else holds it."""
+        given = {}
+        for argument, result in self.schedule.offered:
+            if argument in donated:
+                storage = args[argument]
+                owner = storage.owner
+                alone = getrefcount(storage) <= STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
+                if alone and isinstance(owner, Block) and storage.untouched:
+                    given[result] = owner
+        return given
+
+    def memory(self) -> Memory:
+        """The bytes that a run holds for all devices together."""
+        schedule, body = self.schedule, self.module.main.body
+        arguments = sum(value.type.nbytes for value in body.params)
+        results = sum(nbytes for _, _, nbytes, *_ in self._made)
+        temporaries = schedule.arena_bytes
+        return Memory(arguments, results, temporaries, arguments + results + temporaries)
 
     def describe(self) -> str:
         """Phases, buffers and bytes as text."""

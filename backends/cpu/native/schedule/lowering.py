@@ -26,6 +26,15 @@ from shardir.backends.cpu.native.schedule.views import (
 from shardir.ir import Block, Function, Op, Value
 from shardir.opset import Dense
 
+
+def is_map(op: Op) -> bool:
+    """Whether each element of the results depends on the same element of the operands only."""
+    if op.name != "fused":
+        return op.spec.elementwise
+    flat = ("broadcast", "iota", "constant")
+    return all(inner.spec.elementwise or inner.name in flat for inner in op.blocks[0].ops)
+
+
 Source = tuple[Kind, int]
 """Whose memory a result of the program is: the argument's or the result's of this number."""
 
@@ -35,7 +44,8 @@ class Lowered:
     """A function as items of work, and the memory that they speak of.
 
     `sources` says for each result whose memory it is. `rows` are the buffers that show the rows
-    of others, and what they are rows of; `constants` the numbers of constant buffers.
+    of others, and what they are rows of; `constants` the numbers of constant buffers. `pairs` are
+    (position, operand, result) of buffers that may be one.
     """
 
     items: tuple[Item, ...]
@@ -43,6 +53,7 @@ class Lowered:
     constants: tuple[npt.NDArray[np.generic], ...]
     sources: tuple[Source, ...]
     rows: Mapping[int, View]
+    pairs: tuple[tuple[int, Buffer, Buffer], ...]
 
 
 def lower(function: Function, orders: Mapping[str, Order]) -> Lowered:
@@ -64,6 +75,7 @@ def lower(function: Function, orders: Mapping[str, Order]) -> Lowered:
         tuple(lowering.constants),
         tuple((buffer.kind, buffer.number) for buffer in held),
         lowering.rows,
+        tuple(lowering.pairs),
     )
 
 
@@ -77,6 +89,7 @@ class Lowering:
         self.views: dict[Value, View] = {}
         self.targets: dict[Value, View] = {}
         self.rows: dict[int, View] = {}
+        self.pairs: list[tuple[int, Buffer, Buffer]] = []
         self.position = 0
 
     # Buffers.
@@ -183,6 +196,18 @@ class Lowering:
         self.views.update(zip(op.results, results, strict=True))
         self.use(*operands, *results)
         items.append(Work(op, operands, results))
+        if is_map(op):
+            self._pair(operands, results)
+
+    def _pair(self, operands: Sequence[View], results: Sequence[View]) -> None:
+        """Note the results that may be written over an operand, element by element."""
+        for result in results:
+            for view in operands:
+                alike = view.strides == result.strides and view.offset == result.offset
+                only = all(other == view for other in operands if other.slot == view.slot)
+                if alike and only and self.buffers[view.slot].nbytes == result.nbytes:
+                    old, new = self.buffers[view.slot], self.buffers[result.slot]
+                    self.pairs.append((self.position, old, new))
 
     def _rearranged(self, op: Op, source: View, items: list[Item]) -> None:
         """A reshape whose operand does not lie evenly is a copy to where it does."""

@@ -46,6 +46,8 @@ class Buffer:
     pinned: bool = False
     partner: "Buffer | None" = None
     """The one it changes places with, and must live as long as."""
+    over: "Buffer | None" = None
+    """The one whose bytes it takes over, element by element, when that one ends."""
     offset: int = 0
 
     def use(self, position: int) -> None:
@@ -63,7 +65,10 @@ def arrange(buffers: Sequence[Buffer]) -> int:
     for buffer in buffers:
         if buffer.partner is not None:
             buffer.last = max(buffer.last, buffer.partner.last)
-    living = [each for each in buffers if each.last >= 0]
+    for buffer in buffers:
+        if buffer.over is not None:
+            _ground(buffer).last = max(_ground(buffer).last, buffer.last)
+    living = [each for each in buffers if each.last >= 0 and each.over is None]
     ending: list[tuple[int, int, Buffer]] = []
     gaps = Gaps()
     for number, buffer in enumerate(sorted(living, key=lambda each: (each.first, -each.nbytes))):
@@ -72,7 +77,38 @@ def arrange(buffers: Sequence[Buffer]) -> int:
             gaps.give(gone.offset, aligned(gone.nbytes))
         buffer.offset = gaps.take(aligned(buffer.nbytes))
         heappush(ending, (buffer.last, number, buffer))
+    for buffer in buffers:
+        buffer.offset = _ground(buffer).offset
     return gaps.end
+
+
+def _ground(buffer: Buffer) -> Buffer:
+    """The buffer whose bytes it has in the end."""
+    while buffer.over is not None:
+        buffer = buffer.over
+    return buffer
+
+
+def take_over(pairs: Sequence[tuple[int, Buffer, Buffer]]) -> list[tuple[int, int]]:
+    """Have results take over the bytes of operands that end where the results begin.
+
+    `pairs` are (position, operand, result) in the order of the program, each written element by
+    element over what is read. Returns (argument, result) of the program where an argument would
+    be taken over, if only the caller gave it away.
+    """
+    taken: list[Buffer] = []
+    offered = []
+    for position, old, new in pairs:
+        free = old.last == position and not any(old is other for other in taken)
+        if not free or old.nbytes != new.nbytes or new.over is not None:
+            continue
+        if old.kind is Kind.ARENA and new.kind is Kind.ARENA and not (old.pinned or new.pinned):
+            new.over = old
+            taken.append(old)
+        elif old.kind is Kind.ARGUMENT and new.kind is Kind.RESULT:
+            offered.append((old.number, new.number))
+            taken.append(old)
+    return offered
 
 
 class Gaps:

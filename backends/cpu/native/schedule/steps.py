@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.cpu.marks import mark
 from shardir.backends.cpu.native.data import View
-from shardir.backends.cpu.native.runtime import recording
 from shardir.backends.cpu.native.schedule.items import (
     Branch,
     Host,
@@ -72,7 +72,7 @@ def _host(item: Host) -> Step:
             made = reference(*operands, result=result, **attrs)
         for view, array in zip(item.results, (made,) if len(types) == 1 else made, strict=True):
             array_at(bases, view)[...] = array
-        recording.mark(item, begin)
+        mark(op, begin)
 
     return step
 
