@@ -47,7 +47,7 @@ def boxes_of(sharding: Sharding, shape: tuple[int, ...]) -> dict[int, list[Box]]
 def covers(sharding: Sharding, shape: tuple[int, ...], process: int) -> bool:
     """Whether one process has every number of an array."""
     boxes = boxes_of(sharding, shape)
-    distinct = {box for each in boxes.values() for box in each if _volume(box)}
+    distinct = {box for each in boxes.values() for box in each if volume(box)}
     mine = boxes.get(process, [])
     return bool(mine) and distinct <= set(mine)
 
@@ -122,7 +122,7 @@ def fetched(
     Called by every process that holds a part or wants one, unless nobody lacks anything.
     """
     there = here()
-    pieces = _Pieces(sharding, type.shape)
+    pieces = Pieces(sharding, type.shape)
     mine = pieces.mine(parts, there.index)
     boxes = wanted.get(there.index, [])
     made = [np.empty([stop - start for start, stop in box], type.numpy) for box in boxes]
@@ -130,7 +130,7 @@ def fetched(
     for process in wanted:
         if process != there.index:
             sent = [
-                mine[box][_inside(cut, box)].reshape(-1)
+                mine[box][inside(cut, box)].reshape(-1)
                 for cut, box, sender in pieces.lacking(wanted[process], process)
                 if sender == there.index
             ]
@@ -138,22 +138,22 @@ def fetched(
                 rows[process] = np.concatenate(sent).view(np.uint8)
     sizes: dict[int, int] = {}
     for cut, _, sender in pieces.lacking(boxes, there.index):
-        sizes[sender] = sizes.get(sender, 0) + _volume(cut) * type.numpy.itemsize
+        sizes[sender] = sizes.get(sender, 0) + volume(cut) * type.numpy.itemsize
     came = there.link.exchange(rows, sizes, what) if there.link and (rows or sizes) else {}
     at = dict.fromkeys(came, 0)
     for box, target in zip(boxes, made, strict=True):
         for piece, part in mine.items():
-            if (shared := _common(box, piece)) is not None:
-                target[_inside(shared, box)] = part[_inside(shared, piece)]
+            if (shared := common(box, piece)) is not None:
+                target[inside(shared, box)] = part[inside(shared, piece)]
         for cut, _, sender in pieces.lacking([box], there.index):
-            end = at[sender] + _volume(cut) * type.numpy.itemsize
+            end = at[sender] + volume(cut) * type.numpy.itemsize
             flat = came[sender][at[sender] : end].view(type.numpy)
-            target[_inside(cut, box)] = flat.reshape([stop - start for start, stop in cut])
+            target[inside(cut, box)] = flat.reshape([stop - start for start, stop in cut])
             at[sender] = end
     return made
 
 
-class _Pieces:
+class Pieces:
     """The distinct boxes of an array, and the processes that hold each."""
 
     def __init__(self, sharding: Sharding, shape: tuple[int, ...]) -> None:
@@ -161,7 +161,7 @@ class _Pieces:
         self.holders: dict[Box, list[int]] = {}
         for process, boxes in boxes_of(sharding, shape).items():
             for box in dict.fromkeys(boxes):
-                if _volume(box):
+                if volume(box):
                     self.holders.setdefault(box, []).append(process)
 
     def mine(self, parts: Sequence[Buffer], process: int) -> dict[Box, Buffer]:
@@ -170,7 +170,7 @@ class _Pieces:
         return {
             box: held(part, tuple(stop - start for start, stop in box))
             for box, part in zip(boxes, parts, strict=True)
-            if _volume(box)
+            if volume(box)
         }
 
     def lacking(self, wanted: Sequence[Box], process: int) -> list[tuple[Box, Box, int]]:
@@ -178,21 +178,22 @@ class _Pieces:
         return [
             (cut, box, holders[process % len(holders)])
             for want, (box, holders) in product(wanted, self.holders.items())
-            if process not in holders and (cut := _common(want, box)) is not None
+            if process not in holders and (cut := common(want, box)) is not None
         ]
 
 
-def _volume(box: Box) -> int:
+def volume(box: Box) -> int:
+    """How many numbers are in a box."""
     return prod(stop - start for start, stop in box)
 
 
-def _common(one: Box, other: Box) -> Box | None:
+def common(one: Box, other: Box) -> Box | None:
     """Where two boxes overlap, `None` if nowhere."""
     cut = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
     return cut if all(start < stop for start, stop in cut) else None
 
 
-def _inside(cut: Box, box: Box) -> tuple[slice, ...]:
+def inside(cut: Box, box: Box) -> tuple[slice, ...]:
     """Where a part of a box is in an array that holds the box."""
     return tuple(
         slice(start - first, stop - first)

@@ -46,11 +46,13 @@ TABLE = {
     "shardir.frontend.placing_shards": ("device_put_replicated", "device_put_sharded"),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.processes": ("process_count", "process_index"),
+    "shardir.frontend.profiling": ("Profile", "profile"),
     "shardir.frontend.shard_mapping": ("shard_map",),
     "shardir.frontend.shardings": ("NamedSharding", "SingleDeviceSharding"),
     "shardir.frontend.transforms": ("grad", "value_and_grad"),
     "shardir.frontend.vectorizing": ("vmap",),
     "shardir.ad_checkpoint": (),
+    "shardir.checkpoints": (),
     "shardir.debug": (),
     "shardir.distributed": (),
     "shardir.dtypes": (),
@@ -80,6 +82,7 @@ TABLE = {
 if TYPE_CHECKING:
     from shardir import (
         ad_checkpoint as ad_checkpoint,
+        checkpoints as checkpoints,
         debug as debug,
         distributed as distributed,
         dtypes as dtypes,
@@ -172,6 +175,7 @@ if TYPE_CHECKING:
         process_count as process_count,
         process_index as process_index,
     )
+    from shardir.frontend.profiling import Profile as Profile, profile as profile
     from shardir.frontend.shard_mapping import shard_map as shard_map
     from shardir.frontend.shardings import (
         NamedSharding as NamedSharding,

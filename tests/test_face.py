@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 TABLES = (
     "shardir",
     "shardir.ad_checkpoint",
+    "shardir.checkpoints",
     "shardir.debug",
     "shardir.distributed",
     "shardir.experimental",

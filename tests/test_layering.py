@@ -13,6 +13,7 @@ FACES = {
     "__main__",
     "ad_checkpoint",
     "cli",
+    "checkpoints",
     "debug",
     "distributed",
     "dtypes",

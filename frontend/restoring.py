@@ -1,0 +1,161 @@
+"""Checkpoints read back, under the mesh and by the number of processes that there are now.
+
+Each process reads the parts that its devices are to have and nothing else, from whichever files
+they are in.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import suggestion
+from shardir.frontend import tree
+from shardir.frontend.array import Array, default_device
+from shardir.frontend.buffers import Buffer, lengthened
+from shardir.frontend.errors import CheckpointError
+from shardir.frontend.gathering import Box, boxes_of, common, inside
+from shardir.frontend.locations import pointed
+from shardir.frontend.operands import abstract_of, is_number
+from shardir.frontend.prefix import spread
+from shardir.frontend.processes import here
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.saving import FORMAT, INDEX, VIEWS, Entry, key_of, named_leaves
+from shardir.frontend.shardings import Sharding, SingleDeviceSharding
+from shardir.frontend.signature import ShapeDtypeStruct, signature_of
+from shardir.frontend.wishes import granted, is_wish
+from shardir.types import NUMPY_DTYPES, TensorType
+
+
+@pointed
+def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = None) -> Any:
+    """What `save` wrote to `folder`.
+
+    `like` is a container of arrays or `ShapeDtypeStruct`s with the names, shapes and element types
+    of the checkpoint; the result is such a container, its arrays placed as those of `like`, or as
+    `shardings` says, a container that may stop early. Without `like` the result is a dictionary by
+    name. What has no sharding goes to the default device. Where `like` has a Python number, so has
+    the result.
+
+    Raises `CheckpointError` when the folder is no checkpoint, or has other arrays than `like`.
+    """
+    root = Path(folder)
+    entries = _read_index(root)
+    # Without `like`, numbers of which nothing is asked stand in its place.
+    pattern = dict.fromkeys(entries, 0) if like is None else like
+    wanted = named_leaves(pattern)
+    word = "shardings of load"
+    wishes = spread(shardings, pattern, is_wish, word)
+    files = _Files(root)
+    leaves: list[Any] = []
+    for (name, leaf), wish in zip(wanted.items(), wishes, strict=True):
+        entry = _find(name, entries, root)
+        sharding = granted(wish, word)
+        if like is not None:
+            _check_same_type(name, entry, leaf, root)
+            sharding = sharding or _sharding_of(leaf)
+        array = _loaded(name, entry, sharding, files)
+        number = like is not None and is_number(leaf)
+        leaves.append(type(leaf)(np.asarray(array).item()) if number else array)
+    return tree.unflatten(tree.structure(pattern), leaves)
+
+
+def _read_index(root: Path) -> dict[str, Entry]:
+    path = root / INDEX
+    if not path.exists():
+        raise CheckpointError(f"{root} is no checkpoint: it has no {INDEX}; write one with save")
+    try:
+        index = json.loads(path.read_text())
+        if index["format"] != FORMAT:
+            raise CheckpointError(
+                f"{root} is of the format {index['format']!r}, and this version reads {FORMAT!r}"
+            )
+        return {name: _read_entry(entry) for name, entry in index["arrays"].items()}
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"{path} cannot be read as the index of a checkpoint") from error
+
+
+def _read_entry(entry: Mapping[str, Any]) -> Entry:
+    parts = tuple(
+        (part["file"], tuple((start, stop) for start, stop in part["box"]))
+        for part in entry["parts"]
+    )
+    return Entry(tuple(entry["shape"]), entry["dtype"], parts)
+
+
+def _find(name: str, entries: Mapping[str, Entry], root: Path) -> Entry:
+    if name not in entries:
+        hint = suggestion(name, entries) or f"it has {', '.join(map(repr, entries)) or 'none'}"
+        raise CheckpointError(f"the checkpoint {root} has no array {name!r}; {hint}")
+    return entries[name]
+
+
+def _check_same_type(name: str, entry: Entry, leaf: Any, root: Path) -> None:
+    if is_number(leaf) and not entry.shape:
+        return
+    found = TensorType(entry.shape, entry.dtype)
+    asked = abstract_of(leaf, f"{name} of like").type
+    if found != asked:
+        raise CheckpointError(
+            f"{name!r} is {found} in the checkpoint {root}, and {asked} is asked for; "
+            "give a like of the shapes and element types that were saved"
+        )
+
+
+def _sharding_of(leaf: Any) -> Sharding | None:
+    if isinstance(leaf, Array):
+        return leaf.signature.sharding
+    return leaf.sharding if isinstance(leaf, ShapeDtypeStruct) else None
+
+
+def _loaded(name: str, entry: Entry, sharding: Sharding | None, files: "_Files") -> Array:
+    """An array whose parts on the devices of this process have been read."""
+    placed = SingleDeviceSharding(default_device()) if sharding is None else sharding
+    stored = placed.stored_shape(entry.shape)
+    boxes = boxes_of(placed, entry.shape).get(here().index, [])
+    made: dict[Box, Buffer] = {}
+    for box in boxes:
+        if box not in made:
+            made[box] = lengthened(files.read(name, entry, box), stored)
+    abstract = Abstract(TensorType(entry.shape, entry.dtype))
+    return Array(signature_of(abstract, sharding), placed, [made[box] for box in boxes])
+
+
+class _Files:
+    """The files of a checkpoint, each opened when something of it is first needed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._open: dict[str, Any] = {}
+
+    def read(self, name: str, entry: Entry, box: Box) -> Buffer:
+        """The numbers in a box of an array."""
+        whole = np.empty([stop - start for start, stop in box], NUMPY_DTYPES[entry.dtype])
+        for file, part in entry.parts:
+            cut = common(box, part)
+            if cut is not None:
+                whole[inside(cut, box)] = self._slice(file, key_of(name, part), cut, part, entry)
+        return whole
+
+    def _slice(self, file: str, key: str, cut: Box, part: Box, entry: Entry) -> Buffer:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            if file not in self._open:
+                self._open[file] = safe_open(self.root / file, "np")
+            opened = self._open[file]
+            numbers = opened.get_slice(key)[inside(cut, part)] if cut else opened.get_tensor(key)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(
+                f"{self.root / file} of the checkpoint cannot be read: {error}"
+            ) from error
+        if entry.dtype not in VIEWS:
+            return np.asarray(numbers)
+        shape = [stop - start for start, stop in cut]
+        flat = np.ascontiguousarray(numbers).reshape(-1)
+        return flat.view(NUMPY_DTYPES[entry.dtype]).reshape(shape)

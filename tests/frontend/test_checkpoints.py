@@ -1,0 +1,158 @@
+"""Checkpoints come back as they were saved, under any sharding, and are complete or not there."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.checkpoints import load, save
+from shardir.frontend.errors import ArgumentError, CheckpointError
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+MESH = sd.make_mesh((4, 2), ("x", "y"))
+W = np.arange(96, dtype=np.float32).reshape(8, 12)
+
+
+def put(array: Any, *spec: Any) -> Any:
+    return sd.device_put(array, NamedSharding(MESH, P(*spec)), uneven="pad")
+
+
+def same(found: Any, wanted: Any) -> None:
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    state = {
+        "layers": [{"w": put(W, "x", "y")}, {"w": put(W, None, "x"), "b": snp.ones(3)}],
+        "step": 7,
+        "rate": 0.5,
+        "loss": snp.float32(1.5),
+        "numbers": np.arange(5, dtype=np.int16),
+    }
+    save(tmp_path / "a", state)
+    found = load(tmp_path / "a", state)
+    assert found["step"] == 7
+    assert type(found["step"]) is int
+    assert found["rate"] == 0.5
+    for i in range(2):
+        same(found["layers"][i]["w"], W)
+        assert found["layers"][i]["w"].sharding == state["layers"][i]["w"].sharding  # type: ignore[index]
+    assert not found["layers"][1]["b"].committed
+    same(found["numbers"], snp.arange(5, dtype="int16"))
+
+
+@pytest.mark.parametrize("before", [(), ("x",), ("y", "x"), (("x", "y"),)])
+@pytest.mark.parametrize("after", [("x",), (None, ("y", "x")), ()])
+def test_another_sharding_reads_the_same(
+    before: tuple[Any, ...], after: tuple[Any, ...], tmp_path: Path
+) -> None:
+    save(tmp_path / "a", {"w": put(W, *before)})
+    sharding = NamedSharding(MESH, P(*after))
+    found = load(tmp_path / "a", {"w": sd.ShapeDtypeStruct(W.shape, "float32")}, shardings=sharding)
+    assert found["w"].sharding == sharding
+    same(found["w"], W)
+
+
+def test_uneven_parts(tmp_path: Path) -> None:
+    odd = np.arange(35, dtype=np.float32).reshape(5, 7)
+    save(tmp_path / "a", put(odd, "x", "y"))
+    for spec in ((), ("y", "x"), (("x", "y"),)):
+        same(load(tmp_path / "a", put(odd, *spec)), odd)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool", "int8", "complex64"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (8, 2)])
+def test_every_element_type(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    x = put(snp.ones(shape, dtype), *("x",)[: len(shape)])
+    save(tmp_path / "a", [x])
+    same(load(tmp_path / "a", [x])[0], x)
+
+
+def test_wide_complex_numbers(tmp_path: Path) -> None:
+    with sd.enable_x64():
+        x = put(np.arange(8) * (1 + 2j), "x")
+        save(tmp_path / "a", x)
+        same(load(tmp_path / "a", x), x)
+
+
+def test_random_keys(tmp_path: Path) -> None:
+    keys = put(sd.random.split(sd.random.key(3), 8), "x")
+    save(tmp_path / "a", keys)
+    for found in (load(tmp_path / "a", keys), load(tmp_path / "a")["array"]):
+        words = sd.random.key_data(found)
+        np.testing.assert_array_equal(words, np.asarray(sd.random.key_data(keys)))
+
+
+def test_without_a_like_arrays_come_by_name(tmp_path: Path) -> None:
+    save(tmp_path / "a", {"layers": [{"w": put(W, "x")}], "b": snp.zeros(2)})
+    found = load(tmp_path / "a")
+    assert set(found) == {"layers/0/w", "b"}
+    same(found["layers/0/w"], W)
+    assert not found["b"].committed
+    cut = load(tmp_path / "a", shardings={"layers/0/w": NamedSharding(MESH, P("y")), "b": None})
+    assert cut["layers/0/w"].sharding.spec == P("y")
+
+
+def test_other_tools_read_the_file(tmp_path: Path) -> None:
+    save(tmp_path / "a", {"w": put(W, "y")})
+    found = load_file(tmp_path / "a" / "process-00000.safetensors")
+    assert set(found) == {"w[0:4, 0:12]", "w[4:8, 0:12]"}
+    np.testing.assert_array_equal(found["w[4:8, 0:12]"], W[4:])
+
+
+def test_a_checkpoint_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    save(tmp_path / "a", put(W, "x"))
+    with pytest.raises(CheckpointError, match=r"a exists; save to another folder, or pass overw"):
+        save(tmp_path / "a", put(W + 1, "x"))
+    same(load(tmp_path / "a", put(W)), W)
+    save(tmp_path / "a", put(W + 1, "x"), overwrite=True)
+    same(load(tmp_path / "a", put(W)), W + 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_was_left_by_a_job_that_died_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / ".a.part").mkdir()
+    (tmp_path / ".a.part" / "process-00000.safetensors").write_text("half")
+    with pytest.raises(CheckpointError, match="is no checkpoint: it has no index.json"):
+        load(tmp_path / "a")
+    save(tmp_path / "a", put(W))
+    same(load(tmp_path / "a", put(W)), W)
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    save(tmp_path / "a", {"weights": put(W, "x")})
+    struct = sd.ShapeDtypeStruct
+    with pytest.raises(CheckpointError, match="has no array 'weight'; did you mean 'weights'"):
+        load(tmp_path / "a", {"weight": W})
+    with pytest.raises(
+        CheckpointError, match=r"'weights' is f32\[8, 12\] in the checkpoint .*, and"
+    ):
+        load(tmp_path / "a", {"weights": struct((8, 13), "float32")})
+    with pytest.raises(CheckpointError, match=r"and f16\[8, 12\] is asked for; give a like"):
+        load(tmp_path / "a", {"weights": struct((8, 12), "float16")})
+    with pytest.raises(ArgumentError, match="two arrays of a checkpoint are called 'a/b'"):
+        save(tmp_path / "b", {"a": {"b": 1}, "a/b": 2})
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    save(tmp_path / "a", {"w": put(W, "x")})
+    path = tmp_path / "a" / "process-00000.safetensors"
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(CheckpointError, match="of the checkpoint cannot be read"):
+        load(tmp_path / "a")
+    path.unlink()
+    with pytest.raises(CheckpointError, match="of the checkpoint cannot be read"):
+        load(tmp_path / "a")
+    index = tmp_path / "a" / "index.json"
+    index.write_text("{")
+    with pytest.raises(CheckpointError, match="cannot be read as the index of a checkpoint"):
+        load(tmp_path / "a")
+    index.write_text(json.dumps({"format": "shardir checkpoint 9", "arrays": {}}))
+    with pytest.raises(CheckpointError, match="is of the format 'shardir checkpoint 9', and this"):
+        load(tmp_path / "a")
