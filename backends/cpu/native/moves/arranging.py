@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
 from shardir.backends.cpu.native.moves.copying import copy_phases
-from shardir.backends.cpu.native.moves.views import broadcasted, part, sliced
+from shardir.backends.cpu.native.moves.views import broadcasted, part, sliced, turned
 from shardir.backends.cpu.native.schedule.views import restrided, seen_through
 from shardir.ir import Op
 from shardir.types import TensorType
@@ -98,6 +98,32 @@ def _around(view: View, starts: Sequence[int], counts: Sequence[int]) -> list[Vi
     return [border for border in borders if border.size]
 
 
+def bitcast_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase]:
+    """A copy of items of the narrower type, of which the wider one is a row."""
+    (x,), (y,) = operands, results
+    key = "key" in (x.dtype, y.dtype) and x.dtype != y.dtype
+    if x.itemsize > y.itemsize:
+        x = _in_parts(x, y, key)
+    elif y.itemsize > x.itemsize:
+        y = _in_parts(y, x, key)
+    return copy_phases(x, replace(y, dtype=x.dtype), context)
+
+
+def _in_parts(wide: View, narrow: View, reverse: bool) -> View:
+    """Elements as rows of narrower ones, lowest first, or highest first with `reverse`."""
+    size = narrow.itemsize
+    parts = View(
+        wide.slot,
+        wide.offset,
+        (*wide.shape, wide.itemsize // size),
+        (*wide.strides, size),
+        narrow.dtype,
+    )
+    return turned(parts, [len(wide.shape)]) if reverse else parts
+
+
 RULES: dict[str, Rule] = {
     "broadcast": view_rule,
     "transpose": view_rule,
@@ -107,5 +133,6 @@ RULES: dict[str, Rule] = {
     "concatenate": concatenate_rule,
     "roll": roll_rule,
     "pad": pad_rule,
+    "bitcast": bitcast_rule,
 }
 """Each with phases for whatever strides there are."""

@@ -46,11 +46,7 @@ def bits_rule(
         return None
     spread = View(keys.slot, keys.offset, y.shape, (*keys.strides, *(0 for _ in piece)), "key")
     index = View(0, 0, y.shape, (*(0 for _ in range(rank)), *steps), "i64")
-    found = nest([spread, index, y])
-    found = Nest(
-        tuple(loop._replace(strides=_last(loop.strides)) for loop in found.loops),
-        _last(found.offsets),
-    )
+    found = nest([spread, y, index], counters=1)
     split = op.name.startswith("random_split")
     size, width = prod(shape), y.itemsize * 8
     count = 2 * size if split else counters(size, width)
@@ -68,12 +64,6 @@ def bits_rule(
             moves if starts else None,
         )
     ]  # fmt: skip
-
-
-def _last(numbers: Sequence[int]) -> tuple[int, ...]:
-    """Views before counters: what belongs to keys, counter and result, in another order."""
-    key, index, result = numbers
-    return key, result, index
 
 
 def pairs_rule(

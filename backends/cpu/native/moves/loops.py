@@ -20,23 +20,25 @@ class Nest(NamedTuple):
     offsets: tuple[int, ...]
 
 
-def nest(views: Sequence[View], fixed: Sequence[int] = ()) -> Nest:
+def nest(views: Sequence[View], fixed: Sequence[int] = (), counters: int = 0) -> Nest:
     """The loops over views of one shape, in the order in which the last view lies in memory.
 
     Dimensions that lie as one in all views become one; those that the last view walks backwards
-    are turned around. Dimensions in `fixed` have no loop.
+    are turned around. Dimensions in `fixed` have no loop. The last `counters` views are none: they
+    only say how far a number moves along each dimension.
     """
     offsets = [view.offset for view in views]
+    last = len(views) - 1 - counters
     found = []
-    for d, extent in enumerate(views[-1].shape):
+    for d, extent in enumerate(views[last].shape):
         if extent == 1 or d in fixed:
             continue
         strides = [view.strides[d] for view in views]
-        if strides[-1] < 0:
+        if strides[last] < 0:
             offsets = [o + (extent - 1) * s for o, s in zip(offsets, strides, strict=True)]
             strides = [-s for s in strides]
         found.append(Loop(extent, tuple(strides)))
-    found.sort(key=lambda loop: -loop.strides[-1])
+    found.sort(key=lambda loop: -loop.strides[last])
     return Nest(joined(found), tuple(offsets))
 
 

@@ -3,11 +3,13 @@
 from shardir.backends.cpu.native.data import Rule
 from shardir.backends.cpu.native.moves import (
     arranging,
+    choosing,
     extremes,
     hashing,
     lookup,
     running,
     scattering,
+    windows,
 )
 
 RULES: dict[str, Rule] = {
@@ -17,5 +19,7 @@ RULES: dict[str, Rule] = {
     **running.RULES,
     **extremes.RULES,
     **hashing.RULES,
+    **windows.RULES,
+    **choosing.RULES,
 }
 """Phases for operands and results that lie in any way."""

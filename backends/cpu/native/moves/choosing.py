@@ -1,0 +1,239 @@
+"""The gradient of pooling: elements of windows chosen, and what belongs to the windows added there.
+
+First every window says which of its places it chooses. Then every element looks at the windows
+that it lies in, and adds up what belongs to those that chose it: in a fixed order, and nobody else
+writes there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import FLOATS, Function, Value, vector
+from shardir.backends.cpu.native.moves import numbers
+from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel
+from shardir.backends.cpu.native.moves.loops import nest
+from shardir.backends.cpu.native.moves.windows import (
+    Sliding,
+    groups,
+    moving_dims,
+    sliding_of,
+    window_grid,
+)
+from shardir.backends.cpu.native.schedule.views import order_of
+from shardir.ir import Op
+from shardir.types import TensorType
+
+DIMS = 3
+"""Along how many dimensions windows may move."""
+WORDS = 6
+
+
+def select_and_scatter_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """A phase that chooses and one that adds."""
+    (x, source), (y,) = operands, results
+    if y.size == 0:
+        return []
+    dims, sliding = moving_dims(op, x.shape, source.shape), sliding_of(op, x.shape)
+    dilated = any(sliding[d].base_dilation != 1 for d in dims)
+    if len(dims) > DIMS or dilated or source.size == 0:
+        return None
+    type = TensorType(source.shape, "i32")
+    slot = context.temporary(type.nbytes)
+    choice = View(slot, 0, source.shape, packed(type, order_of(x)), "i32")
+    return [
+        _choose(str(op.attrs["op"]), x, choice, dims, sliding, context),
+        _add(source, choice, y, dims, sliding, context),
+    ]
+
+
+def _counters(view: View, dims: Sequence[int]) -> list[View]:
+    """A counter along each of the dimensions where windows move, then some that stand still."""
+    found = [
+        replace(view, offset=0, strides=tuple(int(d == dim) for d in range(len(view.shape))))
+        for dim in dims
+    ]
+    still = replace(view, offset=0, strides=(0,) * len(view.shape))
+    return [*found, *(still for _ in range(DIMS - len(dims)))]
+
+
+def _still(view: View, dims: Sequence[int], shape: Sequence[int]) -> View:
+    """A view that stays at its first element along `dims`, where it gets other extents."""
+    strides = tuple(0 if d in dims else s for d, s in enumerate(view.strides))
+    return replace(view, shape=tuple(shape), strides=strides)
+
+
+def _choose(
+    op: str,
+    x: View,
+    choice: View,
+    dims: Sequence[int],
+    sliding: Sequence[Sliding],
+    context: Context,
+) -> Phase:
+    views = [_still(x, dims, choice.shape), choice]
+    found = nest([*views, *_counters(choice, dims)], counters=DIMS)
+    grid, together = window_grid(views, found, range(2), range(2, 2 + DIMS))
+    way = "rows" if together else "items"
+    extra: list[int] = []
+    for d in dims:
+        one = sliding[d]
+        extra += [one.size, one.stride, one.low, one.dilation, one.extent, x.strides[d]]
+    extra += [1, 1, 0, 1, 1, 0] * (DIMS - len(dims))
+    kernel = grid_kernel(
+        f"choose_{op}_{way}_{x.dtype}",
+        Form(2, DIMS, len(extra)),
+        partial(_chosen, op, x.dtype, together),
+    )
+    taps = prod(sliding[d].size for d in dims)
+    cost = choice.size * (1 + taps) * (0.3 if together else 1.5)
+    return grid.phase(kernel, cost, context.workers, "choose in windows", extra)
+
+
+def _chosen(op: str, dtype: str, together: bool, f: Function, block: Block) -> None:
+    kind = numbers.kind_of(dtype)
+    words = [[block.extra(WORDS * k + i) for i in range(WORDS)] for k in range(DIMS)]
+    with f.loop(0, block.rows) as i:
+        source, target = (
+            f.offset(address, i * stride)
+            for address, stride in zip(block.addresses[:2], block.row_strides[:2], strict=True)
+        )
+        places = [
+            address + i * stride
+            for address, stride in zip(block.addresses[2:], block.row_strides[2:], strict=True)
+        ]
+
+        def columns(at: Value, vectors: int, lanes: int) -> None:
+            best = [f.variable(vector(kind.type, lanes), 0) for _ in range(vectors)]
+            chosen = [f.variable(vector("i32", lanes), -1) for _ in range(vectors)]
+            starts = [
+                (place + at * stride) * word[1] - word[2]
+                for place, stride, word in zip(places, block.column_strides[2:], words, strict=True)
+            ]
+            number = f.variable("i32", 0)
+
+            def visit(depth: int, inside: Value, start: Value) -> None:
+                if depth < DIMS:
+                    size, _, _, dilation, extent, step = words[depth]
+                    with f.loop(0, size) as inner:
+                        index = starts[depth] + inner * dilation
+                        within = inside & index.is_("ult", extent)
+                        visit(depth + 1, within, f.offset(start, index * step))
+                    return
+                with f.when(inside):
+                    for k in range(vectors):
+                        place = f.offset(start, (at + k * lanes) * block.column_strides[0])
+                        here = numbers.load(f, place, kind, lanes)
+                        better = _better(op, dtype, here, best[k].get())
+                        better = better | chosen[k].get().is_("slt", 0)
+                        best[k].set(f.select(better, here, best[k].get()))
+                        now = f.splat(number.get(), lanes)
+                        chosen[k].set(f.select(better, now, chosen[k].get()))
+                number.set(number.get() + 1)
+
+            visit(0, f.value(1, "i1"), source)
+            for k in range(vectors):
+                place = f.offset(target, (at + k * lanes) * block.column_strides[1])
+                f.store(chosen[k].get(), place, 1)
+
+        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), together, columns)
+
+
+def _better(op: str, dtype: str, here: Value, best: Value) -> Value:
+    if numbers.kind_of(dtype).type in FLOATS:
+        nothing = here.is_("uno", here) & best.is_("ord", best)
+        return here.is_("ogt" if op == "max" else "olt", best) | nothing
+    sign = "u" if dtype == "bool" or dtype[0] == "u" else "s"
+    return here.is_(sign + ("gt" if op == "max" else "lt"), best)
+
+
+def _add(
+    source: View,
+    choice: View,
+    y: View,
+    dims: Sequence[int],
+    sliding: Sequence[Sliding],
+    context: Context,
+) -> Phase:
+    views = [_still(source, dims, y.shape), _still(choice, dims, y.shape), y]
+    found = nest([*views, *_counters(y, dims)], counters=DIMS)
+    grid, together = window_grid(views, found, range(3), range(3, 3 + DIMS))
+    way = "rows" if together else "items"
+    extra: list[int] = []
+    for d in dims:
+        one = sliding[d]
+        extra += [one.size, one.stride, one.low, one.dilation, source.shape[d]]
+        extra += [source.strides[d], choice.strides[d]]
+    extra += [1, 1, 0, 1, 1, 0, 0] * (DIMS - len(dims))
+    kernel = grid_kernel(
+        f"add_chosen_{way}_{y.dtype}", Form(3, DIMS, len(extra)), partial(_added, y.dtype, together)
+    )
+    taps = prod(sliding[d].size for d in dims)
+    cost = y.size * (1 + taps) * (0.3 if together else 2.0)
+    return grid.phase(kernel, cost, context.workers, "add where chosen", extra)
+
+
+def _added(dtype: str, together: bool, f: Function, block: Block) -> None:
+    kind = numbers.kind_of(dtype)
+    words = [[block.extra((WORDS + 1) * k + i) for i in range(WORDS + 1)] for k in range(DIMS)]
+    with f.loop(0, block.rows) as i:
+        source, choice, target = (
+            f.offset(address, i * stride)
+            for address, stride in zip(block.addresses[:3], block.row_strides[:3], strict=True)
+        )
+        places = [
+            address + i * stride
+            for address, stride in zip(block.addresses[3:], block.row_strides[3:], strict=True)
+        ]
+
+        def columns(at: Value, vectors: int, lanes: int) -> None:
+            totals = [f.variable(vector(kind.type, lanes), 0) for _ in range(vectors)]
+            along = [
+                place + at * stride + word[2]
+                for place, stride, word in zip(places, block.column_strides[3:], words, strict=True)
+            ]
+            number = f.variable("i32", 0)
+
+            def visit(depth: int, inside: Value, start: Value, chosen: Value) -> None:
+                if depth < DIMS:
+                    size, stride, _, dilation, extent, step, step_chosen = words[depth]
+                    with f.loop(0, size) as inner:
+                        ahead = along[depth] - inner * dilation
+                        index = ahead // stride
+                        within = ahead.is_("sge", 0) & (index * stride).is_("eq", ahead)
+                        visit(
+                            depth + 1,
+                            inside & within & index.is_("ult", extent),
+                            f.offset(start, index * step),
+                            f.offset(chosen, index * step_chosen),
+                        )
+                    return
+                with f.when(inside):
+                    for k, total in enumerate(totals):
+                        column = at + k * lanes
+                        place = f.offset(start, column * block.column_strides[0])
+                        new = numbers.load(f, place, kind, lanes)
+                        by = f.load(
+                            f.offset(chosen, column * block.column_strides[1]),
+                            vector("i32", lanes),
+                            1,
+                        )
+                        mine = by.is_("eq", f.splat(number.get(), lanes))
+                        total.set(total.get() + f.select(mine, new, 0))
+                number.set(number.get() + 1)
+
+            visit(0, f.value(1, "i1"), source, choice)
+            for k, total in enumerate(totals):
+                place = f.offset(target, (at + k * lanes) * block.column_strides[2])
+                numbers.store(f, total.get(), place, kind)
+
+        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), together, columns)
+
+
+RULES: dict[str, Rule] = {"select_and_scatter": select_and_scatter_rule}
+"""No phases for dilated operands, no windows, or windows along four dimensions."""

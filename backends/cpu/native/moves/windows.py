@@ -1,0 +1,184 @@
+"""Reductions over sliding windows, one dimension after the other.
+
+A window is a box, so the windows along one dimension are combined first, then those of what came
+out along the next. Where another dimension is contiguous, vectors run along it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value, vector
+from shardir.backends.cpu.native.moves import numbers
+from shardir.backends.cpu.native.moves.casting import fits
+from shardir.backends.cpu.native.moves.copying import copy_phases
+from shardir.backends.cpu.native.moves.grid import Block, Form, Grid, grid_kernel, grid_of
+from shardir.backends.cpu.native.moves.loops import Nest, nest
+from shardir.backends.cpu.native.moves.views import in_parts
+from shardir.backends.cpu.native.schedule.views import order_of
+from shardir.ir import Op
+from shardir.types import TensorType
+
+BLOCK_ITEMS = 1 << 12
+
+
+class Sliding(NamedTuple):
+    """The windows along one dimension: six words of a record."""
+
+    size: int
+    stride: int
+    low: int
+    dilation: int
+    base_dilation: int
+    extent: int
+    """How many elements there are."""
+
+
+def sliding_of(op: Op, shape: Sequence[int]) -> list[Sliding]:
+    """The windows of an operation along each dimension of its operand's `shape`."""
+    a = op.attrs
+    return [
+        Sliding(a["window"][d], a["strides"][d], a["padding"][d][0], a["window_dilation"][d],
+                a["base_dilation"][d], extent)
+        for d, extent in enumerate(shape)
+    ]  # fmt: skip
+
+
+def moving_dims(op: Op, operand: Sequence[int], places: Sequence[int]) -> list[int]:
+    """The dimensions along which windows are more than the elements."""
+    found = sliding_of(op, operand)
+    return [
+        d
+        for d, (each, n, count) in enumerate(zip(found, operand, places, strict=True))
+        if (each.size, each.stride, each.low, each.base_dilation) != (1, 1, 0, 1) or n != count
+    ]
+
+
+def reduce_window_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """A phase for each dimension along which windows are more than elements."""
+    (x,), (y,) = operands, results
+    combine = str(op.attrs["op"])
+    if y.size == 0:
+        return []
+    if x.dtype in numbers.PARTS and combine != "add":
+        return None
+    dims, sliding, order = moving_dims(op, x.shape, y.shape), sliding_of(op, x.shape), order_of(x)
+    if not dims:
+        return copy_phases(x, y, context)
+    phases, shape = [], x.shape
+    for number, d in enumerate(dims):
+        target = y
+        shape = (*shape[:d], y.shape[d], *shape[d + 1 :])
+        if number < len(dims) - 1:
+            dtype = "f32" if y.dtype in numbers.NARROW else y.dtype
+            type = TensorType(shape, dtype)
+            target = View(context.temporary(type.nbytes), 0, shape, packed(type, order), dtype)
+        phases.append(_along(combine, x, target, d, sliding[d], context))
+        x = target
+    return phases
+
+
+def _along(combine: str, x: View, y: View, dim: int, sliding: Sliding, context: Context) -> Phase:
+    """Windows along one dimension."""
+    step = x.strides[dim]
+    x, y = in_parts(x), in_parts(y)
+    start = replace(
+        x, shape=y.shape, strides=tuple(0 if d == dim else s for d, s in enumerate(x.strides))
+    )
+    place = replace(y, offset=0, strides=tuple(int(d == dim) for d in range(len(y.shape))))
+    found = nest([start, y, place], counters=1)
+    grid, together = window_grid([x, y], found, range(2), range(2, 3))
+    way = "rows" if together else "items"
+    kernel = grid_kernel(
+        f"window_{combine}_{way}_{x.dtype}_{y.dtype}",
+        Form(2, 1, 7),
+        partial(_combine, combine, x.dtype, y.dtype, together),
+    )
+    cost = y.size * (1 + sliding.size) * (0.15 if together else 1.0)
+    return grid.phase(kernel, cost, context.workers, "reduce_window", (*sliding, step))
+
+
+def window_grid(
+    views: Sequence[View], found: Nest, lie: Sequence[int], count: Sequence[int]
+) -> tuple[Grid, bool]:
+    """Blocks, and whether columns are contiguous in the views `lie` and move no counter."""
+    columns = [
+        loop
+        for loop in found.loops
+        if not any(loop.strides[i] for i in count)
+        and all(loop.strides[i] == views[i].itemsize for i in lie)
+    ]
+    column = columns[-1] if columns else found.loops[-1] if found.loops else None
+    rows = [loop for loop in found.loops if loop is not column]
+    extent = column.extent if column else 1
+    row = rows[-1] if rows else None
+    grid = grid_of(views, found, row, column, max(1, BLOCK_ITEMS // extent), BLOCK_ITEMS)
+    return grid, bool(columns)
+
+
+def groups(
+    f: Function, block: Block, lanes: int, together: bool, body: Callable[[Value, int, int], Any]
+) -> None:
+    """All columns: `body` is given the first one, how many vectors, and the lanes of each."""
+    position = f.variable("i64", 0)
+    for count, wide in ((4, lanes), (1, lanes), (1, 1)) if together else ((1, 1),):
+        with f.while_(partial(fits, position, block.columns, count * wide)):
+            body(position.get(), count, wide)
+            position.set(position.get() + count * wide)
+
+
+def tap(f: Function, place: Value, number: Value, words: Sequence[Value]) -> tuple[Value, Value]:
+    """Which element the `number`-th of a window at `place` is, and whether it is one."""
+    _, stride, low, dilation, base, extent = words
+    at = place * stride - low + number * dilation
+    one = base.is_("eq", 1)
+    index = f.variable("i64", at)
+    inside = f.variable("i1", at.is_("ult", extent))
+    with f.when(one ^ 1):
+        index.set(at / base)
+        inside.set(at.is_("sge", 0) & (at % base).is_("eq", 0) & index.get().is_("ult", extent))
+    return index.get(), inside.get()
+
+
+def _combine(op: str, dtype: str, to: str, together: bool, f: Function, block: Block) -> None:
+    """A tap at a time, of all vectors of a group."""
+    reads = numbers.kind_of(dtype)
+    writes = numbers.Kind(to, reads.type)
+    words = [block.extra(i) for i in range(6)]
+    step = block.extra(6)
+    nothing = 0.0 if op == "add" else numbers.identity(op, dtype)
+    from_column, to_column, on_column = block.column_strides
+
+    with f.loop(0, block.rows) as i:
+        source, target = (
+            f.offset(address, i * stride)
+            for address, stride in zip(block.addresses[:2], block.row_strides[:2], strict=True)
+        )
+        first = block.addresses[2] + i * block.row_strides[2]
+
+        def columns(at: Value, vectors: int, lanes: int) -> None:
+            kinds = vector(reads.type, lanes)
+            totals = [f.variable(kinds, nothing) for _ in range(vectors)]
+            with f.loop(0, words[0]) as number:
+                index, inside = tap(f, first + at * on_column, number, words)
+                with f.when(inside):
+                    start = f.offset(source, index * step)
+                    for k, total in enumerate(totals):
+                        place = f.offset(start, (at + k * lanes) * from_column)
+                        new = numbers.load(f, place, reads, lanes)
+                        total.set(numbers.combine(f, op, total.get(), new, dtype))
+            for k, total in enumerate(totals):
+                numbers.store(
+                    f, total.get(), f.offset(target, (at + k * lanes) * to_column), writes
+                )
+
+        groups(f, block, host().lanes(max(4, numbers.SIZES[dtype])), together, columns)
+
+
+RULES: dict[str, Rule] = {"reduce_window": reduce_window_rule}
+"""No phases for products of complex numbers."""
