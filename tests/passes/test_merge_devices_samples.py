@@ -1,0 +1,42 @@
+"""Every operation on many devices, cut in any way, as one program over whole arrays."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shardir.agreement import agree, rounding
+from shardir.errors import PartitionError
+from shardir.interpret import run
+from shardir.ir import Module
+from shardir.mesh import Mesh
+from shardir.passes import Pipeline
+from tests.passes.merged import merged, run_merged
+from tests.passes.test_agreement import annotated
+from tests.samples import SAMPLES
+from tests.sampling import Sample
+
+MESHES = (
+    Mesh("m", (("x", 4), ("y", 2))),
+    Mesh("m", (("x", 2), ("y", 2), ("z", 2))),
+    Mesh("m", (("x", 3),)),
+    Mesh("m", (("x", 3), ("y", 2))),
+    Mesh("m", (("x", 8),)),
+)
+FOLDING = "merge-devices,cse,dce,fold-sums,fold-views,cse,dce"
+EXAMPLES = max(settings().max_examples // 100, 1)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_every_operation(sample: Sample, data: st.DataObject) -> None:
+    mesh = data.draw(st.sampled_from(MESHES))
+    module = annotated(data, Module((mesh,), (sample.function(),)), lambda _: True)
+    try:
+        program = Pipeline.parse("reshard,partition,cse,dce")(module)
+    except PartitionError:
+        return
+    arguments = [np.asarray(x) for x in sample.arrays()]
+    want = run(program, arguments)
+    got = run_merged(program, merged(program, FOLDING), arguments)
+    assert agree(want, got, rounding(program))
