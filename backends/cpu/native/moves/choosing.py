@@ -14,6 +14,7 @@ from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import FLOATS, Function, Value, vector
 from shardir.backends.cpu.native.moves import numbers
+from shardir.backends.cpu.native.moves.copying import copy_phases
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.windows import (
@@ -43,13 +44,38 @@ def select_and_scatter_rule(
     dilated = any(sliding[d].base_dilation != 1 for d in dims)
     if len(dims) > DIMS or dilated or source.size == 0:
         return None
-    type = TensorType(source.shape, "i32")
-    slot = context.temporary(type.nbytes)
-    choice = View(slot, 0, source.shape, packed(type, order_of(x)), "i32")
+    before: list[Phase] = []
+    after: list[Phase] = []
+    target, order = y, _better_order(x, dims)
+    if order:
+        copies = [_temporary(TensorType(v.shape, v.dtype), order, context) for v in (x, source, y)]
+        before = [*copy_phases(x, copies[0], context), *copy_phases(source, copies[1], context)]
+        after = copy_phases(copies[2], y, context)
+        x, source, target = copies
+    choice = _temporary(TensorType(source.shape, "i32"), order_of(x), context)
     return [
+        *before,
         _choose(str(op.attrs["op"]), x, choice, dims, sliding, context),
-        _add(source, choice, y, dims, sliding, context),
+        _add(source, choice, target, dims, sliding, context),
+        *after,
     ]
+
+
+def _better_order(x: View, dims: Sequence[int]) -> list[int] | None:
+    """An order with a dimension innermost along which windows do not move, if `x` has none and
+    that is worth the copies."""
+    others = [d for d in range(len(x.shape)) if d not in dims]
+    inner = max(others, key=lambda d: x.shape[d], default=None)
+    if inner is None or x.shape[inner] < host().lanes(4):
+        return None
+    if any(x.strides[d] == x.itemsize and x.shape[d] >= host().lanes(4) for d in others):
+        return None
+    return [*(d for d in range(len(x.shape)) if d != inner), inner]
+
+
+def _temporary(type: TensorType, order: Sequence[int], context: Context) -> View:
+    slot = context.temporary(type.nbytes)
+    return View(slot, 0, type.shape, packed(type, order), type.dtype)
 
 
 def _counters(view: View, dims: Sequence[int]) -> list[View]:
