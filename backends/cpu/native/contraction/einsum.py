@@ -9,12 +9,29 @@ from shardir.backends.cpu.native.data import View
 
 
 class Loop(NamedTuple):
-    """A loop of a product: how often, and how many bytes a step moves in each operand."""
+    """A loop of a product: how often, and how many bytes a step moves in each operand.
+
+    `steps` are how far it moves along each checked dimension of an image.
+    """
 
     extent: int
     lhs: int
     rhs: int
     out: int
+    steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Patches:
+    """What is checked of an operand ("lhs" or "rhs") that is patches of an image.
+
+    Along each dimension patches begin at `starts`; only what is at least 0 and less than `sizes`
+    exists, all else is zero.
+    """
+
+    side: str
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -31,6 +48,7 @@ class Product:
     rows: tuple[Loop, ...]
     columns: tuple[Loop, ...]
     inner: tuple[Loop, ...]
+    patches: Patches | None = None
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -42,12 +60,15 @@ class Product:
     def turned(self) -> "Product":
         """The same with the operands in each other's place."""
         flip = [
-            tuple(Loop(x.extent, x.rhs, x.lhs, x.out) for x in loops)
+            tuple(x._replace(lhs=x.rhs, rhs=x.lhs) for x in loops)
             for loops in (self.batch, self.columns, self.rows, self.inner)
         ]
+        patches = self.patches
+        if patches:
+            patches = replace(patches, side="rhs" if patches.side == "lhs" else "lhs")
         return replace(
             self, lhs=self.rhs, rhs=self.lhs, batch=flip[0], rows=flip[1], columns=flip[2],
-            inner=flip[3],
+            inner=flip[3], patches=patches,
         )  # fmt: skip
 
 
@@ -68,7 +89,7 @@ def product_of(dims: str, lhs: View, rhs: View, out: View) -> Product:
         for term, view in ((left, lhs), (right, rhs), (output, out))
     ]
     loops = {
-        letter: Loop(size, *(step.get(letter, 0) for step in steps))
+        letter: Loop(size, *_three(step.get(letter, 0) for step in steps))
         for letter, size in sizes.items()
     }
     both = [c for c in output if c in left and c in right]
@@ -98,9 +119,19 @@ def merged(loops: Iterable[Loop]) -> tuple[Loop, ...]:
         if loop.extent == 1:
             continue
         if out and all(
-            outer == inner * loop.extent for outer, inner in zip(out[-1][1:], loop[1:], strict=True)
+            outer == inner * loop.extent
+            for outer, inner in zip(_moves(out[-1]), _moves(loop), strict=True)
         ):
             outer = out.pop()
             loop = loop._replace(extent=outer.extent * loop.extent)
         out.append(loop)
     return tuple(out)
+
+
+def _three(strides: Iterable[int]) -> tuple[int, int, int]:
+    lhs, rhs, out = strides
+    return lhs, rhs, out
+
+
+def _moves(loop: Loop) -> tuple[int, ...]:
+    return (*loop[1:4], *loop.steps)

@@ -76,9 +76,9 @@ def read(f: Function, address: Value, dtype: str, to: Arithmetic, count: int) ->
     item = NUMPY_DTYPES[dtype].itemsize
     if dtype in COMPLEX:
         pairs = f.load(address, vector(stored(dtype), 2 * count), item // 2)
-        return [_widened(f, part, dtype, to) for part in split(f, pairs)]
+        return [widened(f, part, dtype, to) for part in split(f, pairs)]
     loaded = f.load(address, vector(stored(dtype), count), item)
-    wide = _widened(f, loaded, dtype, to)
+    wide = widened(f, loaded, dtype, to)
     return [wide, f.value(0, wide.type)][: to.planes]
 
 
@@ -106,7 +106,7 @@ def joined(f: Function, planes: Sequence[Value]) -> Value:
     return f.shuffle(real, imag, [lane for i in range(count) for lane in (i, count + i)])
 
 
-def _widened(f: Function, x: Value, dtype: str, to: Arithmetic) -> Value:
+def widened(f: Function, x: Value, dtype: str, to: Arithmetic) -> Value:
     type = vector(to.type, lanes(x.type))
     if dtype == "bf16":
         whole = x.to(vector("i32", lanes(x.type)), "zext") << 16

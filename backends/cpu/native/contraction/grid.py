@@ -29,7 +29,7 @@ class Grid:
 
 def grid_of(
     batch: int, rows: int, columns: int, inner: int, sizes: Sizes, staged: bool, reused: bool,
-    workers: int, rate: float,
+    workers: int, rate: float, packable: bool = True,
 ) -> Grid:  # fmt: skip
     """The grid that should be done first.
 
@@ -49,7 +49,7 @@ def grid_of(
         multiply = 2.0 * high * wide * inner / rate
         left, right = (lines * inner * LINE_COST for lines in (cut_rows, cut_columns))
         for packed in (False, True):
-            if packed and row_blocks == 1 and not reused:
+            if packed and ((row_blocks == 1 and not reused) or not packable):
                 continue
             one = multiply + left + (0 if packed else right) + TASK_COST
             together = max(1, min(int(SMALL / one), -(-batch // (4 * workers))))

@@ -12,13 +12,9 @@ from functools import cache
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, narrowed
 from shardir.backends.cpu.native.contraction.packing import SEGMENT, emit_pack, neighbours
+from shardir.backends.cpu.native.contraction.patches import emit_patches
 from shardir.backends.cpu.native.contraction.record import Block, Reader
-from shardir.backends.cpu.native.contraction.tables import (
-    OFFSETS,
-    SEGMENTS,
-    emit_offsets,
-    emit_segments,
-)
+from shardir.backends.cpu.native.contraction.tables import OFFSETS, emit_offsets, emit_segments
 from shardir.backends.cpu.native.contraction.tile import Tile, emit_tile, fitting
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.target import host
@@ -51,23 +47,44 @@ class Sizes:
         return Sizes(tile, steps, max(rows, tile.height), columns, STAGE // numbers.size)
 
 
+@dataclass(frozen=True)
+class Checked:
+    """The operand that is patches of an image ("lhs", "rhs" or ""), and its checked dimensions."""
+
+    side: str = ""
+    dims: int = 0
+
+    def of(self, side: str) -> int:
+        """How many dimensions of an operand are checked."""
+        return self.dims if side == self.side else 0
+
+
 @cache
-def product_kernel(lhs: str, rhs: str, out: str, numbers: Arithmetic) -> Kernel:
+def product_kernel(lhs: str, rhs: str, out: str, numbers: Arithmetic, checked: Checked) -> Kernel:
     """The kernel for operands and results of these element types."""
-    return Kernel(f"product_{lhs}_{rhs}_{out}", lambda: _text(lhs, rhs, out, numbers))
+    name = f"product_{lhs}_{rhs}_{out}"
+    if checked.dims:
+        name += f"_{checked.side}{checked.dims}"
+    return Kernel(name, lambda: _text(name, lhs, rhs, out, numbers, checked))
 
 
-def _text(lhs: str, rhs: str, out: str, numbers: Arithmetic) -> str:
+def _text(name: str, lhs: str, rhs: str, out: str, numbers: Arithmetic, checked: Checked) -> str:
     module, sizes = Module(), Sizes.of(numbers)
     tile = sizes.tile
     emit_offsets(module)
-    emit_segments(module)
     emit_tile(module, "tile", tile, numbers, host())
-    emit_pack(module, "pack_lhs", tile.height, sizes.steps, lhs, numbers)
-    emit_pack(module, "pack_rhs", tile.columns, sizes.steps, rhs, numbers)
+    for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
+        dims = checked.of(side)
+        emit_segments(module, f"segments_{side}", dims)
+        if dims:
+            emit_patches(
+                module, f"pack_{side}", lines, sizes.steps, dtype, numbers, dims, 8 * LINES
+            )
+        else:
+            emit_pack(module, f"pack_{side}", lines, sizes.steps, dtype, numbers)
     _emit_unstage(module, out, numbers)
-    f = Function(module, f"product_{lhs}_{rhs}_{out}", ["ptr", "ptr", "i64", "i64"])
-    task = _Task(f, sizes, numbers)
+    f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
+    task = _Task(f, sizes, numbers, checked)
     f.choose(task.record["packing"].is_("ne", 0), task.pack, task.compute)
     f.leave()
     return module.text()
@@ -76,41 +93,53 @@ def _text(lhs: str, rhs: str, out: str, numbers: Arithmetic) -> str:
 class _Task:
     """The instructions of a task, written in their order."""
 
-    def __init__(self, f: Function, sizes: Sizes, numbers: Arithmetic) -> None:
-        self.f, self.sizes, self.numbers = f, sizes, numbers
+    def __init__(self, f: Function, sizes: Sizes, numbers: Arithmetic, checked: Checked) -> None:
+        self.f, self.sizes, self.numbers, self.checked = f, sizes, numbers, checked
         self.bases, record, task, worker = f.params
         self.record = Reader(f, record)
         self.block = Block(f, self.record, task)
         at = f.offset(f.load(self.bases, "ptr"), worker * SCRATCH_BYTES)
         table = 8 * LINES
-        segments = SEGMENT * sizes.steps
+        segments = (SEGMENT + 8 * checked.dims) * sizes.steps
         places = {}
         for name, size in (
             ("rows_lhs", table), ("rows_out", table), ("columns_rhs", table),
             ("columns_out", table), ("lhs_segments", segments), ("rhs_segments", segments),
             ("lhs", LEFT + 4096), ("rhs", RIGHT), ("stage", STAGE),
+            ("positions", table * checked.dims),
         ):  # fmt: skip
             places[name] = at
             at = f.offset(at, size)
         self.places = places
 
     def _lines(self, name: str, first: Value, count: Value) -> Value:
+        """The table of where lines begin; of patches, also of their positions."""
         loops, number = self.record.loops(name)
         table = self.places[name]
         self.f.call(OFFSETS, [table, first, count, loops, number])
+        for d in range(self.checked.of(name.rpartition("_")[2])):
+            loops, number = self.record.loops(f"positions_{d}")
+            positions = self.f.offset(self.places["positions"], d * 8 * LINES)
+            self.f.call(OFFSETS, [positions, first, count, loops, number])
         return table
 
     def _packed(
-        self, side: str, to: Value, base: Value, table: Value, lines: Value, first: Value,
-        steps: Value,
+        self, side: str, base: Value, skipped: Value, lines: Value, first: Value, steps: Value,
+        to: Value | None = None,
     ) -> None:  # fmt: skip
-        """Pack lines of an operand for the steps from `first` on."""
+        """Pack lines of an operand, but for those skipped, for the steps from `first` on."""
         f = self.f
         loops, number = self.record.loops(f"inner_{side}")
         segments = self.places[f"{side}_segments"]
-        parts = f.call(SEGMENTS, [segments, first, steps, loops, number], "i64")
+        parts = f.call(f"segments_{side}", [segments, first, steps, loops, number], "i64")
         stride = f.load(f.offset(loops, 8), "i64")
-        f.call(f"pack_{side}", [to, base, table, lines, segments, parts, steps, stride])
+        table = self.places["rows_lhs" if side == "lhs" else "columns_rhs"]
+        table = f.offset(table, skipped, "i64")
+        args = [to or self.places[side], base, table, lines, segments, parts, steps, stride]
+        if self.checked.of(side):
+            args.append(f.offset(self.places["positions"], skipped, "i64"))
+            args.append(self.record.loops("bounds")[0])
+        f.call(f"pack_{side}", args)
 
     def _panels(self) -> Value:
         """The columns of the right operand, the missing ones of the last panel among them."""
@@ -120,7 +149,8 @@ class _Task:
     def pack(self) -> None:
         """Pack columns of the right operand for all steps."""
         f, size, block = self.f, self.numbers.size, self.block
-        table = self._lines("columns_rhs", block.first_column, block.columns)
+        self._lines("columns_rhs", block.first_column, block.columns)
+        none = f.value(0, "i64")
         inner, panels = self.record["inner"], self._panels()
         with (
             block.products(self.bases) as (_, rhs, _, packed),
@@ -128,7 +158,7 @@ class _Task:
         ):
             steps = f.least(inner - first, self.sizes.steps)
             at = f.offset(packed, (first * panels + block.first_column * steps) * size)
-            self._packed("rhs", at, rhs, table, block.columns, first, steps)
+            self._packed("rhs", rhs, none, block.columns, first, steps, at)
 
     def compute(self) -> None:
         """Make a block of the result."""
@@ -173,15 +203,13 @@ class _Task:
                 right.set(f.offset(packed, at))
 
             def pack_now() -> None:
-                table = self.places["columns_rhs"]
-                self._packed("rhs", self.places["rhs"], rhs, table, block.columns, now, steps)
+                self._packed("rhs", rhs, f.value(0, "i64"), block.columns, now, steps)
 
             f.choose(packed_before, reuse, pack_now)
             adding = now.is_("ne", 0)
             with f.loop(0, block.rows, sizes.rows) as top:
                 count = f.least(block.rows - top, sizes.rows)
-                table = f.offset(self.places["rows_lhs"], top, "i64")
-                self._packed("lhs", self.places["lhs"], lhs, table, count, now, steps)
+                self._packed("lhs", lhs, top, count, now, steps)
                 self._tiles(right.get(), place, top, count, steps, adding)
             after.set(1)
             first.set(now + sizes.steps)

@@ -12,10 +12,10 @@ from math import ceil, prod
 from shardir.backends.cpu.native.contraction.across import across_kernel
 from shardir.backends.cpu.native.contraction.along import along_kernel
 from shardir.backends.cpu.native.contraction.direct import direct_kernel
-from shardir.backends.cpu.native.contraction.einsum import Loop, Product
+from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
-from shardir.backends.cpu.native.contraction.kernel import Sizes, product_kernel
+from shardir.backends.cpu.native.contraction.kernel import Checked, Sizes, product_kernel
 from shardir.backends.cpu.native.contraction.parts import parts_kernel
 from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
@@ -45,7 +45,13 @@ def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
     if not work.out.size:
         return []
     batch, rows, columns, inner = work.sizes
-    if inner >= LONG and batch == 1 and rows * columns <= SMALL and len(work.inner) == 1:
+    if (
+        inner >= LONG
+        and batch == 1
+        and not work.patches
+        and rows * columns <= SMALL
+        and len(work.inner) == 1
+    ):
         return _in_parts(work, context, label)
     return _at_once(work, context, label)
 
@@ -117,7 +123,8 @@ def _narrow(work: Product) -> bool:
     """Whether the kernels that do not pack can do it: one loop of each kind, one float type."""
     views = (work.lhs, work.rhs, work.out)
     return (
-        {view.dtype for view in views} <= {work.out.dtype}
+        not work.patches
+        and {view.dtype for view in views} <= {work.out.dtype}
         and work.out.dtype in ("f32", "f64")
         and max(map(len, (work.rows, work.columns, work.inner))) <= 1
     )
@@ -190,16 +197,18 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     item = work.out.itemsize
     if not _stored_at_once(work, item) and _stored_at_once(work.turned(), item):
         work = work.turned()
-    while len(work.columns) > 1 and work.columns[-1].extent * item >= PARTED:
+    while not _dense_from(work.columns, item) and _run(work.columns, item) >= PARTED:
         work = replace(work, batch=(work.columns[0], *work.batch), columns=work.columns[1:])
     sizes = Sizes.of(numbers)
-    direct = len(work.columns) < 2 and _stored_at_once(work, item)
+    direct = _dense_from(work.columns, item)
     staged = numbers.dtype != work.out.dtype or not direct
     batch, rows, columns, inner = work.sizes
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
+    gathered = work.patches is not None and work.patches.side == "rhs"
     grid = grid_of(
-        batch, rows, columns, inner, sizes, staged, shared > 1, context.workers, rate(numbers.part)
-    )
+        batch, rows, columns, inner, sizes, staged, shared > 1, context.workers,
+        rate(numbers.part), not gathered,
+    )  # fmt: skip
     return _packed_phases(work, grid, sizes, staged, context, label)
 
 
@@ -208,11 +217,28 @@ def _stored_at_once(work: Product, item: int) -> bool:
     return not work.columns or work.columns[-1].out == item
 
 
+def _dense_from(columns: Sequence[Loop], item: int) -> bool:
+    """Whether columns of the result are one run of neighbours."""
+    return _run(columns, item) == item * prod(loop.extent for loop in columns)
+
+
+def _run(columns: Sequence[Loop], item: int) -> int:
+    """Bytes of the runs that the innermost columns of the result make."""
+    step = item
+    for loop in reversed(columns):
+        if loop.out != step:
+            break
+        step *= loop.extent
+    return step
+
+
 def _packed_phases(
     work: Product, grid: Grid, sizes: Sizes, staged: bool, context: Context, label: str
 ) -> list[Phase]:
     numbers = arithmetic(work.out.dtype)
-    kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, numbers)
+    patches = work.patches
+    checked = Checked(patches.side, len(patches.starts)) if patches else Checked()
+    kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, numbers, checked)
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
     fields, lists = _described(work, grid)
@@ -221,7 +247,7 @@ def _packed_phases(
         return [Phase(kernel, written(fields, lists), _tasks(fields), grid.cost, label)]
     entries, size = [], -(-columns // width) * width * inner * numbers.size
     for loop in reversed(work.batch):
-        entries.append((*loop, size if loop.rhs else 0))
+        entries.append((*loop[:4], size if loop.rhs else 0))
         size *= loop.extent if loop.rhs else 1
     fields["packed_slot"] = context.temporary(size)
     lists["batch"] = entries
@@ -256,12 +282,35 @@ def _described(
         "row_blocks": -(-rows // grid.rows), "column_blocks": -(-columns // grid.columns),
     }  # fmt: skip
     lists: dict[str, Sequence[tuple[int, ...]]] = {
-        "batch": [(*loop, 0) for loop in reversed(work.batch)],
+        "batch": [(*loop[:4], 0) for loop in reversed(work.batch)],
         "rows_lhs": _strides(work.rows, 1), "rows_out": _strides(work.rows, 3),
         "columns_rhs": _strides(work.columns, 2), "columns_out": _strides(work.columns, 3),
         "inner_lhs": _strides(work.inner, 1), "inner_rhs": _strides(work.inner, 2),
+        "positions_0": (), "positions_1": (), "positions_2": (), "bounds": (),
     }  # fmt: skip
+    if work.patches:
+        _describe_patches(work, work.patches, lists)
     return fields, lists
+
+
+def _describe_patches(
+    work: Product, patches: Patches, lists: dict[str, Sequence[tuple[int, ...]]]
+) -> None:
+    """Where lines and steps of patches are, and what exists."""
+    lines = work.rows if patches.side == "lhs" else work.columns
+    for d in range(len(patches.starts)):
+        lists[f"positions_{d}"] = [(loop.extent, loop.steps[d]) for loop in reversed(lines)] or [
+            (1, 0)
+        ]
+    none = (0,) * len(patches.starts)
+    which = 1 if patches.side == "lhs" else 2
+    lists[f"inner_{patches.side}"] = [
+        (loop.extent, _stride(loop, which), *loop.steps) for loop in reversed(work.inner)
+    ] or [(1, 0, *none)]
+    pace = work.inner[-1].steps if work.inner else none
+    walked = next((d for d, step in enumerate(pace) if step), -1)
+    bounds = list(zip(patches.starts, patches.sizes, strict=True))
+    lists["bounds"] = [*bounds, (walked, pace[walked] if walked >= 0 else 0)]
 
 
 def _padded(extent: int, step: int) -> int:
@@ -275,4 +324,8 @@ def _tasks(fields: dict[str, int]) -> int:
 
 def _strides(loops: Sequence[Loop], which: int) -> list[tuple[int, int]]:
     """Pairs of extent and stride, innermost first; at least one."""
-    return [(loop[0], loop[which]) for loop in reversed(loops)] or [(1, 0)]
+    return [(loop.extent, _stride(loop, which)) for loop in reversed(loops)] or [(1, 0)]
+
+
+def _stride(loop: Loop, which: int) -> int:
+    return (loop.lhs, loop.rhs, loop.out)[which - 1]

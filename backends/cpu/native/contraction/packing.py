@@ -47,12 +47,12 @@ def emit_pack(
             entry = f.offset(segments, number * SEGMENT)
             length = f.load(f.offset(entry, 8), "i64")
             origin = f.offset(base, f.load(entry, "i64"))
-            panel = _Panel(f, lines, dtype, numbers, starts, part.get(), length, stride, here)
+            panel = Panel(f, lines, dtype, numbers, starts, part.get(), length, stride, here)
 
-            def across(panel: _Panel = panel, origin: Value = origin) -> None:
+            def across(panel: Panel = panel, origin: Value = origin) -> None:
                 panel.across(f.offset(origin, f.load(table, "i64")))
 
-            def apart(panel: _Panel = panel, origin: Value = origin) -> None:
+            def apart(panel: Panel = panel, origin: Value = origin) -> None:
                 with f.loop(0, lines) as i:
                     there = f.offset(origin, f.load(f.offset(table, i, "i64"), "i64"))
                     start = f.select(i.is_("ult", here), there, nothing)
@@ -60,10 +60,12 @@ def emit_pack(
                 square = panel.square()
                 if square:
                     f.choose(
-                        stride.is_("eq", item), lambda: panel.along(square), lambda: panel.anyhow(0)
+                        stride.is_("eq", item),
+                        lambda: panel.along(square, 0, length),
+                        lambda: panel.anyhow(0, length),
                     )
                 else:
-                    panel.anyhow(0)
+                    panel.anyhow(0, length)
 
             f.choose(together & here.is_("eq", lines), across, apart)
             part.set(f.offset(part.get(), length * row))
@@ -82,8 +84,11 @@ def neighbours(f: Function, table: Value, count: Value, item: int) -> Value:
 
 
 @dataclass(frozen=True)
-class _Panel:
-    """The steps of one segment, of one panel."""
+class Panel:
+    """The steps of one segment, of one panel.
+
+    `starts` is a table of where lines begin; `paces` one of their strides, where they differ.
+    """
 
     f: Function
     lines: int
@@ -94,6 +99,7 @@ class _Panel:
     length: Value
     stride: Value
     here: Value
+    paces: Value | None = None
 
     @property
     def row(self) -> int:
@@ -120,12 +126,11 @@ class _Panel:
             place.set(f.offset(place.get(), self.row))
             source.set(f.offset(source.get(), self.stride))
 
-    def anyhow(self, first: Value | int) -> None:
+    def anyhow(self, first: Value | int, last: Value) -> None:
         """Number by number, from step `first` on."""
         f, numbers = self.f, self.numbers
-        with f.loop(first, self.length) as k:
+        with f.loop(first, last) as k:
             step = f.offset(self.packed, k * self.row)
-            far = k * self.stride
 
             def put(i: Value, planes: list[Value], step: Value = step) -> None:
                 at = f.offset(step, i * numbers.part)
@@ -134,7 +139,8 @@ class _Panel:
 
             with f.loop(0, self.here) as i:
                 start = f.load(f.offset(self.starts, i, "ptr"), "ptr")
-                put(i, read(f, f.offset(start, far), self.dtype, numbers, 1))
+                pace = f.load(f.offset(self.paces, i, "i64"), "i64") if self.paces else self.stride
+                put(i, read(f, f.offset(start, k * pace), self.dtype, numbers, 1))
             with f.loop(self.here, self.lines) as i:
                 put(i, [f.value(0, numbers.type)] * numbers.planes)
 
@@ -145,21 +151,21 @@ class _Panel:
             return 0
         return 2 * size if self.lines % (2 * size) == 0 and size < 16 else size
 
-    def along(self, square: int) -> None:
+    def along(self, square: int, first: Value | int, last: Value) -> None:
         """Steps are neighbours: blocks of lines and steps are transposed."""
         f, numbers = self.f, self.numbers
         item = NUMPY_DTYPES[self.dtype].itemsize
-        whole = self.length - self.length % square
-        with f.loop(0, whole, square) as k, f.loop(0, self.lines, square) as first:
-            entries = f.offset(self.starts, first, "ptr")
+        whole = last - (last - first) % square
+        with f.loop(first, whole, square) as k, f.loop(0, self.lines, square) as line:
+            entries = f.offset(self.starts, line, "ptr")
             rows = []
             for i in range(square):
                 start = f.load(f.offset(entries, 8 * i), "ptr")
                 rows += read(f, f.offset(start, k * item), self.dtype, numbers, square)
-            at = f.offset(self.packed, k * self.row + first * numbers.size)
+            at = f.offset(self.packed, k * self.row + line * numbers.size)
             for step, column in enumerate(transposed(f, rows, 16 // numbers.part)):
                 f.store(column, f.offset(at, step * self.row), numbers.part)
-        self.anyhow(whole)
+        self.anyhow(whole, last)
 
 
 def transposed(f: Function, rows: list[Value], lane: int) -> list[Value]:

@@ -17,6 +17,8 @@ FIELDS = (
 LISTS = (
     "batch",  # of (extent, lhs, rhs, out, packed)
     "rows_lhs", "rows_out", "columns_rhs", "columns_out", "inner_lhs", "inner_rhs",
+    "positions_0", "positions_1", "positions_2",  # of lines of patches, along checked dimensions
+    "bounds",  # of (start, size) of each of these, then (walked, pace)
 )  # fmt: skip
 """Loops, innermost first; where not said otherwise, of (extent, stride)."""
 

@@ -3,10 +3,9 @@
 Loops are read from the record as pairs (extent, stride), the innermost first.
 """
 
-from shardir.backends.cpu.native.contraction.packing import SEGMENT
 from shardir.backends.cpu.native.llvm.text import Function, Module
 
-OFFSETS, SEGMENTS = "offsets_of_lines", "segments_of_steps"
+OFFSETS = "offsets_of_lines"
 
 
 def emit_offsets(module: Module) -> None:
@@ -27,29 +26,40 @@ def emit_offsets(module: Module) -> None:
     f.leave()
 
 
-def emit_segments(module: Module) -> None:
-    """`segments_of_steps(table, first, count, loops, number)`: how many segments there are.
+def emit_segments(module: Module, name: str, checks: int = 0) -> None:
+    """`name(table, first, count, loops, number)`: how many segments of steps there are.
 
-    They are the runs of the innermost loop; the table gets their offsets and lengths.
+    They are the runs of the innermost loop; the table gets their offsets and lengths. Loops may
+    have further strides, `checks` of them: positions that segments get as well.
     """
     params = ["ptr noalias", "i64", "i64", "ptr noalias readonly", "i64"]
-    f = Function(module, SEGMENTS, params, "i64", attributes="nounwind noinline", internal=True)
+    f = Function(module, name, params, "i64", attributes="nounwind noinline", internal=True)
     table, first, count, loops, number = f.params
     at, found, end = f.variable("i64", first), f.variable("i64", 0), first + count
-    extent, stride = f.load(loops, "i64"), f.load(f.offset(loops, 8), "i64")
+    width = 16 + 8 * checks
+    kinds = [0, *range(2, 2 + checks)]
+    extent = f.load(loops, "i64")
     with f.while_(lambda: at.get().is_("slt", end)):
         now = at.get()
         inside = now % extent
         length = f.least(extent - inside, end - now)
-        offset, rest = f.variable("i64", inside * stride), f.variable("i64", now // extent)
+        rest = f.variable("i64", now // extent)
+        sums = [
+            f.variable("i64", inside * f.load(f.offset(loops, 8 * max(kind, 1)), "i64"))
+            for kind in kinds
+        ]
         with f.loop(1, number) as level:
-            entry = f.offset(loops, level * 16)
-            size, step = f.load(entry, "i64"), f.load(f.offset(entry, 8), "i64")
-            offset.set(offset.get() + rest.get() % size * step)
+            entry = f.offset(loops, level * width)
+            size = f.load(entry, "i64")
+            index = rest.get() % size
+            for kind, each in zip(kinds, sums, strict=True):
+                step = f.load(f.offset(entry, 8 * max(kind, 1)), "i64")
+                each.set(each.get() + index * step)
             rest.set(rest.get() // size)
-        entry = f.offset(table, found.get() * SEGMENT)
-        f.store(offset.get(), entry)
+        entry = f.offset(table, found.get() * width)
         f.store(length, f.offset(entry, 8))
+        for kind, each in zip(kinds, sums, strict=True):
+            f.store(each.get(), f.offset(entry, 8 * kind))
         found.set(found.get() + 1)
         at.set(now + length)
     f.leave(found.get())

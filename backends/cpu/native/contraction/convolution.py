@@ -1,0 +1,175 @@
+"""The rule of `convolution`: a product of patches of the image and the filter.
+
+Rows are the places of windows, steps of the sum the numbers of a window; packing gathers the
+patches, so that they are never laid out as a whole. An image whose elements are set apart
+(`lhs_dilation`, as gradients of strided convolutions have it) is several convolutions of the image
+as it is, one for each remainder of a place: no product with a zero between elements is computed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import gcd
+from typing import Any
+
+from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product, merged
+from shardir.backends.cpu.native.contraction.elements import arithmetic, converts
+from shardir.backends.cpu.native.contraction.lowering import multiplied
+from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.ir import Op
+from shardir.ops.convolution_loops import sides
+
+CHECKED = 3
+"""Dimensions that the kernels can check."""
+SHORT = 16
+"""Steps that the innermost loop of a sum should have."""
+
+
+def convolution_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> Sequence[Phase] | None:
+    """Products of patches and filters."""
+    (out,) = results
+    numbers = arithmetic(out.dtype)
+    if not all(converts(view.dtype, numbers) for view in operands):
+        return None
+    products = list(products_of(op.attrs, operands[0], operands[1], out))
+    if any(work.patches and len(work.patches.starts) > CHECKED for work in products):
+        return None
+    return [phase for work in products for phase in multiplied(work, context, "convolution")]
+
+
+def convolution_order(op: Op, operands: Sequence[View]) -> Sequence[int]:
+    """The result lies as the image does."""
+    of, _, to = sides(op.attrs["dims"])
+    image = operands[0].strides
+    like = {to.first: of.first, to.second: of.second}
+    like |= dict(zip(to.spatial, of.spatial, strict=True))
+    return sorted(like, key=lambda dim: -abs(image[like[dim]]))
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Places and taps along a spatial dimension.
+
+    Place q and tap t meet the image at `start + q * stride + t * dilation`; they are every
+    `place_step`th place from `first_place` on, and every `tap_step`th tap from `first_tap` on.
+    """
+
+    places: int
+    taps: int
+    start: int
+    stride: int
+    dilation: int
+    size: int
+    first_place: int
+    place_step: int
+    first_tap: int
+    tap_step: int
+
+    @property
+    def checked(self) -> bool:
+        """Whether any place of a window lies outside the image."""
+        if not self.places or not self.taps:
+            return False
+        last = self.start + (self.places - 1) * self.stride + (self.taps - 1) * self.dilation
+        return self.start < 0 or last >= self.size
+
+
+def products_of(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Iterator[Product]:
+    """The products that a convolution is; together they write every element of the result."""
+    of, by, to = sides(attrs["dims"])
+    axes = [
+        list(_axes(x.shape[d], w.shape[k], out.shape[p], *numbers))
+        for d, k, p, *numbers in zip(
+            of.spatial, by.spatial, to.spatial, attrs["strides"], attrs["padding"],
+            attrs["lhs_dilation"], attrs["rhs_dilation"], strict=True,
+        )
+    ]  # fmt: skip
+    for chosen in product(*axes):
+        yield _product(attrs, x, w, out, chosen)
+
+
+def _axes(
+    size: int, window: int, places: int, stride: int, padding: tuple[int, int], apart: int,
+    dilation: int,
+) -> Iterator[_Axis]:  # fmt: skip
+    """The image as it is; or, if it is set apart, for each remainder of a place."""
+    step = apart // gcd(stride, apart)
+    every = apart // gcd(dilation, apart)
+    for first in range(min(step, places)):
+        at = first * stride - padding[0]
+        tap = next((t for t in range(min(every, window)) if (at + t * dilation) % apart == 0), None)
+        yield _Axis(
+            -(-(places - first) // step),
+            0 if tap is None else -(-(window - tap) // every),
+            0 if tap is None else (at + tap * dilation) // apart,
+            step * stride // apart,
+            every * dilation // apart,
+            size,
+            first,
+            step,
+            tap or 0,
+            every,
+        )
+
+
+def _product(attrs: dict[str, Any], x: View, w: View, out: View, axes: Sequence[_Axis]) -> Product:
+    of, by, to = sides(attrs["dims"])
+    groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)
+    xs, ws, outs = x.strides, w.strides, out.strides
+    features = w.shape[by.second] // (groups * batch_groups)
+    inputs, images = w.shape[by.first], out.shape[to.first]
+    checked = [d for d, axis in enumerate(axes) if axis.checked]
+
+    def steps(d: int, by: int) -> tuple[int, ...]:
+        return tuple(by if each == d else 0 for each in checked)
+
+    still = steps(-1, 0)
+    group = Loop(
+        groups * batch_groups,
+        inputs * xs[of.second] if groups > 1 else images * xs[of.first],
+        features * ws[by.second],
+        features * outs[to.second],
+        still,
+    )
+    image = Loop(images, xs[of.first], 0, outs[to.first], still)
+    channel = Loop(inputs, xs[of.second], ws[by.first], 0, still)
+    feature = Loop(features, 0, ws[by.second], outs[to.second], still)
+    rows, taps = [image], []
+    move_x, move_w, move_out = 0, 0, 0
+    for d, axis in enumerate(axes):
+        sx, sw, so = xs[of.spatial[d]], ws[by.spatial[d]], outs[to.spatial[d]]
+        move_x += axis.start * sx
+        move_w += axis.first_tap * sw
+        move_out += axis.first_place * so
+        rows.append(
+            Loop(axis.places, axis.stride * sx, 0, axis.place_step * so, steps(d, axis.stride))
+        )
+        taps.append(
+            Loop(axis.taps, axis.dilation * sx, axis.tap_step * sw, 0, steps(d, axis.dilation))
+        )
+    inner = sorted([channel, *taps], key=lambda loop: -abs(loop.lhs) - abs(loop.rhs))
+    starts = tuple(axes[d].start for d in checked)
+    sizes = tuple(axes[d].size for d in checked)
+    patches = Patches("lhs", starts, sizes) if checked else None
+    return Product(
+        replace(x, offset=x.offset + move_x),
+        replace(w, offset=w.offset + move_w),
+        replace(out, offset=out.offset + move_out),
+        merged([group]),
+        merged(sorted(rows, key=lambda loop: (-abs(loop.lhs), -abs(loop.out)))),
+        merged([feature]),
+        _innermost(merged(inner)),
+        patches,
+    )
+
+
+def _innermost(loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
+    """Loops with a long one innermost: a segment of steps costs something on its own."""
+    if not loops or loops[-1].extent >= SHORT:
+        return loops
+    best = max(range(len(loops)), key=lambda i: (not any(loops[i].steps), loops[i].extent))
+    if loops[best].extent <= loops[-1].extent:
+        return loops
+    return (*loops[:best], *loops[best + 1 :], loops[best])

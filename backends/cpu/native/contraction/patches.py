@@ -1,0 +1,230 @@
+"""Packing patches of images: lines and steps with positions, of which some lie outside.
+
+A line and a step each have a position along every checked dimension; where their sum is not
+inside the image, there is a zero. Most of a panel lies inside: per segment it is found out which
+lines are, and from which step to which all of them are, so that only the borders are packed number
+by number.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shardir.backends.cpu.native.contraction.elements import Arithmetic, read, stored, widened
+from shardir.backends.cpu.native.contraction.packing import Panel, neighbours
+from shardir.backends.cpu.native.contraction.tile import masked_load
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable, vector
+from shardir.types import NUMPY_DTYPES
+
+
+def emit_patches(
+    module: Module,
+    name: str,
+    lines: int,
+    longest: int,
+    dtype: str,
+    numbers: Arithmetic,
+    checks: int,
+    apart: int,
+) -> None:
+    """`name(packed, base, offsets, count, segments, parts, steps, stride, positions, bounds)`.
+
+    As `emit_pack`, with positions of lines in `checks` tables that are `apart` bytes apart.
+    `bounds` are (start, size) of each checked dimension, then which of them the innermost loop
+    walks (-1: none) and its pace.
+    """
+    zeros = f"@{name}_zeros"
+    item = NUMPY_DTYPES[dtype].itemsize
+    module.declarations.setdefault(
+        f"{zeros} = internal constant [{longest * item} x i8] zeroinitializer, align 64"
+    )
+    params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
+              "ptr noalias readonly", "i64", "i64", "i64", "ptr noalias readonly",
+              "ptr noalias readonly"]  # fmt: skip
+    f = Function(module, name, params, attributes="nounwind noinline", internal=True)
+    packed, base, offsets, count, segments, parts, steps, stride, positions, bounds = f.params
+    row = lines * numbers.size
+    lanes = 1 << (lines - 1).bit_length()
+    tables = [f.variable(f"[{lanes} x i64]").address for _ in range(4)]
+    place = f.variable("ptr", packed)
+    width = 16 + 8 * checks
+    with f.loop(0, count, lines) as first:
+        table = f.offset(offsets, first, "i64")
+        here = f.least(count - first, lines)
+        together = neighbours(f, table, here, item)
+        where = [
+            f.load(f.offset(f.offset(positions, d * apart), first, "i64"), vector("i64", lanes), 8)
+            for d in range(checks)
+        ]
+        part = f.variable("ptr", place.get())
+        with f.loop(0, parts) as number:
+            entry = f.offset(segments, number * width)
+            length = f.load(f.offset(entry, 8), "i64")
+            origin = f.offset(base, f.load(entry, "i64"))
+            panel = Panel(
+                f, lines, dtype, numbers, tables[0], part.get(), length, stride, here, tables[1]
+            )
+            segment = _Segment(panel, lanes, origin, table, bounds, tables[2], tables[3])
+            segment.find(where, entry)
+            segment.border(f.value(0, "i64"), segment.begin.get())
+            segment.inside(together, Value(zeros, "ptr", f))
+            segment.border(segment.end.get(), length)
+            part.set(f.offset(part.get(), length * row))
+        place.set(f.offset(place.get(), steps * row))
+    f.leave()
+
+
+@dataclass
+class _Segment:
+    """A segment of a panel: which lines, and which steps, lie inside."""
+
+    panel: Panel
+    lanes: int
+    origin: Value
+    table: Value
+    bounds: Value
+    lows: Value
+    highs: Value
+
+    def __post_init__(self) -> None:
+        f = self.panel.f
+        self.begin: Variable = f.variable("i64", 0)
+        self.end: Variable = f.variable("i64", self.panel.length)
+        self.valid: Variable = f.variable(vector("i1", self.lanes))
+
+    def find(self, where: list[Value], entry: Value) -> None:
+        """Which lines lie inside; from `begin` to `end` they all do, or never."""
+        f, lanes, panel = self.panel.f, self.lanes, self.panel
+        many = vector("i64", lanes)
+
+        def all_of(number: Value) -> Value:
+            return f.splat(number, lanes)
+
+        numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
+        valid = f.emit(f"icmp slt {many} <{numbers}>, {all_of(panel.here)}", vector("i1", lanes))
+        checks = len(where)
+        walked = f.load(f.offset(self.bounds, 16 * checks), "i64")
+        along, size = f.variable(many, where[0]), f.variable("i64", 0)
+        for d, lines in enumerate(where):
+            start = f.load(f.offset(self.bounds, 16 * d), "i64")
+            extent = f.load(f.offset(self.bounds, 16 * d + 8), "i64")
+            step = f.load(f.offset(entry, 16 + 8 * d), "i64")
+            place = lines + all_of(start + step)
+            mine = walked.is_("eq", d)
+            valid = valid & (place.is_("ult", all_of(extent)) | all_of(mine))
+            with f.when(mine):
+                along.set(place)
+                size.set(extent)
+        self.valid.set(valid)
+        with f.when(walked.is_("sge", 0)):
+            self._narrow(
+                along.get(), size.get(), f.load(f.offset(self.bounds, 16 * checks + 8), "i64")
+            )
+
+    def _narrow(self, place: Value, size: Value, pace: Value) -> None:
+        """The steps that lie inside along the dimension that the segment walks."""
+        f, lanes, length = self.panel.f, self.lanes, self.panel.length
+        many = vector("i64", lanes)
+        nothing = f.value(0, many)
+
+        def least_of(a: Value, b: Value) -> Value:
+            return f.intrinsic("smin", a, b)
+
+        low = f.variable(many, f.intrinsic("smax", nothing - place, nothing))
+        high = f.variable(many, f.intrinsic("smax", f.splat(size, lanes) - place, nothing))
+        with f.when(pace.is_("ne", 1)):
+            steps = f.splat(pace, lanes)
+            for each in (low, high):
+                each.set((each.get() + (steps - 1)) // steps)
+        last = f.splat(length, lanes)
+        lows, highs = least_of(low.get(), last), least_of(high.get(), last)
+        valid = self.valid.get() & lows.is_("slt", highs)
+        self.valid.set(valid)
+        none = f.select(valid, highs, nothing)
+        f.store(lows, self.lows, 8)
+        f.store(none, self.highs, 8)
+        begin = _reduced(f, "smax", f.select(valid, lows, nothing))
+        end = _reduced(f, "smin", f.select(valid, highs, last))
+        empty = begin.is_("sgt", end)
+        self.begin.set(f.select(empty, length, begin))
+        self.end.set(f.select(empty, length, end))
+
+    def border(self, first: Value, last: Value) -> None:
+        """Steps at which only some lines lie inside, number by number."""
+        f, panel, numbers = self.panel.f, self.panel, self.panel.numbers
+        with f.loop(first, last) as k, f.loop(0, panel.lines) as i:
+            at = f.offset(panel.packed, k * panel.row + i * numbers.part)
+            low = f.load(f.offset(self.lows, i, "i64"), "i64")
+            high = f.load(f.offset(self.highs, i, "i64"), "i64")
+
+            def put(planes: list[Value], at: Value = at) -> None:
+                for p, plane in enumerate(planes):
+                    f.store(plane, f.offset(at, p * panel.lines * numbers.part), numbers.part)
+
+            def number(i: Value = i, k: Value = k, put: Callable[..., None] = put) -> None:
+                line = f.load(f.offset(self.table, i, "i64"), "i64")
+                address = f.offset(f.offset(self.origin, line), k * panel.stride)
+                put(read(f, address, panel.dtype, numbers, 1))
+
+            def zero(put: Callable[..., None] = put) -> None:
+                put([f.value(0, numbers.type)] * numbers.planes)
+
+            f.choose(k.is_("sge", low) & k.is_("slt", high), number, zero)
+
+    def inside(self, together: Value, zeros: Value) -> None:
+        """Steps at which a line lies inside or never does."""
+        f, panel = self.panel.f, self.panel
+        item = NUMPY_DTYPES[panel.dtype].itemsize
+        begin, end = self.begin.get(), self.end.get()
+
+        def apart() -> None:
+            many = vector("i64", self.lanes)
+            offsets = f.load(self.table, many, 8)
+            origin = f.splat(self.origin.to("i64", "ptrtoint"), self.lanes)
+            nothing = f.splat(zeros.to("i64", "ptrtoint"), self.lanes)
+            valid = self.valid.get()
+            f.store(f.select(valid, origin + offsets, nothing), panel.starts, 8)
+            assert panel.paces is not None
+            pace = f.splat(panel.stride, self.lanes)
+            f.store(f.select(valid, pace, f.value(0, many)), panel.paces, 8)
+            square = panel.square()
+            if square:
+                f.choose(
+                    panel.stride.is_("eq", item),
+                    lambda: panel.along(square, begin, end),
+                    lambda: panel.anyhow(begin, end),
+                )
+            else:
+                panel.anyhow(begin, end)
+
+        if panel.numbers.planes == 2:
+            apart()
+        else:
+            f.choose(together, lambda: self._across(begin, end), apart)
+
+    def _across(self, begin: Value, end: Value) -> None:
+        """Lines are neighbours: vectors of them, with zeros for those outside.
+
+        A vector may be longer than what is left of the panel: what follows is written later.
+        """
+        f, panel, numbers = self.panel.f, self.panel, self.panel.numbers
+        item = NUMPY_DTYPES[panel.dtype].itemsize
+        wide = min(self.lanes, 64 // numbers.size)
+        first = f.offset(self.origin, f.load(self.table, "i64"))
+        source = f.variable("ptr", f.offset(first, begin * panel.stride))
+        valid = self.valid.get()
+        masks = [
+            valid if wide == self.lanes else f.shuffle(valid, valid, range(at, at + wide))
+            for at in range(0, panel.lines, wide)
+        ]
+        with f.loop(begin, end) as k:
+            row = f.offset(panel.packed, k * panel.row)
+            for number, mask in enumerate(masks):
+                at = f.offset(source.get(), number * wide * item)
+                loaded = masked_load(f, at, mask, vector(stored(panel.dtype), wide), item)
+                made = widened(f, loaded, panel.dtype, numbers)
+                f.store(made, f.offset(row, number * wide * numbers.size), numbers.size)
+            source.set(f.offset(source.get(), panel.stride))
+
+
+def _reduced(f: Function, how: str, x: Value) -> Value:
+    return f.intrinsic(f"vector.reduce.{how}", x, result="i64")

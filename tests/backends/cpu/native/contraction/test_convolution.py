@@ -1,0 +1,138 @@
+"""Convolutions of the native CPU backend: every attribute, element type and layout."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, strategies as st
+
+from shardir.backends.cpu.native.contraction.rules import LAYOUTS, RULES
+from shardir.ops import convolution
+from shardir.types import COMPLEX, INTEGERS, NUMPY_DTYPES, TensorType
+from tests.backends.cpu.native.contraction.test_dot import EPSILON, dtype_of, numbers
+from tests.backends.cpu.native.running import lowered, made_by, op_on
+
+Array = npt.NDArray[Any]
+
+
+def attributes(rank: int, dims: str, **given: Any) -> dict[str, Any]:
+    return {
+        "strides": (1,) * rank, "padding": ((0, 0),) * rank, "lhs_dilation": (1,) * rank,
+        "rhs_dilation": (1,) * rank, "dims": dims, **given,
+    }  # fmt: skip
+
+
+def assert_convolution(got: Array, x: Array, w: Array, result: TensorType, attrs: Any) -> None:
+    """Equal to the reference, as far as sums of this length can be."""
+    reference = convolution.reference
+    assert reference is not None
+    expected = reference(x, w, result=result, **attrs)
+    assert got.shape == expected.shape
+    if result.dtype in INTEGERS:
+        np.testing.assert_array_equal(got, expected)
+        return
+    wide = TensorType(result.shape, "c128" if result.dtype in COMPLEX else "f64")
+    exact = [a.astype(wide.numpy) for a in (x, w)]
+    scale = reference(*map(np.abs, exact), result=wide.with_dtype("f64"), **attrs)
+    error = np.abs(got.astype(wide.numpy) - reference(*exact, result=wide, **attrs))
+    assert (error <= EPSILON[result.dtype] * scale + 1e-30).all()
+
+
+def convolved(x: Array, w: Array, attrs: Any, **more: Any) -> Array:
+    types = [TensorType(a.shape, dtype_of(a)) for a in (x, w)]
+    op = op_on(convolution, *types, **attrs)
+    (got,) = made_by(RULES["convolution"], op, [x, w], LAYOUTS["convolution"], **more)
+    assert_convolution(got, x, w, op.result.type, attrs)
+    return got
+
+
+def shuffled(draw: st.DrawFn, term: str) -> str:
+    return "".join(draw(st.permutations(term)))
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, Any]]:
+    rank = draw(st.integers(0, 3))
+    digits = "012"[:rank]
+    dims = (
+        f"{shuffled(draw, 'bf' + digits)},{shuffled(draw, 'io' + digits)}"
+        f"->{shuffled(draw, 'bf' + digits)}"
+    )
+    groups, batch_groups = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2)]))
+    sizes = {
+        "i": draw(st.integers(1, 5)), "b": draw(st.integers(1, 3)) * batch_groups,
+        "o": draw(st.integers(1, 5)) * groups * batch_groups,
+    }  # fmt: skip
+    sizes["f"] = sizes["i"] * groups
+    for digit in digits:
+        sizes["x" + digit] = draw(st.integers(1, 9))
+        sizes["w" + digit] = draw(st.integers(1, 4))
+    small = st.integers(1, 3)
+    pad = st.integers(-1, 3)
+    attrs = attributes(
+        rank,
+        dims,
+        strides=tuple(draw(small) for _ in digits),
+        padding=tuple((draw(pad), draw(pad)) for _ in digits),
+        lhs_dilation=tuple(draw(small) for _ in digits),
+        rhs_dilation=tuple(draw(small) for _ in digits),
+        groups=groups,
+        batch_groups=batch_groups,
+    )
+    return sizes, attrs
+
+
+@given(st.data(), convolutions(), st.sampled_from(("f32", "f32", "f64", "i32", "bf16", "c64")))
+def test_random(
+    data: st.DataObject, drawn: tuple[dict[str, int], dict[str, Any]], dtype: str
+) -> None:
+    sizes, attrs = drawn
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    first, second = attrs["dims"].partition("->")[0].split(",")
+    x = numbers(rng, tuple(sizes.get(c, sizes.get("x" + c, 0)) for c in first), dtype)
+    w = numbers(rng, tuple(sizes.get(c, sizes.get("w" + c, 0)) for c in second), dtype)
+    op = op_on(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
+    order = data.draw(st.permutations(range(x.ndim)))
+    x = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+    shape = op.result.type.shape
+    out = np.full([shape[d] for d in order], 7, NUMPY_DTYPES[dtype]).transpose(np.argsort(order))
+    assert lowered(RULES["convolution"], op, [x, w], [out]) is not None
+    assert_convolution(out, x, w, op.result.type, attrs)
+
+
+LARGE = [
+    ("b01f,01io->b01f", (3, 17, 19, 16), (3, 3, 16, 40), {"padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (2, 32, 32, 3), (3, 3, 3, 32), {"padding": ((1, 1), (1, 1))}),
+    ("bf01,oi01->bf01", (2, 20, 32, 32), (40, 20, 3, 3), {"padding": ((1, 1), (1, 1))}),
+    ("bf01,oi01->bf01", (2, 3, 30, 31), (8, 3, 5, 5), {"strides": (2, 2)}),
+    ("b01f,01io->b01f", (2, 15, 15, 24), (3, 3, 24, 16),
+     {"lhs_dilation": (2, 2), "padding": ((1, 2), (2, 1))}),
+    ("f01b,i01o->01bf", (4, 16, 16, 24), (4, 16, 16, 40), {"padding": ((1, 1), (1, 1))}),
+    ("fb01,io01->bf01", (4, 24, 16, 32), (4, 40, 16, 32), {"padding": ((1, 1), (1, 1))}),
+    ("f01b,i01o->01bf", (4, 16, 16, 24), (4, 8, 8, 40),
+     {"padding": ((1, 0), (1, 0)), "rhs_dilation": (2, 2)}),
+    ("b01f,01io->b01f", (2, 9, 9, 64), (1, 1, 64, 70), {}),
+    ("b01f,01io->b01f", (2, 9, 9, 33), (3, 3, 1, 66), {"groups": 33}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i16"])
+@pytest.mark.parametrize(("dims", "left", "right", "given"), LARGE)
+def test_shapes(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any], dtype: str
+) -> None:
+    rng = np.random.default_rng(0)
+    x, w = numbers(rng, left, dtype), numbers(rng, right, dtype)
+    convolved(x, w, attributes(len(left) - 2, dims, **given))
+
+
+@pytest.mark.parametrize(("dims", "left", "right", "given"), LARGE)
+def test_same_bits_for_any_number_of_workers(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, w = numbers(rng, left, "f32"), numbers(rng, right, "f32")
+    attrs = attributes(len(left) - 2, dims, **given)
+    one, *others = (convolved(x, w, attrs, workers=workers).tobytes() for workers in (1, 2, 7))
+    assert all(other == one for other in others)
