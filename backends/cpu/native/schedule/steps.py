@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.cpu.kernels import kernel_of
 from shardir.backends.cpu.marks import mark
 from shardir.backends.cpu.native.data import View
 from shardir.backends.cpu.native.schedule.items import (
@@ -22,7 +23,7 @@ from shardir.backends.cpu.native.schedule.items import (
     Segment,
     While,
 )
-from shardir.opset import Attr
+from shardir.ir import Block, Op
 from shardir.types import TensorType
 
 Bases = list[int]
@@ -54,11 +55,8 @@ def _step(item: Item, load: Load) -> Step:
 
 def _host(item: Host) -> Step:
     op = item.op
-    reference = op.spec.reference
-    assert reference is not None, f"{op.name} has no meaning for one device"
-    types = tuple(value.type for value in op.results)
-    attrs: dict[str, Attr] = dict(op.attrs)
-    result: Any = types[0] if len(types) == 1 else types
+    compute = _in_steps(op.blocks[0]) if op.blocks else _meaning(op)
+    single = len(op.results) == 1 and not op.blocks
 
     # A function of the user's may keep what it is given, and the arena is used again.
     kept = "function" in op.attrs
@@ -69,12 +67,32 @@ def _host(item: Host) -> Step:
         if kept:
             operands = [operand.copy() for operand in operands]
         with np.errstate(all="ignore"):
-            made = reference(*operands, result=result, **attrs)
-        for view, array in zip(item.results, (made,) if len(types) == 1 else made, strict=True):
+            made = compute(*operands)
+        for view, array in zip(item.results, (made,) if single else made, strict=True):
             array_at(bases, view)[...] = array
         mark(op, begin)
 
     return step
+
+
+def _meaning(op: Op) -> Callable[..., Any]:
+    """What an operation means, as a function of arrays."""
+    assert op.spec.reference is not None, f"{op.name} has no meaning for one device"
+    return kernel_of(op)
+
+
+def _in_steps(block: Block) -> Callable[..., list[Any]]:
+    """What a block of plain operations means, as a function of arrays."""
+    steps = [(op, _meaning(op)) for op in block.ops]
+
+    def compute(*arrays: npt.NDArray[Any]) -> list[Any]:
+        held = dict(zip(block.params, arrays, strict=True))
+        for op, meaning in steps:
+            made = meaning(*(held[value] for value in op.operands))
+            held.update(zip(op.results, (made,) if len(op.results) == 1 else made, strict=True))
+        return [held[value] for value in block.returns]
+
+    return compute
 
 
 def _loop(item: Loop, load: Load) -> Step:

@@ -1,18 +1,20 @@
 """Sorting with NumPy, whose sorts of numbers are vectorised: lines are shared by threads.
 
 A key of at most 32 bits and the place where it was make one 64-bit word, so that sorting words is
-a stable sort of keys that says where each came from. These functions are called as the reference
-is, and give the same.
+a stable sort of keys that says where each came from.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.cpu.kernels import Kernel, kernels
+from shardir.ir import Op
 from shardir.ops.numerics import NARROW, is_float, total_order
 from shardir.opset import OPS
 from shardir.types import dtype_name
@@ -78,7 +80,7 @@ def _in_chunks(
             out[lines] = made
 
     parts = list(_parts(count, max(1, CHUNK // max(length, 1))))
-    threads = min(len(parts), len(os.sched_getaffinity(0))) if xs[0].size >= SHARED else 1
+    threads = min(len(parts), os.cpu_count() or 1) if xs[0].size >= SHARED else 1
     if threads > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(run, parts))
@@ -162,5 +164,8 @@ def _packed(keys: Array) -> Array:
     return words
 
 
-HOST: Mapping[str, Callable[..., Any]] = {"sort": sort, "top_k": top_k}
-"""What computes an operation better than its reference does, called in the same way."""
+@kernels.rule(OPS["sort"], OPS["top_k"])
+def _ordering(op: Op) -> Kernel:
+    types = tuple(value.type for value in op.results)
+    compute = sort if op.name == "sort" else top_k
+    return partial(compute, result=types[0] if len(types) == 1 else types, **op.attrs)
