@@ -36,9 +36,11 @@ def _manual_computation(w: Writer, op: Op) -> None:
         "manual_axes": f"#sdy<manual_axes{{{names}}}>",
         "out_shardings": _per_value(outs, mesh),
     }
+    outer, w.mesh = w.mesh, mesh
     region = w.region(
         body.params, lambda: [w.typed(value) for value in w.block(body)], end="sdy.return"
     )
+    w.mesh = outer
     w.op(op, "sdy.manual_computation", attrs, regions=[region], annotate=False)
 
 

@@ -1,10 +1,12 @@
-"""Modules as StableHLO text with Shardy's shardings.
+"""Modules as StableHLO text, with Shardy's shardings or with collectives.
 
-Any module over global shapes can be printed; the text is what JAX's own parser reads, in MLIR's
-generic form. Values keep their names where MLIR allows them, and with `locations` every
-operation tells the name of its result and the user's line.
+A module over global shapes has shardings, a program of each device has the collectives between
+replicas of it; the text of both is what JAX's own parser reads and XLA runs, in MLIR's generic
+form. Values keep their names where MLIR allows them, and with `locations` every operation tells
+the name of its result and the user's line.
 """
 
+from shardir.interpret import mesh_of
 from shardir.ir import Function, Module
 from shardir.placement import Sharding
 from shardir.stablehlo import manual as manual, rules as rules  # declare what each operation is
@@ -12,22 +14,29 @@ from shardir.stablehlo.attributes import mesh_text, sharding_text, tensor
 from shardir.stablehlo.writer import ExportError, Writer
 
 
-def show(module: Module, *, locations: bool = False) -> str:
-    """The module as MLIR text; raises `ExportError` for a program of one device of many."""
+def show(module: Module, *, locations: bool = False, own_words: bool = False) -> str:
+    """The module as MLIR text.
+
+    Random bits are calls that name ours, or with `own_words` StableHLO's own operations. A program
+    of each device is one of as many replicas as its mesh has devices: replica i is the device at
+    position i. Raises `ExportError` for what StableHLO has no word for.
+    """
     meshes = {mesh.name: mesh for mesh in module.meshes}
-    lines = [f"sdy.mesh @{mesh.name} = {mesh_text(mesh)}" for mesh in module.meshes]
+    mesh = mesh_of(module) if module.main.spmd is not None else None
+    told = module.meshes if mesh is None else ()
+    lines = [f"sdy.mesh @{each.name} = {mesh_text(each)}" for each in told]
     for function in module.functions:
-        lines += _function(function, Writer(meshes, locations=locations))
-    return "module {\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
+        if (function.spmd is None) != (mesh is None):
+            raise ExportError(
+                f"@{module.main.name} and @{function.name} are not both programs of each device"
+            )
+        writer = Writer(meshes, locations=locations, mesh=mesh, own_words=own_words)
+        lines += _function(function, writer)
+    attrs = "" if mesh is None else f" attributes {{mhlo.num_replicas = {mesh.size} : i32}}"
+    return f"module{attrs} {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
 
 
 def _function(function: Function, writer: Writer) -> list[str]:
-    if function.spmd is not None:
-        raise ExportError(
-            f"@{function.name} is a program for each device, whose shapes are local; "
-            "print it before 'partition'"
-        )
-
     def attribute(sharding: Sharding | None) -> str:
         if sharding is None:
             return ""

@@ -120,6 +120,9 @@ def _cumulative(name: str, combine: str) -> None:
     @RULES.rule(OPS[name])
     def _(w: Writer, op: Op) -> None:
         (x,) = op.operands
+        if not x.type.size:
+            w.alias(op.result, w.name(x))
+            return
         initial = w.constant(identity(combine, x.type.dtype), x.type.with_shape(()))
         w.op(
             op,
@@ -137,6 +140,9 @@ for _name, _combine in CUMULATIVE.items():
 @RULES.rule(OPS["cumlogsumexp"])
 def _cumlogsumexp(w: Writer, op: Op) -> None:
     (x,) = op.operands
+    if not x.type.size:
+        w.alias(op.result, w.name(x))
+        return
     scalar = x.type.with_shape(())
 
     def add_exponentials(a: Typed, b: Typed) -> list[Typed]:

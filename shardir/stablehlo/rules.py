@@ -9,6 +9,7 @@ from shardir.ir import Op
 from shardir.ops.annotate import DIRECTIONS
 from shardir.opset import OPS, Dense
 from shardir.stablehlo import (
+    collectives as collectives,
     compound as compound,
     control as control,
     decompositions as decompositions,
@@ -16,6 +17,7 @@ from shardir.stablehlo import (
     regions as regions,
 )
 from shardir.stablehlo.attributes import array, boolean, integer, list_of, literal, sharding_text
+from shardir.stablehlo.hashing import expand
 from shardir.stablehlo.writer import RULES, Writer
 
 NAMES = {
@@ -205,6 +207,9 @@ def _gather(w: Writer, op: Op) -> None:
 @RULES.rule(OPS["top_k"])
 def _top_k(w: Writer, op: Op) -> None:
     count = op.results[0].type.shape[-1]
+    if w.own_words:
+        w.op(op, "chlo.top_k", {"k": integer(count)})
+        return
     attrs = {
         "call_target_name": '"mhlo.topk"',
         "api_version": integer(1, 32),
@@ -219,6 +224,9 @@ def _top_k(w: Writer, op: Op) -> None:
 @RULES.rule(OPS["random_bits"], OPS["random_split"], OPS["random_fold_in"], OPS["random_hash"])
 def _random(w: Writer, op: Op) -> None:
     """Bits are a choice of the target: a call that names the operation and its scheme."""
+    if w.own_words:
+        expand(w, op)
+        return
     scheme = op.attrs.get("scheme", "")
     attrs = {
         "call_target_name": f'"shardir.{op.name}"',

@@ -30,11 +30,24 @@ PLAIN = re.compile(r"\d+|[A-Za-z_][\w$.-]*")
 
 
 class Writer:
-    """The lines of one function."""
+    """The lines of one function.
 
-    def __init__(self, meshes: Mapping[str, Mesh], *, locations: bool) -> None:
+    `mesh` is the one whose devices run what is written, each on its own: as `replicas`, or in a
+    manual computation as partitions. With `own_words` nothing is left to a call of shardir's.
+    """
+
+    def __init__(
+        self,
+        meshes: Mapping[str, Mesh],
+        *,
+        locations: bool,
+        mesh: Mesh | None = None,
+        own_words: bool = False,
+    ) -> None:
         self.meshes = dict(meshes)
         self.locations = locations
+        self.mesh, self.replicas, self.own_words = mesh, mesh is not None, own_words
+        self._channels = 0
         self.lines: list[str] = []
         self._names = Names()
         self._of: dict[Value, str] = {}
@@ -44,6 +57,11 @@ class Writer:
         wish = value.name if not value.name or PLAIN.fullmatch(value.name) else f"v{value.name}"
         name = self._of[value] = "%" + self._names.fresh(re.sub(r"[^\w$.-]", "_", wish))
         return name
+
+    def next_channel(self) -> int:
+        """A number that no collective has yet."""
+        self._channels += 1
+        return self._channels
 
     def alias(self, value: Value, name: str) -> None:
         """Let a value be what already has a name."""

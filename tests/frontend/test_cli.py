@@ -52,15 +52,14 @@ def test_opt_prints_stablehlo(file: str, capsys: pytest.CaptureFixture[str]) -> 
     assert '{sdy.sharding = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>}' in out
 
 
-def test_opt_says_that_stablehlo_is_for_whole_programs(
+def test_opt_prints_the_program_of_each_device_as_stablehlo(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("opt", file, "--to", "stablehlo") == 1
+    assert run("opt", file, "--to", "stablehlo") == 0
 
-    assert capsys.readouterr().err == (
-        "error: @f is a program for each device, whose shapes are local; "
-        "print it before 'partition'\n"
-    )
+    out = capsys.readouterr().out
+    assert out.startswith("module attributes {mhlo.num_replicas = 2 : i32} {\n")
+    assert "%a: tensor<2x3xf32>" in out
 
 
 def test_opt_prints_what_the_passes_make(file: str, capsys: pytest.CaptureFixture[str]) -> None:

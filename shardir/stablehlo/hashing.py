@@ -1,0 +1,124 @@
+"""Random keys and bits in StableHLO's own operations: the rounds of threefry, written out.
+
+Other targets have generators of their own and get a call by name (`rules.py`); this is for those
+that know nothing of shardir. Every device computes what is its own, as `shardir/threefry.py` does.
+"""
+
+from math import prod
+
+from shardir import ops as ops  # declares the operations
+from shardir.ir import Op
+from shardir.opset import OPS
+from shardir.stablehlo.attributes import array, integer
+from shardir.stablehlo.regions import Typed
+from shardir.stablehlo.writer import RULES, ExportError, Writer
+from shardir.types import TensorType
+
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
+
+
+class Steps:
+    """Operations on arrays of one shape, by name."""
+
+    def __init__(self, w: Writer, shape: tuple[int, ...]) -> None:
+        self.w, self.shape = w, shape
+
+    def kind(self, dtype: str) -> TensorType:
+        return TensorType(self.shape, dtype)
+
+    def splat(self, value: int, dtype: str) -> Typed:
+        scalar = self.w.constant(value, TensorType((), dtype))
+        return self.spread(scalar)
+
+    def spread(self, x: Typed) -> Typed:
+        """A value in front of whose dimensions nothing is missing, repeated along the others."""
+        if x[1].shape == self.shape:
+            return x
+        attrs = {"broadcast_dimensions": array(range(x[1].rank))}
+        made = TensorType(self.shape, x[1].dtype)
+        return self.w.step("stablehlo.broadcast_in_dim", [x], made, attrs)
+
+    def apply(self, name: str, *xs: Typed) -> Typed:
+        return self.w.step(f"stablehlo.{name}", xs, self.kind(xs[0][1].dtype))
+
+    def convert(self, x: Typed, dtype: str) -> Typed:
+        return self.w.step("stablehlo.convert", [x], self.kind(dtype))
+
+    def halves(self, words: Typed) -> tuple[Typed, Typed]:
+        """The high and the low 32 bits of 64-bit words."""
+        high = self.apply("shift_right_logical", words, self.splat(32, "u64"))
+        return self.convert(high, "u32"), self.convert(words, "u32")
+
+    def joined(self, high: Typed, low: Typed) -> Typed:
+        wide = self.convert(high, "u64")
+        up = self.apply("shift_left", wide, self.splat(32, "u64"))
+        return self.apply("or", up, self.convert(low, "u64"))
+
+    def hash(self, keys: Typed, first: Typed, second: Typed) -> tuple[Typed, Typed]:
+        """The twenty rounds; `keys` are 64 bits each."""
+        high, low = self.halves(self.spread(keys))
+        third = self.apply("xor", self.apply("xor", high, low), self.splat(PARITY, "u32"))
+        schedule = (high, low, third)
+        x, y = self.apply("add", first, high), self.apply("add", second, low)
+        for group in range(5):
+            for rotation in ROTATIONS[group % 2]:
+                x = self.apply("add", x, y)
+                left = self.apply("shift_left", y, self.splat(rotation, "u32"))
+                right = self.apply("shift_right_logical", y, self.splat(32 - rotation, "u32"))
+                y = self.apply("xor", self.apply("or", left, right), x)
+            x = self.apply("add", x, schedule[(group + 1) % 3])
+            y = self.apply("add", y, schedule[(group + 2) % 3])
+            y = self.apply("add", y, self.splat(group + 1, "u32"))
+        return x, y
+
+
+def _indices(
+    w: Writer, steps: Steps, rank: int, shape: tuple[int, ...], starts: list[Typed]
+) -> Typed:
+    """The flat index in an array of `shape` of each element of a piece, past `rank` dimensions."""
+    flat = steps.splat(0, "u64")
+    for dim, size in enumerate(steps.shape[rank:]):
+        if size == 1 and not starts:
+            continue
+        counted = w.step("stablehlo.iota", [], steps.kind("u64"),
+                         {"iota_dimension": integer(rank + dim)})  # fmt: skip
+        if starts:
+            name, kind = starts[dim]
+            start = w.step("stablehlo.convert", [(name, kind)], TensorType((), "u64"))
+            counted = steps.apply("add", counted, steps.spread(start))
+        each = steps.splat(prod(shape[dim + 1 :]), "u64")
+        flat = steps.apply("add", flat, steps.apply("multiply", counted, each))
+    return flat
+
+
+def expand(w: Writer, op: Op) -> None:
+    """The operation in rounds; raises `ExportError` for the scheme of old."""
+    if op.attrs.get("scheme", "partitionable") != "partitionable":
+        raise ExportError(
+            f"%{op.result.name} draws by scheme=original, which has no text in StableHLO's own "
+            "operations; draw by scheme=partitionable"
+        )
+    keys, *rest = map(w.typed, op.operands)
+    result = op.result.type
+    steps = Steps(w, result.shape)
+    if op.name in ("random_fold_in", "random_hash"):
+        first, second = rest if op.name == "random_hash" else (steps.splat(0, "u32"), rest[0])
+        _key(w, op, steps, *steps.hash(keys, first, second))
+        return
+    shape = op.attrs.get("shape", result.shape[keys[1].rank :])
+    flat = _indices(w, steps, keys[1].rank, shape, rest)
+    high, low = steps.hash(keys, *steps.halves(flat))
+    if result.dtype in ("key", "u64"):
+        _key(w, op, steps, high, low)
+        return
+    mixed = steps.apply("xor", high, low)
+    w.op(op, "stablehlo.convert", operands=[mixed])
+
+
+def _key(w: Writer, op: Op, steps: Steps, high: Typed, low: Typed) -> None:
+    up = steps.apply("shift_left", steps.convert(high, "u64"), steps.splat(32, "u64"))
+    w.op(op, "stablehlo.or", operands=[up, steps.convert(low, "u64")])
+
+
+RULES.rule(OPS["random_bits_at"], OPS["random_split_at"])(expand)

@@ -1,0 +1,87 @@
+"""Runs modules on XLA's CPU devices: whole programs with shardings, and programs of each device."""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shardir.interpret import cut, join, mesh_of
+from shardir.ir import Module
+from shardir.placement import Sharding
+from shardir.stablehlo.printer import show
+from shardir.types import TensorType
+
+ROOT = Path(__file__).parents[2]
+COUNT = 8
+
+
+class XLA:
+    """XLA in a process of its own, with eight devices."""
+
+    def __init__(self) -> None:
+        flags = f"--xla_force_host_platform_device_count={COUNT}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.xla.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+            env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        )
+
+    def close(self) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(timeout=30)
+
+    def replicas(self, program: Module, args: Sequence[Any]) -> list[Any]:
+        """The whole results of a program of each device, run as replicas."""
+        spmd = program.main.spmd
+        assert spmd is not None
+        outer = [(each.type, each.sharding) for each in (*spmd.params, *spmd.results)]
+        return self._run(program, False, args, outer)
+
+    def sharded(self, module: Module, args: Sequence[Any]) -> list[Any]:
+        """The results of a whole program; at its border, what has no sharding is whole."""
+        main = module.main
+        border = [(param.type, param.sharding) for param in main.body.params]
+        border += [
+            (value.type, sharding)
+            for value, sharding in zip(main.body.returns, main.results, strict=True)
+        ]
+        name = module.meshes[0].name
+        outer = [(type, said or Sharding.open(name, type.rank)) for type, said in border]
+        return self._run(module, True, args, outer)
+
+    def _run(
+        self,
+        module: Module,
+        sharded: bool,
+        args: Sequence[Any],
+        outer: Sequence[tuple[TensorType, Sharding]],
+    ) -> list[Any]:
+        mesh = module.meshes[0] if sharded else mesh_of(module)
+        # Partition i is the device of this number, replica i the device at this position.
+        order = mesh.device_ids if sharded and mesh.device_ids else range(mesh.size)
+        position = sorted(range(mesh.size), key=list(order).__getitem__)
+        text = show(module, own_words=True).replace(f"@{module.main.name}(", "@main(", 1)
+        parts = [
+            [cut(arg, sharding, mesh, place) for place in position]
+            for arg, (_, sharding) in zip(args, outer, strict=False)
+        ]
+        assert self._process.stdin
+        assert self._process.stdout
+        pickle.dump((text, sharded, mesh.size, parts), self._process.stdin)
+        self._process.stdin.flush()
+        answer = pickle.load(self._process.stdout)
+        if isinstance(answer, str):
+            raise AssertionError(f"{answer}\n\n{text}")
+        return [
+            join([made[i] for i in order], type, sharding, mesh)
+            for made, (type, sharding) in zip(answer, outer[len(args) :], strict=True)
+        ]

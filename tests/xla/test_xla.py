@@ -1,0 +1,223 @@
+"""XLA computes from our StableHLO what we compute: whole programs with shardings, and programs of
+each device as replicas, over fixed and over random programs."""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+
+from shardir.agreement import agree, rounding, steady
+from shardir.interpret import run
+from shardir.ir import Block, Module, Op
+from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT
+from shardir.sampling import random_arguments
+from shardir.stablehlo.decompositions import CALLED
+from shardir.stablehlo.printer import show
+from shardir.stablehlo.writer import ExportError
+from shardir.text.parser import parse
+from tests.passes.random_cases import Case, cases
+from tests.xla.running import XLA
+
+PROGRAMS = {
+    "dense layers": """\
+mesh @m = [data=4, model=2]
+
+func @mlp(
+  %x: f32[16@data, 12],
+  %w1: f32[12, 8@model],
+  %b: f32[8],
+  %w2: f32[8@model, 4],
+) -> (f32[16@data, 4@-], f32[]) {
+  %0 = dot(%x, %w1, dims="bi,ih->bh") : f32[16, 8]
+  %1 = broadcast(%b, dims=[1]) : f32[16, 8]
+  %2 = add(%0, %1) : f32[16, 8]
+  %h = tanh(%2) : f32[16, 8]
+  %y = dot(%h, %w2, dims="bh,ho->bo") : f32[16, 4]
+  %s = sum(%y, dims=[0, 1]) : f32[]
+  return %y, %s
+}
+""",
+    "moves": """\
+mesh @m = [x=4, y=2] devices=[0, 3, 2, 1, 4, 5, 7, 6]
+
+func @moves(
+  %a: f32[8@x, 8@y],
+) -> (f32[8@y, 8@x], f32[8@-, 8@-], f32[8@-, 8@(y, x)], f32[8@(x, y), 8@-]) {
+  %1 = neg(%a) : f32[8, 8]
+  %2 = exp(%a) : f32[8, 8]
+  %3 = abs(%a) : f32[8, 8]
+  %4 = sign(%a) : f32[8, 8]
+  return %1, %2, %3, %4
+}
+""",
+    "neighbours": """\
+mesh @m = [x=8]
+
+func @neighbours(
+  %a: f32[32@x, 3],
+) -> (f32[32@x, 3@-], f32[16@x, 3@-], f32[32@x, 3@-]) {
+  %1 = roll(%a, dim=0, shift=3) : f32[32, 3]
+  %2 = reduce_window(%a, op=max, window=[3, 1], strides=[2, 1], padding=[[1, 0], [0, 0]], \
+base_dilation=[1, 1], window_dilation=[1, 1]) : f32[16, 3]
+  %3 = cumsum(%a, dim=0, reverse=false) : f32[32, 3]
+  return %1, %2, %3
+}
+""",
+    "random numbers": """\
+mesh @m = [x=4, y=2]
+
+func @drawn(
+  %key: key[],
+  %n: u32[],
+) -> (u32[8@x, 6@y], u32[8@x], key[4@x], key[], u8[16@x]) {
+  %1 = random_bits(%key, scheme=partitionable) : u32[8, 6]
+  %ks = random_split(%key, scheme=partitionable) : key[8]
+  %2 = random_bits(%ks, scheme=partitionable) : u32[8]
+  %3 = random_split(%key, scheme=partitionable) : key[4]
+  %4 = random_fold_in(%key, %n) : key[]
+  %5 = random_bits(%key, scheme=partitionable) : u8[16]
+  return %1, %2, %3, %4, %5
+}
+""",
+    "a loop": """\
+mesh @m = [x=2, y=4]
+
+func @loop(
+  %w: f32[3, 8, 8@x],
+  %h: f32[16@y, 8],
+) -> (f32[16@y, 8@-], f32[3@-, 16@y]) {
+  %last, %norms = scan(%h, %w, carries=1, length=3, reverse=true) : f32[16, 8], f32[3, 16] {
+    (%c: f32[16, 8], %v: f32[8, 8]) =>
+    %0 = dot(%c, %v, dims="bi,ij->bj") : f32[16, 8]
+    %1 = tanh(%0) : f32[16, 8]
+    %2 = sum(%1, dims=[1]) : f32[16]
+    yield %1, %2
+  }
+  return %last, %norms
+}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def xla() -> Iterator[XLA]:
+    worker = XLA()
+    yield worker
+    worker.close()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_replicas_compute_the_whole(name: str, xla: XLA) -> None:
+    module = parse(PROGRAMS[name])
+    args = random_arguments(module)
+    program = Pipeline.parse(DEFAULT)(module)
+    for want, got in zip(run(module, args), xla.replicas(program, args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_cut_by_its_shardings_computes_the_same(name: str, xla: XLA) -> None:
+    module = Pipeline.parse("propagate")(parse(PROGRAMS[name]))
+    args = random_arguments(module)
+    for want, got in zip(run(module, args), xla.sharded(module, args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
+RANDOM = settings(
+    # Without making them smaller: each try is compiled by XLA.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    max_examples=settings().max_examples // 8,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+
+
+def judge(module: Module, args: list[Any], got: list[Any]) -> None:
+    want, tolerance = run(module, args), rounding(module)
+    if not agree(want, got, tolerance):
+        assume(steady(module, args, want, tolerance))
+        for a, b in zip(want, got, strict=True):
+            np.testing.assert_array_equal(b, a)
+
+
+@RANDOM
+@given(case=cases())
+def test_replicas_of_random_programs(xla: XLA, case: Case) -> None:
+    assume(sayable(case.module))
+    args = random_arguments(case.module, whole=True)
+    judge(case.module, args, xla.replicas(Pipeline.parse(case.pipeline)(case.module), args))
+
+
+@RANDOM
+@given(case=cases())
+def test_random_programs_cut_by_their_shardings(xla: XLA, case: Case) -> None:
+    assume(sayable(case.module) and "reshard" not in names(case.module.main.body))
+    module = Pipeline.parse("propagate")(case.module)
+    assume(is_plain(module))
+    args = random_arguments(module, whole=True)
+    judge(case.module, args, xla.sharded(module, args))
+
+
+def every(block: Block) -> Iterator[Op]:
+    """The operations of a block and those inside of it."""
+    for op in block.ops:
+        yield op
+        for inner in op.blocks:
+            yield from every(inner)
+
+
+def names(block: Block) -> set[str]:
+    return {op.name for op in every(block)}
+
+
+def sayable(module: Module) -> bool:
+    """Whether XLA knows all operations: no decompositions of ours, no calls of the host."""
+    unknown = {*CALLED, "callback", "pure-callback", "inspect-sharding"}
+    body = module.main.body
+    if unknown & names(body) or any(op.name == "scatter" and sticks_out(op) for op in every(body)):
+        return False
+    return "scheme=original" not in str(module)
+
+
+def sticks_out(op: Op) -> bool:
+    """Whether a window may be partly outside: XLA drops it then, we drop what is outside."""
+    x, _, updates = (value.type for value in op.operands)
+    gone = (*op.attrs["inserted_window_dims"], *op.attrs.get("operand_batching_dims", ()))
+    windowed = [dim for dim in range(x.rank) if dim not in gone]
+    pairs = zip(windowed, op.attrs["update_window_dims"], strict=True)
+    return any(updates.shape[there] > 1 for dim, there in pairs if dim in op.attrs["scatter_dims"])
+
+
+def is_plain(module: Module) -> bool:
+    """Whether everything at the border is cut evenly, and nothing is pending, as XLA demands."""
+    main = module.main
+    border = [(param, param.sharding) for param in main.body.params]
+    border += list(zip(main.body.returns, main.results, strict=True))
+    for value, sharding in border:
+        whole = ((),) * value.type.rank if sharding is None else sharding.axes
+        for size, axes in zip(value.type.shape, whole, strict=True):
+            if size % prod(axis.size for axis in axes):
+                return False
+    return "unreduced" not in str(module)
+
+
+def test_the_random_scheme_of_old_has_no_text() -> None:
+    module = parse(PROGRAMS["random numbers"].replace("=partitionable", "=original"))
+    assert "shardir.random_bits" in show(module)
+    with pytest.raises(ExportError) as caught:
+        show(module, own_words=True)
+    assert str(caught.value) == (
+        "%1 draws by scheme=original, which has no text in StableHLO's own operations; draw by "
+        "scheme=partitionable"
+    )
+
+
+def test_programs_of_one_module_are_all_of_one_world() -> None:
+    module = parse(PROGRAMS["moves"])
+    partitioned = Pipeline.parse(DEFAULT)(module)
+    mixed = Module(module.meshes, (partitioned.main, module.main))
+    with pytest.raises(ExportError, match="are not both programs of each device"):
+        show(mixed)

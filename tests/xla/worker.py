@@ -1,0 +1,61 @@
+"""Runs StableHLO text on XLA's CPU devices, for `tests.xla.running`, by pickles over pipes.
+
+A job is (text, sharded, arguments): `arguments` has for each parameter the array of each device;
+`sharded` tells whether the text is one program cut by its shardings, or that of each replica. The
+answer has for each result the array of each device, or is what XLA says against the text.
+"""
+
+import pickle
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import array, core
+from jax._src.lib import xla_client
+from jaxlib import _jax
+
+Parts = list[list[Any]]
+
+
+def run(text: str, sharded: bool, count: int, arguments: Parts) -> Parts:
+    """The results of the program on as many devices."""
+    devices = jax.devices()[:count]
+    options = _jax.CompileOptions()
+    options.num_replicas, options.num_partitions = (1, count) if sharded else (count, 1)
+    grid = np.arange(count).reshape(options.num_replicas, options.num_partitions)
+    options.device_assignment = xla_client.DeviceAssignment.create(grid)
+    building = options.executable_build_options
+    building.use_spmd_partitioning = building.use_shardy_partitioner = sharded
+    backend: Any = devices[0].client
+    program = backend.compile_and_load(text, _jax.DeviceList(tuple(devices)), options)
+    mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    inputs = []
+    for parts in arguments:
+        held = [jax.device_put(part, device) for part, device in zip(parts, devices, strict=True)]
+        kind = core.ShapedArray(parts[0].shape, parts[0].dtype)
+        inputs.append(array.ArrayImpl(kind, whole, held, committed=True, _skip_checks=True))
+    made = program.execute_sharded(inputs)
+    found = made.disassemble_into_single_device_arrays()
+    return [[np.asarray(part) for part in parts] for parts in found]
+
+
+def main() -> None:
+    jax.config.update("jax_enable_x64", True)
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    while True:
+        try:
+            job = pickle.load(source)
+        except EOFError:
+            return
+        try:
+            answer: Any = run(*job)
+        except Exception as error:  # What XLA says is for the test to judge.
+            answer = f"{type(error).__name__}: {error}"
+        pickle.dump(answer, sink)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()
