@@ -161,7 +161,7 @@ class Lowering:
                 break
             strides, value = moved, op.operands[0]
             op = makers.get(value)
-        makes = op is not None and (not op.blocks or op.name in control.WRITING)
+        makes = op is not None and (op.name not in control.HANDLERS or op.name in control.WRITING)
         if makes and value not in self.targets and strides is not None:
             shape = value.type.shape
             self.targets[value] = View(view.slot, view.offset, shape, strides, view.dtype)
