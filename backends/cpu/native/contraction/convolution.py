@@ -114,7 +114,7 @@ def _axes(
         )
 
 
-def _product(attrs: dict[str, Any], x: View, w: View, out: View, axes: Sequence[_Axis]) -> Product:
+def _product(attrs: Mapping[str, Any], x: View, w: View, out: View, axes: Sequence[_Axis]) -> Product:
     of, by, to = sides(attrs["dims"])
     groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)
     xs, ws, outs = x.strides, w.strides, out.strides
