@@ -32,8 +32,11 @@ def _library() -> Any:
     return library
 
 
-def map_memory(nbytes: int) -> int | None:
-    """The address of `nbytes` (rounded up to whole big pages); `None`: the system refuses."""
+def map_memory(nbytes: int, huge: bool = True) -> int | None:
+    """The address of `nbytes` (rounded up to whole big pages); `None`: the system refuses.
+
+    What is touched here and there alone takes less memory if its pages are not `huge`.
+    """
     library = _library()
     size = whole_pages(nbytes)
     protection = mmap.PROT_READ | mmap.PROT_WRITE
@@ -46,7 +49,7 @@ def map_memory(nbytes: int) -> int | None:
     end, wanted = found + size + HUGE_PAGE, start + size
     if end > wanted:
         library.munmap(wanted, end - wanted)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    if huge and hasattr(mmap, "MADV_HUGEPAGE"):
         library.madvise(start, size, mmap.MADV_HUGEPAGE)
     return start
 

@@ -2,14 +2,13 @@
 
 While `recording` is on, every task of every program of a pool is written into a ring of the thread
 that ran it, with its begin and end on the clock of `time.monotonic_ns`. A ring holds the last
-65,536 tasks. Python code that works between native calls adds marks of its own.
+65,536 tasks.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,26 +33,16 @@ class Task:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Python code that ran between native calls, for `what`."""
-
-    what: Any
-    begin: int
-    end: int
-
-
 @final
 class Recording:
     """What was recorded so far; `take` hands it out and begins anew."""
 
     def __init__(self, rings: npt.NDArray[np.int64]) -> None:
         self._rings = rings
-        self.marks: list[Mark] = []
         self._clear()
 
-    def take(self) -> tuple[list[Task], list[Mark]]:
-        """Tasks and marks in order of their begins."""
+    def take(self) -> list[Task]:
+        """The tasks in order of their begins."""
         known = _Programs()
         tasks = []
         for lane in range(at.LANES):
@@ -64,10 +53,8 @@ class Recording:
                 found = known.find(entry)
                 if found is not None:
                     tasks.append(Task(thread, *found, task, begin, end))
-        marks, self.marks = self.marks, []
         self._clear()
-        tasks.sort(key=lambda each: each.begin)
-        return tasks, marks
+        return sorted(tasks, key=lambda each: each.begin)
 
     def _clear(self) -> None:
         self._rings[:, 0, 0] = 0
@@ -93,37 +80,25 @@ class _Programs:
 _rings: dict[int, npt.NDArray[np.int64]] = {}
 """By pool: a thread may still write into rings that nobody reads any more."""
 
-current: Recording | None = None
-"""Where Python code adds marks; `None`: nobody records."""
-
 
 @contextmanager
 def recording(workers: Pool | None = None) -> Iterator[Recording]:
     """Record tasks while in the block. Raises `OutOfMemoryError` where there is no room for it."""
-    global current
     shared = pool() if workers is None else workers
     rings = _rings.get(shared.control)
     if rings is None:
         rings = _rings[shared.control] = _map_rings()
-    before, current = current, Recording(rings)
-    shared.record(rings.ctypes.data)
+    made = Recording(rings)
+    before = shared.record(rings.ctypes.data)
     try:
-        yield current
+        yield made
     finally:
-        current = before
-        if before is None:
-            shared.record(0)
-
-
-def mark(what: Any, begin: int) -> None:
-    """Say that Python code worked for `what` since `begin`, if somebody records."""
-    if current is not None:
-        current.marks.append(Mark(what, begin, time.monotonic_ns()))
+        shared.record(before)
 
 
 def _map_rings() -> npt.NDArray[np.int64]:
     nbytes = at.LANES * at.RING_BYTES
-    address = map_memory(nbytes)
+    address = map_memory(nbytes, huge=False)
     if address is None:
         raise OutOfMemoryError(
             "no address space to record tasks in; allow this process more (ulimit -v)"

@@ -89,7 +89,10 @@ class Pool:
         self._lock = threading.RLock()
         self._threads: list[threading.Thread] = []
         self._starter = self.start
-        control, scratch = map_memory(at.CONTROL_BYTES), map_memory(at.LANES * at.SCRATCH_BYTES)
+        control, scratch = (
+            map_memory(at.CONTROL_BYTES, huge=False),
+            map_memory(at.LANES * at.SCRATCH_BYTES),
+        )
         if control is None or scratch is None:
             raise OutOfMemoryError(
                 "no address space for the scratch memory of CPU workers; "
@@ -145,9 +148,11 @@ class Pool:
         self.stop()
         self.count = max(1, min(count, at.MAX_WORKERS))
 
-    def record(self, rings: int) -> None:
-        """Record tasks in the rings at an address from now on; 0: no more."""
-        self._word(at.RINGS).value = rings
+    def record(self, rings: int) -> int:
+        """Record tasks in the rings at an address from now on, 0: no more; where it was before."""
+        word = self._word(at.RINGS)
+        before, word.value = word.value, rings
+        return before
 
     def reset_in_child(self) -> None:
         """Forget the threads that a fork did not take along."""

@@ -4,10 +4,11 @@ import time
 
 import numpy as np
 
+from shardir.backends.cpu.marks import mark, marking
 from shardir.backends.cpu.native.data import Phase
 from shardir.backends.cpu.native.runtime import control as at, recording
 from shardir.backends.cpu.native.runtime.program import load
-from shardir.backends.cpu.native.runtime.recording import Task, mark
+from shardir.backends.cpu.native.runtime.recording import Task
 from shardir.backends.cpu.native.runtime.roofline import Roofline, measure, roofline
 from shardir.backends.cpu.native.runtime.workers import Pool
 from tests.backends.cpu.native.runtime.samples import MULTIPLY_ADD, WHO
@@ -29,10 +30,9 @@ def test_every_task_is_recorded_by_who_ran_it() -> None:
         began = time.monotonic_ns()
         run(out.ctypes.data)
         ended = time.monotonic_ns()
-        tasks, marks = record.take()
-        assert record.take() == ([], [])
+        tasks = record.take()
+        assert record.take() == []
     pool.stop()
-    assert marks == []
     found = sorted((each.phase, each.task) for each in tasks)
     assert found == [(0, task) for task in range(40)] + [(1, 0), (1, 1)]
     who = {each.task: each.thread for each in tasks if each.phase == 0}
@@ -52,8 +52,7 @@ def test_nothing_is_recorded_outside() -> None:
     with recording.recording(pool) as record:
         pass
     run(words.ctypes.data)
-    mark("outside", time.monotonic_ns())
-    assert record.take() == ([], [])
+    assert record.take() == []
     pool.stop()
 
 
@@ -64,18 +63,19 @@ def test_long_recordings_keep_what_came_last() -> None:
     with recording.recording(pool) as record:
         for _ in range(70):
             run(words.ctypes.data)
-        tasks, _ = record.take()
+        tasks = record.take()
     assert len(tasks) == at.RING_RECORDS
     assert max(each.phase for each in tasks) == 999
 
 
 def test_python_code_leaves_marks() -> None:
-    with recording.recording(Pool(1)) as record:
-        begin = time.monotonic_ns()
-        mark("numpy", begin)
-        _, marks = record.take()
-    assert [(each.what, each.begin) for each in marks] == [("numpy", begin)]
-    assert marks[0].end >= begin
+    begin = time.monotonic_ns()
+    mark("outside", begin)
+    with marking() as marks:
+        mark("inside", begin)
+    mark("outside", begin)
+    assert [(each.what, each.begin) for each in marks] == [("inside", begin)]
+    assert begin <= marks[0].end <= time.monotonic_ns()
 
 
 def test_tasks_are_ordered_by_their_begin() -> None:
@@ -84,7 +84,7 @@ def test_tasks_are_ordered_by_their_begin() -> None:
     run = load([Phase(MULTIPLY_ADD, (1,), 3, 0.0)] * 5, 2, pool)
     with recording.recording(pool) as record:
         run(words.ctypes.data)
-        tasks: list[Task] = record.take()[0]
+        tasks: list[Task] = record.take()
     assert [(each.phase, each.task) for each in tasks] == [
         (p, t) for p in range(5) for t in (0, 1, 2)
     ]

@@ -1,0 +1,43 @@
+"""What a profile says of an operation: its name, its lines, when it was going on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from shardir.backends.cpu.profiling import Activity, Span
+from shardir.ir import Loc, Op
+
+NAMES = 40
+"""Characters that the operations of a fused group may take."""
+
+
+def covered(spans: Sequence[Span]) -> int:
+    """Nanoseconds in which at least one of the spans was going on; they are ordered by begin."""
+    total = until = 0
+    for span in spans:
+        total += max(0, span.end - max(span.begin, until))
+        until = max(until, span.end)
+    return total
+
+
+def name_of(activity: Activity) -> str:
+    op = activity.op
+    if op is None:
+        return activity.why
+    result = f"%{op.results[0].name} = " if op.results and op.results[0].name else ""
+    name = op.name
+    if op.name == "fused":
+        names = ", ".join(dict.fromkeys(inner.name for inner in op.blocks[0].ops))
+        name = f"fused({names if len(names) <= NAMES else names[: NAMES - 3] + '...'})"
+    return result + name + (f" ({activity.why})" if activity.why else "")
+
+
+def where_of(op: Op | None) -> str:
+    """The lines of the program that an operation comes from."""
+    locs = [] if op is None else _locs(op)
+    names = list(dict.fromkeys(f"{Path(loc.file).name}:{loc.line}" for loc in locs))
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def _locs(op: Op) -> list[Loc]:
+    inner = [loc for block in op.blocks for each in block.ops for loc in _locs(each)]
+    return ([op.loc] if op.loc is not None else []) + inner

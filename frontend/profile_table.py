@@ -1,0 +1,61 @@
+"""A profile as a table for people."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardir.frontend.profiles import Profile
+
+
+def table_of(profile: "Profile") -> str:
+    """The operations, the slowest first, under what is said of all of them."""
+    least = min(run.seconds for run in profile.runs)
+    runs = len(profile.runs)
+    lines = [
+        f"profile of {profile.name}: {_time(profile.seconds)} a call (median of {runs}, "
+        f"least {_time(least)}); first call {_time(profile.first)}"
+    ]
+    if profile.workers and profile.bandwidth and profile.flops:
+        lines.append(
+            f"this machine: {profile.workers} workers, copies {profile.bandwidth / 1e9:.1f} GB/s, "
+            f"float32 arithmetic {profile.flops / 1e9:.1f} Gflop/s"
+        )
+    total = profile.seconds
+    table = [("time", "share", "GB/s", "Gflop/s", "of limit", "busy", "operation", "where")]
+    for row in profile.rows:
+        table.append(
+            (
+                _time(row.seconds),
+                f"{row.seconds / total:.1%}",
+                _rate(row.memory / row.seconds) if row.memory else "",
+                _rate(row.flops / row.seconds) if row.flops else "",
+                "" if row.reached is None else f"{row.reached:.0%}",
+                f"{row.busy:.0%}",
+                row.name + (f" x {row.executions}" if row.executions > 1 else ""),
+                row.where,
+            )
+        )
+    between = "between operations: Python, handing over"
+    rest = (_time(profile.outside), f"{profile.outside / total:.1%}", "", "", "", "", between, "")
+    return "\n".join([*lines, "", *_aligned([*table, rest])]) + "\n"
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: numbers to the right, the last two columns to the left."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for cells in table:
+        right = [cell.rjust(width) for cell, width in zip(cells[:-2], widths, strict=False)]
+        lines.append("  ".join([*right, cells[-2].ljust(widths[-2]), cells[-1]]).rstrip())
+    return lines
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second / 1e9:.3g}"
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}" if seconds < 1000 * scale else f"{seconds:.0f} s"
+    return f"{seconds / 1e-9:.3g} ns"

@@ -1,0 +1,76 @@
+"""A profile as a trace: what Perfetto (ui.perfetto.dev) and chrome://tracing show."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from shardir.backends.cpu.profiling import PYTHON, Activity, Span
+from shardir.frontend.profile_names import name_of, where_of
+
+if TYPE_CHECKING:
+    from shardir.frontend.profiles import Profile
+
+
+def events_of(profile: "Profile") -> list[dict[str, Any]]:
+    """The last run as events of the trace format of Chrome."""
+    run = profile.runs[-1]
+    threads = sorted({span.thread for span in run.spans})
+    tracks = {"calls": 0, "operations": 1} | {_thread(t): 2 + i for i, t in enumerate(threads)}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": f"shardir {profile.name}"}}
+    ]
+    for name, number in tracks.items():
+        named = {"ph": "M", "pid": 0, "tid": number, "args": {"name": name}}
+        events += [
+            {**named, "name": "thread_name"},
+            {**named, "name": "thread_sort_index", "args": {"sort_index": number}},
+        ]
+
+    def add(name: str, track: str, begin: int, end: int, **args: Any) -> None:
+        events.append(
+            {
+                "ph": "X",
+                "pid": 0,
+                "tid": tracks[track],
+                "name": name,
+                "cat": track,
+                "ts": (begin - run.begin) / 1e3,
+                "dur": (end - begin) / 1e3,
+                "args": args,
+            }
+        )
+
+    add(profile.name, "calls", run.begin, run.end)
+    for spans in _executions(run.spans):
+        activity = spans[0].activity
+        begin, end = spans[0].begin, max(span.end for span in spans)
+        args: dict[str, Any] = {"where": where_of(activity.op)}
+        if activity.memory:
+            args["GB/s"] = round(activity.memory / max(end - begin, 1), 3)
+        if activity.flops:
+            args["Gflop/s"] = round(activity.flops / max(end - begin, 1), 3)
+        add(name_of(activity), "operations", begin, end, **args)
+    for span in run.spans:
+        where = where_of(span.activity.op)
+        args = {"operation": name_of(span.activity), "task": span.task, "where": where}
+        add(span.label, _thread(span.thread), span.begin, span.end, **args)
+    return events
+
+
+def _executions(spans: Sequence[Span]) -> list[list[Span]]:
+    """The spans of each time an operation ran, which are next to one another."""
+    made: list[list[Span]] = []
+    last: Activity | None = None
+    for span in spans:
+        if span.activity != last or (span.starts and len(made[-1]) > 1 and made[-1][0].task == 0):
+            made.append([])
+        made[-1].append(span)
+        last = span.activity
+    return made
+
+
+def _thread(thread: int) -> str:
+    if thread == PYTHON:
+        return "numpy"
+    if thread >= 1000:
+        return f"other caller {thread - 999}"
+    return f"worker {thread}" if thread else "worker 0 (caller)"

@@ -1,0 +1,130 @@
+"""`profile`: where the time of a function goes, against what the machine can do at most."""
+
+import time
+from collections.abc import Callable, Sequence
+from ctypes import memmove
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from shardir.backends.cpu.native.runtime.memory import allocate
+from shardir.backends.cpu.profiling import PYTHON, Activity, Span, limits, watching
+from shardir.backends.storage import Storage
+from shardir.frontend import tree
+from shardir.frontend.array import Array
+from shardir.frontend.errors import NumberError
+from shardir.frontend.jit import jit
+from shardir.frontend.placing import block_until_ready
+from shardir.frontend.profile_names import covered, name_of, where_of
+from shardir.frontend.profiles import Profile as Profile, Row, Run
+
+RUNS = 5
+
+
+def profile(
+    fun: Callable[..., Any], *args: Any, runs: int = RUNS, trace: str | Path | None = None
+) -> Profile:
+    """Call `fun(*args)` several times and say where the time goes.
+
+    `fun` is compiled by `jit` if it is not yet. Each run has fresh copies of the arrays, so that
+    a function may donate its arguments. Print the result for a table of the operations, the
+    slowest first; `trace` is a file for the last run, which Perfetto (ui.perfetto.dev) and
+    chrome://tracing show: the operations, and the tasks of every worker with source lines.
+
+    While it runs, programs of other threads are watched too. Raises `NumberError` unless `runs`
+    is at least 1, and whatever `fun` raises.
+    """
+    if runs < 1:
+        raise NumberError(f"profile makes {runs} runs; ask for at least 1")
+    compiled = fun if hasattr(fun, "lower") else jit(fun)
+    found = limits()
+    begin = time.monotonic_ns()
+    block_until_ready(compiled(*_copied(args)))
+    first = (time.monotonic_ns() - begin) / 1e9
+    made = []
+    with watching() as watch:
+        # The first run that is watched finds the memory of the records untouched.
+        for number in range(runs + 1):
+            given = _copied(args)
+            watch.take()
+            begin = time.monotonic_ns()
+            block_until_ready(compiled(*given))
+            end = time.monotonic_ns()
+            spans = [span for span in watch.take() if begin <= span.begin and span.end <= end]
+            if number:
+                made.append(Run(begin, end, tuple(spans)))
+    workers, machine = found if found is not None else (None, None)
+    result = Profile(
+        getattr(fun, "__name__", type(fun).__name__),
+        first,
+        tuple(made),
+        workers,
+        None if machine is None else machine.bandwidth,
+        None if machine is None else machine.flops,
+    )
+    result = replace(result, rows=_rows(result))
+    if trace is not None:
+        result.save(trace)
+    return result
+
+
+def _copied(args: Sequence[Any]) -> list[Any]:
+    """The arguments, with memory of their own, which may be donated."""
+    return [
+        tree.map(lambda leaf: _copy(leaf) if isinstance(leaf, Array) else leaf, arg) for arg in args
+    ]
+
+
+def _copy(array: Array) -> Array:
+    held = array.contents()
+    if isinstance(held, Storage):
+        nbytes = held.array.nbytes
+        block = allocate(nbytes)
+        memmove(block.address, held.address, nbytes)
+        held = Storage(block.address, block, held.shape, held.dtype)
+    return Array(array.signature, array.sharding, held)
+
+
+def _rows(profile: Profile) -> tuple[Row, ...]:
+    activities: dict[int, Activity] = {}
+    times: dict[int, list[float]] = {}
+    for run in profile.runs:
+        spans: dict[int, list[Span]] = {}
+        for span in run.spans:
+            activities.setdefault(span.activity.key, span.activity)
+            spans.setdefault(span.activity.key, []).append(span)
+        for key, mine in spans.items():
+            times.setdefault(key, []).append(covered(mine) / 1e9)
+    rows = []
+    last: dict[int, list[Span]] = {}
+    for span in profile.runs[-1].spans:
+        last.setdefault(span.activity.key, []).append(span)
+    for key, activity in activities.items():
+        mine = last.get(key, [])
+        if not mine:
+            continue
+        seconds = max(median(times[key]), 1e-9)
+        executions = max(1, sum(span.starts for span in mine))
+        memory, flops = activity.memory * executions, activity.flops * executions
+        worked = sum(span.end - span.begin for span in mine)
+        threads = 1 if mine[0].thread == PYTHON else profile.workers or 1
+        rows.append(
+            Row(
+                name_of(activity),
+                where_of(activity.op),
+                seconds,
+                executions,
+                memory,
+                flops,
+                worked / max(covered(mine), 1) / threads,
+                _reached(profile, memory, flops, seconds),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -row.seconds))
+
+
+def _reached(profile: Profile, memory: int, flops: int, seconds: float) -> float | None:
+    if not profile.bandwidth or not profile.flops or not (memory or flops):
+        return None
+    return max(memory / profile.bandwidth, flops / profile.flops) / seconds

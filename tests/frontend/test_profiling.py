@@ -1,0 +1,142 @@
+"""`profile`: rows for operations, where they come from, the table, and the trace."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import shardir as sd
+import shardir.numpy as jnp
+from shardir.backends.cpu.native import availability
+from shardir.frontend.errors import NumberError
+from shardir.frontend.profile_table import _time
+
+HERE = Path(__file__).name
+
+
+def line_of(text: str) -> str:
+    """The line of this file that ends with a comment, as a profile writes it."""
+    lines = Path(__file__).read_text().splitlines()
+    (number,) = (i for i, line in enumerate(lines, 1) if line.endswith(f"# {text}"))
+    return f"{HERE}:{number}"
+
+
+@sd.jit
+def step(x: sd.Array, w: sd.Array) -> tuple[sd.Array, sd.Array]:
+    y = x @ w  # the product
+    return y, jnp.sort(jnp.tanh(y), axis=0)  # the rest
+
+
+def test_a_profile_has_a_row_for_each_operation(tmp_path: Path) -> None:
+    x, w = jnp.ones((300, 200)), jnp.ones((200, 100))
+    found = sd.profile(step, x, w, runs=3, trace=tmp_path / "trace.json")
+    assert found.name == "step"
+    assert len(found.runs) == 3
+    rows = {row.name.rpartition("= ")[2].partition("(")[0]: row for row in found.rows}
+    product = rows["dot"]
+    assert product.where == line_of("the product")
+    assert product.flops == 2 * 300 * 200 * 100
+    assert product.memory == 4 * (300 * 200 + 200 * 100 + 300 * 100)
+    assert product.executions == 1
+    assert rows["sort"].where == line_of("the rest")
+    assert all(0 < row.seconds < found.seconds for row in found.rows)
+    assert all(0 <= row.busy <= 1.001 for row in found.rows)
+    assert [row.seconds for row in found.rows] == sorted(row.seconds for row in found.rows)[::-1]
+    assert 0 < found.outside < found.seconds
+    assert found.first > 0
+
+
+def test_the_table_is_for_people() -> None:
+    found = sd.profile(step, jnp.ones((30, 20)), jnp.ones((20, 10)), runs=2)
+    lines = str(found).splitlines()
+    assert re.fullmatch(
+        r"profile of step: \S+ [mu]?s a call \(median of 2, least \S+ [mu]?s\); first call .*s",
+        lines[0],
+    )
+    assert re.fullmatch(
+        r"this machine: \d+ workers, copies \S+ GB/s, float32 arithmetic \S+ Gflop/s", lines[1]
+    )
+    head = next(i for i, line in enumerate(lines) if line.split()[:1] == ["time"])
+    assert lines[head].split() == [
+        *("time", "share", "GB/s", "Gflop/s", "of", "limit", "busy", "operation", "where")
+    ]
+    assert len(lines) == head + 2 + len(found.rows)
+    assert lines[-1].endswith("between operations: Python, handing over")
+
+
+def test_loops_count_their_rounds() -> None:
+    def loop(x: sd.Array) -> sd.Array:
+        y: sd.Array = sd.lax.fori_loop(0, 7, lambda i, y: jnp.sort(y), x)
+        return y
+
+    found = sd.profile(loop, jnp.ones(1000), runs=1)
+    (row,) = (row for row in found.rows if row.name.endswith("sort"))
+    assert row.executions == 7
+    assert "sort x 7" in str(found)
+
+
+def test_the_trace_shows_calls_operations_and_tasks(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    x, w = jnp.ones((300, 200)), jnp.ones((200, 100))
+    found = sd.profile(step, x, w, runs=1, trace=path)
+    events = json.loads(path.read_text())["traceEvents"]
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert {"calls", "operations"} < set(tracks.values())
+    spans = [event for event in events if event["ph"] == "X"]
+    (call,) = (event for event in spans if tracks[event["tid"]] == "calls")
+    assert (call["name"], call["ts"]) == ("step", 0)
+    assert call["dur"] == pytest.approx(found.seconds * 1e6)
+    assert all(0 <= e["ts"] <= e["ts"] + e["dur"] <= call["dur"] * 1.0001 for e in spans)
+    operations = [event for event in spans if tracks[event["tid"]] == "operations"]
+    (product,) = (event for event in operations if event["name"].endswith("dot"))
+    assert product["args"]["where"] == line_of("the product")
+    assert product["args"]["Gflop/s"] > 0
+    tasks = [event for event in spans if "task" in event["args"]]
+    assert {event["args"]["operation"] for event in tasks} == {e["name"] for e in operations}
+
+
+def test_what_is_donated_is_copied_first() -> None:
+    x = jnp.ones(100)
+    add = sd.jit(lambda x: x + 1, donate_argnums=0)
+    sd.profile(add, x, runs=2)
+    assert not x.is_deleted()
+    assert (x == 1).all()
+
+
+def test_programs_of_several_devices_are_profiled() -> None:
+    with sd.cpu_devices(4):
+        mesh = sd.make_mesh((4,), ("data",))
+        x = sd.device_put(jnp.ones((64, 32)), sd.NamedSharding(mesh, sd.P("data")))
+        found = sd.profile(lambda x: jnp.sort(x.sum(axis=0)), x, runs=1)
+    assert any(row.name.endswith("sort") for row in found.rows)
+
+
+def test_without_machine_code_numpy_is_profiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "there is none"
+    monkeypatch.setattr(availability, "obstacle", lambda: reason)
+    monkeypatch.setattr("shardir.backends.cpu.profiling.obstacle", lambda: reason)
+    monkeypatch.setattr("shardir.frontend.executing.available", lambda: False)
+    found = sd.profile(lambda x: jnp.tanh(x) * 3, jnp.ones(1000), runs=1)
+    assert (found.workers, found.bandwidth, found.flops) == (None, None, None)
+    assert {row.name.rpartition("= ")[2] for row in found.rows} >= {"tanh", "mul"}
+    assert all(row.reached is None for row in found.rows)
+    assert "this machine" not in str(found)
+
+
+def test_at_least_one_run_is_made() -> None:
+    with pytest.raises(NumberError, match=r"^profile makes 0 runs; ask for at least 1$"):
+        sd.profile(step, jnp.ones((2, 2)), jnp.ones((2, 2)), runs=0)
+
+
+def test_errors_of_the_function_come_through() -> None:
+    with pytest.raises(sd.ShardirError):
+        sd.profile(step, jnp.ones((2, 3)), jnp.ones((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (45e-6, "45 us"), (3e-9, "3 ns"), (1234.0, "1234 s")],
+)
+def test_times_are_written_for_people(seconds: float, text: str) -> None:
+    assert _time(seconds) == text
