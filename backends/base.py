@@ -85,8 +85,10 @@ class Link(ABC):
         """
 
     @abstractmethod
-    def gather(self, row: bytes, what: str) -> list[bytes]:
-        """What each process gave, in order of the processes."""
+    def gather(
+        self, row: bytes, what: str, processes: tuple[int, ...] | None = None
+    ) -> list[bytes]:
+        """What each of `processes` (all of them) gave, in their order; this is one of them."""
 
     @abstractmethod
     def exchange(

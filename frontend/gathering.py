@@ -5,7 +5,7 @@ lack and it is to give. A piece that several processes hold is sent by one of th
 one that has it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import product
 from math import prod
@@ -14,7 +14,7 @@ import numpy as np
 
 from shardir.frontend.buffers import Buffer, held, joined, lengthened
 from shardir.frontend.config import config
-from shardir.frontend.errors import ArgumentError, NotAddressableError
+from shardir.frontend.errors import ArgumentError, DistributedError, NotAddressableError
 from shardir.frontend.locations import point
 from shardir.frontend.processes import here
 from shardir.frontend.shardings import Index, Sharding
@@ -119,10 +119,13 @@ def fetched(
 ) -> list[Buffer]:
     """The boxes that this process wants of an array; `wanted` says those of every process.
 
-    Called by every process that holds a part or wants one, unless nobody lacks anything.
+    Called by every process that holds a part or wants one. Raises `DistributedError` when they
+    speak of different arrays.
     """
     there = here()
     pieces = Pieces(sharding, type.shape)
+    if any(pieces.lacking(boxes, process) for process, boxes in wanted.items()):
+        _agree(boxes_of(sharding, type.shape), wanted, what)
     mine = pieces.mine(parts, there.index)
     boxes = wanted.get(there.index, [])
     made = [np.empty([stop - start for start, stop in box], type.numpy) for box in boxes]
@@ -151,6 +154,23 @@ def fetched(
             target[inside(cut, box)] = flat.reshape([stop - start for start, stop in cut])
             at[sender] = end
     return made
+
+
+def _agree(held: Mapping[int, list[Box]], wanted: Mapping[int, list[Box]], what: str) -> None:
+    """All who hold or want something make sure that they speak of the same arrays."""
+    there, members = here(), tuple(sorted({*held, *wanted}))
+    if there.link is None or there.index not in members:
+        return
+    digest = blake2b(repr((held, wanted)).encode(), digest_size=16).digest()
+    rows = there.link.gather(digest, what, members)
+    if len(set(rows)) > 1:
+        odd = next(process for process, row in zip(members, rows, strict=True) if row != rows[0])
+        raise DistributedError(
+            point(
+                f"processes {members[0]} and {odd} are both at {what}, and mean arrays of other "
+                "shardings or on other devices; every process must name the same array"
+            )
+        )
 
 
 class Pieces:

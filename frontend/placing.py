@@ -15,6 +15,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, to_numpy
 from shardir.frontend.parameters import labels_of
 from shardir.frontend.prefix import spread
+from shardir.frontend.processes import here
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import signature_of
 from shardir.frontend.trace import current
@@ -81,7 +82,7 @@ def _put(leaf: Any, to: Sharding | None, pads: bool) -> Array:
         return Array(signature_of(leaf.abstract, to), to, leaf.contents())
     if leaf.signature.sharding is None:
         check_same(leaf.whole(), to)
-    elif not (leaf.is_fully_addressable and to.is_fully_addressable):
+    elif here().count > 1:
         parts = moved(leaf.parts, leaf.sharding, to, leaf.type)
         return Array(signature_of(leaf.abstract, to), to, parts)
     return placed(leaf.whole(), leaf.abstract, to)

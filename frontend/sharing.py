@@ -19,7 +19,8 @@ from shardir.frontend.shardings import Index, Sharding
 def gather_to_all(x: Any) -> Any:
     """Containers of arrays as containers of whole NumPy arrays, in every process.
 
-    Called by every process. Arrays whose numbers are here already are not sent.
+    Called by every process. Numbers that are here already are not sent; an array that nobody has
+    placed is each process's own.
     """
     return tree.map(lambda leaf: _gathered(leaf, None), x)
 
@@ -32,8 +33,8 @@ def gather_to_root(x: Any, root: int = 0) -> Any:
 def _gathered(leaf: Any, root: int | None) -> Any:
     if not isinstance(leaf, Array):
         return np.asarray(leaf) if root in (None, here().index) else None
-    if leaf.is_fully_addressable and root is None:
-        return np.asarray(leaf)
+    if not leaf.committed:
+        return np.asarray(leaf) if root in (None, here().index) else None
     whole = gathered(leaf.parts, leaf.sharding, leaf.type, root)
     return whole if root in (None, here().index) else None
 

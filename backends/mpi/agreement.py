@@ -60,7 +60,7 @@ def agree(identity: Identity, processes: tuple[int, ...], world: "World") -> Non
     """Return when all of `processes` are about to run this program, else `DisagreementError`."""
     what = f"the start of {identity.name}"
     row = b"".join(_digest(part) for part in identity.parts)
-    rows = world.gather_among(processes, row, what)
+    rows = world.gather(row, what, processes)
     table = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1, DIGEST)
     same = (table == table[0]).all((0, 2))
     if same.all():
@@ -68,7 +68,7 @@ def agree(identity: Identity, processes: tuple[int, ...], world: "World") -> Non
     # All processes see the same table, so all of them go on to compare the same part.
     place = int(np.argmin(same))
     field, text = identity.parts[place]
-    texts = [each.decode() for each in world.gather_among(processes, text.encode(), what)]
+    texts = [each.decode() for each in world.gather(text.encode(), f"{what}: {field}", processes)]
     odd = next(i for i, each in enumerate(texts) if each != texts[0])
     first, other = _shown(texts[0], texts[odd])
     who = world.messages.who

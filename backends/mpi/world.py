@@ -10,16 +10,21 @@ import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import NoReturn
+from zlib import crc32
 
 import numpy as np
 from mpi4py import MPI
 
 from shardir.backends.base import Array, Executable, Link
+from shardir.backends.mpi.agreement import DisagreementError
 from shardir.backends.mpi.messages import Messages, end
 from shardir.backends.mpi.program import Program
 from shardir.ir import Module
 
 LEAVING_SECONDS = 1e-3
+WORDS = 200
+"""Characters of what a process is at that others are told."""
 
 
 class World(Link):
@@ -56,26 +61,48 @@ class World(Link):
         self._known.add(program)
         return known
 
-    def gather(self, row: bytes, what: str) -> list[bytes]:
-        return self.gather_among(tuple(range(self.size)), row, what)
-
-    def gather_among(self, processes: tuple[int, ...], row: bytes, what: str) -> list[bytes]:
-        """What each of `processes`, of which this is one, gave."""
-        others = [process for process in processes if process != self.index]
-        number = self.count("gather", processes)
-        sizes = {process: np.zeros(1, np.int64) for process in others}
-        size = np.array([len(row)], np.int64)
+    def gather(
+        self, row: bytes, what: str, processes: tuple[int, ...] | None = None
+    ) -> list[bytes]:
+        members = tuple(range(self.size)) if processes is None else processes
+        number = self.count("gather", members)
+        sizes = self._swap(
+            members, ("size", number), np.array([len(row), crc32(what.encode())]), {}, what
+        )
+        if len({int(size[1]) for size in sizes}) > 1:
+            # All have seen that they are at different places, so all go on to say where.
+            text = np.frombuffer(what[:WORDS].encode().ljust(4 * WORDS), np.uint8)
+            self._disagree(members, self._swap(members, ("what", number), text, {}, what))
+        lengths = {p: int(size[0]) for p, size in zip(members, sizes, strict=True)}
         mine = np.frombuffer(row, np.uint8)
-        for stage in ("size", "row"):
-            places = (
-                sizes
-                if stage == "size"
-                else {p: np.empty(int(size[0]), np.uint8) for p, size in sizes.items()}
-            )
-            rows = dict.fromkeys(others, size if stage == "size" else mine)
-            tag = self.messages.tag("gather", processes, number, stage)
-            self.messages.wait(self.messages.post(tag, rows, places, lambda: what))
-        return [row if p == self.index else places[p].tobytes() for p in processes]
+        rows = self._swap(members, ("row", number), mine, lengths, what)
+        return [each.tobytes() for each in rows]
+
+    def _swap(
+        self,
+        members: tuple[int, ...],
+        stage: tuple[object, ...],
+        row: Array,
+        lengths: Mapping[int, int],
+        what: str,
+    ) -> list[Array]:
+        """Send a row to all other members; theirs are as long unless `lengths` says otherwise."""
+        others = [process for process in members if process != self.index]
+        places = {p: np.empty(lengths.get(p, len(row)), row.dtype) for p in others}
+        tag = self.messages.tag("gather", members, *stage)
+        self.messages.wait(
+            self.messages.post(tag, dict.fromkeys(others, row), places, lambda: what)
+        )
+        return [row if process == self.index else places[process] for process in members]
+
+    def _disagree(self, members: tuple[int, ...], texts: Sequence[Array]) -> NoReturn:
+        words = [text.tobytes().decode().strip() for text in texts]
+        odd = next(i for i, each in enumerate(words) if each != words[0])
+        who = self.messages.who
+        raise DisagreementError(
+            f"{who(members[0])} is at {words[0]}, and {who(members[odd])} is at {words[odd]}; "
+            "all processes must run the same programs in the same order"
+        )
 
     def exchange(
         self, rows: Mapping[int, Array], sizes: Mapping[int, int], what: str
@@ -95,10 +122,6 @@ class World(Link):
         for each in posted:
             self.messages.wait(each)
         return came
-
-    def barrier(self, what: str) -> None:
-        """Wait until every process is here."""
-        self.gather(b"", what)
 
     def leave(self) -> None:
         """Say good-bye and wait, politely, until all others have."""

@@ -28,7 +28,7 @@ def same(found: Any, wanted: Any) -> None:
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    state = {
+    state: dict[str, Any] = {
         "layers": [{"w": put(W, "x", "y")}, {"w": put(W, None, "x"), "b": snp.ones(3)}],
         "step": 7,
         "rate": 0.5,
@@ -42,7 +42,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert found["rate"] == 0.5
     for i in range(2):
         same(found["layers"][i]["w"], W)
-        assert found["layers"][i]["w"].sharding == state["layers"][i]["w"].sharding  # type: ignore[index]
+        assert found["layers"][i]["w"].sharding == state["layers"][i]["w"].sharding
     assert not found["layers"][1]["b"].committed
     same(found["numbers"], snp.arange(5, dtype="int16"))
 
@@ -119,7 +119,7 @@ def test_a_checkpoint_is_replaced_only_when_asked(tmp_path: Path) -> None:
 def test_what_was_left_by_a_job_that_died_is_in_nobodys_way(tmp_path: Path) -> None:
     (tmp_path / ".a.part").mkdir()
     (tmp_path / ".a.part" / "process-00000.safetensors").write_text("half")
-    with pytest.raises(CheckpointError, match="is no checkpoint: it has no index.json"):
+    with pytest.raises(CheckpointError, match=r"is no checkpoint: it has no index\.json"):
         load(tmp_path / "a")
     save(tmp_path / "a", put(W))
     same(load(tmp_path / "a", put(W)), W)
@@ -130,9 +130,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     struct = sd.ShapeDtypeStruct
     with pytest.raises(CheckpointError, match="has no array 'weight'; did you mean 'weights'"):
         load(tmp_path / "a", {"weight": W})
-    with pytest.raises(
-        CheckpointError, match=r"'weights' is f32\[8, 12\] in the checkpoint .*, and"
-    ):
+    with pytest.raises(CheckpointError, match=r"'weights' is f32\[8, 12\] in the checkpoint"):
         load(tmp_path / "a", {"weights": struct((8, 13), "float32")})
     with pytest.raises(CheckpointError, match=r"and f16\[8, 12\] is asked for; give a like"):
         load(tmp_path / "a", {"weights": struct((8, 12), "float16")})

@@ -1,0 +1,22 @@
+"""What arrays of several processes promise holds for any number of processes."""
+
+from pathlib import Path
+
+import numpy as np
+
+import shardir as sd
+from shardir.checkpoints import load
+from tests.backends.mpi.arrays import CLAIMS, W
+from tests.backends.mpi.launching import mpiexec
+
+
+def test_claims_about_arrays(tmp_path: Path) -> None:
+    written = tmp_path / "written"
+    written.mkdir()
+    # Each reads the checkpoints of those before it.
+    for count in (2, 4, 3):
+        done = mpiexec(count, "-m", "tests.backends.mpi.arrays", written, folder=tmp_path).check()
+        assert done.out == [f"all {len(CLAIMS)}\n"] * count
+    for path in written.iterdir():
+        np.testing.assert_array_equal(np.asarray(load(path, {"w": W})["w"]), W)
+    assert sd.process_count() == 1
