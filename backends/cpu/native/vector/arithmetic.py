@@ -8,6 +8,7 @@ a machine has none, LLVM calls the C library's.
 
 from collections.abc import Callable, Sequence
 
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Number, Value, element, lanes, vector
 from shardir.backends.cpu.native.vector.coefficients import POLYNOMIALS
 
@@ -113,7 +114,16 @@ def power_of_two(exponent: Value) -> Value:
 
 
 def scaled(x: Value, exponent: Value) -> Value:
-    """x 2^exponent in two steps, as the power alone may overflow; rounded once for 1 <= |x| < 4."""
+    """x 2^exponent, rounded once where 1 <= |x| < 4 or a machine has an instruction for it.
+
+    Else in two steps, as the power alone may overflow.
+    """
+    f = x.function
+    if "+avx512f" in host().features:
+        short = {"float": "f32", "double": "f64"}[element(x.type)]
+        name = f"llvm.ldexp.v{lanes(x.type)}{short}.v{lanes(x.type)}i{short[1:]}"
+        f.module.declare(name, x.type, [x.type, exponent.type])
+        return f.call(name, [x, exponent], x.type)
     half = halved(exponent, 1)
     return x * power_of_two(half) * power_of_two(exponent - half)
 

@@ -93,7 +93,9 @@ def logistic(x: Value, grade: str) -> Value:
 
 def tanh(x: Value, grade: str) -> Value:
     """E / (E + 2) of E = e^2|x| - 1, the roundings of E and of the sum corrected."""
-    far = 10.0 if is_single(x) else 22.0
+    if is_single(x):
+        return _tanh_single(x, grade)
+    far = 22.0
     part, low = expm1_parts(2.0 * at_most(size(x), far), grade)
     below = part + 2.0
     lost = where(part.is_("olt", 2.0), (2.0 - below) + part, 0.0)
@@ -102,6 +104,18 @@ def tanh(x: Value, grade: str) -> Value:
     slip = fma(-value, below, part) + fma(-value, lost + low, low)
     value = fma(slip, inverse, value)
     return signed_as(where(size(x).is_("olt", 2.0**-30), size(x), value), x)
+
+
+def _tanh_single(x: Value, grade: str) -> Value:
+    """An odd polynomial near 0, and 1 - 2 / (e^2|x| + 1) beyond."""
+    a = size(x)
+    z = a * a
+    near = fma(a * z, polynomial(z, "tanh", grade), a)
+    r, k = reduced(2.0 * at_most(a, 10.0))
+    e = fma(r * r, polynomial(r, "exp", grade), r)
+    power = power_of_two(k)
+    far = 1.0 - 2.0 / (fma(power, e, power) + 1.0)
+    return signed_as(where(a.is_("olt", 0.63), near, far), x)
 
 
 def sinh(x: Value, grade: str) -> Value:

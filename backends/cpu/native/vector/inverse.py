@@ -7,6 +7,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     bits_of,
     constant,
     fma,
+    is_single,
     polynomial,
     root,
     signed_as,
@@ -14,9 +15,11 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     where,
 )
 
-HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
-PI = (3.141592653589793, 1.2246467991473532e-16)
-QUARTER_PI = (0.7853981633974483, 3.061616997868383e-17)
+HALF_PI = {
+    True: (1.5707963705062866, -4.371138828673793e-08),
+    False: (1.5707963267948966, 6.123233995736766e-17),
+}
+"""pi/2 in two parts, of f32 and of f64."""
 EIGHTH_TANGENT = 0.41421356237309503
 """tan(pi / 8)"""
 
@@ -34,18 +37,20 @@ def _reflected(a: Value, grade: str) -> tuple[Value, Value, Value, Value]:
 def asin(x: Value, grade: str) -> Value:
     """pi/2 - 2 asin(sqrt((1 - |x|) / 2)) from 1/2 on; NaN beyond 1."""
     r, rest, tail, inner = _reflected(size(x), grade)
-    far = HALF_PI[0] - (2.0 * r - (HALF_PI[1] - 2.0 * (tail + rest)))
+    right, slip = HALF_PI[is_single(x)]
+    far = right - (2.0 * r - (slip - 2.0 * (tail + rest)))
     return _within(x, signed_as(where(inner, r + tail, far), x))
 
 
 def acos(x: Value, grade: str) -> Value:
     """pi/2 - asin(x) near 0; 2 asin(sqrt((1 - x) / 2)) near 1; pi less that near -1."""
     r, rest, tail, inner = _reflected(size(x), grade)
+    right, slip = HALF_PI[is_single(x)]
     signed, signed_tail = signed_as(r, x), signed_as(tail, x)
-    near = HALF_PI[0] - (signed - (HALF_PI[1] - signed_tail))
-    right = 2.0 * (r + (tail + rest))
-    left = PI[0] - (2.0 * r - (PI[1] - 2.0 * (tail + rest)))
-    return _within(x, where(inner, near, where(x.is_("olt", 0.0), left, right)))
+    near = right - (signed - (slip - signed_tail))
+    near_one = 2.0 * (r + (tail + rest))
+    left = 2.0 * right - (2.0 * r - (2.0 * slip - 2.0 * (tail + rest)))
+    return _within(x, where(inner, near, where(x.is_("olt", 0.0), left, near_one)))
 
 
 def _within(x: Value, value: Value) -> Value:
@@ -54,9 +59,11 @@ def _within(x: Value, value: Value) -> Value:
 
 def _angle(y: Value, x: Value, grade: str) -> tuple[Value, Value]:
     """The angle from 0 to pi/2 of a point with coordinates that are not negative; its rest."""
+    right, slip = HALF_PI[is_single(x)]
     steep = y.is_("ogt", x)
     high, low = where(steep, y, x), where(steep, x, y)
-    down = where(high.is_("ogt", 2.0**1000), 2.0**-10, constant(x, 1.0))
+    large = 2.0**100 if is_single(x) else 2.0**1000
+    down = where(high.is_("ogt", large), 2.0**-10, constant(x, 1.0))
     high, low = high * down, low * down
     middle = low.is_("ogt", high * EIGHTH_TANGENT)
     both = low.is_("oeq", high)
@@ -67,13 +74,13 @@ def _angle(y: Value, x: Value, grade: str) -> tuple[Value, Value]:
     tail = t * z * polynomial(z, "atan", grade)
     middle = middle | (both & high.is_("one", 0.0))
     base, rest = (
-        where(middle, QUARTER_PI[0], constant(x, 0.0)),
-        where(middle, QUARTER_PI[1], 0.0 * t),
+        where(middle, right / 2, constant(x, 0.0)),
+        where(middle, slip / 2, 0.0 * t),
     )
     value = base + t
     rest = ((base - value) + t) + (tail + rest)
-    turned = HALF_PI[0] - value
-    turned_rest = ((HALF_PI[0] - turned) - value) + (HALF_PI[1] - rest)
+    turned = right - value
+    turned_rest = ((right - turned) - value) + (slip - rest)
     return where(steep, turned, value), where(steep, turned_rest, rest)
 
 
@@ -86,9 +93,10 @@ def atan(x: Value, grade: str) -> Value:
 def atan2(y: Value, x: Value, grade: str) -> Value:
     """The angle of the point (x, y), from -pi to pi; zeros and infinities as C99 has them."""
     value, rest = _angle(size(y), size(x), grade)
+    right, slip = HALF_PI[is_single(x)]
     left = bits_of(x).is_("slt", 0)
-    turned = PI[0] - value
-    turned_rest = ((PI[0] - turned) - value) + (PI[1] - rest)
+    turned = 2 * right - value
+    turned_rest = ((2 * right - turned) - value) + (2 * slip - rest)
     angle = where(left, turned + turned_rest, value + rest)
     return where(x.is_("uno", y), x + y, signed_as(angle, y))
 

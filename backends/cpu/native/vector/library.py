@@ -36,8 +36,8 @@ BODIES: Functions = {
     **gamma.FUNCTIONS,
 }
 """The number of operands of each function, and what writes its instructions."""
-SINGLE = ("exp", "exp2", "expm1", "logistic", "tanh", "log", "log1p", "sin", "cos", "erf")
-"""What is computed in f32 for f32; the others are computed in f64 and rounded once."""
+BY_DOUBLE = ("erfc", "erf_inv", "lgamma", "digamma", "rem")
+"""What is computed in f64 for f32, and rounded once."""
 
 _addresses: dict[str, int] = {}
 _lock = RLock()
@@ -85,7 +85,7 @@ def module_of(op_name: str, dtype: str) -> Module:
     type = vector(ELEMENTS[dtype], LANES[dtype])
     module = Module()
     function = Function(module, f"shardir_{op_name}_{dtype}", [type] * arity, type)
-    if dtype == "f64" or op_name in SINGLE:
+    if dtype == "f64" or op_name not in BY_DOUBLE:
         made = body(*function.params, grade=dtype)
     else:
         wide = vector("double", LANES[dtype])

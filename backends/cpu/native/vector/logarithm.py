@@ -21,12 +21,16 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     split_power,
     to_float,
     two_product,
+    two_sum,
     where,
 )
 from shardir.backends.cpu.native.vector.exponential import LN2
 
-LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
-"""1 / ln 2 in two parts."""
+LOG2_E = {
+    True: (1.4426950216293335, 1.925963033500011e-08),
+    False: (1.4426950408889634, 2.0355273740931033e-17),
+}
+"""1 / ln 2 in two parts, of f32 and of f64."""
 
 
 def normal(x: Value) -> tuple[Value, Value]:
@@ -70,13 +74,17 @@ def log2(x: Value, grade: str) -> Value:
     """The logarithm to base 2; exact for powers of two."""
     m, integer = normal(x)
     k, f = to_float(integer), m - 1.0
-    s = f / (f + 2.0)
-    z = s * s
-    half = f * f * 0.5
-    rest = s * fma(z, polynomial(z, "log_ratio", grade), half) - half
+    whole, part = LOG2_E[is_single(x)]
+    if is_single(x):
+        rest = f * f * fma(f, polynomial(f, "log", grade), -0.5)
+    else:
+        s = f / (f + 2.0)
+        z = s * s
+        half = f * f * 0.5
+        rest = s * fma(z, polynomial(z, "log_ratio", grade), half) - half
     # f / ln 2 in two parts, so that the sum with k is rounded once
-    high, low = two_product(f, f.function.value(LOG2_E[0], f.type))
-    low = fma(f, LOG2_E[1], low) + rest * LOG2_E[0]
+    high, low = two_product(f, f.function.value(whole, f.type))
+    low = fma(f, part, low) + rest * whole
     total = k + high
     left = where(k.is_("oeq", 0.0), low, (high - (total - k)) + low)
     return edges(x, total + left)
@@ -103,8 +111,8 @@ def asinh(x: Value, grade: str) -> Value:
     far = a.is_("ogt", 2.0**54)
     near = where(far, 1.0, a)
     square = near * near
-    inner = near + square / (1.0 + root(1.0 + square))
-    value = log1p(where(far, a, inner), grade) + where(far, _ln2(x), 0.0)
+    inner, low = two_sum(near, square / (1.0 + root(1.0 + square)))
+    value = log1p(where(far, a, inner), grade, where(far, 0.0, low)) + where(far, _ln2(x), 0.0)
     return signed_as(where(a.is_("olt", 2.0**-28), a, value), x)
 
 
@@ -112,8 +120,8 @@ def acosh(x: Value, grade: str) -> Value:
     """log1p(t + sqrt(2t + t^2)) of t = x - 1, and log 2x where that is the same."""
     far = x.is_("ogt", 2.0**54)
     t = where(far, 1.0, x) - 1.0
-    inner = t + root(fma(t, t, 2.0 * t))
-    value = log1p(where(far, x, inner), grade) + where(far, _ln2(x), 0.0)
+    inner, low = two_sum(root(fma(t, t, 2.0 * t)), t)
+    value = log1p(where(far, x, inner), grade, where(far, 0.0, low)) + where(far, _ln2(x), 0.0)
     return where(x.is_("ult", 1.0), NAN, value)
 
 

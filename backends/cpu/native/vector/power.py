@@ -1,6 +1,6 @@
 """Powers, roots of third degree and remainders."""
 
-from shardir.backends.cpu.native.llvm.text import Value
+from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
 from shardir.backends.cpu.native.vector.arithmetic import (
     INFINITY,
     NAN,
@@ -14,6 +14,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     float_of,
     fma,
     halved,
+    is_single,
     polynomial,
     signed_as,
     size,
@@ -42,7 +43,7 @@ def log2_parts(x: Value, grade: str) -> tuple[Value, Value]:
     if grade == "short":
         z = s * s
         part = fma(s * z, polynomial(z, "log_ratio", grade), 2.0 * s)
-        return k, part * LOG2_E[0]
+        return k, part * LOG2_E[False][0]
     s_low = (fma(-s, below, f) - s * lost) / below
     z, z_low = two_product(s, s)
     z_low = fma(2.0 * s, s_low, z_low)
@@ -63,20 +64,19 @@ def log2_parts(x: Value, grade: str) -> tuple[Value, Value]:
 
 def pow_(x: Value, y: Value, grade: str) -> Value:
     """2^(y log2 |x|), negative where x is and y is odd; the special cases of C99."""
-    a = size(x)
-    high, low = log2_parts(a, grade)
-    if grade == "short":
-        exponent = y * (high + low)
-        rest = None
+    a, f = size(x), x.function
+    if grade == "f32":
+        wide = vector("double", lanes(x.type))
+        high, low = log2_parts(a.to(wide, "fpext"), "short")
+        value = exp2(y.to(wide, "fpext") * (high + low), "short").to(x.type, "fptrunc")
     else:
+        high, low = log2_parts(a, grade)
         # beyond this all is 0, 1 or infinite; products of larger ones would not be numbers
         factor = at_most(at_least(y, -(2.0**72)), 2.0**72)
         exponent, rest = two_product(factor, high)
-        rest = fma(factor, low, rest)
-        exponent, rest = fast_two_sum(exponent, rest)
+        exponent, rest = fast_two_sum(exponent, fma(factor, low, rest))
         rest = where(size(exponent).is_("olt", 2000.0), rest, 0.0)
-    value = exp2(exponent, grade, rest)
-    f = x.function
+        value = exp2(exponent, grade, rest)
     whole = f.intrinsic("trunc", y)
     integral = whole.is_("oeq", y)
     half = y * 0.5
@@ -99,15 +99,18 @@ def pow_(x: Value, y: Value, grade: str) -> Value:
 def cbrt(x: Value, grade: str) -> Value:
     """A guess by the exponent, two steps of Halley's method, one of Newton's in two parts."""
     a = size(x)
-    lift = where(a.is_("ogt", 2.0**1000), 2.0**-54, constant(x, 1.0))
-    lift = where(a.is_("olt", TINY["double"]), 2.0**54, lift)
+    large = 2.0**120 if is_single(x) else 2.0**1000
+    lift = where(a.is_("ogt", large), 2.0**-54, constant(x, 1.0))
+    lift = where(a.is_("olt", TINY[element(x.type)]), 2.0**54, lift)
     drop = where(lift.is_("ogt", 1.0), 2.0**-18, constant(x, 1.0))
     drop = where(lift.is_("olt", 1.0), 2.0**18, drop)
     a = a * lift
-    top = bits_of(a) >> 32
-    guess = ((top * 0x55555556) >> 32) + 715094163
-    t = float_of(guess << 32)
-    for _ in range(2):
+    bits = bits_of(a)
+    if is_single(x):
+        t = float_of((to_float(bits) * (1 / 3)).to(bits.type, "fptosi") + 709958130)
+    else:
+        t = float_of(((((bits >> 32) * 0x55555556) >> 32) + 715094163) << 32)
+    for _ in range(1 if is_single(x) else 2):
         cube = t * t * t
         t = t * ((cube + 2.0 * a) / (2.0 * cube + a))
     square, square_low = two_product(t, t)

@@ -55,7 +55,9 @@ def _lane(f: Function, x: Value, to: Reduced, kind: str, lane: Value) -> None:
     k = f.load(f.offset(parts.address, 16), "i64")
     whole = "i64" if kind == "double" else "i32"
     if kind == "float":
-        high, low, k = (high + low).to(kind, "fptrunc"), f.value(0.0, kind), k.to("i32", "trunc")
+        total, k = high + low, k.to("i32", "trunc")
+        high = total.to(kind, "fptrunc")
+        low = (total - high.to("double", "fpext")).to(kind, "fptrunc")
     for value, place, type in zip((high, low, k), to, (kind, kind, whole), strict=True):
         f.store(value, f.offset(place, lane, type))
 

@@ -31,12 +31,12 @@ FAR = {True: 2.0**17, False: 2.0**28}
 """From where on lanes are reduced one by one."""
 
 
-def reduced(x: Value, grade: str) -> tuple[Value, Value, Value]:
-    """x = k pi/2 + r + low: r, low and k."""
+def reduced(x: Value, exact: bool) -> tuple[Value, Value, Value]:
+    """x = k pi/2 + r + low: r, low (0 unless it is to be exact) and k."""
     first, second, third = HALF_PI[is_single(x)]
     k, integer = nearest(x * (2 / pi))
     r = fma(k, -first, x)
-    if grade == "f64":
+    if exact:
         product = k * second
         whole = r - product
         low = ((r - whole) - product) - fma(k, second, -product) - k * third
@@ -47,20 +47,20 @@ def reduced(x: Value, grade: str) -> tuple[Value, Value, Value]:
     return reduced_far(x, FAR[is_single(x)], (r, low, integer))
 
 
-def sine(r: Value, low: Value, grade: str) -> tuple[Value, Value]:
-    """The sine, and what it lacks."""
+def sine(r: Value, low: Value | None, grade: str) -> tuple[Value, Value]:
+    """The sine of r + low, and what it lacks."""
     z = r * r
     tail = r * z * polynomial(z, "sin", grade)
-    if grade == "f64":
+    if low is not None:
         tail = tail + low * fma(z, -0.5, 1.0)
     return fast_two_sum(r, tail)
 
 
-def cosine(r: Value, low: Value, grade: str) -> tuple[Value, Value]:
-    """The cosine, and what it lacks."""
+def cosine(r: Value, low: Value | None, grade: str) -> tuple[Value, Value]:
+    """The cosine of r + low, and what it lacks."""
     z = r * r
     tail = z * z * polynomial(z, "cos", grade)
-    if grade != "f64":
+    if low is None:
         return fast_two_sum(fma(z, -0.5, 1.0), tail)
     half = z * 0.5
     whole = 1.0 - half
@@ -68,7 +68,9 @@ def cosine(r: Value, low: Value, grade: str) -> tuple[Value, Value]:
 
 
 def _of_quadrant(x: Value, grade: str, turn: int) -> Value:
-    r, low, k = reduced(x, grade)
+    exact = grade == "f64"
+    r, rest, k = reduced(x, exact)
+    low = rest if exact else None
     k = k + turn if turn else k
     value = where((k & 1).is_("ne", 0), cosine(r, low, grade)[0], sine(r, low, grade)[0])
     top = {"float": 30, "double": 62}[element(x.type)]
@@ -87,16 +89,14 @@ def cos(x: Value, grade: str) -> Value:
 
 def tan(x: Value, grade: str) -> Value:
     """The quotient of both, corrected by what they lack, with the sign of the quadrant."""
-    r, low, k = reduced(x, grade)
+    r, low, k = reduced(x, True)
     odd = (k & 1).is_("ne", 0)
     first, second = sine(r, low, grade), cosine(r, low, grade)
     above, below = where(odd, -second[0], first[0]), where(odd, first[0], second[0])
-    value = above / below
-    if grade == "f64":
-        inverse = 1.0 / below
-        value = above * inverse
-        lost = fma(-value, where(odd, first[1], second[1]), where(odd, -second[1], first[1]))
-        value = fma(fma(-value, below, above) + lost, inverse, value)
+    inverse = 1.0 / below
+    value = above * inverse
+    lost = fma(-value, where(odd, first[1], second[1]), where(odd, -second[1], first[1]))
+    value = fma(fma(-value, below, above) + lost, inverse, value)
     return where(size(x).is_("oeq", 0.0), x, value)
 
 

@@ -132,11 +132,14 @@ def _targets() -> dict[str, Target]:
     add("log_ratio", _away(_atanh_series), (0, S**2), lambda z: z / 2, short=36, f64=60)
     # atanh(s) = s + s^3/3 + s^5 P(s^2), the first terms in two numbers
     add("log_rest", _away(_atanh_rest), (0, S**2), lambda z: z * z, f64=70)
+    # tanh(x) = x + x^3 P(x^2)
+    tanh, tanh_weight = _odd(mp.tanh)
+    add("tanh", tanh, (0, mp.mpf("0.4")), tanh_weight, f32=27)
     add("sin", SIN, (0, QUARTER), SIN_WEIGHT, f32=28, short=36, f64=58)
     # cos(r) = 1 - r^2/2 + r^4 P(r^2)
     add("cos", _away(_cosine), (0, QUARTER), lambda z: z * z, f32=28, short=36, f64=58)
-    add("asin", ASIN, (0, mp.mpf("0.2501")), ASIN_WEIGHT, short=36, f64=58, from_f64=9)
-    add("atan", ATAN, (0, mp.mpf("0.1718")), ATAN_WEIGHT, short=36, f64=58, from_f64=8)
+    add("asin", ASIN, (0, mp.mpf("0.2501")), ASIN_WEIGHT, f32=28, short=36, f64=58, from_f64=9)
+    add("atan", ATAN, (0, mp.mpf("0.1718")), ATAN_WEIGHT, f32=28, short=36, f64=58, from_f64=8)
     # erf(x) = x + x P(x^2)
     add("erf", _away(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1), (0, mp.mpf("0.8465")),
         lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z > TINY else mp.sqrt(mp.pi) / 2,
