@@ -46,7 +46,6 @@ def identity_of(module: Module, owners: tuple[int, ...]) -> Identity:
     head, _, body = show(module).partition(") -> (")
     arguments = head.partition("func ")[2].partition("(")[2]
     parts = (
-        ("name", function.name),
         ("mesh", " ".join(map(show_mesh, module.meshes))),
         ("owners of the devices", str(list(owners))),
         ("arguments", " ".join(arguments.split())),
@@ -72,7 +71,7 @@ def agree(identity: Identity, processes: tuple[int, ...], world: "World") -> Non
     odd = next(i for i, each in enumerate(texts) if each != texts[0])
     first, other = _shown(texts[0], texts[odd])
     who = world.messages.who
-    verb = "differs" if field in ("name", "mesh") else "differ"
+    verb = "differs" if field == "mesh" else "differ"
     raise DisagreementError(
         f"the processes disagree about {identity.name}: its {field} {verb}; "
         f"{who(processes[0])} has {first}, and {who(processes[odd])} has {other}; "

@@ -80,10 +80,6 @@ def test_a_collective_times_out(scenario: str, tmp_path: Path) -> None:
         ),
         ("other_programs", "the processes disagree about lambda: its operations differ"),
         (
-            "other_names",
-            "its name differs; process 0 (HOST) has 'train', and process 1 (HOST) has 'test'",
-        ),
-        (
             "other_meshes",
             "its mesh differs; process 0 (HOST) has 'mesh @mesh = [data=4, model=2]', and "
             "process 1 (HOST) has 'mesh @mesh = [data=2, model=4]'",
@@ -102,6 +98,13 @@ def test_processes_that_disagree_are_told_about_what(
             assert told.replace("HOST", host) in text
             assert "every process must run the same program, on arrays of the same" in text
     assert "DisagreementError" in done.errors
+
+
+def test_processes_that_start_other_functions_are_told(tmp_path: Path) -> None:
+    done = play("other_names", tmp_path)
+    assert done.code == 1
+    assert "is at the start of train, and process 1 (" in done.errors
+    assert "is at the start of test; all processes must run the same programs" in done.errors
 
 
 @pytest.mark.parametrize(
