@@ -9,6 +9,7 @@ from functools import update_wrapper
 from types import MethodType
 from typing import Any, final, overload
 
+from shardir.errors import ShardirError
 from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array
@@ -86,7 +87,16 @@ class JitFunction:
                 given = {id(leaf) for leaf in tree.leaves(known.donations(args, options))}
                 found[0].donated = [i for i, leaf in enumerate(leaves) if id(leaf) in given]
         program, results = found
-        out = tree.unflatten(results, program(leaves))
+        try:
+            made = program(leaves)
+        except BaseException as error:
+            # After Ctrl-C, say, results may lie in the memory of what was donated. Errors of ours
+            # are found before anything runs, but for those of callbacks.
+            early = isinstance(error, ShardirError) and not isinstance(error, ArgumentError)
+            if known.donated and not early:
+                self._give_up(args, options)
+            raise
+        out = tree.unflatten(results, made)
         if known.donated:
             self._give_up(args, options)
         return out

@@ -1,0 +1,76 @@
+"""What a call that does not come to its end leaves behind."""
+
+import signal
+import time
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as jnp
+from shardir.backends.cpu.native.runtime import memory
+from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
+from shardir.frontend.errors import DeletedArrayError
+
+
+class Stop(Exception):
+    pass
+
+
+def stop(*_: Any) -> np.ndarray[Any, Any]:
+    raise Stop
+
+
+def halt(x: sd.Array) -> sd.Array:
+    made: sd.Array = sd.pure_callback(stop, sd.ShapeDtypeStruct(x.shape, x.dtype), x)
+    return made
+
+
+def test_what_was_donated_to_a_call_that_failed_is_gone() -> None:
+    x, y = jnp.ones(1000), jnp.ones(1000)
+    step = sd.jit(lambda x, y: halt(x + y) * 2, donate_argnums=0)
+    with pytest.raises(Stop):
+        step(x, y)
+    assert x.is_deleted()
+    assert (y == 1).all()
+    with pytest.raises(DeletedArrayError):
+        step(x, y)
+    assert not y.is_deleted()
+
+
+def test_running_out_of_memory_leaves_everything_as_it_was() -> None:
+    x = jnp.ones((1 << 10, 1 << 10))
+    outer = sd.jit(
+        lambda x: (x + 1, jnp.broadcast_to(x[0], (1 << 20, 1 << 10)) * 2), donate_argnums=0
+    )
+    with memory.limited(1 << 30), pytest.raises(OutOfMemoryError, match=r"^no memory for 4 GiB: "):
+        outer(x)
+    assert not x.is_deleted()
+    assert (x == 1).all()
+
+
+def test_ctrl_c_ends_a_long_call() -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise Stop
+
+    @sd.jit
+    def long(x: sd.Array) -> sd.Array:
+        made: sd.Array = sd.lax.fori_loop(0, 100_000, lambda i, x: jnp.tanh(x @ x), x)
+        return made
+
+    x = jnp.eye(300)
+    sd.jit(lambda x: jnp.tanh(x @ x))(x)
+    long.lower(x).compile()
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1.0)
+        began = time.perf_counter()
+        with pytest.raises(Stop):
+            long(x)
+        assert time.perf_counter() - began < 10
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert (jnp.ones(10) + 1 == 2).all()
