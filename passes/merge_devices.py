@@ -13,7 +13,7 @@ are the whole arrays, as long as what the devices store: where a dimension does 
 have the padding of the last pieces, in which anything may be.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shardir.build import Builder
 from shardir.ir import Block, Function, Global, Module, Value
@@ -49,7 +49,7 @@ class MergeDevices(Pass, name="merge-devices"):
             _function(function, module) if function.spmd else function
             for function in module.functions
         )
-        return replace(module, functions=functions)
+        return Module((), functions)
 
 
 def stored_type(outer: Global) -> TensorType:

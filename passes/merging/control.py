@@ -8,6 +8,7 @@ index differs becomes all its branches and a choice between their results.
 
 from collections.abc import Sequence
 
+from shardir.build import inline
 from shardir.ir import Block, Op, Value
 from shardir.ops.control import case, scan, while_
 from shardir.passes.merging.merger import Merger, Rule, Spread
@@ -137,11 +138,19 @@ def _masked(
     pairs = zip(_fitted(step, body.returns, carried), params, carried, strict=True)
     for new, old, atoms in pairs:
         kept.append(new if new is old else _chosen(step, Spread(going, differs), new, old, atoms))
-    further = _held(step, condition, kept, carried, differs)
+    further = _held(step, _copy(merger, condition), kept, carried, differs)
     stepped = step.b.block([going, *params], [further, *kept])
 
     first = _held(merger, condition, inits, carried, differs)
     return _results(merger.b.emit(while_, first, *inits, blocks=(tested, stepped)))[1:]
+
+
+def _copy(merger: Merger, block: Block) -> Block:
+    """The same on values of its own, for a second place in the program."""
+    b = merger.b.inner()
+    params = [b.param(param.type, param.name) for param in block.params]
+    returns = inline(b, block, params)
+    return b.block(params, returns)
 
 
 def _chosen(merger: Merger, flag: Spread, yes: Value, no: Value, atoms: Axes) -> Value:

@@ -1,7 +1,7 @@
 """`fold-views`: what is left of reshapes, transposes and broadcasts."""
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 
 from shardir import parse
 from shardir.agreement import agree, rounding
@@ -146,6 +146,7 @@ def test_before_and_after(before: str, after: str) -> None:
     assert agree(run(module, arguments), run(made, arguments), rounding(module))
 
 
+@settings(max_examples=settings().max_examples // 4)
 @given(cases())
 def test_random_programs_of_many_devices(case: Case) -> None:
     assume(judged(case, FOLDING))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 
 from shardir import parse
 from shardir.agreement import agree, rounding, steady
@@ -48,7 +48,7 @@ def test_two_layers_on_eight_devices() -> None:
     program = Pipeline.parse("propagate,reshard,partition,cse,dce")(parse(LAYERS))
     made = str(same(program))
     assert (
-        made.partition("\n\n")[2]
+        made
         == """\
 func @main(
   %x: f32[8, 3],
@@ -157,6 +157,91 @@ def judged(case: Case, pipeline: str) -> bool:
     return False
 
 
+@settings(max_examples=settings().max_examples // 4)
 @given(cases())
 def test_random_programs_on_random_meshes(case: Case) -> None:
     assume(judged(case, "merge-devices"))
+
+
+LOOPS = """\
+mesh @m = [a=4, b=3]
+
+spmd func @main(
+  %x: f32[2] of f32[24@(a, b)],
+) -> (f32[2] of f32[24@(a, b)], f32[] of f32[]) {
+  %i = axis-index(axes=[a]) : i32[]
+  %largest = max(%x, dims=[0]) : f32[]
+  %y, %n = while(%x, %largest) : f32[2], f32[] {
+    (%c: f32[2], %m: f32[]) =>
+    %ten = constant(value=10.0) : f32[]
+    %s = sum(%c, dims=[0]) : f32[]
+    %more = lt(%s, %ten) : bool[]
+    yield %more
+  } {
+    (%d: f32[2], %o: f32[]) =>
+    %one = constant(value=3.0) : f32[2]
+    %e = add(%d, %one) : f32[2]
+    yield %e, %o
+  }
+  %z = case(%i) : f32[2] {
+    yield %y
+  } {
+    %f = neg(%y) : f32[2]
+    yield %f
+  }
+  %w, %ys = scan(%z, %x, carries=1, length=2) : f32[2], f32[2, 2] {
+    (%g: f32[2], %h: f32[]) =>
+    %k = broadcast(%h, dims=[]) : f32[2]
+    %l = add(%g, %k) : f32[2]
+    yield %l, %g
+  }
+  %all = sum(%ys, dims=[0, 1]) : f32[]
+  %t = all-reduce(%all, axes=[a, b], op=add) : f32[]
+  return %w, %t
+}
+"""
+
+
+def test_loops_that_end_at_different_times_and_branches_of_ones_own() -> None:
+    made = same(parse(LOOPS))
+    assert [op.name for op in made.main.body.ops if op.blocks] == ["while", "scan"]
+
+
+def test_what_is_made_tells_which_collective_it_was() -> None:
+    program = Pipeline.parse("propagate,reshard,partition,cse,dce")(parse(LAYERS))
+    one = merged(program)
+    assert {op.name: op.why for op in one.main.body.ops if "along" in op.why} == {
+        "sum": "all-reduce along model: sum over 'h' of %y = dot"
+    }
+    folded = merged(program, "merge-devices,cse,dce,fold-sums,fold-views,cse,dce")
+    assert [op.why for op in folded.main.body.ops if op.name == "dot"] == [
+        "", "all-reduce along model: sum over 'h' of %y = dot"
+    ]  # fmt: skip
+
+
+REFUSED = """\
+mesh @m = [a=6]
+
+spmd func @main(
+  %x: f32[2] of f32[12@a],
+) -> (f32[2] of f32[12@a]) {
+OPS
+  return %y
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ops", "message"),
+    [
+        (
+            "  %0 = all-reduce(%x, axes=[a:(1)2], op=add) : f32[2]\n"
+            "  %y = all-reduce(%0, axes=[a:(1)3], op=add) : f32[2]",
+            "parts of axis 'a' are used that no reshape of it shows at once",
+        ),
+    ],
+)
+def test_what_cannot_be_one_program(ops: str, message: str) -> None:
+    with pytest.raises(MergeError) as caught:
+        merged(parse(REFUSED.replace("OPS", ops)))
+    assert str(caught.value) == message
