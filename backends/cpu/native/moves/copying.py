@@ -152,10 +152,15 @@ def _two_loops(
 
 def _tiles(views: tuple[View, View], found: Nest, row: Loop, size: int, streaming: bool) -> Plan:
     column, side = found.loops[-1], tiles.side(size)
-    aligned = side * size == 64 and not any(
-        number % 64 for number in (views[1].offset, *(loop.strides[1] for loop in found.loops[:-1]))
+    whole = not any(
+        number % tiles.LINE
+        for number in (
+            column.extent * size,
+            views[1].offset,
+            *(loop.strides[1] for loop in found.loops[:-1]),
+        )
     )
-    streaming = streaming and aligned and not (row.extent % side or column.extent % side)
+    streaming = streaming and whole and row.extent % side == 0
     body = partial(tiles.copy_tiles, size, streaming)
     rows, columns = 512 // size * 8, 512 // size
     grid = grid_of(views, found, row, column, max(rows, side), max(columns, side))

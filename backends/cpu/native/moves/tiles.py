@@ -7,10 +7,12 @@ step is one instruction of x86 and of ARM.
 """
 
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.backends.cpu.native.llvm.text import Function, Value, lanes
 from shardir.backends.cpu.native.moves.bodies import copy_items, item_type
 from shardir.backends.cpu.native.moves.grid import Block
 
+LINE = 64
+"""Bytes of a line of the cache."""
 LANE = 16
 """Bytes within which items are interleaved at no cost."""
 
@@ -26,59 +28,82 @@ def vector_type(nbytes: int) -> str:
     return f"<{side(nbytes) * nbytes // part} x {item_type(part)}>"
 
 
+def beside(nbytes: int) -> int:
+    """How many tiles side by side fill a line of the cache."""
+    return max(1, LINE // (side(nbytes) * nbytes))
+
+
 def copy_tiles(nbytes: int, streaming: bool, f: Function, block: Block) -> None:
     """A block of at least one tile; the last tiles overlap those before them.
 
-    With `streaming`, blocks consist of whole tiles, and all of them are aligned if the first is.
+    Tiles whose rows are short are stored side by side, so that lines are written whole. With
+    `streaming`, blocks consist of whole lines, and all of them are aligned if the first is.
     """
-    size = side(nbytes)
+    size, many = side(nbytes), beside(nbytes)
     rows, columns = block.rows, block.columns
 
-    def tiles(streaming: bool) -> None:
-        with f.loop(0, columns, size) as j:
-            column = f.least(j, columns - size)
+    def tiles(count: int, streaming: bool) -> None:
+        across = size * count
+        with f.loop(0, columns, across) as j:
+            column = f.least(j, columns - across)
             source = f.offset(block.addresses[0], column * block.column_strides[0])
             target = f.offset(block.addresses[1], column * nbytes)
             with f.loop(0, rows, size) as i:
                 row = f.least(i, rows - size)
-                _turn(
-                    f,
-                    nbytes,
-                    f.offset(source, row * nbytes),
-                    block.column_strides[0],
-                    f.offset(target, row * block.row_strides[1]),
-                    block.row_strides[1],
-                    streaming,
-                )
+                at = f.offset(source, row * nbytes)
+                to = f.offset(target, row * block.row_strides[1])
+                _turn(f, nbytes, count, at, block.column_strides[0], to, block.row_strides[1],
+                      streaming)  # fmt: skip
 
     if streaming:
-        off = block.addresses[1].to("i64", "ptrtoint") & (size * nbytes - 1)
-        f.choose(off.is_("eq", 0), lambda: tiles(True), lambda: tiles(False))
+        off = block.addresses[1].to("i64", "ptrtoint") & (LINE - 1)
+        f.choose(off.is_("eq", 0), lambda: tiles(many, True), lambda: tiles(many, False))
         return
-    fits = rows.is_("uge", size) & columns.is_("uge", size)
-    f.choose(fits, lambda: tiles(False), lambda: copy_items(nbytes, f, block))
+
+    def otherwise() -> None:
+        fits = rows.is_("uge", size) & columns.is_("uge", size)
+        f.choose(fits, lambda: tiles(1, False), lambda: copy_items(nbytes, f, block))
+
+    if many == 1:
+        otherwise()
+        return
+    fits = rows.is_("uge", size) & columns.is_("uge", size * many)
+    f.choose(fits, lambda: tiles(many, False), otherwise)
 
 
 def _turn(
     f: Function,
     nbytes: int,
+    count: int,
     source: Value,
     source_stride: Value,
     target: Value,
     target_stride: Value,
     streaming: bool,
 ) -> None:
-    size = side(nbytes)
-    type = vector_type(nbytes)
-    tile = []
+    """`count` tiles, side by side in the target."""
+    size, type = side(nbytes), vector_type(nbytes)
+    rows: list[Value] = []
     at = source
-    for _ in range(size):
-        tile.append(f.load(at, type, 1))
-        at = f.offset(at, source_stride)
+    for _ in range(count):
+        tile = []
+        for _ in range(size):
+            tile.append(f.load(at, type, 1))
+            at = f.offset(at, source_stride)
+        made = turned(f, tile, nbytes)
+        rows = [_joined(f, *pair) for pair in zip(rows, made, strict=True)] if rows else made
     at = target
-    for value in turned(f, tile, nbytes):
-        f.store(value, at, size * nbytes if streaming else 1, streaming)
+    for value in rows:
+        f.store(value, at, LINE if streaming else 1, streaming)
         at = f.offset(at, target_stride)
+
+
+def _joined(f: Function, a: Value, b: Value) -> Value:
+    """Two vectors as one, which the second may make longer by less than the first has."""
+    first, second = lanes(a.type), lanes(b.type)
+    if second < first:
+        b = f.shuffle(b, b, [k % second for k in range(first)])
+    return f.shuffle(a, b, range(first + second))
 
 
 def turned(f: Function, tile: list[Value], nbytes: int) -> list[Value]:
