@@ -32,6 +32,7 @@ def test_a_document_shows_what_happens(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     text = path.read_text(encoding="utf-8")
     namespace: dict[str, Any] = {"__name__": "__document__"}
     printed: str | None = None

@@ -7,6 +7,7 @@ not a library's, is where it stands; the variable that its value goes to gives t
 import os
 import sysconfig
 from collections.abc import Sequence
+from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -68,22 +69,29 @@ def _own(codes: Sequence[CodeType]) -> int | None:
         if is_internal(code):
             # What is further out has called the imported function.
             break
-        file = code.co_filename
-        if not file.startswith(_LIBRARIES) and not os.path.realpath(file).startswith(_LIBRARIES):
+        if not _is_library(code.co_filename):
             return i
-        if other is None and not file.startswith(_JAX):
+        if other is None and not code.co_filename.startswith(_JAX):
             other = i
     return other
+
+
+@cache
+def _is_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES) or os.path.realpath(file).startswith(_LIBRARIES)
 
 
 def _names(
     codes: Sequence[CodeType], offsets: Sequence[int], at: int, site: Site
 ) -> tuple[str, ...]:
-    """The variables that the result goes to, here or where this function returns to."""
+    """The variables that the result goes to, here or where this function returns to.
+
+    Functions of libraries in between hand the result on.
+    """
     while site.returned and at + 1 < len(codes):
         at += 1
         if is_internal(codes[at]):
             return ()
-        if not codes[at].co_filename.startswith(_JAX):
+        if not _is_library(codes[at].co_filename):
             site = site_in(codes[at], offsets[at])
     return () if site.returned else site.names

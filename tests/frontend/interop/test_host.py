@@ -1,0 +1,62 @@
+"""Programs of JAX that call functions while they run."""
+
+from typing import Any
+
+import jax
+import jax.experimental
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.interop.jax import from_jax
+
+X = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def test_a_pure_callback_computes_on_the_host() -> None:
+    def host(x: Any) -> Any:
+        return np.asarray(x) * 2
+
+    def f(x: Any) -> Any:
+        return jax.pure_callback(host, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1
+
+    np.testing.assert_array_equal(from_jax(f)(X), X * 2 + 1)
+
+
+def test_an_io_callback_is_called_and_its_result_used() -> None:
+    seen = []
+
+    def host(x: Any) -> Any:
+        seen.append(float(x))
+        return np.int32(len(seen))
+
+    def f(x: Any) -> Any:
+        return jax.experimental.io_callback(host, jax.ShapeDtypeStruct((), jnp.int32), x.sum())
+
+    assert int(from_jax(f)(X)) == 1
+    assert seen == [15.0]
+
+
+def test_debugging_prints_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = []
+
+    def f(x: Any) -> Any:
+        jax.debug.print("sum {s} of {n}", s=x.sum(), n=2)
+        jax.debug.callback(lambda y: seen.append(float(y)), x[0, 1])
+        return x
+
+    from_jax(f)(X).block_until_ready()
+    assert capsys.readouterr().out == "sum 15.0 of 2\n"
+    assert seen == [1.0]
+
+
+def test_callbacks_inside_of_gradients_are_called() -> None:
+    seen = []
+
+    def f(x: Any) -> Any:
+        jax.debug.callback(lambda y: seen.append(float(y)), x.sum())
+        return jnp.sum(jnp.sin(x))
+
+    np.testing.assert_allclose(sd.grad(from_jax(f))(X), np.cos(X), rtol=1e-6)
+    assert seen == [15.0]
