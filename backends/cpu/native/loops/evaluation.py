@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from shardir.backends.cpu.native.llvm.text import Function, Value, vector
 from shardir.backends.cpu.native.loops.access import Place, Vectors, splat
 from shardir.backends.cpu.native.loops.axes import SPLAT
-from shardir.backends.cpu.native.loops.body import APPLY, ARRAY, CONSTANT, IOTA, Body
+from shardir.backends.cpu.native.loops.body import APPLY, ARRAY, CONSTANT, IOTA, REDUCE, Body
 from shardir.backends.cpu.native.vector import inline, registers
 from shardir.backends.cpu.native.vector.registers import Held
 
@@ -74,3 +74,19 @@ def indices(f: Function, place: Place, first: Value, count: int) -> Held:
     step = splat(f, place.stride, count)
     assert isinstance(step, Value)
     return whole + lanes * step
+
+
+def same_along(body: Body, kinds: Sequence[tuple[str, str]], counted: int) -> list[int]:
+    """The steps whose value is the same in all columns; reductions aside."""
+    indices_from = len(kinds) - counted
+    same: set[int] = set()
+    for i, step in enumerate(body.steps):
+        if step.kind == ARRAY:
+            still = kinds[step.number][1] == SPLAT
+        elif step.kind == IOTA:
+            still = kinds[indices_from + step.number][1] == SPLAT
+        else:
+            still = step.kind != REDUCE and all(k in same for k in step.operands)
+        if still:
+            same.add(i)
+    return sorted(same)

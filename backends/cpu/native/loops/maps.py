@@ -25,8 +25,8 @@ from shardir.backends.cpu.native.loops.axes import (
     lying,
     price,
 )
-from shardir.backends.cpu.native.loops.body import ARRAY, IOTA, Body
-from shardir.backends.cpu.native.loops.evaluation import Values, indices
+from shardir.backends.cpu.native.loops.body import Body
+from shardir.backends.cpu.native.loops.evaluation import Values, indices, same_along
 from shardir.backends.cpu.native.loops.prices import nanoseconds
 from shardir.backends.cpu.native.loops.record import Reader, Record, further, located, moved
 from shardir.backends.cpu.native.vector import library
@@ -193,7 +193,7 @@ def _row(
     """One row: what is the same along it, then its vectors."""
     body, lanes = shape.body, shape.lanes
     known = Values(f, body, lanes)
-    same = _same_along(shape)
+    same = same_along(body, shape.kinds, shape.counted)
     still = Vectors(f, lanes)
 
     def place(number: int, i: Value | None) -> Place:
@@ -220,22 +220,6 @@ def _row(
         results = len(shape.kinds) - shape.counted - len(body.results)
         for number, value in enumerate(body.results):
             vectors.store(now.held[value], place(results + number, i))
-
-
-def _same_along(shape: Shape) -> list[int]:
-    """The steps whose value is the same in all columns."""
-    counted = len(shape.kinds) - shape.counted
-    same: set[int] = set()
-    for i, step in enumerate(shape.body.steps):
-        if step.kind == ARRAY:
-            still = shape.kinds[step.number][1] == SPLAT
-        elif step.kind == IOTA:
-            still = shape.kinds[counted + step.number][1] == SPLAT
-        else:
-            still = all(k in same for k in step.operands)
-        if still:
-            same.add(i)
-    return sorted(same)
 
 
 def _step(dtype: str) -> int:

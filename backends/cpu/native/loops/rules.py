@@ -8,9 +8,11 @@ from shardir.backends.cpu.native.llvm.text import Function, Module
 from shardir.backends.cpu.native.loops.axes import arrays_of
 from shardir.backends.cpu.native.loops.body import APPLY, Body, walk_of
 from shardir.backends.cpu.native.loops.maps import phases_of_map
+from shardir.backends.cpu.native.loops.reductions import phases_of_reduction
+from shardir.backends.cpu.native.loops.stages import stages_of
 from shardir.backends.cpu.native.vector import inline, registers
 from shardir.ir import Op
-from shardir.ops.fused import fused, is_pointwise
+from shardir.ops.fused import REDUCTIONS, fused, is_pointwise
 from shardir.opset import OPS, Attr
 
 
@@ -27,7 +29,14 @@ def rule(
     label = op.why or op.name
     if not walk.body.reductions:
         return phases_of_map(walk.nest, walk.body, arrays, len(walk.counted), context, label)
-    return None
+    stages = stages_of(
+        walk.body,
+        [frozenset(lie) for lie in walk.operand_lies],
+        walk.counted,
+        [frozenset(lie) for lie in walk.result_lies],
+        walk.nest.reduced,
+    )
+    return phases_of_reduction(walk.nest, stages, arrays, len(walk.counted), context, label)
 
 
 def is_supported(body: Body) -> bool:
@@ -54,5 +63,6 @@ RULES: dict[str, Rule] = {
     **{name: rule for name, spec in OPS.items() if is_pointwise(spec)},
     fused.name: rule,
     "iota": rule,
+    **{spec.name: rule for spec in REDUCTIONS},
 }
 """By the name of the operation."""

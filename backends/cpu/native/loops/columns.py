@@ -1,0 +1,255 @@
+"""Reductions across the axis of vectors: each lane is a column of its own.
+
+A block of columns is walked over row by row. Its accumulators, one for each column, lie in scratch
+memory, and so does what is computed of them between passes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.loops.access import Place, Vectors
+from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
+from shardir.backends.cpu.native.loops.body import ARRAY, CONSTANT, IOTA, REDUCE
+from shardir.backends.cpu.native.loops.evaluation import Values, indices
+from shardir.backends.cpu.native.loops.record import Reader, further, located, moved
+from shardir.backends.cpu.native.loops.reducing import combined, converted, start, wide_of
+from shardir.backends.cpu.native.loops.rows import itemsize
+from shardir.backends.cpu.native.loops.stages import Stages
+from shardir.backends.cpu.native.vector import library, registers
+from shardir.backends.cpu.native.vector.registers import Held
+
+
+@dataclass(frozen=True)
+class ColumnShape:
+    """What the text of a kernel for columns depends on."""
+
+    stages: Stages
+    kinds: tuple[tuple[str, str], ...]
+    counted: int
+    lanes: int
+    whole: bool
+
+    def regions(self) -> list[tuple[int, str, bool]]:
+        """What lies in scratch memory: a step, its element type there, and whether it is kept for
+        each row (not only for each column)."""
+        steps = self.stages.body.steps
+        made: list[tuple[int, str, bool]] = []
+        for i in self.stages.body.reductions:
+            wide = wide_of(steps[i].op, steps[steps[i].operands[0]].dtype)
+            made.append((i, wide, False))
+        for i in self.stages.between:
+            if steps[i].kind not in (ARRAY, CONSTANT, IOTA):
+                made.append((i, steps[i].dtype, False))
+        return made + [(i, steps[i].dtype, True) for i in sorted(self.stages.stored)]
+
+
+def column_kernel(shape: ColumnShape) -> Kernel:
+    """The kernel for columns; equal shapes give one kernel.
+
+    Its record: blocks, blocks a task; columns, columns a block, blocks of columns; rows, how many
+    times they are walked over; where each region lies in scratch memory; arrays; strides along the
+    columns and along the rows; the table of the other kept axes and that of reduced ones.
+    """
+    name, imports = _named(shape)
+    return Kernel(name, lambda: _Columns(shape, name).module.text(), imports)
+
+
+@cache
+def _named(shape: ColumnShape) -> tuple[str, tuple[str, ...]]:
+    name = f"columns_{sha256(repr(shape).encode()).hexdigest()[:24]}"
+    return name, library.symbols_of(_Columns(shape, name).module)
+
+
+class _Columns:
+    """Writes the kernel."""
+
+    def __init__(self, shape: ColumnShape, name: str) -> None:
+        self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
+        self.module = Module()
+        self.f = f = Function(self.module, name, ("ptr", "ptr", "i64", "i64"))
+        bases, words, task, worker = f.params
+        count = len(shape.kinds)
+        reader = Reader(f, bases, words)
+        blocks, each = reader.words(2)
+        columns, self.cut, column_count = reader.words(3)
+        self.rows, self.repeats = reader.words(2)
+        scratch = f.offset(f.load(bases, "ptr"), worker * SCRATCH_BYTES)
+        self.sums: dict[int, Value] = {}
+        self.between_regions: dict[int, Value] = {}
+        self.stored: dict[int, Value] = {}
+        accumulators = set(self.body.reductions)
+        for i, _, by_row in shape.regions():
+            home = self.stored if by_row else self.sums if i in accumulators else None
+            if home is self.sums:
+                accumulators.discard(i)
+            (self.between_regions if home is None else home)[i] = f.offset(scratch, reader.word())
+        starts = reader.arrays(count - shape.counted, shape.counted)
+        self.strides = reader.words(count)
+        self.row_strides = reader.words(count)
+        table = reader.table()
+        first = task * each
+        with f.loop(first, f.least(first + each, blocks)) as block:
+            around = block // column_count
+            column_at = (block - around * column_count) * self.cut
+            begins, self.rest = located(f, table, around, starts)
+            begins = [
+                further(f, begin, column_at * along)
+                for begin, along in zip(begins, self.strides, strict=True)
+            ]
+            self.width = f.least(columns - column_at, self.cut)
+            self.between(-1, begins)
+            for number in range(self.stages.passes):
+                self.walk(number, begins)
+                self.between(number, begins)
+        f.leave()
+
+    @property
+    def first_result(self) -> int:
+        return len(self.shape.kinds) - self.shape.counted - len(self.body.results)
+
+    def between(self, number: int, at: Sequence[Value]) -> None:
+        """What lies along kept axes alone, for each column."""
+        f, shape, steps = self.f, self.shape, self.body.steps
+        new = self.stages.between_after(number)
+        ends = [
+            i for i in self.stages.ends() if self.stages.stage[self.body.results[i]] == number + 1
+        ]
+        kept = [i for i in new if i in self.between_regions]
+        if not kept and not ends:
+            return
+        with f.loop(0, self.width, shape.lanes) as i:
+            vectors = Vectors(f, shape.lanes, None if shape.whole else self.width - i)
+            now = Values(f, self.body, shape.lanes)
+            needed = self._closure([*kept, *(self.body.results[k] for k in ends)], new)
+            for k in needed:
+                if steps[k].kind == REDUCE and k in new:
+                    wide = wide_of(steps[k].op, steps[steps[k].operands[0]].dtype)
+                    address = f.offset(self.sums[k], i * itemsize(wide))
+                    held = registers.load(f, address, wide, shape.lanes)
+                    now.held[k] = converted(f, held, wide, steps[k].dtype)
+                elif k in self.between_regions and k not in new:
+                    now.held[k] = self.recalled(k, i)
+            now.evaluate(needed, vectors, lambda n: self.place(n, at, i), self.finder(at, i))
+            for k in kept:
+                address = f.offset(self.between_regions[k], i * itemsize(steps[k].dtype))
+                registers.store(f, now.held[k], address, steps[k].dtype)
+            for k in ends:
+                value = now.held[self.body.results[k]]
+                vectors.store(value, self.place(self.first_result + k, at, i))
+
+    def _closure(self, targets: Sequence[int], new: Sequence[int]) -> list[int]:
+        """What is computed or recalled to know some kept values, in order."""
+        found: set[int] = set()
+        left = list(targets)
+        while left:
+            k = left.pop()
+            if k in found:
+                continue
+            found.add(k)
+            recalled = k in self.between_regions and k not in new
+            if not recalled and self.body.steps[k].kind != REDUCE:
+                left += self.body.steps[k].operands
+        return sorted(found)
+
+    def recalled(self, k: int, i: Value) -> Held:
+        dtype = self.body.steps[k].dtype
+        address = self.f.offset(self.between_regions[k], i * itemsize(dtype))
+        return registers.load(self.f, address, dtype, self.shape.lanes)
+
+    def walk(self, number: int, begins: Sequence[Value]) -> None:
+        """One pass over all rows of the block."""
+        f, shape, steps = self.f, self.shape, self.body.steps
+        for k in self.stages.reductions(number):
+            wide = wide_of(steps[k].op, steps[steps[k].operands[0]].dtype)
+            with f.loop(0, self.width, shape.lanes) as i:
+                none = start(f, steps[k].op, wide, shape.lanes)
+                registers.store(f, none, f.offset(self.sums[k], i * itemsize(wide)), wide)
+        if not self.stages.targets(number):
+            return
+        with f.loop(0, self.repeats) as repeat:
+            places, _ = located(f, self.rest, repeat, begins)
+            at = [moved(f, place) for place in places]
+            with f.loop(0, self.rows) as row:
+                here = [each.get() for each in at]
+                before = (repeat * self.rows + row) * self.cut
+                with f.loop(0, self.width, shape.lanes) as i:
+                    self.vector(number, here, before, i)
+                for each, down in zip(at, self.row_strides, strict=True):
+                    each.set(further(f, each.get(), down))
+
+    def vector(self, number: int, at: Sequence[Value], before: Value, i: Value) -> None:
+        """One vector of a row in a pass."""
+        f, shape, steps = self.f, self.shape, self.body.steps
+        vectors = Vectors(f, shape.lanes, None if shape.whole else self.width - i)
+        now = Values(f, self.body, shape.lanes)
+        saved = self.stages.stores(number)
+        needed = self._needed(number)
+        for k in needed:
+            if k in self.stored and k not in saved:
+                address = f.offset(self.stored[k], (before + i) * itemsize(steps[k].dtype))
+                now.held[k] = registers.load(f, address, steps[k].dtype, shape.lanes)
+            elif k in self.between_regions:
+                now.held[k] = self.recalled(k, i)
+        now.evaluate(needed, vectors, lambda n: self.place(n, at, i), self.finder(at, i))
+        for k in saved:
+            address = f.offset(self.stored[k], (before + i) * itemsize(steps[k].dtype))
+            registers.store(f, now.held[k], address, steps[k].dtype)
+        for k in self.stages.reductions(number):
+            step, x = steps[k], steps[k].operands[0]
+            wide = wide_of(step.op, steps[x].dtype)
+            address = f.offset(self.sums[k], i * itemsize(wide))
+            total = registers.load(f, address, wide, shape.lanes)
+            one = converted(f, now.held[x], steps[x].dtype, wide)
+            registers.store(f, combined(f, step.op, wide, total, one), address, wide)
+        for k in self.stages.results(number):
+            vectors.store(now.held[self.body.results[k]], self.place(self.first_result + k, at, i))
+
+    def _needed(self, number: int) -> list[int]:
+        """The steps of a pass, and what it reads of those along kept axes."""
+        found = list(self.stages.steps(number))
+        left = [k for k in found if self.stages.kept[k]]
+        seen = set(found)
+        while left:
+            k = left.pop()
+            if k in self.between_regions:
+                continue
+            for operand in self.body.steps[k].operands:
+                if operand not in seen:
+                    seen.add(operand)
+                    left.append(operand)
+        return sorted(seen)
+
+    def finder(self, at: Sequence[Value], i: Value) -> "_Index":
+        return _Index(self, at, i)
+
+    def place(self, number: int, at: Sequence[Value], i: Value | None) -> Place:
+        """Where array `number` is at column `i`."""
+        dtype, kind = self.shape.kinds[number]
+        address = at[number]
+        if i is not None and kind != SPLAT and address.type == "ptr":
+            step = self.strides[number] if kind == GENERAL else itemsize(dtype)
+            address = self.f.offset(address, i * step)
+        return Place(address, dtype, kind, self.strides[number] if kind == GENERAL else None)
+
+
+@dataclass(frozen=True)
+class _Index:
+    """The counted numbers at a vector."""
+
+    kernel: _Columns
+    at: Sequence[Value]
+    i: Value
+
+    def __call__(self, number: int) -> Held:
+        kernel = self.kernel
+        where = len(kernel.shape.kinds) - kernel.shape.counted + number
+        begin, kind = self.at[where], kernel.shape.kinds[where][1]
+        if kind != SPLAT:
+            stride = kernel.strides[where]
+            begin = begin + (self.i * stride if kind == GENERAL else self.i)
+        place = kernel.place(where, self.at, None)
+        return indices(kernel.f, place, begin, kernel.shape.lanes)

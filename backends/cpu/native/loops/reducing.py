@@ -1,0 +1,136 @@
+"""Accumulators: what a reduction starts with, takes up, and ends as.
+
+Floats are summed and multiplied in f64, and rounded once: that is more exact than any order of
+summation in f32, and it is what the reference interpreter says.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardir.backends.cpu.native.llvm.text import Function, Value, lanes, vector
+from shardir.backends.cpu.native.loops.access import splat
+from shardir.backends.cpu.native.vector import inline, registers
+from shardir.backends.cpu.native.vector.registers import Held
+from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES
+
+COMBINE = {
+    "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and",
+}  # fmt: skip
+"""The elementwise operation that takes up one element more."""
+
+
+def wide_of(op: str, dtype: str) -> str:
+    """The element type of an accumulator."""
+    if op not in ("sum", "prod"):
+        return dtype
+    return "f64" if dtype in FLOATS else "c128" if dtype in COMPLEX else dtype
+
+
+def identity(op: str, dtype: str) -> complex:
+    """What changes nothing."""
+    if op in ("sum", "prod"):
+        return int(op == "prod")
+    if op in ("any", "all"):
+        return int(op == "all")
+    if dtype == "bool":
+        return int(op == "min")
+    if dtype in INTEGERS:
+        info = np.iinfo(NUMPY_DTYPES[dtype])
+        return int(info.min if op == "max" else info.max)
+    return float("-inf" if op == "max" else "inf")
+
+
+def start(f: Function, op: str, dtype: str, count: int) -> Held:
+    """An accumulator of nothing."""
+    return registers.constant(f, identity(op, dtype), dtype, count)
+
+
+def combined(f: Function, op: str, dtype: str, a: Held, b: Held) -> Held:
+    """Two accumulators as one."""
+    made = inline.emit(f, COMBINE[op], {}, [a, b], [dtype, dtype], dtype)
+    assert made is not None
+    return made
+
+
+def converted(f: Function, held: Held, source: str, to: str) -> Held:
+    """A vector as another element type."""
+    if source == to:
+        return held
+    made = inline.emit(f, "convert", {}, [held], [source], to)
+    assert made is not None
+    return made
+
+
+def present_or(f: Function, held: Held, there: Value | None, other: Held) -> Held:
+    """The lanes that are there, and `other` in those that are not."""
+    if there is None:
+        return held
+    if isinstance(held, tuple):
+        assert isinstance(other, tuple)
+        return f.select(there, held[0], other[0]), f.select(there, held[1], other[1])
+    assert isinstance(other, Value)
+    return f.select(there, held, other)
+
+
+def folded(f: Function, op: str, dtype: str, held: Held) -> Held:
+    """All lanes combined, halves with halves."""
+    count = registers.count_of(held)
+    while count > 1:
+        count //= 2
+        low = _lanes(f, held, range(count))
+        high = _lanes(f, held, range(count, 2 * count))
+        held = combined(f, op, dtype, low, high)
+    return held
+
+
+def first_lane(f: Function, held: Held) -> Held:
+    """The first lane alone."""
+    return _lanes(f, held, range(1))
+
+
+def spread(f: Function, held: Held, count: int) -> Held:
+    """One element in all lanes."""
+    return splat(f, held, count)
+
+
+def _lanes(f: Function, held: Held, taken: Sequence[int]) -> Held:
+    if isinstance(held, tuple):
+        return _of(f, held[0], taken), _of(f, held[1], taken)
+    return _of(f, held, taken)
+
+
+def _of(f: Function, value: Value, taken: Sequence[int]) -> Value:
+    if lanes(value.type) == 1:
+        return value
+    if len(taken) == 1:
+        kind = value.type.split(" x ")[1][:-1]
+        return f.emit(f"extractelement {value.type} {value}, i64 {taken[0]}", kind)
+    return f.shuffle(value, value, taken)
+
+
+class Accumulator:
+    """Variables that hold a vector of any element type."""
+
+    def __init__(self, f: Function, op: str, dtype: str, count: int) -> None:
+        self.f, self.op, self.dtype, self.count = f, op, dtype, count
+        type = vector(registers.REGISTERS[dtype], count)
+        parts = 2 if dtype in COMPLEX else 1
+        self._variables = [f.variable(type) for _ in range(parts)]
+
+    def clear(self) -> None:
+        self.set(start(self.f, self.op, self.dtype, self.count))
+
+    def get(self) -> Held:
+        if len(self._variables) == 2:
+            return self._variables[0].get(), self._variables[1].get()
+        return self._variables[0].get()
+
+    def set(self, held: Held) -> None:
+        parts = held if isinstance(held, tuple) else (held,)
+        for variable, part in zip(self._variables, parts, strict=True):
+            variable.set(part)
+
+    def add(self, held: Held) -> None:
+        """Take up a vector of the accumulator's own type."""
+        self.set(combined(self.f, self.op, self.dtype, self.get(), held))

@@ -1,0 +1,135 @@
+"""Walks with reductions: which way vectors go, and how the work is dealt.
+
+Where there are rows or columns enough, each task does some, with all their passes. Where there
+are few, what is reduced is cut into blocks: the passes are phases, each of which writes a partial
+result per block, and combines them. Cuts follow from the shape alone, so that results do not
+depend on the number of workers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase
+from shardir.backends.cpu.native.loops.axes import Array, Axis, axes_of, lying, price
+from shardir.backends.cpu.native.loops.columns import ColumnShape, column_kernel
+from shardir.backends.cpu.native.loops.maps import TASK_NANOSECONDS, lanes_of
+from shardir.backends.cpu.native.loops.prices import nanoseconds
+from shardir.backends.cpu.native.loops.record import Record
+from shardir.backends.cpu.native.loops.rows import RowShape, itemsize, row_kernel
+from shardir.backends.cpu.native.loops.stages import Stages
+from shardir.ops.fused import Nest
+
+COLUMNS = 1024
+"""Columns of a block at most: their accumulators stay in the first cache."""
+FEW = 8
+"""With fewer rows or blocks of columns than this, large walks are cut."""
+LARGE = 1 << 17
+"""Elements from which on cutting is worth further phases."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The axes of a walk, told apart: the one that vectors go along, and the others."""
+
+    arrays: tuple[Array, ...]
+    counted: int
+    column: Axis
+    kept: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    lanes: int
+
+    @property
+    def size(self) -> int:
+        return prod(axis.extent for axis in (self.column, *self.kept, *self.reduced))
+
+    @property
+    def kinds(self) -> tuple[tuple[str, str], ...]:
+        pairs = zip(self.arrays, self.column.strides, strict=True)
+        return tuple((a.dtype, lying(a, stride)) for a, stride in pairs)
+
+    @property
+    def whole(self) -> bool:
+        return self.column.extent % self.lanes == 0
+
+
+def layout_of(nest: Nest, arrays: Sequence[Array], counted: int, lanes: int) -> Layout:
+    """How a walk goes over its arrays."""
+    axes = axes_of(nest, arrays)
+    column = min(axes, key=lambda axis: price(arrays, axis, lanes))
+    others = [axis for axis in axes if axis is not column]
+    return Layout(
+        tuple(arrays),
+        counted,
+        column,
+        tuple(axis for axis in others if not axis.reduced),
+        tuple(axis for axis in others if axis.reduced),
+        lanes,
+    )
+
+
+def phases_of_reduction(
+    nest: Nest, stages: Stages, arrays: Sequence[Array], counted: int, context: Context, label: str
+) -> list[Phase] | None:
+    """The phases of a walk with reductions; `arrays` end with `counted` indices."""
+    layout = layout_of(nest, arrays, counted, lanes_of(stages.body))
+    if layout.column.reduced:
+        return [_rows(layout, stages, context, label)]
+    return [_columns(layout, stages, context, label)]
+
+
+def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase:
+    rows = prod(axis.extent for axis in layout.kept)
+    repeats = prod(axis.extent for axis in layout.reduced)
+    padded = -(-layout.column.extent // layout.lanes) * layout.lanes
+    dtypes = [stages.body.steps[i].dtype for i in sorted(stages.stored)]
+    ends = _regions([(dtype, padded * repeats) for dtype in dtypes])
+    if ends is None:
+        return _rows(layout, replace(stages, storing=False), context, label)
+    nested = bool(layout.reduced)
+    shape = RowShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole, nested)
+    cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
+    tasks = max(1, min(rows, 4 * context.workers, int(cost / TASK_NANOSECONDS)))
+    each = -(-rows // tasks)
+    record = Record()
+    record.add(rows, each, layout.column.extent, padded, repeats, *ends)
+    record.arrays(layout.arrays)
+    record.add(*layout.column.strides)
+    record.table(layout.kept)
+    record.table(layout.reduced)
+    return Phase(row_kernel(shape), tuple(record.words), -(-rows // each), cost, label)
+
+
+def _columns(layout: Layout, stages: Stages, context: Context, label: str) -> Phase:
+    cut = min(-(-layout.column.extent // layout.lanes) * layout.lanes, COLUMNS)
+    row = layout.reduced[-1] if layout.reduced else Axis(1, (0,) * len(layout.arrays), True)
+    rest = layout.reduced[:-1]
+    rows = row.extent * prod(axis.extent for axis in rest)
+    shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole)
+    regions = [(dtype, cut * (rows if by_row else 1)) for _, dtype, by_row in shape.regions()]
+    ends = _regions(regions)
+    if ends is None:
+        return _columns(layout, replace(stages, storing=False), context, label)
+    cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
+    column_blocks = -(-layout.column.extent // cut)
+    blocks = column_blocks * prod(axis.extent for axis in layout.kept)
+    tasks = max(1, min(blocks, 4 * context.workers, int(cost / TASK_NANOSECONDS)))
+    each = -(-blocks // tasks)
+    record = Record()
+    record.add(blocks, each, layout.column.extent, cut, column_blocks)
+    record.add(row.extent, prod(axis.extent for axis in rest), *ends)
+    record.arrays(layout.arrays)
+    record.add(*layout.column.strides)
+    record.add(*row.strides)
+    record.table(layout.kept)
+    record.table(rest)
+    return Phase(column_kernel(shape), tuple(record.words), -(-blocks // each), cost, label)
+
+
+def _regions(regions: Sequence[tuple[str, int]]) -> list[int] | None:
+    """Where regions of so many elements begin in scratch memory; `None` if they do not fit."""
+    ends, at = [], 0
+    for dtype, count in regions:
+        ends.append(at)
+        at += -(-count * itemsize(dtype) // 64) * 64
+    return ends if at <= SCRATCH_BYTES else None

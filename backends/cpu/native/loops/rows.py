@@ -1,0 +1,234 @@
+"""Reductions along the axis of vectors: a row after the other, each in as many passes as it takes.
+
+A row is walked over while it is in the caches; accumulators stay in registers, and what is
+expensive and needed again waits in scratch memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.loops.access import Place, Vectors
+from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
+from shardir.backends.cpu.native.loops.evaluation import Values, indices, same_along
+from shardir.backends.cpu.native.loops.record import Reader, located
+from shardir.backends.cpu.native.loops.reducing import (
+    Accumulator,
+    converted,
+    first_lane,
+    folded,
+    present_or,
+    spread,
+    start,
+    wide_of,
+)
+from shardir.backends.cpu.native.loops.stages import Stages
+from shardir.backends.cpu.native.vector import library, registers
+from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held
+from shardir.types import REAL_OF
+
+CHUNK = 64
+"""Vectors that one accumulator takes up before it is added to another: sums of many f64 numbers
+lose less so."""
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """What the text of a kernel for rows depends on; `nested`: rows lie along several axes."""
+
+    stages: Stages
+    kinds: tuple[tuple[str, str], ...]
+    counted: int
+    lanes: int
+    whole: bool
+    nested: bool
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of an element in memory."""
+    return SIZES[MEMORY[dtype]] * (2 if dtype in REAL_OF else 1)
+
+
+def row_kernel(shape: RowShape) -> Kernel:
+    """The kernel for rows; equal shapes give one kernel.
+
+    Its record: rows, rows a task; columns, the length of a row with the vectors filled up; how
+    many times the columns are walked over; where each stored value lies in scratch memory; arrays;
+    strides along the columns; the table of kept axes and that of the other reduced ones.
+    """
+    name, imports = _named(shape)
+    return Kernel(name, lambda: _Rows(shape, name).module.text(), imports)
+
+
+@cache
+def _named(shape: RowShape) -> tuple[str, tuple[str, ...]]:
+    name = f"rows_{sha256(repr(shape).encode()).hexdigest()[:24]}"
+    return name, library.symbols_of(_Rows(shape, name).module)
+
+
+class _Rows:
+    """Writes the kernel."""
+
+    def __init__(self, shape: RowShape, name: str) -> None:
+        self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
+        self.module = Module()
+        self.f = f = Function(self.module, name, ("ptr", "ptr", "i64", "i64"))
+        bases, words, task, worker = f.params
+        count = len(shape.kinds)
+        reader = Reader(f, bases, words)
+        rows, each = reader.words(2)
+        self.columns, self.padded, self.repeats = reader.words(3)
+        scratch = f.offset(f.load(bases, "ptr"), worker * SCRATCH_BYTES)
+        self.stored = {i: f.offset(scratch, reader.word()) for i in sorted(self.stages.stored)}
+        starts = reader.arrays(count - shape.counted, shape.counted)
+        self.strides = reader.words(count)
+        table = reader.table()
+        first = task * each
+        with f.loop(first, f.least(first + each, rows)) as row:
+            begins, self.rest = located(f, table, row, starts)
+            self.row(begins)
+        f.leave()
+
+    def row(self, begins: Sequence[Value]) -> None:
+        """All passes over one row."""
+        shape = self.shape
+        known = Values(self.f, self.body, shape.lanes)
+        self.between(-1, known, begins)
+        for number in range(self.stages.passes):
+            self.walk(number, known, begins)
+            self.between(number, known, begins)
+
+    def between(self, number: int, known: Values, at: Sequence[Value]) -> None:
+        """What lies along kept axes alone, the same in all lanes; results of that kind."""
+        steps = self.stages.between_after(number)
+        vectors = Vectors(self.f, self.shape.lanes)
+        known.evaluate(
+            steps, vectors, lambda n: self.place(n, at, None), lambda n: self.index(n, at, None)
+        )
+        for i in self.stages.ends():
+            value = self.body.results[i]
+            if self.stages.stage[value] == number + 1:
+                place = self.place(self.first_result + i, at, None)
+                one = first_lane(self.f, known.held[value])
+                registers.store(self.f, one, place.address, place.dtype)
+
+    @property
+    def first_result(self) -> int:
+        return len(self.shape.kinds) - self.shape.counted - len(self.body.results)
+
+    def walk(self, number: int, known: Values, begins: Sequence[Value]) -> None:
+        """One pass over the row."""
+        f, shape, steps = self.f, self.shape, self.body.steps
+        sums = {}
+        for i in self.stages.reductions(number):
+            step = steps[i]
+            wide = wide_of(step.op, steps[step.operands[0]].dtype)
+            sums[i] = Accumulator(f, step.op, wide, shape.lanes)
+            sums[i].clear()
+        if shape.nested:
+            with f.loop(0, self.repeats) as repeat:
+                at, _ = located(f, self.rest, repeat, begins)
+                self.line(number, known, at, repeat * self.padded, sums)
+        else:
+            self.line(number, known, begins, f.value(0, "i64"), sums)
+        for i, total in sums.items():
+            one = folded(f, total.op, total.dtype, total.get())
+            one = converted(f, one, total.dtype, steps[i].dtype)
+            known.held[i] = spread(f, one, shape.lanes)
+
+    def line(
+        self,
+        number: int,
+        known: Values,
+        at: Sequence[Value],
+        before: Value,
+        sums: dict[int, Accumulator],
+    ) -> None:
+        """One walk along the columns."""
+        f, shape = self.f, self.shape
+        here = known.inner()
+        steps = self.stages.steps(number)
+        loaded = [i for i in steps if i in self.stored and i not in self.stages.stores(number)]
+        same = set(same_along(self.body, shape.kinds, shape.counted))
+        here.evaluate(
+            [i for i in steps if i in same and i not in loaded],
+            Vectors(f, shape.lanes),
+            lambda n: self.place(n, at, None),
+            lambda n: self.index(n, at, None),
+        )
+
+        def vector(i: Value, into: dict[int, Accumulator]) -> None:
+            self.vector(number, here.inner(), at, before, i, into)
+
+        deep = {
+            i: Accumulator(f, total.op, total.dtype, shape.lanes)
+            for i, total in sums.items()
+            if total.op == "sum" and self.body.steps[i].dtype in ("f64", "c128")
+        }
+        if not deep:
+            with f.loop(0, self.columns, shape.lanes) as i:
+                vector(i, sums)
+            return
+        length = CHUNK * shape.lanes
+        with f.loop(0, self.columns, length) as begin:
+            for one in deep.values():
+                one.clear()
+            with f.loop(begin, f.least(begin + length, self.columns), shape.lanes) as i:
+                vector(i, {**sums, **deep})
+            for number_of, one in deep.items():
+                sums[number_of].add(one.get())
+
+    def vector(
+        self,
+        number: int,
+        now: Values,
+        at: Sequence[Value],
+        before: Value,
+        i: Value,
+        sums: dict[int, Accumulator],
+    ) -> None:
+        """One vector of a row in a pass."""
+        f, shape, steps = self.f, self.shape, self.body.steps
+        vectors = Vectors(f, shape.lanes, None if shape.whole else self.columns - i)
+        saved = self.stages.stores(number)
+        for k in self.stages.steps(number):
+            if k in self.stored and k not in saved:
+                address = self.scratch(k, before + i)
+                now.held[k] = registers.load(f, address, steps[k].dtype, shape.lanes)
+        now.evaluate(
+            self.stages.steps(number),
+            vectors,
+            lambda n: self.place(n, at, i),
+            lambda n: self.index(n, at, i),
+        )
+        for k in saved:
+            registers.store(f, now.held[k], self.scratch(k, before + i), steps[k].dtype)
+        for k, total in sums.items():
+            x = steps[k].operands[0]
+            held = converted(f, now.held[x], steps[x].dtype, total.dtype)
+            none = start(f, total.op, total.dtype, shape.lanes)
+            total.add(present_or(f, held, vectors.present(), none))
+        for k in self.stages.results(number):
+            vectors.store(now.held[self.body.results[k]], self.place(self.first_result + k, at, i))
+
+    def scratch(self, k: int, index: Value) -> Value:
+        return self.f.offset(self.stored[k], index * itemsize(self.body.steps[k].dtype))
+
+    def place(self, number: int, at: Sequence[Value], i: Value | None) -> Place:
+        """Where array `number` is at column `i`."""
+        dtype, kind = self.shape.kinds[number]
+        address = at[number]
+        if i is not None and kind != SPLAT and address.type == "ptr":
+            step = self.strides[number] if kind == GENERAL else itemsize(dtype)
+            address = self.f.offset(address, i * step)
+        return Place(address, dtype, kind, self.strides[number] if kind == GENERAL else None)
+
+    def index(self, number: int, at: Sequence[Value], i: Value | None) -> Held:
+        where = len(self.shape.kinds) - self.shape.counted + number
+        begin, kind = at[where], self.shape.kinds[where][1]
+        if i is not None and kind != SPLAT:
+            begin = begin + (i * self.strides[where] if kind == GENERAL else i)
+        return indices(self.f, self.place(where, at, None), begin, self.shape.lanes)

@@ -1,0 +1,56 @@
+"""Programs run operation by operation, fused ones by their kernels."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.cpu.native.loops.rules import rule
+from shardir.interpret import apply
+from shardir.ir import Module, Value
+from shardir.ops.fused import fused
+from shardir.types import NUMPY_DTYPES
+from tests.backends.cpu.native.running import lowered
+
+Array = npt.NDArray[Any]
+Lay = Callable[[Array], Array]
+"""An array with the same elements that lies in some other way."""
+
+
+def dense(array: Array) -> Array:
+    return array
+
+
+def flipped(array: Array) -> Array:
+    """The dimensions lie in memory the other way around."""
+    return np.array(array.T, order="C").T
+
+
+def apart(array: Array) -> Array:
+    """Every element is some way from the next."""
+    wide = np.zeros([2 * n + 1 for n in array.shape], array.dtype)
+    every: tuple[Any, ...] = tuple(slice(1, 2 * n + 1, 2) for n in array.shape)
+    part: Array = wide[(..., *every)]
+    part[...] = array
+    return part
+
+
+def computed(
+    module: Module, args: Sequence[Array], lay: Lay = dense, workers: int = 2
+) -> list[Any]:
+    """The results of a program; raises `AssertionError` for a group without kernel."""
+    env: dict[Value, Array] = {
+        param: lay(np.asarray(arg))
+        for param, arg in zip(module.main.body.params, args, strict=True)
+    }
+    for op in module.main.body.ops:
+        arrays = [env[v] for v in op.operands]
+        if op.spec is not fused:
+            made = apply(op, arrays)
+            outs = list(made) if isinstance(made, tuple) else [made]
+        else:
+            outs = [lay(np.zeros(v.type.shape, NUMPY_DTYPES[v.type.dtype])) for v in op.results]
+            assert lowered(rule, op, arrays, outs, workers) is not None, op.why
+        env.update(zip(op.results, map(np.asarray, outs), strict=True))
+    return [env[v] for v in module.main.body.returns]

@@ -1,0 +1,104 @@
+"""Reductions alone, and groups with reductions, in every layout."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as jnp
+from shardir import nn
+from shardir.backends.cpu.native.loops.rules import rule
+from shardir.interpret import apply, run
+from shardir.opset import OPS
+from shardir.passes.fuse import Fuse
+from shardir.types import COMPLEX, DTYPES, FLOATS, TensorType
+from tests.backends.cpu.native.loops.executing import apart, computed, dense, flipped
+from tests.backends.cpu.native.running import lowered, op_on
+
+CASES = [
+    ((5, 7), (0,)), ((5, 70), (1,)), ((5, 70), (0,)), ((3, 5, 33), (1,)), ((3, 5, 33), (0, 2)),
+    ((3, 5, 33), (0, 1, 2)), ((4, 64), (1,)), ((64, 32), (0,)), ((2, 1, 3), (1,)),
+]  # fmt: skip
+TOLERANCE = {"f16": 1e-3, "bf16": 1e-2, "f32": 2e-7, "f64": 1e-14, "c64": 1e-6, "c128": 1e-14}
+
+
+def takes(name: str, dtype: str) -> bool:
+    if name in ("any", "all"):
+        return dtype == "bool"
+    if name in ("max", "min"):
+        return dtype not in ("key", *COMPLEX)
+    return dtype not in ("bool", "key")
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all"])
+def test_a_reduction_is_its_reference(name: str) -> None:
+    rng = np.random.default_rng(0)
+    for dtype in DTYPES:
+        if not takes(name, dtype):
+            continue
+        for number, (shape, dims) in enumerate(CASES if dtype == "f32" else CASES[2:5]):
+            op = op_on(OPS[name], TensorType(shape, dtype), dims=dims)
+            real = rng.normal(size=shape) * 3
+            x = np.asarray(real > 0 if dtype == "bool" else real).astype(op.operands[0].type.numpy)
+            if name in ("max", "min") and dtype in FLOATS and number % 2 == 0:
+                x.ravel()[3::20] = np.nan
+            for lay in (dense, flipped, apart) if dtype == "f32" else (dense,):
+                out = np.zeros(op.result.type.shape, op.result.type.numpy)
+                assert lowered(rule, op, [lay(x)], [out]), (dtype, shape)
+                wanted = np.asarray(apply(op, [x]))
+                if dtype in TOLERANCE:
+                    a, b = out.astype(np.complex128), wanted.astype(np.complex128)
+                    np.testing.assert_allclose(a, b, TOLERANCE[dtype], TOLERANCE[dtype])
+                else:
+                    np.testing.assert_array_equal(out, wanted)
+
+
+def test_signed_zeros_have_an_order() -> None:
+    for name, wanted in (("max", 0.0), ("min", -0.0)):
+        x = np.array([[-0.0, 0.0] * 20, [0.0, -0.0] * 20], np.float32)
+        out = np.zeros(2, np.float32)
+        lowered(rule, op_on(OPS[name], TensorType((2, 40), "f32"), dims=(1,)), [x], [out])
+        assert [np.signbit(v) for v in out] == [np.signbit(np.float32(wanted))] * 2
+
+
+def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
+    mean = jnp.mean(x, axis=-1, keepdims=True)
+    return (x - mean) / jnp.sqrt(jnp.var(x, axis=-1, keepdims=True) + 1e-5) * scale + shift
+
+
+def batch_norm(x: Any) -> Any:
+    return (x - jnp.mean(x, 0)) / jnp.sqrt(jnp.var(x, 0) + 1e-5)
+
+
+PROGRAMS: list[Callable[..., Any]] = [
+    nn.softmax,
+    lambda x: nn.softmax(x, axis=0),
+    lambda x: layer_norm(x, x[0], x[1]),
+    sd.grad(lambda x: jnp.sum(layer_norm(x, x[0], x[1]) ** 2)),
+    lambda x: jnp.log(jnp.sum(jnp.exp(x - jnp.max(x, 0)), 0)),
+    batch_norm,
+    sd.grad(lambda x: jnp.sum(jnp.sin(batch_norm(x)))),
+    lambda x: jnp.tanh(x) / jnp.sum(jnp.tanh(x)),
+    lambda x: x / jnp.sqrt(jnp.sum(x * x)),
+    lambda x: (jnp.sum(jnp.exp(x), 1), jnp.exp(x)),
+    sd.grad(lambda x: jnp.sum(nn.gelu(x) * nn.softmax(x))),
+    sd.grad(lambda x: -jnp.mean(nn.log_softmax(x)[:, 3])),
+    lambda x: jnp.sum(x * jnp.arange(x.shape[1]), 1) + jnp.arange(x.shape[0]),
+    lambda x: jnp.where(jnp.all(x > -5, 1)[:, None], x, 0.0) * jnp.max(x),
+]
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_a_chain_of_rows_or_columns(number: int) -> None:
+    """Each program of small and of larger arrays, which cross the ends of vectors and blocks."""
+    rng = np.random.default_rng(number)
+    for shape in ((33, 70), (7, 64), (300, 5), (3, 1500)):
+        x = rng.normal(size=shape).astype(np.float32)
+        module = sd.jit(PROGRAMS[number]).lower(x).compile().module
+        made = Fuse()(module)
+        wanted = run(module, [x])
+        for lay in (dense, flipped, apart):
+            for want, got in zip(wanted, computed(made, [x], lay), strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5)
