@@ -5,8 +5,8 @@ import pytest
 from tests.backends.cpu.native.runtime.protocol import Fault, Protocol, walk
 
 PROGRAMS = [(1, (2, 2)), (1, (1, 2, 1)), (1, (3, 3, 3)), (2, (2, 1)), (2, (2, 2))]
-LARGER = [(2, (3, 2)), (3, (2,)), (3, (2, 1)), (2, (3, 2, 2))]
-"""Some minutes."""
+LARGER = [(2, (3, 2)), (2, (3, 2, 2)), (3, (2,))]
+"""A minute."""
 
 
 def test_the_protocol_is_free_of_faults(request: pytest.FixtureRequest) -> None:
