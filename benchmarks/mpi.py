@@ -1,0 +1,143 @@
+"""Several processes: an all-reduce beside MPI's own, and a training step beside one process's.
+
+The first table sums 16 MiB of single precision over two processes with one device each; plain is
+`MPI.Allreduce` of mpi4py, run in turn with it. The second is a step of a perceptron, the batch cut
+over as many devices as there are cores, dealt out to one process and to two. Ratios are of
+medians.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir import lax
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+REPEATS = 41
+MEBIBYTES = (1, 4, 16, 64)
+WIDTHS = (784, 1024, 1024, 10)
+BATCH = 2048
+
+
+def timed(*calls: Callable[[], object]) -> list[float]:
+    """The median time of each call, in milliseconds; they take turns."""
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(REPEATS):
+        for call, mine in zip(calls, times, strict=True):
+            sd.distributed.barrier()
+            start = time.perf_counter()
+            call()
+            mine.append((time.perf_counter() - start) * 1e3)
+    return [median(mine[1:]) for mine in times]
+
+
+def sums() -> list[tuple[int, float, float]]:
+    """For each size the times of our all-reduce and of MPI's."""
+    sd.distributed.initialize()
+    from mpi4py import MPI
+
+    mesh = sd.make_mesh((2,), ("data",))
+    found = []
+    for size in MEBIBYTES:
+        numbers = np.ones((2, size << 18), np.float32)
+        x = sd.device_put(numbers, NamedSharding(mesh, P("data")))
+        total = sd.jit(
+            sd.shard_map(
+                lambda x: lax.psum(x, "data"), mesh=mesh, in_specs=P("data"), out_specs=P(None)
+            )
+        )
+        part = np.asarray(x.addressable_shards[0].data).reshape(-1)
+
+        def plain(part: Any = part) -> None:
+            # A new array for the result each time, as ours has one.
+            MPI.COMM_WORLD.Allreduce(part, np.empty_like(part))
+
+        ours, theirs = timed(lambda x=x, total=total: total(x), plain)
+        found.append((size, ours, theirs))
+    return found
+
+
+def step_time() -> float:
+    """The time of a training step of a perceptron, its batch cut over all devices."""
+    sd.distributed.initialize()
+    mesh = sd.make_mesh((len(sd.devices()),), ("data",))
+    rng = np.random.default_rng(0)
+    whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
+    params = [
+        sd.device_put((rng.standard_normal(shape) / 30).astype(np.float32), whole)
+        for shape in pairwise(WIDTHS)
+    ]
+    x = sd.device_put(rng.standard_normal((BATCH, WIDTHS[0])).astype(np.float32), rows)
+    y = sd.device_put(rng.standard_normal((BATCH, WIDTHS[-1])).astype(np.float32), rows)
+
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        for w in params[:-1]:
+            x = snp.maximum(x @ w, 0)
+        return snp.mean((x @ params[-1] - y) ** 2)
+
+    @sd.jit
+    def step(params: Any, x: Any, y: Any) -> Any:
+        gradients = sd.grad(loss)(params, x, y)
+        return [w - 0.1 * g for w, g in zip(params, gradients, strict=True)]
+
+    (found,) = timed(lambda: step(params, x, y))
+    return found
+
+
+def run(what: str, processes: int, devices: int) -> Any:
+    """What `what` finds on so many processes, as process 0 has it."""
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "mpiexec"),
+            *("-n", str(processes), sys.executable, __file__, what),
+        ],
+        env={
+            **os.environ,
+            "SHARDIR_CPU_DEVICES": str(devices),
+            "OPENBLAS_NUM_THREADS": str(threads),
+            "OMP_NUM_THREADS": str(threads),
+        },
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[")))
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        found = {"sums": sums, "step": lambda: [step_time()]}[sys.argv[1]]()
+        if sd.process_index() == 0:
+            print(json.dumps(found))
+        return
+    console = Console()
+    table = Table("MiB", "ours", "MPI.Allreduce", "our speed", title="all-reduce, 2 processes")
+    for size, ours, theirs in run("sums", 2, 2):
+        table.add_row(str(size), f"{ours:.2f} ms", f"{theirs:.2f} ms", f"{theirs / ours:.2f}")
+    console.print(table)
+    devices = max(2, os.cpu_count() or 1)
+    (one,), (two,) = run("step", 1, devices), run("step", 2, devices)
+    table = Table(
+        "processes", "step", "speed", title=f"perceptron {WIDTHS}, batch {BATCH}, {devices} devices"
+    )
+    table.add_row("1", f"{one:.1f} ms", "1.00")
+    table.add_row("2", f"{two:.1f} ms", f"{one / two:.2f}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
