@@ -40,12 +40,13 @@ def convolution_rule(
 
 
 def convolution_order(op: Op, operands: Sequence[View]) -> Sequence[int]:
-    """The result lies as the image does."""
-    of, _, to = sides(op.attrs["dims"])
-    image = operands[0].strides
+    """The result lies as the image does; features innermost if they are so in the filter."""
+    of, by, to = sides(op.attrs["dims"])
+    image, filter = operands
     like = {to.first: of.first, to.second: of.second}
     like |= dict(zip(to.spatial, of.spatial, strict=True))
-    return sorted(like, key=lambda dim: -abs(image[like[dim]]))
+    last = filter.strides[by.second] == filter.itemsize
+    return sorted(like, key=lambda dim: (last and dim == to.second, -abs(image.strides[like[dim]])))
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,9 @@ def _axes(
         )
 
 
-def _product(attrs: Mapping[str, Any], x: View, w: View, out: View, axes: Sequence[_Axis]) -> Product:
+def _product(
+    attrs: Mapping[str, Any], x: View, w: View, out: View, axes: Sequence[_Axis]
+) -> Product:
     of, by, to = sides(attrs["dims"])
     groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)
     xs, ws, outs = x.strides, w.strides, out.strides

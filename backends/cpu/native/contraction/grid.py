@@ -7,6 +7,8 @@ from shardir.backends.cpu.native.contraction.kernel import LINES, Sizes
 
 LINE_COST = 0.25
 """Nanoseconds that packing a number takes."""
+PACKED_COST = 0.4
+"""What reading a packed number takes, in terms of packing it."""
 TASK_COST = 500.0
 SMALL = 20_000.0
 """Nanoseconds that a task should take at least."""
@@ -51,7 +53,7 @@ def grid_of(
         for packed in (False, True):
             if packed and ((row_blocks == 1 and not reused) or not packable):
                 continue
-            one = multiply + left + (0 if packed else right) + TASK_COST
+            one = multiply + left + right * (PACKED_COST if packed else 1.0) + TASK_COST
             together = max(1, min(int(SMALL / one), -(-batch // (4 * workers))))
             tasks = -(-batch // together) * row_blocks * column_blocks
             task = together * one

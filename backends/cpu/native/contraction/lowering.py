@@ -12,7 +12,7 @@ from math import ceil, prod
 from shardir.backends.cpu.native.contraction.across import across_kernel
 from shardir.backends.cpu.native.contraction.along import along_kernel
 from shardir.backends.cpu.native.contraction.direct import direct_kernel
-from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product
+from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product, merged
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
 from shardir.backends.cpu.native.contraction.kernel import Checked, Sizes, product_kernel
@@ -36,6 +36,7 @@ LONG = 16384
 """Steps of a sum from which on it is taken in parts, where the result is small."""
 SMALL = 4096
 """Numbers of a small result."""
+PARTS = 32
 TASK = 20_000.0
 """Nanoseconds that a task should take at least."""
 
@@ -45,13 +46,8 @@ def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
     if not work.out.size:
         return []
     batch, rows, columns, inner = work.sizes
-    if (
-        inner >= LONG
-        and batch == 1
-        and not work.patches
-        and rows * columns <= SMALL
-        and len(work.inner) == 1
-    ):
+    small = batch == 1 and rows * columns <= SMALL
+    if inner >= LONG and small and not any(work.inner[0].steps):
         return _in_parts(work, context, label)
     return _at_once(work, context, label)
 
@@ -71,22 +67,21 @@ def rate(size: int) -> float:
 
 
 def _in_parts(work: Product, context: Context, label: str) -> list[Phase]:
-    """Equal parts, what is left of the sum, and their sum."""
+    """Equal parts of the outermost loop, what is left of it, and their sum."""
     numbers = arithmetic(work.out.dtype)
     _, rows, columns, inner = work.sizes
-    (loop,) = work.inner
-    count = min(64, inner // (LONG // 2))
-    steps = inner // count
-    rest = inner - count * steps
-    sizes = (rows, columns)
+    loop, *others = work.inner
+    count = min(PARTS, inner // (LONG // 2), loop.extent)
+    steps = loop.extent // count
+    rest = loop.extent - count * steps
     each = rows * columns * numbers.size
     slot = context.temporary((count + 1) * each)
-    place = View(slot, 0, sizes, (columns * numbers.size, numbers.size), numbers.dtype)
+    place = View(slot, 0, (rows, columns), (columns * numbers.size, numbers.size), numbers.dtype)
     dense = _dense(work, numbers)
-    part = Loop(count, loop.lhs * steps, loop.rhs * steps, each)
+    part = loop._replace(extent=count, lhs=loop.lhs * steps, rhs=loop.rhs * steps, out=each)
     short = replace(
         work, out=place, batch=(part,), rows=dense[0], columns=dense[1],
-        inner=(loop._replace(extent=steps),),
+        inner=merged([loop._replace(extent=steps), *others]),
     )  # fmt: skip
     phases = _at_once(short, context, f"{label} in parts")
     if rest:
@@ -97,10 +92,11 @@ def _in_parts(work: Product, context: Context, label: str) -> list[Phase]:
             rhs=replace(work.rhs, offset=work.rhs.offset + done * loop.rhs),
             out=replace(place, offset=count * each),
             batch=(),
-            inner=(loop._replace(extent=rest),),
+            inner=merged([loop._replace(extent=rest), *others]),
         )
         phases += _at_once(last, context, f"{label}, last part")
-    fields, lists = _described(replace(work, lhs=place, inner=()), Grid(rows, columns, False, 0.0))
+    plain = replace(work, lhs=place, inner=(), patches=None)
+    fields, lists = _described(plain, Grid(rows, columns, False, 0.0))
     fields["inner"] = count + bool(rest)
     cost = float(rows * columns * (count + 1))
     record = written(fields, lists)
