@@ -1,0 +1,48 @@
+"""The interpreter and the entry for systems and processors that are not here: they compile."""
+
+import llvmlite.binding as binding
+import pytest
+
+from shardir.backends.cpu.native.llvm.text import Module
+from shardir.backends.cpu.native.runtime.entry import PYTHON_SYMBOLS, define_entry
+from shardir.backends.cpu.native.runtime.parking import architecture, parking, symbols, system
+from shardir.backends.cpu.native.runtime.phases import define_interpreter
+
+
+@pytest.mark.parametrize(
+    ("triple", "how", "pause"),
+    [
+        ("x86_64-unknown-linux-gnu", "futex", "pause"),
+        ("aarch64-unknown-linux-gnu", "futex", "yield"),
+        ("x86_64-apple-darwin", "condition", "pause"),
+        ("arm64-apple-darwin23.0.0", "condition", "yield"),
+    ],
+)
+def test_code_is_made_for_every_system(triple: str, how: str, pause: str) -> None:
+    assert parking(triple) == how
+    module = Module()
+    define_interpreter(module, triple, how)
+    define_entry(module)
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    parsed = binding.parse_assembly(module.text())
+    parsed.triple = triple
+    parsed.verify()
+    target = binding.Target.from_triple(triple).create_target_machine(opt=2, jit=True)
+    lines = [line.split() for line in target.emit_assembly(parsed).splitlines()]
+    assert [pause] in lines
+    # What it needs from outside is what it is given.
+    outside = {name for name in (*symbols(triple, how), *PYTHON_SYMBOLS)}
+    declared = {
+        each.name
+        for each in parsed.functions
+        if each.is_declaration and not each.name.startswith("llvm.")
+    }
+    assert declared == outside
+
+
+def test_triples_are_told_apart() -> None:
+    assert system("arm64-apple-macosx14.0") == "darwin"
+    assert architecture("arm64-apple-macosx14.0") == "aarch64"
+    assert system("aarch64-unknown-linux-gnu") == "linux"
+    assert architecture("x86_64-pc-linux-gnu") == "x86_64"
