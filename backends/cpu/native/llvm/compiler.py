@@ -6,9 +6,10 @@ program's second process only loads it.
 """
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from itertools import count
-from threading import Lock
+from threading import RLock
 from typing import Any, final
 
 import llvmlite.binding as binding
@@ -17,7 +18,10 @@ from shardir.backends.cpu.native.llvm import object_cache
 from shardir.backends.cpu.native.llvm.target import Machine, host
 
 _names = count()
-_lock = Lock()
+lock = RLock()
+"""Held by who compiles. LLVM has a lock of its own, and a forked child would wait for it for ever
+if another thread held it; so nobody forks while somebody compiles."""
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _kept: list[Any] = []
 """Code must stay where it is as long as any address of it may be called: for ever."""
 
@@ -49,18 +53,19 @@ def emit(texts: Sequence[str]) -> bytes:
 
     Raises `RuntimeError` with LLVM's words when a text is no module or two define the same.
     """
-    target = _target(host())
-    module = _parsed(texts[0], target)
-    for text in texts[1:]:
-        module.link_in(_parsed(text, target))
-    return bytes(target.emit_object(_optimised(module, target)))
+    with lock:
+        target = _target(host())
+        module = _parsed(texts[0], target)
+        for text in texts[1:]:
+            module.link_in(_parsed(text, target))
+        return bytes(target.emit_object(_optimised(module, target)))
 
 
 def link(
     codes: Sequence[bytes], exports: Sequence[str], imports: Mapping[str, int]
 ) -> dict[str, int]:
     """Bring object code into memory; the addresses of the exported functions."""
-    with _lock:
+    with lock:
         jit = _jit()
         builder = binding.JITLibraryBuilder()
         for code in codes:

@@ -12,22 +12,20 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from threading import Lock
 
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm import object_cache
-from shardir.backends.cpu.native.llvm.compiler import emit, link
+from shardir.backends.cpu.native.llvm.compiler import emit, link, lock
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.runtime import libraries
 
 _addresses: dict[str, int] = {}
-_lock = Lock()
 
 
 def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
     """Where the code of each kernel is, by name; what is missing is loaded or compiled."""
     wanted = {kernel.name: kernel for kernel in kernels}
-    with _lock:
+    with lock:
         missing = [kernel for name, kernel in wanted.items() if name not in _addresses]
         if missing:
             missing = _load(missing)

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import final
 
-from shardir.backends.cpu.native.llvm.compiler import Library, compile
+from shardir.backends.cpu.native.llvm.compiler import Library, compile, lock
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
 from shardir.backends.cpu.native.runtime import control as at
@@ -38,6 +38,9 @@ from shardir.backends.cpu.native.runtime.phases import define_interpreter
 SPIN_NANOSECONDS = 50_000
 """How long a worker looks for the next phase before it sleeps: longer than Python needs between
 two steps, shorter than what waking it costs."""
+
+
+CPU_QUOTA = "/sys/fs/cgroup/cpu.max"
 
 
 @cache
@@ -59,18 +62,33 @@ def allowed() -> int:
 
     Raises `SettingError` when the variable holds no positive number.
     """
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    cores = min(_affinity(), _quota())
     given = os.environ.get("SHARDIR_CPU_THREADS", "")
     if not given:
-        return min(cores, at.MAX_WORKERS)
+        return cores
     if not given.isdecimal() or int(given) < 1:
         raise SettingError(
             f"SHARDIR_CPU_THREADS is {given!r}, which is no number of threads; "
             "set it to a whole number from 1 on, or unset it to use all cores"
         )
-    return min(cores, int(given), at.MAX_WORKERS)
+    return min(cores, int(given))
+
+
+def _affinity() -> int:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return min(len(os.sched_getaffinity(0)), at.MAX_WORKERS)
+    return min(os.cpu_count() or 1, at.MAX_WORKERS)
+
+
+def _quota() -> int:
+    """The cores whose time the process's control group may use up: more would take turns."""
+    try:
+        with open(CPU_QUOTA) as file:
+            quota, period = file.read().split()
+    except (OSError, ValueError):
+        return at.MAX_WORKERS
+    return max(1, -(-int(quota) // int(period))) if quota.isdecimal() else at.MAX_WORKERS
 
 
 @final
@@ -177,9 +195,14 @@ class Pool:
 _pools: list[Pool] = []
 
 
-@cache
 def pool() -> Pool:
     """The workers of this process."""
+    with lock:
+        return _pool()
+
+
+@cache
+def _pool() -> Pool:
     return Pool(allowed())
 
 

@@ -91,7 +91,9 @@ def test_workers_can_be_stopped_and_resized_while_programs_run(crowd: Pool) -> N
 
 
 def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = 7
+    monkeypatch.setattr(workers, "_affinity", lambda: cores)
+    monkeypatch.setattr(workers, "CPU_QUOTA", "")
     monkeypatch.delenv("SHARDIR_CPU_THREADS", raising=False)
     assert workers.allowed() == cores
     monkeypatch.setenv("SHARDIR_CPU_THREADS", "1")
@@ -106,6 +108,21 @@ def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> 
             f"SHARDIR_CPU_THREADS is '{wrong}', which is no number of threads; "
             "set it to a whole number from 1 on, or unset it to use all cores"
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("150000 100000", 2), ("50000 100000", 1), ("max 100000", 3), ("", 3), ("x y", 3)],
+)
+def test_a_quota_of_time_limits_workers(
+    text: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SHARDIR_CPU_THREADS", raising=False)
+    monkeypatch.setattr(workers, "_affinity", lambda: 3)
+    monkeypatch.setattr(workers, "CPU_QUOTA", str(tmp_path / "cpu.max"))
+    assert workers.allowed() == 3
+    (tmp_path / "cpu.max").write_text(text)
+    assert workers.allowed() == count
 
 
 def test_a_block_may_have_its_own_number_of_workers() -> None:
@@ -272,6 +289,36 @@ print([fork() for _ in range(10)])
 going = False
 for thread in threads: thread.join()
 """
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{[0] * 10}\n", "")
+
+
+def test_a_fork_waits_for_who_compiles() -> None:
+    done = in_python(
+        SETUP
+        + FORK
+        + """
+from tests.backends.cpu.native.runtime.samples import kernel, _multiply_add
+going = True
+def compile():
+    number = 0
+    while going:
+        number += 1
+        load([Phase(kernel(f"fresh{number}", _multiply_add), (1,), 4, 0.0)], 2, pool)
+thread = threading.Thread(target=compile)
+thread.start()
+def forked():
+    child = os.fork()
+    if child == 0:
+        mine = np.zeros(8, np.uint64)
+        load([Phase(kernel("in_child", _multiply_add), (1,), 8, 0.0)], 2, pool)(mine.ctypes.data)
+        os._exit(0 if (mine == 1).all() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print([forked() for _ in range(10)])
+going = False
+thread.join()
+""",
+        SHARDIR_CACHE_DIR="",
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{[0] * 10}\n", "")
 
