@@ -47,8 +47,12 @@ class Storage:
             # Types that NumPy has from elsewhere are views of plain bytes.
             raw = np.asarray(_Bytes(self))
             self._array = raw.view(self.dtype).reshape(self.shape)
-            self._array.flags.writeable = False
         return self._array
+
+
+def is_storage(base: object) -> bool:
+    """Whether the memory of an array with this base is a storage's, so that it stays as it is."""
+    return isinstance(base, _Bytes)
 
 
 @final
@@ -63,7 +67,7 @@ class _Bytes:
         for size in storage.shape:
             count *= size
         self.__array_interface__ = {
-            "data": (storage.address, False),
+            "data": (storage.address, True),
             "shape": (count,),
             "typestr": "|u1",
             "version": 3,

@@ -15,7 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.storage import Storage
-from shardir.frontend.buffers import Buffer, cut, held, joined, padded, windows, words_of
+from shardir.frontend.buffers import (
+    Buffer,
+    cut,
+    full_shape,
+    held,
+    joined,
+    padded,
+    windows,
+    words_of,
+)
 from shardir.frontend.config import config
 from shardir.frontend.devices import Device, devices, local_devices
 from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError, TracedValueError
@@ -31,6 +40,7 @@ from shardir.frontend.signature import (
     Signature,
     signature_of,
 )
+from shardir.frontend.taking import taken
 from shardir.types import COMPLEX, INTEGERS, TensorType, dtype_name
 
 
@@ -224,6 +234,13 @@ class Array(Operators):
     ) -> Any:  # fmt: skip
         """The numbers for other libraries; those that cannot promise not to write get a copy."""
         numbers = np.asarray(self)
+        if self.type.dtype == "bf16":
+            raise ArgumentError(
+                point(
+                    "NumPy has no DLPack for bf16; convert the array to float32 and the other "
+                    "library's back"
+                )
+            )
         if max_version is None or max_version < (1, 0):
             return numbers.copy().__dlpack__()
         return numbers.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
@@ -354,24 +371,28 @@ class Array(Operators):
 
 
 def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Array:
-    """An uncommitted array on the default device with a copy of the numbers of `array`.
+    """An uncommitted array on the default device with the numbers of `array`.
 
-    Element types of 64 bits are narrowed unless enabled; `dtype` names another type to have.
+    They are copied unless nobody can write into them. Element types of 64 bits are narrowed unless
+    enabled; `dtype` names another type to have.
     """
-    numbers = np.array(to_numpy(array))
+    numbers = to_numpy(array)
     name = dtype or dtype_name(numbers.dtype)
     abstract = Abstract(TensorType(numbers.shape, name), weak)
-    return uncommitted(numbers, abstract)
+    return uncommitted(taken(numbers), abstract)
 
 
-def uncommitted(numbers: Buffer, abstract: Abstract) -> Array:
+def uncommitted(numbers: Storage, abstract: Abstract) -> Array:
     """An uncommitted array on the default device that owns `numbers`."""
     sharding = SingleDeviceSharding(default_device())
-    return Array(signature_of(abstract, None), sharding, Storage.of(numbers))
+    return Array(signature_of(abstract, None), sharding, numbers)
 
 
-def placed(numbers: Buffer, abstract: Abstract, sharding: Sharding) -> Array:
+def placed(numbers: Storage, abstract: Abstract, sharding: Sharding) -> Array:
     """An array committed to `sharding` that owns `numbers`."""
-    there = sharding.is_fully_addressable
-    kept = Storage.of(padded(numbers, sharding)) if there else cut(numbers, sharding)
+    kept: Storage | Sequence[Buffer] = numbers
+    if not sharding.is_fully_addressable:
+        kept = cut(numbers.array, sharding)
+    elif full_shape(numbers.shape, sharding) != numbers.shape:
+        kept = Storage.of(padded(numbers.array, sharding))
     return Array(signature_of(abstract, sharding), sharding, kept)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.backends.storage import Storage
 from shardir.frontend import tree
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.annotations import constrain
@@ -18,6 +19,7 @@ from shardir.frontend.prefix import spread
 from shardir.frontend.processes import here
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import signature_of
+from shardir.frontend.taking import taken
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wishes import granted, is_wish
@@ -67,12 +69,12 @@ def _put(leaf: Any, to: Sharding | None, pads: bool) -> Array:
         leaf.check(None)
     if not isinstance(leaf, Array):
         abstract = abstract_of(leaf, "x of device_put")
-        numbers = np.array(to_numpy(leaf))
+        numbers = to_numpy(leaf)
         if to is None:
-            return uncommitted(numbers, abstract)
+            return uncommitted(taken(numbers), abstract)
         _check(to, numbers.shape, pads)
         check_same(numbers, to)
-        return placed(numbers, abstract, to)
+        return placed(taken(numbers), abstract, to)
     if to is None or leaf.signature.sharding == to:
         return leaf
     shape = leaf.shape
@@ -85,7 +87,10 @@ def _put(leaf: Any, to: Sharding | None, pads: bool) -> Array:
     elif here().count > 1:
         parts = moved(leaf.parts, leaf.sharding, to, leaf.type)
         return Array(signature_of(leaf.abstract, to), to, parts)
-    return placed(leaf.whole(), leaf.abstract, to)
+    held = leaf.contents()
+    if not isinstance(held, Storage) or held.shape != shape:
+        held = Storage.of(leaf.whole())
+    return placed(held, leaf.abstract, to)
 
 
 def _check(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.array import Array
+from shardir.frontend.array import Array, uncommitted
 from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.placing import device_put
-from shardir.types import NUMPY_DTYPES
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.taking import exchanged
+from shardir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 printoptions = np.printoptions
@@ -31,15 +33,20 @@ fromstring = _reading("fromstring", "a text")
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """An array of the numbers of another library's, a copy of them.
+    """An array of the numbers of another library's, which hands them out by DLPack.
 
-        `device` is a device or a sharding to place it on; `copy` is accepted, arrays never change.
-    Raises `ArgumentError` for `copy=False`
-        together with a device, as numbers are then moved.
+    Memory that the library says not to write into is shared, other memory copied. `copy=True`
+    copies it in any case; `copy=False` shares it in any case, and then nobody may write into it any
+    more. `device` is a device or a sharding to place the array on.
+
+    Raises `ArgumentError` where `copy=False` asks for what cannot be: for elements of a type that
+    becomes another, and for those that do not lie in row-major order.
     """
     if isinstance(x, Array):
         return x if device is None else device_put(x, device)
-    made = asarray(np.from_dlpack(x))
+    numbers = exchanged(x, copy)
+    abstract = Abstract(TensorType(numbers.shape, dtype_name(numbers.dtype)))
+    made = uncommitted(numbers, abstract)
     return made if device is None else device_put(made, device)
 
 

@@ -1,0 +1,78 @@
+"""Numbers that come from elsewhere, in memory that arrays can keep.
+
+Arrays never change, so memory that somebody may still write into is copied, into memory that the
+backend uses again and again. What nobody can write into is taken as it is.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.cpu.native import available
+from shardir.backends.storage import Storage, is_storage
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import to_numpy
+
+POOLED_BYTES = 1 << 12
+"""Fewer are NumPy's, which takes less time for them."""
+
+Numbers = npt.NDArray[Any]
+
+
+def taken(numbers: Numbers) -> Storage:
+    """The numbers of a NumPy array in row-major memory that stays as it is."""
+    if is_lasting(numbers) and numbers.flags.c_contiguous:
+        return Storage.of(numbers)
+    storage = _fresh(numbers)
+    return Storage.of(np.array(numbers)) if storage is None else storage
+
+
+def _fresh(numbers: Numbers) -> Storage | None:
+    """A copy in the backend's memory, which NumPy has not seen; `None`: there is no such."""
+    if numbers.nbytes < POOLED_BYTES or not available():
+        return None
+    from shardir.backends.cpu.native.runtime.memory import allocate
+
+    block = allocate(numbers.nbytes)
+    target = np.asarray(block)[: numbers.nbytes].view(numbers.dtype).reshape(numbers.shape)
+    np.copyto(target, numbers)
+    return Storage(block.address, block, numbers.shape, numbers.dtype)
+
+
+def is_lasting(numbers: Numbers) -> bool:
+    """Whether nobody can write into the memory of an array: it is that of `bytes`, or our own."""
+    base: Any = numbers
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return False
+        base = base.base
+    return isinstance(base, bytes) or is_storage(base)
+
+
+def exchanged(x: Any, copy: bool | None) -> Storage:
+    """The numbers of another library's array, which it hands out by DLPack.
+
+    Memory that it says not to write into is taken as it is, other memory copied; with `copy=False`
+    all is taken as it is, and not to be written into by anybody from then on. Raises
+    `ArgumentError` where that cannot be.
+    """
+    given = np.from_dlpack(x)
+    numbers = to_numpy(given)
+    same = numbers is given and given.flags.c_contiguous
+    if copy is False and not same:
+        why = (
+            f"has elements of type {given.dtype}, which become {numbers.dtype}"
+            if numbers is not given
+            else "does not lie in row-major order"
+        )
+        raise ArgumentError(
+            point(
+                f"the array given to from_dlpack {why}, which copy=False does not allow; "
+                "leave copy away"
+            )
+        )
+    if same and not copy and (copy is False or not given.flags.writeable):
+        return Storage.of(given)
+    return taken(numbers)
