@@ -10,7 +10,7 @@ from math import prod
 
 from shardir.backends.cpu.native.data import View
 from shardir.backends.cpu.native.loops.body import Walk
-from shardir.ops.fused import Lie, Nest
+from shardir.ops.fused import Lie
 from shardir.types import NUMPY_DTYPES
 
 UNIT, SPLAT, GENERAL = "unit", "splat", "general"
@@ -19,16 +19,16 @@ UNIT, SPLAT, GENERAL = "unit", "splat", "general"
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """What is read or written in a nest: `step` bytes from one element to its neighbour (1 for a
-    counted index, which lies in no memory: it has no view)."""
+    """What is read or written in a nest, or a counted index, which lies in no memory (it has no
+    view) and begins at `begin`."""
 
     view: View | None
     dtype: str
-    strides: tuple[int, ...]
-    """One for each axis of the nest."""
+    begin: int = 0
 
     @property
     def step(self) -> int:
+        """Bytes from one element to its neighbour; 1 for an index."""
         return 1 if self.view is None else NUMPY_DTYPES[self.dtype].itemsize
 
 
@@ -51,35 +51,32 @@ def strides_along(view: View, lie: Lie, axes: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def arrays_of(walk: Walk, operands: Sequence[View], results: Sequence[View]) -> list[Array]:
-    """What a walk reads, what it writes, and what it counts, in this order."""
+def arrays_of(
+    walk: Walk, operands: Sequence[View], results: Sequence[View]
+) -> tuple[list[Array], list[Axis]]:
+    """What a walk reads, what it writes, and what it counts, in this order; and its axes."""
     count = len(walk.nest.extents)
     views = [operands[i] for i in walk.operands] + list(results)
     lies = (*walk.operand_lies, *walk.result_lies)
-    arrays = [
-        Array(view, view.dtype, strides_along(view, lie, count))
-        for view, lie in zip(views, lies, strict=True)
-    ]
-    for axis in walk.counted:
-        arrays.append(Array(None, "i64", tuple(int(i == axis) for i in range(count))))
-    return arrays
-
-
-def axes_of(nest: Nest, arrays: Sequence[Array]) -> list[Axis]:
-    """The axes, outermost in memory first; neighbours that no array tells apart are one."""
+    arrays = [Array(view, view.dtype) for view in views]
+    arrays += [Array(None, "i64") for _ in walk.counted]
+    strides = [strides_along(view, lie, count) for view, lie in zip(views, lies, strict=True)]
+    strides += [tuple(int(i == axis) for i in range(count)) for axis in walk.counted]
     axes = [
-        Axis(extent, tuple(a.strides[i] for a in arrays), i in nest.reduced)
-        for i, extent in enumerate(nest.extents)
+        Axis(extent, tuple(each[i] for each in strides), i in walk.nest.reduced)
+        for i, extent in enumerate(walk.nest.extents)
     ]
+    return arrays, axes
+
+
+def ordered(axes: Sequence[Axis], arrays: Sequence[Array]) -> list[Axis]:
+    """The axes, outermost in memory first; neighbours that no array tells apart are one."""
     weights = [
-        prod(n for n, stride in zip(nest.extents, a.strides, strict=True) if stride)
-        if a.view is not None
-        else 0
-        for a in arrays
+        prod(axis.extent for axis in axes if axis.strides[i]) if a.view is not None else 0
+        for i, a in enumerate(arrays)
     ]
     order = sorted(range(len(arrays)), key=lambda i: -weights[i])
-    axes.sort(key=lambda axis: [-abs(axis.strides[i]) for i in order])
-    return joined(axes)
+    return joined(sorted(axes, key=lambda axis: [-abs(axis.strides[i]) for i in order]))
 
 
 def joined(axes: Sequence[Axis]) -> list[Axis]:

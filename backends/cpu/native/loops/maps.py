@@ -21,8 +21,8 @@ from shardir.backends.cpu.native.loops.axes import (
     UNIT,
     Array,
     Axis,
-    axes_of,
     lying,
+    ordered,
     price,
 )
 from shardir.backends.cpu.native.loops.body import Body
@@ -31,7 +31,6 @@ from shardir.backends.cpu.native.loops.prices import nanoseconds
 from shardir.backends.cpu.native.loops.record import Reader, Record, further, located, moved
 from shardir.backends.cpu.native.vector import library
 from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held
-from shardir.ops.fused import Nest
 from shardir.types import REAL_OF
 
 BLOCK = 1 << 15
@@ -40,7 +39,6 @@ TILE_ROWS, TILE_COLUMNS = 32, 128
 STREAMING_BYTES = 32 << 20
 """Results from this size on go past the caches: they would push out all that is in there."""
 TASK_NANOSECONDS = 20_000.0
-STREAM_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +72,16 @@ def lanes_of(body: Body) -> int:
 
 
 def phases_of_map(
-    nest: Nest, body: Body, arrays: Sequence[Array], counted: int, context: Context, label: str
+    axes: Sequence[Axis],
+    body: Body,
+    arrays: Sequence[Array],
+    counted: int,
+    context: Context,
+    label: str,
 ) -> list[Phase]:
     """The one phase of a walk without reductions; `arrays` end with `counted` indices."""
     lanes = lanes_of(body)
-    axes = axes_of(nest, arrays)
+    axes = ordered(axes, arrays)
     column = min(axes, key=lambda axis: price(arrays, axis, lanes), default=None)
     outer = [axis for axis in axes if axis is not column]
     none = Axis(1, (0,) * len(arrays))
@@ -89,8 +92,9 @@ def phases_of_map(
     kinds = tuple(
         (a.dtype, lying(a, stride)) for a, stride in zip(arrays, column.strides, strict=True)
     )
-    written = arrays[len(arrays) - counted - len(body.results) : len(arrays) - counted]
-    streaming = column.extent % lanes == 0 and _streams(written, axes, column, lanes)
+    results = len(arrays) - counted - len(body.results)
+    written = range(results, len(arrays) - counted)
+    streaming = column.extent % lanes == 0 and _streams(arrays, written, axes, column, lanes)
     shape = Shape(body, kinds, counted, lanes, column.extent % lanes == 0, streaming)
     size = prod(axis.extent for axis in axes)
     cost = nanoseconds(body, size, arrays, column.strides)
@@ -124,20 +128,21 @@ def _cut(
     return (outer[-1] if outer else None), max(1, BLOCK // columns), columns
 
 
-def _streams(written: Sequence[Array], axes: Sequence[Axis], column: Axis, lanes: int) -> bool:
+def _streams(
+    arrays: Sequence[Array], written: range, axes: Sequence[Axis], column: Axis, lanes: int
+) -> bool:
     """Whether all results are large, and full vectors of them aligned wherever they begin.
 
     A buffer of our own is aligned; the only ones that are not are arguments, which are written
     only where they are donated, and those are too.
     """
-    for array in written:
-        view = array.view
-        if view is None or view.nbytes < STREAMING_BYTES:
+    for i in written:
+        array = arrays[i]
+        if array.view is None or array.view.nbytes < STREAMING_BYTES:
             return False
-        ends = (view.offset, *array.strides)
-        own = [s for s in ends if s != array.step]
         size = lanes * array.step
-        if array.step not in array.strides or any(s % min(size, STREAM_ALIGNMENT) for s in own):
+        ends = [array.view.offset, *(axis.strides[i] for axis in axes if axis is not column)]
+        if column.strides[i] != array.step or any(end % size for end in ends):
             return False
     return True
 

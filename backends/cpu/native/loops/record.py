@@ -20,10 +20,12 @@ class Record:
         self.words += words
 
     def arrays(self, arrays: Sequence[Array]) -> None:
-        """The slot and the offset of each array; counted indices have none."""
+        """The slot and the offset of each array; where counted indices begin."""
         for array in arrays:
             if array.view is not None:
                 self.words += [array.view.slot, array.view.offset]
+            else:
+                self.words.append(array.begin)
 
     def table(self, axes: Sequence[Axis]) -> None:
         """Axes to number blocks along, outermost first, and all their strides."""
@@ -50,13 +52,13 @@ class Reader:
         return [self.word() for _ in range(count)]
 
     def arrays(self, count: int, indices: int) -> list[Value]:
-        """The addresses of arrays, then zeros for counted indices."""
+        """The addresses of arrays, then where counted indices begin."""
         f = self.function
         made = []
         for _ in range(count):
             base = f.load(f.offset(self.bases, self.word(), "ptr"), "ptr")
             made.append(f.offset(base, self.word()))
-        return made + [f.value(0, "i64") for _ in range(indices)]
+        return made + self.words(indices)
 
     def table(self) -> Value:
         """Where a table begins; it has to be what is read last, or skipped by its length."""

@@ -11,17 +11,21 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase
-from shardir.backends.cpu.native.loops.axes import Array, Axis, axes_of, lying, price
+from shardir.backends.cpu.native.loops.axes import Array, Axis, lying, ordered, price
 from shardir.backends.cpu.native.loops.columns import ColumnShape, column_kernel
+from shardir.backends.cpu.native.loops.cuts import Cutter
 from shardir.backends.cpu.native.loops.maps import TASK_NANOSECONDS, lanes_of
 from shardir.backends.cpu.native.loops.prices import nanoseconds
 from shardir.backends.cpu.native.loops.record import Record
 from shardir.backends.cpu.native.loops.rows import RowShape, itemsize, row_kernel
 from shardir.backends.cpu.native.loops.stages import Stages
-from shardir.ops.fused import Nest
 
 COLUMNS = 1024
 """Columns of a block at most: their accumulators stay in the first cache."""
+NARROW = 128
+"""Columns of a block at least, where there are so many."""
+BLOCK_ROWS = 64
+"""Rows from a few times which on a sum of columns is cut: short walks down many rows are slow."""
 FEW = 8
 """With fewer rows or blocks of columns than this, large walks are cut."""
 LARGE = 1 << 17
@@ -53,9 +57,9 @@ class Layout:
         return self.column.extent % self.lanes == 0
 
 
-def layout_of(nest: Nest, arrays: Sequence[Array], counted: int, lanes: int) -> Layout:
+def layout_of(axes: Sequence[Axis], arrays: Sequence[Array], counted: int, lanes: int) -> Layout:
     """How a walk goes over its arrays."""
-    axes = axes_of(nest, arrays)
+    axes = ordered(axes, arrays)
     column = min(axes, key=lambda axis: price(arrays, axis, lanes))
     others = [axis for axis in axes if axis is not column]
     return Layout(
@@ -69,23 +73,66 @@ def layout_of(nest: Nest, arrays: Sequence[Array], counted: int, lanes: int) -> 
 
 
 def phases_of_reduction(
-    nest: Nest, stages: Stages, arrays: Sequence[Array], counted: int, context: Context, label: str
-) -> list[Phase] | None:
+    axes: Sequence[Axis],
+    stages: Stages,
+    arrays: Sequence[Array],
+    counted: int,
+    context: Context,
+    label: str,
+) -> list[Phase]:
     """The phases of a walk with reductions; `arrays` end with `counted` indices."""
-    layout = layout_of(nest, arrays, counted, lanes_of(stages.body))
+    lanes = lanes_of(stages.body)
+    if not _is_cut(layout_of(axes, arrays, counted, lanes), stages):
+        return [_one_phase(axes, stages, arrays, counted, context, label)]
+    return Cutter(axes, stages, arrays, counted, context, label, lanes, _one_phase).phases()
+
+
+def _one_phase(
+    axes: Sequence[Axis],
+    stages: Stages,
+    arrays: Sequence[Array],
+    counted: int,
+    context: Context,
+    label: str,
+) -> Phase:
+    layout = layout_of(axes, arrays, counted, lanes_of(stages.body))
     if layout.column.reduced:
-        return [_rows(layout, stages, context, label)]
-    return [_columns(layout, stages, context, label)]
+        return _rows(layout, stages, context, label)
+    return _columns(layout, stages, context, label)
+
+
+def _is_cut(layout: Layout, stages: Stages) -> bool:
+    """Whether passes are phases of their own."""
+    if layout.size < LARGE:
+        return False
+    around = prod(axis.extent for axis in layout.kept)
+    rows = prod(axis.extent for axis in layout.reduced)
+    if layout.column.reduced:
+        alone = around
+        fits = _row_regions(layout, stages) is not None
+    else:
+        cut = _columns_cut(layout, stages)
+        alone = around * -(-layout.column.extent // cut)
+        fits = _column_regions(layout, stages, cut) is not None
+        if stages.passes == 1 and rows > 4 * BLOCK_ROWS and alone < 4 * FEW:
+            return True
+    return alone < FEW or not fits
+
+
+def _row_regions(layout: Layout, stages: Stages) -> list[int] | None:
+    padded = -(-layout.column.extent // layout.lanes) * layout.lanes
+    count = padded * prod(axis.extent for axis in layout.reduced)
+    dtypes = [stages.body.steps[i].dtype for i in sorted(stages.stored)]
+    return _regions([(dtype, count) for dtype in dtypes])
 
 
 def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase:
+    ends = _row_regions(layout, stages)
+    if ends is None:
+        return _rows(layout, replace(stages, storing=False), context, label)
     rows = prod(axis.extent for axis in layout.kept)
     repeats = prod(axis.extent for axis in layout.reduced)
     padded = -(-layout.column.extent // layout.lanes) * layout.lanes
-    dtypes = [stages.body.steps[i].dtype for i in sorted(stages.stored)]
-    ends = _regions([(dtype, padded * repeats) for dtype in dtypes])
-    if ends is None:
-        return _rows(layout, replace(stages, storing=False), context, label)
     nested = bool(layout.reduced)
     shape = RowShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole, nested)
     cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
@@ -100,16 +147,30 @@ def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase
     return Phase(row_kernel(shape), tuple(record.words), -(-rows // each), cost, label)
 
 
-def _columns(layout: Layout, stages: Stages, context: Context, label: str) -> Phase:
+def _columns_cut(layout: Layout, stages: Stages) -> int:
+    """How many columns a block has: as many as scratch memory has room for, within reason."""
     cut = min(-(-layout.column.extent // layout.lanes) * layout.lanes, COLUMNS)
-    row = layout.reduced[-1] if layout.reduced else Axis(1, (0,) * len(layout.arrays), True)
-    rest = layout.reduced[:-1]
-    rows = row.extent * prod(axis.extent for axis in rest)
+    while cut > NARROW and _column_regions(layout, stages, cut) is None:
+        cut = max(NARROW, cut // 2 // layout.lanes * layout.lanes)
+    return cut
+
+
+def _column_regions(layout: Layout, stages: Stages, cut: int) -> list[int] | None:
+    rows = prod(axis.extent for axis in layout.reduced)
     shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole)
-    regions = [(dtype, cut * (rows if by_row else 1)) for _, dtype, by_row in shape.regions()]
-    ends = _regions(regions)
+    return _regions(
+        [(dtype, cut * (rows if by_row else 1)) for _, dtype, by_row in shape.regions()]
+    )
+
+
+def _columns(layout: Layout, stages: Stages, context: Context, label: str) -> Phase:
+    cut = _columns_cut(layout, stages)
+    ends = _column_regions(layout, stages, cut)
     if ends is None:
         return _columns(layout, replace(stages, storing=False), context, label)
+    row = layout.reduced[-1] if layout.reduced else Axis(1, (0,) * len(layout.arrays), True)
+    rest = layout.reduced[:-1]
+    shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole)
     cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     column_blocks = -(-layout.column.extent // cut)
     blocks = column_blocks * prod(axis.extent for axis in layout.kept)
@@ -132,4 +193,4 @@ def _regions(regions: Sequence[tuple[str, int]]) -> list[int] | None:
     for dtype, count in regions:
         ends.append(at)
         at += -(-count * itemsize(dtype) // 64) * 64
-    return ends if at <= SCRATCH_BYTES else None
+    return ends if at <= SCRATCH_BYTES // 2 else None

@@ -25,10 +25,10 @@ def rule(
         return None
     if not all(walk.nest.extents):
         return None if walk.nest.reduced else []
-    arrays = arrays_of(walk, operands, results)
+    arrays, axes = arrays_of(walk, operands, results)
     label = op.why or op.name
     if not walk.body.reductions:
-        return phases_of_map(walk.nest, walk.body, arrays, len(walk.counted), context, label)
+        return phases_of_map(axes, walk.body, arrays, len(walk.counted), context, label)
     stages = stages_of(
         walk.body,
         [frozenset(lie) for lie in walk.operand_lies],
@@ -36,7 +36,7 @@ def rule(
         [frozenset(lie) for lie in walk.result_lies],
         walk.nest.reduced,
     )
-    return phases_of_reduction(walk.nest, stages, arrays, len(walk.counted), context, label)
+    return phases_of_reduction(axes, stages, arrays, len(walk.counted), context, label)
 
 
 def is_supported(body: Body) -> bool:
@@ -47,6 +47,16 @@ def is_supported(body: Body) -> bool:
             if not has_instructions(step.op, step.attrs, dtypes, step.dtype):
                 return False
     return True
+
+
+def accepts(op: Op) -> bool:
+    """Whether a group that holds an operation has a kernel: what `passes.fuse` may take."""
+    dtypes = tuple(value.type.dtype for value in op.operands)
+    if op.spec in REDUCTIONS:
+        return "key" not in dtypes
+    if not is_pointwise(op.spec):
+        return False
+    return has_instructions(op.name, tuple(op.attrs.items()), dtypes, op.result.type.dtype)
 
 
 @cache

@@ -81,7 +81,8 @@ class Stages:
 
     def _is_dear(self, i: int) -> bool:
         step = self.body.steps[i]
-        return step.kind == APPLY and step.op not in CHEAP and step.op != "div"
+        dear = step.kind == APPLY and step.op not in CHEAP and step.op != "div"
+        return dear and not self.kept[i]
 
     def stores(self, number: int) -> list[int]:
         """The stored values that are computed in a pass."""

@@ -9,6 +9,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as jnp
 from shardir import nn
+from shardir.backends.cpu.native.loops import cuts, reductions
 from shardir.backends.cpu.native.loops.rules import rule
 from shardir.interpret import apply, run
 from shardir.opset import OPS
@@ -88,6 +89,36 @@ PROGRAMS: list[Callable[..., Any]] = [
     lambda x: jnp.sum(x * jnp.arange(x.shape[1]), 1) + jnp.arange(x.shape[0]),
     lambda x: jnp.where(jnp.all(x > -5, 1)[:, None], x, 0.0) * jnp.max(x),
 ]
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_a_walk_cut_into_phases(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if all of these were large: partial results, and what combines them."""
+    monkeypatch.setattr(reductions, "LARGE", 1)
+    monkeypatch.setattr(reductions, "FEW", 1 << 40)
+    monkeypatch.setattr(cuts, "BLOCK", 300)
+    rng = np.random.default_rng(number)
+    for shape in ((33, 70), (2, 2000), (7, 5)):
+        x = rng.normal(size=shape).astype(np.float32)
+        made = Fuse()(sd.jit(PROGRAMS[number]).lower(x).compile().module)
+        wanted = run(made, [x])
+        for lay in (dense, flipped):
+            for want, got in zip(wanted, computed(made, [x], lay), strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5)
+
+
+def test_the_number_of_workers_changes_no_bit() -> None:
+    rng = np.random.default_rng(3)
+    for shape, dims in (((1 << 18,), (0,)), ((700, 400), (0,)), ((3, 90_000), (1,))):
+        x = rng.normal(size=shape).astype(np.float32)
+        op = op_on(OPS["sum"], TensorType(shape, "f32"), dims=dims)
+        bits = set()
+        for workers in (1, 2, 7):
+            out = np.zeros(op.result.type.shape, np.float32)
+            lowered(rule, op, [x], [out], workers)
+            bits.add(out.tobytes())
+            np.testing.assert_allclose(out, x.sum(dims, np.float64), rtol=1e-6, atol=1e-6)
+        assert len(bits) == 1
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))

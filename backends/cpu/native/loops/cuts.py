@@ -1,0 +1,286 @@
+"""Walks with reductions, cut into phases that write partial results and combine them.
+
+For a walk of which no task can do a whole row or column: there are too few of them, or what has to
+wait between passes does not fit into scratch memory. Every pass becomes a phase (or two: the last
+block may be shorter), whose blocks are one more kept axis; a small phase combines the blocks and
+computes what lies along kept axes. What is needed later lies in temporary buffers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.loops.axes import Array, Axis, ordered
+from shardir.backends.cpu.native.loops.body import APPLY, ARRAY, IOTA, REDUCE, Body, Step
+from shardir.backends.cpu.native.loops.maps import phases_of_map
+from shardir.backends.cpu.native.loops.reducing import wide_of
+from shardir.backends.cpu.native.loops.stages import Stages
+from shardir.types import NUMPY_DTYPES
+
+BLOCK = 1 << 16
+"""Elements of a block, about."""
+MOST = 256
+"""Blocks at most: combining them is a walk too."""
+
+Walk = Callable[[Sequence[Axis], Stages, Sequence[Array], int, Context, str], Phase]
+"""The one phase of a walk with reductions, uncut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The number of the reduced axis that is cut, and how many blocks of which extent there are;
+    what is left over is one more block."""
+
+    axis: int
+    blocks: int
+    extent: int
+    left: int
+
+    @property
+    def partials(self) -> int:
+        return self.blocks + (self.left > 0)
+
+
+def cut_of(axes: Sequence[Axis], lanes: int) -> Cut:
+    """Where a walk is cut: along its longest reduced axis."""
+    number = max((i for i, a in enumerate(axes) if a.reduced), key=lambda i: axes[i].extent)
+    extent = axes[number].extent
+    size = prod(axis.extent for axis in axes)
+    wanted = max(1, min(size // BLOCK, MOST, extent))
+    each = -(-extent // wanted)
+    if each > 4 * lanes:
+        each = -(-each // lanes) * lanes
+    return Cut(number, extent // each, each, extent % each)
+
+
+class Cutter:
+    """Makes the phases; `strides` has for each array, temporaries too, those along the axes and
+    one along the blocks."""
+
+    def __init__(
+        self,
+        axes: Sequence[Axis],
+        stages: Stages,
+        arrays: Sequence[Array],
+        counted: int,
+        context: Context,
+        label: str,
+        lanes: int,
+        walk: Walk,
+    ) -> None:
+        axes = ordered(axes, arrays)
+        self.axes, self.stages, self.body = axes, stages, stages.body
+        self.context, self.label, self.walk = context, label, walk
+        self.cut = cut_of(axes, lanes)
+        self.arrays = list(arrays)
+        self.strides = [tuple(axis.strides[i] for axis in axes) for i in range(len(arrays))]
+        self.blocks = [each[self.cut.axis] * self.cut.extent for each in self.strides]
+        self.operands = len(arrays) - counted - len(self.body.results)
+        self.known: dict[int, int] = {}
+        """The array in which the value of a step lies."""
+
+    def phases(self) -> list[Phase]:
+        """All phases, pass by pass."""
+        made = self.between(-1, {})
+        for number in range(self.stages.passes):
+            partials = {i: self.partial(i) for i in self.stages.reductions(number)}
+            wanted = [
+                (self.body.results[i], self.operands + i) for i in self.stages.results(number)
+            ]
+            for i in self.stages.stores(number):
+                self.known.pop(i, None)
+                wanted.append((i, self.temporary(self.body.steps[i].dtype, True, False)))
+            if partials:
+                made += self.passed(partials, wanted)
+            elif wanted:
+                made += self.mapped(wanted)
+            self.known.update((i, k) for i, k in wanted if i in self.stages.stored)
+            made += self.between(number, partials)
+        return made
+
+    def temporary(self, dtype: str, reduced: bool, blocked: bool) -> int:
+        """A new buffer along the kept axes, and along reduced ones and blocks if told so."""
+        item = NUMPY_DTYPES[dtype].itemsize
+        step, strides = item, [0] * len(self.axes)
+        for i in reversed(range(len(self.axes))):
+            if reduced or not self.axes[i].reduced:
+                strides[i] = step
+                step *= self.axes[i].extent
+        count = step // item * (self.cut.partials if blocked else 1)
+        slot = self.context.temporary(max(count * item, 64))
+        self.arrays.append(Array(View(slot, 0, (count,), (item,), dtype), dtype))
+        self.strides.append(tuple(strides))
+        self.blocks.append(step if blocked else strides[self.cut.axis] * self.cut.extent)
+        return len(self.arrays) - 1
+
+    def partial(self, i: int) -> int:
+        """Where the partial results of a reduction go."""
+        step = self.body.steps[i]
+        wide = wide_of(step.op, self.body.steps[step.operands[0]].dtype)
+        return self.temporary(wide, False, True)
+
+    def passed(self, partials: dict[int, int], wanted: list[tuple[int, int]]) -> list[Phase]:
+        """The phases of a pass with reductions: all whole blocks, and what is left over."""
+        part = _Part(self.body, self.known, set(partials))
+        targets = [*partials.items(), *wanted]
+        body = part.body([i for i, _ in targets])
+        cut, made = self.cut, []
+        chosen = [*part.arrays, *(k for _, k in targets)]
+        for first, count, extent in (
+            (0, cut.blocks, cut.extent),
+            (cut.blocks, int(cut.left > 0), cut.left),
+        ):
+            if not count:
+                continue
+            arrays, axes = self.picked(chosen, part.counted)
+            arrays = [
+                self.moved(a, first * self.blocks[k])
+                for a, k in zip(arrays, [*chosen, *self.indices(part.counted)], strict=True)
+            ]
+            axes[cut.axis] = replace(axes[cut.axis], extent=extent)
+            along = tuple(self.blocks[k] for k in [*chosen, *self.indices(part.counted)])
+            axes.append(Axis(count, along))
+            kept = [i in partials for i, _ in targets]
+            stages = Stages(body, part.kept(self.stages), tuple(kept), storing=False)
+            made.append(
+                self.walk(axes, stages, arrays, len(part.counted), self.context, self.label)
+            )
+        return made
+
+    def mapped(self, wanted: list[tuple[int, int]]) -> list[Phase]:
+        """The phase of a pass without reductions."""
+        part = _Part(self.body, self.known, set())
+        body = part.body([i for i, _ in wanted])
+        arrays, axes = self.picked([*part.arrays, *(k for _, k in wanted)], part.counted)
+        axes = [replace(axis, reduced=False) for axis in axes]
+        counted = len(part.counted)
+        return phases_of_map(axes, body, arrays, counted, self.context, self.label)
+
+    def between(self, number: int, partials: dict[int, int]) -> list[Phase]:
+        """The phase that combines the blocks of a pass, and what follows along kept axes."""
+        stage = self.stages.stage
+        wanted = [
+            (self.body.results[i], self.operands + i)
+            for i in self.stages.ends()
+            if stage[self.body.results[i]] == number + 1
+        ]
+        used = [i for i in self.stages.between_after(number) if self.is_used(i)]
+        later = {i: self.temporary(self.body.steps[i].dtype, False, False) for i in used}
+        wanted += later.items()
+        if not wanted:
+            return []
+        part = _Part(self.body, {**self.known, **partials}, set(partials), again=True)
+        body = part.body([i for i, _ in wanted])
+        chosen = [*part.arrays, *(k for _, k in wanted)]
+        arrays, axes = self.picked(chosen, part.counted)
+        axes = [axis for axis in axes if not axis.reduced]
+        self.known.update(later)
+        counted = len(part.counted)
+        if not partials:
+            return phases_of_map(axes, body, arrays, counted, self.context, self.label)
+        own = set(partials.values())
+        along = tuple(
+            self.blocks[k] if k in own else 0 for k in [*chosen, *self.indices(part.counted)]
+        )
+        axes.append(Axis(self.cut.partials, along, True))
+        kept = tuple(
+            step.kind != ARRAY or part.arrays[step.number] not in own for step in body.steps
+        )
+        stages = Stages(body, kept, (True,) * len(wanted))
+        return [self.walk(axes, stages, arrays, counted, self.context, self.label)]
+
+    def is_used(self, i: int) -> bool:
+        """Whether a value along kept axes is needed after the phase that makes it."""
+        stage, kept = self.stages.stage, self.stages.kept
+        if stage[i] == 0 or self.body.steps[i].kind not in (APPLY, REDUCE):
+            return False
+        users = (
+            k
+            for k, step in enumerate(self.body.steps)
+            if i in step.operands and (not kept[k] or stage[k] > stage[i])
+        )
+        whole = (
+            value == i and not end
+            for value, end in zip(self.body.results, self.stages.kept_results, strict=True)
+        )
+        return any(True for _ in users) or any(whole)
+
+    def indices(self, counted: Sequence[int]) -> list[int]:
+        """The arrays that are the indices of these numbers."""
+        return [self.operands + len(self.body.results) + i for i in counted]
+
+    def picked(
+        self, chosen: Sequence[int], counted: Sequence[int]
+    ) -> tuple[list[Array], list[Axis]]:
+        """Some arrays and indices, and the axes as those see them."""
+        every = [*chosen, *self.indices(counted)]
+        axes = [
+            Axis(axis.extent, tuple(self.strides[k][i] for k in every), axis.reduced)
+            for i, axis in enumerate(self.axes)
+        ]
+        return [self.arrays[k] for k in every], axes
+
+    @staticmethod
+    def moved(array: Array, distance: int) -> Array:
+        if array.view is None:
+            return replace(array, begin=array.begin + distance)
+        return replace(array, view=replace(array.view, offset=array.view.offset + distance))
+
+
+class _Part:
+    """A part of a body: the steps that some values need, of what is known already.
+
+    The reductions among `reduced` make partial results; or, `again`, they combine those.
+    """
+
+    def __init__(
+        self, body: Body, known: dict[int, int], reduced: set[int], again: bool = False
+    ) -> None:
+        self.whole, self.known, self.reduced, self.again = body, known, reduced, again
+        self.arrays: list[int] = []
+        self.counted: list[int] = []
+        self.steps: list[Step] = []
+        self.sources: list[int] = []
+        """The step of the whole body that each step stands for."""
+        self.numbers: dict[int, int] = {}
+
+    def body(self, results: Sequence[int]) -> Body:
+        numbers = [self.step(i) for i in results]
+        return Body(tuple(self.steps), tuple(numbers))
+
+    def kept(self, stages: Stages) -> tuple[bool, ...]:
+        return tuple(stages.kept[i] for i in self.sources)
+
+    def step(self, i: int) -> int:
+        if i in self.numbers:
+            return self.numbers[i]
+        step = self.whole.steps[i]
+        if i in self.reduced and self.again:
+            wide = wide_of(step.op, self.whole.steps[step.operands[0]].dtype)
+            partial = self.add(i, Step(ARRAY, wide, number=self.array(self.known[i])))
+            made = Step(REDUCE, step.dtype, step.op, (partial,))
+        elif i in self.reduced:
+            wide = wide_of(step.op, self.whole.steps[step.operands[0]].dtype)
+            made = Step(REDUCE, wide, step.op, (self.step(step.operands[0]),))
+        elif i in self.known:
+            made = Step(ARRAY, step.dtype, number=self.array(self.known[i]))
+        elif step.kind == ARRAY:
+            made = replace(step, number=self.array(step.number))
+        elif step.kind == IOTA:
+            self.counted.append(step.number)
+            made = replace(step, number=len(self.counted) - 1)
+        else:
+            made = replace(step, operands=tuple(self.step(k) for k in step.operands))
+        self.numbers[i] = self.add(i, made)
+        return self.numbers[i]
+
+    def add(self, i: int, step: Step) -> int:
+        self.steps.append(step)
+        self.sources.append(i)
+        return len(self.steps) - 1
+
+    def array(self, number: int) -> int:
+        if number not in self.arrays:
+            self.arrays.append(number)
+        return self.arrays.index(number)
