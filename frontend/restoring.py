@@ -53,12 +53,12 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
     leaves: list[Any] = []
     for (name, leaf), wish in zip(wanted.items(), wishes, strict=True):
         entry = _find(name, entries, root)
-        sharding = granted(wish, word)
+        number = like is not None and is_number(leaf)
+        sharding = None if number else granted(wish, word)
         if like is not None:
             _check_same_type(name, entry, leaf, root)
             sharding = sharding or _sharding_of(leaf)
         array = _loaded(name, entry, sharding, files)
-        number = like is not None and is_number(leaf)
         leaves.append(type(leaf)(np.asarray(array).item()) if number else array)
     return tree.unflatten(tree.structure(pattern), leaves)
 

@@ -13,6 +13,7 @@ from tests.backends.mpi.launching import LIMIT_SECONDS, ROOT, mpiexec
 SEEDS = sorted(path.stem for path in (ROOT / "examples" / "seeds").glob("*.py"))
 LONG = settings().max_examples > 200
 JOBS = [("collective_operations", 2), ("pmap_quickstart", 4)]
+PAGE = ROOT / "docs" / "distributed.md"
 TIMES = re.compile(r"[\d.]+ ms")
 
 
@@ -41,3 +42,13 @@ def test_digits_are_learned(count: int, tmp_path: Path) -> None:
         count, ROOT / "examples" / "digits.py", "--epochs", epochs, folder=tmp_path
     ).check()
     assert "the placements agree" in done.out[0]
+
+
+def test_the_page_about_processes_shows_what_several_print(tmp_path: Path) -> None:
+    """All of its Python blocks are one program, which every process runs."""
+    blocks = re.findall(r"^```(python|text)\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    program = tmp_path / "page.py"
+    folder = f"import os\nos.chdir({str(tmp_path)!r})\n"
+    program.write_text(folder + "\n".join(body for kind, body in blocks if kind == "python"))
+    done = mpiexec(2, program, folder=tmp_path).check()
+    assert done.out[0] == "".join(body for kind, body in blocks if kind == "text")
