@@ -6,7 +6,7 @@ side, a vector has an element of each, and what they have come to waits in scrat
 some lines are walked at a time, so that their operations overlap.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View
@@ -14,6 +14,7 @@ from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, vector
 from shardir.backends.cpu.native.moves import numbers, tiles
 from shardir.backends.cpu.native.moves.casting import fits
+from shardir.backends.cpu.native.moves.copying import STREAMING_BYTES
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.views import in_parts, turned
@@ -53,12 +54,19 @@ def running_rule(
         cut = min(BESIDE, max(64, -(-enough // 64) * 64))
     else:
         cut = TOGETHER
-    way, body, price = "beside" if beside else "along", _beside if beside else _along, 0.3
     side, steps, step = tiles.side(size), x.shape[dim], x.strides[dim]
-    if not beside and min(extent, steps) >= side and abs(step) == size and step == y.strides[dim]:
-        way, body = "back" if step < 0 else "tiles", partial(_tiles, step < 0)
+    streaming = y.nbytes >= STREAMING_BYTES
+    way, price = "along", 0.3
+    body: Callable[..., None] = _along
+    if beside:
+        streaming = streaming and host().vector_bytes == tiles.LINE
+        way, body = f"beside{'_streaming' if streaming else ''}", partial(_beside, streaming)
+    elif min(extent, steps) >= side and abs(step) == size and step == y.strides[dim]:
+        streaming = streaming and step > 0 and side * size == tiles.LINE
+        way = "back" if step < 0 else "tiles_streaming" if streaming else "tiles"
+        body = partial(_tiles, step < 0, streaming)
         cut = side * max(1, -(-extent // side) // (4 * context.workers))
-    elif not beside:
+    else:
         price = 0.5 if extent >= TOGETHER else 1.5
     kernel = grid_kernel(
         f"running_{combine}_{way}_{x.dtype}", Form(2, extras=3), partial(body, combine, x.dtype)
@@ -72,14 +80,14 @@ def _kind(combine: str, dtype: str) -> numbers.Kind:
     return numbers.kind_of(dtype, wide=combine in ("add", "mul"))
 
 
-def _beside(combine: str, dtype: str, f: Function, block: Block) -> None:
+def _beside(streaming: bool, combine: str, dtype: str, f: Function, block: Block) -> None:
     """Lines side by side; they are as many columns."""
     kind = _kind(combine, dtype)
     size = numbers.SIZES[dtype]
     wide = host().lanes(size)
     steps, from_step, to_step = (block.extra(i) for i in range(3))
 
-    def step(source: Value, target: Value, first: bool) -> None:
+    def step(source: Value, target: Value, first: bool, past_caches: bool) -> None:
         position = f.variable("i64", 0)
         for lanes in (wide, 1):
             with f.while_(partial(fits, position, block.columns, lanes)):
@@ -90,16 +98,36 @@ def _beside(combine: str, dtype: str, f: Function, block: Block) -> None:
                     before = f.load(place, value.type, 1)
                     value = numbers.combine(f, combine, before, value, dtype)
                 f.store(value, place, 1)
-                numbers.store(f, value, f.offset(target, at * size), kind)
+                made, to = numbers.narrowed(f, value, kind), f.offset(target, at * size)
+                if past_caches and lanes == wide:
+                    f.store(made, to, tiles.LINE, True)
+                else:
+                    f.store(made, to, 1)
                 position.set(at + lanes)
 
     source, target = block.addresses
-    step(source, target, True)
-    with f.loop(1, steps) as i:
-        step(f.offset(source, i * from_step), f.offset(target, i * to_step), False)
+    step(source, target, True, False)
+
+    def others(past_caches: bool) -> None:
+        with f.loop(1, steps) as i:
+            ends = f.offset(source, i * from_step), f.offset(target, i * to_step)
+            step(*ends, False, past_caches)
+
+    if streaming:
+        _where_aligned(f, target, to_step, others)
+    else:
+        others(False)
 
 
-def _tiles(back: bool, combine: str, dtype: str, f: Function, block: Block) -> None:
+def _where_aligned(f: Function, target: Value, step: Value, do: Callable[[bool], None]) -> None:
+    """Do something past the caches if the target, and what is steps further on, begins a line."""
+    places = target.to("i64", "ptrtoint") | step
+    f.choose((places & (tiles.LINE - 1)).is_("eq", 0), lambda: do(True), lambda: do(False))
+
+
+def _tiles(
+    back: bool, streaming: bool, combine: str, dtype: str, f: Function, block: Block
+) -> None:
     """Lines that are contiguous, backwards with `back`: tiles of them are turned, so that they
     lie side by side, and turned again. What is left of a line is walked alone."""
     size = numbers.SIZES[dtype]
@@ -117,12 +145,18 @@ def _tiles(back: bool, combine: str, dtype: str, f: Function, block: Block) -> N
             )
             total = f.variable(kept, f.value(numbers.identity(combine, dtype), kept))
             done = f.variable("i64", 0)
-            with f.while_(lambda: done.get().is_("sle", steps - side)):
-                at = (done.get() + (side - 1 if back else 0)) * step
-                _tile(
-                    f, block, back, combine, kind, total, f.offset(source, at), f.offset(target, at)
-                )
-                done.set(done.get() + side)
+
+            def walk(past_caches: bool) -> None:
+                with f.while_(lambda: done.get().is_("sle", steps - side)):
+                    at = (done.get() + (side - 1 if back else 0)) * step
+                    ends = f.offset(source, at), f.offset(target, at)
+                    _tile(f, block, back, combine, kind, total, *ends, past_caches)
+                    done.set(done.get() + side)
+
+            if streaming:
+                _where_aligned(f, target, block.column_strides[1], walk)
+            else:
+                walk(False)
             f.store(total.get(), block.scratch, 1)
             with f.loop(0, side) as i:
                 before = f.load(f.offset(block.scratch, i, kind.type), kind.type)
@@ -146,6 +180,7 @@ def _tile(
     total: Variable,
     source: Value,
     target: Value,
+    streaming: bool,
 ) -> None:
     size = numbers.SIZES[kind.dtype]
     side, type = tiles.side(size), tiles.vector_type(size)
@@ -158,7 +193,7 @@ def _tile(
         total.set(numbers.combine(f, combine, total.get(), new, kind.dtype))
         tile[i] = numbers.narrowed(f, total.get(), kind).to(type, "bitcast")
     for i, line in enumerate(tiles.turned(f, tile, size)):
-        f.store(line, f.offset(target, to_line * i), 1)
+        f.store(line, f.offset(target, to_line * i), tiles.LINE if streaming else 1, streaming)
 
 
 def _walk(

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.moves import running
 from shardir.backends.cpu.native.moves.running import RULES
 from shardir.opset import OPS
 from shardir.types import NUMPY_DTYPES, TensorType
@@ -14,7 +16,7 @@ from tests.backends.cpu.native.moves.checking import (
     operations,
 )
 from tests.backends.cpu.native.moves.layouts import random_of
-from tests.backends.cpu.native.running import made_by, op_on
+from tests.backends.cpu.native.running import lowered, made_by, op_on
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
@@ -38,3 +40,23 @@ def test_long_lines(name: str, dtype: str, shape: tuple[int, ...]) -> None:
         op = op_on(OPS[name], type, dim=dim, reverse=dim == 1)
         (out,) = made_by(RULES[name], op, [x])
         assert_same_bits(out, expected(op, [x])[0])
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("name", ["cumsum", "cummax"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_large_results_go_past_the_caches(
+    name: str, dim: int, shift: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into memory that is aligned to lines, and into memory that is not."""
+    monkeypatch.setattr(running, "STREAMING_BYTES", 1 << 10)
+    shape, type = (70, 128), TensorType((70, 128), "f32")
+    x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    op = op_on(OPS[name], type, dim=dim, reverse=False)
+    memory = np.zeros(type.nbytes + 128, np.uint8)
+    start = -memory.ctypes.data % 64 + 4 * shift
+    out = memory[start : start + type.nbytes].view(np.float32).reshape(shape)
+    phases = lowered(RULES[name], op, [x], [out])
+    assert phases is not None
+    assert "streaming" in phases[0].kernel.name or host().vector_bytes < 64
+    assert_same_bits(out, expected(op, [x])[0])
