@@ -6,6 +6,7 @@ placed, and what each result is.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, final
 
 import numpy as np
@@ -27,7 +28,8 @@ from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import signature_of
 from shardir.ir import Module
 from shardir.memory import Memory
-from shardir.passes.pipeline import DEFAULT, EXACT, Pipeline, Watch, watches
+from shardir.passes.pipeline import DEFAULT, EXACT, Pass, Pipeline, Watch, watches
+from shardir.reporting import compiling, is_heard, report
 from shardir.text.printer import show
 
 
@@ -60,6 +62,18 @@ def watch_of(name: str) -> Watch | None:
     return watches(*chosen)
 
 
+def reporter(steps: Pipeline) -> Watch | None:
+    """What tells how many passes are done; `None` if nobody wants to know."""
+    if not is_heard():
+        return None
+    numbers = count(1)
+
+    def tell(step: Pass, before: Module, after: Module, seconds: float) -> None:
+        report(step.name, next(numbers), len(steps.passes))
+
+    return tell
+
+
 class Nothing(Executable):
     """What there is to run a program with on abstract devices."""
 
@@ -79,17 +93,10 @@ class Runnable:
     ) -> None:
         """Compile `plan`; `abstracts` are of its results, `captured` its last arguments."""
         self.plan = plan
-        watching = (watch_of(plan.module.main.name), inspector(plan))
-        chosen = watches(*(watch for watch in watching if watch is not None))
-        self.module: Module = pipeline(plan)(plan.module, chosen)
         self._nowhere = is_abstract(plan.devices)
         self._whole: WholeExecutable | None = None
-        if self._nowhere:
-            self._execute: Executable = Nothing(plan.module.main.name, len(plan.devices))
-        elif isinstance(made := executable(self.module, plan.devices), WholeExecutable):
-            self._whole = made
-        else:
-            self._execute = made
+        with compiling(plan.module.main.name):
+            self._compile(plan)
         main, spmd = self.module.main, self.module.main.spmd
         types = [v.type for v in plan.module.main.body.params]
         inner = [None] * len(types) if spmd is None else [g.sharding for g in spmd.params]
@@ -115,7 +122,7 @@ class Runnable:
         self._captured: list[Sequence[Buffer]] = []
         self._stored: list[Storage] = []
         if self._whole is not None:
-            self._full = [
+            self._full: list[tuple[int, ...]] = [
                 full_shape(type.shape, sharding)
                 for type, sharding in zip(types, self.params, strict=True)
             ]
@@ -124,6 +131,18 @@ class Runnable:
             ]
         elif not self._nowhere:
             self._captured = [self._parts(array, i) for i, array in enumerate(captured, visible)]
+
+    def _compile(self, plan: Plan) -> None:
+        steps = pipeline(plan)
+        watching = (watch_of(plan.module.main.name), inspector(plan), reporter(steps))
+        chosen = watches(*(watch for watch in watching if watch is not None))
+        self.module: Module = steps(plan.module, chosen)
+        if self._nowhere:
+            self._execute: Executable = Nothing(plan.module.main.name, len(plan.devices))
+        elif isinstance(made := executable(self.module, plan.devices), WholeExecutable):
+            self._whole = made
+        else:
+            self._execute = made
 
     def __call__(self, leaves: Sequence[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""

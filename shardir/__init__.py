@@ -73,6 +73,7 @@ TABLE = {
     "shardir.custom_rules": ("register_rule", "rules"),
     "shardir.errors": ("ShardirError",),
     "shardir.ir": ("Block", "Function", "Loc", "Module", "Op", "Value"),
+    "shardir.reporting": ("Progress", "progress"),
     "shardir.rule_notation": ("ShardingRule", "sharding_rule"),
     "shardir.text.parser": ("parse",),
     "shardir.types": ("TensorType",),
@@ -191,6 +192,7 @@ if TYPE_CHECKING:
         Op as Op,
         Value as Value,
     )
+    from shardir.reporting import Progress as Progress, progress as progress
     from shardir.rule_notation import (
         ShardingRule as ShardingRule,
         sharding_rule as sharding_rule,

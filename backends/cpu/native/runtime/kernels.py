@@ -1,6 +1,6 @@
 """The addresses of kernels: compiled once per name in a process, and once on a machine.
 
-The kernels of a program that are not known yet are compiled as one module, which takes half the
+The kernels of a program that are not known yet are compiled many to a module, which takes half the
 time of one each. On disk the module lies under the names of its kernels, so that other programs
 find those they share, and a kernel's text is not even made when its code is there. A name says
 what a kernel does only to those who know how it is written: the key of all entries therefore holds
@@ -18,6 +18,10 @@ from shardir.backends.cpu.native.llvm import object_cache
 from shardir.backends.cpu.native.llvm.compiler import emit, link, lock
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.runtime import libraries
+from shardir.reporting import report
+
+TOGETHER = 16
+"""Kernels of a module: more gain nothing, and would be loaded for programs that need a few."""
 
 _addresses: dict[str, int] = {}
 
@@ -29,8 +33,9 @@ def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
         missing = [kernel for name, kernel in wanted.items() if name not in _addresses]
         if missing:
             missing = _load(missing)
-        if missing:
-            _compile(missing)
+        for start in range(0, len(missing), TOGETHER):
+            _compile(missing[start : start + TOGETHER])
+            report("kernels", min(start + TOGETHER, len(missing)), len(missing))
         return {name: _addresses[name] for name in wanted}
 
 

@@ -1,0 +1,87 @@
+"""`progress`: being told how far a compilation is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import shardir as sd
+import shardir.numpy as jnp
+from shardir.backends.cpu.native.data import Phase
+from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.native.runtime.kernels import TOGETHER
+from shardir.backends.cpu.native.runtime.program import load
+from shardir.reporting import compiling, report
+from tests.backends.cpu.native.runtime.samples import _multiply_add, kernel
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No code on disk."""
+    monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "code"))
+    object_cache.folder.cache_clear()
+    yield
+    object_cache.folder.cache_clear()
+
+
+def test_passes_are_reported_with_their_number() -> None:
+    seen: list[sd.Progress] = []
+
+    @sd.jit
+    def step(x: sd.Array) -> sd.Array:
+        made: sd.Array = jnp.tanh(x) * 2
+        return made
+
+    x = jnp.ones(3)
+    with sd.progress(seen.append):
+        step(x)
+    passes = [each for each in seen if each.stage != "kernels"]
+    assert [each.done for each in passes] == list(range(1, len(passes) + 1))
+    assert {each.total for each in passes} == {len(passes)}
+    assert (passes[0].stage, passes[-1].stage) == ("propagate", "dce")
+    assert {each.program for each in seen} == {"step"}
+    assert 0 < seen[0].seconds <= seen[-1].seconds
+    known = len(seen)
+    with sd.progress(seen.append):
+        step(x)
+    assert len(seen) == known
+
+
+def test_kernels_are_reported_as_they_are_made(fresh: None) -> None:
+    seen: list[sd.Progress] = []
+    count = 2 * TOGETHER + 3
+    kinds = [kernel(f"progress_{number}", _multiply_add) for number in range(count)]
+    with sd.progress(seen.append), compiling("many"):
+        load([Phase(kind, (1,), 1, 0.0) for kind in kinds], 2)
+        load([Phase(kind, (1,), 1, 0.0) for kind in kinds], 2)
+    assert [(each.program, each.stage, each.done, each.total) for each in seen] == [
+        ("many", "kernels", TOGETHER, count),
+        ("many", "kernels", 2 * TOGETHER, count),
+        ("many", "kernels", count, count),
+    ]
+
+
+def test_nobody_is_told_outside() -> None:
+    seen: list[sd.Progress] = []
+    with sd.progress(seen.append):
+        report("kernels", 1, 1)  # of no program
+    with compiling("program"):
+        report("kernels", 1, 1)
+    assert seen == []
+
+
+def test_a_callback_may_end_a_compilation() -> None:
+    class Enough(Exception):
+        pass
+
+    def enough(progress: sd.Progress) -> None:
+        raise Enough
+
+    @sd.jit
+    def step(x: sd.Array) -> sd.Array:
+        made: sd.Array = x + 1
+        return made
+
+    with sd.progress(enough), pytest.raises(Enough):
+        step(jnp.ones(3))
+    assert (step(jnp.ones(3)) == 2).all()
