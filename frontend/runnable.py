@@ -51,7 +51,7 @@ def pipeline(plan: Plan | None = None) -> Pipeline:
 def watch_of(name: str) -> Watch | None:
     """What the settings say is to be done around every pass of the program called `name`."""
     chosen: list[Watch] = []
-    if config.dump_dir is not None:
+    if config.dump_dir is not None and process_index() == 0:
         from shardir.passes.dump import Dump, program_folder
 
         chosen.append(Dump(program_folder(config.dump_dir, name)))
