@@ -67,7 +67,7 @@ def initialize(
             "distributed.initialize() comes too late: this program has named devices already, by "
             "an array, a mesh or devices(); call it first"
         )
-    world = _connect(found, _seconds(timeout))
+    world = _connect(found, timeout_seconds(timeout))
     _check_settings(world)
     mine = local_device_count or _share(found)
     counts = [int(row) for row in world.gather(str(mine).encode(), "distributed.initialize()")]
@@ -113,7 +113,8 @@ def _connect(found: Launch, seconds: float) -> Link:
     return world
 
 
-def _seconds(given: float | None) -> float:
+def timeout_seconds(given: float | None) -> float:
+    """How long a process waits for others: as told, or as the environment says."""
     text = os.environ.get(TIMEOUT_VARIABLE, "")
     try:
         seconds = given if given is not None else float(text or TIMEOUT_SECONDS)

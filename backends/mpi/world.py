@@ -34,7 +34,7 @@ class World(Link):
         self.comm = comm
         hosts: list[str] = comm.allgather(socket.gethostname())
         neighbours = hosts.count(hosts[comm.Get_rank()])
-        polite = neighbours > len(os.sched_getaffinity(0))
+        polite = neighbours > _cores()
         self.messages = Messages(comm, hosts, seconds, polite)
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._known: set[str] = set()
@@ -129,6 +129,13 @@ class World(Link):
         request = self.comm.Ibarrier()
         while not request.Test():
             time.sleep(LEAVING_SECONDS)
+
+
+def _cores() -> int:
+    """The cores that this process may run on."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def connect(seconds: float) -> World:
