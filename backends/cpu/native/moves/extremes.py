@@ -17,7 +17,6 @@ from shardir.backends.cpu.native.llvm.text import (
     Value,
     Variable,
     element,
-    lanes as lanes_of,
     vector,
 )
 from shardir.backends.cpu.native.moves import numbers
@@ -26,6 +25,8 @@ from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, gri
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.ir import Op
 
+BESIDE = 2048
+"""How many lines at most lie side by side, so that the best of each stay in the cache."""
 MOST = 1 << 31
 """Places are counted in 32 bits."""
 
@@ -60,7 +61,8 @@ def extreme_rule(
     rows = [loop for loop in found.loops if loop is not column]
     extent = column.extent if column else 1
     cut = max(1, -(-extent // (4 * context.workers)))
-    cut = -(-cut // 64) * 64 if way == "beside" else cut
+    if way == "beside":
+        cut = min(BESIDE, -(-cut // 64) * 64)
     grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, cut)
     name = f"{op.name}_{way}_{x.dtype}_{y.dtype}"
     ways: dict[str, Callable[..., None]] = {
@@ -107,16 +109,6 @@ def _merge(
     _keep(f, best, place, wins | earlier, other, there)
 
 
-def _store_places(
-    f: Function, scratch: Value, places: Value, address: Value, stride: Value, dtype: str
-) -> None:
-    """Places of lines that lie `stride` bytes apart in the result."""
-    f.store(places, scratch, 4)
-    with f.loop(0, lanes_of(places.type)) as lane:
-        place = f.load(f.offset(scratch, lane, "i32"), "i32")
-        f.store(_as(place, numbers.MEMORY[dtype]), f.offset(address, stride * lane), 1)
-
-
 def _as(place: Value, type: str) -> Value:
     width = int(type[1:])
     return place if width == 32 else place.to(type, "zext" if width > 32 else "trunc")
@@ -125,28 +117,30 @@ def _as(place: Value, type: str) -> Value:
 def _beside(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
     kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
     steps, step = block.extra(0), block.extra(1)
-    position, wide = f.variable("i64", 0), host().lanes(max(size, 4))
-    for vectors, lanes in ((8, wide), (1, wide), (1, 1)):
-        with f.while_(partial(fits, position, block.columns, vectors * lanes)):
-            columns = [position.get() + number * lanes for number in range(vectors)]
-            sources = [f.offset(block.addresses[0], at * block.column_strides[0]) for at in columns]
-            kept = [
-                (
-                    f.variable(vector(kind.type, lanes), numbers.load(f, source, kind, lanes)),
-                    f.variable(vector("i32", lanes), 0),
-                )
-                for source in sources
-            ]
-            with f.loop(1, steps) as i:
-                down, here = i * step, f.splat(i.to("i32", "trunc"), lanes)
-                for source, (best, place) in zip(sources, kept, strict=True):
-                    new = numbers.load(f, f.offset(source, down), kind, lanes)
-                    better = _better(f, largest, dtype, new, best.get())
-                    _keep(f, best, place, better, new, here)
-            for at, (_, place) in zip(columns, kept, strict=True):
-                target = f.offset(block.addresses[1], at * block.column_strides[1])
-                _store_places(f, block.scratch, place.get(), target, block.column_strides[1], to)
-            position.set(position.get() + vectors * lanes)
+    wide = host().lanes(max(size, 4))
+    places = f.offset(block.scratch, BESIDE * 8)
+
+    def walk(down: Value, number: Value) -> None:
+        """A step of all lines, whose best elements and places wait in scratch memory."""
+        position = f.variable("i64", 0)
+        for lanes in (wide, 1):
+            with f.while_(partial(fits, position, block.columns, lanes)):
+                at = position.get()
+                new = numbers.load(f, f.offset(block.addresses[0], down + at * size), kind, lanes)
+                here = f.splat(number.to("i32", "trunc"), lanes)
+                kept, there = f.offset(block.scratch, at, kind.type), f.offset(places, at, "i32")
+                best, place = f.load(kept, new.type, 1), f.load(there, here.type, 1)
+                better = _better(f, largest, dtype, new, best) | here.is_("eq", 0)
+                f.store(f.select(better, new, best), kept, 1)
+                f.store(f.select(better, here, place), there, 1)
+                position.set(at + lanes)
+
+    with f.loop(0, steps) as i:
+        walk(i * step, i)
+    with f.loop(0, block.columns) as j:
+        place = f.load(f.offset(places, j, "i32"), "i32")
+        to_column = f.offset(block.addresses[1], j * block.column_strides[1])
+        f.store(_as(place, numbers.MEMORY[to]), to_column, 1)
 
 
 def _items(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
@@ -163,7 +157,7 @@ def _items(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
             new = numbers.load(f, f.offset(source, i * step), kind, 1)
             better = _better(f, largest, dtype, new, best.get())
             _keep(f, best, place, better, new, i.to("i32", "trunc"))
-        _store_places(f, block.scratch, place.get(), target, f.value(0, "i64"), to)
+        f.store(_as(place.get(), numbers.MEMORY[to]), target, 1)
 
 
 def _along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
@@ -209,7 +203,7 @@ def _along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block:
             new = numbers.load(f, f.offset(source, i * size), kind, 1)
             better = _better(f, largest, dtype, new, one.get())
             _keep(f, one, where, better, new, i.to("i32", "trunc"))
-        _store_places(f, block.scratch, where.get(), target, f.value(0, "i64"), to)
+        f.store(_as(where.get(), numbers.MEMORY[to]), target, 1)
 
 
 RULES: dict[str, Rule] = {"argmax": extreme_rule, "argmin": extreme_rule}
