@@ -1,0 +1,222 @@
+"""How fast programs run on this machine, beside JAX and NumPy in the same run.
+
+Each library has a process of its own; they take turns, a few runs at a time, so that whatever else
+the machine does hits all of them. JAX has eight simulated devices, as shardir has. Ratios are of
+medians (and of the fastest runs); `most` is the ratio that is to hold. `of limit` is how near the
+fastest run is to what the machine can do, measured at start. Needs the extra `jax`.
+
+    python benchmarks/cpu.py [--rounds N] [part of a name ...]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+HERE = Path(__file__).parent
+ROUND_SECONDS = 0.3
+NAMES = ("shardir", "jax", "numpy")
+
+
+class Process:
+    """A library in a process of its own, which answers requests."""
+
+    def __init__(self, name: str, checkout: Path | None = None) -> None:
+        self.name = name
+        self.process = subprocess.Popen(
+            [sys.executable, str((checkout or HERE.parent) / "benchmarks/cpu_library.py"), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=checkout,
+            env=environment(checkout),
+        )
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """The answer; of a process that died, an error."""
+        pipe_in, pipe_out = self.process.stdin, self.process.stdout
+        assert pipe_in is not None
+        assert pipe_out is not None
+        try:
+            pipe_in.write(json.dumps(request) + "\n")
+            pipe_in.flush()
+        except BrokenPipeError:
+            return {"error": "the process ended"}
+        for line in pipe_out:
+            if line.startswith("="):
+                answer: dict[str, Any] = json.loads(line[1:])
+                return answer
+        return {"error": "the process ended"}
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def environment(checkout: Path | None) -> dict[str, str]:
+    found = dict(os.environ)
+    if checkout is not None:
+        found["PYTHONPATH"] = str(checkout)
+    return found
+
+
+@dataclass
+class Result:
+    """Seconds of the runs of one workload by one library, or why there are none."""
+
+    seconds: list[float] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def median(self) -> float:
+        return median(self.seconds) if self.seconds else float("nan")
+
+    @property
+    def least(self) -> float:
+        return min(self.seconds, default=float("nan"))
+
+
+def raced(name: str, processes: list[Process], rounds: int) -> dict[str, Result]:
+    """Runs of a workload by all processes in turn."""
+    results, counts = {each.name: Result() for each in processes}, {}
+    for each in processes:
+        answer = each.ask(do="prepare", name=name)
+        if "second" in answer:
+            counts[each.name] = max(2, min(2000, int(ROUND_SECONDS / max(answer["second"], 1e-6))))
+        else:
+            results[each.name].error = answer.get("error", "")
+    for number in range(rounds):
+        for each in processes if number % 2 else reversed(processes):
+            if each.name in counts:
+                answer = each.ask(do="time", number=counts[each.name])
+                results[each.name].seconds += answer.get("seconds", [])
+    for each in processes:
+        each.ask(do="drop")
+    return results
+
+
+def limits() -> tuple[float, float]:
+    """Bytes and floating-point operations (f32) a second that the machine can do."""
+    from shardir.backends.cpu.profiling import limits
+
+    found = limits()
+    if found is None:
+        return float("nan"), float("nan")
+    return found[1].bandwidth, found[1].flops
+
+
+def shown(seconds: float) -> str:
+    if seconds != seconds:
+        return "-"
+    return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
+
+def ratio(ours: float, theirs: float) -> str:
+    return "-" if ours != ours or theirs != theirs else f"{ours / theirs:.2f}"
+
+
+def main(wanted: list[str], rounds: int) -> int:
+    from cpu_workloads import workloads
+
+    console = Console(width=150)
+    bandwidth, flops = limits()
+    console.print(f"{bandwidth / 1e9:.1f} GB/s copied, {flops / 1e9:.0f} GFLOP/s of f32")
+    table = Table(
+        "workload", "shardir", "least", "JAX", "least", "NumPy", "ratio", "of least", "most", "",
+        "of limit",
+    )  # fmt: skip
+    processes = [Process(name) for name in NAMES]
+    missed = 0
+    for workload in workloads():
+        if wanted and not any(word in workload.name for word in wanted):
+            continue
+        found = raced(workload.name, processes, rounds)
+        ours, theirs, numpy = (found[name] for name in NAMES)
+        least = max(workload.moved / bandwidth, workload.flops / flops)
+        holds = ours.median / theirs.median <= workload.most
+        missed += not holds
+        verdict = ours.error[:40] if ours.error else "ok" if holds else "missed"
+        table.add_row(
+            workload.name, shown(ours.median), shown(ours.least), shown(theirs.median),
+            shown(theirs.least), shown(numpy.median), ratio(ours.median, theirs.median),
+            ratio(ours.least, theirs.least), f"{workload.most:g}", verdict,
+            f"{least / ours.least:.0%}" if least / ours.least > 0 else "",
+        )  # fmt: skip
+        print(f"{workload.name}: {shown(ours.median)} / {shown(theirs.median)} = "
+              f"{ratio(ours.median, theirs.median)} ({verdict})", file=sys.stderr)  # fmt: skip
+    for process in processes:
+        process.end()
+    if not wanted or "first" in " ".join(wanted):
+        missed += once(table, max(3, rounds // 2))
+    console.print(table)
+    print(f"{missed} of {table.row_count} do not hold")
+    return 0
+
+
+def once(table: Table, rounds: int) -> int:
+    """What processes do once: the first call of the MLP gradient, the memory of a step."""
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        warm = Path(folder) / "warm"
+        measured("shardir", "first", warm)
+        kinds: dict[str, list[tuple[str, Path | None]]] = {
+            "first call, cold": [("shardir", None), ("jax", None)],
+            "first call, disk cache warm": [("shardir", warm), ("jax", None)],
+        }
+        for number, (name, pair) in enumerate(kinds.items()):
+            rows: list[list[float]] = [[], []]
+            for turn in range(rounds):
+                for row, (library, cache) in zip(rows, pair, strict=True):
+                    row.append(
+                        measured(library, "first", cache or Path(folder) / f"{number}{turn}")
+                    )
+            missed += _add(table, name, rows, (0.8, 0.4)[number], shown)
+        rows = [[measured(library, "memory", warm)] for library in ("shardir", "jax")]
+        missed += _add(table, "memory of an MLP step, donated", rows, 0.8,
+                       lambda nbytes: f"{nbytes / 1e6:.1f} MB")  # fmt: skip
+    return missed
+
+
+def _add(table: Table, name: str, rows: list[list[float]], most: float, show: Any) -> bool:
+    ours, theirs = (Result(row) for row in rows)
+    holds = ours.median / theirs.median <= most
+    table.add_row(
+        name, show(ours.median), show(ours.least), show(theirs.median), show(theirs.least), "-",
+        ratio(ours.median, theirs.median), ratio(ours.least, theirs.least), f"{most:g}",
+        "ok" if holds else "missed", "",
+    )  # fmt: skip
+    return not holds
+
+
+def measured(library: str, what: str, cache: Path) -> float:
+    """What `cpu_once.py` prints in a process of its own, with a cache folder of its own."""
+    found = subprocess.run(
+        [sys.executable, str(HERE / "cpu_once.py"), library, what],
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    try:
+        return float(found.stdout.split()[-1])
+    except (IndexError, ValueError):
+        return float("nan")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("wanted", nargs="*", help="parts of names of workloads; all without")
+    parser.add_argument("--rounds", type=int, default=7, help="turns that each library has")
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.wanted, arguments.rounds))

@@ -1,0 +1,142 @@
+"""What the workloads of `cpu.py` are written in: the names that shardir and JAX share.
+
+    python benchmarks/cpu_library.py shardir
+
+is a process that runs workloads as lines of JSON on its standard input ask for (`Worker`).
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+Spec = tuple[Any, ...]
+DEVICES = 8
+
+
+@dataclass(frozen=True)
+class Library:
+    """shardir or JAX: its parts by the names that both have."""
+
+    name: str
+    top: Any
+    numpy: Any
+    lax: Any
+    nn: Any
+    mesh_of: Callable[[tuple[int, ...], tuple[str, ...]], Any]
+    named: Callable[[Any, Any], Any]
+    spec: Callable[..., Any]
+
+    def sharding(self, mesh: Any, *spec: Any) -> Any:
+        return self.named(mesh, self.spec(*spec))
+
+    def put(self, array: Any, mesh: Any = None, *spec: Any) -> Any:
+        """An array on one device, or cut over a mesh."""
+        if mesh is None:
+            return self.top.device_put(array, self.top.devices()[0])
+        return self.top.device_put(array, self.sharding(mesh, *spec))
+
+    def draw(self, shape: tuple[int, ...], mesh: Any = None, *spec: Any, scale: float = 1) -> Any:
+        """Normal numbers, the same for both libraries."""
+        numbers = np.random.default_rng(0).standard_normal(shape, np.float32) * np.float32(scale)
+        return self.put(numbers, mesh, *spec)
+
+    def mapped(self, function: Callable[..., Any], mesh: Any, ins: Any, outs: Any) -> Any:
+        """A function of the pieces of each device."""
+        return self.top.jit(
+            self.top.shard_map(function, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=False)
+        )
+
+
+def shardir() -> Library:
+    import shardir as sd
+    import shardir.lax
+    import shardir.nn
+    import shardir.numpy
+    from shardir.sharding import NamedSharding, PartitionSpec
+
+    def mesh_of(shape: tuple[int, ...], axes: tuple[str, ...]) -> Any:
+        return sd.Mesh(np.array(sd.devices()[: int(np.prod(shape))]).reshape(shape), axes)
+
+    return Library(
+        "shardir", sd, sd.numpy, sd.lax, sd.nn, mesh_of, NamedSharding, PartitionSpec
+    )  # fmt: skip
+
+
+def jax() -> Library:
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
+    import jax
+    import jax.lax
+    import jax.nn
+    import jax.numpy
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    def mesh_of(shape: tuple[int, ...], axes: tuple[str, ...]) -> Any:
+        return Mesh(np.array(jax.devices()[: int(np.prod(shape))]).reshape(shape), axes)
+
+    return Library("jax", jax, jax.numpy, jax.lax, jax.nn, mesh_of, NamedSharding, PartitionSpec)
+
+
+class Worker:
+    """Runs one workload at a time; every request is answered with a line of JSON."""
+
+    def __init__(self, name: str) -> None:
+        from cpu_workloads import workloads
+
+        self.workloads = {each.name: each for each in workloads()}
+        self.library = {"shardir": shardir, "jax": jax, "numpy": lambda: None}[name]()
+        self.run: Callable[[], Any] | None = None
+
+    def prepare(self, name: str) -> dict[str, Any]:
+        """Make arrays and compile; says how long the first run took."""
+        self.drop()
+        workload = self.workloads[name]
+        if self.library is not None:
+            self.run = workload.make(self.library)
+        elif workload.numpy is not None:
+            self.run = workload.numpy()
+        else:
+            return {"none": True}
+        begin = time.perf_counter()
+        self.run()
+        first = time.perf_counter() - begin
+        begin = time.perf_counter()
+        self.run()
+        return {"first": first, "second": time.perf_counter() - begin}
+
+    def time(self, number: int) -> dict[str, Any]:
+        assert self.run is not None
+        seconds = []
+        for _ in range(number):
+            begin = time.perf_counter()
+            self.run()
+            seconds.append(time.perf_counter() - begin)
+        return {"seconds": seconds}
+
+    def drop(self) -> dict[str, Any]:
+        self.run = None
+        gc.collect()
+        return {}
+
+    def serve(self) -> None:
+        for line in sys.stdin:
+            request = json.loads(line)
+            try:
+                answer = getattr(self, request.pop("do"))(**request)
+            except Exception as error:
+                answer = {"error": f"{type(error).__name__}: {str(error).splitlines()[:1]}"}
+            print("=" + json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__" and len(sys.argv) > 1:
+    Worker(sys.argv[1]).serve()

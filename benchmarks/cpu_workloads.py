@@ -1,0 +1,277 @@
+"""The workloads of `cpu.py`: each once for shardir and JAX, and in NumPy where that can do it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from cpu_library import Library
+from cpu_models import convolution_step, mlp_gradient, transformer_step
+
+Run = Callable[[], Any]
+N = 4096
+SQUARE = N * N
+PIECE = 4 << 20
+"""Elements of a device's piece in collectives: 16 MB."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`make` gives what is timed, done when it returns; `most` is the ratio to JAX to hold.
+
+    `moved` bytes and `flops` give the time that the machine needs at least.
+    """
+
+    name: str
+    most: float
+    make: Callable[[Library], Run]
+    numpy: Callable[[], Run] | None = None
+    moved: float = 0
+    flops: float = 0
+
+
+def blocked(library: Library, function: Callable[..., Any], *arguments: Any) -> Run:
+    """A call whose results are waited for."""
+    wait = library.top.block_until_ready
+    return lambda: wait(function(*arguments))
+
+
+def grid(library: Library) -> Any:
+    return library.mesh_of((4, 2), ("x", "y"))
+
+
+def line(library: Library) -> Any:
+    return library.mesh_of((8,), ("d",))
+
+
+def cut(function: Callable[[Library, Any], Any], *spec: Any, positive: bool = False) -> Any:
+    """A jitted function of a 4096 x 4096 matrix on eight devices."""
+
+    def make(library: Library) -> Run:
+        x = library.draw((N, N), grid(library), *(spec or ("x", "y")))
+        if positive:
+            x = library.top.jit(lambda x: library.numpy.abs(x) + 0.01)(x)
+        return blocked(library, library.top.jit(lambda x: function(library, x)), x)
+
+    return make
+
+
+def in_numpy(function: Callable[[Any], Any], positive: bool = False) -> Callable[[], Run]:
+    def make() -> Run:
+        x = np.random.default_rng(0).standard_normal((N, N), np.float32)
+        x = np.abs(x) + np.float32(0.01) if positive else x
+        return lambda: function(x)
+
+    return make
+
+
+def softmax(library: Library, x: Any) -> Any:
+    snp = library.numpy
+    raised = snp.exp(x - snp.max(x, axis=-1, keepdims=True))
+    return raised / snp.sum(raised, axis=-1, keepdims=True)
+
+
+def layer_norm(library: Library, x: Any) -> Any:
+    snp = library.numpy
+    mean = snp.mean(x, axis=-1, keepdims=True)
+    variance = snp.mean((x - mean) ** 2, axis=-1, keepdims=True)
+    return (x - mean) / snp.sqrt(variance + 1e-5)
+
+
+def elementwise() -> list[Workload]:
+    moved = 8 * SQUARE
+    return [
+        Workload("x + 1", 0.7, cut(lambda lib, x: x + 1), in_numpy(lambda x: x + np.float32(1)),
+                 moved),
+        Workload(
+            "tanh(2x + 1) exp(-x^2)", 0.8,
+            cut(lambda lib, x: lib.numpy.tanh(2 * x + 1) * lib.numpy.exp(-x * x)),
+            in_numpy(lambda x: np.tanh(2 * x + 1) * np.exp(-x * x)), moved,
+        ),
+        Workload("sin", 0.12, cut(lambda lib, x: lib.numpy.sin(x)), in_numpy(np.sin), moved),
+        Workload("erf", 0.06, cut(lambda lib, x: lib.lax.erf(x)), None, moved),
+        Workload("log", 0.8, cut(lambda lib, x: lib.numpy.log(x), positive=True),
+                 in_numpy(np.log, True), moved),
+        Workload("pow", 0.45, cut(lambda lib, x: x**1.7, positive=True),
+                 in_numpy(lambda x: x ** np.float32(1.7), True), moved),
+    ]  # fmt: skip
+
+
+def reductions() -> list[Workload]:
+    rows = ("x", "y"), None
+    return [
+        Workload("sum", 0.95, cut(lambda lib, x: lib.numpy.sum(x)), in_numpy(np.sum), 4 * SQUARE),
+        Workload("softmax", 0.8, cut(softmax), None, 8 * SQUARE),
+        Workload("layer norm", 0.6, cut(layer_norm), None, 8 * SQUARE),
+        Workload("transpose", 0.8, cut(lambda lib, x: x.T),
+                 in_numpy(lambda x: np.ascontiguousarray(x.T)), 8 * SQUARE),
+        Workload("cumsum along rows", 0.05, cut(lambda lib, x: lib.numpy.cumsum(x, axis=1), *rows),
+                 in_numpy(lambda x: np.cumsum(x, axis=1)), 8 * SQUARE),
+        Workload("sort along rows", 0.2, cut(lambda lib, x: lib.numpy.sort(x, axis=1), *rows),
+                 in_numpy(lambda x: np.sort(x, axis=1)), 8 * SQUARE),
+        Workload("vdot of 10M x 3", 0.25, vdot, None, 24e7),
+    ]  # fmt: skip
+
+
+def vdot(library: Library) -> Run:
+    x = library.draw((10_000_000, 3))
+    return blocked(library, library.top.jit(lambda v: library.numpy.vdot(v, v)), x)
+
+
+def contractions() -> list[Workload]:
+    def dot(left: Any, right: Any) -> Callable[[Library], Run]:
+        def make(library: Library) -> Run:
+            mesh = grid(library)
+            a, b = (library.draw((2048, 2048), mesh, *spec) for spec in (left, right))
+            return blocked(library, library.top.jit(lambda a, b: a @ b), a, b)
+
+        return make
+
+    def batched(by: str) -> Callable[[Library], Run]:
+        def make(library: Library) -> Run:
+            a = library.draw((8, 512, 512), line(library), "d")
+            mapped = library.top.pmap if by == "pmap" else library.top.jit
+            return blocked(library, mapped(lambda a, b: a @ b), a, a)
+
+        return make
+
+    def in_numpy(*shape: int) -> Callable[[], Run]:
+        def make() -> Run:
+            a = np.random.default_rng(0).standard_normal(shape, np.float32)
+            return lambda: a @ a
+
+        return make
+
+    flops = 2 * 2048**3
+    both = ("x", "y")
+    return [
+        Workload("dot, free dims cut", 0.95, dot(("x", None), (None, "y")),
+                 in_numpy(2048, 2048), 0, flops),
+        Workload("dot, contracting dim cut", 0.5, dot((None, both), (both, None)), None, 0, flops),
+        Workload("8 x 512^2 by pmap", 0.97, batched("pmap"), in_numpy(8, 512, 512), 0,
+                 16 * 512**3),
+        Workload("8 x 512^2 by jit", 0.97, batched("jit"), None, 0, 16 * 512**3),
+    ]  # fmt: skip
+
+
+def training() -> list[Workload]:
+    return [
+        Workload("MLP gradient, 1 device", 0.92, mlp_gradient(None), None, 0, 18.07e9),
+        Workload("MLP gradient, 8 data", 0.75, mlp_gradient((8, 1)), None, 0, 18.07e9),
+        Workload("MLP gradient, 4 x 2", 0.75, mlp_gradient((4, 2)), None, 0, 18.07e9),
+        Workload("transformer step, 1 device", 0.7, transformer_step(None)),
+        Workload("transformer step, 4 x 2", 0.8, transformer_step((4, 2))),
+        Workload("convolution step, batch cut", 0.95, convolution_step("batch")),
+        Workload("convolution step, space cut", 0.95, convolution_step("space")),
+    ]
+
+
+def collectives() -> list[Workload]:
+    def mapped(function: Callable[[Any, Any], Any], out: str | None) -> Callable[[Library], Run]:
+        def make(library: Library) -> Run:
+            mesh, spec = line(library), library.spec
+            x = library.draw((8, PIECE), mesh, "d")
+            inner = library.mapped(
+                lambda x: function(library.lax, x), mesh, spec("d"), spec(out) if out else spec()
+            )
+            return blocked(library, inner, x)
+
+        return make
+
+    def turned(lax: Any, x: Any) -> Any:
+        return lax.ppermute(x, "d", [(i, (i + 1) % 8) for i in range(8)])
+
+    def exchanged(lax: Any, x: Any) -> Any:
+        return lax.all_to_all(x, "d", 1, 0, tiled=True)
+
+    def scattered(lax: Any, x: Any) -> Any:
+        return lax.psum_scatter(x, "d", scatter_dimension=1, tiled=True)
+
+    whole = 8 * PIECE * 4
+    return [
+        Workload("all-reduce", 0.5, mapped(lambda lax, x: lax.psum(x, "d"), None), None, whole),
+        Workload("all-gather", 0.05,
+                 mapped(lambda lax, x: lax.all_gather(x, "d", tiled=True), None), None, whole),
+        Workload("all-to-all", 0.25,
+                 mapped(exchanged, "d"), None, 2 * whole),
+        Workload("reduce-scatter", 0.95,
+                 mapped(scattered, "d"),
+                 None, whole),
+        Workload("permute", 0.7, mapped(turned, "d"), None, 2 * whole),
+    ]  # fmt: skip
+
+
+def placement() -> list[Workload]:
+    def resharded(before: Any, after: Any) -> Callable[[Library], Run]:
+        def make(library: Library) -> Run:
+            mesh = library.mesh_of((4, 2), ("a", "b"))
+            x, to = library.draw((N, N), mesh, *before), library.sharding(mesh, *after)
+            return blocked(library, lambda x: library.top.device_put(x, to), x)
+
+        return make
+
+    def put(library: Library) -> Run:
+        numbers = np.ones((N, N), np.float32)
+        to = library.sharding(grid(library))
+        return blocked(library, lambda x: library.top.device_put(x, to), numbers)
+
+    def taken(library: Library) -> Run:
+        """The array is made anew each time, as JAX keeps what it has once given."""
+        x = library.draw((N, N), grid(library), "x", "y")
+        add = library.top.jit(lambda x: x + 1)
+        wait = library.top.block_until_ready
+        return lambda: np.asarray(wait(add(x)))
+
+    both = ("a", "b")
+    return [
+        Workload("reshard P(a, b) -> P(b, a)", 0.3, resharded(both, ("b", "a")), None, 8 * SQUARE),
+        Workload("reshard rows -> columns", 0.3, resharded((both, None), (None, both)), None,
+                 8 * SQUARE),
+        Workload("reshard -> replicated", 0.3, resharded(both, ()), None, 8 * SQUARE),
+        Workload("device_put replicated", 0.3, put, None, 8 * SQUARE),
+        Workload("np.asarray (of x + 1)", 0.3, taken, None, 16 * SQUARE),
+    ]  # fmt: skip
+
+
+def calls() -> list[Workload]:
+    def add(devices: int) -> Callable[[Library], Run]:
+        def make(library: Library) -> Run:
+            mesh = line(library) if devices == 8 else None
+            x = library.draw((8,), mesh, *(("d",) if mesh else ()))
+            return blocked(library, library.top.jit(lambda x: x + 1), x)
+
+        return make
+
+    def tree(library: Library) -> Run:
+        leaf = library.draw((8,))
+        nested = {f"layer{i}": {"w": leaf, "b": {"inner": leaf}} for i in range(10)}
+        each = library.top.tree_util.tree_map if library.name == "jax" else library.top.tree.map
+        return blocked(library, library.top.jit(lambda t: each(lambda x: x + 1, t)), nested)
+
+    def rule_30(library: Library) -> Run:
+        lax, snp = library.lax, library.numpy
+
+        def step(cells: Any) -> Any:
+            right = lax.ppermute(cells[:1], "i", [(i, (i - 1) % 8) for i in range(8)])
+            left = lax.ppermute(cells[-1:], "i", [(i, (i + 1) % 8) for i in range(8)])
+            wider = snp.concatenate([left, cells, right])
+            return wider[:-2] ^ (wider[1:-1] | wider[2:])
+
+        board = np.zeros((8, 10), np.bool_)
+        board[4, 0] = True
+        mapped = library.top.pmap(step, axis_name="i")
+        return blocked(library, mapped, mapped(board))
+
+    return [
+        Workload("rule 30 by pmap", 0.15, rule_30),
+        Workload("call of x + 1, 1 device", 1.0, add(1)),
+        Workload("call of x + 1, 8 devices", 0.2, add(8)),
+        Workload("call on a tree of 20 arrays", 0.3, tree),
+    ]
+
+
+def workloads() -> list[Workload]:
+    return [
+        *elementwise(), *reductions(), *contractions(), *training(), *collectives(),
+        *placement(), *calls(),
+    ]  # fmt: skip
