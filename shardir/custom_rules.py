@@ -140,6 +140,10 @@ def _fitting(op: Op, name: str, rule: ShardingRule) -> FactorRule:
         raise RuleError(f"{error} (stated for {name!r}, at {made}{at})") from None
 
 
+NO_RULES = Rules()
+
+
 def rules_in_force() -> Rules:
     """What users state here and now: part of the key of whatever depends on propagation."""
-    return Rules(tuple({**_process, **_block.get()}.items()))
+    block = _block.get()
+    return Rules(tuple({**_process, **block}.items())) if _process or block else NO_RULES
