@@ -16,7 +16,7 @@ from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, vector
 
-UNROLLED = 4
+UNROLLED = 2
 AHEAD = 12
 """How many steps ahead the right operand is asked for."""
 
@@ -115,8 +115,10 @@ class _Strip:
                         new = self.numbers.add_product(f, self.machine, a, b[j], sums[i][j].get())
                         sums[i][j].set(new)
 
-            whole = inner - inner % UNROLLED
+            whole = inner - inner % UNROLLED if near else f.value(0, "i64")
             for start, stop, unrolled in ((0, whole, UNROLLED), (whole, inner, 1)):
+                if unrolled > 1 and not near:
+                    continue
                 with f.loop(start, stop, unrolled):
                     for u in range(unrolled):
                         one(u)

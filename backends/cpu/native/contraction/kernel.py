@@ -10,7 +10,7 @@ split.
 from dataclasses import dataclass
 from functools import cache
 
-from shardir.backends.cpu.native.contraction.elements import Arithmetic, narrowed
+from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic, narrowed
 from shardir.backends.cpu.native.contraction.packing import SEGMENT, emit_pack, neighbours
 from shardir.backends.cpu.native.contraction.patches import emit_patches
 from shardir.backends.cpu.native.contraction.record import Block, Reader
@@ -38,13 +38,16 @@ class Sizes:
     staged: int
 
     @staticmethod
-    def of(numbers: Arithmetic) -> "Sizes":
-        """`rows` are packed at a time, a block has at most `columns`, or `staged` numbers."""
-        tile = fitting(numbers)
+    def of(numbers: Arithmetic, columns: int) -> "Sizes":
+        """`rows` are packed at a time, a block has at most `columns`, or `staged` numbers.
+
+        A result of few `columns` has narrow tiles.
+        """
+        tile = fitting(numbers, columns <= fitting(numbers).lanes)
         steps = 256 // numbers.planes
         rows = LEFT // (steps * numbers.size) // tile.height * tile.height
-        columns = min(LINES, RIGHT // (steps * numbers.size)) // tile.columns * tile.columns
-        return Sizes(tile, steps, max(rows, tile.height), columns, STAGE // numbers.size)
+        most = min(LINES, RIGHT // (steps * numbers.size)) // tile.columns * tile.columns
+        return Sizes(tile, steps, max(rows, tile.height), most, STAGE // numbers.size)
 
 
 @dataclass(frozen=True)
@@ -60,16 +63,16 @@ class Checked:
 
 
 @cache
-def product_kernel(lhs: str, rhs: str, out: str, numbers: Arithmetic, checked: Checked) -> Kernel:
+def product_kernel(lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checked) -> Kernel:
     """The kernel for operands and results of these element types."""
-    name = f"product_{lhs}_{rhs}_{out}"
+    name = f"product_{lhs}_{rhs}_{out}_{sizes.tile.height}x{sizes.tile.width}"
     if checked.dims:
         name += f"_{checked.side}{checked.dims}"
-    return Kernel(name, lambda: _text(name, lhs, rhs, out, numbers, checked))
+    return Kernel(name, lambda: _text(name, lhs, rhs, out, sizes, checked))
 
 
-def _text(name: str, lhs: str, rhs: str, out: str, numbers: Arithmetic, checked: Checked) -> str:
-    module, sizes = Module(), Sizes.of(numbers)
+def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checked) -> str:
+    module, numbers = Module(), arithmetic(out)
     tile = sizes.tile
     emit_offsets(module)
     emit_tile(module, "tile", tile, numbers, host())

@@ -195,7 +195,7 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
         work = work.turned()
     while not _dense_from(work.columns, item) and _run(work.columns, item) >= PARTED:
         work = replace(work, batch=(work.columns[0], *work.batch), columns=work.columns[1:])
-    sizes = Sizes.of(numbers)
+    sizes = Sizes.of(numbers, work.sizes[2])
     direct = _dense_from(work.columns, item)
     staged = numbers.dtype != work.out.dtype or not direct
     batch, rows, columns, inner = work.sizes
@@ -234,7 +234,7 @@ def _packed_phases(
     numbers = arithmetic(work.out.dtype)
     patches = work.patches
     checked = Checked(patches.side, len(patches.starts)) if patches else Checked()
-    kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, numbers, checked)
+    kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
     fields, lists = _described(work, grid)

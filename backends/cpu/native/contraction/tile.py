@@ -12,7 +12,7 @@ from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined,
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable, vector
 
-UNROLLED = 4
+UNROLLED = 2
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Tile:
 
 
 @cache
-def fitting(numbers: Arithmetic) -> Tile:
-    """The tile that fills the registers of this machine."""
+def fitting(numbers: Arithmetic, narrow: bool = False) -> Tile:
+    """The tile that fills the registers of this machine; a narrow one has a vector of columns."""
     machine = host()
     lanes = machine.lanes(numbers.part)
     if machine.vector_bytes == 64:
@@ -40,6 +40,8 @@ def fitting(numbers: Arithmetic) -> Tile:
         height, width = 8, 3
     else:
         height, width = 6, 2
+    if narrow:
+        height, width = height * width, 1
     return Tile(height if numbers.planes == 1 else height // 2, width, lanes)
 
 
@@ -67,7 +69,7 @@ def emit_tile(module: Module, name: str, tile: Tile, numbers: Arithmetic, machin
                 step.emit(left.get(), right.get(), u)
             left.set(f.offset(left.get(), unrolled * tile.height * numbers.size))
             right.set(f.offset(right.get(), unrolled * tile.columns * numbers.size))
-    _write(f, tile, numbers, sums, place)
+    _write(f, tile, numbers, machine, sums, place)
     f.leave()
 
 
@@ -125,10 +127,11 @@ def _write(
     f: Function,
     tile: Tile,
     numbers: Arithmetic,
+    machine: Machine,
     sums: list[list[list[Variable]]],
     place: list[Value],
 ) -> None:
-    """Everything, or rows and columns as far as there are any."""
+    """Rows and columns as far as there are any; masks cost nothing where registers have them."""
     out, offsets, rows, columns, adding = place
     wide = vector(numbers.type, tile.lanes * numbers.planes)
 
@@ -150,25 +153,26 @@ def _write(
                 old = f.load(at, wide, numbers.part) if add else None
                 f.store(new(i, j, old), at, numbers.part)
 
-    def partly(add: bool) -> None:
+    def partly() -> None:
         masks = [
             within(f, columns - j * tile.lanes, tile.lanes, numbers.planes)
             for j in range(tile.width)
         ]
+        # What is not added to may hold anything: nothing of it is read.
+        before = [mask & f.splat(adding, tile.lanes * numbers.planes) for mask in masks]
         for i in range(tile.height):
             with f.when(rows.is_("ugt", i)):
                 start = row(i)
                 for j, mask in enumerate(masks):
                     at = f.offset(start, j * tile.lanes * numbers.size)
-                    old = masked_load(f, at, mask, wide, numbers.part) if add else None
+                    old = masked_load(f, at, before[j], wide, numbers.part)
                     masked_store(f, new(i, j, old), at, mask, numbers.part)
 
+    if machine.vector_bytes == 64:
+        partly()
+        return
     full = rows.is_("uge", tile.height) & columns.is_("uge", tile.columns)
-    f.choose(
-        full,
-        lambda: f.choose(adding, lambda: whole(True), lambda: whole(False)),
-        lambda: f.choose(adding, lambda: partly(True), lambda: partly(False)),
-    )
+    f.choose(full, lambda: f.choose(adding, lambda: whole(True), lambda: whole(False)), partly)
 
 
 def within(f: Function, count: Value, lanes: int, times: int = 1) -> Value:
