@@ -119,14 +119,12 @@ def _tanh_single(x: Value, grade: str) -> Value:
 
 
 def sinh(x: Value, grade: str) -> Value:
-    """(E + E / (E + 1)) / 2 of E = e^|x| - 1; e^|x| / 2 in two halves where that overflows."""
-    far = 22.0
-    part, low = expm1_parts(at_most(size(x), far), grade)
-    quotient = part / (part + 1.0)
-    rest = 1.0 - quotient
-    value = 0.5 * (part + (quotient + fma(rest * rest, low, low)))
-    value = where(size(x).is_("olt", 2.0**-30), size(x), value)
-    return signed_as(where(size(x).is_("ogt", far), _half_exp(size(x), grade), value), x)
+    """An odd polynomial below 1; beyond, E / 2 - 1 / (2 E) of E = e^|x|."""
+    a = size(x)
+    z = a * a
+    near = fma(a * z, polynomial(z, "sinh", grade), a)
+    half = _half_exp(a, grade)
+    return signed_as(where(a.is_("olt", 1.0), near, half - 0.25 / half), x)
 
 
 def cosh(x: Value, grade: str) -> Value:
