@@ -10,10 +10,10 @@ from functools import cache
 from hashlib import sha256
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
 from shardir.backends.cpu.native.loops.access import Place, Vectors
 from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
-from shardir.backends.cpu.native.loops.body import ARRAY, CONSTANT, IOTA, REDUCE
+from shardir.backends.cpu.native.loops.body import APPLY, ARRAY, CONSTANT, IOTA, REDUCE
 from shardir.backends.cpu.native.loops.evaluation import Values, indices
 from shardir.backends.cpu.native.loops.record import Reader, further, located, moved
 from shardir.backends.cpu.native.loops.reducing import combined, converted, start, wide_of
@@ -21,6 +21,11 @@ from shardir.backends.cpu.native.loops.rows import itemsize
 from shardir.backends.cpu.native.loops.stages import Stages
 from shardir.backends.cpu.native.vector import library, registers
 from shardir.backends.cpu.native.vector.registers import Held
+
+TOGETHER = 4
+"""Rows that are walked over at once where little is computed of each."""
+LIGHT = 6
+"""Operations that are little."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +59,15 @@ def column_kernel(shape: ColumnShape) -> Kernel:
     times they are walked over; where each region lies in scratch memory; arrays; strides along the
     columns and along the rows; the table of the other kept axes and that of reduced ones.
     """
-    name, imports = _named(shape)
-    return Kernel(name, lambda: _Columns(shape, name).module.text(), imports)
+    return _kernel(shape)
 
 
 @cache
-def _named(shape: ColumnShape) -> tuple[str, tuple[str, ...]]:
+def _kernel(shape: ColumnShape) -> Kernel:
     name = f"columns_{sha256(repr(shape).encode()).hexdigest()[:24]}"
-    return name, library.symbols_of(_Columns(shape, name).module)
+    module = _Columns(shape, name).module
+    text = module.text()
+    return Kernel(name, lambda: text, library.symbols_of(module))
 
 
 class _Columns:
@@ -173,15 +179,57 @@ class _Columns:
         with f.loop(0, self.repeats) as repeat:
             places, _ = located(f, self.rest, repeat, begins)
             at = [moved(f, place) for place in places]
-            with f.loop(0, self.rows) as row:
-                here = [each.get() for each in at]
-                before = (repeat * self.rows + row) * self.cut
-                with f.loop(0, self.width, shape.lanes) as i:
-                    self.vector(number, here, before, i)
+            done = f.value(0, "i64")
+            if self.is_light(number):
+                done = self.rows - self.rows % TOGETHER
+                self.some_rows(number, at, f.value(0, "i64"), done, TOGETHER)
+            self.some_rows(number, at, done, self.rows, 1, repeat)
+
+    def is_light(self, number: int) -> bool:
+        """Whether accumulators come and go more often than a few rows at a time are worth."""
+        steps = [k for k in self.stages.steps(number) if self.body.steps[k].kind == APPLY]
+        return len(steps) <= LIGHT and not self.stages.stored
+
+    def some_rows(
+        self,
+        number: int,
+        at: Sequence[Variable],
+        first: Value,
+        last: Value,
+        together: int,
+        repeat: Value | None = None,
+    ) -> None:
+        """Walk over rows, some together: what they add up to goes into the accumulators at once."""
+        f, shape = self.f, self.shape
+        with f.loop(first, last, together) as row:
+            places = []
+            for _ in range(together):
+                places.append([each.get() for each in at])
                 for each, down in zip(at, self.row_strides, strict=True):
                     each.set(further(f, each.get(), down))
+            before = row if repeat is None else (repeat * self.rows + row) * self.cut
+            with f.loop(0, self.width, shape.lanes) as i:
+                sums = {
+                    k: registers.load(f, address, wide, shape.lanes)
+                    for k, address, wide in self.accumulators(number, i)
+                }
+                for place in places:
+                    self.vector(number, place, before, i, sums)
+                for k, address, wide in self.accumulators(number, i):
+                    registers.store(f, sums[k], address, wide)
 
-    def vector(self, number: int, at: Sequence[Value], before: Value, i: Value) -> None:
+    def accumulators(self, number: int, i: Value) -> list[tuple[int, Value, str]]:
+        """The reductions of a pass, where their accumulators are, and of which type."""
+        made = []
+        for k in self.stages.reductions(number):
+            step = self.body.steps[k]
+            wide = wide_of(step.op, self.body.steps[step.operands[0]].dtype)
+            made.append((k, self.f.offset(self.sums[k], i * itemsize(wide)), wide))
+        return made
+
+    def vector(
+        self, number: int, at: Sequence[Value], before: Value, i: Value, sums: dict[int, Held]
+    ) -> None:
         """One vector of a row in a pass."""
         f, shape, steps = self.f, self.shape, self.body.steps
         vectors = Vectors(f, shape.lanes, None if shape.whole else self.width - i)
@@ -198,13 +246,11 @@ class _Columns:
         for k in saved:
             address = f.offset(self.stored[k], (before + i) * itemsize(steps[k].dtype))
             registers.store(f, now.held[k], address, steps[k].dtype)
-        for k in self.stages.reductions(number):
+        for k in sums:
             step, x = steps[k], steps[k].operands[0]
             wide = wide_of(step.op, steps[x].dtype)
-            address = f.offset(self.sums[k], i * itemsize(wide))
-            total = registers.load(f, address, wide, shape.lanes)
             one = converted(f, now.held[x], steps[x].dtype, wide)
-            registers.store(f, combined(f, step.op, wide, total, one), address, wide)
+            sums[k] = combined(f, step.op, wide, sums[k], one)
         for k in self.stages.results(number):
             vectors.store(now.held[self.body.results[k]], self.place(self.first_result + k, at, i))
 

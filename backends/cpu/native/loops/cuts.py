@@ -20,7 +20,7 @@ from shardir.types import NUMPY_DTYPES
 
 BLOCK = 1 << 16
 """Elements of a block, about."""
-MOST = 256
+MOST = 64
 """Blocks at most: combining them is a walk too."""
 
 Walk = Callable[[Sequence[Axis], Stages, Sequence[Array], int, Context, str], Phase]

@@ -147,16 +147,13 @@ def _streams(
     return True
 
 
+@cache
 def kernel_of(shape: Shape) -> Kernel:
     """The kernel of a map; equal shapes give one kernel."""
-    name, imports = _named(shape)
-    return Kernel(name, lambda: _module(shape, name).text(), imports)
-
-
-@cache
-def _named(shape: Shape) -> tuple[str, tuple[str, ...]]:
     name = f"map_{sha256(repr(shape).encode()).hexdigest()[:24]}"
-    return name, library.symbols_of(_module(shape, name))
+    module = _module(shape, name)
+    text = module.text()
+    return Kernel(name, lambda: text, library.symbols_of(module))
 
 
 def _module(shape: Shape, name: str) -> Module:

@@ -20,8 +20,8 @@ from shardir.backends.cpu.native.loops.record import Record
 from shardir.backends.cpu.native.loops.rows import RowShape, itemsize, row_kernel
 from shardir.backends.cpu.native.loops.stages import Stages
 
-COLUMNS = 1024
-"""Columns of a block at most: their accumulators stay in the first cache."""
+COLUMNS = 4096
+"""Columns of a block at most: their accumulators stay in the caches of a core."""
 NARROW = 128
 """Columns of a block at least, where there are so many."""
 BLOCK_ROWS = 64
@@ -97,6 +97,9 @@ def _one_phase(
 ) -> Phase:
     layout = layout_of(axes, arrays, counted, lanes_of(stages.body))
     if layout.column.reduced:
+        if layout.column.extent >= 4 * layout.lanes:
+            # Two vectors at a time: one accumulator waits less for itself.
+            layout = replace(layout, lanes=2 * layout.lanes)
         return _rows(layout, stages, context, label)
     return _columns(layout, stages, context, label)
 

@@ -59,14 +59,15 @@ def row_kernel(shape: RowShape) -> Kernel:
     many times the columns are walked over; where each stored value lies in scratch memory; arrays;
     strides along the columns; the table of kept axes and that of the other reduced ones.
     """
-    name, imports = _named(shape)
-    return Kernel(name, lambda: _Rows(shape, name).module.text(), imports)
+    return _kernel(shape)
 
 
 @cache
-def _named(shape: RowShape) -> tuple[str, tuple[str, ...]]:
+def _kernel(shape: RowShape) -> Kernel:
     name = f"rows_{sha256(repr(shape).encode()).hexdigest()[:24]}"
-    return name, library.symbols_of(_Rows(shape, name).module)
+    module = _Rows(shape, name).module
+    text = module.text()
+    return Kernel(name, lambda: text, library.symbols_of(module))
 
 
 class _Rows:
