@@ -1,0 +1,56 @@
+"""Every elementwise operation of the IR has instructions for every element type it takes."""
+
+import pytest
+
+from shardir.backends.cpu.native.llvm.text import Function, Module
+from shardir.backends.cpu.native.vector.inline import emit
+from shardir.backends.cpu.native.vector.registers import load
+from shardir.opset import OPS, OpSpec
+from shardir.types import COMPLEX, DTYPES, TensorType
+
+TO_NUMPY = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
+"""Of complex numbers only."""
+ATTRS = {
+    "propagation_barrier": {"direction": "forward"},
+    "checkpoint-name": {"label": "x"},
+    "vary": {"axes": ()},
+}
+"""What operations have to be told besides."""
+
+
+def result_of(spec: OpSpec, operands: list[TensorType]) -> TensorType | None:
+    """The type of the result, or `None` where the operation takes no such operands."""
+    for stated in (None, operands[-1]):
+        try:
+            made = spec.type(*operands, result=stated, **ATTRS.get(spec.name, {}))
+        except (TypeError, ValueError):
+            continue
+        return made if isinstance(made, TensorType) else None
+    return None
+
+
+def operands_of(spec: OpSpec, dtype: str) -> list[list[TensorType]]:
+    x, word = TensorType((), dtype), TensorType((), "u32")
+    choices = [[x] * count for count in (1, 2, 3)]
+    choices += [[TensorType((), "bool"), x, x], [x, word], [x, word, word]]
+    return [choice for choice in choices if result_of(spec, choice) is not None]
+
+
+ELEMENTWISE = sorted(name for name, spec in OPS.items() if spec.elementwise)
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_every_type_has_instructions(name: str) -> None:
+    spec, tried = OPS[name], 0
+    for dtype in DTYPES:
+        for operands in operands_of(spec, dtype):
+            result = result_of(spec, operands)
+            assert result is not None
+            f = Function(Module(), "apply", ["ptr"])
+            dtypes = [each.dtype for each in operands]
+            held = [load(f, f.params[0], each, 8) for each in dtypes]
+            made = emit(f, name, ATTRS.get(name, {}), held, dtypes, result.dtype)
+            missing = dtype in COMPLEX and name in TO_NUMPY
+            assert (made is None) == missing, f"{name} of {dtypes}"
+            tried += 1
+    assert tried
