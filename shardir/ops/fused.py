@@ -84,7 +84,18 @@ def nest_of(block: Block) -> Nest:
                 reductions.append((op, ended))
         else:
             joined.walk(op)
+    for op, ended in reductions[1:]:
+        first, axes = reductions[0]
+        if _ended_extents(op) == _ended_extents(first):
+            # What ends the same loops need not have met before.
+            joined.same(axes, ended)
     return _nest(block, joined, reductions)
+
+
+def _ended_extents(op: Op) -> list[int]:
+    """The sizes of the loops that a reduction ends."""
+    shape = op.operands[0].type.shape
+    return [shape[dim] for dim in wide(op.operands[0].type) if dim in op.attrs["dims"]]
 
 
 def _nest(block: Block, joined: "_Joined", reductions: list[tuple[Op, Lie]]) -> Nest:
