@@ -5,12 +5,12 @@ not mind how their operands are laid out run on the bases of views, in dimension
 operands agree on, and their results are views in turn.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from shardir.build import Builder
 from shardir.ir import Block, Op, Value
-from shardir.opset import Attr, Dense, OpSpec
+from shardir.opset import Attr, Dense
 from shardir.passes.folding import views
 from shardir.passes.folding.views import Dims, View, seen_from
 from shardir.types import TensorType
@@ -132,14 +132,11 @@ class Folder:
         return inner.b.block(block.params, [inner.value(value) for value in block.returns])
 
     def emit(
-        self, op: Op, operands: Sequence[Value], type: TensorType, spec: OpSpec | None = None,
-        **attrs: Attr,
-    ) -> Value:  # fmt: skip
+        self, op: Op, operands: Sequence[Value], type: TensorType, attrs: Mapping[str, Attr]
+    ) -> Value:
         """What stands for the only result of `op`, under its name; the type is known."""
         result = Value(type, op.results[0].name)
-        made = replace(
-            op, spec=spec or op.spec, operands=tuple(operands), results=(result,), attrs=attrs
-        )
+        made = replace(op, operands=tuple(operands), results=(result,), attrs=attrs)
         self.append(made)
         return result
 
