@@ -1,5 +1,7 @@
 """Every elementwise operation of the IR has instructions for every element type it takes."""
 
+from typing import Any
+
 import pytest
 
 from shardir.backends.cpu.native.llvm.text import Function, Module
@@ -10,7 +12,7 @@ from shardir.types import COMPLEX, DTYPES, TensorType
 
 TO_NUMPY = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
 """Of complex numbers only."""
-ATTRS = {
+ATTRS: dict[str, dict[str, Any]] = {
     "propagation_barrier": {"direction": "forward"},
     "checkpoint-name": {"label": "x"},
     "vary": {"axes": ()},
