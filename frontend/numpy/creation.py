@@ -65,8 +65,13 @@ def array(
     object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0, *,
     device: Any = None,
 ) -> Any:  # fmt: skip
-    """Like `asarray`, with at least `ndmin` dimensions."""
+    """Like `asarray`, with at least `ndmin` dimensions; with `copy` never the array itself.
+
+    So the result may be donated and `object` is still there.
+    """
     made = asarray(object, dtype, order)
+    if copy and made is object:
+        made = _asarray(made)
     if made.ndim < ndmin:
         made = _reshaped(made, (1,) * (ndmin - made.ndim) + made.shape)
     return _on(device, made)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir.numpy as jnp
 from shardir import ops
 from shardir.errors import PipelineError
 from shardir.frontend.annotations import constrain
@@ -221,6 +222,16 @@ def test_specs_are_on_the_mesh_entered() -> None:
         assert f(NUMBERS).sharding == named("model")
     with pytest.raises(ArgumentError, match=r"out_shardings of lambda has .* on which devices"):
         f(NUMBERS)
+
+
+def test_a_copy_may_be_donated() -> None:
+    x = jnp.ones(3)
+    add_one = jit(lambda x: x + 1, donate_argnums=0)
+    for made in (jnp.array(x), jnp.array(x, copy=True), jnp.copy(x)):
+        assert made is not x
+        assert (add_one(made) == 2).all()
+        assert made.is_deleted()
+        assert (x == 1).all()
 
 
 def test_donated_arrays_are_gone() -> None:
