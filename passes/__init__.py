@@ -6,6 +6,7 @@ from shardir.passes.cse import CommonSubexpressions as CommonSubexpressions
 from shardir.passes.dce import DeadCode as DeadCode
 from shardir.passes.delay_sums import DelaySums as DelaySums
 from shardir.passes.fold_sums import FoldSums as FoldSums
+from shardir.passes.fold_transposes import FoldTransposes as FoldTransposes
 from shardir.passes.fold_views import FoldViews as FoldViews
 from shardir.passes.fuse import Fuse as Fuse
 from shardir.passes.inline import Inline as Inline

@@ -10,7 +10,7 @@ in between are looked through. Only what nobody else uses is changed. Numbers ma
 another order, and in the accumulator of a contraction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardir.build import Builder
@@ -19,7 +19,7 @@ from shardir.passes.folding import sums, views
 from shardir.passes.folding.sums import REDUCTIONS
 from shardir.passes.folding.views import Dims, Piece, View
 from shardir.passes.pipeline import Pass
-from shardir.passes.program import names_of
+from shardir.passes.program import names_of, use_counts
 
 
 @dataclass(frozen=True)
@@ -31,21 +31,12 @@ class FoldSums(Pass, name="fold-sums"):
 
 
 def _function(function: Function) -> Function:
-    uses: dict[Value, int] = {}
-    for op in function.body.walk():
-        for value in op.operands:
-            uses[value] = uses.get(value, 0) + 1
-        for block in op.blocks:
-            for value in block.returns:
-                uses[value] = uses.get(value, 0) + 1
-    for value in function.body.returns:
-        uses[value] = uses.get(value, 0) + 1
-    summer = _Summer(Builder(names_of(function)), uses)
+    summer = _Summer(Builder(names_of(function)), use_counts(function.body))
     return replace(function, body=summer.block(function.body))
 
 
 class _Summer:
-    def __init__(self, b: Builder, uses: dict[Value, int]) -> None:
+    def __init__(self, b: Builder, uses: Mapping[Value, int]) -> None:
         self.b, self.uses = b, uses
         self.makers: dict[Value, Op] = {}
         self.seen: dict[Value, View] = {}
@@ -98,6 +89,8 @@ class _Summer:
         made = None
         if dims and maker.name == "scan" and op.name == "sum":
             made = self.inside(maker, view.base, dims, op.result)
+            if made is not None:
+                self.drop(x, view.base)
         elif dims:
             made = sums.reduced(self.b, self.maker, view.base, op.name, dims)
         elif op.name == "sum":
@@ -111,6 +104,13 @@ class _Summer:
             self.b.ops[-1] = replace(last, results=(op.result,))
         self.known(self.b.ops[-1])
         return True
+
+    def drop(self, value: Value, base: Value) -> None:
+        """Take away what made a value of a base that is no more."""
+        while value is not base:
+            maker = self.makers[value]
+            self.b.ops.remove(maker)
+            (value,) = maker.operands
 
     def inside(self, scan: Op, stacked: Value, dims: Sequence[int], result: Value) -> Value | None:
         """What a scan stacks, summed inside; `result` itself, if that is all."""

@@ -1,5 +1,6 @@
 """Facts about a whole function that several passes need."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from shardir.axes import append
@@ -21,6 +22,16 @@ def values_of(block: Block) -> Iterator[Value]:
 def names_of(function: Function) -> Names:
     """The names that are taken in a function."""
     return Names([value.name for value in values_of(function.body)])
+
+
+def use_counts(block: Block) -> Counter[Value]:
+    """How often each value is an operand or returned, in blocks inside too."""
+    uses: Counter[Value] = Counter(block.returns)
+    for op in block.walk():
+        uses.update(op.operands)
+        for inner in op.blocks:
+            uses.update(inner.returns)
+    return uses
 
 
 def mesh_of(function: Function, module: Module) -> Mesh | None:

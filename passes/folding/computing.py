@@ -40,7 +40,7 @@ def _elementwise(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[V
         else:
             given.append(folder.made(View(view.base, dims)))
     type = op.results[0].type.with_shape(lead.base.type.shape)
-    return [View(folder.emit(op, given, type, **op.attrs), lead.dims)]
+    return [View(folder.emit(op, given, type, op.attrs), lead.dims)]
 
 
 def _agreed(
@@ -48,7 +48,7 @@ def _agreed(
 ) -> tuple[View | None, dict[int, Dims | None]]:
     """The operand in whose dimensions to compute, and all of them seen from it: `None` for those
     that are laid out like it."""
-    best: tuple[tuple[int, int, bool], View] | None = None
+    best: tuple[tuple[int, int, int, bool], View] | None = None
     chosen: dict[int, Dims | None] = {}
     tried: set[tuple[tuple[int, ...], Dims]] = set()
     for _, lead in operands:
@@ -68,7 +68,8 @@ def _agreed(
             alike += view.base.type.nbytes if same else 0
             seen[i] = None if same else dims
         else:
-            score = (-lead.base.type.size, alike, lead.plain)
+            # Where nothing decides, dimensions that were never split are those of more operations.
+            score = (-lead.base.type.size, alike, -lead.base.type.rank, lead.plain)
             if best is None or score > best[0]:
                 best, chosen = (score, lead), seen
     return (best[1], chosen) if best else (None, chosen)
@@ -98,7 +99,7 @@ def _reduction(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[Vie
     if not gone:
         return [View(view.base, left)]
     type = op.result.type.with_shape([view.base.type.shape[d] for d in kept])
-    return [View(folder.emit(op, [view.base], type, dims=gone), left)]
+    return [View(folder.emit(op, [view.base], type, {"dims": gone}), left)]
 
 
 def _bitcast(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:

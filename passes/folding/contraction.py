@@ -70,7 +70,7 @@ def _dot(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | N
     made = "".join(spelled[chain[0]] for chain in kept)
     type = op.result.type.with_shape([sizes[chain[0]] for chain in kept])
     text = f"{','.join(spellings)}->{made}"
-    value = folder.emit(op, values, type, **{**op.attrs, "dims": text})
+    value = folder.emit(op, values, type, {**op.attrs, "dims": text})
     new: dict[Loop, Piece] = {}
     for d, chain in enumerate(kept):
         stride = 1
@@ -197,7 +197,7 @@ def _convolution(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[V
     values = [folder.made(View(x.base, tuple(left))), folder.made(View(w.base, tuple(right)))]
     shape = list(op.result.type.shape)
     shape[to.first], shape[to.second] = _size(batch), _size(outputs)
-    value = folder.emit(op, values, op.result.type.with_shape(shape), **op.attrs)
+    value = folder.emit(op, values, op.result.type.with_shape(shape), op.attrs)
     dims = list(straight(shape))
     dims[to.first] = _renumbered(x.dims[of.first], batch, to.first)
     dims[to.second] = _renumbered(w.dims[by.second], outputs, to.second)

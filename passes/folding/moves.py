@@ -26,7 +26,7 @@ def _reshape(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View]
         base = folder.made(x)
         dims = views.regrouped(straight(base.type.shape), shape)
         if dims is None:
-            value = folder.emit(op, [base], op.result.type)
+            value = folder.emit(op, [base], op.result.type, op.attrs)
             return [views.of(value)]
         x = views.of(base)
     return [View(x.base, dims)]
@@ -96,7 +96,7 @@ def _concatenate(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[V
         given.append(folder.made(View(each.base, dims)))
     shape = list(view.base.type.shape)
     shape[at[dim]] = op.result.type.shape[dim]
-    value = folder.emit(op, given, op.result.type.with_shape(shape), dim=at[dim])
+    value = folder.emit(op, given, op.result.type.with_shape(shape), {"dim": at[dim]})
     grown = (Piece(at[dim], 1, shape[at[dim]]),) if shape[at[dim]] != 1 else ()
     return [View(value, (*view.dims[:dim], grown, *view.dims[dim + 1 :]))]
 
@@ -148,7 +148,7 @@ def _along(
         shape[at[d]] = op.result.type.shape[d]
     operands = [view.base, *(folder.made(other) for other in others)]
     type = op.result.type.with_shape(shape)
-    value = folder.emit(op, operands, type, **attrs(at, len(shape)))
+    value = folder.emit(op, operands, type, attrs(at, len(shape)))
     made = list(view.dims)
     for d in dims:
         made[d] = (Piece(at[d], 1, shape[at[d]]),) if shape[at[d]] != 1 else ()

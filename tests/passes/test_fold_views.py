@@ -111,6 +111,54 @@ EXAMPLES = {
   return %6
 """,
     ),
+    "looking up rows leaves their columns together": (
+        """\
+  %table: f32[32, 8],
+  %rows: i32[6, 1],
+) -> (f32[6, 8]) {
+  %0 = reshape(%table) : f32[32, 2, 4]
+  %1 = transpose(%0, perm=[1, 0, 2]) : f32[2, 32, 4]
+  %2 = gather(%1, %rows, offset_dims=[0, 2], collapsed_dims=[1], start_index_map=[1]) : f32[2, 6, 4]
+  %3 = exp(%2) : f32[2, 6, 4]
+  %4 = transpose(%3, perm=[1, 0, 2]) : f32[6, 2, 4]
+  %5 = reshape(%4) : f32[6, 8]
+  return %5
+""",
+        """\
+  %table: f32[32, 8],
+  %rows: i32[6, 1],
+) -> (f32[6, 8]) {
+  %2 = gather(%table, %rows, offset_dims=[1], collapsed_dims=[0], start_index_map=[0]) : f32[6, 8]
+  %3 = exp(%2) : f32[6, 8]
+  return %3
+""",
+    ),
+    "what a loop carries keeps its layout": (
+        """\
+  %x: f32[6, 8],
+) -> (f32[6, 8]) {
+  %0 = reshape(%x) : f32[6, 2, 4]
+  %1 = transpose(%0, perm=[1, 0, 2]) : f32[2, 6, 4]
+  %2 = scan(%1, carries=1, length=3) : f32[2, 6, 4] {
+    (%c: f32[2, 6, 4]) =>
+    %3 = exp(%c) : f32[2, 6, 4]
+    yield %3
+  }
+  %4 = transpose(%2, perm=[1, 0, 2]) : f32[6, 2, 4]
+  %5 = reshape(%4) : f32[6, 8]
+  return %5
+""",
+        """\
+  %x: f32[6, 8],
+) -> (f32[6, 8]) {
+  %2 = scan(%x, carries=1, length=3) : f32[6, 8] {
+    (%c: f32[6, 8]) =>
+    %3 = exp(%c) : f32[6, 8]
+    yield %3
+  }
+  return %2
+""",
+    ),
     "operands that are laid out in two ways meet in the way of most": (
         """\
   %x: f32[8, 4],

@@ -1,4 +1,4 @@
 """From the program of each device to the program over whole arrays that is compiled."""
 
-WHOLE = "merge-devices,cse,dce,fold-sums,fold-views,cse,dce"
+WHOLE = "merge-devices,cse,dce,fold-sums,fold-views,simplify,fold-transposes,cse,dce"
 """The passes after partitioning, up to which operations are fused."""
