@@ -51,6 +51,10 @@ class Block:
     def __del__(self) -> None:
         self._home.append(self.address)
 
+    def __reduce__(self) -> str:
+        """A second object for the same memory would give it back while the first is in use."""
+        raise TypeError("a block is memory of one owner; copy what it holds")
+
     @property
     def __array_interface__(self) -> dict[str, Any]:
         return {

@@ -1,10 +1,13 @@
 """Blocks: reuse, sizes, views, limits, giving back, threads, forks."""
 
+import copy
 import gc
 import multiprocessing
+import pickle
 import sys
 import threading
 import time
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -62,6 +65,12 @@ def test_blocks_do_not_overlap() -> None:
     blocks = [pool.allocate(size) for size in sizes]
     spans = sorted((block.address, block.address + block.nbytes) for block in blocks)
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_blocks_have_one_owner(how: Callable[[object], object]) -> None:
+    with pytest.raises(TypeError, match=r"^a block is memory of one owner; copy what it holds$"):
+        how(memory.allocate(10))
 
 
 def test_size_classes_waste_little() -> None:
