@@ -11,8 +11,10 @@ from math import ceil, prod
 
 from shardir.backends.cpu.native.contraction.across import across_kernel
 from shardir.backends.cpu.native.contraction.along import along_kernel
+from shardir.backends.cpu.native.contraction.apart import each_lane
+from shardir.backends.cpu.native.contraction.describing import described, padded, tasks
 from shardir.backends.cpu.native.contraction.direct import direct_kernel
-from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product, merged
+from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
 from shardir.backends.cpu.native.contraction.kernel import Checked, Sizes, product_kernel
@@ -54,7 +56,8 @@ def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
 
 def _at_once(work: Product, context: Context, label: str) -> list[Phase]:
     return (
-        _along(work, context, label)
+        each_lane(work, context, label)
+        or _along(work, context, label)
         or _direct(work, context, label)
         or _direct(work.turned(), context, label)
         or _packed(work, context, label)
@@ -96,7 +99,7 @@ def _in_parts(work: Product, context: Context, label: str) -> list[Phase]:
         )
         phases += _at_once(last, context, f"{label}, last part")
     plain = replace(work, lhs=place, inner=(), patches=None)
-    fields, lists = _described(plain, Grid(rows, columns, False, 0.0))
+    fields, lists = described(plain, Grid(rows, columns, False, 0.0))
     fields["inner"] = count + bool(rest)
     cost = float(rows * columns * (count + 1))
     record = written(fields, lists)
@@ -175,17 +178,17 @@ def _spread(
     flops = 2.0 * batch * rows * columns * inner / rate(item)
     touched = batch * item * (inner * (rows + columns) + rows * columns) / 20.0
     cost = max(flops, touched) + 20.0 * batch
-    tasks = max(1, min(int(cost / TASK), 4 * context.workers))
-    products = -(-batch // min(batch, tasks))
-    tasks = -(-tasks // -(-batch // products))
+    wanted = max(1, min(int(cost / TASK), 4 * context.workers))
+    products = -(-batch // min(batch, wanted))
+    wanted = -(-wanted // -(-batch // products))
     grid = Grid(rows, columns, False, cost, products)
-    if tasks > 1 and columns >= rows:
+    if wanted > 1 and columns >= rows:
         step = max(columns_step, 256 // item)
-        grid = replace(grid, columns=_padded(ceil(columns / tasks), step))
-    elif tasks > 1:
-        grid = replace(grid, rows=_padded(ceil(rows / tasks), 8))
-    fields, lists = _described(work, grid)
-    return [Phase(kernel, written(fields, lists), _tasks(fields), cost, label)]
+        grid = replace(grid, columns=padded(ceil(columns / wanted), step))
+    elif wanted > 1:
+        grid = replace(grid, rows=padded(ceil(rows / wanted), 8))
+    fields, lists = described(work, grid)
+    return [Phase(kernel, written(fields, lists), tasks(fields), cost, label)]
 
 
 def _packed(work: Product, context: Context, label: str) -> list[Phase]:
@@ -237,10 +240,10 @@ def _packed_phases(
     kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
-    fields, lists = _described(work, grid)
+    fields, lists = described(work, grid)
     fields["staged"] = int(staged)
     if not grid.packed:
-        return [Phase(kernel, written(fields, lists), _tasks(fields), grid.cost, label)]
+        return [Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label)]
     entries, size = [], -(-columns // width) * width * inner * numbers.size
     for loop in reversed(work.batch):
         entries.append((*loop[:4], size if loop.rhs else 0))
@@ -256,72 +259,6 @@ def _packed_phases(
     packing = written(before, {**lists, "batch": kept})
     cost = 0.25 * size / numbers.size
     return [
-        Phase(kernel, packing, _tasks(before), cost, f"{label} packing"),
-        Phase(kernel, written(fields, lists), _tasks(fields), grid.cost, label),
+        Phase(kernel, packing, tasks(before), cost, f"{label} packing"),
+        Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label),
     ]
-
-
-def _described(
-    work: Product, grid: Grid
-) -> tuple[dict[str, int], dict[str, Sequence[tuple[int, ...]]]]:
-    """The fields and lists of a product's record, with nothing packed or staged."""
-    batch, rows, columns, inner = work.sizes
-    fields = {
-        "packing": 0,
-        "lhs_slot": work.lhs.slot, "lhs_offset": work.lhs.offset,
-        "rhs_slot": work.rhs.slot, "rhs_offset": work.rhs.offset,
-        "out_slot": work.out.slot, "out_offset": work.out.offset,
-        "packed_slot": 0, "staged": 0,
-        "rows": rows, "columns": columns, "inner": inner,
-        "products": batch, "block_products": grid.products,
-        "block_rows": grid.rows, "block_columns": grid.columns,
-        "row_blocks": -(-rows // grid.rows), "column_blocks": -(-columns // grid.columns),
-    }  # fmt: skip
-    lists: dict[str, Sequence[tuple[int, ...]]] = {
-        "batch": [(*loop[:4], 0) for loop in reversed(work.batch)],
-        "rows_lhs": _strides(work.rows, 1), "rows_out": _strides(work.rows, 3),
-        "columns_rhs": _strides(work.columns, 2), "columns_out": _strides(work.columns, 3),
-        "inner_lhs": _strides(work.inner, 1), "inner_rhs": _strides(work.inner, 2),
-        "positions_0": (), "positions_1": (), "positions_2": (), "bounds": (),
-    }  # fmt: skip
-    if work.patches:
-        _describe_patches(work, work.patches, lists)
-    return fields, lists
-
-
-def _describe_patches(
-    work: Product, patches: Patches, lists: dict[str, Sequence[tuple[int, ...]]]
-) -> None:
-    """Where lines and steps of patches are, and what exists."""
-    lines = work.rows if patches.side == "lhs" else work.columns
-    for d in range(len(patches.starts)):
-        lists[f"positions_{d}"] = [(loop.extent, loop.steps[d]) for loop in reversed(lines)] or [
-            (1, 0)
-        ]
-    none = (0,) * len(patches.starts)
-    which = 1 if patches.side == "lhs" else 2
-    lists[f"inner_{patches.side}"] = [
-        (loop.extent, _stride(loop, which), *loop.steps) for loop in reversed(work.inner)
-    ] or [(1, 0, *none)]
-    pace = work.inner[-1].steps if work.inner else none
-    walked = next((d for d, step in enumerate(pace) if step), -1)
-    bounds = list(zip(patches.starts, patches.sizes, strict=True))
-    lists["bounds"] = [*bounds, (walked, pace[walked] if walked >= 0 else 0)]
-
-
-def _padded(extent: int, step: int) -> int:
-    return -(-extent // step) * step
-
-
-def _tasks(fields: dict[str, int]) -> int:
-    products = -(-fields["products"] // fields["block_products"])
-    return products * fields["row_blocks"] * fields["column_blocks"]
-
-
-def _strides(loops: Sequence[Loop], which: int) -> list[tuple[int, int]]:
-    """Pairs of extent and stride, innermost first; at least one."""
-    return [(loop.extent, _stride(loop, which)) for loop in reversed(loops)] or [(1, 0)]
-
-
-def _stride(loop: Loop, which: int) -> int:
-    return (loop.lhs, loop.rhs, loop.out)[which - 1]

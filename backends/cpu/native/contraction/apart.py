@@ -1,0 +1,71 @@
+"""The phases of products that share all but one of the dimensions: see `lanes`."""
+
+from collections.abc import Sequence
+from math import ceil, prod
+
+from shardir.backends.cpu.native.contraction.einsum import Loop, Product
+from shardir.backends.cpu.native.contraction.lanes import CHECKS, lanes_kernel, written
+from shardir.backends.cpu.native.data import Context, Phase
+from shardir.backends.cpu.native.llvm.target import host
+
+TASK = 20_000.0
+"""Nanoseconds that a task should take at least."""
+FEW = 4
+"""Lanes that are worth a vector."""
+
+
+def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
+    """Its phases; none where lanes are no neighbours, or an operand has columns of its own."""
+    views = (work.lhs, work.rhs, work.out)
+    if work.sizes[2] != 1 or len({view.dtype for view in views}) != 1:
+        return []
+    if work.out.dtype not in ("f32", "f64") or (work.patches and work.patches.side != "lhs"):
+        return []
+    lane = _lane(work)
+    if lane is None:
+        return []
+    item = work.out.itemsize
+    others = [loop for loop in (*work.batch, *work.rows) if loop is not lane]
+    lines = sorted(others, key=lambda loop: abs(loop.out))
+    many = host().lanes(item)
+    vectors = ceil(lane.extent / many)
+    width = 4 if vectors > 2 else vectors
+    walked = next((d for d, step in enumerate(lane.steps) if step), -1)
+    count, taps = prod(loop.extent for loop in lines), work.sizes[3]
+    cost = count * (taps * (1.5 + 0.6 * vectors) + 20.0)
+    tasks = max(1, min(int(cost / TASK), 4 * context.workers))
+    block = ceil(count / min(tasks, count))
+    pieces = min(ceil(tasks / ceil(count / block)), ceil(vectors / width))
+    lanes = ceil(vectors / width / pieces) * width * many
+    starts = work.patches.starts if work.patches else ()
+    sizes = work.patches.sizes if work.patches else ()
+    fields = {
+        "lhs_slot": work.lhs.slot, "lhs_offset": work.lhs.offset,
+        "rhs_slot": work.rhs.slot, "rhs_offset": work.rhs.offset,
+        "out_slot": work.out.slot, "out_offset": work.out.offset,
+        "lanes": lane.extent, "block_lanes": lanes, "lane_blocks": ceil(lane.extent / lanes),
+        "lines": count, "block_lines": block, "taps": taps,
+    }  # fmt: skip
+    for d in range(CHECKS):
+        fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
+        fields[f"size_{d}"] = sizes[d] if d < len(sizes) else 1
+    kernel = lanes_kernel(work.out.dtype, width, walked, lane.rhs == 0)
+    record = written(fields, _words(lines), _words(work.inner[::-1]))
+    return [Phase(kernel, record, ceil(count / block) * fields["lane_blocks"], cost, label)]
+
+
+def _lane(work: Product) -> Loop | None:
+    """The loop whose steps are neighbours: of the batch or, of patches, places of a row."""
+    item = work.out.itemsize
+    for loop in work.batch:
+        if loop.lhs == loop.out == item and loop.rhs in (item, 0) and loop.extent >= FEW:
+            return loop
+    for loop in work.rows if work.patches else ():
+        steps = [step for step in loop.steps if step]
+        if loop.lhs == loop.out == item and steps in ([], [1]) and loop.extent >= FEW:
+            return loop
+    return None
+
+
+def _words(loops: Sequence[Loop]) -> list[tuple[int, ...]]:
+    return [(*loop[:4], *loop.steps, *(0,) * (CHECKS - len(loop.steps))) for loop in loops]

@@ -1,0 +1,72 @@
+"""The record of a product: its fields and lists, from its loops."""
+
+from collections.abc import Sequence
+
+from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product
+from shardir.backends.cpu.native.contraction.grid import Grid
+
+
+def described(
+    work: Product, grid: Grid
+) -> tuple[dict[str, int], dict[str, Sequence[tuple[int, ...]]]]:
+    """The fields and lists of a product's record, with nothing packed or staged."""
+    batch, rows, columns, inner = work.sizes
+    fields = {
+        "packing": 0,
+        "lhs_slot": work.lhs.slot, "lhs_offset": work.lhs.offset,
+        "rhs_slot": work.rhs.slot, "rhs_offset": work.rhs.offset,
+        "out_slot": work.out.slot, "out_offset": work.out.offset,
+        "packed_slot": 0, "staged": 0,
+        "rows": rows, "columns": columns, "inner": inner,
+        "products": batch, "block_products": grid.products,
+        "block_rows": grid.rows, "block_columns": grid.columns,
+        "row_blocks": -(-rows // grid.rows), "column_blocks": -(-columns // grid.columns),
+    }  # fmt: skip
+    lists: dict[str, Sequence[tuple[int, ...]]] = {
+        "batch": [(*loop[:4], 0) for loop in reversed(work.batch)],
+        "rows_lhs": _strides(work.rows, 1), "rows_out": _strides(work.rows, 3),
+        "columns_rhs": _strides(work.columns, 2), "columns_out": _strides(work.columns, 3),
+        "inner_lhs": _strides(work.inner, 1), "inner_rhs": _strides(work.inner, 2),
+        "positions_0": (), "positions_1": (), "positions_2": (), "bounds": (),
+    }  # fmt: skip
+    if work.patches:
+        _describe_patches(work, work.patches, lists)
+    return fields, lists
+
+
+def _describe_patches(
+    work: Product, patches: Patches, lists: dict[str, Sequence[tuple[int, ...]]]
+) -> None:
+    """Where lines and steps of patches are, and what exists."""
+    lines = work.rows if patches.side == "lhs" else work.columns
+    for d in range(len(patches.starts)):
+        lists[f"positions_{d}"] = [(loop.extent, loop.steps[d]) for loop in reversed(lines)] or [
+            (1, 0)
+        ]
+    none = (0,) * len(patches.starts)
+    which = 1 if patches.side == "lhs" else 2
+    lists[f"inner_{patches.side}"] = [
+        (loop.extent, _stride(loop, which), *loop.steps) for loop in reversed(work.inner)
+    ] or [(1, 0, *none)]
+    pace = work.inner[-1].steps if work.inner else none
+    walked = next((d for d, step in enumerate(pace) if step), -1)
+    bounds = list(zip(patches.starts, patches.sizes, strict=True))
+    lists["bounds"] = [*bounds, (walked, pace[walked] if walked >= 0 else 0)]
+
+
+def padded(extent: int, step: int) -> int:
+    return -(-extent // step) * step
+
+
+def tasks(fields: dict[str, int]) -> int:
+    products = -(-fields["products"] // fields["block_products"])
+    return products * fields["row_blocks"] * fields["column_blocks"]
+
+
+def _strides(loops: Sequence[Loop], which: int) -> list[tuple[int, int]]:
+    """Pairs of extent and stride, innermost first; at least one."""
+    return [(loop.extent, _stride(loop, which)) for loop in reversed(loops)] or [(1, 0)]
+
+
+def _stride(loop: Loop, which: int) -> int:
+    return (loop.lhs, loop.rhs, loop.out)[which - 1]
