@@ -34,7 +34,9 @@ def copy_rows(streaming: bool, f: Function, block: Block) -> None:
         )
         return source, target
 
-    rows_of_bytes(f, block.rows, block.columns, start, streaming)
+    # A buffer that takes over the operand's memory has the numbers already.
+    with f.when(block.addresses[0].is_("ne", block.addresses[1])):
+        rows_of_bytes(f, block.rows, block.columns, start, streaming)
 
 
 def rows_of_bytes(

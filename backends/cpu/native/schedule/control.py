@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from shardir.backends.cpu.native.data import View
 from shardir.backends.cpu.native.schedule.items import Branch, Copy, Item, Loop, Rows, While
 from shardir.backends.cpu.native.schedule.memory import Buffer, Kind
+from shardir.backends.cpu.native.schedule.writing import written_over
 from shardir.ir import Block, Op, Value
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def _carried(
 ) -> tuple[list[View], list[View]]:
     """Where each carried value is read, and where its successor is written.
 
-    What a round hands on as it is has one place; all others have two.
+    What a round hands on as it is has one place, and so has what it writes a part of; all others
+    have two.
     """
     reads: list[View] = []
     writes: list[View] = []
@@ -36,8 +38,12 @@ def _carried(
         if made is param:
             read = write = start
         else:
-            read = lowering.buffer(param, pinned=True)
-            write = lowering.buffer(param, pinned=True)
+            read = write = lowering.buffer(param, pinned=True)
+            chain = written_over(block, param, made)
+            if chain is None:
+                write = lowering.buffer(param, pinned=True)
+            else:
+                lowering.targets.update((value, read) for value in chain)
             lowering.use(read, write)
             items.append(Copy(start, read, f"%{param.name} before the first round"))
         lowering.views[param] = read

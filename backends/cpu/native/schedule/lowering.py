@@ -23,6 +23,7 @@ from shardir.backends.cpu.native.schedule.views import (
     restrided,
     seen_through,
 )
+from shardir.backends.cpu.native.schedule.writing import IN_PLACE
 from shardir.ir import Block, Function, Op, Value
 from shardir.opset import Dense
 
@@ -198,6 +199,8 @@ class Lowering:
         items.append(Work(op, operands, results))
         if is_map(op):
             self._pair(operands, results)
+        elif op.name in IN_PLACE and all(v.slot != operands[0].slot for v in operands[1:]):
+            self._pair(operands[:1], results)
 
     def _pair(self, operands: Sequence[View], results: Sequence[View]) -> None:
         """Note the results that may be written over an operand, element by element."""

@@ -1,0 +1,77 @@
+"""Parts of arrays written in place: loops that fill an array copy nothing but its parts."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir import lax, numpy as snp
+
+X = np.arange(50, dtype=np.float32)
+
+
+def rounds(function: Any, *args: Any) -> str:
+    """What a round of the only loop does."""
+    text = str(sd.jit(function).lower(*args).compile().as_text("schedule"))
+    return text.split("rounds of scan")[1].split("  native call of 1 phases")[0]
+
+
+def doubled(x: Any) -> Any:
+    return lax.fori_loop(0, 50, lambda i, a: a.at[i].set(a[i] * 2), x)
+
+
+def twice(x: Any) -> Any:
+    return lax.fori_loop(0, 50, lambda i, a: a.at[i].set(a[i] * 2).at[0].add(1.0), x)
+
+
+def looked_at_later(x: Any) -> Any:
+    def step(i: Any, a: Any) -> Any:
+        made = a.at[i].set(-1.0)
+        return made.at[0].add(a[i] + snp.sum(a[:3]))
+
+    return lax.fori_loop(0, 50, step, x)
+
+
+def kept_too(x: Any) -> Any:
+    def step(carry: Any, i: Any) -> Any:
+        return (carry.at[i].set(0.0)), carry
+
+    return lax.scan(step, x, snp.arange(50))
+
+
+def changing_places(x: Any) -> Any:
+    return lax.fori_loop(0, 50, lambda i, ab: (ab[1].at[i].set(1.0), ab[0]), (x, 2 * x))
+
+
+def row_by_row(x: Any) -> Any:
+    def step(i: Any, a: Any) -> Any:
+        return lax.dynamic_update_slice(a, -a[:2], (i,))
+
+    return lax.fori_loop(0, 10, step, x)
+
+
+FUNCTIONS = [doubled, twice, looked_at_later, kept_too, changing_places, row_by_row]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_the_numbers_of_operations_that_copy(function: Any) -> None:
+    with sd.config(isolated=True):
+        wanted = sd.tree.leaves(sd.jit(lambda x: function(x))(X))
+    for made, want in zip(sd.tree.leaves(sd.jit(function)(X)), wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(made), np.asarray(want))
+
+
+@pytest.mark.parametrize("function", [doubled, twice])
+def test_a_round_copies_nothing(function: Any) -> None:
+    assert "scatter" in rounds(function, X)
+    copies = [line for line in rounds(function, X).splitlines() if "copy" in line]
+    assert all(line.endswith("about 2 ns") for line in copies)  # elements that are read
+
+
+def test_a_given_array_is_updated_where_it_lies() -> None:
+    x = snp.zeros(5000) + 1
+    address = x.storage.address
+    made = sd.jit(lambda x, i: x.at[i].set(5.0), donate_argnums=0)(x, 3)
+    assert made.storage.address == address
+    assert made[:5].tolist() == [1, 1, 1, 5, 1]
