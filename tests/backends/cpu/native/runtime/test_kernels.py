@@ -1,0 +1,131 @@
+"""Kernels by name: compiled once, together, kept on disk; and the libraries that they import."""
+
+import ctypes
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shardir.backends.cpu.native.data import Kernel, Phase
+from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.native.llvm.text import Function, Module
+from shardir.backends.cpu.native.runtime import kernels, libraries
+from shardir.backends.cpu.native.runtime.program import load
+from tests.backends.cpu.native.runtime.samples import kernel
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No code on disk, no kernel known."""
+    monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "code"))
+    monkeypatch.setattr(kernels, "_addresses", {})
+    object_cache.folder.cache_clear()
+    yield
+    object_cache.folder.cache_clear()
+
+
+def adding(name: str, number: int, made: list[str]) -> Kernel:
+    """A kernel that adds a number to a word by an internal function; `made` lists the texts."""
+
+    def text() -> str:
+        made.append(name)
+        module = Module()
+        helper = Function(module, "helper", ["i64"], "i64", "nounwind noinline", internal=True)
+        helper.leave(helper.params[0] + number)
+        f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
+        word = f.load(f.offset(f.params[0], 8), "ptr")
+        f.store(f.call("helper", [f.load(word, "i64")], "i64"), word)
+        f.leave()
+        return module.text()
+
+    return Kernel(name, text)
+
+
+def run(*kinds: Kernel) -> int:
+    word = np.zeros(1, np.int64)
+    load([Phase(kind, (), 1, 0.0) for kind in kinds], 2)(word.ctypes.data)
+    return int(word[0])
+
+
+def forget() -> None:
+    """As in a new process."""
+    kernels._addresses.clear()
+
+
+def test_a_kernel_is_compiled_once() -> None:
+    made: list[str] = []
+    assert run(adding("a", 1, made), adding("a", 1, made), adding("b", 10, made)) == 12
+    assert run(adding("b", 10, made), adding("a", 1, made)) == 11
+    assert made == ["a", "b"]
+
+
+def test_internal_functions_of_one_name_are_kept_apart() -> None:
+    assert run(*(adding(f"k{n}", 10**n, []) for n in range(5))) == 11111
+
+
+def test_text_is_made_only_when_there_is_no_code_on_disk() -> None:
+    made: list[str] = []
+    one, two, three = (adding(f"k{n}", 10**n, made) for n in range(3))
+    assert run(one, two) == 11
+    forget()
+    assert run(two) == 10
+    assert run(two, three) == 110
+    assert made == ["k0", "k1", "k2"]
+
+
+def test_modules_that_share_a_kernel_are_both_loaded() -> None:
+    made: list[str] = []
+    one, two, three, four = (adding(f"k{n}", 10**n, made) for n in range(4))
+    assert run(one, two) == 11
+    forget()
+    for file in Path(str(object_cache.folder())).glob("*.o"):
+        if file.name == f"{kernels._key('kernel', 'k1')}.o":
+            file.unlink()
+    assert run(two, three, four) == 1110
+    forget()
+    assert run(one, two, three, four) == 1111
+    assert made == ["k0", "k1", "k1", "k2", "k3"]
+
+
+def test_the_key_changes_with_the_files_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    assert run(adding("a", 1, made)) == 1
+    forget()
+    monkeypatch.setattr(kernels, "_fingerprint", lambda: "other files")
+    assert run(adding("a", 1, made)) == 1
+    assert made == ["a", "a"]
+
+
+def test_imports_come_from_whoever_provides_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "_providers", [])
+    asked: list[list[str]] = []
+    labs = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value or 0
+
+    @libraries.register
+    def provider(symbols: Iterable[str]) -> Mapping[str, int]:
+        asked.append(list(symbols))
+        return {name: labs for name in symbols if name == "the_size"}
+
+    def text() -> str:
+        module = Module()
+        module.declare("the_size", "i64", ["i64"])
+        f = Function(module, "sized", ["ptr", "ptr", "i64", "i64"])
+        word = f.load(f.offset(f.params[0], 8), "ptr")
+        f.store(f.call("the_size", [f.load(word, "i64") - 7], "i64"), word)
+        f.leave()
+        return module.text()
+
+    assert run(Kernel("sized", text, ("the_size",))) == 7
+    assert asked == [["the_size"]]
+    with pytest.raises(
+        KeyError, match="no library of the CPU backend provides nothing_like_it, nor_this"
+    ):
+        libraries.addresses(["the_size", "nothing_like_it", "nor_this"])
+    assert libraries.addresses([]) == {}
+
+
+def test_a_text_that_is_no_module_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="expected top-level entity"):
+        run(Kernel("wrong", lambda: "nonsense"))
+    assert run(kernel("right", lambda *_: None)) == 0
