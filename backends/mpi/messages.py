@@ -6,6 +6,7 @@ has ended; and where processes outnumber the cores, it lets others work.
 """
 
 import os
+import signal
 import sys
 import time
 from collections import deque
@@ -28,6 +29,8 @@ NAP_SECONDS = 50e-6
 LONGEST_NAP_SECONDS = 1e-3
 LOOK_SECONDS = 0.25
 """How often a process that waits looks for news of others."""
+ABORT_SECONDS = 5
+"""How long the launcher has to end a process that asks it to end all."""
 REMEMBERED = 20
 """Exchanges that a process names when it gives up."""
 
@@ -144,6 +147,9 @@ def end(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
     """Say something and end every process of the job."""
     print(message, file=sys.stderr, flush=True)
     sys.stdout.flush()
+    # Where the network is cut, Abort may wait for ever, and keeps Python from running meanwhile.
+    if hasattr(signal, "alarm"):
+        signal.alarm(ABORT_SECONDS)
     comm.Abort(code)
     os._exit(code)
 

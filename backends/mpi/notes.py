@@ -32,7 +32,7 @@ class Notes:
 
     def __init__(self, comm: MPI.Intracomm, who: Callable[[int], str]) -> None:
         self.comm, self.who = comm, who
-        self._ended: dict[int, str] = {}
+        self._ended: set[int] = set()
         self._waiting: dict[int, Note] = {}
         self._told: tuple[int, frozenset[int]] | None = None
         self._sent: deque[tuple[int, int]] = deque(maxlen=SENT)
@@ -47,7 +47,7 @@ class Notes:
         self._listen()
         for process in lacking:
             if process in self._ended:
-                return f"{self.who(process)} has ended its program{self._ended[process]}"
+                return f"{self.who(process)} has ended its program"
             note = self._waiting.get(process)
             crossed = (
                 note is not None
@@ -68,10 +68,16 @@ class Notes:
             self._write(lacking, note)
         return ""
 
-    def leave(self, where: str) -> None:
+    def leave(self) -> None:
         """Tell all others that this process has come to its end."""
         others = [p for p in range(self.comm.Get_size()) if p != self.comm.Get_rank()]
-        self._write(others, Note(self.comm.Get_rank(), None, 0, where))
+        self._write(others, Note(self.comm.Get_rank(), None, 0, ""))
+
+    def all_have_left(self) -> bool:
+        """Whether all others have said so, and have been told."""
+        self._listen()
+        self._posted = [request for request in self._posted if not request.Test()]
+        return len(self._ended) == self.comm.Get_size() - 1 and not self._posted
 
     def _write(self, targets: Sequence[int], note: Note) -> None:
         self._posted = [request for request in self._posted if not request.Test()]
@@ -81,6 +87,6 @@ class Notes:
         while self.comm.Iprobe(MPI.ANY_SOURCE, NOTE):
             note: Note = self.comm.recv(source=MPI.ANY_SOURCE, tag=NOTE)
             if note.lacking is None:
-                self._ended[note.process] = note.where
+                self._ended.add(note.process)
             else:
                 self._waiting[note.process] = note

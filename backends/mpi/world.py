@@ -125,9 +125,8 @@ class World(Link):
 
     def leave(self) -> None:
         """Say good-bye and wait, politely, until all others have."""
-        self.messages.notes.leave("")
-        request = self.comm.Ibarrier()
-        while not request.Test():
+        self.messages.notes.leave()
+        while not self.messages.notes.all_have_left():
             time.sleep(LEAVING_SECONDS)
 
 

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,15 @@ def is_cut_off() -> None:
     if other():
         os.kill(os.getpid(), signal.SIGSTOP)
     float(total(x))
+
+
+def runs_on() -> None:
+    """A program without an end; it says in a file that it has begun."""
+    x = ready()
+    for i in range(1_000_000):
+        float(total(x))
+        if i == 100 and sd.process_index() == 0:
+            Path(sys.argv[2]).touch()
 
 
 def other_shapes() -> None:
