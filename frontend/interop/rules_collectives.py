@@ -3,8 +3,9 @@
 from typing import Any
 
 from shardir.frontend import lax
-from shardir.frontend.interop.rules import Equation, rule
+from shardir.frontend.interop.rules import Equation, ImportedProgramError, rule
 from shardir.frontend.interop.shardings import constrained, mesh_of, spec_of
+from shardir.frontend.locations import point
 from shardir.frontend.shard_mapping import shard_map
 from shardir.frontend.tracer import Tracer
 
@@ -26,6 +27,14 @@ def _moved(equation: Equation) -> Any:
 def _mapped(equation: Equation) -> Any:
     params = equation.params
     mesh = mesh_of(params["mesh"])
+    traced = {str(name): int(size) for name, size in params["mesh"].shape.items()}
+    if any(mesh.shape[name] != size for name, size in traced.items()):
+        raise ImportedProgramError(
+            point(
+                f"shard_map is traced for pieces on {traced}, and the mesh is {mesh.shape}; let "
+                "the program take its mesh from jax.sharding.get_abstract_mesh()"
+            )
+        )
     axes = params.get("newly_manual_axes", params.get("manual_axes"))
     if axes is None:
         axes = [name for name in mesh.axis_names if name not in params.get("auto", ())]
@@ -53,23 +62,24 @@ def _groups(equation: Equation) -> Any:
     return equation.params.get("axis_index_groups")
 
 
-def _reduction(name: str, function: Any) -> None:
+def _reduction(name: str, here: Any, along: Any) -> None:
     def reduce(equation: Equation) -> Any:
-        """Along positions of a batch and along named axes, of any number of operands."""
+        """Along dimensions, which are those of batches that JAX has mapped, and named axes."""
         axes = _axes(equation)
-        counted = [axis for axis in axes if isinstance(axis, int)]
+        counted = tuple(axis for axis in axes if isinstance(axis, int))
         named = tuple(axis for axis in axes if not isinstance(axis, int))
-        if counted:
-            raise equation.refuse("positional axes", "reduce over them with jnp.sum first")
-        return [function(x, named, axis_index_groups=_groups(equation)) for x in equation.tracers]
+        made = [here(x, counted) if counted else x for x in equation.tracers]
+        if not named:
+            return made
+        return [along(x, named, axis_index_groups=_groups(equation)) for x in made]
 
     rule(name)(reduce)
 
 
-_reduction("psum", lax.psum)
-_reduction("psum_invariant", lax.psum)
-_reduction("pmax", lax.pmax)
-_reduction("pmin", lax.pmin)
+_reduction("psum", lax.reduce_sum, lax.psum)
+_reduction("psum_invariant", lax.reduce_sum, lax.psum)
+_reduction("pmax", lax.reduce_max, lax.pmax)
+_reduction("pmin", lax.reduce_min, lax.pmin)
 
 
 @rule("ppermute")

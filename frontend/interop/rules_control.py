@@ -35,7 +35,7 @@ def _inlined(equation: Equation) -> Any:
     return equation.reader.read_open(program, (), equation.operands)
 
 
-for _name in ("closed_call", "core_call", "custom_vmap_call", "custom_lin_call"):
+for _name in ("call", "closed_call", "composite", "custom_partitioning", "custom_vmap_call"):
     rule(_name)(_inlined)
 
 
@@ -61,14 +61,33 @@ def _repeated(equation: Equation) -> Any:
     asked, done = params["cond_nconsts"], params["body_nconsts"]
     first, second, init = args[:asked], args[asked : asked + done], args[asked + done :]
 
-    def condition(carry: Sequence[Tracer]) -> Any:
+    def asks(carry: Sequence[Tracer]) -> Tracer:
         (told,) = equation.reader.read(params["cond_jaxpr"], [*first, *carry])
         return told
 
+    def condition(carry: Sequence[Tracer]) -> Any:
+        told = asks(carry)
+        return lax.reduce_or(told, tuple(range(told.ndim))) if told.ndim else told
+
     def body(carry: Sequence[Tracer]) -> Any:
-        return tuple(equation.reader.read(params["body_jaxpr"], [*second, *carry]))
+        made = equation.reader.read(params["body_jaxpr"], [*second, *carry])
+        told = asks(carry) if batched else None
+        return tuple(
+            new if told is None else _where(told, new, old)
+            for new, old in zip(made, carry, strict=True)
+        )
+
+    # A loop that JAX has mapped goes on while one of the batch does; the others stay as they are.
+    batched = bool(params["cond_jaxpr"].out_avals[0].shape)
 
     return lax.while_loop(condition, body, tuple(init))
+
+
+def _where(told: Tracer, new: Tracer, old: Tracer) -> Tracer:
+    """Elements of `new` for those of the batch, the first dimensions, that go on."""
+    wide = lax.broadcast_in_dim(told, new.shape, tuple(range(told.ndim)))
+    chosen: Tracer = lax.select(wide, new, old)
+    return chosen
 
 
 @rule("cond")

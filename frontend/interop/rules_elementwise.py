@@ -43,7 +43,9 @@ for _name, _function in OTHERWISE.items():
 shaped("integer_pow", lax.integer_pow, y="y")
 shaped("bitcast_convert_type", lax.bitcast_convert_type, new_dtype="new_dtype")
 shaped("stop_gradient", lax.stop_gradient)
-shaped("copy", lambda x: x)
+for _name in ("copy", "layout_constraint", "xla_metadata_value"):
+    shaped(_name, lambda x: x)
+shaped("shard_alike", lambda x, y: (x, y))
 shaped("optimization_barrier", lambda *xs: lax.optimization_barrier(xs))
 shaped("reduce_precision", lax.reduce_precision,
        exponent_bits="exponent_bits", mantissa_bits="mantissa_bits")  # fmt: skip

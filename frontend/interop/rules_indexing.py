@@ -95,6 +95,18 @@ _windowed("reduce_window_max", "max")
 _windowed("reduce_window_min", "min")
 
 
+@rule("reduce_window")
+def _windowed_by(equation: Equation) -> Any:
+    """By a function that is none of the above: a product, or else nothing of ours."""
+    x, first = equation.tracers
+    body = equation.params["jaxpr"]
+    body = getattr(body, "jaxpr", body)
+    if [each.primitive.name for each in body.eqns] != ["mul"]:
+        raise equation.refuse("a function of its own", "use one of add, mul, max and min")
+    made = emit("reduce_window", x, op=Symbol("mul"), **_window(equation, x.ndim))
+    return lax.mul(made, lax.broadcast_in_dim(first, made.shape, ()))
+
+
 def _chosen(equation: Equation, x: Tracer, source: Any) -> Any:
     """Of each window an element of `source`, added up where the window has its extreme."""
     op = {"ge": "max", "le": "min"}[equation.params["select_prim"].name]

@@ -18,14 +18,16 @@ from shardir.frontend.tracer import Tracer
 def mesh_of(mesh: Any) -> Mesh:
     """Our mesh for a mesh of JAX's.
 
-    The one entered by `with mesh:` where it has the same axes; else one of this machine's devices
-    by their numbers, or an `AbstractMesh` when JAX's is one too or there are not as many.
+    The one entered by `with mesh:` where it has the same axes, or the same names if it is an
+    `AbstractMesh`, which stands for whatever the program would run on; else one of this machine's
+    devices by their numbers, or an `AbstractMesh` when JAX's is one too or there are not as many.
     """
     shape = {str(name): int(size) for name, size in mesh.shape.items()}
     around = current_mesh()
-    if around is not None and all(around.shape.get(name) == n for name, n in shape.items()):
-        return around
-    return _made(mesh, shape)
+    if around is None or not all(name in around.shape for name in shape):
+        return _made(mesh, shape)
+    fits = isinstance(around, AbstractMesh) or shape.items() <= around.shape.items()
+    return around if fits else _made(mesh, shape)
 
 
 def _made(mesh: Any, shape: dict[str, int]) -> Mesh:

@@ -5,9 +5,11 @@ from shardir.frontend.interop import (
     rules_control,
     rules_derivatives,
     rules_elementwise,
+    rules_equinox,
     rules_host,
     rules_indexing,
     rules_linalg,
+    rules_ragged,
     rules_random,
     rules_shapes,
 )
@@ -17,9 +19,11 @@ READY = (
     rules_control,
     rules_derivatives,
     rules_elementwise,
+    rules_equinox,
     rules_host,
     rules_indexing,
     rules_linalg,
+    rules_ragged,
     rules_random,
     rules_shapes,
 )

@@ -51,7 +51,7 @@ class LanguageModel(eqx.Module):
         keys = jr.split(key, 5)
         self.tokens = eqx.nn.Embedding(words, width, key=keys[0])
         self.places = jr.normal(keys[1], (length, width)) * 0.02
-        self.blocks = [Block(width, 2, each) for each in keys[2:4]]
+        self.blocks = [Block(width, 2, each) for each in keys[2:3]]
         self.out = eqx.nn.Linear(width, words, key=keys[4])
 
     def __call__(self, text: Any, key: Any) -> Any:

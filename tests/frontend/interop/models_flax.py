@@ -19,7 +19,7 @@ class Encoder(nn.Module):
 
     words: int = 13
     width: int = 16
-    layers: int = 2
+    layers: int = 1
 
     @nn.compact
     def __call__(self, text: Any, train: bool) -> Any:

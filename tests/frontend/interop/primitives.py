@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.experimental.shard_alike
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -322,3 +323,38 @@ program("roll and diff", lambda x: (jnp.roll(x, 2, 1), jnp.diff(x), jnp.flip(x))
 program(
     "tril and outer", lambda x: (jnp.tril(x), jnp.outer(x[0], x[1]), jnp.kron(x[:2, :2], x[:2])), X
 )
+
+program(
+    "a mapped loop",
+    lambda x: jax.vmap(lambda v: lax.while_loop(lambda c: c.sum() < 3, lambda c: c + 1.0, v))(x),
+    X,
+    smooth=False,
+)
+program(
+    "sums along a batch",
+    lambda x: jax.vmap(
+        lambda v: (lax.psum(v, "b"), lax.pmax(v, "b"), v - lax.pmean(v, "b")), axis_name="b"
+    )(x),
+    X,
+    smooth=False,
+)
+program(
+    "rows in groups",
+    lambda x, w, i: lax.ragged_dot(x, w, i[0, :2] // 4),
+    X,
+    draw(2, 6, 3),
+    np.array([[4, 12]], "int32"),
+)
+program(
+    "nearly the largest",
+    lambda x: (lax.approx_max_k(x, 2), lax.approx_min_k(x, 2)),
+    X,
+    smooth=False,
+)
+program(
+    "products in windows",
+    lambda x: lax.reduce_window(x, 1.0, lax.mul, (2, 2), (1, 2), "VALID"),
+    X,
+    smooth=False,
+)
+program("layouts and likes", lambda x, y: jax.experimental.shard_alike.shard_alike(x, y), X, Y)

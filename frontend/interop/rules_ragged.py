@@ -1,0 +1,52 @@
+"""Rules of contractions whose rows belong to groups of sizes that are data."""
+
+from typing import Any
+
+from shardir.frontend import lax
+from shardir.frontend.interop.rules import Equation, rule
+from shardir.frontend.operands import convert
+from shardir.frontend.tracer import Tracer
+
+
+@rule("ragged_dot_general")
+def _ragged(equation: Equation) -> Any:
+    """A contraction for each group, of what others have as zeros."""
+    x, y, sizes = equation.tracers
+    numbers = equation.params["ragged_dot_dimension_numbers"]
+    (contracted, others), (batch, _) = numbers.dot_dimension_numbers
+    (rows,) = numbers.lhs_ragged_dimensions
+    offset = equation.params.get("group_offset")
+    if batch or sizes.ndim != 1 or offset is not None:
+        raise equation.refuse("batches or an offset", "map it over the batch, or write an einsum")
+    parts = _parted(x, sizes, rows)
+    inner = tuple(dim + 1 for dim in contracted)
+    group = tuple(numbers.rhs_group_dimensions)
+    dims = ((*((0,) if group else ()), *inner), (*group, *others)), ((), ())
+    wide = equation.results[0].dtype
+    return lax.dot_general(parts, y, dims, preferred_element_type=wide)
+
+
+def _parted(x: Tracer, sizes: Tracer, rows: int) -> Tracer:
+    """For each group, in front, `x` with zeros in the rows of all others."""
+    shape = (sizes.shape[0], *x.shape)
+    ends = lax.cumsum(sizes, 0)
+    number = lax.broadcasted_iota(sizes.dtype, shape, rows + 1)
+    first, last = (lax.broadcast_in_dim(e, shape, (0,)) for e in (lax.sub(ends, sizes), ends))
+    there = lax.bitwise_and(lax.ge(number, first), lax.lt(number, last))
+    whole = lax.broadcast_in_dim(x, shape, tuple(range(1, len(shape))))
+    made: Tracer = lax.mul(whole, convert(there, x.value.type.dtype))
+    return made
+
+
+@rule("approx_top_k")
+def _nearly_largest(equation: Equation) -> Any:
+    """The largest (or smallest) exactly, which is as JAX does it on processors."""
+    (x,) = equation.tracers
+    params = equation.params
+    if not params["aggregate_to_topk"]:
+        raise equation.refuse("aggregate_to_topk=False", "leave it out")
+    largest = params["is_max_k"]
+    values, places = lax.top_k(
+        x if largest else lax.neg(x), params["k"], axis=params["reduction_dimension"]
+    )
+    return [values if largest else lax.neg(values), places]

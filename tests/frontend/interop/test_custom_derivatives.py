@@ -1,0 +1,113 @@
+"""Functions of JAX with derivatives of their own keep them, whoever takes the derivative."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import shardir as sd
+from shardir.interop.jax import from_jax
+
+X = np.random.default_rng(0).uniform(0.5, 1.5, (3, 4)).astype("float32")
+
+
+@jax.custom_vjp
+def tripled(x: Any, y: Any) -> Any:
+    """x sin y, whose gradient is said to be three times what it is."""
+    return x * jnp.sin(y)
+
+
+tripled.defvjp(
+    lambda x, y: (tripled(x, y), (x, y)),
+    lambda saved, g: (3 * g * jnp.sin(saved[1]), 3 * g * saved[0] * jnp.cos(saved[1])),
+)
+
+
+@jax.custom_jvp
+def powered(x: Any, n: Any) -> Any:
+    """x**n, whose slope is said to be 5 n."""
+    return x**n
+
+
+@powered.defjvp
+def _powered_jvp(primals: Any, tangents: Any) -> Any:
+    x, n = primals
+    return powered(x, n), 5 * n * tangents[0]
+
+
+def symbolic() -> Any:
+    """A function whose rule looks at which tangents are zeros."""
+
+    @jax.custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        x, y = primals
+        zero = jax.custom_derivatives.SymbolicZero
+        slope = sum(
+            (t * other for t, other in zip(tangents, (y, x), strict=True) if type(t) is not zero),
+            start=jnp.zeros_like(x),
+        )
+        return f(x, y), 2 * slope
+
+    f.defjvp(rule, symbolic_zeros=True)
+    return f
+
+
+PROGRAMS = {
+    "alone": lambda x: jnp.sum(tripled(x, x)),
+    "with another": lambda x: jnp.sum(tripled(x, 2 * x) * powered(x, jnp.int32(3))),
+    "in a loop": lambda x: lax.scan(lambda c, v: (tripled(c, v), None), x[0], x)[0].sum(),
+    "in a branch": lambda x: lax.cond(x[0, 0] > 1, lambda v: powered(v, 2).sum(), jnp.sum, x),
+    "inside of itself": lambda x: jnp.sum(tripled(tripled(x, x), tripled(x, x))),
+    "of a constant": lambda x: jnp.sum(tripled(x, jnp.full_like(x, 1.5))),
+    "mapped": lambda x: jnp.sum(jax.vmap(tripled)(x, x)),
+    "with symbolic zeros": lambda x: jnp.sum(symbolic()(x, x + 1)),
+    "of a linear solve": lambda x: jnp.sum(
+        lax.custom_linear_solve(
+            lambda v: 3 * v + v.sum(), x[0], lambda matvec, b: (b - b.sum() / 7) / 3, symmetric=True
+        )
+    ),
+    "of activations": lambda x: jnp.sum(jax.nn.relu(x - 1) + jax.nn.gelu(x) + jax.nn.elu(x - 1)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_gradient_is_what_the_rule_says(name: str) -> None:
+    function = PROGRAMS[name]
+    wanted = jax.grad(function)(X)
+    np.testing.assert_allclose(sd.grad(from_jax(function))(X), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(sd.jit(sd.grad(from_jax(function)))(X), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_gradients_of_examples() -> None:
+    def f(x: Any) -> Any:
+        return jnp.sum(tripled(x, x))
+
+    np.testing.assert_allclose(
+        sd.vmap(sd.grad(from_jax(f)))(X), jax.vmap(jax.grad(f))(X), rtol=1e-5
+    )
+
+
+def test_tangents_are_what_the_rule_says() -> None:
+    def f(x: Any) -> Any:
+        return powered(x, jnp.int32(3))
+
+    found = sd.jvp(from_jax(f), (X,), (X,))[1]
+    np.testing.assert_allclose(found, jax.jvp(f, (X,), (X,))[1], rtol=1e-5)
+
+
+def test_a_gradient_of_a_gradient_uses_the_rule_twice() -> None:
+    def f(x: Any) -> Any:
+        return jnp.sum(tripled(x, x))
+
+    def twice(g: Any) -> Any:
+        return lambda x: jnp.sum(g(f)(x) ** 2)
+
+    inner = from_jax(jax.grad(f))
+    found = sd.grad(lambda x: (inner(x) ** 2).sum())(X)
+    np.testing.assert_allclose(found, jax.grad(twice(jax.grad))(X), rtol=1e-4)
