@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shardir.ir import Op, Value
+from shardir.ops.check import Ints
 from shardir.opset import OPS
 from shardir.passes.merging.arrange import arranged, reshaped, rows
 from shardir.passes.merging.atoms import sizes
@@ -24,7 +25,7 @@ from shardir.passes.merging.merger import (
     atom_by_atom,
     refusal,
 )
-from shardir.placement import Axes
+from shardir.placement import Axes, Axis
 from shardir.types import TensorType
 
 WINDOWS = 64
@@ -50,19 +51,22 @@ def _axis_index(merger: Merger, op: Op) -> Sequence[Spread]:
 
 def _dynamic_slice(merger: Merger, op: Op) -> Sequence[Spread]:
     x, *starts = op.operands
-    found = _known(merger, starts, x.type.shape, op.result.type.shape)
+    found = known(merger, starts, x.type.shape, op.result.type.shape)
     if found is None or not any(merger.along.get(start) for start in starts):
-        return atom_by_atom(merger, op) if merger.union(op.operands) else _copied(merger, op)
+        return alike(merger, op)
     return [_windows(merger, merger.get(x), found, op.result.type.shape)]
 
 
-def _copied(merger: Merger, op: Op) -> Sequence[Spread]:
+def alike(merger: Merger, op: Op) -> Sequence[Spread]:
+    """The operation as it is, or one atom after the other where it depends on some."""
+    if merger.union(op.operands):
+        return atom_by_atom(merger, op)
     values = (merger.get(value).value for value in op.operands)
     stated = op.results[0].type if len(op.results) == 1 else tuple(v.type for v in op.results)
     return [Spread(merger.b.emit(op.spec, *values, result=stated, **op.attrs), ())]
 
 
-def _known(
+def known(
     merger: Merger, starts: Sequence[Value], whole: Sequence[int], size: Sequence[int]
 ) -> list[tuple[Array, Axes]] | None:
     """For each dimension where it starts, in numbers over atoms; moved inside as slices are."""
@@ -82,11 +86,11 @@ def _known(
 def _windows(merger: Merger, spread: Spread, starts: Sequence[Any], shape: Sequence[int]) -> Spread:
     """For each position the window of its own: dimension by dimension."""
     for dim, ((numbers, atoms), size) in enumerate(zip(starts, shape, strict=True)):
-        spread = _window(merger, spread, dim, *_narrowed(numbers, atoms), size)
+        spread = _window(merger, spread, dim, *narrowed(numbers, atoms), size)
     return spread
 
 
-def _narrowed(numbers: Array, atoms: Axes) -> tuple[Array, Axes]:
+def narrowed(numbers: Array, atoms: Axes) -> tuple[Array, Axes]:
     """The numbers without the atoms along which they are the same."""
     for i in reversed(range(len(atoms))):
         first = numbers.take(0, axis=i)
@@ -120,11 +124,18 @@ def _window(
     stacked = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
     rest = [atom for atom in own if atom not in atoms]
     made = merger.atoms.union(own, atoms)
+    return Spread(unstacked(merger, stacked, atoms, rest, made), made)
+
+
+def unstacked(
+    merger: Merger, stacked: Value, atoms: Axes, rest: Sequence[Axis], own: Axes
+) -> Value:
+    """What was put together along all of `atoms`, with a dimension for each of `own`."""
     split = [sizes(atoms), *((n,) for n in stacked.type.shape[1:])]
     now = [*atoms, *rest]
-    order = [(now.index(atom),) for atom in made]
-    order += [(d,) for d in range(len(now), len(now) + value.type.rank - len(own))]
-    return Spread(arranged(b, stacked, split, order), made)
+    order: list[Ints] = [(now.index(atom),) for atom in own]
+    order += [(d,) for d in range(len(now), len(atoms) + stacked.type.rank - 1)]
+    return arranged(merger.b, stacked, split, order)
 
 
 def _tiles(starts: Array, atoms: Axes, size: int) -> Axes:
@@ -167,7 +178,7 @@ def _random(merger: Merger, op: Op) -> Sequence[Spread]:
     whole = b.emit(OPS[kind], value, result=made, scheme=op.attrs.get("scheme", "partitionable"))
     spread = Spread(_longer(b, whole, [0] * value.type.rank, shape, ends), own)
     for dim, ((numbers, atoms), size) in enumerate(zip(known, piece, strict=True)):
-        spread = _window(merger, spread, outer + dim, *_narrowed(numbers, atoms), size)
+        spread = _window(merger, spread, outer + dim, *narrowed(numbers, atoms), size)
     return [spread]
 
 

@@ -119,6 +119,14 @@ COLLECTIVES = {
   %two = constant(value=2) : i32[]
   %s = mul(%i, %two) : i32[]
   %z = dynamic_slice(%0, %s, %o) : f32[2, 3]""",
+    "written at a place of one's own": """\
+  %i = axis-index(axes=[a]) : i32[]
+  %o = constant(value=0) : i32[]
+  %0 = all-gather(%x, dim=0, axes=[a]) : f32[8, 3]
+  %1 = slice(%x, starts=[1, 0], strides=[1, 1]) : f32[1, 3]
+  %two = constant(value=2) : i32[]
+  %s = mul(%i, %two) : i32[]
+  %z = dynamic_update_slice(%0, %1, %s, %o) : f32[8, 3]""",
 }
 RING = ", ".join(f"[{i}, {(i + 5) % 12}]" for i in range(12))
 PER_DEVICE = """\
