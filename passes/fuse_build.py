@@ -17,7 +17,8 @@ def rebuilt(block: Block, groups: Groups, names: Names) -> Block:
     outside = _used_outside(block, groups, home)
     made: list[tuple[int, Op]] = []
     for group in groups.groups:
-        made.append((group.ops[-1], _Maker(block, groups, group, names).op(outside)))
+        if any(v in outside for number in group.ops for v in block.ops[number].results):
+            made.append((group.ops[-1], _Maker(block, groups, group, names).op(outside)))
     for number, op in enumerate(block.ops):
         if number not in home and (
             not op.results or op.spec.effect or any(v in outside for v in op.results)
@@ -65,7 +66,7 @@ class _Maker:
 
     def op(self, outside: set[Value]) -> Op:
         """The operation, whose results are the values of the group that are used outside."""
-        members = [self.block.ops[number] for number in self.group.ops]
+        members = self.live(outside)
         for op in members:
             self.take(op)
         results = tuple(r for op in members for r in op.results if r in outside)
@@ -75,6 +76,19 @@ class _Maker:
         operands = tuple(value for value, _ in self.params)
         loc = next((op.loc for op in reversed(members) if op.loc), None)
         return Op(fused, operands, results, {}, (inner,), loc, self.why(members))
+
+    def live(self, outside: set[Value]) -> list[Op]:
+        """The operations that something outside depends on."""
+        wanted, found = set(outside), list[Op]()
+        for number in reversed(self.group.ops):
+            op = self.block.ops[number]
+            if op.result in wanted:
+                found.append(op)
+                for value in op.operands:
+                    while (free := self.groups.free.get(value)) is not None and free.operands:
+                        (value,) = free.operands
+                    wanted.add(value)
+        return found[::-1]
 
     def take(self, op: Op) -> None:
         """Append an operation of the group."""

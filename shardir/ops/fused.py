@@ -9,12 +9,13 @@
 Every dimension of a value (but for those of size 1) lies along one axis of the nest: values that
 meet in an elementwise operation lie alike, a broadcast adds axes, a reduction ends some. No value
 lies along one axis twice (that would be a transpose; pass the operand twice, as two parameters).
-All reductions end the same axes, and take values that lie along all axes. So there are two levels:
-the whole nest, and the axes that no reduction ends; what reductions made may be broadcast to the
-whole nest again, as in a softmax. What is yielded lies along all axes of one of the two levels.
+All reductions end the same axes, and take values of one shape that lie along all axes. So there
+are two levels: the whole nest, and the axes that no reduction ends; what reductions made may be
+broadcast to the whole nest again, as in a softmax. What is yielded lies along all axes of one of
+the two levels; the values of the whole nest that are reduced or yielded lie alike.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from shardir.ir import Block, Op, Value
@@ -60,15 +61,28 @@ def wide(type: TensorType) -> tuple[int, ...]:
     return tuple(dim for dim, size in enumerate(type.shape) if size != 1)
 
 
+def loops(type: TensorType) -> tuple[int, ...]:
+    """The sizes that are not 1."""
+    return tuple(size for size in type.shape if size != 1)
+
+
 def keeps_order(op: Op) -> bool:
     """Whether a reshape only adds or drops dimensions of size 1."""
-    before, after = op.operands[0].type, op.result.type
-    return [n for n in before.shape if n != 1] == [n for n in after.shape if n != 1]
+    return loops(op.operands[0].type) == loops(op.result.type)
+
+
+def needed(block: Block) -> Set[Value]:
+    """The values that what a block yields is made of."""
+    found = set(block.returns)
+    for op in reversed(block.ops):
+        if any(result in found for result in op.results):
+            found.update(op.operands)
+    return found
 
 
 def nest_of(block: Block) -> Nest:
     """The loops that compute a block; raises `TypeError` where they are not one nest."""
-    joined = _Joined()
+    joined, live = _Joined(), needed(block)
     reductions: list[tuple[Op, Lie]] = []
     for param in block.params:
         joined.new(param)
@@ -80,29 +94,33 @@ def nest_of(block: Block) -> Nest:
                     "as an operand"
                 )
         if op.spec in REDUCTIONS:
-            if ended := joined.reduce(op):
+            ended = joined.reduce(op)
+            if ended and op.result in live:
                 reductions.append((op, ended))
         else:
             joined.walk(op)
-    for op, ended in reductions[1:]:
-        first, axes = reductions[0]
-        if _ended_extents(op) == _ended_extents(first):
-            # What ends the same loops need not have met before.
-            joined.same(axes, ended)
+    _align(block, joined, [op for op, _ in reductions])
     return _nest(block, joined, reductions)
 
 
-def _ended_extents(op: Op) -> list[int]:
-    """The sizes of the loops that a reduction ends."""
-    shape = op.operands[0].type.shape
-    return [shape[dim] for dim in wide(op.operands[0].type) if dim in op.attrs["dims"]]
+def _align(block: Block, joined: "_Joined", reductions: Sequence[Op]) -> None:
+    """What is reduced, and what is yielded in the same shape, lies alike.
+
+    Such values need not have met before: one may be repeated along an axis that nothing else tells
+    to be that of the others.
+    """
+    taken = [op.operands[0] for op in reductions]
+    values = taken or sorted(block.returns, key=lambda value: -len(wide(value.type)))
+    for value in (*taken, *block.returns):
+        if loops(value.type) == loops(values[0].type):
+            joined.same(joined.lies[value], joined.lies[values[0]])
 
 
 def _nest(block: Block, joined: "_Joined", reductions: list[tuple[Op, Lie]]) -> Nest:
     numbers: dict[int, int] = {}
     extents: list[int] = []
     lies: dict[Value, Lie] = {}
-    used = {v for op in block.ops for v in op.operands} | set(block.returns)
+    used = needed(block)
     for value, axes in joined.lies.items():
         lie = []
         for dim, axis in zip(wide(value.type), axes, strict=True):

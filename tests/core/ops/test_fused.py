@@ -63,13 +63,14 @@ def _fault(params: str, body: str, yields: str, types: str) -> str:
     outer = [param.replace("%", "%o.") for param in inner]
     names = ", ".join(param.split(":")[0] for param in outer)
     lines = "".join(f"    {line}\n" for line in body.split("; "))
+    made = ", ".join(f"%r{i}" for i in range(len(yields.split(", "))))
     text = f"""
 func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
-  %r = fused({names}) : {types} {{
+  {made} = fused({names}) : {types} {{
     ({", ".join(inner)}) =>
 {lines}    yield {yields}
   }}
-  return %r
+  return {made}
 }}
 """
     with pytest.raises(ParseError) as caught:
@@ -101,8 +102,8 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
         (
             "%x: f32[4, 8]",
             "%y = sum(%x, dims=[0]) : f32[8]; %z = max(%x, dims=[1]) : f32[4]",
-            "%z",
-            "f32[4]",
+            "%y, %z",
+            "f32[8], f32[4]",
             "fused: %y = sum and %z = max end different axes of its loops; reduce one of them "
             "outside",
         ),
@@ -110,8 +111,8 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
             "%x: f32[4, 8]; %g: f32[8]",
             "%c = broadcast(%g, dims=[1]) : f32[4, 8]; %y = mul(%x, %c) : f32[4, 8]; "
             "%s = sum(%g, dims=[0]) : f32[]",
-            "%y",
-            "f32[4, 8]",
+            "%y, %s",
+            "f32[4, 8], f32[]",
             "fused: %s = sum reduces %g: f32[8], which lies along some axes of its loops only; "
             "reduce it outside",
         ),
@@ -119,8 +120,8 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
             "%x: f32[4, 8]; %g: f32[8]",
             "%e = exp(%g) : f32[8]; %c = broadcast(%e, dims=[1]) : f32[4, 8]; "
             "%y = mul(%x, %c) : f32[4, 8]",
-            "%e",
-            "f32[8]",
+            "%y, %e",
+            "f32[4, 8], f32[8]",
             "fused: it yields %e: f32[8], which lies along some axes of its loops only; compute "
             "it outside",
         ),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from shardir.ir import Block, Op, Value
 from shardir.ops.create import constant, iota
-from shardir.ops.fused import REDUCTIONS, Lie, Nest, fused, nest_of, wide
+from shardir.ops.fused import REDUCTIONS, Lie, Nest, fused, needed, nest_of, wide
 from shardir.ops.shape import broadcast, reshape
 from shardir.opset import Attr
 
@@ -69,13 +69,13 @@ def walk_of(op: Op) -> Walk:
     """What an operation computes, as steps in a nest."""
     block = block_of(op)
     nest = nest_of(block)
-    needed = _needed(block)
-    params = [param for param in block.params if param in needed]
+    live = needed(block)
+    params = [param for param in block.params if param in live]
     if op.spec is fused:
         operands = tuple(block.params.index(param) for param in params)
     else:
         operands = tuple(op.operands.index(param) for param in params)
-    body, counted = _body(block, params, nest, needed)
+    body, counted = _body(block, params, nest, live)
     return Walk(
         nest,
         body,
@@ -87,7 +87,7 @@ def walk_of(op: Op) -> Walk:
 
 
 def _body(
-    block: Block, params: Sequence[Value], nest: Nest, needed: Set[Value]
+    block: Block, params: Sequence[Value], nest: Nest, live: Set[Value]
 ) -> tuple[Body, tuple[int, ...]]:
     number: dict[Value, int] = {}
     steps: list[Step] = []
@@ -105,7 +105,7 @@ def _body(
     for i, param in enumerate(params):
         add(param, Step(ARRAY, param.type.dtype, number=i))
     for op in block.ops:
-        if not any(v in needed for v in op.results):
+        if not any(v in live for v in op.results):
             continue
         result = op.result
         operands = tuple(number[v] for v in op.operands)
@@ -126,11 +126,3 @@ def _body(
             made = tuple(sorted(attrs.items()))
             add(result, Step(kind, result.type.dtype, op.name, operands, made))
     return Body(tuple(steps), tuple(number[v] for v in block.returns)), tuple(counted)
-
-
-def _needed(block: Block) -> Set[Value]:
-    needed = set(block.returns)
-    for op in reversed(block.ops):
-        if any(result in needed for result in op.results):
-            needed.update(op.operands)
-    return needed

@@ -7,7 +7,7 @@ from shardir.backends.cpu.native.loops.axes import GENERAL, Array, lying
 from shardir.backends.cpu.native.loops.body import APPLY, REDUCE, Body
 from shardir.types import NUMPY_DTYPES
 
-BYTE = 0.06
+BYTE = 0.035
 """Nanoseconds of a byte that comes from memory or goes there."""
 CHEAP = frozenset(
     (

@@ -5,11 +5,12 @@ from functools import cache
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.text import Function, Module
-from shardir.backends.cpu.native.loops.axes import arrays_of
-from shardir.backends.cpu.native.loops.body import APPLY, Body, walk_of
-from shardir.backends.cpu.native.loops.maps import phases_of_map
+from shardir.backends.cpu.native.loops.axes import Array, Axis, arrays_of
+from shardir.backends.cpu.native.loops.body import APPLY, Body, Walk, walk_of
+from shardir.backends.cpu.native.loops.maps import lanes_of, phases_of_map
 from shardir.backends.cpu.native.loops.reductions import phases_of_reduction
 from shardir.backends.cpu.native.loops.stages import stages_of
+from shardir.backends.cpu.native.loops.straight import straightened
 from shardir.backends.cpu.native.vector import inline, registers
 from shardir.ir import Op
 from shardir.ops.fused import REDUCTIONS, fused, is_pointwise
@@ -27,8 +28,23 @@ def rule(
         return None if walk.nest.reduced else []
     arrays, axes = arrays_of(walk, operands, results)
     label = op.why or op.name
+    counted = len(walk.counted)
+    written = range(len(walk.operands), len(walk.operands) + len(results))
+    straight = straightened(axes, arrays, written, lanes_of(walk.body), context)
+    made = _walked(walk, straight.axes, straight.arrays, counted, context, label)
+    return [*straight.before, *made, *straight.after]
+
+
+def _walked(
+    walk: Walk,
+    axes: Sequence[Axis],
+    arrays: Sequence[Array],
+    counted: int,
+    context: Context,
+    label: str,
+) -> list[Phase]:
     if not walk.body.reductions:
-        return phases_of_map(axes, walk.body, arrays, len(walk.counted), context, label)
+        return phases_of_map(axes, walk.body, arrays, counted, context, label)
     stages = stages_of(
         walk.body,
         [frozenset(lie) for lie in walk.operand_lies],
@@ -36,7 +52,7 @@ def rule(
         [frozenset(lie) for lie in walk.result_lies],
         walk.nest.reduced,
     )
-    return phases_of_reduction(axes, stages, arrays, len(walk.counted), context, label)
+    return phases_of_reduction(axes, stages, arrays, counted, context, label)
 
 
 def is_supported(body: Body) -> bool:

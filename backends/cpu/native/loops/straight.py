@@ -1,0 +1,103 @@
+"""Arrays that lie across the axis of vectors, copied so that they lie along it.
+
+Reading a transposed array element by element costs more than transposing it first, tile by tile,
+which the copies of `moves` do at nearly the speed of memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.loops.axes import (
+    GENERAL,
+    UNIT,
+    Array,
+    Axis,
+    lying,
+    ordered,
+    price,
+)
+from shardir.backends.cpu.native.moves.copying import copy_phases
+
+LEAST = 1 << 12
+"""Elements from which on a copy is worth a phase."""
+SHORT = 8
+"""Axes shorter than this are walked along anyhow."""
+
+
+@dataclass(frozen=True)
+class Straight:
+    """The arrays and the axes of a walk whose large arrays do not lie across it; what is done
+    before it, and after it."""
+
+    arrays: list[Array]
+    axes: list[Axis]
+    before: list[Phase]
+    after: list[Phase]
+
+
+def straightened(
+    axes: Sequence[Axis], arrays: Sequence[Array], written: range, lanes: int, context: Context
+) -> Straight:
+    """Copy what lies across; `written` are the numbers of results."""
+    made = Straight(list(arrays), list(axes), [], [])
+    column = min(ordered(axes, arrays), key=lambda axis: price(arrays, axis, lanes), default=None)
+    if column is None or column.extent < SHORT:
+        return made
+    inner = _innermost(axes, column)
+    for i, array in enumerate(arrays):
+        if inner is None or array.view is None or not _is_across(axes, i, array, inner):
+            continue
+        copy, strides = _dense(axes, i, array.view, inner, context)
+        seen = _seen(axes, i, array.view)
+        straight = View(copy, 0, seen.shape, _along(axes, i, strides), array.dtype)
+        if i in written:
+            made.after.extend(copy_phases(straight, seen, context))
+        else:
+            made.before.extend(copy_phases(seen, straight, context))
+        made.arrays[i] = replace(array, view=straight)
+        for k, axis in enumerate(made.axes):
+            changed = list(axis.strides)
+            changed[i] = strides[k]
+            made.axes[k] = replace(axis, strides=tuple(changed))
+    return made
+
+
+def _innermost(axes: Sequence[Axis], column: Axis) -> int | None:
+    """Which axis the inner end of a column is, which may be several axes joined."""
+    for k, axis in enumerate(axes):
+        if axis.strides == column.strides and axis.reduced == column.reduced:
+            return k
+    return None
+
+
+def _is_across(axes: Sequence[Axis], i: int, array: Array, inner: int) -> bool:
+    size = prod(axis.extent for axis in axes if axis.strides[i])
+    if size < LEAST or lying(array, axes[inner].strides[i]) != GENERAL:
+        return False
+    return any(lying(array, axis.strides[i]) == UNIT and axis.extent >= SHORT for axis in axes)
+
+
+def _dense(
+    axes: Sequence[Axis], i: int, view: View, inner: int, context: Context
+) -> tuple[int, list[int]]:
+    """A buffer for a copy, and its strides along the axes: `inner` is innermost."""
+    step, strides = view.itemsize, [0] * len(axes)
+    order = [k for k in range(len(axes)) if k != inner]
+    for k in [inner, *reversed(order)]:
+        if axes[k].strides[i]:
+            strides[k] = step
+            step *= axes[k].extent
+    return context.temporary(step), strides
+
+
+def _seen(axes: Sequence[Axis], i: int, view: View) -> View:
+    """An array as it lies along the axes."""
+    extents = tuple(axis.extent for axis in axes if axis.strides[i])
+    strides = tuple(axis.strides[i] for axis in axes if axis.strides[i])
+    return replace(view, shape=extents, strides=strides)
+
+
+def _along(axes: Sequence[Axis], i: int, strides: Sequence[int]) -> tuple[int, ...]:
+    return tuple(s for s, axis in zip(strides, axes, strict=True) if axis.strides[i])

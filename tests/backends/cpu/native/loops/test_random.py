@@ -1,0 +1,151 @@
+"""Random groups on arrays that lie anyhow: kernels against the reference interpreter."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+
+from shardir import ops as ops  # declares the operations
+from shardir.backends.cpu.native.loops import access, columns, cuts, maps, reductions, rows
+from shardir.backends.cpu.native.loops.rules import accepts
+from shardir.build import Builder
+from shardir.interpret import run
+from shardir.ir import Function, Module, Value
+from shardir.opset import OPS
+from shardir.passes.fuse import fuse
+from shardir.types import COMPLEX, FLOATS, TensorType
+from shardir.verify import verify
+from tests.backends.cpu.native import running
+from tests.backends.cpu.native.loops.executing import Lay, apart, computed, dense, flipped
+
+Array = npt.NDArray[Any]
+UNARY = ("neg", "abs", "sign", "stop_gradient")
+BINARY = ("add", "sub", "mul", "maximum", "minimum")
+COMPARED = ("eq", "lt", "ge")
+EVERY = ("f32", "f64", "i32", "u8", "bf16", "f16", "i64", "bool", "c64")
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Function:
+    """A few operations over one shape and what reductions leave of it."""
+    b = Builder()
+    shape = tuple(draw(st.lists(st.sampled_from((1, 2, 3, 7, 16, 33, 40)), min_size=1, max_size=3)))
+    dims = tuple(d for d in range(len(shape)) if draw(st.booleans()))
+    kept = tuple(d for d in range(len(shape)) if d not in dims)
+    dtype = draw(st.sampled_from(EVERY))
+    whole = TensorType(shape, dtype)
+    params = [b.param(whole), b.param(whole.with_shape([shape[d] for d in kept]))]
+    seen: list[Value] = [params[0], b.broadcast(params[1], dims=kept, result=whole)]
+    if dtype != "bool":
+        seen.append(b.iota(dim=draw(st.integers(0, len(shape) - 1)), result=whole))
+    seen.append(b.full(1, whole))
+
+    def pick(values: list[Value]) -> Value:
+        return values[draw(st.integers(0, len(values) - 1))]
+
+    for _ in range(draw(st.integers(2, 8))):
+        x, y = pick(seen), pick(seen)
+        kind = draw(st.sampled_from(("unary", "binary", "binary", "select", "reduce", "convert")))
+        if dtype == "bool":
+            logic = {"unary": "not", "binary": "xor", "reduce": "any"}
+            name = logic.get(kind, "and")
+        elif dtype in COMPLEX:
+            name = {"unary": "neg", "reduce": "sum"}.get(kind, draw(st.sampled_from(BINARY[:3])))
+        else:
+            name = draw(
+                st.sampled_from({"unary": UNARY, "reduce": ("sum", "max", "min")}.get(kind, BINARY))
+            )
+        if kind == "select" and dtype not in COMPLEX:
+            seen.append(b.select(b.emit(OPS[draw(st.sampled_from(COMPARED))], x, y), x, y))
+        elif kind == "convert" and dtype in FLOATS:
+            other = draw(st.sampled_from(("f32", "bf16", "i32")))
+            turned = b.convert(x, result=whole.with_dtype(other))
+            seen.append(b.convert(turned, result=whole))
+        elif name in ("any", "sum", "max", "min"):
+            less = b.emit(OPS[name], x, dims=dims)
+            if draw(st.booleans()):
+                less = b.emit(OPS["not" if dtype == "bool" else "neg"], less)
+            seen.append(b.broadcast(less, dims=kept, result=whole))
+        elif name in ("not", *UNARY):
+            seen.append(b.emit(OPS[name], x))
+        else:
+            seen.append(b.emit(OPS[name], x, y))
+    returns = [seen[-1], pick(seen)]
+    return Function("f", b.block(params, returns), (None, None))
+
+
+def arguments(function: Function, seed: int) -> list[Array]:
+    """Small whole numbers, so that every order of summation gives the same."""
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(0 if v.type.dtype in ("u8", "bool") else -2, 3, v.type.shape).astype(
+            v.type.numpy
+        )
+        for v in function.body.params
+    ]
+
+
+LAYS: tuple[Lay, ...] = (dense, flipped, apart)
+
+
+def check(function: Function, lay: Lay, seed: int) -> None:
+    module = Module((), (function,))
+    verify(module)
+    made = fuse(module, accepts)
+    verify(made)
+    args = arguments(function, seed)
+    for want, got in zip(run(module, args), computed(made, args, lay), strict=True):
+        if want.dtype.kind in "biu":
+            np.testing.assert_array_equal(got, want)
+        else:
+            wide = np.complex128 if want.dtype.kind == "c" else np.float64
+            np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=1e-5, atol=1e-5)
+
+
+common = settings(
+    max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=list(HealthCheck), derandomize=True,
+)  # fmt: skip
+
+
+@common
+@given(programs(), st.sampled_from(LAYS), st.integers(0, 99))
+def test_a_group_computes_what_its_block_says(function: Function, lay: Lay, seed: int) -> None:
+    check(function, lay, seed)
+
+
+@pytest.fixture
+def _cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reductions, "LARGE", 1)
+    monkeypatch.setattr(reductions, "FEW", 1 << 40)
+    monkeypatch.setattr(cuts, "BLOCK", 50)
+
+
+@pytest.mark.usefixtures("_cut")
+@common
+@given(programs(), st.sampled_from(LAYS), st.integers(0, 99))
+def test_so_it_does_cut_into_phases(function: Function, lay: Lay, seed: int) -> None:
+    check(function, lay, seed)
+
+
+@pytest.fixture
+def _without_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As on a machine without AVX-512: kernels of the same names are others."""
+    caches = (maps.kernel_of, rows._kernel, columns._kernel)
+    monkeypatch.setattr(access, "has_masks", lambda: False)
+    monkeypatch.setattr(running, "_compiled", {})
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.mark.usefixtures("_without_masks")
+@settings(common, max_examples=25)
+@given(programs(), st.sampled_from(LAYS), st.integers(0, 99))
+def test_so_it_does_without_masks(function: Function, lay: Lay, seed: int) -> None:
+    check(function, lay, seed)
