@@ -4,33 +4,19 @@ from collections.abc import Mapping
 
 import jax
 
+_OLD = {"pjit": "jit", "checkpoint": "remat2", "core_call": "closed_call"}
+_BEFORE_TYPES = {"psum2": "psum_invariant", "pbroadcast": "pvary"}
+"""In the years before varying axes were part of types, `shard_map` had these of its own."""
+_JAXPR = {"custom_vjp_call_jaxpr": "custom_vjp_call"}
+
 ALIASES: Mapping[tuple[int, int], Mapping[str, str]] = {
-    (0, 4): {
-        "pjit": "jit",
-        "psum2": "psum_invariant",
-        "pbroadcast": "pvary",
-        "random_clone": "copy",
-        "checkpoint": "remat2",
-        "reduce_precision_p": "reduce_precision",
-        "symmetric_product": "symmetric_product",
-        "xla_call": "jit",
-        "core_call": "closed_call",
-        "custom_vjp_call_jaxpr": "custom_vjp_call",
-    },
-    (0, 5): {
-        "pjit": "jit",
-        "psum2": "psum_invariant",
-        "pbroadcast": "pvary",
-        "checkpoint": "remat2",
-        "custom_vjp_call_jaxpr": "custom_vjp_call",
-    },
-    (0, 6): {"pjit": "jit", "checkpoint": "remat2", "custom_vjp_call_jaxpr": "custom_vjp_call"},
-    (0, 7): {"pjit": "jit", "checkpoint": "remat2"},
-    (0, 8): {"pjit": "jit", "checkpoint": "remat2"},
-    (0, 9): {"pjit": "jit", "checkpoint": "remat2"},
-    (0, 10): {"pjit": "jit", "checkpoint": "remat2"},
+    (0, 4): {**_OLD, **_BEFORE_TYPES, **_JAXPR, "xla_call": "jit"},
+    (0, 5): {**_OLD, **_BEFORE_TYPES, **_JAXPR},
+    (0, 6): {**_OLD, **_JAXPR},
+    (0, 7): _OLD,
+    (0, 10): {},
 }
-"""For each version, the names that differ there."""
+"""For each version, the names that differ there; of one between two, those of the older."""
 
 
 def version() -> tuple[int, int]:
@@ -40,9 +26,9 @@ def version() -> tuple[int, int]:
 
 
 def names_of(at: tuple[int, int]) -> Mapping[str, str]:
-    """The names that differ in a version; of an unlisted one, those of the next older."""
+    """The names that differ in a version, (major, minor)."""
     older = [each for each in ALIASES if each <= at]
-    return ALIASES[max(older)] if older else ALIASES[min(ALIASES)]
+    return ALIASES[max(older) if older else min(ALIASES)]
 
 
 _names = names_of(version())

@@ -3,9 +3,8 @@
 from typing import Any
 
 from shardir.frontend import lax
-from shardir.frontend.interop.rules import Equation, ImportedProgramError, rule
+from shardir.frontend.interop.rules import Equation, rule
 from shardir.frontend.interop.shardings import constrained, mesh_of, spec_of
-from shardir.frontend.locations import point
 from shardir.frontend.shard_mapping import shard_map
 from shardir.frontend.tracer import Tracer
 
@@ -27,14 +26,6 @@ def _moved(equation: Equation) -> Any:
 def _mapped(equation: Equation) -> Any:
     params = equation.params
     mesh = mesh_of(params["mesh"])
-    traced = {str(name): int(size) for name, size in params["mesh"].shape.items()}
-    if any(mesh.shape[name] != size for name, size in traced.items()):
-        raise ImportedProgramError(
-            point(
-                f"shard_map is traced for pieces on {traced}, and the mesh is {mesh.shape}; let "
-                "the program take its mesh from jax.sharding.get_abstract_mesh()"
-            )
-        )
     axes = params.get("newly_manual_axes", params.get("manual_axes"))
     if axes is None:
         axes = [name for name in mesh.axis_names if name not in params.get("auto", ())]

@@ -11,7 +11,7 @@ from jax import lax
 import shardir as sd
 from shardir.frontend.interop.shardings import sharding_of
 from shardir.interop.jax import from_jax
-from shardir.sharding import NamedSharding, PartitionSpec as P
+from shardir.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
 
 X = np.random.default_rng(0).standard_normal((16, 8)).astype("float32")
 MESH = jax.sharding.AbstractMesh((4, 2), ("data", "model"))
@@ -106,6 +106,18 @@ def test_shardings_of_jit_are_those_of_the_program() -> None:
     sharding = jax.sharding.NamedSharding(MESH, JP("data"))
     doubled = jax.jit(lambda x: x * 2, out_shardings=sharding)
     assert from_jax(lambda x: doubled(x) + 1)(X).sharding.spec == P("data")
+
+
+def test_an_abstract_mesh_stands_for_the_one_of_the_program() -> None:
+    small = jax.sharding.AbstractMesh((1, 1), ("data", "model"))
+
+    def held(x: Any) -> Any:
+        return lax.with_sharding_constraint(x, jax.sharding.NamedSharding(small, JP("data")))
+
+    with AbstractMesh((16, 4), ("data", "model")):
+        text = from_jax(held).lower(X).as_text()
+    assert "mesh @mesh = [data=16, model=4]" in text
+    assert "f32[16@data, 8@-]" in text
 
 
 class Odd(jax.sharding.Sharding):

@@ -157,6 +157,41 @@ def test_an_unknown_primitive_is_named_with_its_line() -> None:
     assert f"test_from_jax.py:{line}:16" in told
 
 
+def test_an_argument_that_is_no_array_must_hash() -> None:
+    class Odd:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __repr__(self) -> str:
+            return "Odd()"
+
+    with pytest.raises(sd.ShardirError) as caught:
+        from_jax(lambda x, odd: x)(X, Odd())
+    assert str(caught.value).startswith(
+        "Odd() of type Odd is no array and cannot be hashed, so no program can be found by it; let "
+        "the function refer to it instead"
+    )
+
+
+def test_functions_of_one_library_are_not_mixed_with_those_of_the_other() -> None:
+    def mixed(x: Any) -> Any:
+        return sd.numpy.zeros(3)
+
+    with pytest.raises(sd.ShardirError) as caught:
+        from_jax(mixed)(X)
+    assert str(caught.value).startswith("mixed is written for JAX and returned ")
+    assert "which is of shardir; use the functions of one of both in it" in str(caught.value)
+
+
+def test_other_generators_are_refused() -> None:
+    def drawn(seed: Any) -> Any:
+        return jax.random.normal(jax.random.key(seed, impl="rbg"), (3,))
+
+    with pytest.raises(UnknownPrimitiveError) as caught:
+        from_jax(drawn)(np.int32(3))
+    told = "random_seed of JAX with keys of 'rbg'; only those of 'threefry2x32', JAX's default, "
+    assert str(caught.value).startswith(told + "are known here")
+
+
 def test_only_functions_are_imported() -> None:
     with pytest.raises(sd.ShardirError, match=r"^from_jax takes a function, got 3"):
         from_jax(3)  # type: ignore[arg-type]

@@ -1,0 +1,33 @@
+"""Primitives have had other names in other versions of JAX."""
+
+import pytest
+
+from shardir.frontend.interop.aliases import ALIASES, canonical_name, names_of, version
+from shardir.frontend.interop.rules import RULES
+from shardir.interop.jax import from_jax
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "now"),
+    [
+        ((0, 4), "psum2", "psum_invariant"),
+        ((0, 4), "pjit", "jit"),
+        ((0, 6), "custom_vjp_call_jaxpr", "custom_vjp_call"),
+        ((0, 8), "checkpoint", "remat2"),
+        ((0, 10), "jit", "jit"),
+        ((0, 3), "xla_call", "jit"),
+        ((1, 0), "scan", "scan"),
+    ],
+)
+def test_a_version_has_names_of_its_own(at: tuple[int, int], name: str, now: str) -> None:
+    assert names_of(at).get(name, name) == now
+
+
+def test_what_other_names_mean_is_in_the_table() -> None:
+    assert callable(from_jax)
+    assert [n for names in ALIASES.values() for n in names.values() if n not in RULES] == []
+
+
+def test_the_installed_version_is_known() -> None:
+    assert version() >= (0, 10)
+    assert canonical_name("add") == "add"
