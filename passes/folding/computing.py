@@ -48,7 +48,7 @@ def _agreed(
 ) -> tuple[View | None, dict[int, Dims | None]]:
     """The operand in whose dimensions to compute, and all of them seen from it: `None` for those
     that are laid out like it."""
-    best: tuple[tuple[int, int, int, bool], View] | None = None
+    best: tuple[tuple[int, int, int, bool, bool], View] | None = None
     chosen: dict[int, Dims | None] = {}
     tried: set[tuple[tuple[int, ...], Dims]] = set()
     for _, lead in operands:
@@ -68,8 +68,10 @@ def _agreed(
             alike += view.base.type.nbytes if same else 0
             seen[i] = None if same else dims
         else:
-            # Where nothing decides, dimensions that were never split are those of more operations.
-            score = (-lead.base.type.size, alike, -lead.base.type.rank, lead.plain)
+            # Where nothing decides, dimensions that were never split are those of more operations,
+            # and contractions can write their results in any order.
+            turns = lead.base in folder.contracted
+            score = (-lead.base.type.size, alike, -lead.base.type.rank, not turns, lead.plain)
             if best is None or score > best[0]:
                 best, chosen = (score, lead), seen
     return (best[1], chosen) if best else (None, chosen)

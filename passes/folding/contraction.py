@@ -71,6 +71,7 @@ def _dot(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | N
     type = op.result.type.with_shape([sizes[chain[0]] for chain in kept])
     text = f"{','.join(spellings)}->{made}"
     value = folder.emit(op, values, type, {**op.attrs, "dims": text})
+    folder.contracted.add(value)
     new: dict[Loop, Piece] = {}
     for d, chain in enumerate(kept):
         stride = 1

@@ -26,6 +26,7 @@ class Folder:
         self.b, self.rules, self.outer = b, rules, outer
         self.seen: dict[Value, View] = outer.seen if outer else {}
         self.splats: dict[Value, Attr] = outer.splats if outer else {}
+        self.contracted: set[Value] = outer.contracted if outer else set()
         self.values: dict[tuple[Value, Dims], Value] = {}
         self.inside: set[Value] = set()
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from shardir.build import Builder
 from shardir.ir import Block, Op, Value
 from shardir.ops.convolution_loops import sides
+from shardir.ops.indexing import SCATTER
 from shardir.passes.folding import views
 from shardir.passes.folding.views import Piece, View, joined
 from shardir.types import INTEGERS
@@ -113,6 +114,52 @@ def _repeated_less(b: Builder, repeat: Op, along: Sequence[int]) -> Value:
     return made
 
 
+def _total(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
+    """The sum of what is added, if it goes on into what makes one of both."""
+    found = [reduced(b, makers, value, "sum", dims) for value in maker.operands]
+    if maker.operands[0] is maker.operands[1] or not any(found):
+        return None
+    parts = [
+        b.sum(value, dims=tuple(dims)) if less is None else less
+        for value, less in zip(maker.operands, found, strict=True)
+    ]
+    b.why = maker.why
+    made: Value = b.emit(maker.spec, *parts)
+    return made
+
+
+def _transpose(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
+    perm = maker.attrs["perm"]
+    gone = sorted(perm[d] for d in dims)
+    less = reduced(b, makers, maker.operands[0], "sum", gone)
+    if less is None:
+        return None
+    kept = [d for d in range(len(perm)) if d not in gone]
+    made: Value = b.transpose(less, perm=tuple(kept.index(d) for d in perm if d not in gone))
+    return made
+
+
+def _scatter(b: Builder, makers: Makers, maker: Op, dims: Sequence[int]) -> Value | None:
+    """Each of a batch adds to a part of its own, all of which are added up: all add to one."""
+    read = SCATTER.read(maker.attrs)
+    pairs = dict(zip(read.operand_batching, read.indices_batching, strict=True))
+    if maker.attrs["op"] != "add" or any(d not in pairs for d in dims):
+        return None
+    x, indices, updates = maker.operands
+    place = {d: i for i, d in enumerate(d for d in range(x.type.rank) if d not in dims)}
+    left = {place[d]: i for d, i in pairs.items() if d not in dims}
+    attrs = {
+        **maker.attrs,
+        SCATTER.dropped: tuple(place[d] for d in read.dropped),
+        SCATTER.index_map: tuple(place[d] for d in read.index_map),
+        SCATTER.operand_batching: tuple(left),
+        SCATTER.indices_batching: tuple(left.values()),
+    }
+    total = b.sum(x, dims=tuple(dims))
+    made: Value = b.scatter(total, indices, updates, **attrs)
+    return made
+
+
 def _convolution_dims(maker: Op) -> tuple[int, int, int, int] | None:
     """Of a convolution in groups: where the filter has inputs and outputs, where the result has
     features, and how many groups there are."""
@@ -167,4 +214,12 @@ def summed_inside(b: Builder, scan: Op, result: Value, dims: Sequence[int]) -> O
 
 
 Rule = Callable[[Builder, Makers, Op, Sequence[int]], Value | None]
-_RULES: dict[str, Rule] = {"dot": _dot, "mul": _product, "div": _product}
+_RULES: dict[str, Rule] = {
+    "dot": _dot,
+    "add": _total,
+    "sub": _total,
+    "transpose": _transpose,
+    "mul": _product,
+    "div": _product,
+    "scatter": _scatter,
+}

@@ -70,6 +70,26 @@ EXAMPLES = {
   return %4
 """,
     ),
+    "a sum that waited behind another": (
+        """\
+  %h: f32[2, 16, 8],
+  %d: f32[2, 8, 5],
+  %w: f32[2, 5, 16],
+) -> (f32[16, 5]) {
+  %0 = dot(%h, %d, dims="abi,aio->abo") : f32[2, 16, 5]
+  %1 = transpose(%w, perm=[0, 2, 1]) : f32[2, 16, 5]
+  %2 = add(%0, %1) : f32[2, 16, 5]
+  %3 = sum(%2, dims=[0]) : f32[16, 5]
+  return %3
+""",
+        """\
+  %1 = transpose(%w, perm=[0, 2, 1]) : f32[2, 16, 5]
+  %4 = dot(%h, %d, dims="abi,aio->bo") : f32[16, 5]
+  %5 = sum(%1, dims=[0]) : f32[16, 5]
+  %3 = add(%4, %5) : f32[16, 5]
+  return %3
+""",
+    ),
     "what a scan stacks": (
         """\
   %h: f32[7, 4, 16, 8],
@@ -143,6 +163,24 @@ EXAMPLES = {
   return %1
 """,
         None,
+    ),
+    "what each device scatters to a table of its own": (
+        """\
+  %t: f32[4, 8, 3],
+  %i: i32[4, 16, 1],
+  %u: f32[4, 16, 3],
+) -> (f32[8, 3]) {
+  %0 = scatter(%t, %i, %u, op=add, update_window_dims=[2], inserted_window_dims=[1], \
+scatter_dims=[1], operand_batching_dims=[0], indices_batching_dims=[0]) : f32[4, 8, 3]
+  %1 = sum(%0, dims=[0]) : f32[8, 3]
+  return %1
+""",
+        """\
+  %2 = sum(%t, dims=[0]) : f32[8, 3]
+  %1 = scatter(%2, %i, %u, op=add, update_window_dims=[2], inserted_window_dims=[0], \
+scatter_dims=[0], operand_batching_dims=[], indices_batching_dims=[]) : f32[8, 3]
+  return %1
+""",
     ),
     "gradients of a filter": (
         """\
