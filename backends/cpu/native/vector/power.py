@@ -15,7 +15,9 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     fma,
     halved,
     is_single,
+    nearest,
     polynomial,
+    scaled,
     signed_as,
     size,
     to_float,
@@ -31,8 +33,8 @@ TWO_LOG2_E = (2.8853900817779268, 4.0710547481862066e-17)
 """2 / ln 2 in two parts."""
 
 
-def log2_parts(x: Value, grade: str) -> tuple[Value, Value]:
-    """log2 of a positive number as a sum of two, to about 2^-66.
+def log2_parts(x: Value) -> tuple[Value, Value]:
+    """log2 of a positive f64 number as a sum of two, to about 2^-66.
 
     2 atanh(s) / ln 2 with s = (m - 1) / (m + 1), of which the terms in s and s^3 have two parts.
     """
@@ -40,19 +42,14 @@ def log2_parts(x: Value, grade: str) -> tuple[Value, Value]:
     k, f = to_float(integer), m - 1.0
     below, lost = two_sum(m, constant(x, 1.0))
     s = f / below
-    if grade == "short":
-        z = s * s
-        part = fma(s * z, polynomial(z, "log_ratio", grade), 2.0 * s)
-        return k, part * LOG2_E[False][0]
     s_low = (fma(-s, below, f) - s * lost) / below
     z, z_low = two_product(s, s)
     z_low = fma(2.0 * s, s_low, z_low)
     cube, cube_low = two_product(s, z)
     cube_low = fma(s, z_low, fma(s_low, z, cube_low))
-    third = constant(x, 1.0 / 3.0)
-    t, t_low = two_product(cube, third)
+    t, t_low = two_product(cube, constant(x, 1.0 / 3.0))
     t_low = fma(cube, 1.850371707708594e-17, fma(cube_low, 1.0 / 3.0, t_low))
-    t_low = fma(cube * z, polynomial(z, "log_rest", grade), t_low)
+    t_low = fma(cube * z, polynomial(z, "log_rest", "f64"), t_low)
     a, a_low = fast_two_sum(s, t)
     a, a_low = fast_two_sum(a, a_low + (t_low + s_low))
     p, p_low = two_product(a, constant(x, TWO_LOG2_E[0]))
@@ -62,64 +59,97 @@ def log2_parts(x: Value, grade: str) -> tuple[Value, Value]:
     return fast_two_sum(high, low + p_low)
 
 
+def _power_single(x: Value, y: Value) -> Value:
+    """2^(y log2 x) for positive x: the product in f64, what is around it in f32.
+
+    The quotient of the logarithm is one of f32, and a step of Newton's in f64.
+    """
+    wide = vector("double", lanes(x.type))
+    m, k = normal(x)
+    f = m - 1.0
+    inverse = (1.0 / (f + 2.0)).to(wide, "fpext")
+    f = f.to(wide, "fpext")
+    s = f * fma(inverse, fma(-(f + 2.0), inverse, 1.0), inverse)
+    z = s * s
+    part = fma(s * z, polynomial(z, "log_ratio", "short"), 2.0 * s)
+    logarithm = fma(part, LOG2_E[False][0], to_float(k).to(wide, "fpext"))
+    exponent = at_most(at_least(y.to(wide, "fpext") * logarithm, -151.0), 129.0)
+    whole, integer = nearest(exponent)
+    r = (exponent - whole).to(x.type, "fptrunc")
+    value = fma(r, polynomial(r, "exp2", "f32"), 1.0)
+    return scaled(value, integer.to(k.type, "trunc"))
+
+
 def pow_(x: Value, y: Value, grade: str) -> Value:
     """2^(y log2 |x|), negative where x is and y is odd; the special cases of C99."""
     a, f = size(x), x.function
-    if grade == "f32":
-        wide = vector("double", lanes(x.type))
-        high, low = log2_parts(a.to(wide, "fpext"), "short")
-        value = exp2(y.to(wide, "fpext") * (high + low), "short").to(x.type, "fptrunc")
+    if is_single(x):
+        value = _power_single(a, y)
     else:
-        high, low = log2_parts(a, grade)
+        high, low = log2_parts(a)
         # beyond this all is 0, 1 or infinite; products of larger ones would not be numbers
         factor = at_most(at_least(y, -(2.0**72)), 2.0**72)
         exponent, rest = two_product(factor, high)
         exponent, rest = fast_two_sum(exponent, fma(factor, low, rest))
         rest = where(size(exponent).is_("olt", 2000.0), rest, 0.0)
         value = exp2(exponent, grade, rest)
-    whole = f.intrinsic("trunc", y)
-    integral = whole.is_("oeq", y)
+    made = f.variable(x.type, value)
+    ordinary = x.is_("ogt", 0.0) & x.is_("olt", INFINITY) & size(y).is_("olt", INFINITY)
+    with f.when(any_of(f, ~ordinary)):
+        made.set(_power_edges(x, y, value))
+    return made.get()
+
+
+def _power_edges(x: Value, y: Value, value: Value) -> Value:
+    """What the power is for zeros, infinities, NaN and negative numbers, `value` that of |x|."""
+    a, f = size(x), x.function
+    integral = f.intrinsic("trunc", y).is_("oeq", y)
     half = y * 0.5
     odd = integral & f.intrinsic("trunc", half).is_("one", half) & size(y).is_("olt", 2.0**53)
-    rising = y.is_("ogt", 0.0)
     outside = a.is_("oeq", 0.0) | a.is_("oeq", INFINITY)
     falling = where(a.is_("oeq", 0.0), INFINITY, constant(x, 0.0))
-    value = where(outside, where(rising, a, falling), value)
+    value = where(outside, where(y.is_("ogt", 0.0), a, falling), value)
     endless = size(y).is_("oeq", INFINITY)
     grows = a.is_("ogt", 1.0) ^ y.is_("olt", 0.0)
     value = where(endless, where(grows, INFINITY, constant(x, 0.0)), value)
     value = where(a.is_("oeq", 1.0), 1.0, value)
-    negative = bits_of(x).is_("slt", 0) & odd
-    value = where(negative, -value, value)
+    value = where(bits_of(x).is_("slt", 0) & odd, -value, value)
     value = where(x.is_("olt", 0.0) & ~(integral | endless | outside), NAN, value)
     value = where(x.is_("uno", y), NAN, value)
     return where(y.is_("oeq", 0.0) | x.is_("oeq", 1.0), 1.0, value)
 
 
 def cbrt(x: Value, grade: str) -> Value:
-    """A guess by the exponent, two steps of Halley's method, one of Newton's in two parts."""
-    a = size(x)
-    large = 2.0**120 if is_single(x) else 2.0**1000
+    """A guess by the exponent, made good by Halley's method, and a step of Newton's in two parts.
+
+    In f32 the guess is of the inverse root, which takes no division.
+    """
+    single, a = is_single(x), size(x)
+    large = 2.0**120 if single else 2.0**1000
     lift = where(a.is_("ogt", large), 2.0**-54, constant(x, 1.0))
     lift = where(a.is_("olt", TINY[element(x.type)]), 2.0**54, lift)
     drop = where(lift.is_("ogt", 1.0), 2.0**-18, constant(x, 1.0))
     drop = where(lift.is_("olt", 1.0), 2.0**18, drop)
     a = a * lift
     bits = bits_of(a)
-    if is_single(x):
-        t = float_of((to_float(bits) * (1 / 3)).to(bits.type, "fptosi") + 709958130)
+    if single:
+        third = (to_float(bits) * (1 / 3)).to(bits.type, "fptosi")
+        y = float_of(0x54A20000 - third)
+        slip = fma(-(a * y), y * y, 1.0)
+        y = fma(y * slip, fma(slip, 2 / 9, 1 / 3), y)
+        t = a * y * y
+        t = fma(t * (2 / 3), fma(-t, y, 1.0), t)
+        inverse = y * y * (1 / 3)
     else:
         t = float_of(((((bits >> 32) * 0x55555556) >> 32) + 715094163) << 32)
-    for _ in range(1 if is_single(x) else 2):
-        cube = t * t * t
-        t = t * ((cube + 2.0 * a) / (2.0 * cube + a))
+        for _ in range(2):
+            cube = t * t * t
+            t = t * ((cube + 2.0 * a) / (2.0 * cube + a))
+        inverse = 1.0 / (3.0 * (t * t))
     square, square_low = two_product(t, t)
     cube, cube_low = two_product(square, t)
-    slip = (cube - a) + fma(square_low, t, cube_low)
-    t = t - slip / (3.0 * square)
-    t = t * drop
-    t = where(a.is_("oeq", 0.0) | a.is_("ueq", INFINITY), a, t)
-    return signed_as(t, x)
+    t = fma((a - cube) - fma(square_low, t, cube_low), inverse, t) * drop
+    return signed_as(where(a.is_("oeq", 0.0) | a.is_("ueq", INFINITY), a, t), x)
 
 
 def rem(x: Value, y: Value, grade: str) -> Value:
