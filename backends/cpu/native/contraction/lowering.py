@@ -31,7 +31,12 @@ NEAR = 20 << 10
 """Bytes of a right operand that stays in the nearest cache while rows are made."""
 FAR = 768 << 10
 """Bytes of a right operand that no near cache holds."""
-PAGE = 4096
+FARTHER = 12 << 20
+"""Bytes of one that is read from memory: some rows are made at once while it passes by."""
+RUN = 16384
+"""Bytes that should be read at a time."""
+RUNS = 4
+"""Parts of a sum that are read one after the other."""
 FEW_ROWS = 8
 FEW_COLUMNS = 12
 LONG = 16384
@@ -50,7 +55,10 @@ def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
     batch, rows, columns, inner = work.sizes
     small = batch == 1 and rows * columns <= SMALL
     if inner >= LONG and small and not any(work.inner[0].steps):
-        return _in_parts(work, context, label)
+        return _in_parts(work, min(PARTS, inner // (LONG // 2)), context, label)
+    for each in (work, work.turned()):
+        if batch == 1 and _swept(each) and inner * each.sizes[2] * work.out.itemsize >= FARTHER:
+            return _in_parts(each, RUNS, context, label)
     return _at_once(work, context, label)
 
 
@@ -69,12 +77,12 @@ def rate(size: int) -> float:
     return 7.0 * host().vector_bytes / size
 
 
-def _in_parts(work: Product, context: Context, label: str) -> list[Phase]:
+def _in_parts(work: Product, count: int, context: Context, label: str) -> list[Phase]:
     """Equal parts of the outermost loop, what is left of it, and their sum."""
     numbers = arithmetic(work.out.dtype)
-    _, rows, columns, inner = work.sizes
+    _, rows, columns, _ = work.sizes
     loop, *others = work.inner
-    count = min(PARTS, inner // (LONG // 2), loop.extent)
+    count = min(count, loop.extent)
     steps = loop.extent // count
     rest = loop.extent - count * steps
     each = rows * columns * numbers.size
@@ -146,6 +154,19 @@ def _along(work: Product, context: Context, label: str) -> list[Phase]:
     return _spread(work, along_kernel(work.out.dtype, height, columns), height, context, label)
 
 
+def _swept(work: Product) -> bool:
+    """Whether a few rows are made while a large matrix passes by."""
+    _, rows, columns, inner = work.sizes
+    item = work.out.itemsize
+    return (
+        _narrow(work)
+        and rows <= FEW_ROWS
+        and columns > 1
+        and work.columns[0].rhs == work.columns[0].out == item
+        and inner * columns * item >= (FAR if rows == 1 else FARTHER)
+    )
+
+
 def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     """Rows and columns where they lie, if they are few or the right operand is small."""
     _, rows, columns, inner = work.sizes
@@ -155,8 +176,9 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     if work.columns and work.columns[0].rhs != item:
         return []
     lanes = host().lanes(item)
-    if rows == 1 and inner * columns * item >= FAR:
-        return _spread(work, across_kernel(work.out.dtype), PAGE // item, context, label)
+    if _swept(work):
+        kernel = across_kernel(work.out.dtype, rows)
+        return _spread(work, kernel, RUN // item, context, label)
     if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= NEAR):
         return []
     if rows == 1:
