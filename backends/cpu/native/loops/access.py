@@ -117,6 +117,13 @@ class Vectors:
                 short = lost if width == 64 else lost.to(f"i{width}", "trunc")
                 # A shift by all bits is no shift; nobody asks for a vector of no elements.
                 self._masks[width] = (bits >> short).to(vector("i1", width), "bitcast")
+            elif width == self.count:
+                # Words of 64 lanes cannot be shifted into one another.
+                numbers = ", ".join(f"i16 {lane}" for lane in range(width))
+                type = vector("i16", width)
+                there = f.splat(f.least(self.left, width).to("i16", "trunc"), width)
+                short = f.emit(f"icmp ult {type} <{numbers}>, {there}", vector("i1", width))
+                self._masks[width] = short
             else:
                 half = self._mask(width // 2)
                 order = [lane // 2 for lane in range(width)]

@@ -6,7 +6,7 @@ still there for the next row.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from math import prod
@@ -131,11 +131,8 @@ def _cut(
 def _streams(
     arrays: Sequence[Array], written: range, axes: Sequence[Axis], column: Axis, lanes: int
 ) -> bool:
-    """Whether all results are large, and full vectors of them aligned wherever they begin.
-
-    A buffer of our own is aligned; the only ones that are not are arguments, which are written
-    only where they are donated, and those are too.
-    """
+    """Whether all results are large, and full vectors of them aligned wherever rows begin, if the
+    buffer is (which the kernel looks at: an argument that is donated need not be)."""
     for i in written:
         array = arrays[i]
         if array.view is None or array.view.nbytes < STREAMING_BYTES:
@@ -180,7 +177,16 @@ def _module(shape: Shape, name: str) -> Module:
         ]
         width = f.least(columns - column_at, column_cut)
         with f.loop(0, f.least(rows - row_at, row_cut)):
-            _row(shape, f, [each.get() for each in at], column_strides, width)
+            here = [each.get() for each in at]
+
+            def row(shape: Shape, here: Sequence[Value] = here, width: Value = width) -> None:
+                _row(shape, f, here, column_strides, width)
+
+            if shape.streaming:
+                plain = replace(shape, streaming=False)
+                f.choose(_aligned(shape, f, here), lambda: row(shape), lambda: row(plain))
+            else:
+                row(shape)
             for place, down in zip(at, row_strides, strict=True):
                 place.set(further(f, place.get(), down))
     if shape.streaming:
@@ -222,6 +228,16 @@ def _row(
         results = len(shape.kinds) - shape.counted - len(body.results)
         for number, value in enumerate(body.results):
             vectors.store(now.held[value], place(results + number, i))
+
+
+def _aligned(shape: Shape, f: Function, at: Sequence[Value]) -> Value:
+    """Whether all results begin where full vectors of them may be streamed to."""
+    first = len(at) - shape.counted - len(shape.body.results)
+    wrong = f.value(0, "i64")
+    for number in range(first, len(at) - shape.counted):
+        size = shape.lanes * _step(shape.kinds[number][0])
+        wrong = wrong | (at[number].to("i64", "ptrtoint") & (size - 1))
+    return wrong.is_("eq", 0)
 
 
 def _step(dtype: str) -> int:

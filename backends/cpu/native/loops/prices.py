@@ -18,13 +18,17 @@ CHEAP = frozenset(
     )
 )  # fmt: skip
 """What takes an instruction or a few."""
-MIDDLING = {"div": 0.15, "sqrt": 0.2, "rsqrt": 0.3, "rem": 0.5, "exp": 0.3, "exp2": 0.3, "log": 0.4}
+MIDDLING = {
+    "div": 0.06, "sqrt": 0.1, "rsqrt": 0.15, "rem": 0.5, "exp": 0.2, "exp2": 0.2, "log": 0.3,
+    "tanh": 0.4, "logistic": 0.3, "pow": 2.0,
+    "sum": 0.04, "prod": 0.04, "max": 0.08, "min": 0.08, "any": 0.02, "all": 0.02,
+}  # fmt: skip
 
 
 def step_price(op: str, dtype: str) -> float:
     """Nanoseconds of an operation on one element."""
     size = NUMPY_DTYPES[dtype].itemsize
-    each = 0.02 if op in CHEAP else MIDDLING.get(op, 0.6)
+    each = 0.02 if op in CHEAP else MIDDLING.get(op, 0.5)
     return each * max(1.0, size / 4)
 
 

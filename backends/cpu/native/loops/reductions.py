@@ -26,6 +26,8 @@ NARROW = 128
 """Columns of a block at least, where there are so many."""
 BLOCK_ROWS = 64
 """Rows from a few times which on a sum of columns is cut: short walks down many rows are slow."""
+ROW_NANOSECONDS = 15.0
+"""What a row costs besides its elements, and again for each of its reductions."""
 FEW = 8
 """With fewer rows or blocks of columns than this, large walks are cut."""
 LARGE = 1 << 17
@@ -139,6 +141,7 @@ def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase
     nested = bool(layout.reduced)
     shape = RowShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole, nested)
     cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
+    cost += rows * ROW_NANOSECONDS * (1 + len(stages.body.reductions))
     tasks = max(1, min(rows, 4 * context.workers, int(cost / TASK_NANOSECONDS)))
     each = -(-rows // tasks)
     record = Record()

@@ -173,3 +173,22 @@ def test_large_results_are_streamed_and_right() -> None:
     op = op_on(OPS["add"], TensorType((2048, 4096), "f32"), TensorType((2048, 4096), "f32"))
     lowered(rule, op, [x, np.broadcast_to(x[0], x.shape)], [out])
     np.testing.assert_array_equal(out, x + x[0])
+    odd = whole[start + 3 : start + 3 + (1 << 23)].reshape(2048, 4096)
+    lowered(rule, op, [x, np.broadcast_to(x[1], x.shape)], [odd])
+    np.testing.assert_array_equal(odd, x + x[1])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bool", "bf16", "c128", "i64"])
+def test_arrays_that_lie_across_are_straightened(dtype: str) -> None:
+    type = TensorType((12, 70, 50), dtype)
+    x = numbers("xor", dtype, (50, 70, 12), 1).T
+    y = numbers("xor", dtype, (12, 70, 50), 2)
+    op = op_on(OPS["add"], type, type)
+    for out in (np.zeros((12, 70, 50), type.numpy), np.zeros((50, 12, 70), type.numpy)):
+        to = out if out.shape == y.shape else out.transpose(1, 2, 0)
+        phases = lowered(rule, op, [x, y], [to])
+        assert phases is not None
+        assert len(phases) > 1
+        wanted = np.asarray(apply(op, [x, y]))
+        same = (to == wanted) | ((to != to) & (wanted != wanted))
+        assert same.all()
