@@ -27,6 +27,8 @@ PARTED = 128
 """Bytes of columns from which on loops of columns are done one by one."""
 PACKED = 256 << 10
 """Bytes that a task packs for later ones."""
+COPIED = 128 << 20
+"""Bytes of a right operand that may be packed as a whole."""
 NEAR = 20 << 10
 """Bytes of a right operand that stays in the nearest cache while rows are made."""
 FAR = 768 << 10
@@ -151,7 +153,9 @@ def _along(work: Product, context: Context, label: str) -> list[Phase]:
     ):
         return []
     height = min(rows, max(1, {1: 8, 2: 4}.get(columns, 12 // columns)))
-    return _spread(work, along_kernel(work.out.dtype, height, columns), height, context, label)
+    kernel = along_kernel(work.out.dtype, height, columns)
+    # Groups are the same for any number of tasks, since the order of sums differs between them.
+    return _spread(work, kernel, (height, columns), context, label)
 
 
 def _swept(work: Product) -> bool:
@@ -178,7 +182,7 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     lanes = host().lanes(item)
     if _swept(work):
         kernel = across_kernel(work.out.dtype, rows)
-        return _spread(work, kernel, RUN // item, context, label)
+        return _spread(work, kernel, (rows, RUN // item), context, label)
     if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= NEAR):
         return []
     if rows == 1:
@@ -188,13 +192,13 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         width = min((1, 2, 3), key=lambda n: (-(-columns // (n * lanes)) * n, -n))
     width = min(width, -(-columns // lanes))
     kernel = direct_kernel(work.out.dtype, height, width)
-    return _spread(work, kernel, width * lanes, context, label)
+    return _spread(work, kernel, (8, max(width * lanes, 256 // item)), context, label)
 
 
 def _spread(
-    work: Product, kernel: Kernel, columns_step: int, context: Context, label: str
+    work: Product, kernel: Kernel, steps: tuple[int, int], context: Context, label: str
 ) -> list[Phase]:
-    """Tasks of a kernel that packs nothing."""
+    """Tasks of a kernel that packs nothing, of multiples of `steps` rows and columns."""
     batch, rows, columns, inner = work.sizes
     item = work.out.itemsize
     flops = 2.0 * batch * rows * columns * inner / rate(item)
@@ -205,10 +209,9 @@ def _spread(
     wanted = -(-wanted // -(-batch // products))
     grid = Grid(rows, columns, False, cost, products)
     if wanted > 1 and columns >= rows:
-        step = max(columns_step, 256 // item)
-        grid = replace(grid, columns=padded(ceil(columns / wanted), step))
+        grid = replace(grid, columns=padded(ceil(columns / wanted), steps[1]))
     elif wanted > 1:
-        grid = replace(grid, rows=padded(ceil(rows / wanted), 8))
+        grid = replace(grid, rows=padded(ceil(rows / wanted), steps[0]))
     fields, lists = described(work, grid)
     return [Phase(kernel, written(fields, lists), tasks(fields), cost, label)]
 
@@ -226,9 +229,10 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     batch, rows, columns, inner = work.sizes
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
     gathered = work.patches is not None and work.patches.side == "rhs"
+    copied = batch // shared * columns * inner * numbers.size
     grid = grid_of(
         batch, rows, columns, inner, sizes, staged, shared > 1, context.workers,
-        rate(numbers.part), not gathered,
+        rate(numbers.part), not gathered and copied <= COPIED,
     )  # fmt: skip
     return _packed_phases(work, grid, sizes, staged, context, label)
 
