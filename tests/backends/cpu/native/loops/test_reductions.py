@@ -56,6 +56,20 @@ def test_a_reduction_is_its_reference(name: str) -> None:
                     np.testing.assert_array_equal(out, wanted)
 
 
+@pytest.mark.parametrize("length", [63, 64, 65, 127, 129, 255, 256, 257, 300, 511, 513, 1000])
+def test_the_last_vector_of_narrow_elements_is_cut(length: int) -> None:
+    """A vector has up to 256 of them, more than one word of a mask says."""
+    for name, dtype in (("all", "bool"), ("any", "bool"), ("min", "i8"), ("max", "i16")):
+        op = op_on(OPS[name], TensorType((2, length), dtype), dims=(1,))
+        numpy = op.operands[0].type.numpy
+        low, high = (-5, -3) if name == "max" else (3, 5)
+        x = np.full((2, length), name == "all" if dtype == "bool" else low).astype(numpy)
+        x[1, -1] = name != "all" if dtype == "bool" else high
+        out = np.zeros(2, numpy)
+        assert lowered(rule, op, [x], [out]), (name, dtype)
+        np.testing.assert_array_equal(out, np.asarray(apply(op, [x])))
+
+
 def test_signed_zeros_have_an_order() -> None:
     for name, wanted in (("max", 0.0), ("min", -0.0)):
         x = np.array([[-0.0, 0.0] * 20, [0.0, -0.0] * 20], np.float32)

@@ -365,7 +365,7 @@ def random_program(
 def test_random_programs_of_many_threads(
     request: pytest.FixtureRequest, count: int, how: str
 ) -> None:
-    rounds = 1000 if request.config.getoption("--long") else 60
+    rounds = 20_000 if request.config.getoption("--long") else 300
     pool = Pool(count, how, spin=random.Random(count).choice([0, 2000]))
     programs = [random_program(random.Random(seed), pool) for seed in range(40)]
     faults: list[int] = []
