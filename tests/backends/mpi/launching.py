@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
-LIMIT_SECONDS = 150
+LIMIT_SECONDS = 400
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tests.backends.mpi.programs import SEPARATOR
 from tests.shardings import shardings
 from tests.strategies import modules, spmd_modules
 
-EXAMPLES = 60 if settings().max_examples <= 200 else 600
+EXAMPLES = 60 if settings().max_examples <= 200 else 400
 
 
 UNRUN = (
