@@ -71,6 +71,7 @@ def plan(source: View, target: View, may_stream: bool = True) -> Plan:
     if inner.strides == (0, size):
         return _fill(views, found, size, streaming)
     if inner.strides[1] == size:
+        found = _forwards(found, size)
         partners = [loop for loop in found.loops[:-1] if loop.strides[0] == size]
         if partners and min(partners[-1].extent, inner.extent) >= tiles.side(size) > 1:
             return _tiles(views, found, partners[-1], size, streaming)
@@ -87,6 +88,17 @@ def _wider_items(size: int, found: Nest) -> tuple[int, Nest]:
             break
         size, found = inner.extent * size, Nest(found.loops[:-1], found.offsets)
     return size, found
+
+
+def _forwards(found: Nest, size: int) -> Nest:
+    """Loops that walk backwards through items of the source turned around, the innermost aside."""
+    loops, (source, target) = list(found.loops), found.offsets
+    for i, (extent, strides) in enumerate(loops[:-1]):
+        if strides[0] == -size:
+            source += (extent - 1) * strides[0]
+            target += (extent - 1) * strides[1]
+            loops[i] = Loop(extent, (size, -strides[1]))
+    return Nest(tuple(loops), (source, target))
 
 
 def _ways(streaming: bool) -> str:

@@ -93,6 +93,16 @@ def _keep(
     place.set(f.select(better, at, place.get()))
 
 
+def _halves(f: Function, value: Value, half: int) -> tuple[Value, Value]:
+    """The first lanes of a vector and the others; of two lanes, the elements."""
+    if half > 1:
+        low, high = range(half), range(half, 2 * half)
+        return f.shuffle(value, value, low), f.shuffle(value, value, high)
+    one = element(value.type)
+    first, second = (f.emit(f"extractelement {value.type} {value}, i64 {k}", one) for k in (0, 1))
+    return first, second
+
+
 def _merge(
     f: Function,
     largest: bool,
@@ -190,15 +200,11 @@ def _along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block:
         best, place = kept[0]
         for other, there in kept[1:]:
             _merge(f, largest, dtype, best, place, other.get(), there.get())
-        spare = f.offset(block.scratch, 1024)
-        f.store(best.get(), block.scratch, 64)
-        f.store(place.get(), spare, 64)
-        one = f.variable(kind.type, f.load(block.scratch, kind.type))
-        where = f.variable("i32", f.load(spare, "i32"))
-        with f.loop(1, lanes) as lane:
-            new = f.load(f.offset(block.scratch, lane, kind.type), kind.type)
-            at = f.load(f.offset(spare, lane, "i32"), "i32")
-            _merge(f, largest, dtype, one, where, new, at)
+        for half in (lanes >> k for k in range(1, lanes.bit_length())):
+            (low, high), (first, second) = (_halves(f, kept.get(), half) for kept in (best, place))
+            best, place = f.variable(low.type, low), f.variable(first.type, first)
+            _merge(f, largest, dtype, best, place, high, second)
+        one, where = best, place
         with f.loop(position.get(), steps) as i:
             new = numbers.load(f, f.offset(source, i * size), kind, 1)
             better = _better(f, largest, dtype, new, one.get())

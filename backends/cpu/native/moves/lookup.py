@@ -75,7 +75,9 @@ def gather_rule(
     pointers, source = windows_of(x, indices, y.shape, layout)
     found = nest([pointers, source, y])
     size = x.itemsize
-    column = next((loop for loop in reversed(found.loops) if not loop.strides[0]), None)
+    # Windows are walked within a row, unless the result has elements of different ones together.
+    *_, inner = (None, *found.loops)
+    column = inner if inner and not inner.strides[0] else None
     rows = [loop for loop in found.loops if loop is not column]
     row = rows[-1] if rows else None
     bytewise = column is not None and column.strides[1:] == (size, size)
@@ -135,15 +137,18 @@ def _gather(count: int, dtype: str, way: str, size: int, f: Function, block: Blo
     limits = [block.extra(1 + 2 * k) for k in range(count)]
     strides = [block.extra(2 + 2 * k) for k in range(count)]
 
+    def found(pointer: Value, source: Value) -> Value:
+        for k in range(count):
+            index = load_index(f, f.offset(pointer, step * k) if k else pointer, dtype)
+            source = f.offset(source, clamped(f, index, limits[k], dtype) * strides[k])
+        return source
+
     def start(row: Value) -> tuple[Value, Value]:
         pointer, source, target = (
             f.offset(address, row * stride)
             for address, stride in zip(block.addresses, block.row_strides, strict=True)
         )
-        for k in range(count):
-            index = load_index(f, f.offset(pointer, step * k), dtype)
-            source = f.offset(source, clamped(f, index, limits[k], dtype) * strides[k])
-        return source, target
+        return found(pointer, source), target
 
     if way == "rows":
         bodies.rows_of_bytes(f, block.rows, block.columns, start, streaming=False)
@@ -151,11 +156,18 @@ def _gather(count: int, dtype: str, way: str, size: int, f: Function, block: Blo
     type = bodies.item_type(size)
     if way.startswith("single"):
         done = f.variable("i64", 0)
+        places = [f.variable("ptr", address) for address in block.addresses]
+        ahead = [[stride * i for stride in block.row_strides] for i in range(5)]
         for unroll in (4, 1):
             with f.while_(partial(fits, done, block.rows, unroll)):
-                ends = [start(done.get() + i) for i in range(unroll)]
-                for source, target in ends:
-                    f.store(f.load(source, type, 1), target, 1)
+                for i in range(unroll):
+                    pointer, source, target = (
+                        f.offset(place.get(), far)
+                        for place, far in zip(places, ahead[i], strict=True)
+                    )
+                    f.store(f.load(found(pointer, source), type, 1), target, 1)
+                for place, far in zip(places, ahead[unroll], strict=True):
+                    place.set(f.offset(place.get(), far))
                 done.set(done.get() + unroll)
         return
     with f.loop(0, block.rows) as row:
