@@ -63,7 +63,7 @@ def stored_type(outer: Global) -> TensorType:
 
 def _function(function: Function, module: Module) -> Function:
     assert function.spmd is not None
-    atoms = Atoms(_mesh(function, module), named_axes(function))
+    atoms = Atoms(mesh_of_devices(function, module), named_axes(function))
     merger = Merger(Builder(names_of(function)), atoms, RULES)
     body, interface = function.body, function.spmd
     params = [
@@ -79,7 +79,8 @@ def _function(function: Function, module: Module) -> Function:
     return Function(function.name, made, (None,) * len(returns))
 
 
-def _mesh(function: Function, module: Module) -> Mesh:
+def mesh_of_devices(function: Function, module: Module) -> Mesh:
+    """The mesh whose devices run a per-device function."""
     assert function.spmd is not None
     for outer in (*function.spmd.params, *function.spmd.results):
         return module.mesh(outer.sharding.mesh)

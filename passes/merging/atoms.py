@@ -13,7 +13,6 @@ from shardir.errors import MergeError
 from shardir.ir import Function
 from shardir.mesh import Mesh
 from shardir.placement import Axes, Axis
-from shardir.text.printer import show_axis
 
 
 class Atoms:
@@ -60,10 +59,6 @@ class Atoms:
     def ordered(self, atoms: Iterable[Axis]) -> Axes:
         """Atoms in the order of the mesh."""
         return tuple(sorted(atoms, key=self.place.__getitem__))
-
-    def show(self, axes: Axes) -> str:
-        """Axes as the program's text names them."""
-        return ", ".join(show_axis(axis, self.mesh) for axis in axes)
 
     @cached_property
     def count(self) -> int:

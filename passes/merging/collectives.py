@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from math import prod
 
 from shardir.ir import Op, Value
+from shardir.mesh import Mesh
 from shardir.ops.check import Ints
 from shardir.opset import OPS
 from shardir.passes.merging.arrange import arranged, numbered, reshaped, rows
 from shardir.passes.merging.atoms import sizes
 from shardir.passes.merging.merger import Merger, Rule, Spread
 from shardir.placement import Axes
+from shardir.text.printer import show_axis
 from shardir.types import FLOATS, INTEGERS
 
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
@@ -133,10 +135,15 @@ def _diagonal(merger: Merger, spread: Spread, dim: int, atoms: Axes) -> Spread:
 
 def told(merger: Merger, op: Op) -> None:
     """Let the operations that are made say which collective they were."""
-    axes = op.attrs.get("axes") or (*op.attrs.get("source", ()), *op.attrs.get("target", ()))
-    kind = op.name.removesuffix("-start")
-    what = f"{kind} along {merger.atoms.show(tuple(dict.fromkeys(axes)))}"
+    what = title(op, merger.atoms.mesh)
     merger.b.why = f"{what}: {op.why}" if op.why else what
+
+
+def title(op: Op, mesh: Mesh) -> str:
+    """What a collective is called where it is one no more: `all-gather %h along data`."""
+    named = (*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ()))
+    along = ", ".join(show_axis(axis, mesh) for axis in dict.fromkeys(named))
+    return f"{op.name.removesuffix('-start')} %{op.result.name} along {along}"
 
 
 def _all_reduce(merger: Merger, op: Op) -> Sequence[Spread]:

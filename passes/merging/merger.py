@@ -142,7 +142,9 @@ class Merger:
             rule = rules.get(op.name)
             if rule is not None:
                 self.settle(op, rule(self, op), start)
-            elif op.spec.spmd or op.blocks or op.spec.effect:
+            elif op.spec.effect:
+                raise refusal(op, "acts on each device by itself")
+            elif op.spec.spmd or op.blocks:
                 raise refusal(op, "has no meaning outside of devices")
             elif not any(value in along for value in op.operands):
                 self.copy(op)

@@ -10,6 +10,7 @@ from shardir.errors import MergeError
 from shardir.interpret import run
 from shardir.ir import Module
 from shardir.passes import Pipeline
+from shardir.passes.became import became
 from shardir.sampling import random_arguments
 from tests.passes.merged import merged, run_merged
 from tests.passes.random_cases import Case, cases
@@ -219,12 +220,26 @@ def test_what_is_made_tells_which_collective_it_was() -> None:
     program = Pipeline.parse("propagate,reshard,partition,cse,dce")(parse(LAYERS))
     one = merged(program)
     assert {op.name: op.why for op in one.main.body.ops if "along" in op.why} == {
-        "sum": "all-reduce along model: sum over 'h' of %y = dot"
+        "sum": "all-reduce %y along model: sum over 'h' of %y = dot"
     }
     folded = merged(program, "merge-devices,cse,dce,fold-sums,fold-views,cse,dce")
     assert [op.why for op in folded.main.body.ops if op.name == "dot"] == [
-        "", "all-reduce along model: sum over 'h' of %y = dot"
+        "", "all-reduce %y along model: sum over 'h' of %y = dot"
     ]  # fmt: skip
+
+
+def test_what_became_of_collectives() -> None:
+    program = parse(PER_DEVICE.replace("RESULT", "f32[8, 3] of f32[24@b, 3]").replace("OPS", """\
+  %0 = all-gather(%x, dim=0, axes=[a]) : f32[8, 3]
+  %1 = all-reduce(%0, axes=[b], op=add) : f32[8, 3]
+  %2 = collective-permute(%1, axes=[b], pairs=[[0, 1], [1, 2]]) : f32[8, 3]
+  %z = add(%0, %2) : f32[8, 3]"""))  # fmt: skip
+    one = merged(program, "merge-devices,cse,dce,fold-sums,fold-views,cse,dce")
+    assert became(program, one) == {
+        "all-gather %0 along a": (),
+        "all-reduce %1 along b": ("%1 = sum",),
+        "collective-permute %2 along b": ("%9 = slice", "%2 = concatenate"),
+    }
 
 
 REFUSED = """\
@@ -246,6 +261,10 @@ OPS
             "  %0 = all-reduce(%x, axes=[a:(1)2], op=add) : f32[2]\n"
             "  %y = all-reduce(%0, axes=[a:(1)3], op=add) : f32[2]",
             "parts of axis 'a' are used that no reshape of it shows at once",
+        ),
+        (
+            '  %y = opaque(%x, operation="x.y", head="x.y %", attributes="", types="") : f32[2]',
+            "%y = opaque acts on each device by itself",
         ),
     ],
 )
