@@ -13,7 +13,7 @@ class NativeBackend(Backend):
     """Compiles a program over whole arrays, for the threads of this process."""
 
     name = "cpu"
-    pipeline = WHOLE
+    pipeline = f"{WHOLE},fuse"
 
     def compile(self, module: Module) -> WholeExecutable:
         from shardir.backends.cpu.native.program import NativeProgram
