@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from shardir.frontend import tree
+from shardir.frontend.eager import UnhashableError, static_key
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 
@@ -83,16 +84,15 @@ class Known:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Known)
-            and type(self.value) is type(other.value)
-            and bool(self.value == other.value)
-        )
+        return isinstance(other, Known) and bool(self._key() == other._key())
 
     def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> Any:
         try:
-            return hash(self.value)
-        except TypeError:
+            return static_key(self.value)
+        except UnhashableError:
             raise ArgumentError(
                 point(
                     f"{self.value!r} of type {type(self.value).__name__} is no array and cannot be "

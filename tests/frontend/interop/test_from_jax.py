@@ -102,6 +102,13 @@ def test_named_arguments_can_be_known() -> None:
     agree(imported(x, times=3), jnp.tile(x, 3))
 
 
+def test_what_is_known_is_told_apart() -> None:
+    imported = from_jax(lambda x, by: x / by, static_argnames="by")
+    for by in (0.0, -0.0, 2, 2.0):
+        wanted = np.divide(1, by, dtype="float32") if by else np.copysign(np.inf, by)
+        np.testing.assert_array_equal(imported(np.float32(1), by=by), wanted)
+
+
 def test_it_is_mapped_over_a_batch() -> None:
     def norm(x: Any) -> Any:
         return jnp.sqrt(jnp.sum(x * x))

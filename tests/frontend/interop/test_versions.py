@@ -1,10 +1,16 @@
 """Primitives have had other names in other versions of JAX."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from shardir.frontend.interop.aliases import ALIASES, canonical_name, names_of, version
 from shardir.frontend.interop.rules import RULES
 from shardir.interop.jax import from_jax
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -26,6 +32,21 @@ def test_a_version_has_names_of_its_own(at: tuple[int, int], name: str, now: str
 def test_what_other_names_mean_is_in_the_table() -> None:
     assert callable(from_jax)
     assert [n for names in ALIASES.values() for n in names.values() if n not in RULES] == []
+
+
+def test_without_jax_it_is_said_what_to_install() -> None:
+    code = (
+        "import sys\n"
+        "from importlib.machinery import PathFinder\n"
+        "find = PathFinder.find_spec\n"
+        "PathFinder.find_spec = lambda name, *rest: None if name == 'jax' else find(name, *rest)\n"
+        "from shardir.interop.jax import from_jax\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stderr.splitlines()[-1] == (
+        "shardir.frontend.interop.MissingExtraError: shardir.interop.jax reads programs of JAX, "
+        "which is not installed; pip install 'shardir[jax]'"
+    )
 
 
 def test_the_installed_version_is_known() -> None:
