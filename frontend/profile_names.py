@@ -6,6 +6,9 @@ from pathlib import Path
 from shardir.backends.cpu.profiling import Activity, Span
 from shardir.ir import Loc, Op
 
+COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
+"""How the reasons of operations begin that collectives became."""
+
 NAMES = 40
 """Characters that the operations of a fused group may take."""
 
@@ -29,6 +32,12 @@ def name_of(activity: Activity) -> str:
         names = ", ".join(dict.fromkeys(inner.name for inner in op.blocks[0].ops))
         name = f"fused({names if len(names) <= NAMES else names[: NAMES - 3] + '...'})"
     return result + name + (f" ({activity.why})" if activity.why else "")
+
+
+def is_collective(activity: Activity) -> bool:
+    """Whether it does, at least in part, what devices do together."""
+    op = activity.op
+    return (op is not None and op.spec.collective) or activity.why.startswith(COLLECTIVES)
 
 
 def where_of(op: Op | None) -> str:

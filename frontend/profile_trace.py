@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from shardir.backends.cpu.profiling import PYTHON, Activity, Span
-from shardir.frontend.profile_names import name_of, where_of
+from shardir.frontend.profile_names import is_collective, name_of, where_of
 
 if TYPE_CHECKING:
     from shardir.frontend.profiles import Profile
@@ -25,14 +25,14 @@ def events_of(profile: "Profile") -> list[dict[str, Any]]:
             {**named, "name": "thread_sort_index", "args": {"sort_index": number}},
         ]
 
-    def add(name: str, track: str, begin: int, end: int, **args: Any) -> None:
+    def add(name: str, track: str, begin: int, end: int, category: str = "", **args: Any) -> None:
         events.append(
             {
                 "ph": "X",
                 "pid": 0,
                 "tid": tracks[track],
                 "name": name,
-                "cat": track,
+                "cat": category or track,
                 "ts": (begin - run.begin) / 1e3,
                 "dur": (end - begin) / 1e3,
                 "args": args,
@@ -48,11 +48,12 @@ def events_of(profile: "Profile") -> list[dict[str, Any]]:
             args["GB/s"] = round(activity.memory / max(end - begin, 1), 3)
         if activity.flops:
             args["Gflop/s"] = round(activity.flops / max(end - begin, 1), 3)
-        add(name_of(activity), "operations", begin, end, **args)
+        category = "collective" if is_collective(activity) else "operation"
+        add(name_of(activity), "operations", begin, end, category, **args)
     for span in run.spans:
         where = where_of(span.activity.op)
         args = {"operation": name_of(span.activity), "task": span.task, "where": where}
-        add(span.label, _thread(span.thread), span.begin, span.end, **args)
+        add(span.label, _thread(span.thread), span.begin, span.end, "task", **args)
     return events
 
 

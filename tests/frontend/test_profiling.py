@@ -104,12 +104,15 @@ def test_what_is_donated_is_copied_first() -> None:
     assert (x == 1).all()
 
 
-def test_programs_of_several_devices_are_profiled() -> None:
+def test_programs_of_several_devices_are_profiled(tmp_path: Path) -> None:
     with sd.cpu_devices(4):
         mesh = sd.make_mesh((4,), ("data",))
         x = sd.device_put(jnp.ones((64, 32)), sd.NamedSharding(mesh, sd.P("data")))
-        found = sd.profile(lambda x: jnp.sort(x.sum(axis=0)), x, runs=1)
+        found = sd.profile(lambda x: jnp.sort(x.T @ x), x, runs=1, trace=tmp_path / "trace.json")
     assert any(row.name.endswith("sort") for row in found.rows)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    (sum_,) = (event for event in events if event.get("cat") == "collective")
+    assert "(all-reduce " in sum_["name"]
 
 
 def test_without_machine_code_numpy_is_profiled(monkeypatch: pytest.MonkeyPatch) -> None:
