@@ -1,0 +1,70 @@
+"""What a compiled program shows of how it runs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.errors import PipelineError
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+FUSED = """\
+func @layer(
+  %x: f32[8, 16],
+  %w: f32[16, 4],
+) -> (f32[8, 4], f32[16, 8]) {
+  %0 = dot(%x, %w, dims="bi,ih->bh") : f32[8, 4]
+  %y = fused(%0) : f32[8, 4] {
+    (%1: f32[8, 4]) =>
+    %2 = constant(value=0.0) : f32[8, 4]
+    %y.1 = maximum(%1, %2) : f32[8, 4]
+    yield %y.1
+  }
+  %6 = transpose(%x, perm=[1, 0]) : f32[16, 8]
+  return %y, %6
+}
+"""
+
+
+def layer(x: Any, w: Any) -> tuple[Any, Any]:
+    y = snp.maximum(x @ w, 0)
+    return y, x.T
+
+
+def compiled() -> Any:
+    mesh = sd.make_mesh((4, 2), ("data", "model"))
+    x = sd.device_put(np.ones((8, 16), np.float32), NamedSharding(mesh, P("data", "model")))
+    w = sd.device_put(np.ones((16, 4), np.float32), NamedSharding(mesh, P("model")))
+    return sd.jit(layer).lower(x, w).compile()
+
+
+def test_devices_that_share_memory_run_one_program() -> None:
+    assert compiled().as_text("fuse") == FUSED
+
+
+def test_the_schedule_lists_memory_and_phases() -> None:
+    text = compiled().as_text("schedule")
+    for line in (
+        "schedule of @layer",
+        "  arguments 768 bytes",
+        "  results 640 bytes",
+        "  arena 128 bytes",
+        "  %0: 128 bytes, arena at 0, alive 1 to 2",
+        "  native call of 3 phases",
+    ):
+        assert line in text.splitlines()
+
+
+def test_memory_is_that_of_a_device_and_that_of_the_process() -> None:
+    memory = compiled().memory_analysis()
+    assert memory.argument_size_in_bytes == 4 * (2 * 8 + 8 * 4)
+    assert memory.host_temp_size_in_bytes == 128
+    assert memory.host_peak_memory_in_bytes == 768 + 640 + 128
+
+
+def test_an_unknown_stage_is_told_the_stages() -> None:
+    with pytest.raises(PipelineError) as error:
+        compiled().as_text("fused")
+    assert "has no pass called 'fused'; it has merge-devices, " in str(error.value)
