@@ -28,8 +28,9 @@ def name_of(activity: Activity) -> str:
         return activity.why
     result = f"%{op.results[0].name} = " if op.results and op.results[0].name else ""
     name = op.name
-    if op.name == "fused":
-        names = ", ".join(dict.fromkeys(inner.name for inner in op.blocks[0].ops))
+    if op.name == "fused" and not activity.why:
+        inner = (each.name for each in op.blocks[0].ops if each.name != "constant")
+        names = ", ".join(dict.fromkeys(inner))
         name = f"fused({names if len(names) <= NAMES else names[: NAMES - 3] + '...'})"
     return result + name + (f" ({activity.why})" if activity.why else "")
 
