@@ -71,5 +71,5 @@ if __name__ == "__main__":
     parser.add_argument("other", type=Path, help="the checkout to compare with")
     parser.add_argument("wanted", nargs="*", help="parts of names of workloads; all without")
     parser.add_argument("--rounds", type=int, default=11, help="turns that each checkout has")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     sys.exit(main(arguments.other, arguments.wanted, arguments.rounds))

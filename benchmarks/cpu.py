@@ -1,4 +1,4 @@
-"""How fast programs run on this machine, beside JAX and NumPy in the same run.
+"""How fast programs run on this machine, beside JAX, NumPy and numba in the same run.
 
 Each library has a process of its own; they take turns, a few runs at a time, so that whatever else
 the machine does hits all of them. JAX has eight simulated devices, as shardir has. Ratios are of
@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 HERE = Path(__file__).parent
 ROUND_SECONDS = 0.3
-NAMES = ("shardir", "jax", "numpy")
+NAMES = ("shardir", "jax", "numpy", "numba")
+"""The last one only where it is installed; it is optional."""
 
 
 class Process:
@@ -135,8 +136,8 @@ def main(wanted: list[str], rounds: int) -> int:
     bandwidth, flops = limits()
     console.print(f"{bandwidth / 1e9:.1f} GB/s copied, {flops / 1e9:.0f} GFLOP/s of f32")
     table = Table(
-        "workload", "shardir", "least", "JAX", "least", "NumPy", "ratio", "of least", "most", "",
-        "of limit",
+        "workload", "shardir", "least", "JAX", "least", "NumPy", "numba", "ratio", "of least",
+        "most", "", "of limit",
     )  # fmt: skip
     processes = [Process(name) for name in NAMES]
     missed = 0
@@ -144,15 +145,16 @@ def main(wanted: list[str], rounds: int) -> int:
         if wanted and not any(word in workload.name for word in wanted):
             continue
         found = raced(workload.name, processes, rounds)
-        ours, theirs, numpy = (found[name] for name in NAMES)
+        ours, theirs, numpy, numba = (found[name] for name in NAMES)
         least = max(workload.moved / bandwidth, workload.flops / flops)
         holds = ours.median / theirs.median <= workload.most
         missed += not holds
         verdict = ours.error[:40] if ours.error else "ok" if holds else "missed"
         table.add_row(
             workload.name, shown(ours.median), shown(ours.least), shown(theirs.median),
-            shown(theirs.least), shown(numpy.median), ratio(ours.median, theirs.median),
-            ratio(ours.least, theirs.least), f"{workload.most:g}", verdict,
+            shown(theirs.least), shown(numpy.median), shown(numba.median),
+            ratio(ours.median, theirs.median), ratio(ours.least, theirs.least),
+            f"{workload.most:g}", verdict,
             f"{least / ours.least:.0%}" if least / ours.least > 0 else "",
         )  # fmt: skip
         print(f"{workload.name}: {shown(ours.median)} / {shown(theirs.median)} = "
@@ -194,9 +196,9 @@ def _add(table: Table, name: str, rows: list[list[float]], most: float, show: An
     ours, theirs = (Result(row) for row in rows)
     holds = ours.median / theirs.median <= most
     table.add_row(
-        name, show(ours.median), show(ours.least), show(theirs.median), show(theirs.least), "-",
-        ratio(ours.median, theirs.median), ratio(ours.least, theirs.least), f"{most:g}",
-        "ok" if holds else "missed", "",
+        name, show(ours.median), show(ours.least), show(theirs.median), show(theirs.least),
+        "-", "-", ratio(ours.median, theirs.median), ratio(ours.least, theirs.least),
+        f"{most:g}", "ok" if holds else "missed", "",
     )  # fmt: skip
     return not holds
 
@@ -218,5 +220,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wanted", nargs="*", help="parts of names of workloads; all without")
     parser.add_argument("--rounds", type=int, default=7, help="turns that each library has")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     sys.exit(main(arguments.wanted, arguments.rounds))

@@ -94,7 +94,13 @@ class Worker:
         from cpu_workloads import workloads
 
         self.workloads = {each.name: each for each in workloads()}
-        self.library = {"shardir": shardir, "jax": jax, "numpy": lambda: None}[name]()
+        self.library = {
+            "shardir": shardir,
+            "jax": jax,
+            "numpy": lambda: None,
+            "numba": lambda: None,
+        }[name]()
+        self.by_numba = name == "numba"
         self.run: Callable[[], Any] | None = None
 
     def prepare(self, name: str) -> dict[str, Any]:
@@ -104,7 +110,7 @@ class Worker:
         if self.library is not None:
             self.run = workload.make(self.library)
         elif workload.numpy is not None:
-            self.run = workload.numpy()
+            self.run = workload.numpy(self.by_numba)
         else:
             return {"none": True}
         begin = time.perf_counter()
