@@ -9,6 +9,7 @@ from shardir.backends.cpu.native.moves import (
     lookup,
     running,
     scattering,
+    sorting,
     windows,
 )
 
@@ -21,5 +22,6 @@ RULES: dict[str, Rule] = {
     **hashing.RULES,
     **windows.RULES,
     **choosing.RULES,
+    **sorting.RULES,
 }
 """Phases for operands and results that lie in any way."""

@@ -1,0 +1,43 @@
+"""Sorting lines in lanes: the bits of the reference, zeros in the order they came in."""
+
+import numpy as np
+import pytest
+
+from shardir.backends.cpu.native.moves.sorting import RULES
+from shardir.opset import OPS
+from shardir.types import NUMPY_DTYPES, TensorType
+from tests.backends.cpu.native.moves.checking import assert_same_bits, expected
+from tests.backends.cpu.native.moves.layouts import Array, random_of
+from tests.backends.cpu.native.running import lowered, op_on
+
+REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
+
+
+def check(x: Array, dtype: str, dim: int) -> None:
+    op = op_on(OPS["sort"], TensorType(x.shape, dtype), dim=dim)
+    out = np.zeros_like(x)
+    assert lowered(RULES["sort"], op, [x], [out]) is not None
+    assert_same_bits(out, expected(op, [x])[0])
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("shape", [(40, 100), (5, 33), (17, 1), (4, 300)])
+def test_lines_of_any_numbers(dtype: str, shape: tuple[int, ...]) -> None:
+    """Many equal elements, zeros of both signs, NaN, infinities."""
+    x = random_of(dtype, shape)
+    check(x, dtype, 1)
+    check(x.T.copy(), dtype, 0)
+    check(x[::2, ::-1] if shape[0] > 8 else x[:, ::-1], dtype, 1)
+
+
+@pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 32, 33, 48, 64, 65, 100, 127, 500, 1030])
+def test_every_length(length: int) -> None:
+    rng = np.random.default_rng(length)
+    check(rng.standard_normal((20, length)).astype(np.float32), "f32", 1)
+    check(rng.integers(-(2**60), 2**60, (20, length)), "i64", 1)
+
+
+def test_numbers_at_the_ends() -> None:
+    x = np.array([2**31 - 1, -(2**31), 0, 2**31 - 1, -1] * 7, np.int32)
+    check(np.stack([x] * 5), "i32", 1)
+    check(np.stack([x.view(np.uint32)] * 5), "u32", 1)
