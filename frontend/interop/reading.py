@@ -26,6 +26,7 @@ from shardir.frontend.interop.rules import (
 from shardir.frontend.lax.blocks import with_kinds
 from shardir.frontend.locations import point, standing
 from shardir.frontend.operands import SMALL, as_tracer
+from shardir.frontend.trace import resumed
 from shardir.frontend.tracer import Tracer
 from shardir.types import TensorType
 
@@ -76,7 +77,8 @@ class Reader:
             return value
         known = self._constants.get(id(value))
         if known is None:
-            array = converted(value)
+            with resumed(None):  # As an array, not as a value of this program.
+                array = converted(value)
             if not isinstance(array, Array):
                 array = np.asarray(array)
                 if array.nbytes <= SMALL:

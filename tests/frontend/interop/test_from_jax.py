@@ -1,5 +1,8 @@
 """Functions written for JAX are functions of ours: called, differentiated, printed, placed."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -122,6 +125,38 @@ def test_arrays_of_jax_are_taken() -> None:
 
     x, key = jnp.asarray(X), jax.random.key(3)
     agree(from_jax(shifted)(x, key), shifted(x, key))
+
+
+def test_keys_that_a_function_refers_to_are_keys() -> None:
+    key = jax.random.key(3)
+
+    def drawn(x: Any) -> Any:
+        return x + jax.random.normal(key, x.shape)
+
+    agree(from_jax(drawn)(X), drawn(X))
+
+
+def test_arrays_that_jax_has_spread_stay_so() -> None:
+    code = """
+import jax, numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from shardir.interop.jax import from_jax
+mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+x = jax.device_put(np.ones((8, 8), "float32"), NamedSharding(mesh, P("data", "model")))
+w = jax.device_put(np.ones((8, 16), "float32"), NamedSharding(mesh, P("model")))
+print(from_jax(lambda x: x @ w)(x).sharding)
+cut = NamedSharding(mesh, P(None, "data"))
+print(from_jax(jax.jit(lambda x: x * 2, out_shardings=cut))(np.ones((8, 8), "float32")).sharding)
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **flags}
+    )
+    mesh = "mesh=Mesh('data': 4, 'model': 2)"
+    assert done.stdout.splitlines() == [
+        f"NamedSharding({mesh}, spec=PartitionSpec('data',))",
+        f"NamedSharding({mesh}, spec=PartitionSpec(None, 'data'))",
+    ], done.stderr
 
 
 def test_large_arrays_that_a_function_refers_to_are_arguments() -> None:
