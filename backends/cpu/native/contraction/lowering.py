@@ -29,8 +29,10 @@ PACKED = 256 << 10
 """Bytes that a task packs for later ones."""
 COPIED = 128 << 20
 """Bytes of a right operand that may be packed as a whole."""
-NEAR = 20 << 10
-"""Bytes of a right operand that stays in the nearest cache while rows are made."""
+NEAR = 384 << 10
+"""Bytes of a right operand that stays in a near cache while rows are made."""
+NEARER = 128 << 10
+"""The same, where the left operand's steps are no neighbours and take much of the cache."""
 FAR = 768 << 10
 """Bytes of a right operand that no near cache holds."""
 FARTHER = 12 << 20
@@ -183,16 +185,26 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     if _swept(work):
         kernel = across_kernel(work.out.dtype, rows)
         return _spread(work, kernel, (rows, RUN // item), context, label)
-    if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= NEAR):
+    near = NEAR if not work.inner or work.inner[0].lhs == item else NEARER
+    if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= near):
         return []
     if rows == 1:
         height, width = 1, 8
     else:
-        height = min(8, 1 << (rows - 1).bit_length())
         width = min((1, 2, 3), key=lambda n: (-(-columns // (n * lanes)) * n, -n))
+        # Sums, and what is multiplied, are to stay in the registers that there are.
+        most = 8 if width == 1 or _many_registers() else 4
+        height = min(most, 1 << (rows - 1).bit_length())
     width = min(width, -(-columns // lanes))
     kernel = direct_kernel(work.out.dtype, height, width)
-    return _spread(work, kernel, (8, max(width * lanes, 256 // item)), context, label)
+    step = width * lanes
+    return _spread(work, kernel, (8, step * ceil(256 / (step * item))), context, label)
+
+
+def _many_registers() -> bool:
+    """Whether there are 32 vector registers, as with AVX-512 and on ARM, rather than 16."""
+    machine = host()
+    return machine.vector_bytes == 64 or machine.triple.startswith(("aarch64", "arm64"))
 
 
 def _spread(
