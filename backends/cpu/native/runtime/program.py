@@ -16,6 +16,7 @@ from typing import final
 from weakref import WeakValueDictionary
 
 from shardir.backends.cpu.native.data import Phase
+from shardir.backends.cpu.native.llvm.compiler import lock
 from shardir.backends.cpu.native.runtime import control as at, kernels
 from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.workers import Pool, pool
@@ -62,11 +63,13 @@ class Program:
             flags |= more & at.PARALLEL
         header = (workers.control, table, len(self.rows), slots, flags, 0, 0, 0)
         self._memory[:] = [*header, *words]
-        programs[table] = self
+        with lock:
+            programs[table] = self
 
 
 programs: WeakValueDictionary[int, Program] = WeakValueDictionary()
-"""All programs that live, by the address of their table."""
+"""All programs that live, by the address of their table; added to and walked through by who holds
+the lock of the compiler."""
 
 
 def load(

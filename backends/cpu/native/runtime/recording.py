@@ -8,11 +8,13 @@ that ran it, with its begin and end on the clock of `time.monotonic_ns`. A ring 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.cpu.native.llvm.compiler import lock
 from shardir.backends.cpu.native.runtime import control as at
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.backends.cpu.native.runtime.mapping import map_memory
@@ -64,7 +66,8 @@ class _Programs:
     """Which program and phase a row of a table belongs to."""
 
     def __init__(self) -> None:
-        found = sorted(programs.items())
+        with lock:
+            found = sorted(programs.items(), key=itemgetter(0))
         self._tables = [table for table, _ in found]
         self._programs = [program for _, program in found]
 

@@ -1,6 +1,7 @@
 """Programs of phases: results, arguments, sharing, cutting."""
 
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -94,6 +95,32 @@ def test_threads_may_call_at_once(crowd: Pool) -> None:
     for thread in threads:
         thread.join()
     assert faults == [0] * 120
+
+
+def test_other_python_threads_run_meanwhile(crowd: Pool) -> None:
+    """A program that is worth it gives up the GIL, and a short one keeps it."""
+    out = np.full(4, -1)
+    counted = [0]
+    ended = threading.Event()
+
+    def count() -> None:
+        while not ended.is_set():
+            counted[0] += 1
+
+    long = load([Phase(WHO, (20_000_000,), 4, 30e3)], 2, crowd)
+    keeping = load([Phase(WHO, (20_000_000,), 4, 10e3)], 2, crowd)
+    threading.Thread(target=count).start()
+    before = counted[0]
+    long(out.ctypes.data)
+    while_released = counted[0] - before
+    # The switch to and from the other thread takes no longer than Python's interval.
+    begin = time.perf_counter()
+    before = counted[0]
+    keeping(out.ctypes.data)
+    while_kept = counted[0] - before
+    assert time.perf_counter() - begin > 0.02
+    ended.set()
+    assert while_released > 2 * max(while_kept, 1)
 
 
 def test_more_threads_than_places_wait_for_one(crowd: Pool) -> None:
