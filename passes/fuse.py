@@ -6,7 +6,8 @@ after:  `%s = fused(%x, %y) { %a = exp(%x), %b = mul(%a, %y), %s = sum(%b, dims=
 What a group may hold is said by `shardir.ops.fused`. Elementwise operations join the groups of
 their operands, whoever else uses those: a value that is used outside is one more result, and
 nothing is computed twice but what costs nothing (broadcasts, counting, constants, which go into
-every group that uses them). Reductions join the group of what they reduce, and what uses their
+every group that uses them), and cheap values that are made of fewer tensors than they are: those are
+computed again by the groups that use them (`fuse_again`). Reductions join the group of what they reduce, and what uses their
 results, broadcast back, joins too: so a softmax or a normalization is one group.
 
 Operations of other programs' targets stay outside (`without`), and so do transposes, and reshapes
@@ -22,6 +23,7 @@ from shardir.ir import Block, Function, Module, Op
 from shardir.ops.fused import REDUCTIONS, fused, is_pointwise
 from shardir.ops.manual import manual_computation
 from shardir.opset import OPS
+from shardir.passes.fuse_again import computed_again
 from shardir.passes.fuse_build import rebuilt
 from shardir.passes.fuse_groups import Limits, grouped
 from shardir.passes.pipeline import Pass
@@ -84,7 +86,10 @@ def _block(block: Block, limits: Limits, names: Names) -> Block:
     if any(a is not b for a, b in zip(ops, block.ops, strict=True)):
         block = replace(block, ops=ops)
     groups = grouped(block, limits)
-    return rebuilt(block, groups, names) if groups else block
+    if groups is None:
+        return block
+    computed_again(groups, limits.most_operands)
+    return rebuilt(block, groups, names)
 
 
 def _inside(op: Op, limits: Limits, names: Names) -> Op:

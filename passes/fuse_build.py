@@ -1,6 +1,6 @@
 """Groups as `fused` operations, put where what they use is there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
@@ -12,39 +12,43 @@ from shardir.passes.fuse_groups import Group, Groups
 
 
 def rebuilt(block: Block, groups: Groups, names: Names) -> Block:
-    """The block with a `fused` operation for each group."""
-    home = {number: group for group in groups.groups for number in group.ops}
-    outside = _used_outside(block, groups, home)
+    """The block with a `fused` operation for each group.
+
+    An operation may be in several groups; what is used of it elsewhere, its first group gives.
+    """
+    grouped = {number for group in groups.groups for number in group.ops}
+    makers = {group: _Maker(block, groups, group, names) for group in groups.groups}
+    outside = _used_outside(block, makers, grouped)
     made: list[tuple[int, Op]] = []
-    for group in groups.groups:
-        if any(v in outside for number in group.ops for v in block.ops[number].results):
-            made.append((group.ops[-1], _Maker(block, groups, group, names).op(outside)))
+    for group, maker in makers.items():
+        if any(value in outside for value in maker.given):
+            made.append((group.ops[-1], maker.op(outside)))
     for number, op in enumerate(block.ops):
-        if number not in home and (
+        if number not in grouped and (
             not op.results or op.spec.effect or any(v in outside for v in op.results)
         ):
             made.append((number, op))
     return Block(block.params, _ordered(made), block.returns)
 
 
-def _used_outside(block: Block, groups: Groups, home: Mapping[int, Group]) -> set[Value]:
-    """What operations outside of groups use and the block returns, and groups use of others."""
+def _used_outside(block: Block, makers: Mapping[Group, "_Maker"], grouped: Set[int]) -> set[Value]:
+    """What is used of groups, and of operations that are in none, and what the block returns."""
     used = set(block.returns)
-    for number in range(len(block.ops) - 1, -1, -1):
-        op = block.ops[number]
-        group = home.get(number)
-        if group is None:
-            free = len(op.results) == 1 and op.result in groups.free
-            if not free or op.result in used:
-                used.update(op.uses())
-            continue
-        for value in op.operands:
-            base = value
-            while (free_op := groups.free.get(base)) is not None and free_op.operands:
-                (base,) = free_op.operands
-            if base not in groups.free and groups.member.get(base) is not group:
-                used.add(base)
-    return used
+    latest: dict[int, list[_Maker]] = {}
+    for group, maker in makers.items():
+        latest.setdefault(group.ops[-1], []).append(maker)
+    while True:
+        before = len(used)
+        for number in range(len(block.ops) - 1, -1, -1):
+            op = block.ops[number]
+            if number not in grouped:
+                if not op.results or op.spec.effect or any(v in used for v in op.results):
+                    used.update(op.uses())
+                continue
+            for maker in latest.get(number, ()):
+                used.update(maker.uses(used))
+        if len(used) == before:
+            return used
 
 
 class _Maker:
@@ -63,13 +67,16 @@ class _Maker:
         every = range(len(group.shape))
         self.whole = tuple(every)
         self.kept = tuple(axis for axis in every if axis not in group.reduced)
+        results = [block.ops[number].result for number in group.ops]
+        self.given = [value for value in results if groups.member[value] is group]
+        """What it may give to others."""
 
-    def op(self, outside: set[Value]) -> Op:
+    def op(self, outside: Set[Value]) -> Op:
         """The operation, whose results are the values of the group that are used outside."""
         members = self.live(outside)
         for op in members:
             self.take(op)
-        results = tuple(r for op in members for r in op.results if r in outside)
+        results = tuple(value for value in self.given if value in outside)
         inner = Block(
             tuple(self.params.values()), tuple(self.ops), tuple(self.inner[r] for r in results)
         )
@@ -77,18 +84,29 @@ class _Maker:
         loc = next((op.loc for op in reversed(members) if op.loc), None)
         return Op(fused, operands, results, {}, (inner,), loc, self.why(members))
 
-    def live(self, outside: set[Value]) -> list[Op]:
+    def live(self, outside: Set[Value]) -> list[Op]:
         """The operations that something outside depends on."""
-        wanted, found = set(outside), list[Op]()
+        wanted = {value for value in self.given if value in outside}
+        found = list[Op]()
         for number in reversed(self.group.ops):
             op = self.block.ops[number]
             if op.result in wanted:
                 found.append(op)
-                for value in op.operands:
-                    while (free := self.groups.free.get(value)) is not None and free.operands:
-                        (value,) = free.operands
-                    wanted.add(value)
+                wanted.update(map(self.base, op.operands))
         return found[::-1]
+
+    def uses(self, outside: Set[Value]) -> list[Value]:
+        """What it uses of others, to give what is used outside."""
+        live = self.live(outside)
+        own = {op.result for op in live}
+        bases = dict.fromkeys(self.base(value) for op in live for value in op.operands)
+        return [value for value in bases if value not in own and value not in self.groups.free]
+
+    def base(self, value: Value) -> Value:
+        """What a value is made of for free, or the value."""
+        while (op := self.groups.free.get(value)) is not None and op.operands:
+            (value,) = op.operands
+        return value
 
     def take(self, op: Op) -> None:
         """Append an operation of the group."""

@@ -181,6 +181,27 @@ def test_cheap_things_go_into_every_group_and_stay_where_others_need_them() -> N
     assert names(made) == ["broadcast", "fused", "dot", "dot", "fused"]
 
 
+def test_what_is_cheap_is_computed_again_rather_than_stored() -> None:
+    """tanh is stored, since it is dear; what is made of it is not."""
+    module = program(
+        "  %a = mul(%x, %x) : f32[4, 8]\n"
+        "  %t = tanh(%a) : f32[4, 8]\n"
+        "  %p = add(%t, %x) : f32[4, 8]\n"
+        "  %q = mul(%t, %x) : f32[4, 8]\n"
+        '  %d = dot(%p, %y, dims="ij,kj->ik") : f32[4, 4]\n'
+        '  %e = dot(%d, %y, dims="ij,jk->ik") : f32[4, 8]\n'
+        "  %r = mul(%e, %q) : f32[4, 8]\n"
+        "  %s = add(%a, %t) : f32[4, 8]\n"
+        "  %z = mul(%r, %s) : f32[4, 8]"
+    )
+    made = after(module)
+    assert names(made) == ["fused", "dot", "dot", "fused"]
+    first, last = made.main.body.ops[0], made.main.body.ops[3]
+    assert [v.name for v in first.results] == ["t", "p"]
+    assert [v.name for v in last.operands] == ["x", "t", "e"]
+    assert inside(made, 1) == ["mul", "mul", "mul", "add", "mul"]
+
+
 def test_groups_in_loops() -> None:
     module = parse(
         "func @f(%x: f32[3, 4]) -> (f32[4]) {\n"

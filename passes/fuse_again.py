@@ -1,0 +1,170 @@
+"""Values that are computed again where they are used, rather than stored and loaded.
+
+What one group computes and others use is stored, and may be alive for long: a forward pass does so
+for its backward pass. Where such values cost little, and are made of fewer tensors than they are,
+every group that uses them computes them for itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardir.ir import Op, Value
+from shardir.passes.fuse_groups import Group, Groups, extents
+
+CHEAP = frozenset(
+    (
+        "neg", "abs", "sign", "floor", "ceil", "round", "is_finite", "not", "real", "imag", "conj",
+        "add", "sub", "mul", "div", "maximum", "minimum", "and", "or", "xor", "complex", "eq", "ne",
+        "lt", "le", "gt", "ge", "select", "clamp", "convert", "stop_gradient",
+    )
+)  # fmt: skip
+"""What is computed in less time than its result takes to memory and back."""
+MOST = 16
+"""Operations that a group computes again at most."""
+
+
+@dataclass(frozen=True)
+class _Again:
+    """What a group computes again: these operations, of these values."""
+
+    ops: tuple[int, ...]
+    leaves: tuple[Value, ...]
+
+
+def computed_again(groups: Groups, most_operands: int) -> None:
+    """Add to groups the operations of others that they had better do themselves."""
+    work = _Work(groups)
+    for group in groups.groups:
+        work.spread(group, most_operands)
+
+
+class _Work:
+    """Who uses what."""
+
+    def __init__(self, groups: Groups) -> None:
+        self.groups, self.block = groups, groups.block
+        self.maker = {
+            op.result: number for number, op in enumerate(self.block.ops) if len(op.results) == 1
+        }
+        self.inner = {
+            group: {self.block.ops[number].result for number in group.ops}
+            for group in groups.groups
+        }
+        self.users: dict[Value, dict[Group, None]] = {}
+        self.reads: dict[Group, dict[Value, None]] = {group: {} for group in groups.groups}
+        self.fixed = {self.base(value) for value in self.block.returns}
+        """What is stored anyway, or used in a way that needs it in memory."""
+        grouped = {number for group in groups.groups for number in group.ops}
+        for number, op in enumerate(self.block.ops):
+            if number not in grouped and not (op.results and op.results[0] in groups.free):
+                self.fixed.update(map(self.base, op.uses()))
+        for group in groups.groups:
+            for number in group.ops:
+                self._uses(group, self.block.ops[number])
+
+    def _uses(self, group: Group, op: Op) -> None:
+        for value in op.operands:
+            base = self.base(value)
+            if base in self.inner[group] or base in self.groups.free:
+                continue
+            self.users.setdefault(base, {})[group] = None
+            self.reads[group][base] = None
+            if value is not base or extents(value) != group.shape:
+                self.fixed.add(base)
+
+    def base(self, value: Value) -> Value:
+        """What a value is made of for free, or the value."""
+        while (op := self.groups.free.get(value)) is not None and op.operands:
+            (value,) = op.operands
+        return value
+
+    def spread(self, group: Group, most_operands: int) -> None:
+        """Let others compute what they use of a group, if less is moved then."""
+        values = [value for value in self.inner[group] if self.may_move(group, value)]
+        values.sort(key=lambda value: self.maker[value])
+        while values:
+            plan = self.plan(group, values)
+            if plan is not None and self.gain(group, values, plan) > 0:
+                break
+            values.pop()
+        else:
+            return
+        for user, again in plan.items():
+            kept = [value for value in self.reads[user] if value not in values]
+            if len({*kept, *again.leaves}) > most_operands:
+                return
+        for user, again in plan.items():
+            user.ops = sorted({*user.ops, *again.ops})
+            self.inner[user].update(self.block.ops[number].result for number in again.ops)
+            for leaf in again.leaves:
+                self.users.setdefault(leaf, {})[user] = None
+                self.reads[user][leaf] = None
+            for value in values:
+                self.users[value].pop(user, None)
+                self.reads[user].pop(value, None)
+
+    def may_move(self, group: Group, value: Value) -> bool:
+        """Whether a value is cheap, and only used by groups of the same loops."""
+        op = self.block.ops[self.maker[value]]
+        users = self.users.get(value, {})
+        return (
+            self.groups.member.get(value) is group
+            and self.groups.whole[value]
+            and op.name in CHEAP
+            and value not in self.fixed
+            and bool(users)
+            and all(user.shape == group.shape for user in users)
+        )
+
+    def plan(self, group: Group, values: Sequence[Value]) -> dict[Group, _Again] | None:
+        """What each user of the values would compute again; `None` if that is too much."""
+        made: dict[Group, _Again] = {}
+        for user in dict.fromkeys(user for value in values for user in self.users[value]):
+            wanted = [value for value in values if user in self.users[value]]
+            again = self.closure(group, user, wanted)
+            if len(again.ops) > MOST:
+                return None
+            made[user] = again
+        return made
+
+    def closure(self, group: Group, user: Group, wanted: Sequence[Value]) -> _Again:
+        ops: dict[int, None] = {}
+        leaves: dict[Value, None] = {}
+        left = list(wanted)
+        while left:
+            value = left.pop()
+            number = self.maker.get(value, -1)
+            if number in ops or value in self.inner[user]:
+                continue
+            ops[number] = None
+            for operand in self.block.ops[number].operands:
+                base = self.base(operand)
+                if base in self.groups.free or base in self.inner[user]:
+                    continue
+                if self.is_inside(group, base):
+                    left.append(base)
+                else:
+                    leaves[base] = None
+        return _Again(tuple(ops), tuple(leaves))
+
+    def is_inside(self, group: Group, value: Value) -> bool:
+        """Whether a value of a group is cheap to compute anywhere."""
+        if value not in self.inner[group] or not self.groups.whole.get(value):
+            return False
+        stored = value in self.fixed and self.groups.member.get(value) is group
+        return not stored and self.block.ops[self.maker[value]].name in CHEAP
+
+    def gain(self, group: Group, values: Sequence[Value], plan: dict[Group, _Again]) -> int:
+        """How many tensors less go to memory or come from there."""
+        before = len(values) + sum(len(self.users[value]) for value in values)
+        after = 0
+        stored: set[Value] = set()
+        for user, again in plan.items():
+            for leaf in again.leaves:
+                if extents(leaf) != group.shape:
+                    continue
+                after += user not in self.users.get(leaf, {})
+                is_own = leaf in self.inner[group] and self.groups.member.get(leaf) is group
+                if is_own and leaf not in self.fixed and not self.users.get(leaf):
+                    stored.add(leaf)
+        return before - after - len(stored)
