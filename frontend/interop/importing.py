@@ -121,7 +121,8 @@ class ImportedFunction:
         known = tuple((i, x) for i, x in enumerate(leaves) if isinstance(x, Known))
         chosen = [i for i, x in enumerate(leaves) if not isinstance(x, Known)]
         tracers = [as_tracer(leaves[i]) for i in chosen]
-        key = structure, known, tuple(x.abstract for x in tracers), surroundings()
+        around = surroundings(), jax.sharding.get_abstract_mesh()
+        key = structure, known, tuple(x.abstract for x in tracers), around
         program = self._programs.get(key)
         if program is None:
             if len(self._programs) >= MANY:

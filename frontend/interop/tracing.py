@@ -13,12 +13,16 @@ from shardir.frontend.tracer import Tracer
 
 @contextmanager
 def our_settings() -> Iterator[None]:
-    """Inside, JAX has the settings that are ours, and knows the mesh that has been entered."""
+    """Inside, JAX has the settings that are ours, and knows the mesh that has been entered.
+
+    One that JAX has been given stays, with what it says of its axes, if it has the same axes.
+    """
     with ExitStack() as stack:
         stack.enter_context(jax.enable_x64(config.enable_x64))
         stack.enter_context(jax.threefry_partitionable(config.threefry_partitionable))
         mesh = current_mesh()
-        if isinstance(mesh, Mesh):
+        theirs = jax.sharding.get_abstract_mesh()
+        if isinstance(mesh, Mesh) and (theirs.empty or dict(theirs.shape) != mesh.shape):
             stack.enter_context(
                 jax.sharding.use_abstract_mesh(
                     jax.sharding.AbstractMesh(mesh.axis_sizes, mesh.axis_names)

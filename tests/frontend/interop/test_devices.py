@@ -91,6 +91,19 @@ def test_a_constraint_by_a_spec_is_on_the_mesh_that_is_entered() -> None:
     assert found.sharding.spec == P(None, "model")
 
 
+def test_a_mesh_whose_axes_are_explicit_keeps_them() -> None:
+    explicit = jax.sharding.AbstractMesh(
+        (4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Explicit,) * 2
+    )
+
+    def summed(x: Any) -> Any:
+        return jnp.sum(jax.sharding.reshard(x, JP("data", "model")), axis=1) * 2
+
+    imported = from_jax(summed)
+    with sd.make_mesh((4, 2), ("data", "model")), jax.sharding.use_abstract_mesh(explicit):
+        assert imported(X).sharding.spec == P("data")
+
+
 def test_free_dimensions_of_a_constraint_stay_free() -> None:
     free = JP.UNCONSTRAINED
 
