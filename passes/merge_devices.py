@@ -19,7 +19,7 @@ from shardir.build import Builder
 from shardir.ir import Block, Function, Global, Module, Value
 from shardir.mesh import Mesh
 from shardir.partitioning import identity
-from shardir.passes.merging import collectives, control, permute, places, updates
+from shardir.passes.merging import collectives, control, halos, permute, places, updates
 from shardir.passes.merging.arrange import arranged, numbered, reshaped, rows
 from shardir.passes.merging.atoms import Atoms, named_axes, sizes
 from shardir.passes.merging.collectives import reduced
@@ -34,6 +34,7 @@ RULES: dict[str, Rule] = {
     **permute.RULES,
     **places.RULES,
     **updates.RULES,
+    **halos.RULES,
     **control.RULES,
 }
 

@@ -197,6 +197,7 @@ def _same(merger: Merger, op: Op) -> Sequence[Spread]:
     return [merger.get(op.operands[0])]
 
 
+REDUCING: Rule = _all_reduce
 EXCHANGES: dict[str, Rule] = {
     "all-reduce": _all_reduce,
     "all-gather": _all_gather,

@@ -44,7 +44,7 @@ Array = npt.NDArray[Any]
 
 class Merger:
     """Grows in `b`. `new` are the values that stand for those of the program, `along` the atoms
-    in front of them, where there are any.
+    in front of them, where there are any; `makers` are the operations of the program.
 
     Blocks inside this one share both: values have one definition, so they cannot be confused.
     """
@@ -55,6 +55,7 @@ class Merger:
         self.b, self.atoms, self.rules = b, atoms, rules
         self.new: dict[Value, Value] = outer.new if outer else {}
         self.along: dict[Value, Axes] = outer.along if outer else {}
+        self.makers: dict[Value, Op] = outer.makers if outer else {}
         self.constants: dict[Value, Op] = outer.constants if outer else {}
         self.numbers: dict[Value, Array] = outer.numbers if outer else {}
 
@@ -139,6 +140,7 @@ class Merger:
         for op in ops:
             b.loc, b.why = op.loc, op.why
             start = len(b.ops)
+            self.makers.update(dict.fromkeys(op.results, op))
             rule = rules.get(op.name)
             if rule is not None:
                 self.settle(op, rule(self, op), start)

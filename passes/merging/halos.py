@@ -1,0 +1,184 @@
+"""Convolutions of rows with their neighbours' are convolutions of all rows.
+
+before: `%c = concatenate(%from.before, %x, %from.behind, dim=1)`, both from permutes of rows of %x
+        `%y = convolution(%c, %w, padding=[[0, 0], ...])`, where `%x` is cut along rows
+after:  `%y = convolution(%x.all, %w, padding=[[1, 1], ...])`, whose rows are dealt out
+
+The first and the last device get zeros, which is what padding is. Likewise a sum over devices of
+what each adds to the gradient of a filter is one convolution of all rows with all rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from shardir.ir import Op, Value
+from shardir.ops.convolution_loops import sides
+from shardir.passes.merging.atoms import sizes
+from shardir.passes.merging.collectives import REDUCING, dealt, gathered, reduced, told
+from shardir.passes.merging.merger import Merger, Rule, Spread, atom_by_atom
+from shardir.placement import Axes
+
+
+class Halo(NamedTuple):
+    """Rows of a device and of its neighbours: `low` and `high` more of dimension `dim` of `rows`,
+    which is cut along `axes`."""
+
+    rows: Value
+    dim: int
+    axes: Axes
+    low: int
+    high: int
+
+
+def halo_of(merger: Merger, value: Value) -> Halo | None:
+    """How a value is made of a device's rows and its neighbours', if it is."""
+    op = merger.makers.get(value)
+    if op is None or op.name != "concatenate" or not 2 <= len(op.operands) <= 3:
+        return None
+    dim = op.attrs["dim"]
+    for at, x in enumerate(op.operands[:2]):
+        sides = [
+            _from_neighbour(merger, other, x, dim, 1 if i < at else -1)
+            for i, other in enumerate(op.operands)
+            if i != at
+        ]
+        if at == 0 and len(op.operands) == 3:
+            continue
+        axes = {found for found in sides if found is not None}
+        if None not in sides and len(axes) == 1:
+            low = sum(o.type.shape[dim] for o in op.operands[:at])
+            high = sum(o.type.shape[dim] for o in op.operands[at + 1 :])
+            return Halo(x, dim, axes.pop(), low, high)
+    return None
+
+
+def _from_neighbour(merger: Merger, value: Value, x: Value, dim: int, step: int) -> Axes | None:
+    """Along which axes a value is the nearest rows of the device before (1) or behind (-1)."""
+    permute = merger.makers.get(value)
+    if permute is None or permute.name != "collective-permute" or "pairs" not in permute.attrs:
+        return None
+    axes: Axes = permute.attrs["axes"]
+    count = 1
+    for axis in axes:
+        count *= axis.size
+    wanted = {(i, i + step) for i in range(count) if 0 <= i + step < count}
+    if set(permute.attrs["pairs"]) != wanted:
+        return None
+    (sent,) = permute.operands
+    if sent is x:
+        return axes
+    cut = merger.makers.get(sent)
+    if cut is None or cut.name != "slice" or cut.operands[0] is not x:
+        return None
+    start = x.type.shape[dim] - sent.type.shape[dim] if step == 1 else 0
+    starts = tuple(start if d == dim else 0 for d in range(x.type.rank))
+    same = all(n == m for d, (n, m) in enumerate(zip(x.type.shape, sent.type.shape, strict=True))
+               if d != dim)  # fmt: skip
+    unit = all(stride == 1 for stride in cut.attrs["strides"])
+    return axes if same and unit and tuple(cut.attrs["starts"]) == starts else None
+
+
+def _convolution(merger: Merger, op: Op) -> Sequence[Spread]:
+    if not merger.union(op.operands):
+        return [Spread(_plain(merger, op), ())]
+    halo = halo_of(merger, op.operands[0])
+    if halo is not None:
+        atoms = merger.atoms.of(halo.axes)
+        filters = merger.along.get(op.operands[1], ())
+        _, _, to = sides(op.attrs["dims"])
+        place = _spatial(op, halo)
+        if place is not None and not any(atom in filters for atom in atoms):
+            dim = to.spatial[place]
+            if op.result.type.shape[dim] * op.attrs["strides"][place] == _rows(halo):
+                made = _all_rows(merger, op, halo, place, op.operands[1], atoms, dim)
+                return [dealt(merger, made, dim, atoms)]
+    return atom_by_atom(merger, op)
+
+
+def _rows(halo: Halo) -> int:
+    return halo.rows.type.shape[halo.dim]
+
+
+def _spatial(op: Op, halo: Halo) -> int | None:
+    """Which spatial dimension has the halo, if it is convolved as it is."""
+    of, _, _ = sides(op.attrs["dims"])
+    if halo.dim not in of.spatial:
+        return None
+    place = of.spatial.index(halo.dim)
+    plain = tuple(op.attrs["padding"][place]) == (0, 0) and op.attrs["lhs_dilation"][place] == 1
+    return place if plain else None
+
+
+def _all_rows(
+    merger: Merger, op: Op, halo: Halo, place: int, by: Value, atoms: Axes, dim: int | None
+) -> Spread:
+    """The convolution of all rows; `dim` is where the result has them, if it does."""
+    whole = gathered(merger, merger.get(halo.rows), halo.dim, atoms)
+    count = 1
+    for size in sizes(atoms):
+        count *= size
+    shape = list(halo.rows.type.shape)
+    shape[halo.dim] *= count
+    x = Value(halo.rows.type.with_shape(shape))
+    merger.stand(x, whole)
+    padding = list(op.attrs["padding"])
+    padding[place] = (halo.low, halo.high)
+    result = op.result
+    if dim is not None:
+        shape = list(result.type.shape)
+        shape[dim] *= count
+        result = Value(result.type.with_shape(shape), result.name)
+    attrs = {**op.attrs, "padding": tuple(padding)}
+    joined = replace(op, operands=(x, by), results=(result,), attrs=attrs)
+    if not merger.union(joined.operands):
+        return Spread(_plain(merger, joined), ())
+    (made,) = atom_by_atom(merger, joined)
+    return made
+
+
+def _plain(merger: Merger, op: Op) -> Value:
+    values = [merger.get(value).value for value in op.operands]
+    made: Value = merger.b.emit(op.spec, *values, result=op.result.type, **op.attrs)
+    return made
+
+
+def _all_reduce(merger: Merger, op: Op) -> Sequence[Spread]:
+    return _filter(merger, op) or REDUCING(merger, op)
+
+
+def _filter(merger: Merger, op: Op) -> Sequence[Spread] | None:
+    """What devices add to the gradient of a filter, each with its rows, of all rows at once."""
+    maker = merger.makers.get(op.operands[0])
+    if op.attrs["op"] != "add" or maker is None or maker.name != "convolution":
+        return None
+    halo = halo_of(merger, maker.operands[0])
+    if halo is None:
+        return None
+    by = maker.operands[1]
+    axes = merger.atoms.of(op.attrs["axes"])
+    atoms = merger.atoms.of(halo.axes)
+    place = _spatial(maker, halo)
+    own = (merger.along.get(by, ()), merger.along.get(halo.rows, ()))
+    if place is None or not all(a in axes and a in each for a in atoms for each in own):
+        return None
+    _, inner, _ = sides(maker.attrs["dims"])
+    rows_of = inner.spatial[place]
+    step = maker.attrs["rhs_dilation"][place]
+    if maker.attrs["strides"][place] != 1 or by.type.shape[rows_of] * step != _rows(halo):
+        return None
+    told(merger, op)
+    spread = gathered(merger, merger.get(by), rows_of, atoms)
+    count = 1
+    for size in sizes(atoms):
+        count *= size
+    shape = list(by.type.shape)
+    shape[rows_of] *= count
+    every = Value(by.type.with_shape(shape))
+    merger.stand(every, spread)
+    made = _all_rows(merger, maker, halo, place, every, atoms, None)
+    rest = tuple(atom for atom in axes if atom not in atoms)
+    return [reduced(merger, made, rest, "add")]
+
+
+RULES: dict[str, Rule] = {"convolution": _convolution, "all-reduce": _all_reduce}

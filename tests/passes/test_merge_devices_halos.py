@@ -1,0 +1,77 @@
+"""Convolutions cut along rows: devices exchange some, one program has no need to."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from shardir import parse
+from shardir.interpret import run
+from shardir.ir import Module
+from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT
+from shardir.sampling import random_arguments
+from tests.passes.merged import merged, names, run_merged
+
+FOLDING = "merge-devices,cse,dce,fold-sums,fold-views,cse,dce"
+UNEVEN = DEFAULT.replace("leave_open=true", "leave_open=true,border=uneven")
+CONVOLUTION = """\
+mesh @m = [a=2, b=4]
+
+func @main(
+  %x: f32[4@a, ROWS@b, 5, 3],
+  %w: f32[3, 3, 3, 2],
+) -> (f32[4@a, OUT@b, 5, 2]) {
+  %y = convolution(%x, %w, strides=[STRIDE, 1], padding=[PADDING, [1, 1]], lhs_dilation=[1, 1], \
+rhs_dilation=[DILATION, 1], dims="b01f,01io->b01f") : f32[4, OUT, 5, 2]
+  return %y
+}
+"""
+FILTER = """\
+mesh @m = [a=2, b=4]
+
+func @main(
+  %x: f32[4@a, 8@b, 5, 3],
+  %g: f32[4@a, 8@b, 5, 2],
+) -> (f32[3, 3, 3, 2]) {
+  %y = convolution(%x, %g, strides=[1, 1], padding=[[1, 1], [1, 1]], lhs_dilation=[1, 1], \
+rhs_dilation=[1, 1], dims="f01b,i01o->01bf") : f32[3, 3, 3, 2]
+  return %y
+}
+"""
+
+
+def folded(text: str, pipeline: str = DEFAULT) -> Module:
+    """One program for all devices, which gives what they give."""
+    program = Pipeline.parse(pipeline)(parse(text))
+    one = merged(program, FOLDING)
+    arguments = random_arguments(program, whole=True)
+    want, got = run(program, arguments), run_merged(program, one, arguments)
+    for a, b in zip(want, got, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    return one
+
+
+def test_rows_with_their_neighbours_are_all_rows() -> None:
+    text = CONVOLUTION.replace("ROWS", "8").replace("OUT", "8").replace("STRIDE", "1")
+    one = folded(text.replace("PADDING", "[1, 1]").replace("DILATION", "1"))
+    assert names(one.main) == ["convolution"]
+    assert one.main.body.ops[0].attrs["padding"] == ((1, 1), (1, 1))
+
+
+def test_what_devices_add_to_a_filter_is_one_convolution() -> None:
+    one = folded(FILTER)
+    assert names(one.main) == ["convolution"]
+    assert one.main.body.ops[0].attrs["groups"] == 1
+    assert one.main.body.ops[0].why.startswith("all-reduce %y along ")
+
+
+@pytest.mark.parametrize(
+    ("rows", "stride", "dilation", "low", "high"),
+    list(product((8, 16, 11), (1, 2), (1, 2), (0, 1, 2), (0, 1))),
+)
+def test_strides_and_paddings(rows: int, stride: int, dilation: int, low: int, high: int) -> None:
+    out = (rows + low + high - 2 * dilation - 1) // stride + 1
+    text = CONVOLUTION.replace("ROWS", str(rows)).replace("OUT", str(out))
+    text = text.replace("STRIDE", str(stride)).replace("DILATION", str(dilation))
+    folded(text.replace("PADDING", f"[{low}, {high}]"), UNEVEN)
