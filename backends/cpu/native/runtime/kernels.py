@@ -33,10 +33,16 @@ def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
         missing = [kernel for name, kernel in wanted.items() if name not in _addresses]
         if missing:
             missing = _load(missing)
-        for start in range(0, len(missing), TOGETHER):
-            _compile(missing[start : start + TOGETHER])
-            report("kernels", min(start + TOGETHER, len(missing)), len(missing))
-        return {name: _addresses[name] for name in wanted}
+    for start in range(0, len(missing), TOGETHER):
+        group = missing[start : start + TOGETHER]
+        with lock:
+            # Another thread may have made them meanwhile.
+            left = [kernel for kernel in group if kernel.name not in _addresses]
+            if left:
+                _compile(left)
+        # Who listens may do anything, and so does not hold the lock.
+        report("kernels", start + len(group), len(missing))
+    return {name: _addresses[name] for name in wanted}
 
 
 def _compile(kernels: Sequence[Kernel]) -> None:
