@@ -4,14 +4,14 @@ before: `%a = exp(%x)`, `%b = mul(%a, %y)`, `%s = sum(%b, dims=[1])`
 after:  `%s = fused(%x, %y) { %a = exp(%x), %b = mul(%a, %y), %s = sum(%b, dims=[1]) }`
 
 What a group may hold is said by `shardir.ops.fused`. Elementwise operations join the groups of
-their operands, whoever else uses those: a value that is used outside is one more result, and
-nothing is computed twice but what costs nothing (broadcasts, counting, constants, which go into
-every group that uses them), and cheap values that are made of fewer tensors than they are: those are
-computed again by the groups that use them (`fuse_again`). Reductions join the group of what they reduce, and what uses their
+their operands, whoever else uses those: a value that is used outside is one more result. Nothing
+is computed twice but what costs nothing (broadcasts, counting, constants, which go into every group
+that uses them), and what is cheap and made of fewer tensors than it takes to store
+(`shardir.passes.fuse_again`). Reductions join the group of what they reduce, and what uses their
 results, broadcast back, joins too: so a softmax or a normalization is one group.
 
-Operations of other programs' targets stay outside (`without`), and so do transposes, and reshapes
-that do more than add or drop dimensions of size 1.
+Operations for which a target has no loops stay outside (`without`), and so do transposes, and
+reshapes that do more than add or drop dimensions of size 1.
 """
 
 from collections.abc import Callable
