@@ -73,8 +73,27 @@ def gather_rule(
         return []
     layout = Layout.of(x.shape, len(y.shape), GATHER.read(op.attrs))
     pointers, source = windows_of(x, indices, y.shape, layout)
-    found = nest([pointers, source, y])
-    size = x.itemsize
+    components = [
+        (layout.operand[d] - _reach(layout, y.shape, d), x.strides[d]) for d in layout.index_map
+    ]
+    return [gather_phase(pointers, source, y, components, indices.strides[-1], context)]
+
+
+def gather_phase(
+    pointers: View,
+    source: View,
+    target: View,
+    components: Sequence[tuple[int, int]],
+    step: int,
+    context: Context,
+) -> Phase:
+    """Elements of `source`, moved on by what `pointers` have where an element of `target` is.
+
+    All views have the shape of `target`. A component of an index vector, `step` bytes after the
+    one before it, is at most the first of a pair, and moves the source by so many times the second.
+    """
+    found = nest([pointers, source, target])
+    size = target.itemsize
     # Windows are walked within a row, unless the result has elements of different ones together.
     *_, inner = (None, *found.loops)
     column = inner if inner and not inner.strides[0] else None
@@ -91,19 +110,16 @@ def gather_rule(
     extent = column.extent if column else 1
     across = min(extent, BLOCK_BYTES)
     down = max(1, BLOCK_BYTES // (across * (1 if bytewise else size)))
-    grid = grid_of([indices, x, y], found, row, column, down, across)
-    components = [
-        (layout.operand[d] - _reach(layout, y.shape, d), x.strides[d]) for d in layout.index_map
-    ]
-    count, kind = len(components), indices.dtype
+    grid = grid_of([pointers, source, target], found, row, column, down, across)
+    count, kind = len(components), pointers.dtype
     way = "rows" if bytewise else f"items{size}" if column else f"single{size}"
     name = f"gather_{way}_{count}_{kind}"
     body = partial(_gather, count, kind, way, size)
-    lines = y.size / max(1, extent // size if bytewise else extent)
-    cost = lines * (3.0 + 2.0 * count) + y.nbytes / (12 if bytewise else size)
-    extra = [indices.strides[-1], *(word for pair in components for word in pair)]
+    lines = target.size / max(1, extent // size if bytewise else extent)
+    cost = lines * (3.0 + 2.0 * count) + target.nbytes / (12 if bytewise else size)
+    extra = [step, *(word for pair in components for word in pair)]
     kernel = grid_kernel(name, Form(3, extras=len(extra)), body)
-    return [grid.phase(kernel, cost, context.workers, "gather", extra)]
+    return grid.phase(kernel, cost, context.workers, "gather", extra)
 
 
 def windows_of(x: View, indices: View, slices: Sequence[int], layout: Layout) -> tuple[View, View]:

@@ -5,9 +5,17 @@ of comparisons (`network`) sorts the rows.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
-from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, Rule, View
+from shardir.backends.cpu.native.data import (
+    SCRATCH_BYTES,
+    Context,
+    Phase,
+    Rule,
+    View,
+    packed,
+)
 from shardir.backends.cpu.native.llvm.text import (
     FLOATS,
     Function,
@@ -18,9 +26,12 @@ from shardir.backends.cpu.native.llvm.text import (
 from shardir.backends.cpu.native.moves import numbers, tiles
 from shardir.backends.cpu.native.moves.casting import fits
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
+from shardir.backends.cpu.native.moves.lookup import gather_phase
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.network import RUN, sort_rows
+from shardir.backends.cpu.native.schedule.views import order_of
 from shardir.ir import Op
+from shardir.types import TensorType
 
 FEW = 4
 """Fewer lines than these leave too many lanes empty."""
@@ -29,37 +40,58 @@ FEW = 4
 def sort_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """One operand alone, of real numbers, in lines that scratch memory holds."""
-    if len(operands) > 1 or operands[0].dtype in (*numbers.PARTS, "key"):
+    """By one operand of real numbers, in lines that scratch memory holds."""
+    x, dim = operands[0], op.attrs["dim"]
+    if op.attrs.get("keys", 1) > 1 or x.dtype in (*numbers.PARTS, "key"):
         return None
-    (x,), (y,), dim = operands, results, op.attrs["dim"]
     if x.size == 0:
         return []
+    if len(operands) == 1:
+        return _lines_phases(x, results[0], dim, False, context)
+    if x.itemsize > 4:
+        return None
+    type = TensorType(x.shape, "i32")
+    strides = packed(type, order_of(x))
+    order = View(context.temporary(type.nbytes), 0, type.shape, strides, type.dtype)
+    phases = _lines_phases(x, order, dim, True, context)
+    if phases is None:
+        return None
+    for source, target in zip(operands, results, strict=True):
+        still = tuple(0 if d == dim else stride for d, stride in enumerate(source.strides))
+        component = (x.shape[dim] - 1, source.strides[dim])
+        start = replace(source, strides=still)
+        phases.append(gather_phase(order, start, target, [component], 0, context))
+    return phases
+
+
+def _lines_phases(x: View, y: View, dim: int, places: bool, context: Context) -> list[Phase] | None:
+    """The lines of `x` in order, or with `places` where their elements were."""
     steps, size = x.shape[dim], x.itemsize
-    side, word = tiles.side(size), 4 if size <= 4 else 8
+    side, word = tiles.side(size), 4 if size <= 4 and not places else 8
     found = nest([x, y], [dim])
     column = max(found.loops, key=lambda loop: loop.extent, default=None)
     if column is None or column.extent < FEW or (steps + RUN) * side * word > SCRATCH_BYTES:
         return None
     rows = [loop for loop in found.loops if loop is not column]
-    if x.strides[dim] == y.strides[dim] == size and steps >= side:
+    if (x.strides[dim], y.strides[dim]) == (size, y.itemsize) == (size, size) and steps >= side:
         way = "tiles"
-    elif column.strides == (size, size):
+    elif column.strides == (size, y.itemsize):
         way = "beside"
     else:
         way = "items"
     each = max(1, -(-column.extent // side) // (4 * context.workers))
     grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, side * each)
-    kernel = grid_kernel(f"sort_{way}_{x.dtype}", Form(2, extras=3), partial(_sort, way, x.dtype))
+    name = f"{'order' if places else 'sort'}_{way}_{x.dtype}"
+    kernel = grid_kernel(name, Form(2, extras=3), partial(_sort, way, x.dtype, places))
     levels = steps.bit_length()
-    cost = x.size * (1.0 + 0.02 * levels * levels)
+    cost = x.size * (1.0 + 0.02 * levels * levels) * (2.5 if places else 1.0)
     extra = (steps, x.strides[dim], y.strides[dim])
     return [grid.phase(kernel, cost, context.workers, "sort", extra)]
 
 
-def _sort(way: str, dtype: str, f: Function, block: Block) -> None:
+def _sort(way: str, dtype: str, places: bool, f: Function, block: Block) -> None:
     side = tiles.side(numbers.SIZES[dtype])
-    word = "i32" if numbers.SIZES[dtype] <= 4 else "i64"
+    word = "i32" if numbers.SIZES[dtype] <= 4 and not places else "i64"
     steps = block.extra(0)
     last = block.columns - 1
     kept = vector(word, side)
@@ -70,12 +102,12 @@ def _sort(way: str, dtype: str, f: Function, block: Block) -> None:
             for end, stride in zip(block.addresses, block.column_strides, strict=True)
         ]
         together = (first + side).is_("sle", block.columns)
-        lines = _Lines(way, dtype, f, block, ends, together)
+        lines = _Lines(way, dtype, places, f, block, ends, together)
         lines.read()
         with f.loop(steps, padded) as i:
             f.store(f.value(_largest(word), kept), f.offset(block.scratch, i, kept), 1)
         sort_rows(f, block.scratch, padded, kept)
-        if numbers.kind_of(dtype).type in FLOATS:
+        if numbers.kind_of(dtype).type in FLOATS and not places:
             flags = lines.signs.get().is_("ne", 0).to(f"i{side}", "bitcast")
             with f.when(flags.is_("ne", 0) | lines.sign.get()):
                 lines.restore_zeros()
@@ -93,6 +125,7 @@ class _Lines:
         self,
         way: str,
         dtype: str,
+        places: bool,
         f: Function,
         block: Block,
         ends: Sequence[Sequence[Value]],
@@ -101,7 +134,9 @@ class _Lines:
         self.way, self.f, self.block = way, f, block
         self.kind, self.size = numbers.kind_of(dtype), numbers.SIZES[dtype]
         self.side = tiles.side(self.size)
-        self.word = "i32" if self.size <= 4 else "i64"
+        self.key = "i32" if self.size <= 4 else "i64"
+        self.places, self.word = places, "i64" if places else self.key
+        self.made = numbers.kind_of("i32") if places else self.kind
         self.sources, self.targets = ends
         self.together = together
         self.tables = []
@@ -152,19 +187,19 @@ class _Lines:
         tile = [f.load(f.offset(line, step * self.size), type, 1) for line in self.sources]
         for i, row in enumerate(tiles.turned(f, tile, self.size)):
             value = numbers.widened(f, row.to(stored, "bitcast"), self.kind)
-            f.store(self._to_word(value), self._row(step + i), 1)
+            f.store(self._to_word(value, step + i), self._row(step + i), 1)
 
     def _read_vector(self, step: Value) -> None:
         place = self.f.offset(self.sources[0], step * self.block.extra(1))
         value = numbers.load(self.f, place, self.kind, self.side)
-        self.f.store(self._to_word(value), self._row(step), 1)
+        self.f.store(self._to_word(value, step), self._row(step), 1)
 
     def _line(self, end: int, lane: Value) -> Value:
         return self.f.load(self.f.offset(self.tables[end], lane, "ptr"), "ptr")
 
     def _read_one(self, step: Value, lane: Value) -> None:
         place = self.f.offset(self._line(0, lane), step * self.block.extra(1))
-        word = self._to_word(numbers.load(self.f, place, self.kind, 1))
+        word = self._to_word(numbers.load(self.f, place, self.kind, 1), step)
         self.f.store(word, self.f.offset(self._row(step), lane, self.word), 1)
 
     def _write_tile(self, step: Value) -> None:
@@ -173,29 +208,38 @@ class _Lines:
         tile = []
         for i in range(self.side):
             value = self._from_word(f.load(self._row(step + i), kept, 1))
-            tile.append(numbers.narrowed(f, value, self.kind).to(type, "bitcast"))
+            tile.append(numbers.narrowed(f, value, self.made).to(type, "bitcast"))
         for line, row in zip(self.targets, tiles.turned(f, tile, self.size), strict=True):
             f.store(row, f.offset(line, step * self.size), 1)
 
     def _write_vector(self, step: Value) -> None:
         words = self.f.load(self._row(step), vector(self.word, self.side), 1)
         place = self.f.offset(self.targets[0], step * self.block.extra(2))
-        numbers.store(self.f, self._from_word(words), place, self.kind)
+        numbers.store(self.f, self._from_word(words), place, self.made)
 
     def _write_one(self, step: Value, lane: Value) -> None:
         word = self.f.load(self.f.offset(self._row(step), lane, self.word), self.word)
         place = self.f.offset(self._line(1, lane), step * self.block.extra(2))
-        numbers.store(self.f, self._from_word(word), place, self.kind)
+        numbers.store(self.f, self._from_word(word), place, self.made)
 
-    # Elements as integers in the same order.
+    # Elements as integers in the same order, before their places if those are wanted.
 
-    def _to_word(self, value: Value) -> Value:
+    def _to_word(self, value: Value, step: Value) -> Value:
+        key = self._to_key(value)
+        if not self.places:
+            return key
+        count = lanes_of(key.type)
+        return (key.to(vector("i64", count), "sext") << 32) | self.f.splat(step, count)
+
+    def _to_key(self, value: Value) -> Value:
         f, count = self.f, lanes_of(value.type)
-        whole, width = vector(self.word, count), int(self.word[1:])
+        whole, width = vector(self.key, count), int(self.key[1:])
         if self.kind.type in FLOATS:
             bits = value.to(whole, "bitcast")
             negative_zero = bits.is_("eq", -(1 << width - 1))
-            if count == 1:
+            if self.places:
+                bits = f.select(negative_zero, 0, bits)
+            elif count == 1:
                 self.sign.set(self.sign.get() | negative_zero)
             else:
                 self.signs.set(self.signs.get() | negative_zero.to(whole, "zext"))
@@ -208,6 +252,8 @@ class _Lines:
 
     def _from_word(self, word: Value) -> Value:
         count, width = lanes_of(word.type), int(self.word[1:])
+        if self.places:
+            return word.to(vector("i32", count), "trunc")
         if self.kind.type in FLOATS:
             return self._mirrored(word).to(vector(self.kind.type, count), "bitcast")
         unsigned = self.kind.dtype == "bool" or self.kind.dtype[0] == "u"
@@ -217,11 +263,11 @@ class _Lines:
 
     def _mirrored(self, bits: Value) -> Value:
         """Negative floats turned around, so that integers compare as they do; and back."""
-        width = int(self.word[1:])
+        width = int(self.key[1:])
         sign = self.f.emit(
             f"ashr {bits.type} {bits}, {self.f.value(width - 1, bits.type)}", bits.type
         )
-        return bits ^ (sign & _largest(self.word))
+        return bits ^ (sign & _largest(self.key))
 
     def restore_zeros(self) -> None:
         """Zeros are equal whatever their signs: those of a line in the order they came in."""
@@ -243,4 +289,4 @@ class _Lines:
 
 
 RULES: dict[str, Rule] = {"sort": sort_rule}
-"""No phases for several operands, for complex numbers, nor for few or very long lines."""
+"""No phases for several keys, for complex ones, nor for few or very long lines."""

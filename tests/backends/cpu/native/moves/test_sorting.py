@@ -30,6 +30,21 @@ def test_lines_of_any_numbers(dtype: str, shape: tuple[int, ...]) -> None:
     check(x[::2, ::-1] if shape[0] > 8 else x[:, ::-1], dtype, 1)
 
 
+@pytest.mark.parametrize("dtype", [name for name in REAL if NUMPY_DTYPES[name].itemsize <= 4])
+@pytest.mark.parametrize("shape", [(40, 100), (5, 33), (4, 300)])
+def test_others_go_along(dtype: str, shape: tuple[int, ...]) -> None:
+    x, y = random_of(dtype, shape), random_of("c128", shape)
+    places = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
+    types = [TensorType(shape, name) for name in (dtype, "i32", "c128")]
+    for turn in (False, True):
+        arrays = [np.asfortranarray(a) if turn else a for a in (x, places, y)]
+        op = op_on(OPS["sort"], *types, dim=1)
+        outs = [np.zeros_like(a, order="F" if turn else "C") for a in arrays]
+        assert lowered(RULES["sort"], op, arrays, outs) is not None
+        for out, want in zip(outs, expected(op, arrays), strict=True):
+            assert_same_bits(out, want)
+
+
 @pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 32, 33, 48, 64, 65, 100, 127, 500, 1030])
 def test_every_length(length: int) -> None:
     rng = np.random.default_rng(length)
