@@ -169,7 +169,8 @@ def _from_half(function: Function, stored: Value) -> Value:
     bits = stored.to(vector("i32", count), "zext")
     size = bits & 0x7FFF
     moved = (size << 13).to(vector("float", count), "bitcast") * 2.0**112
-    endless = function.select(size.is_("uge", 0x7C00), 0x7F800000, 0)
+    none = function.value(0, bits.type)
+    endless = function.select(size.is_("uge", 0x7C00), 0x7F800000, none)
     return (moved.to(bits.type, "bitcast") | endless | ((bits & 0x8000) << 16)).to(
         moved.type, "bitcast"
     )

@@ -1,0 +1,56 @@
+"""What is done on machines that lack an instruction, tested on those that have it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from shardir.backends.cpu.native.llvm.target import Machine, host
+from shardir.backends.cpu.native.vector import arithmetic, library, registers
+from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS, errors, patterns
+from tests.backends.cpu.native.vector.applying import applied, compiled, same, specials
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No instruction for f16, nor for x 2^k; what was compiled before and after stays apart."""
+    machine = replace(host(), features="")
+
+    def without() -> Machine:
+        return machine
+
+    for module in (registers, arithmetic):
+        monkeypatch.setattr(module, "host", without)
+    monkeypatch.setattr(library, "_addresses", {})
+    compiled.cache_clear()
+    yield
+    compiled.cache_clear()
+
+
+@pytest.mark.usefixtures("plain")
+def test_every_half_is_widened() -> None:
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        wanted = x.astype(np.float32)
+    assert same(applied("convert", [x], ["f16"], "f32"), wanted).all()
+
+
+@pytest.mark.usefixtures("plain")
+def test_singles_are_rounded_to_halves() -> None:
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        wide = halves.astype(np.float32)
+        between = (wide + np.roll(wide, 1)) / 2  # ties, mostly
+        x = np.concatenate([patterns(9973), between, np.nextafter(between, np.float32(1))])
+        wanted = x.astype(np.float16)
+    assert same(applied("convert", [x], ["f32"], "f16"), wanted).all()
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("op", ["exp", "exp2", "sinh", "cosh", "logistic"])
+def test_powers_of_two_are_multiplied_in_two_steps(op: str) -> None:
+    x = np.concatenate([specials("f32"), np.linspace(-160, 130, 20011, dtype=np.float32)])
+    with np.errstate(all="ignore"):
+        truth = TRUTHS[op](x.astype(np.float64))
+    assert errors(applied(op, [x], ["f32"], "f32"), truth).max() <= SINGLE[op]
