@@ -78,6 +78,10 @@ class Link(ABC):
     """
 
     @abstractmethod
+    def who(self, process: int) -> str:
+        """What a process is called in errors: its index and its host."""
+
+    @abstractmethod
     def compile(self, module: Module, owners: Sequence[int]) -> Executable:
         """Prepare the first function of a module; `owners` has the process of each device.
 

@@ -5,18 +5,15 @@ so that the error names the part that differs and shows both.
 """
 
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shardir.backends.base import Link
 from shardir.errors import ShardirError
 from shardir.ir import Module
 from shardir.text.printer import show, show_mesh
-
-if TYPE_CHECKING:
-    from shardir.backends.mpi.world import World
 
 DIGEST = 16
 SHOWN = 160
@@ -34,7 +31,7 @@ class Identity:
     name: str
     parts: tuple[tuple[str, str], ...]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The same for the same program, in every process."""
         return _digest(self.parts).hex()
@@ -55,11 +52,11 @@ def identity_of(module: Module, owners: tuple[int, ...]) -> Identity:
     return Identity(function.name, parts)
 
 
-def agree(identity: Identity, processes: tuple[int, ...], world: "World") -> None:
+def agree(identity: Identity, processes: tuple[int, ...], link: Link) -> None:
     """Return when all of `processes` are about to run this program, else `DisagreementError`."""
     what = f"the start of {identity.name}"
     row = b"".join(_digest(part) for part in identity.parts)
-    rows = world.gather(row, what, processes)
+    rows = link.gather(row, what, processes)
     table = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1, DIGEST)
     same = (table == table[0]).all((0, 2))
     if same.all():
@@ -67,10 +64,10 @@ def agree(identity: Identity, processes: tuple[int, ...], world: "World") -> Non
     # All processes see the same table, so all of them go on to compare the same part.
     place = int(np.argmin(same))
     field, text = identity.parts[place]
-    texts = [each.decode() for each in world.gather(text.encode(), f"{what}: {field}", processes)]
+    texts = [each.decode() for each in link.gather(text.encode(), f"{what}: {field}", processes)]
     odd = next(i for i, each in enumerate(texts) if each != texts[0])
     first, other = _shown(texts[0], texts[odd])
-    who = world.messages.who
+    who = link.who
     verb = "differs" if field == "mesh" else "differ"
     raise DisagreementError(
         f"the processes disagree about {identity.name}: its {field} {verb}; "
@@ -87,7 +84,9 @@ def _shown(one: str, other: str) -> tuple[str, str]:
     """Two texts, or what is around their first difference if they are long."""
     if max(len(one), len(other)) <= SHOWN:
         return repr(one), repr(other)
-    match = SequenceMatcher(None, one[:4096], other[:4096], autojunk=False).get_matching_blocks()[0]
-    same = match.size if match.a == match.b == 0 else 0
+    same = next(
+        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
     start = max(0, same - SHOWN // 4)
     return repr(one[start : start + SHOWN]), repr(other[start : start + SHOWN])

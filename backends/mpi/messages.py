@@ -87,8 +87,6 @@ class Messages:
             for target, row in rows.items()
             if row.nbytes
         ]
-        for target in rows:
-            self.notes.sent(target, tag)
         requests = [*(request for _, request in sources), *sends]
         return Posted(requests, sources, (rows, places), tag, what)
 

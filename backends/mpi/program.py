@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from shardir.backends.base import Array, Shards
 from shardir.backends.cpu.executor import Environment, Program as LocalProgram, Step
-from shardir.backends.mpi.agreement import agree, identity_of
+from shardir.backends.mpi.agreement import identity_of
 from shardir.backends.mpi.places import Places
 from shardir.backends.mpi.reducing import Reducing, is_large
 from shardir.backends.mpi.routes import Call, Finish, Moving, Route, Together, Transposing
@@ -74,8 +74,7 @@ class Program(LocalProgram):
         if not self._places.local:
             return [[] for _ in range(self._results)]
         with self._lock:
-            if not self._world.is_known(self._digest):
-                agree(self._identity, self._places.processes, self._world)
+            self._world.agree(self._identity, self._places.processes)
             before, self._now = self._now, Run(self._world.count("run", self._digest))
             try:
                 return super().__call__(args)

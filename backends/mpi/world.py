@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from shardir.backends.base import Array, Executable, Link
-from shardir.backends.mpi.agreement import DisagreementError
+from shardir.backends.mpi.agreement import DisagreementError, Identity, agree
 from shardir.backends.mpi.messages import Messages, end
 from shardir.backends.mpi.program import Program
 from shardir.ir import Module
@@ -47,6 +47,9 @@ class World(Link):
     def size(self) -> int:
         return self.comm.Get_size()
 
+    def who(self, process: int) -> str:
+        return self.messages.who(process)
+
     def compile(self, module: Module, owners: Sequence[int]) -> Executable:
         return Program(module, owners, self)
 
@@ -55,11 +58,11 @@ class World(Link):
         self._counts[words] += 1
         return self._counts[words] - 1
 
-    def is_known(self, program: str) -> bool:
-        """Whether all processes have agreed on a program; from now on they have."""
-        known = program in self._known
-        self._known.add(program)
-        return known
+    def agree(self, identity: Identity, processes: tuple[int, ...]) -> None:
+        """Make sure, once for each program, that all of its processes mean the same."""
+        if identity.digest not in self._known:
+            agree(identity, processes, self)
+            self._known.add(identity.digest)
 
     def gather(
         self, row: bytes, what: str, processes: tuple[int, ...] | None = None
@@ -98,7 +101,7 @@ class World(Link):
     def _disagree(self, members: tuple[int, ...], texts: Sequence[Array]) -> NoReturn:
         words = [text.tobytes().decode().strip() for text in texts]
         odd = next(i for i, each in enumerate(words) if each != words[0])
-        who = self.messages.who
+        who = self.who
         raise DisagreementError(
             f"{who(members[0])} is at {words[0]}, and {who(members[odd])} is at {words[odd]}; "
             "all processes must run the same programs in the same order"
@@ -151,7 +154,7 @@ def connect(seconds: float) -> World:
 
 def _end_all_on_exceptions(world: World) -> None:
     before, before_in_threads = sys.excepthook, threading.excepthook
-    where = world.messages.who(world.index)
+    where = world.who(world.index)
 
     def stop(name: str) -> None:
         end(world.comm, f"shardir: {where} ends the job, because of the {name} above", 1)

@@ -149,4 +149,4 @@ def test_what_cannot_be_is_refused(scenario: str, told: str, tmp_path: Path) -> 
 
 def test_many_processes_on_few_cores_let_each_other_work(tmp_path: Path) -> None:
     done = play("politely", tmp_path, 8).check()
-    assert all(float(text) < 20 for text in done.out)
+    assert all(float(text) < 40 for text in done.out)
