@@ -6,6 +6,7 @@ from shardir.ir import Op
 from shardir.passes.folding import views
 from shardir.passes.folding.folder import Folder, Rule
 from shardir.passes.folding.views import Dims, View, apart, seen_from
+from shardir.passes.merging.collectives import multiplies
 
 
 def _elementwise(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
@@ -86,9 +87,15 @@ def _reduction(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[Vie
     dims = op.attrs["dims"]
     if x.base in folder.splats or not x.dims:
         return None
+    times = 1
     for d in dims:
-        if any(piece.dim == views.REPEAT for piece in x.dims[d]) and op.name not in IDEMPOTENT:
+        for piece in x.dims[d]:
+            times *= piece.size if piece.dim == views.REPEAT else 1
+    if times > 1 and op.name not in IDEMPOTENT:
+        if op.name != "sum" or not multiplies(times, op.result.type.dtype):
             return None
+    else:
+        times = 1
     view, kinds = apart(folder.b, x, [int(d in dims) for d in range(len(x.dims))])
     kept = [d for d, kind in enumerate(kinds) if not kind]
     gone = tuple(d for d, kind in enumerate(kinds) if kind)
@@ -98,10 +105,18 @@ def _reduction(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[Vie
         for d, pieces in enumerate(view.dims)
         if d not in dims
     )
-    if not gone:
-        return [View(view.base, left)]
-    type = op.result.type.with_shape([view.base.type.shape[d] for d in kept])
-    return [View(folder.emit(op, [view.base], type, {"dims": gone}), left)]
+    value, type = view.base, op.result.type.with_shape([view.base.type.shape[d] for d in kept])
+    if times == 1:
+        if gone:
+            value = folder.emit(op, [value], type, {"dims": gone})
+        return [View(value, left)]
+    b = folder.b
+    total = b.sum(value, dims=gone) if gone else value
+    b.why = f"{times} equal values added up"
+    made = b.mul(total, b.full(times, type))
+    b.why = op.why
+    (value,) = folder.renamed([made], [op.result.name])
+    return [View(value, left)]
 
 
 def _bitcast(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:

@@ -30,7 +30,7 @@ def reduced(merger: Merger, spread: Spread, atoms: Axes, op: str) -> Spread:
     same = tuple(atom for atom in atoms if atom not in own)
     if same and op in ("add", "mul") and value.type.dtype != "bool":
         count = prod(sizes(same))
-        if op == "add" and _multiplies(count, value.type.dtype):
+        if op == "add" and multiplies(count, value.type.dtype):
             value = b.mul(value, b.full(count, value.type))
         else:
             own = merger.atoms.union(own, atoms)
@@ -46,7 +46,7 @@ def reduced(merger: Merger, spread: Spread, atoms: Axes, op: str) -> Spread:
     return Spread(_bitwise(merger, value, dims, op), left)
 
 
-def _multiplies(count: int, dtype: str) -> bool:
+def multiplies(count: int, dtype: str) -> bool:
     """Whether adding up equals is the same, to the bit, as multiplying one of them."""
     if dtype in INTEGERS:
         return count < 1 << 7

@@ -111,6 +111,25 @@ EXAMPLES = {
   return %6
 """,
     ),
+    "equals are not added up one by one": (
+        """\
+  %x: f32[8, 3],
+) -> (f32[8], f32[8]) {
+  %0 = broadcast(%x, dims=[1, 2]) : f32[4, 8, 3]
+  %1 = sum(%0, dims=[0, 2]) : f32[8]
+  %2 = max(%0, dims=[0, 2]) : f32[8]
+  return %1, %2
+""",
+        """\
+  %x: f32[8, 3],
+) -> (f32[8], f32[8]) {
+  %3 = sum(%x, dims=[1]) : f32[8]
+  %4 = constant(value=4) : f32[8]
+  %1 = mul(%3, %4) : f32[8]
+  %2 = max(%x, dims=[1]) : f32[8]
+  return %1, %2
+""",
+    ),
     "looking up rows leaves their columns together": (
         """\
   %table: f32[32, 8],
