@@ -51,7 +51,8 @@ class MergeDevices(Pass, name="merge-devices"):
             _function(function, module) if function.spmd else function
             for function in module.functions
         )
-        return Module((), functions)
+        meshes = () if all(function.spmd for function in module.functions) else module.meshes
+        return Module(meshes, functions)
 
 
 def stored_type(outer: Global) -> TensorType:

@@ -10,6 +10,7 @@ what each adds to the gradient of a filter is one convolution of all rows with a
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import NamedTuple
 
 from shardir.ir import Op, Value
@@ -59,9 +60,7 @@ def _from_neighbour(merger: Merger, value: Value, x: Value, dim: int, step: int)
     if permute is None or permute.name != "collective-permute" or "pairs" not in permute.attrs:
         return None
     axes: Axes = permute.attrs["axes"]
-    count = 1
-    for axis in axes:
-        count *= axis.size
+    count = prod(axis.size for axis in axes)
     wanted = {(i, i + step) for i in range(count) if 0 <= i + step < count}
     if set(permute.attrs["pairs"]) != wanted:
         return None
@@ -82,59 +81,76 @@ def _from_neighbour(merger: Merger, value: Value, x: Value, dim: int, step: int)
 def _convolution(merger: Merger, op: Op) -> Sequence[Spread]:
     if not merger.union(op.operands):
         return [Spread(_plain(merger, op), ())]
-    halo = halo_of(merger, op.operands[0])
-    if halo is not None:
-        atoms = merger.atoms.of(halo.axes)
-        filters = merger.along.get(op.operands[1], ())
-        _, _, to = sides(op.attrs["dims"])
+    _, _, to = sides(op.attrs["dims"])
+    halos = []
+    for halo in _nested(merger, op.operands[0]):
         place = _spatial(op, halo)
-        if place is not None and not any(atom in filters for atom in atoms):
-            dim = to.spatial[place]
-            if op.result.type.shape[dim] * op.attrs["strides"][place] == _rows(halo):
-                made = _all_rows(merger, op, halo, place, op.operands[1], atoms, dim)
-                return [dealt(merger, made, dim, atoms)]
-    return atom_by_atom(merger, op)
+        filters = merger.along.get(op.operands[1], ())
+        if place is None or any(atom in filters for atom in merger.atoms.of(halo.axes)):
+            break
+        if op.result.type.shape[to.spatial[place]] * op.attrs["strides"][place] != _rows(halo):
+            break
+        halos.append(halo)
+    if not halos:
+        return atom_by_atom(merger, op)
+    made = _all_rows(merger, op, halos, op.operands[1], deals=True)
+    for halo in halos:
+        dim = to.spatial[_place(op, halo)]
+        made = dealt(merger, made, dim, merger.atoms.of(halo.axes))
+    return [made]
+
+
+def _nested(merger: Merger, value: Value) -> list[Halo]:
+    """Halos around halos, along other dimensions and other axes: the outermost first."""
+    halos: list[Halo] = []
+    while (halo := halo_of(merger, value)) is not None:
+        if any(halo.dim == other.dim or set(halo.axes) & set(other.axes) for other in halos):
+            break
+        halos.append(halo)
+        value = halo.rows
+    return halos
 
 
 def _rows(halo: Halo) -> int:
     return halo.rows.type.shape[halo.dim]
 
 
+def _place(op: Op, halo: Halo) -> int:
+    """Which spatial dimension has the halo."""
+    return sides(op.attrs["dims"])[0].spatial.index(halo.dim)
+
+
 def _spatial(op: Op, halo: Halo) -> int | None:
     """Which spatial dimension has the halo, if it is convolved as it is."""
-    of, _, _ = sides(op.attrs["dims"])
-    if halo.dim not in of.spatial:
+    if halo.dim not in sides(op.attrs["dims"])[0].spatial:
         return None
-    place = of.spatial.index(halo.dim)
+    place = _place(op, halo)
     plain = tuple(op.attrs["padding"][place]) == (0, 0) and op.attrs["lhs_dilation"][place] == 1
     return place if plain else None
 
 
-def _all_rows(
-    merger: Merger, op: Op, halo: Halo, place: int, by: Value, atoms: Axes, dim: int | None
-) -> Spread:
-    """The convolution of all rows; `dim` is where the result has them, if it does."""
-    whole = gathered(merger, merger.get(halo.rows), halo.dim, atoms)
-    count = 1
-    for size in sizes(atoms):
-        count *= size
-    shape = list(halo.rows.type.shape)
-    shape[halo.dim] *= count
-    x = Value(halo.rows.type.with_shape(shape))
+def _all_rows(merger: Merger, op: Op, halos: Sequence[Halo], by: Value, *, deals: bool) -> Spread:
+    """The convolution of all rows; `deals` if the result has as many rows, to be dealt out."""
+    _, _, to = sides(op.attrs["dims"])
+    inside = halos[-1].rows
+    whole, shape = merger.get(inside), list(inside.type.shape)
+    padding, made = list(op.attrs["padding"]), list(op.result.type.shape)
+    for halo in halos:
+        atoms, place = merger.atoms.of(halo.axes), _place(op, halo)
+        whole = gathered(merger, whole, halo.dim, atoms)
+        shape[halo.dim] *= prod(sizes(atoms))
+        padding[place] = (halo.low, halo.high)
+        if deals:
+            made[to.spatial[place]] *= prod(sizes(atoms))
+    x = Value(inside.type.with_shape(shape))
     merger.stand(x, whole)
-    padding = list(op.attrs["padding"])
-    padding[place] = (halo.low, halo.high)
-    result = op.result
-    if dim is not None:
-        shape = list(result.type.shape)
-        shape[dim] *= count
-        result = Value(result.type.with_shape(shape), result.name)
+    result = Value(op.result.type.with_shape(made), op.result.name)
     attrs = {**op.attrs, "padding": tuple(padding)}
     joined = replace(op, operands=(x, by), results=(result,), attrs=attrs)
     if not merger.union(joined.operands):
         return Spread(_plain(merger, joined), ())
-    (made,) = atom_by_atom(merger, joined)
-    return made
+    (spread,) = atom_by_atom(merger, joined)
+    return spread
 
 
 def _plain(merger: Merger, op: Op) -> Value:
@@ -152,32 +168,30 @@ def _filter(merger: Merger, op: Op) -> Sequence[Spread] | None:
     maker = merger.makers.get(op.operands[0])
     if op.attrs["op"] != "add" or maker is None or maker.name != "convolution":
         return None
-    halo = halo_of(merger, maker.operands[0])
-    if halo is None:
-        return None
     by = maker.operands[1]
     axes = merger.atoms.of(op.attrs["axes"])
-    atoms = merger.atoms.of(halo.axes)
-    place = _spatial(maker, halo)
-    own = (merger.along.get(by, ()), merger.along.get(halo.rows, ()))
-    if place is None or not all(a in axes and a in each for a in atoms for each in own):
-        return None
     _, inner, _ = sides(maker.attrs["dims"])
-    rows_of = inner.spatial[place]
-    step = maker.attrs["rhs_dilation"][place]
-    if maker.attrs["strides"][place] != 1 or by.type.shape[rows_of] * step != _rows(halo):
+    halos = _nested(merger, maker.operands[0])
+    spread = merger.get(by)
+    shape = list(by.type.shape)
+    for halo in halos:
+        atoms, place = merger.atoms.of(halo.axes), _spatial(maker, halo)
+        own = (merger.along.get(by, ()), merger.along.get(halo.rows, ()))
+        if place is None or not all(a in axes and a in each for a in atoms for each in own):
+            return None
+        rows_of, step = inner.spatial[place], maker.attrs["rhs_dilation"][place]
+        if maker.attrs["strides"][place] != 1 or shape[rows_of] * step != _rows(halo):
+            return None
+        spread = gathered(merger, spread, rows_of, atoms)
+        shape[rows_of] *= prod(sizes(atoms))
+    if not halos:
         return None
     told(merger, op)
-    spread = gathered(merger, merger.get(by), rows_of, atoms)
-    count = 1
-    for size in sizes(atoms):
-        count *= size
-    shape = list(by.type.shape)
-    shape[rows_of] *= count
     every = Value(by.type.with_shape(shape))
     merger.stand(every, spread)
-    made = _all_rows(merger, maker, halo, place, every, atoms, None)
-    rest = tuple(atom for atom in axes if atom not in atoms)
+    made = _all_rows(merger, maker, halos, every, deals=False)
+    done = {atom for halo in halos for atom in merger.atoms.of(halo.axes)}
+    rest = tuple(atom for atom in axes if atom not in done)
     return [reduced(merger, made, rest, "add")]
 
 

@@ -272,3 +272,8 @@ def test_what_cannot_be_one_program(ops: str, message: str) -> None:
     with pytest.raises(MergeError) as caught:
         merged(parse(REFUSED.replace("OPS", ops)))
     assert str(caught.value) == message
+
+
+def test_programs_of_one_device_stay_as_they_are() -> None:
+    module = parse(LAYERS)
+    assert str(Pipeline.parse("merge-devices")(module)) == str(module)

@@ -75,3 +75,16 @@ def test_strides_and_paddings(rows: int, stride: int, dilation: int, low: int, h
     text = CONVOLUTION.replace("ROWS", str(rows)).replace("OUT", str(out))
     text = text.replace("STRIDE", str(stride)).replace("DILATION", str(dilation))
     folded(text.replace("PADDING", f"[{low}, {high}]"), UNEVEN)
+
+
+def test_halos_along_two_dimensions() -> None:
+    text = CONVOLUTION.replace("ROWS", "8").replace("OUT", "8").replace("STRIDE", "1")
+    text = text.replace("PADDING", "[1, 1]").replace("DILATION", "1")
+    assert names(folded(_squares(text)).main) == ["convolution"]
+    assert names(folded(_squares(FILTER)).main) == ["convolution"]
+
+
+def _squares(text: str) -> str:
+    """The program with images cut along columns too, instead of the batch."""
+    text = text.replace("a=2", "a=3").replace("4@a", "4")
+    return text.replace("8@b, 5,", "8@b, 9@a,").replace("[4, 8, 5,", "[4, 8, 9,")
