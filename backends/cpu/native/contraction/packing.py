@@ -57,15 +57,7 @@ def emit_pack(
                     there = f.offset(origin, f.load(f.offset(table, i, "i64"), "i64"))
                     start = f.select(i.is_("ult", here), there, nothing)
                     f.store(start, f.offset(starts, i, "ptr"))
-                square = panel.square()
-                if square:
-                    f.choose(
-                        stride.is_("eq", item),
-                        lambda: panel.along(square, 0, length),
-                        lambda: panel.anyhow(0, length),
-                    )
-                else:
-                    panel.anyhow(0, length)
+                panel.lines_apart(0, length)
 
             f.choose(together & here.is_("eq", lines), across, apart)
             part.set(f.offset(part.get(), length * row))
@@ -151,21 +143,27 @@ class Panel:
             return 0
         return 2 * size if self.lines % (2 * size) == 0 and size < 16 else size
 
-    def along(self, square: int, first: Value | int, last: Value) -> None:
-        """Steps are neighbours: blocks of lines and steps are transposed."""
+    def lines_apart(self, first: Value | int, last: Value) -> None:
+        """Steps from `first` on: if they are neighbours, blocks of lines and steps are transposed;
+        the rest goes number by number."""
         f, numbers = self.f, self.numbers
         item = NUMPY_DTYPES[self.dtype].itemsize
-        whole = last - (last - first) % square
-        with f.loop(first, whole, square) as k, f.loop(0, self.lines, square) as line:
-            entries = f.offset(self.starts, line, "ptr")
-            rows = []
-            for i in range(square):
-                start = f.load(f.offset(entries, 8 * i), "ptr")
-                rows += read(f, f.offset(start, k * item), self.dtype, numbers, square)
-            at = f.offset(self.packed, k * self.row + line * numbers.size)
-            for step, column in enumerate(transposed(f, rows, 16 // numbers.part)):
-                f.store(column, f.offset(at, step * self.row), numbers.part)
-        self.anyhow(whole, last)
+        square = self.square()
+        done = f.variable("i64", first)
+        if square:
+            length = last - first
+            whole = f.select(self.stride.is_("eq", item), length - length % square, 0) + first
+            with f.loop(first, whole, square) as k, f.loop(0, self.lines, square) as line:
+                entries = f.offset(self.starts, line, "ptr")
+                rows = []
+                for i in range(square):
+                    start = f.load(f.offset(entries, 8 * i), "ptr")
+                    rows += read(f, f.offset(start, k * item), self.dtype, numbers, square)
+                at = f.offset(self.packed, k * self.row + line * numbers.size)
+                for step, column in enumerate(transposed(f, rows, 16 // numbers.part)):
+                    f.store(column, f.offset(at, step * self.row), numbers.part)
+            done.set(whole)
+        self.anyhow(done.get(), last)
 
 
 def transposed(f: Function, rows: list[Value], lane: int) -> list[Value]:

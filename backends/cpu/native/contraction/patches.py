@@ -173,7 +173,6 @@ class _Segment:
     def inside(self, together: Value, zeros: Value) -> None:
         """Steps at which a line lies inside or never does."""
         f, panel = self.panel.f, self.panel
-        item = NUMPY_DTYPES[panel.dtype].itemsize
         begin, end = self.begin.get(), self.end.get()
 
         def apart() -> None:
@@ -186,15 +185,7 @@ class _Segment:
             assert panel.paces is not None
             pace = f.splat(panel.stride, self.lanes)
             f.store(f.select(valid, pace, f.value(0, many)), panel.paces, 8)
-            square = panel.square()
-            if square:
-                f.choose(
-                    panel.stride.is_("eq", item),
-                    lambda: panel.along(square, begin, end),
-                    lambda: panel.anyhow(begin, end),
-                )
-            else:
-                panel.anyhow(begin, end)
+            panel.lines_apart(begin, end)
 
         if panel.numbers.planes == 2:
             apart()

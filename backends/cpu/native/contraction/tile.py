@@ -12,8 +12,6 @@ from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined,
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable, vector
 
-UNROLLED = 2
-
 
 @dataclass(frozen=True)
 class Tile:
@@ -62,13 +60,10 @@ def emit_tile(module: Module, name: str, tile: Tile, numbers: Arithmetic, machin
     ]
     step = _Step(f, tile, numbers, machine, sums)
     left, right = f.variable("ptr", lhs), f.variable("ptr", rhs)
-    whole = steps - steps % UNROLLED
-    for start, stop, unrolled in ((f.value(0, "i64"), whole, UNROLLED), (whole, steps, 1)):
-        with f.loop(start, stop, unrolled):
-            for u in range(unrolled):
-                step.emit(left.get(), right.get(), u)
-            left.set(f.offset(left.get(), unrolled * tile.height * numbers.size))
-            right.set(f.offset(right.get(), unrolled * tile.columns * numbers.size))
+    with f.loop(0, steps):
+        step.emit(left.get(), right.get())
+        left.set(f.offset(left.get(), tile.height * numbers.size))
+        right.set(f.offset(right.get(), tile.columns * numbers.size))
     _write(f, tile, numbers, machine, sums, place)
     f.leave()
 
@@ -81,15 +76,14 @@ class _Step:
     machine: Machine
     sums: list[list[list[Variable]]]
 
-    def emit(self, lhs: Value, rhs: Value, number: int) -> None:
-        """Add the products of the step `number` steps further on."""
+    def emit(self, lhs: Value, rhs: Value) -> None:
+        """Add the products of a step."""
         f, tile, numbers = self.f, self.tile, self.numbers
         many = vector(numbers.type, tile.lanes)
-        row = number * tile.columns * numbers.size
         right = [
             [
                 f.load(
-                    f.offset(rhs, row + (p * tile.columns + j * tile.lanes) * numbers.part),
+                    f.offset(rhs, (p * tile.columns + j * tile.lanes) * numbers.part),
                     many,
                     numbers.part,
                 )
@@ -97,12 +91,11 @@ class _Step:
             ]
             for j in range(tile.width)
         ]
-        column = number * tile.height * numbers.size
         for i, sums in enumerate(self.sums):
             left = [
                 f.splat(
                     f.load(
-                        f.offset(lhs, column + (p * tile.height + i) * numbers.part),
+                        f.offset(lhs, (p * tile.height + i) * numbers.part),
                         numbers.type,
                     ),
                     tile.lanes,
