@@ -25,10 +25,12 @@ from shardir.backends.cpu.native.llvm.text import (
 )
 from shardir.backends.cpu.native.moves import numbers, tiles
 from shardir.backends.cpu.native.moves.casting import fits
+from shardir.backends.cpu.native.moves.copying import copy_phases
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.lookup import gather_phase
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.network import RUN, sort_rows
+from shardir.backends.cpu.native.moves.views import part
 from shardir.backends.cpu.native.schedule.views import order_of
 from shardir.ir import Op
 from shardir.types import TensorType
@@ -47,24 +49,58 @@ def sort_rule(
     if x.size == 0:
         return []
     if len(operands) == 1:
-        return _lines_phases(x, results[0], dim, False, context)
-    if x.itemsize > 4:
-        return None
-    type = TensorType(x.shape, "i32")
-    strides = packed(type, order_of(x))
-    order = View(context.temporary(type.nbytes), 0, type.shape, strides, type.dtype)
-    phases = _lines_phases(x, order, dim, True, context)
+        return _lines_phases(x, results[0], dim, "", context)
+    order = _places(x, context)
+    phases = _lines_phases(x, order, dim, "places", context)
     if phases is None:
         return None
-    for source, target in zip(operands, results, strict=True):
-        still = tuple(0 if d == dim else stride for d, stride in enumerate(source.strides))
-        component = (x.shape[dim] - 1, source.strides[dim])
-        start = replace(source, strides=still)
-        phases.append(gather_phase(order, start, target, [component], 0, context))
-    return phases
+    taken = [
+        _taken(source, order, target, dim, context)
+        for source, target in zip(operands, results, strict=True)
+    ]
+    return [*phases, *taken]
 
 
-def _lines_phases(x: View, y: View, dim: int, places: bool, context: Context) -> list[Phase] | None:
+def top_k_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """All places in falling order of their elements, of which the first are taken."""
+    (x,), (values, indices) = operands, results
+    if values.size == 0:
+        return []
+    dim = len(x.shape) - 1
+    order = _places(x, context)
+    phases = _lines_phases(x, order, dim, "largest", context)
+    if phases is None:
+        return None
+    first = part(order, dim, 0, values.shape[dim])
+    still = replace(x, shape=values.shape)
+    return [
+        *phases,
+        _taken(still, first, values, dim, context, x.shape[dim]),
+        *copy_phases(first, indices, context),
+    ]
+
+
+def _places(x: View, context: Context) -> View:
+    """A temporary for the place of each element in its line."""
+    type = TensorType(x.shape, "i32")
+    slot = context.temporary(type.nbytes)
+    return View(slot, 0, type.shape, packed(type, order_of(x)), type.dtype)
+
+
+def _taken(
+    source: View, order: View, target: View, dim: int, context: Context, extent: int = 0
+) -> Phase:
+    """Elements of `source`, of which `order` says where along a dimension of `extent` they are."""
+    start = replace(
+        source, strides=tuple(0 if d == dim else stride for d, stride in enumerate(source.strides))
+    )
+    component = ((extent or source.shape[dim]) - 1, source.strides[dim])
+    return gather_phase(order, start, target, [component], 0, context)
+
+
+def _lines_phases(x: View, y: View, dim: int, places: str, context: Context) -> list[Phase] | None:
     """The lines of `x` in order, or with `places` where their elements were."""
     steps, size = x.shape[dim], x.itemsize
     side, word = tiles.side(size), 4 if size <= 4 and not places else 8
@@ -81,7 +117,7 @@ def _lines_phases(x: View, y: View, dim: int, places: bool, context: Context) ->
         way = "items"
     each = max(1, -(-column.extent // side) // (4 * context.workers))
     grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, side * each)
-    name = f"{'order' if places else 'sort'}_{way}_{x.dtype}"
+    name = f"{places or 'sort'}_{way}_{x.dtype}"
     kernel = grid_kernel(name, Form(2, extras=3), partial(_sort, way, x.dtype, places))
     levels = steps.bit_length()
     cost = x.size * (1.0 + 0.02 * levels * levels) * (2.5 if places else 1.0)
@@ -89,7 +125,7 @@ def _lines_phases(x: View, y: View, dim: int, places: bool, context: Context) ->
     return [grid.phase(kernel, cost, context.workers, "sort", extra)]
 
 
-def _sort(way: str, dtype: str, places: bool, f: Function, block: Block) -> None:
+def _sort(way: str, dtype: str, places: str, f: Function, block: Block) -> None:
     side = tiles.side(numbers.SIZES[dtype])
     word = "i32" if numbers.SIZES[dtype] <= 4 and not places else "i64"
     steps = block.extra(0)
@@ -125,7 +161,7 @@ class _Lines:
         self,
         way: str,
         dtype: str,
-        places: bool,
+        places: str,
         f: Function,
         block: Block,
         ends: Sequence[Sequence[Value]],
@@ -234,6 +270,10 @@ class _Lines:
     def _to_key(self, value: Value) -> Value:
         f, count = self.f, lanes_of(value.type)
         whole, width = vector(self.key, count), int(self.key[1:])
+        if self.places == "largest":
+            if self.kind.type in FLOATS:
+                return self._mirrored(value.to(whole, "bitcast")) ^ -1
+            return self._whole(value, whole) ^ -1
         if self.kind.type in FLOATS:
             bits = value.to(whole, "bitcast")
             negative_zero = bits.is_("eq", -(1 << width - 1))
@@ -245,9 +285,14 @@ class _Lines:
                 self.signs.set(self.signs.get() | negative_zero.to(whole, "zext"))
             nan = 0x7FC00000 if width == 32 else 0x7FF8 << 48
             return self._mirrored(f.select(value.is_("uno", value), nan, bits))
+        return self._whole(value, whole)
+
+    def _whole(self, value: Value, type: str) -> Value:
+        """Integers and bools as signed integers of the keys' width."""
+        width = int(self.key[1:])
         unsigned = self.kind.dtype == "bool" or self.kind.dtype[0] == "u"
         if self.size * 8 < width:
-            return value.to(whole, "zext" if unsigned else "sext")
+            return value.to(type, "zext" if unsigned else "sext")
         return value ^ (-(1 << width - 1)) if unsigned else value
 
     def _from_word(self, word: Value) -> Value:
@@ -288,5 +333,5 @@ class _Lines:
                     place.set(place.get() + 1)
 
 
-RULES: dict[str, Rule] = {"sort": sort_rule}
+RULES: dict[str, Rule] = {"sort": sort_rule, "top_k": top_k_rule}
 """No phases for several keys, for complex ones, nor for few or very long lines."""

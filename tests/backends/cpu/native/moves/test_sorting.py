@@ -8,7 +8,7 @@ from shardir.opset import OPS
 from shardir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.native.moves.checking import assert_same_bits, expected
 from tests.backends.cpu.native.moves.layouts import Array, random_of
-from tests.backends.cpu.native.running import lowered, op_on
+from tests.backends.cpu.native.running import lowered, made_by, op_on
 
 REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
 
@@ -43,6 +43,18 @@ def test_others_go_along(dtype: str, shape: tuple[int, ...]) -> None:
         assert lowered(RULES["sort"], op, arrays, outs) is not None
         for out, want in zip(outs, expected(op, arrays), strict=True):
             assert_same_bits(out, want)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i32", "u8", "u32"])
+@pytest.mark.parametrize("count", [1, 7, 100])
+def test_the_largest(dtype: str, count: int) -> None:
+    x = random_of(dtype, (40, 100))
+    if dtype == "f32":
+        x = np.where(x != x, np.copysign(x, np.arange(100) % 2 - 0.5).astype(np.float32), x)
+    some = (TensorType((40, count), dtype), TensorType((40, count), "i32"))
+    op = op_on(OPS["top_k"], TensorType(x.shape, dtype), result=some)
+    for out, want in zip(made_by(RULES["top_k"], op, [x]), expected(op, [x]), strict=True):
+        assert_same_bits(out, want)
 
 
 @pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 32, 33, 48, 64, 65, 100, 127, 500, 1030])
