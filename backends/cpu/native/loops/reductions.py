@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.loops.axes import Array, Axis, lying, ordered, price
 from shardir.backends.cpu.native.loops.columns import ColumnShape, column_kernel
 from shardir.backends.cpu.native.loops.cuts import Cutter
@@ -26,6 +27,8 @@ NARROW = 128
 """Columns of a block at least, where there are so many."""
 BLOCK_ROWS = 64
 """Rows from a few times which on a sum of columns is cut: short walks down many rows are slow."""
+WIDEST = 64
+"""Bytes of registers of which a vector of floats is one; of shorter ones it is several."""
 ROW_NANOSECONDS = 15.0
 """What a row costs besides its elements, and again for each of its reductions."""
 FEW = 8
@@ -99,8 +102,8 @@ def _one_phase(
 ) -> Phase:
     layout = layout_of(axes, arrays, counted, lanes_of(stages.body))
     if layout.column.reduced:
-        if layout.column.extent >= 4 * layout.lanes:
-            # Two vectors at a time: one accumulator waits less for itself.
+        if layout.column.extent >= 4 * layout.lanes and host().vector_bytes == WIDEST:
+            # Two vectors at a time: an accumulator of one would wait for itself.
             layout = replace(layout, lanes=2 * layout.lanes)
         return _rows(layout, stages, context, label)
     return _columns(layout, stages, context, label)

@@ -27,7 +27,7 @@ def rule(
     if not all(walk.nest.extents):
         return None if walk.nest.reduced else []
     arrays, axes = arrays_of(walk, operands, results)
-    label = op.why or op.name
+    label = op.why if op.spec is fused else op.name
     counted = len(walk.counted)
     written = range(len(walk.operands), len(walk.operands) + len(results))
     straight = straightened(axes, arrays, written, lanes_of(walk.body), context)
