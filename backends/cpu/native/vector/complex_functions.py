@@ -33,7 +33,7 @@ from shardir.backends.cpu.native.vector.registers import Held, parts
 LN2 = log(2)
 
 
-def _call(name: str, *args: Value) -> Value:
+def call(name: str, *args: Value) -> Value:
     return library.call(args[0].function, name, "f64", *args)
 
 
@@ -49,10 +49,10 @@ def exp(z: Pair) -> Pair:
     """e^a (cos b, sin b), in two factors where e^a overflows."""
     a, b = z
     large = a.is_("ogt", 709.0)
-    scale = _call("exp", where(large, a * 0.5, a))
+    scale = call("exp", where(large, a * 0.5, a))
     again = where(large, scale, 1.0)
-    real = scale * _call("cos", b) * again
-    imag = where(b.is_("oeq", 0.0), b, scale * _call("sin", b) * again)
+    real = scale * call("cos", b) * again
+    imag = where(b.is_("oeq", 0.0), b, scale * call("sin", b) * again)
     lost = ~_is_finite(b)
     gone = a.is_("oeq", -INFINITY) & lost
     grown = a.is_("oeq", INFINITY) & lost
@@ -92,11 +92,11 @@ def log_of(z: Pair, past: Value | None = None) -> Pair:
     excess = (s - 1.0) + (s_low + (p_low + q_low) + more)
     ratio = low / where(high.is_("oeq", 0.0) | _is_endless(high), 1.0, high)
     ratio = where(_is_endless(high), 0.0, ratio)
-    tail = 0.5 * _call("log1p", where(near, excess, ratio * ratio))
-    real = where(near, tail, _call("log", high) + tail)
+    tail = 0.5 * call("log1p", where(near, excess, ratio * ratio))
+    real = where(near, tail, call("log", high) + tail)
     endless = _is_endless(a) | _is_endless(b)
     real = where(endless, INFINITY, where(a.is_("uno", b), NAN, real))
-    return real, _call("atan2", b, whole)
+    return real, call("atan2", b, whole)
 
 
 def log1p(z: Pair) -> Pair:
@@ -109,7 +109,7 @@ def log1p(z: Pair) -> Pair:
     third, fourth = two_sum(first, other)
     excess = third + (second + fourth + low + other_low)
     near = size(a).is_("olt", 0.25) & size(b).is_("olt", 0.25)
-    return where(near, 0.5 * _call("log1p", where(near, excess, 0.0)), whole[0]), whole[1]
+    return where(near, 0.5 * call("log1p", where(near, excess, 0.0)), whole[0]), whole[1]
 
 
 def sqrt(z: Pair) -> Pair:
@@ -135,16 +135,16 @@ def _hyperbolic(a: Value) -> tuple[Value, Value, Value]:
     """cosh, sinh and a factor to both, which is not 1 where they overflow."""
     large = size(a).is_("ogt", 709.0)
     inside = where(large, 1.0, a)
-    half = _call("exp", where(large, size(a) * 0.5, 0.0))
-    cosh = where(large, 0.5 * half, _call("cosh", inside))
-    return cosh, where(large, signed_as(0.5 * half, a), _call("sinh", inside)), half
+    half = call("exp", where(large, size(a) * 0.5, 0.0))
+    cosh = where(large, 0.5 * half, call("cosh", inside))
+    return cosh, where(large, signed_as(0.5 * half, a), call("sinh", inside)), half
 
 
 def sinh(z: Pair) -> Pair:
     a, b = z
     cosh, sinh_, more = _hyperbolic(a)
-    real = sinh_ * _call("cos", b) * more
-    imag = where(b.is_("oeq", 0.0), b, cosh * _call("sin", b) * more)
+    real = sinh_ * call("cos", b) * more
+    imag = where(b.is_("oeq", 0.0), b, cosh * call("sin", b) * more)
     lost = _is_endless(a) & ~_is_finite(b)
     return where(lost | (a.is_("oeq", 0.0) & ~_is_finite(b)), a, real), imag
 
@@ -152,8 +152,8 @@ def sinh(z: Pair) -> Pair:
 def cosh(z: Pair) -> Pair:
     a, b = z
     cosh_, sinh_, more = _hyperbolic(a)
-    real = cosh_ * _call("cos", b) * more
-    imag = sinh_ * _call("sin", b) * more
+    real = cosh_ * call("cos", b) * more
+    imag = sinh_ * call("sin", b) * more
     flat = (b.is_("oeq", 0.0) | a.is_("oeq", 0.0)) & imag.is_("uno", imag)
     sign = signed_as(constant(a, 1.0), a) * signed_as(constant(b, 1.0), b)
     imag = where(flat, 0.0 * sign, imag)
@@ -164,20 +164,20 @@ def cosh(z: Pair) -> Pair:
 def tanh(z: Pair) -> Pair:
     a, b = z
     far = size(a).is_("ogt", 20.0)
-    t = _call("tan", b)
-    s = _call("sinh", where(far, 0.0, a))
+    t = call("tan", b)
+    s = call("sinh", where(far, 0.0, a))
     beta, rho = fma(t, t, 1.0), root(fma(s, s, 1.0))
     below = fma(beta * s, s, 1.0)
     real = where(far, signed_as(constant(a, 1.0), a), beta * rho * s / below)
-    decay = 4.0 * _call("exp", -2.0 * where(far, size(a), 0.0))
-    tail = _call("sin", b) * _call("cos", b) * decay
+    decay = 4.0 * call("exp", -2.0 * where(far, size(a), 0.0))
+    tail = call("sin", b) * call("cos", b) * decay
     tail = where(_is_finite(b), tail, where(_is_endless(a), constant(a, 0.0), NAN))
     imag = where(far, tail, t / below)
     real = where(a.is_("oeq", 0.0), a, where(_is_finite(b) | _is_endless(a), real, NAN))
     return real, where(b.is_("oeq", 0.0), b, imag)
 
 
-def _turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
+def turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
     """-i f(iz), which is sin for sinh and tan for tanh."""
 
     def apply(z: Pair) -> Pair:
@@ -190,12 +190,12 @@ def _turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
 def expm1(z: Pair) -> Pair:
     """By parts: (expm1(a) cos b - 2 sin^2(b / 2), e^a sin b)."""
     a, b = z
-    half = _call("sin", b * 0.5)
-    real = fma(_call("expm1", a), _call("cos", b), -2.0 * half * half)
+    half = call("sin", b * 0.5)
+    real = fma(call("expm1", a), call("cos", b), -2.0 * half * half)
     lost = ~_is_finite(b)
     low, high = a.is_("oeq", -INFINITY), a.is_("oeq", INFINITY)
     real = where(low, -1.0, where(high & lost, INFINITY, real))
-    imag = where(b.is_("oeq", 0.0), b, _call("exp", a) * _call("sin", b))
+    imag = where(b.is_("oeq", 0.0), b, call("exp", a) * call("sin", b))
     return real, where(low & lost, 0.0, imag)
 
 
@@ -231,7 +231,7 @@ def power(x: Pair, y: Pair) -> Pair:
     return where(one, 1.0, real), where(one, 0.0, imag)
 
 
-def _in_double(function: Callable[..., Held]) -> Rule:
+def in_double(function: Callable[..., Held]) -> Rule:
     """A function of pairs of f64 as a rule for both complex types."""
 
     def rule(a: Application) -> Held:
@@ -260,10 +260,8 @@ def _times(function: Callable[[Pair], Pair], before: float, after: float) -> Cal
 FUNCTIONS: dict[str, Callable[..., Held]] = {
     "exp": exp, "exp2": _times(exp, LN2, 1.0), "expm1": expm1, "log": log_of,
     "log2": _times(log_of, 1.0, 1 / LN2), "log1p": log1p, "sqrt": sqrt, "rsqrt": rsqrt,
-    "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": _turned(sinh),
-    "cos": lambda z: cosh((-z[1], z[0])), "tan": _turned(tanh), "logistic": logistic,
+    "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": turned(sinh),
+    "cos": lambda z: cosh((-z[1], z[0])), "tan": turned(tanh), "logistic": logistic,
     "abs": absolute, "sign": sign, "pow": power,
 }  # fmt: skip
-"""Of pairs of f64. asin, acos, atan, asinh, acosh and atanh are left to NumPy."""
-
-RULES: dict[str, Rule] = {name: _in_double(function) for name, function in FUNCTIONS.items()}
+"""Of pairs of f64."""

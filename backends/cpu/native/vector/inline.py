@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.vector import (
     complex_functions,
+    complex_inverse,
     complexes,
     exact,
     integers,
@@ -25,6 +26,15 @@ KEEPS = frozenset(
 )  # fmt: skip
 """What gives numbers of a narrow type without being rounded to it."""
 
+COMPLEX_RULES = {
+    name: complex_functions.in_double(function)
+    for name, function in (
+        *complex_functions.FUNCTIONS.items(),
+        *complex_inverse.FUNCTIONS.items(),
+    )
+}
+"""Functions of complex numbers."""
+
 
 def emit(
     function: Function,
@@ -39,8 +49,8 @@ def emit(
     `op` is its name in the IR, `dtypes` and `result` the IR's element types of the operands and of
     the result; all operands have the same number of lanes. Values are held as `registers` says.
     Functions that take more than a few instructions are calls of `library`: the symbols are those
-    that the module then declares (`library.symbols_of`). Returns `None` for what has no rule:
-    inverse trigonometric and hyperbolic functions of complex numbers, and what is not elementwise.
+    that the module then declares (`library.symbols_of`). Returns `None` for what is not
+    elementwise.
     """
     a = Application(function, op, attrs, tuple(operands), tuple(dtypes), result)
     rule = _rule(a)
@@ -54,7 +64,7 @@ def _rule(a: Application) -> Rule | None:
     if a.op == "convert":
         return convert
     if a.op in complexes.MIXED or (a.dtype in COMPLEX and a.op not in exact.MOVES):
-        return complexes.RULES.get(a.op) or complex_functions.RULES.get(a.op)
+        return complexes.RULES.get(a.op) or COMPLEX_RULES.get(a.op)
     if a.dtype not in FLOATS and a.op in integers.RULES:
         return integers.RULES[a.op]
     return exact.RULES.get(a.op) or _function

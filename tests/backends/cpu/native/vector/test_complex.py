@@ -7,7 +7,8 @@ from tests.backends.cpu.native.vector.applying import Array, applied, expected, 
 
 UNARY = (
     "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "sinh", "cosh", "tanh",
-    "sin", "cos", "tan", "logistic", "abs", "sign",
+    "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "logistic", "abs",
+    "sign",
 )  # fmt: skip
 PART = {"c64": "f32", "c128": "f64"}
 TYPES = {"c64": np.complex64, "c128": np.complex128}
