@@ -23,7 +23,15 @@ from shardir.frontend.operands import abstract_of, is_number
 from shardir.frontend.prefix import spread
 from shardir.frontend.processes import here
 from shardir.frontend.promotion import Abstract
-from shardir.frontend.saving import FORMAT, INDEX, VIEWS, Entry, key_of, named_leaves
+from shardir.frontend.saving import (
+    FORMAT,
+    INDEX,
+    VIEWS,
+    Entry,
+    key_of,
+    named_leaves,
+    need_safetensors,
+)
 from shardir.frontend.shardings import Sharding, SingleDeviceSharding
 from shardir.frontend.signature import ShapeDtypeStruct, signature_of
 from shardir.frontend.wishes import granted, is_wish
@@ -43,6 +51,7 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
     Raises `CheckpointError` when the folder is no checkpoint, or has other arrays than `like`.
     """
     root = Path(folder)
+    need_safetensors()
     entries = _read_index(root)
     # Without `like`, numbers of which nothing is asked stand in its place.
     pattern = dict.fromkeys(entries, 0) if like is None else like

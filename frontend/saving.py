@@ -49,7 +49,7 @@ def save(folder: str | os.PathLike[str], arrays: Any, *, overwrite: bool = False
     folder exists, unless it is to be overwritten: then it is kept until the new one is complete.
     """
     target, there = Path(folder), here()
-    _need_safetensors()
+    need_safetensors()
     if target.exists() and not overwrite:
         raise CheckpointError(
             f"{target} exists; save to another folder, or pass overwrite=True to replace it"
@@ -155,7 +155,8 @@ def _finish(growing: Path, target: Path, entries: Mapping[str, Entry]) -> None:
         growing.rename(target)
 
 
-def _need_safetensors() -> None:
+def need_safetensors() -> None:
+    """Raises `CheckpointError` where the library is lacking that reads and writes the files."""
     if find_spec("safetensors") is None:
         raise CheckpointError(
             "checkpoints are safetensors files, and safetensors is not installed; "

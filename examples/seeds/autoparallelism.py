@@ -7,6 +7,7 @@ is the one of `shardir.optim`. The same training runs on one device, on eight, a
 four by two that cuts the model too: all three must find the same model.
 
     python examples/seeds/autoparallelism.py
+    mpiexec -n 2 python examples/seeds/autoparallelism.py
 """
 
 import contextlib

@@ -7,6 +7,7 @@ one here runs both ways and must agree. The note draws ten million vectors; here
 ten thousand.
 
     SHARDIR_CPU_DEVICES=8 python examples/seeds/collective_operations.py
+    mpiexec -n 2 python examples/seeds/collective_operations.py
 """
 
 from collections.abc import Callable

@@ -7,6 +7,7 @@ tutorial's machine arranges its eight chips as a torus (0 1 2 3 6 7 4 5); virtua
 no topology, so the order is given by hand where a drawing shows it.
 
     python examples/seeds/distributed_arrays.py
+    mpiexec -n 2 python examples/seeds/distributed_arrays.py
 """
 
 import contextlib

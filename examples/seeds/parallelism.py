@@ -6,6 +6,7 @@ its last cell imports. Matrices are 256 by 256 instead of 4096 by 4096, and time
 something of the notebook's machine only, are printed but not asserted.
 
     python examples/seeds/parallelism.py
+    mpiexec -n 2 python examples/seeds/parallelism.py
 """
 
 from collections.abc import Callable

@@ -6,6 +6,7 @@ of devices different programs, and plays a cellular automaton whose cells live o
 swap their edges. The notebook's numbers and its picture of rule 30 are asserted.
 
     python examples/seeds/pmap_quickstart.py
+    mpiexec -n 2 python examples/seeds/pmap_quickstart.py
 """
 
 from functools import partial

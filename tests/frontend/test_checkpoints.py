@@ -138,6 +138,16 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         save(tmp_path / "b", {"a": {"b": 1}, "a/b": 2})
 
 
+def test_the_library_that_is_needed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shardir.frontend.saving.find_spec", lambda name: None)
+    with pytest.raises(CheckpointError, match=r"is not installed; pip install 'shardir\[check"):
+        save(tmp_path / "a", W)
+    with pytest.raises(CheckpointError, match="safetensors is not installed"):
+        load(tmp_path / "a")
+
+
 def test_damage_is_told(tmp_path: Path) -> None:
     save(tmp_path / "a", {"w": put(W, "x")})
     path = tmp_path / "a" / "process-00000.safetensors"

@@ -125,6 +125,19 @@ def test_numbers_in_the_environment_are_checked() -> None:
     assert "SHARDIR_COMM_TIMEOUT is 'soon'; it must be a number of seconds" in told
 
 
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.setattr("shardir.frontend.distributed.any_named", lambda: False)
+    monkeypatch.setattr("shardir.frontend.distributed.find_spec", lambda name: None)
+    with pytest.raises(DistributedError) as caught:
+        initialize()
+    assert str(caught.value).startswith(
+        "mpiexec started 2 processes, and mpi4py, by which they reach one another, is not "
+        "installed; pip install 'shardir[mpi]'"
+    )
+
+
 def test_a_timeout_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     from shardir.frontend.distributed import timeout_seconds
 

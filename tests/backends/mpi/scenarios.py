@@ -145,6 +145,19 @@ def other_numbers() -> None:
     sd.device_put(np.full(8, sd.process_index(), np.float32), sharding("data"))
 
 
+def other_arrays() -> None:
+    x = ready()
+    y = sd.device_put(x, NamedSharding(sd.make_mesh((4, 2), ("a", "b")), P("a")))
+    sd.distributed.gather_to_all(x if other() else y)
+
+
+def other_places() -> None:
+    x = ready()
+    if other():
+        sd.distributed.barrier("end of epoch 3")
+    sd.distributed.gather_to_all(x)
+
+
 def other_settings() -> None:
     if os.environ["PMI_RANK"] == "1":
         sd.config.update("enable_x64", True)

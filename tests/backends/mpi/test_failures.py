@@ -116,6 +116,13 @@ def test_processes_that_start_other_functions_are_told(tmp_path: Path) -> None:
             "all the same, or each its own part by shardir.distributed.from_process_local",
         ),
         (
+            "other_arrays",
+            "processes 0 and 1 are both at gathering an array of type f32[8], and mean arrays of "
+            "other shardings or on other devices; every process must name the same array",
+        ),
+        ("other_places", "is at gathering an array of type f32[8], and process 1 ("),
+        ("other_places", "is at the barrier 'end of epoch 3'; all processes must run the same"),
+        (
             "other_settings",
             "process 0 has the setting enable_x64=False, and process 1 has enable_x64=True; every "
             "process must have the same settings",
