@@ -4,7 +4,7 @@ from typing import Any
 
 from shardir.frontend import lax, random
 from shardir.frontend.interop.rules import Equation, rule
-from shardir.frontend.operands import convert
+from shardir.frontend.operands import broadcast, convert
 from shardir.frontend.random.keys import scheme
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
@@ -69,7 +69,8 @@ def _folded(equation: Equation) -> Any:
 @rule("threefry2x32")
 def _hashed(equation: Equation) -> Any:
     """The hash of pairs of words under keys of two words."""
-    first, second, x, y = (convert(word, "u32") for word in equation.aligned())
+    shape = equation.shape()
+    first, second, x, y = (broadcast(word, shape) for word in equation.aligned())
     keys = random.wrap_key_data(lax.stack([first, second], first.ndim))
     made: Tracer = random.key_data(emit("random_hash", keys, x, y))
     last = made.ndim - 1

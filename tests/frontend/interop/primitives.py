@@ -11,6 +11,8 @@ import jax.experimental.shard_alike
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import primitives
+from jax.extend.random import threefry_2x32
 
 RNG = np.random.default_rng(1)
 
@@ -358,3 +360,21 @@ program(
     smooth=False,
 )
 program("layouts and likes", lambda x, y: jax.experimental.shard_alike.shard_alike(x, y), X, Y)
+
+ODD = np.array([np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf, 1.5, -1.5], "float32")
+program(
+    "the total order",
+    lambda x: [
+        each.bind(jnp.tile(x, 8), jnp.repeat(x, 8))
+        for each in (primitives.lt_to_p, primitives.le_to_p, primitives.eq_to_p)
+    ],
+    ODD,
+    smooth=False,
+)
+program("threefry", lambda k, n: threefry_2x32(k, n), KEY, np.arange(10, dtype="uint32"))
+program("many seeds", lambda i: jax.random.key_data(jax.vmap(jax.random.key)(i[0])), K)
+program(
+    "keys in a loop", lambda k: lax.scan(lambda c, _: tuple(jax.random.split(c)), k, None, 3), KEY
+)
+program("numbers less", lambda x, i: x.at[i % 4].subtract(0.5), X, K)
+program("unstacked", lambda x: jnp.unstack(x, axis=1), X)
