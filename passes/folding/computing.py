@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from shardir.ir import Op
 from shardir.passes.folding import views
 from shardir.passes.folding.folder import Folder, Rule
-from shardir.passes.folding.views import Dims, View, apart, seen_from
+from shardir.passes.folding.views import Dims, View, seen_from
 from shardir.passes.merging.collectives import multiplies
 
 
@@ -96,7 +96,7 @@ def _reduction(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[Vie
             return None
     else:
         times = 1
-    view, kinds = apart(folder.b, x, [int(d in dims) for d in range(len(x.dims))])
+    view, kinds = folder.apart(x, [int(d in dims) for d in range(len(x.dims))])
     kept = [d for d, kind in enumerate(kinds) if not kind]
     gone = tuple(d for d, kind in enumerate(kinds) if kind)
     place = {d: i for i, d in enumerate(kept)}

@@ -199,7 +199,7 @@ def _convolution(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[V
     shape = list(op.result.type.shape)
     shape[to.first], shape[to.second] = _size(batch), _size(outputs)
     value = folder.emit(op, values, op.result.type.with_shape(shape), op.attrs)
-    dims = list(straight(shape))
+    dims = list(straight(tuple(shape)))
     dims[to.first] = _renumbered(x.dims[of.first], batch, to.first)
     dims[to.second] = _renumbered(w.dims[by.second], outputs, to.second)
     return [View(value, tuple(dims))]

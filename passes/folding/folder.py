@@ -38,6 +38,26 @@ class Folder:
         found = self.seen.get(value)
         return views.of(value) if found is None else found
 
+    def home(self, base: Value) -> "Folder":
+        """The folder of the block that a base is in."""
+        outer = self.outer
+        there = outer is None or base in self.inside or base in self.splats
+        return self if there or outer is None else outer.home(base)
+
+    def apart(self, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
+        """`views.apart`, where the base of the view is."""
+        home = self.home(view.base)
+        found = views.apart(home.b, view, kinds)
+        home.inside.add(found[0].base)
+        return found
+
+    def reshaped(self, base: Value, shape: Sequence[int]) -> Value:
+        """A base in another shape, made where it is."""
+        home = self.home(base)
+        made = views.reshaped(home.b, base, shape)
+        home.inside.add(made)
+        return made
+
     def made(self, view: View, name: str = "") -> Value:
         """The view as a value; made outside of a block if its base is there."""
         outer = self.outer

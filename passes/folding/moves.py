@@ -6,8 +6,7 @@ from shardir.ir import Op, Value
 from shardir.opset import Attr
 from shardir.passes.folding import views
 from shardir.passes.folding.folder import Folder, Rule
-from shardir.passes.folding.views import Dims, Piece, View, apart, repeat, straight
-from shardir.passes.merging.arrange import reshaped
+from shardir.passes.folding.views import Dims, Piece, View, repeat, straight
 
 Places = dict[int, int]
 """For dimensions of a view, where they are in its base."""
@@ -164,7 +163,7 @@ def separated(folder: Folder, x: View, dims: Sequence[int]) -> tuple[View, Place
         if len(x.dims[d]) > 1 or any(piece.dim == views.REPEAT for piece in x.dims[d]):
             return None
     kinds = [dims.index(d) + 1 if d in dims else 0 for d in range(len(x.dims))]
-    view, found = apart(folder.b, x, kinds)
+    view, found = folder.apart(x, kinds)
     at = {d: found.index(i + 1) for i, d in enumerate(dims) if i + 1 in found}
     missing = [d for d in dims if d not in at]
     if missing:
@@ -189,7 +188,7 @@ def _with_ones(
         move = [m + (m >= place) for m in move]
         at = {e: i + (i >= place) for e, i in at.items()}
         at[d] = place
-    base = reshaped(folder.b, view.base, shape)
+    base = folder.reshaped(view.base, shape)
     dims = tuple(
         tuple(p if p.dim == views.REPEAT else p._replace(dim=move[p.dim]) for p in pieces)
         for pieces in view.dims

@@ -10,6 +10,7 @@ seen, and but for repetition once.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, prod
 from typing import Any, NamedTuple
 
@@ -57,7 +58,8 @@ def of(value: Value) -> View:
     return View(value, straight(value.type.shape))
 
 
-def straight(shape: Sequence[int]) -> Dims:
+@lru_cache(maxsize=4096)
+def straight(shape: tuple[int, ...]) -> Dims:
     """The dimensions of a base as they are."""
     return tuple((Piece(d, 1, n),) if n != 1 else () for d, n in enumerate(shape))
 
@@ -95,7 +97,8 @@ def repeat(size: int) -> Pieces:
     return (Piece(REPEAT, 0, size),) if size != 1 else ()
 
 
-def regrouped(dims: Dims, shape: Sequence[int]) -> Dims | None:
+@lru_cache(maxsize=4096)
+def regrouped(dims: Dims, shape: tuple[int, ...]) -> Dims | None:
     """The same elements in row-major order in another shape; `None` if no pieces make it."""
     left = [piece for pieces in dims for piece in pieces]
     left.reverse()
@@ -148,8 +151,13 @@ def seen_from(view: Dims, lead: View) -> Dims | None:
 
     `None` if pieces do not fit, or where the lead repeats and `view` does not.
     """
-    found: list[list[tuple[int, Piece]]] = [[] for _ in lead.base.type.shape]
-    for mine, theirs in zip(view, lead.dims, strict=True):
+    return _seen_from(view, lead.dims, lead.base.type.rank)
+
+
+@lru_cache(maxsize=4096)
+def _seen_from(view: Dims, lead: Dims, rank: int) -> Dims | None:
+    found: list[list[tuple[int, Piece]]] = [[] for _ in range(rank)]
+    for mine, theirs in zip(view, lead, strict=True):
         if mine == theirs and not theirs:
             continue
         both = refined(mine, theirs)
