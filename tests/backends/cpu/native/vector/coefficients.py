@@ -52,11 +52,18 @@ class Grid:
         self.weights = [target.weight(x) for x in self.x]
 
 
+def value_at(coefficients: Sequence[Number], x: Number) -> Number:
+    """c0 + c1 x + c2 x^2 + ..."""
+    total = mp.mpf(0)
+    for coefficient in reversed(coefficients):
+        total = total * x + coefficient
+    return total
+
+
 def remez(grid: Grid, fixed: Sequence[Number], degree: int) -> Fit:
     """The best polynomial of a degree whose first coefficients are given."""
     free = degree + 1 - len(fixed)
-    values = [v - mp.polyval(list(reversed(fixed)) or [0], x)
-              for x, v in zip(grid.x, grid.values, strict=True)]  # fmt: skip
+    values = [v - value_at(fixed, x) for x, v in zip(grid.x, grid.values, strict=True)]
     count = len(grid.x)
     chosen = [round((i + 0.2) * (count - 1) / (free + 0.3)) for i in range(free + 1)]
     best: Fit | None = None
@@ -73,9 +80,8 @@ def remez(grid: Grid, fixed: Sequence[Number], degree: int) -> Fit:
         except ZeroDivisionError:
             break
         made = (*fixed, *(solved[i] for i in range(free)))
-        descending = list(reversed(made))
         errors = [
-            (mp.polyval(descending, x) - v) * w
+            (value_at(made, x) - v) * w
             for x, v, w in zip(grid.x, grid.values, grid.weights, strict=True)
         ]
         peaks = _peaks(errors, free + 1)
