@@ -13,6 +13,7 @@ from shardir.ir import Block, Op, Value
 from shardir.opset import Attr, Dense
 from shardir.passes.folding import views
 from shardir.passes.folding.views import Dims, View, seen_from
+from shardir.passes.merging.arrange import reshaped
 from shardir.types import TensorType
 
 Rule = Callable[["Folder", Op, Sequence[View]], Sequence[View] | None]
@@ -54,7 +55,7 @@ class Folder:
     def reshaped(self, base: Value, shape: Sequence[int]) -> Value:
         """A base in another shape, made where it is."""
         home = self.home(base)
-        made = views.reshaped(home.b, base, shape)
+        made = reshaped(home.b, base, shape)
         home.inside.add(made)
         return made
 

@@ -111,6 +111,32 @@ EXAMPLES = {
   return %6
 """,
     ),
+    "a window moves along its own dimension": (
+        """\
+  %cache: f32[8, 12],
+  %new: f32[1, 12],
+  %at: i32[],
+) -> (f32[8, 12]) {
+  %o = constant(value=0) : i32[]
+  %0 = reshape(%cache) : f32[8, 4, 3]
+  %1 = transpose(%0, perm=[1, 0, 2]) : f32[4, 8, 3]
+  %2 = reshape(%new) : f32[1, 4, 3]
+  %3 = transpose(%2, perm=[1, 0, 2]) : f32[4, 1, 3]
+  %4 = dynamic_update_slice(%1, %3, %o, %at, %o) : f32[4, 8, 3]
+  %5 = transpose(%4, perm=[1, 0, 2]) : f32[8, 4, 3]
+  %6 = reshape(%5) : f32[8, 12]
+  return %6
+""",
+        """\
+  %cache: f32[8, 12],
+  %new: f32[1, 12],
+  %at: i32[],
+) -> (f32[8, 12]) {
+  %7 = constant(value=0) : i32[]
+  %4 = dynamic_update_slice(%cache, %new, %at, %7) : f32[8, 12]
+  return %4
+""",
+    ),
     "equals are not added up one by one": (
         """\
   %x: f32[8, 3],
@@ -217,3 +243,32 @@ def test_before_and_after(before: str, after: str) -> None:
 @given(cases())
 def test_random_programs_of_many_devices(case: Case) -> None:
     assume(judged(case, FOLDING))
+
+
+def test_what_a_loop_takes_apart_is_made_where_it_lies() -> None:
+    # The reshape is inside of the outer loop, and what it rearranges comes from outside.
+    module = parse(
+        """\
+func @main(
+  %x: f32[40, 5],
+  %y: f32[5, 5],
+) -> (f32[5, 5, 8]) {
+  %3 = scan(%y, carries=0, length=5, reverse=false) : f32[5, 5, 8] {
+    (%x.1: f32[5]) =>
+    %0 = reshape(%x) : f32[8, 5, 5]
+    %1 = transpose(%0, perm=[1, 0, 2]) : f32[5, 8, 5]
+    %2 = scan(%1, carries=0, length=5, reverse=false) : f32[5, 8] {
+      (%x.2: f32[8, 5]) =>
+      %4 = dot(%x.2, %x.1, dims="ai,i->a") : f32[8]
+      yield %4
+    }
+    yield %2
+  }
+  return %3
+}
+"""
+    )
+    folded = Pipeline.parse("fold-views")(module)
+    verify(folded)
+    arguments = random_arguments(module)
+    assert agree(run(module, arguments), run(folded, arguments), rounding(module))
