@@ -246,8 +246,34 @@ class _Grouping:
             home.operands.pop(value, None)
         return home
 
+    def join_siblings(self) -> None:
+        """Groups of the same loops that use the same tensor load it once."""
+        known: dict[tuple[Value, frozenset[int]], Group] = {}
+        for group in self.groups:
+            if group.into is not None:
+                continue
+            for value in list(group.operands):
+                if extents(value) != group.shape:
+                    continue
+                other = known.get((value, group.reduced))
+                while other is not None and other.into is not None:
+                    other = other.into
+                if other is not None and other is not group and self.are_one(other, group):
+                    home = self.merged(other, [group], max(group.level, other.level))
+                    assert home is group
+                known[value, group.reduced] = group
+
+    def are_one(self, a: Group, b: Group) -> bool:
+        """Whether two groups that do not use each other may be one."""
+        if len(a.ops) + len(b.ops) > self.limits.most_ops:
+            return False
+        if len({*a.operands, *b.operands}) > self.limits.most_operands:
+            return False
+        return max(a.level, b.level) < min(a.ceiling, b.ceiling)
+
     def done(self) -> Groups | None:
         """What there is to gain: groups of one operation, and nothing free in it, are none."""
+        self.join_siblings()
         groups: dict[Group, None] = {}
         for group in self.groups:
             if group.into is None:

@@ -202,6 +202,32 @@ def test_what_is_cheap_is_computed_again_rather_than_stored() -> None:
     assert inside(made, 1) == ["mul", "mul", "mul", "add", "mul"]
 
 
+def test_groups_that_use_the_same_tensor_in_the_same_loops_are_one() -> None:
+    module = program(
+        "  %a = mul(%x, %y) : f32[4, 8]\n"
+        "  %p = sum(%a, dims=[0]) : f32[8]\n"
+        "  %q = max(%x, dims=[0]) : f32[8]\n"
+        "  %z = sum(%x, dims=[1]) : f32[4]",
+        "%p, %q, %z",
+        "f32[8], f32[8], f32[4]",
+    )
+    made = after(module)
+    assert names(made) == ["fused", "sum"]
+    assert [v.name for v in made.main.body.ops[0].results] == ["p", "q"]
+
+
+def test_siblings_that_wait_for_each_other_stay_apart() -> None:
+    module = program(
+        "  %a = exp(%x) : f32[4, 8]\n"
+        "  %n = neg(%a) : f32[4, 8]\n"
+        '  %d = dot(%n, %y, dims="ij,kj->ik") : f32[4, 4]\n'
+        '  %e = dot(%d, %y, dims="ij,jk->ik") : f32[4, 8]\n'
+        "  %p = mul(%e, %x) : f32[4, 8]\n"
+        "  %z = sin(%p) : f32[4, 8]"
+    )
+    assert names(after(module)) == ["fused", "dot", "dot", "fused"]
+
+
 def test_groups_in_loops() -> None:
     module = parse(
         "func @f(%x: f32[3, 4]) -> (f32[4]) {\n"
