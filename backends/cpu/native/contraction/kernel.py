@@ -23,6 +23,10 @@ from shardir.types import NUMPY_DTYPES
 
 LINES = 2048
 """Rows, and columns, that a block has at most."""
+STEPS = 384
+"""Steps of the sum in a part."""
+STRIPE = 384 << 10
+"""Bytes of packed columns that the second cache holds while rows pass by."""
 LEFT, RIGHT, STAGE = 256 << 10, 2 << 20, 1 << 20
 """Bytes for packed rows, for packed columns, and for results that are not stored yet."""
 
@@ -35,19 +39,22 @@ class Sizes:
     steps: int
     rows: int
     columns: int
+    stripe: int
     staged: int
 
     @staticmethod
     def of(numbers: Arithmetic, columns: int) -> "Sizes":
-        """`rows` are packed at a time, a block has at most `columns`, or `staged` numbers.
+        """`rows` are packed at a time, and meet `stripe` columns; a block has at most `columns`, or
+        `staged` numbers.
 
         A result of few `columns` has narrow tiles.
         """
         tile = fitting(numbers, columns <= fitting(numbers).lanes)
-        steps = 256 // numbers.planes
+        steps = STEPS // numbers.planes
         rows = LEFT // (steps * numbers.size) // tile.height * tile.height
         most = min(LINES, RIGHT // (steps * numbers.size)) // tile.columns * tile.columns
-        return Sizes(tile, steps, max(rows, tile.height), most, STAGE // numbers.size)
+        stripe = max(1, STRIPE // (steps * numbers.size) // tile.columns) * tile.columns
+        return Sizes(tile, steps, max(rows, tile.height), most, stripe, STAGE // numbers.size)
 
 
 @dataclass(frozen=True)
@@ -222,14 +229,19 @@ class _Task:
     ) -> None:
         f, tile, size = self.f, self.sizes.tile, self.numbers.size
         columns = self.block.columns
-        with f.loop(0, columns, tile.columns) as j:
+        stripe = self.sizes.stripe
+        # A panel of rows stays in the nearest cache while columns come from the next one.
+        with (
+            f.loop(0, columns, stripe) as begin,
+            f.loop(0, count, tile.height) as i,
+            f.loop(begin, f.least(columns, begin + stripe), tile.columns) as j,
+        ):
             panel = f.offset(right, j * steps * size)
-            with f.loop(0, count, tile.height) as i:
-                left = f.offset(self.places["lhs"], i * steps * size)
-                where = f.offset(place, j * size)
-                offsets = f.offset(self.places["rows_out"], top + i, "i64")
-                rows, rest = count - i, columns - j
-                f.call("tile", [steps, left, panel, where, offsets, rows, rest, adding])
+            left = f.offset(self.places["lhs"], i * steps * size)
+            where = f.offset(place, j * size)
+            offsets = f.offset(self.places["rows_out"], top + i, "i64")
+            rows, rest = count - i, columns - j
+            f.call("tile", [steps, left, panel, where, offsets, rows, rest, adding])
 
 
 def _emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:
