@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from shardir.build import Builder
 from shardir.ir import Function, Module
-from shardir.passes.folding import computing, contraction, control, lookups, moves
+from shardir.passes.folding import computing, contraction, control, lookups, moves, windows
 from shardir.passes.folding.folder import Folder, Rule
 from shardir.passes.pipeline import Pass
 from shardir.passes.program import names_of
@@ -25,6 +25,7 @@ RULES: dict[str, Rule] = {
     **contraction.RULES,
     **control.RULES,
     **lookups.RULES,
+    **windows.RULES,
 }
 
 
