@@ -15,7 +15,14 @@ from shardir.backends.cpu.native.loops.access import Place, Vectors
 from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
 from shardir.backends.cpu.native.loops.body import APPLY, ARRAY, CONSTANT, IOTA, REDUCE
 from shardir.backends.cpu.native.loops.evaluation import Values, indices
-from shardir.backends.cpu.native.loops.record import Reader, further, located, moved
+from shardir.backends.cpu.native.loops.record import (
+    ATTRIBUTES,
+    PARAMS,
+    Reader,
+    further,
+    located,
+    moved,
+)
 from shardir.backends.cpu.native.loops.reducing import combined, converted, start, wide_of
 from shardir.backends.cpu.native.loops.rows import itemsize
 from shardir.backends.cpu.native.loops.stages import Stages
@@ -76,7 +83,7 @@ class _Columns:
     def __init__(self, shape: ColumnShape, name: str) -> None:
         self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
         self.module = Module()
-        self.f = f = Function(self.module, name, ("ptr", "ptr", "i64", "i64"))
+        self.f = f = Function(self.module, name, PARAMS, attributes=ATTRIBUTES)
         bases, words, task, worker = f.params
         count = len(shape.kinds)
         reader = Reader(f, bases, words)

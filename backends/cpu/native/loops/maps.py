@@ -28,7 +28,15 @@ from shardir.backends.cpu.native.loops.axes import (
 from shardir.backends.cpu.native.loops.body import Body
 from shardir.backends.cpu.native.loops.evaluation import Values, indices, same_along
 from shardir.backends.cpu.native.loops.prices import nanoseconds
-from shardir.backends.cpu.native.loops.record import Reader, Record, further, located, moved
+from shardir.backends.cpu.native.loops.record import (
+    ATTRIBUTES,
+    PARAMS,
+    Reader,
+    Record,
+    further,
+    located,
+    moved,
+)
 from shardir.backends.cpu.native.vector import library
 from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held
 from shardir.types import REAL_OF
@@ -155,7 +163,7 @@ def kernel_of(shape: Shape) -> Kernel:
 
 def _module(shape: Shape, name: str) -> Module:
     module = Module()
-    f = Function(module, name, ("ptr", "ptr", "i64", "i64"))
+    f = Function(module, name, PARAMS, attributes=ATTRIBUTES)
     bases, words, task, _ = f.params
     count = len(shape.kinds)
     reader = Reader(f, bases, words)

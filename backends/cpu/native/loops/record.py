@@ -9,6 +9,12 @@ from dataclasses import dataclass, field
 from shardir.backends.cpu.native.llvm.text import Function, Value, Variable
 from shardir.backends.cpu.native.loops.axes import Array, Axis
 
+PARAMS = ("ptr", "ptr", "i64", "i64")
+"""What a kernel takes: the bases, its record, the task, the worker."""
+ATTRIBUTES = "nounwind alignstack(64)"
+"""Vectors that wait on the stack while a function is called must not cross the lines of memory: a
+kernel that calls two would take twice the time, in three processes of four."""
+
 
 @dataclass
 class Record:

@@ -14,7 +14,7 @@ from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.loops.access import Place, Vectors
 from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
 from shardir.backends.cpu.native.loops.evaluation import Values, indices, same_along
-from shardir.backends.cpu.native.loops.record import Reader, located
+from shardir.backends.cpu.native.loops.record import ATTRIBUTES, PARAMS, Reader, located
 from shardir.backends.cpu.native.loops.reducing import (
     Accumulator,
     converted,
@@ -76,7 +76,7 @@ class _Rows:
     def __init__(self, shape: RowShape, name: str) -> None:
         self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
         self.module = Module()
-        self.f = f = Function(self.module, name, ("ptr", "ptr", "i64", "i64"))
+        self.f = f = Function(self.module, name, PARAMS, attributes=ATTRIBUTES)
         bases, words, task, worker = f.params
         count = len(shape.kinds)
         reader = Reader(f, bases, words)
