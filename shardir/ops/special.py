@@ -66,11 +66,11 @@ _DIGAMMA_ROOT = (1.4616321449683622, 9.549995429965697e-17)
 """The positive root: its f64, and what that lacks."""
 
 # M. Giles, "Approximating the erfinv function", GPU Computing Gems Jade (2012), table 5
-_GILES_CENTRE = (
+GILES_CENTRE = (
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
     -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
 )  # fmt: skip
-_GILES_TAIL = (
+GILES_TAIL = (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
     -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
 )  # fmt: skip
@@ -148,7 +148,7 @@ def _giles(x: Array) -> Array:
     centre = w < 5
     w = np.where(centre, w - number(2.5), np.sqrt(w) - number(3))
     value: Array = np.zeros_like(w)
-    for near, far in zip(_GILES_CENTRE, _GILES_TAIL, strict=True):
+    for near, far in zip(GILES_CENTRE, GILES_TAIL, strict=True):
         value = value * w + np.where(centre, number(near), number(far))
     return np.where(np.abs(x) == 1, np.copysign(number(np.inf), x), value * x)
 

@@ -50,3 +50,17 @@ def counter(types: tuple[TensorType, ...]) -> Callable[..., tuple[Any, ...]]:
 @sampler("inspect-sharding")
 def _(s: Scope, name: str) -> None:
     s.emit(name, s.tensor(), function=Hosted("tell", lambda *_: None))
+
+
+@sampler("fused")
+def _(s: Scope, name: str) -> None:
+    """A chain of elementwise operations on one shape."""
+    x = s.tensor(("f32", "f64"))
+
+    def body(inner: Scope, values: list[Any]) -> list[Any]:
+        (value,) = values
+        for _ in range(inner.integer(1, 3)):
+            value = inner.emit(inner.choose("neg", "abs", "tanh", "sin"), value)
+        return [value]
+
+    s.emit(name, x, blocks=(s.block([x.type], body),))
