@@ -74,7 +74,7 @@ def _emit_sweep(module: Module, height: int, together: int, dtype: str) -> None:
     machine, numbers = host(), arithmetic(dtype)
     params = ["ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
     f = Function(
-        module, f"sweep{height}x{together}", params, attributes="nounwind noinline", internal=True
+        module, f"sweep{height}x{together}", params, attributes="nounwind noinline alignstack(64)", internal=True
     )
     lhs, row_in, step, rhs, rhs_step, out, row_out, columns = f.params
     size, lanes = numbers.size, machine.lanes(numbers.size)

@@ -65,7 +65,7 @@ def _emit_group(
     """`group(inner, lhs, row, rhs, column, out, out_row, out_column)`."""
     params = ["i64", "ptr readonly", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
     f = Function(
-        module, f"group{height}x{width}", params, attributes="nounwind noinline", internal=True
+        module, f"group{height}x{width}", params, attributes="nounwind noinline alignstack(64)", internal=True
     )
     inner, lhs, row, rhs, column, out, out_row, out_column = f.params
     many, size = machine.lanes(numbers.size), numbers.size

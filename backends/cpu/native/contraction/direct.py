@@ -85,7 +85,7 @@ class _Strip:
         params = ["i64", "ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias",
                   "i64", "i64", "i64"]  # fmt: skip
         name = f"strip{self.height}"
-        f = Function(self.module, name, params, attributes="nounwind noinline", internal=True)
+        f = Function(self.module, name, params, attributes="nounwind noinline alignstack(64)", internal=True)
         columns, lanes = f.params[8], self.machine.lanes(self.numbers.size)
         masks = [within(f, columns - j * lanes, lanes) for j in range(self.width)]
         if self.machine.vector_bytes == 64:

@@ -248,7 +248,7 @@ def _emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:
     """`unstage(out, stage, rows, columns, row_count, column_count)`: store summed numbers."""
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
               "ptr noalias readonly", "i64", "i64"]  # fmt: skip
-    f = Function(module, "unstage", params, attributes="nounwind noinline", internal=True)
+    f = Function(module, "unstage", params, attributes="nounwind noinline alignstack(64)", internal=True)
     out, stage, rows, columns, row_count, column_count = f.params
     item = NUMPY_DTYPES[dtype].itemsize
     together = neighbours(f, columns, column_count, item)

@@ -32,7 +32,7 @@ def emit_pack(
     )
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
-    f = Function(module, name, params, attributes="nounwind noinline", internal=True)
+    f = Function(module, name, params, attributes="nounwind noinline alignstack(64)", internal=True)
     packed, base, offsets, count, segments, parts, steps, stride = f.params
     row = lines * numbers.size
     starts = f.variable(f"[{lines} x ptr]").address

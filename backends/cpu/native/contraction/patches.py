@@ -40,7 +40,7 @@ def emit_patches(
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "i64", "ptr noalias readonly",
               "ptr noalias readonly"]  # fmt: skip
-    f = Function(module, name, params, attributes="nounwind noinline", internal=True)
+    f = Function(module, name, params, attributes="nounwind noinline alignstack(64)", internal=True)
     packed, base, offsets, count, segments, parts, steps, stride, positions, bounds = f.params
     row = lines * numbers.size
     lanes = 1 << (lines - 1).bit_length()
