@@ -18,12 +18,14 @@ from shardir.backends.cpu.native.schedule.building import ARENA, Builder, Schedu
 from shardir.backends.cpu.native.schedule.describe import describe
 from shardir.backends.cpu.native.schedule.items import Segment
 from shardir.backends.cpu.native.schedule.lowering import lower
-from shardir.backends.cpu.native.schedule.memory import Kind
+from shardir.backends.cpu.native.schedule.memory import Kind, aligned
 from shardir.backends.cpu.native.schedule.steps import Step, steps_of
 from shardir.backends.storage import Storage
 from shardir.ir import Function, Module
 from shardir.memory import Memory
 
+SMALL_BYTES = 4096
+"""Results that are not larger than this together share one block: asking for many takes longer."""
 STORAGE_ALONE = 4
 """References to a storage that only its array holds: that, the arguments, a name, the count's."""
 OWNER_ALONE = 3
@@ -69,6 +71,8 @@ class NativeProgram(WholeExecutable):
             )
             for number in made
         ]
+        total = sum(aligned(nbytes) for _, _, nbytes, *_ in self._made)
+        self._together = total if len(self._made) > 1 and total <= SMALL_BYTES else 0
         self._sources = schedule.sources
         self._shapes = [(type.shape, type.numpy) for type in types]
         # Most programs make each of their results, in order.
@@ -86,10 +90,18 @@ class NativeProgram(WholeExecutable):
             for slot, offset in schedule.pinned:
                 bases[slot] = start + offset
         made = []
-        for number, slot, nbytes, shape, dtype in self._made:
-            block = given.get(number) or allocate(nbytes)
-            bases[slot] = block.address
-            made.append(Storage(block.address, block, shape, dtype))
+        if self._together:
+            block = allocate(self._together)
+            place = block.address
+            for _, slot, nbytes, shape, dtype in self._made:
+                bases[slot] = place
+                made.append(Storage(place, block, shape, dtype))
+                place += aligned(nbytes)
+        else:
+            for number, slot, nbytes, shape, dtype in self._made:
+                block = given.get(number) or allocate(nbytes)
+                bases[slot] = block.address
+                made.append(Storage(block.address, block, shape, dtype))
         for step in self._steps:
             step(bases)
         if self._plain:
