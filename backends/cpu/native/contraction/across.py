@@ -11,7 +11,7 @@ from shardir.backends.cpu.native.contraction.record import Block, Reader, fittin
 from shardir.backends.cpu.native.contraction.tile import masked_load, masked_store, within
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value, vector
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 
 MOST = 4
 """Rows of the result that are made at once: the nearest cache has few places for each column."""
@@ -73,9 +73,7 @@ def _emit_sweep(module: Module, height: int, together: int, dtype: str) -> None:
     """
     machine, numbers = host(), arithmetic(dtype)
     params = ["ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
-    f = Function(
-        module, f"sweep{height}x{together}", params, attributes="nounwind noinline alignstack(64)", internal=True
-    )
+    f = Function(module, f"sweep{height}x{together}", params, attributes=APART, internal=True)
     lhs, row_in, step, rhs, rhs_step, out, row_out, columns = f.params
     size, lanes = numbers.size, machine.lanes(numbers.size)
     many = vector(numbers.type, lanes)

@@ -11,7 +11,15 @@ from shardir.backends.cpu.native.contraction.record import Block, Reader, fittin
 from shardir.backends.cpu.native.contraction.tile import masked_load, within
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.target import Machine, host
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value, element, lanes, vector
+from shardir.backends.cpu.native.llvm.text import (
+    APART,
+    Function,
+    Module,
+    Value,
+    element,
+    lanes,
+    vector,
+)
 
 CHAINS = 8
 """How many sums are under way at least, so that additions need not wait for each other."""
@@ -64,9 +72,7 @@ def _emit_group(
 ) -> None:
     """`group(inner, lhs, row, rhs, column, out, out_row, out_column)`."""
     params = ["i64", "ptr readonly", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
-    f = Function(
-        module, f"group{height}x{width}", params, attributes="nounwind noinline alignstack(64)", internal=True
-    )
+    f = Function(module, f"group{height}x{width}", params, attributes=APART, internal=True)
     inner, lhs, row, rhs, column, out, out_row, out_column = f.params
     many, size = machine.lanes(numbers.size), numbers.size
     type = vector(numbers.type, many)

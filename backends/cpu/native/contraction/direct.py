@@ -15,7 +15,7 @@ from shardir.backends.cpu.native.contraction.record import Block, Reader
 from shardir.backends.cpu.native.contraction.tile import masked_load, masked_store, within
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.target import Machine, host
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value, vector
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 
 AHEAD = 12
 """How many steps ahead the right operand is asked for."""
@@ -85,7 +85,7 @@ class _Strip:
         params = ["i64", "ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias",
                   "i64", "i64", "i64"]  # fmt: skip
         name = f"strip{self.height}"
-        f = Function(self.module, name, params, attributes="nounwind noinline alignstack(64)", internal=True)
+        f = Function(self.module, name, params, attributes=APART, internal=True)
         columns, lanes = f.params[8], self.machine.lanes(self.numbers.size)
         masks = [within(f, columns - j * lanes, lanes) for j in range(self.width)]
         if self.machine.vector_bytes == 64:

@@ -18,7 +18,7 @@ from shardir.backends.cpu.native.contraction.tables import OFFSETS, emit_offsets
 from shardir.backends.cpu.native.contraction.tile import Tile, emit_tile, fitting
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value, vector
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 from shardir.types import NUMPY_DTYPES
 
 LINES = 2048
@@ -248,7 +248,7 @@ def _emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:
     """`unstage(out, stage, rows, columns, row_count, column_count)`: store summed numbers."""
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
               "ptr noalias readonly", "i64", "i64"]  # fmt: skip
-    f = Function(module, "unstage", params, attributes="nounwind noinline alignstack(64)", internal=True)
+    f = Function(module, "unstage", params, attributes=APART, internal=True)
     out, stage, rows, columns, row_count, column_count = f.params
     item = NUMPY_DTYPES[dtype].itemsize
     together = neighbours(f, columns, column_count, item)

@@ -9,7 +9,7 @@ it holds a number of each line, zeros for lines that are missing.
 from dataclasses import dataclass
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 from shardir.types import NUMPY_DTYPES
 
 SEGMENT = 16
@@ -32,7 +32,7 @@ def emit_pack(
     )
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
-    f = Function(module, name, params, attributes="nounwind noinline alignstack(64)", internal=True)
+    f = Function(module, name, params, attributes=APART, internal=True)
     packed, base, offsets, count, segments, parts, steps, stride = f.params
     row = lines * numbers.size
     starts = f.variable(f"[{lines} x ptr]").address

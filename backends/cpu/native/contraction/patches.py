@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read, stored, widened
 from shardir.backends.cpu.native.contraction.packing import Panel, neighbours
 from shardir.backends.cpu.native.contraction.tile import masked_load
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable, vector
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 from shardir.types import NUMPY_DTYPES
 
 
@@ -40,7 +40,7 @@ def emit_patches(
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "i64", "ptr noalias readonly",
               "ptr noalias readonly"]  # fmt: skip
-    f = Function(module, name, params, attributes="nounwind noinline alignstack(64)", internal=True)
+    f = Function(module, name, params, attributes=APART, internal=True)
     packed, base, offsets, count, segments, parts, steps, stride, positions, bounds = f.params
     row = lines * numbers.size
     lanes = 1 << (lines - 1).bit_length()

@@ -3,7 +3,7 @@
 Loops are read from the record as pairs (extent, stride), the innermost first.
 """
 
-from shardir.backends.cpu.native.llvm.text import Function, Module
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module
 
 OFFSETS = "offsets_of_lines"
 
@@ -11,7 +11,7 @@ OFFSETS = "offsets_of_lines"
 def emit_offsets(module: Module) -> None:
     """`offsets_of_lines(table, first, count, loops, number)`: where lines begin, in bytes."""
     params = ["ptr noalias", "i64", "i64", "ptr noalias readonly", "i64"]
-    f = Function(module, OFFSETS, params, attributes="nounwind noinline alignstack(64)", internal=True)
+    f = Function(module, OFFSETS, params, attributes=APART, internal=True)
     table, first, count, loops, number = f.params
     with f.loop(0, count) as i:
         rest, offset = f.variable("i64", first + i), f.variable("i64", 0)
@@ -33,7 +33,7 @@ def emit_segments(module: Module, name: str, checks: int = 0) -> None:
     have further strides, `checks` of them: positions that segments get as well.
     """
     params = ["ptr noalias", "i64", "i64", "ptr noalias readonly", "i64"]
-    f = Function(module, name, params, "i64", attributes="nounwind noinline alignstack(64)", internal=True)
+    f = Function(module, name, params, "i64", attributes=APART, internal=True)
     table, first, count, loops, number = f.params
     at, found, end = f.variable("i64", first), f.variable("i64", 0), first + count
     width = 16 + 8 * checks

@@ -10,7 +10,7 @@ from functools import cache
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined, split
 from shardir.backends.cpu.native.llvm.target import Machine, host
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable, vector
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def emit_tile(module: Module, name: str, tile: Tile, numbers: Arithmetic, machin
     """
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias",
               "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
-    f = Function(module, name, params, attributes="nounwind noinline alignstack(64)", internal=True)
+    f = Function(module, name, params, attributes=APART, internal=True)
     steps, lhs, rhs, *place = f.params
     many = vector(numbers.type, tile.lanes)
     sums = [

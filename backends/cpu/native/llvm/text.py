@@ -16,6 +16,9 @@ Number = Union["Value", int, float]
 """An operand: a value, or a number that becomes a constant of the other operand's type."""
 
 FLOATS = ("half", "bfloat", "float", "double")
+APART = "nounwind noinline alignstack(64)"
+"""Attributes of a function that is called in a kernel: vectors that it keeps on the stack do not
+cross lines of memory, which LLVM alone sees to for variables only."""
 NONTEMPORAL = "!nontemporal !{i32 1}"
 
 
