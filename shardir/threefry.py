@@ -126,12 +126,12 @@ def _original(key: Array, words: Array, count: int) -> Array:
 def flat_indices(shape: Sequence[int], starts: Sequence[int], window: Sequence[int]) -> Array:
     """The flat indices (u64), in an array of `shape`, of the window of shape `window` at `starts`.
 
-    A window of `shape` itself at zeros gives the index of every element.
+    A window of `shape` itself at zeros gives the index of every element. One that would begin before
+    the array begins where the array does.
     """
     flat = np.zeros((1,) * len(shape), np.uint64)
     for dim, (start, extent) in enumerate(zip(starts, window, strict=True)):
-        along = np.arange(start, start + extent, dtype=np.uint64) * np.uint64(
-            prod(shape[dim + 1 :])
-        )
+        places = np.arange(extent, dtype=np.uint64) + np.uint64(max(start, 0))
+        along = places * np.uint64(prod(shape[dim + 1 :]))
         flat = flat + along.reshape([-1 if d == dim else 1 for d in range(len(shape))])
     return flat

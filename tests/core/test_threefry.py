@@ -116,3 +116,8 @@ def test_elements_past_2_to_the_32_use_the_high_counter() -> None:
     counter = np.array([1], np.uint32), np.array([5], np.uint32)
     assert far_bits == threefry.joined(*threefry.hash_pairs(threefry.key_of_seed(0), *counter))[0]
     assert far_bits != near
+
+
+def test_a_window_begins_where_the_array_does_at_the_earliest() -> None:
+    indices = threefry.flat_indices((4, 3), (-1, 1), (2, 2))
+    assert indices.tolist() == [[1, 2], [4, 5]]

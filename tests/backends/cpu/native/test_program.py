@@ -13,6 +13,7 @@ from shardir.backends.storage import Storage
 from shardir.interpret import run
 from shardir.ir import Module
 from shardir.sampling import random_arguments
+from shardir.text.parser import parse
 from tests.samples import SAMPLES
 from tests.sampling import Sample
 from tests.strategies import modules
@@ -42,3 +43,16 @@ def test_every_operation_runs_as_its_reference(sample: Sample) -> None:
 def test_random_programs_run_as_interpreted(module: Module, seed: int) -> None:
     arguments = [np.asarray(a) for a in random_arguments(module, seed)]
     assert agree(run(module, arguments), computed(module, arguments), rounding(module))
+
+
+def test_pieces_of_random_bits_begin_where_the_whole_does_at_the_earliest() -> None:
+    module = parse(
+        """\
+func @main(%k: key[], %a: i32[], %b: i32[]) -> (u32[2, 2]) {
+  %0 = random_bits_at(%k, %a, %b, shape=[4, 3]) : u32[2, 2]
+  return %0
+}
+"""
+    )
+    arguments = [np.array(123456789, np.uint64), np.array(-1, np.int32), np.array(1, np.int32)]
+    assert computed(module, arguments)[0].tolist() == run(module, arguments)[0].tolist()
