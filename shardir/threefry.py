@@ -126,8 +126,8 @@ def _original(key: Array, words: Array, count: int) -> Array:
 def flat_indices(shape: Sequence[int], starts: Sequence[int], window: Sequence[int]) -> Array:
     """The flat indices (u64), in an array of `shape`, of the window of shape `window` at `starts`.
 
-    A window of `shape` itself at zeros gives the index of every element. One that would begin before
-    the array begins where the array does.
+    A window of `shape` itself at zeros gives the index of every element. One that would begin
+    before the array begins where the array does.
     """
     flat = np.zeros((1,) * len(shape), np.uint64)
     for dim, (start, extent) in enumerate(zip(starts, window, strict=True)):
