@@ -54,5 +54,10 @@ func @main(%k: key[], %a: i32[], %b: i32[]) -> (u32[2, 2]) {
 }
 """
     )
-    arguments = [np.array(123456789, np.uint64), np.array(-1, np.int32), np.array(1, np.int32)]
+    key, first, second = (
+        np.array(123456789, np.uint64),
+        np.array(-1, np.int32),
+        np.array(1, np.int32),
+    )
+    arguments: list[Array] = [key, first, second]
     assert computed(module, arguments)[0].tolist() == run(module, arguments)[0].tolist()
