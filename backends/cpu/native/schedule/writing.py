@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from shardir.backends.cpu.native.schedule.views import MOVING_NOTHING
 from shardir.ir import Block, Op, Value
+from shardir.ops.fused import fused
 
 IN_PLACE = frozenset({"dynamic_update_slice", "scatter"})
 """Operations that leave most of their first operand as it is, and can leave it where it is."""
@@ -45,5 +46,5 @@ def written_over(block: Block, param: Value, made: Value) -> Sequence[Value] | N
 
 
 def _may_show(op: Op) -> bool:
-    """Whether results may be views of operands."""
-    return op.name in MOVING_NOTHING or bool(op.blocks)
+    """Whether results may be views of operands: of loops and branches, not of what is fused."""
+    return op.name in MOVING_NOTHING or (bool(op.blocks) and op.spec is not fused)
