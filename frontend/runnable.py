@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from shardir.backends.base import Executable, Shards, Storage, WholeExecutable
+from shardir.errors import PipelineError
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, cut, full_shape, padded
@@ -179,6 +180,10 @@ class Runnable:
         if stage == "schedule" and self._whole is not None:
             return self._whole.describe()
         steps = Pipeline.parse(added_pipeline(self.plan.devices))
+        names = dict.fromkeys(step.name for step in steps.passes)
+        if stage not in names:
+            told = ", ".join(names) + (", or schedule" if self._whole is not None else "")
+            raise PipelineError(f"no stage is called {stage!r}; the stages are {told}")
         return show(steps.through(stage)(self.module), locations=locations)
 
     def _run(self, program: WholeExecutable, leaves: Sequence[Any]) -> list[Array]:

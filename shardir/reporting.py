@@ -9,6 +9,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from time import perf_counter
 
+from shardir.errors import ShardirError
+
+
+class ReportingError(ShardirError, TypeError):
+    """What was to be told how far a compilation is cannot be told."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -33,8 +39,10 @@ def progress(callback: Callable[[Progress], object]) -> Iterator[None]:
     """Call `callback` with a `Progress` for every part of a compilation, while in the block.
 
     Programs that other threads compile are not reported. What the callback raises ends the
-    compilation; the next call begins it anew.
+    compilation; the next call begins it anew. Raises `ReportingError` for what cannot be called.
     """
+    if not callable(callback):
+        raise ReportingError(f"progress calls a function of one Progress, got {callback!r}")
     token = _listener.set(callback)
     try:
         yield

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,10 @@ def test_a_callback_may_end_a_compilation() -> None:
     with sd.progress(enough), pytest.raises(Enough):
         step(jnp.ones(3))
     assert (step(jnp.ones(3)) == 2).all()
+
+
+def test_progress_is_told_to_a_function() -> None:
+    nobody: Any = 3
+    with pytest.raises(sd.ShardirError) as error, sd.progress(nobody):
+        pass
+    assert str(error.value) == "progress calls a function of one Progress, got 3"
