@@ -1,0 +1,115 @@
+// What an emitted program needs on the host: its arguments brought onto the replicas, its steps
+// run, its results brought back. It is written next to every emitted program, and is the same with
+// the Poplar SDK and with shardir's host model of it.
+//
+// A program states its contract, builds its graph, and names both in one last line:
+//
+//     #include "shardir_ipu_host.hpp"
+//     #include <popops/ElementWise.hpp>
+//     #include <popops/codelets.hpp>
+//
+//     // What the program is called with, and how it is cut: 8 replicas, a mesh [data=4, model=2].
+//     shardir_ipu::Contract contract() {
+//       return {"mlp", 8,
+//               {// name, the user's name, type, whole, part, cuts by dimension
+//                {"x", "x", poplar::FLOAT, {64, 128}, {16, 128}, {{{4, 2}}, {}}},
+//                {"w1", "params['w1']", poplar::FLOAT, {128, 256}, {128, 128}, {{}, {{2, 1}}}}},
+//               {{"y", "result", poplar::FLOAT, {64, 256}, {16, 128}, {{{4, 2}}, {{2, 1}}}}}};
+//     }
+//
+//     void build(shardir_ipu::Program& program) {
+//       poplar::Graph& graph = program.graph;
+//       poplar::program::Sequence& step = program.step;
+//       popops::addCodelets(graph);
+//       poplar::Tensor x = program.argument("x");
+//       ...
+//       program.result("y", y);
+//     }
+//
+//     SHARDIR_IPU_ENTRY(contract, build)
+//
+// That line defines `main` (unless SHARDIR_IPU_LIBRARY is defined) and the C functions `run` and
+// `describe`, called otherwise where SHARDIR_IPU_RUN and SHARDIR_IPU_DESCRIBE name them.
+//
+// Command line of the program:
+//
+//     ./mlp [--arguments DIR] [--results DIR] [--steps N] [--sharded] [--device ipu|model|cpu]
+//     ./mlp --describe
+//
+// reads DIR/<name>.npy for each argument: the whole array, or, one dimension more, the parts of all
+// replicas in their order (`[replicas, ...part]`); writes DIR/<name>.npy for each result, whole, or
+// with --sharded the parts of all replicas. The folders are `arguments` and `results` unless said.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <poplar/Engine.hpp>
+#include <poplar/Graph.hpp>
+#include <poplar/Program.hpp>
+
+namespace shardir_ipu {
+
+// The replicas along one mesh axis, or a part of one: `size` of them, `stride` replicas apart.
+struct Split {
+  unsigned size;
+  unsigned stride;
+};
+
+// One argument or result. `cuts` has for each dimension the axes that it is cut over, major to
+// minor. A part is `part` elements long even where the whole ends within it or before it: what lies
+// past the whole's end is zero in arguments and ignored in results.
+struct Port {
+  std::string name;   // of its stream and its file
+  std::string label;  // what the user calls it
+  poplar::Type type;
+  std::vector<std::size_t> whole;
+  std::vector<std::size_t> part;
+  std::vector<std::vector<Split>> cuts;
+};
+
+// What a program is called with and gives back. Replica i is device i of the mesh, row-major.
+struct Contract {
+  std::string title;
+  unsigned replicas;
+  std::vector<Port> arguments;
+  std::vector<Port> results;
+};
+
+// A program being built: three programs of one engine. `upload` takes the arguments from their
+// streams, `step` computes, `download` sends the results to theirs. The function that builds it
+// adds to `step`, takes every argument and gives every result once.
+class Program {
+ public:
+  Program(poplar::Graph& graph, const Contract& contract) : graph(graph), contract(contract) {}
+
+  poplar::Graph& graph;
+  const Contract& contract;
+  poplar::program::Sequence upload, step, download;
+
+  // A variable of the argument's part, spread over the tiles, filled by `upload`.
+  poplar::Tensor argument(const std::string& name);
+
+  // The same for a variable that has its place already (say from poplin::createMatMulInputLHS).
+  poplar::Tensor argument(const std::string& name, const poplar::Tensor& variable);
+
+  // `value` is what the result is after a step: it is sent by `download`.
+  void result(const std::string& name, const poplar::Tensor& value);
+};
+
+// What one call is given: for each argument a C-contiguous array, whole, or with `sharded` the
+// parts of all replicas; for each result the memory for such an array. `steps` runs of `step`
+// happen between upload and download. An error is written to `message`, of `room` bytes.
+struct Call {
+  const void* const* arguments;
+  void* const* results;
+  unsigned steps;
+  int arguments_sharded;
+  int results_sharded;
+  char* message;
+  std::size_t room;
+};
+
+}  // namespace shardir_ipu
