@@ -1,0 +1,1 @@
+"""GPU programs: one Triton kernel for each group, torch for the rest."""
