@@ -1,5 +1,5 @@
 """The command line: `shardir opt` runs passes on IR text, `shardir run` runs a program, `shardir
-explain` says why tensors are cut as they are."""
+explain` says why tensors are cut as they are, `shardir emit` writes programs for other machines."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,6 +12,7 @@ import typer
 from shardir.backends.cpu import BACKEND
 from shardir.custom_rules import rules
 from shardir.errors import ShardirError
+from shardir.frontend.cli_emit import EXAMPLES, emit
 from shardir.frontend.cli_files import (
     CommandError,
     Form,
@@ -262,7 +263,7 @@ def explain(
             reports.append(explaining.coverage(module, **found))
         if not reports:
             reports.append(explaining.summarize(module, **found))
-            if program.traced:
+            if program.lowered is not None:
                 parted = Pipeline.parse(whole)(module)
                 reports.append(explaining.communication(parted, places=found["places"]))
         typer.echo("\n\n".join(map(str, reports)))
@@ -317,6 +318,9 @@ def _run(module: Module, args: list[Any]) -> list[tuple[TensorType, Sharding | N
         (outer.type, outer.sharding, join(parts, outer.type, outer.sharding, mesh))
         for outer, parts in zip(main.spmd.results, program(shards), strict=True)
     ]
+
+
+app.command(epilog=EXAMPLES)(emit)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What `shardir explain` asks about: a file, or a function of the user's on a mesh nobody has.
+"""What `explain` and `emit` work on: a file, or a function of the user's on a mesh nobody has.
 
     shardir explain mymodule:train_step --mesh data=16,model=16
 
@@ -29,6 +29,7 @@ from shardir.frontend.partition_spec import PartitionSpec
 from shardir.frontend.prefix import spread
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.signature import ShapeDtypeStruct
+from shardir.frontend.stages import Lowered
 from shardir.ir import Loc, Module
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -37,11 +38,11 @@ ARGS, SPECS = "example_args", "example_specs"
 
 @dataclass(frozen=True)
 class Asked:
-    """A program to explain, the places in its source, and whether it has been traced."""
+    """A program, the places in its source, and the traced function that it is, if it is one."""
 
     module: Module
     places: Mapping[tuple[str, str], Loc] | None
-    traced: bool = False
+    lowered: Lowered | None = None
 
 
 def program_of(target: str, mesh: str | None, args: str | None, specs: str | None) -> Asked:
@@ -71,7 +72,7 @@ def program_of(target: str, mesh: str | None, args: str | None, specs: str | Non
         given: tuple[Any, ...] = known if isinstance(known, tuple) else (known,)
         cut = _wanted(specs, module, SPECS, None)
         lowered = _lowered(function, of_jax, used, given, cut)
-    return Asked(lowered.module, lowered.places, traced=True)
+    return Asked(lowered.module, lowered.places, lowered)
 
 
 def mesh_of(text: str) -> Mesh:
@@ -120,7 +121,7 @@ def _wanted(named: str | None, module: ModuleType, usual: str, needed_by: str | 
 
 def _lowered(
     function: Callable[..., Any], of_jax: bool, mesh: Mesh | None, args: Any, specs: Any
-) -> Any:
+) -> Lowered:
     traced: Any = function
     if of_jax:
         from shardir.frontend.interop.importing import from_jax
@@ -132,7 +133,8 @@ def _lowered(
         if mesh is None:
             raise CommandError(f"{SPECS} speak of a mesh; give one, as in --mesh data=16,model=16")
         args = _cut(args, specs, mesh)
-    return traced.lower(*args)
+    lowered: Lowered = traced.lower(*args)
+    return lowered
 
 
 def _is_of_jax(function: Callable[..., Any], module: ModuleType) -> bool:

@@ -173,7 +173,9 @@ class JitFunction:
             [leaf.word for leaf in described],
             uneven,
         )
-        return Lowered(plan, traced, structure, results, labels, defined(self._fun))
+        filled, named = known.join(tree.unflatten(structure, range(len(leaves))), args, options)
+        donated = tree.leaves(known.donations(tuple(filled), named)) if known.donated else []
+        return Lowered(plan, traced, structure, results, labels, defined(self._fun), donated)
 
     def _in_shardings(self, dynamic: Any, count: int) -> list[Sharding | None]:
         """What the user asked of each argument."""

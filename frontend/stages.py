@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from shardir.communication import Collective, collectives
@@ -12,6 +13,7 @@ from shardir.frontend.calling import signature_of_leaf
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
+from shardir.frontend.parameters import labels_of
 from shardir.frontend.runnable import Runnable, pipeline
 from shardir.frontend.signature import ShapeDtypeStruct, Signature
 from shardir.frontend.trace import Traced
@@ -22,6 +24,8 @@ from shardir.text.literals import show_name
 from shardir.text.printer import show
 
 if TYPE_CHECKING:
+    from shardir.backends.emission import Emission
+    from shardir.frontend.emitting import Naming
     from shardir.passes.explain.causes import Cause
     from shardir.passes.explain.communication import Communication
     from shardir.passes.explain.data import (
@@ -48,9 +52,10 @@ class Lowered:
         out_tree: tree.PyTreeDef,
         labels: list[str],
         defined: Loc | None = None,
+        donated: Sequence[int] = (),
     ) -> None:
         self._plan, self._traced, self._labels = plan, traced, labels
-        self._defined = defined
+        self._defined, self._donated = defined, donated
         self.in_tree, self.out_tree = in_tree, out_tree
 
     @property
@@ -144,6 +149,46 @@ class Lowered:
         from shardir.passes import explain
 
         return explain.coverage(self)
+
+    def emit(
+        self,
+        target: str,
+        directory: str | Path,
+        *,
+        selftest: bool = False,
+        seed: int = 0,
+        **options: Any,
+    ) -> list[Path]:
+        """Write the program as source text for `target` ("gpu", "ipu"); returns the files' paths.
+
+        With `selftest` the program comes with random arguments (by `seed`) and the results that the
+        reference interpreter computes from them. `options` are the target's. Raises `EmissionError`
+        for what the target cannot do.
+        """
+        from shardir.frontend import emitting
+
+        emission = self.emission(target, selftest=selftest, seed=seed)
+        return emitting.write(emission, target, directory, options)
+
+    def emission(self, target: str, *, selftest: bool = False, seed: int = 0) -> "Emission":
+        """What `emit` gives to the target: the program of one device, after the target's passes."""
+        from shardir.frontend import emitting
+
+        steps = pipeline(self._plan)
+        return emitting.emission_of(self.module, target, self.naming, steps, selftest, seed)
+
+    @property
+    def naming(self) -> "Naming":
+        """What the user calls the arguments and results."""
+        from shardir.frontend.emitting import Naming
+
+        numbered = tree.unflatten(self.out_tree, range(self.out_tree.num_leaves))
+        return Naming(
+            tuple(self._labels),
+            tuple(labels_of("result", numbered)),
+            frozenset(self._donated),
+            tuple(array.whole() for array in self.captured),
+        )
 
     def compile(self) -> "Compiled":
         """The program that runs."""
