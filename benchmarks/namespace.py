@@ -1,0 +1,237 @@
+"""Functions of `shardir.numpy` on one device beside NumPy's: `python benchmarks/namespace.py`.
+
+Each function is called as a NumPy user calls it, not traced, on numbers of 64 KB to 64 MB (with
+`--small`, of 64 bytes to 16 KB, where what counts are the microseconds of a call). Both libraries
+take turns in one process; a figure is the ratio of medians, below 1 where shardir is faster.
+`python benchmarks/namespace.py sort take` measures the functions whose names have such a part.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import shardir as sd
+import shardir.numpy as snp
+
+SIZES = {"64 KB": 1 << 14, "1 MB": 1 << 18, "8 MB": 1 << 21, "64 MB": 1 << 24}
+SMALL = {"64 B": 16, "1 KB": 1 << 8, "16 KB": 1 << 12}
+ROUNDS = 7
+
+Case = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+UNARY = """
+    abs negative positive sign square sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan
+    arcsin arctan sinh cosh tanh arcsinh floor ceil trunc rint reciprocal isfinite isnan isinf
+    signbit degrees radians nan_to_num logical_not sinc
+"""
+BINARY = """
+    add subtract multiply divide maximum minimum fmax fmin power arctan2 hypot copysign nextafter
+    logaddexp less less_equal equal not_equal greater logical_and logical_or fmod remainder
+    floor_divide float_power heaviside isclose
+"""
+INTEGERS = "add multiply bitwise_and bitwise_or bitwise_xor left_shift right_shift floor_divide"
+REDUCTIONS = """
+    sum prod max min mean var std any all argmax argmin nansum nanmax count_nonzero median ptp
+"""
+SCANS = "cumsum cumprod"
+
+
+def cases(size: int) -> Iterator[Case]:
+    """Calls with arrays of `size` numbers of 4 bytes; at most."""
+    random = np.random.default_rng(0)
+    rows = 1 << (size.bit_length() // 2)
+    columns = size // rows
+    flat = random.uniform(0.1, 0.9, size).astype(np.float32)
+    square, other = flat.reshape(rows, columns), flat[::-1].reshape(rows, columns).copy()
+    whole = random.integers(1, 100, (rows, columns)).astype(np.int32)
+    few = random.integers(0, 8, (rows, columns)).astype(np.int32)
+    mask = square < 0.5
+    for name in UNARY.split():
+        yield name, (square,), {}
+    for name in BINARY.split():
+        yield name, (square, other), {}
+    for name in INTEGERS.split():
+        yield name, (whole, few + 1), {}
+    for name in REDUCTIONS.split():
+        for axis in (None, 0, 1):
+            yield name, (square,), {"axis": axis}
+    for name in SCANS.split():
+        for axis in (0, 1):
+            yield name, (square,), {"axis": axis}
+    yield "add", (square, square[:1]), {}
+    yield "add", (square, square[:, :1].copy()), {}
+    yield "where", (mask, square, other), {}
+    yield "clip", (square, 0.2, 0.7), {}
+    yield "transpose", (square,), {}
+    yield "reshape", (square, (columns, rows)), {}
+    yield "ravel", (square,), {}
+    yield "flip", (square,), {"axis": 0}
+    yield "flip", (square,), {"axis": 1}
+    yield "roll", (square, 3), {"axis": 0}
+    yield "roll", (square, 3), {"axis": 1}
+    yield "rot90", (square,), {}
+    yield "concatenate", ((square, other),), {"axis": 0}
+    yield "concatenate", ((square, other),), {"axis": 1}
+    yield "stack", ((square, other),), {"axis": 0}
+    yield "stack", ((square, other),), {"axis": 2}
+    yield "split", (square, 2), {"axis": 0}
+    yield "repeat", (square, 2), {"axis": 0}
+    yield "repeat", (square, 2), {"axis": 1}
+    yield "tile", (square, (2, 1)), {}
+    yield "pad", (square, 1), {}
+    yield "tril", (square,), {}
+    yield "diagonal", (square,), {}
+    yield "trace", (square,), {}
+    yield "diff", (square,), {}
+    yield "broadcast_to", (square[:1], (rows, columns)), {}
+    yield "moveaxis", (square.reshape(rows, -1, 2) if columns > 1 else square, 0, 1), {}
+    yield "zeros", ((rows, columns), np.float32), {}
+    yield "full", ((rows, columns), 2.0, np.float32), {}
+    yield "arange", (size,), {"dtype": np.int32}
+    yield "linspace", (0.0, 1.0, max(size, 2)), {"dtype": np.float32}
+    yield "ones_like", (square,), {}
+    yield "copy", (square,), {}
+    yield "sort", (square,), {"axis": 0}
+    yield "sort", (square,), {"axis": 1}
+    yield "argsort", (square,), {"axis": 1}
+    yield "unique", (few,), {}
+    yield "searchsorted", (np.sort(flat), other.ravel()), {}
+    yield "take", (square, random.integers(0, rows, rows)), {"axis": 0}
+    yield "take", (square, random.integers(0, columns, columns)), {"axis": 1}
+    yield "take_along_axis", (square, np.argsort(square, axis=1)), {"axis": 1}
+    yield "bincount", (few.ravel(),), {"length": 8}
+    yield "histogram", (flat,), {"bins": 16}
+    yield "interp", (flat, np.linspace(0, 1, 64, dtype=np.float32),
+                     np.linspace(1, 2, 64, dtype=np.float32)), {}  # fmt: skip
+    yield "nonzero", (mask,), {}
+    yield "percentile", (flat, 30.0), {}
+    yield "vdot", (flat, flat), {}
+    yield "inner", (flat, flat), {}
+    yield "outer", (square[0], square[0]), {}
+    yield "convolve", (flat, flat[:8]), {}
+    yield "polyval", (flat[:4], flat), {}
+    yield "cross", (flat[: size // 3 * 3].reshape(-1, 3), flat[: size // 3 * 3].reshape(-1, 3)), {}
+    side = min(1 << (size.bit_length() // 2), 1024)
+    if side * side <= size:
+        a, b = (x.ravel()[: side * side].reshape(side, side) for x in (square, other))
+        yield "matmul", (a, b), {}
+        yield "dot", (a, b[0]), {}
+        yield "einsum", ("ij,kj->ik", a, b), {}
+    if size >= 64:
+        yield "matmul", (flat.reshape(-1, 8, 8), flat.reshape(-1, 8, 8)), {}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--small", action="store_true", help="small arrays: microseconds more")
+    options.add_argument("--over", type=float, default=1.0, help="show functions above this ratio")
+    options.add_argument("--rounds", type=int, default=ROUNDS)
+    options.add_argument("names", nargs="*")
+    chosen = options.parse_args()
+    sizes = SMALL if chosen.small else SIZES
+    figures: dict[str, dict[str, tuple[float, float]]] = {}
+    for title, size in sizes.items():
+        for name, arguments, keywords in cases(size):
+            if chosen.names and not any(part in name for part in chosen.names):
+                continue
+            figures.setdefault(_title(name, arguments, keywords), {})[title] = measured(
+                name, arguments, keywords, chosen.rounds
+            )
+    report(figures, list(sizes), chosen.small, chosen.over)
+
+
+def _title(name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+    """The call without the sizes."""
+    kinds = []
+    for each in arguments:
+        if isinstance(each, np.ndarray):
+            shape = each.shape
+            ones = ["1" if extent == 1 else "n" for extent in shape]
+            kinds.append(f"{each.dtype.name}[{','.join(ones)}]")
+        elif isinstance(each, tuple) and isinstance(each[0], np.ndarray):
+            kinds.append("...")
+    named = [f"{k}={v}" for k, v in keywords.items() if k == "axis"]
+    return f"{name}({', '.join(kinds + named)})"
+
+
+def measured(
+    name: str, arguments: tuple[Any, ...], keywords: dict[str, Any], rounds: int
+) -> tuple[float, float]:
+    """Seconds of shardir and of NumPy, each the median of its rounds."""
+    ours, theirs = getattr(snp, name), getattr(np, name)
+    put = sd.tree_util.tree_map(
+        lambda x: snp.asarray(x) if isinstance(x, np.ndarray) else x, arguments
+    )
+    if name == "bincount":
+        keywords, own = {"minlength": 8}, keywords
+    else:
+        own = keywords
+
+    def run_ours() -> None:
+        sd.block_until_ready(ours(*put, **own))
+
+    def run_theirs() -> None:
+        result = theirs(*arguments, **keywords)
+        if name in ("transpose", "ravel", "flip", "diagonal", "broadcast_to", "rot90", "moveaxis"):
+            np.array(result)
+
+    run_ours(), run_ours(), run_theirs()
+    return alternated(run_ours, run_theirs, rounds)
+
+
+def alternated(
+    ours: Callable[[], None], theirs: Callable[[], None], rounds: int
+) -> tuple[float, float]:
+    times: tuple[list[float], list[float]] = [], []
+    repeats = [_repeats(ours), _repeats(theirs)]
+    for _ in range(rounds):
+        for which, run in enumerate((ours, theirs)):
+            begin = time.perf_counter()
+            for _ in range(repeats[which]):
+                run()
+            times[which].append((time.perf_counter() - begin) / repeats[which])
+    return median(times[0]), median(times[1])
+
+
+def _repeats(run: Callable[[], None]) -> int:
+    begin = time.perf_counter()
+    run()
+    return max(1, min(200, int(2e-3 / max(time.perf_counter() - begin, 1e-7))))
+
+
+def report(
+    figures: dict[str, dict[str, tuple[float, float]]],
+    sizes: list[str],
+    small: bool,
+    over: float,
+) -> None:
+    table = Table("function", *sizes)
+    slow = 0
+    for name, row in sorted(figures.items()):
+        cells, worst = [], 0.0
+        for size in sizes:
+            if size not in row:
+                cells.append("")
+                continue
+            ours, theirs = row[size]
+            figure = (ours - theirs) * 1e6 / 15 if small else ours / theirs
+            worst = max(worst, figure)
+            cells.append(f"{(ours - theirs) * 1e6:+.1f} us" if small else f"{figure:.2f}")
+        slow += worst > 1
+        if worst > over:
+            table.add_row(escape(name), *cells)
+    console = Console(width=120)
+    console.print(table)
+    limit = "15 us above NumPy" if small else "NumPy's time"
+    console.print(f"{len(figures) - slow} of {len(figures)} are at most at {limit} at all sizes")
+
+
+if __name__ == "__main__":
+    main()
