@@ -110,13 +110,19 @@ def _of(f: Function, value: Value, taken: Sequence[int]) -> Value:
 
 
 class Accumulator:
-    """Variables that hold a vector of any element type."""
+    """Variables that hold a vector of any element type.
+
+    The extremes of floats wait for one comparison a vector, as which NaN would be lost: which
+    lanes have met one is remembered beside.
+    """
 
     def __init__(self, f: Function, op: str, dtype: str, count: int) -> None:
         self.f, self.op, self.dtype, self.count = f, op, dtype, count
         type = vector(registers.REGISTERS[dtype], count)
         parts = 2 if dtype in COMPLEX else 1
         self._variables = [f.variable(type) for _ in range(parts)]
+        extreme = op in ("max", "min") and dtype in FLOATS
+        self._unordered = f.variable(vector("i1", count)) if extreme else None
 
     def clear(self) -> None:
         self.set(start(self.f, self.op, self.dtype, self.count))
@@ -124,13 +130,25 @@ class Accumulator:
     def get(self) -> Held:
         if len(self._variables) == 2:
             return self._variables[0].get(), self._variables[1].get()
-        return self._variables[0].get()
+        value = self._variables[0].get()
+        if self._unordered is None:
+            return value
+        return self.f.select(self._unordered.get(), float("nan"), value)
 
     def set(self, held: Held) -> None:
         parts = held if isinstance(held, tuple) else (held,)
         for variable, part in zip(self._variables, parts, strict=True):
             variable.set(part)
+        if self._unordered is not None:
+            self._unordered.set(self.f.value(0, self._unordered.type))
 
     def add(self, held: Held) -> None:
         """Take up a vector of the accumulator's own type."""
-        self.set(combined(self.f, self.op, self.dtype, self.get(), held))
+        if self._unordered is None:
+            self.set(combined(self.f, self.op, self.dtype, self.get(), held))
+            return
+        assert isinstance(held, Value)
+        best = self._variables[0]
+        further = held.is_("ogt" if self.op == "max" else "olt", best.get())
+        best.set(self.f.select(further, held, best.get()))
+        self._unordered.set(self._unordered.get() | held.is_("uno", held))
