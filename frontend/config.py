@@ -80,6 +80,16 @@ FALLBACKS = ("replicate", "error")
 """What becomes of an operation that is cut but has no loops; see `jit`."""
 
 
+PLATFORMS = ("cpu", "gpu", "tpu", "ipu")
+"""What devices can be called."""
+
+
+def _platform(value: object) -> str:
+    if value in PLATFORMS:
+        return str(value)
+    raise ValueError("'cpu', 'gpu', 'tpu' or 'ipu'")
+
+
 def _fallback(value: object) -> str:
     if value in FALLBACKS:
         return str(value)
@@ -159,6 +169,13 @@ SETTINGS: Mapping[str, Setting] = {
             _switch,
             "whether reading an array gathers it from all processes",
         ),
+        Setting(
+            "shown_platform",
+            "cpu",
+            "SHARDIR_SHOWN_PLATFORM",
+            _platform,
+            "what devices are called",
+        ),
     )
 }
 
@@ -232,6 +249,14 @@ class Config:
         count = _read("num_cpu_devices")
         assert isinstance(count, int)
         return count
+
+    @property
+    def shown_platform(self) -> str:
+        """What devices are called (cpu; `SHARDIR_SHOWN_PLATFORM`).
+
+        For programs that ask for devices of another kind; those of this machine stand for them.
+        """
+        return str(_read("shown_platform"))
 
     @property
     def enable_x64(self) -> bool:

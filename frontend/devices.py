@@ -9,9 +9,8 @@ machine can be described, propagated and partitioned, though not run.
 from shardir.frontend.config import config
 from shardir.frontend.errors import DeviceError
 from shardir.frontend.locations import pointed
+from shardir.frontend.platforms import described
 from shardir.frontend.processes import here
-
-PLATFORMS = ("cpu",)
 
 
 class Device:
@@ -29,10 +28,16 @@ class Device:
 
     @property
     def platform(self) -> str:
-        return "cpu"
+        """What kind of device it is said to be (`config.shown_platform`)."""
+        return config.shown_platform
 
     @property
     def device_kind(self) -> str:
+        return self.platform
+
+    @property
+    def backend(self) -> str:
+        """The backend that runs programs on it."""
         return "cpu"
 
     @property
@@ -48,7 +53,7 @@ class Device:
         return f"{self.platform.upper()} {self.id}"
 
     def __repr__(self) -> str:
-        return f"CpuDevice(id={self.id})"
+        return described(self.platform, self.id)
 
     def __reduce__(self) -> tuple[object, ...]:
         # A copied or unpickled device is the device.
@@ -78,9 +83,10 @@ def virtual_devices(count: int) -> list[Device]:
 @pointed
 def devices(backend: str | None = None) -> list[Device]:
     """Every device of `backend` (its default), by id."""
-    if backend is not None and backend not in PLATFORMS:
+    platforms = tuple(dict.fromkeys((config.shown_platform, "cpu")))
+    if backend is not None and backend not in platforms:
         raise DeviceError(
-            f"no devices on platform {backend!r}; the platforms are {', '.join(PLATFORMS)}"
+            f"no devices on platform {backend!r}; the platforms are {', '.join(platforms)}"
         )
     there, count = here(), config.num_cpu_devices
     if there.count > 1 and count > there.device_count:
@@ -116,4 +122,4 @@ def local_device_count(backend: str | None = None) -> int:
 
 def default_backend() -> str:
     """The platform that arrays live on unless told otherwise."""
-    return PLATFORMS[0]
+    return config.shown_platform

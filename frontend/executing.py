@@ -17,7 +17,7 @@ def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeE
     there = here()
     owners = tuple(there.owner(device.id) for device in devices)
     if there.link is None or all(owner == there.index for owner in owners):
-        return _alone(module, devices[0].platform)
+        return _alone(module, devices[0].backend)
     return there.link.compile(module, owners)
 
 
@@ -36,4 +36,4 @@ def _alone(module: Module, platform: str) -> Executable | WholeExecutable:
 
 def added_pipeline(devices: Sequence[Device]) -> str:
     """The passes that the backend of this process adds to those of every program, as text."""
-    return get_backend(devices[0].platform).pipeline
+    return get_backend(devices[0].backend).pipeline

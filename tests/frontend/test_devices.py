@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from shardir.frontend.config import cpu_devices
+import shardir as sd
+from shardir.frontend.config import config, cpu_devices
 from shardir.frontend.devices import (
     default_backend,
     device_count,
@@ -82,6 +83,24 @@ def test_another_platform() -> None:
         str(caught.value).partition("\n")[0]
         == "no devices on platform 'tpu'; the platforms are cpu"
     )
+
+
+@pytest.mark.parametrize(
+    ("platform", "shown"),
+    [
+        ("gpu", "CudaDevice(id=5)"),
+        ("tpu", "TpuDevice(id=5, process_index=0, coords=(0,1,0), core_on_chip=1)"),
+        ("ipu", "IpuDevice(id=5, num_tiles=1472, version=ipu2)"),
+    ],
+)
+def test_devices_can_stand_for_those_of_another_platform(platform: str, shown: str) -> None:
+    with config(shown_platform=platform):
+        assert default_backend() == platform
+        device = devices(platform)[5]
+        assert device is devices("cpu")[5]
+        assert (device.platform, device.backend) == (platform, "cpu")
+        assert (repr(device), str(device)) == (shown, f"{platform.upper()} 5")
+        assert float(sd.jit(lambda x: x + 1)(sd.device_put(1.0, device))) == 2
 
 
 def test_another_process() -> None:
