@@ -1,8 +1,7 @@
 """From the text of a module to addresses of machine code.
 
-Kernels are written as vectors already, so that the few passes that clean up are enough: the loop
-vectorizer would find nothing to do. Object code is kept on disk (`object_cache`), so that a
-program's second process only loads it.
+Object code (`emission`) is kept on disk (`object_cache`), so that a program's second process only
+loads it.
 """
 
 import hashlib
@@ -15,6 +14,7 @@ from typing import Any, final
 import llvmlite.binding as binding
 
 from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.native.llvm.emission import emitted_together, target_of
 from shardir.backends.cpu.native.llvm.target import Machine, host
 
 _names = count()
@@ -48,17 +48,14 @@ def compile(text: str, exports: list[str], imports: Mapping[str, int] | None = N
     return Library(link([_object(text, host())], exports, imports or {}))
 
 
-def emit(texts: Sequence[str]) -> bytes:
-    """The object code of several modules as one; functions that are internal to one stay so.
+def emit(groups: Sequence[Sequence[str]]) -> list[bytes]:
+    """The object code of each group of modules, the groups at the same time.
 
-    Raises `RuntimeError` with LLVM's words when a text is no module or two define the same.
+    Raises `RuntimeError` with LLVM's words when a text is no module or two of a group define the
+    same.
     """
     with lock:
-        target = _target(host())
-        module = _parsed(texts[0], target)
-        for text in texts[1:]:
-            module.link_in(_parsed(text, target))
-        return bytes(target.emit_object(_optimised(module, target)))
+        return emitted_together(groups)
 
 
 def link(
@@ -79,48 +76,15 @@ def link(
         return {name: tracker[name] for name in exports}
 
 
-def assembly(text: str) -> str:
-    """The machine code of a module as text, for people."""
-    target = _target(host())
-    return str(target.emit_assembly(_optimised(_parsed(text, target), target)))
-
-
 def _object(text: str, machine: Machine) -> bytes:
     words = "\n".join((machine.version, machine.triple, machine.cpu, machine.features, text))
     key = hashlib.sha256(words.encode()).hexdigest()
     found = object_cache.load(key)
     if found is not None:
         return found
-    made = emit([text])
+    (made,) = emit([[text]])
     object_cache.save(key, made)
     return made
-
-
-def _parsed(text: str, target: Any) -> Any:
-    module = binding.parse_assembly(text)
-    module.triple = host().triple
-    module.data_layout = str(target.target_data)
-    return module
-
-
-def _optimised(module: Any, target: Any) -> Any:
-    options = binding.create_pipeline_tuning_options(speed_level=2)
-    passes = binding.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_loop_rotate_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    passes.run(module, binding.create_pass_builder(target, options))
-    return module
-
-
-def _target(machine: Machine) -> Any:
-    return binding.Target.from_triple(machine.triple).create_target_machine(
-        cpu=machine.cpu, features=machine.features, opt=2, jit=True
-    )
 
 
 _compiler: Any = None
@@ -129,5 +93,5 @@ _compiler: Any = None
 def _jit() -> Any:
     global _compiler
     if _compiler is None:
-        _compiler = binding.create_lljit_compiler(_target(host()))
+        _compiler = binding.create_lljit_compiler(target_of(host()))
     return _compiler

@@ -1,10 +1,10 @@
 """The addresses of kernels: compiled once per name in a process, and once on a machine.
 
 The kernels of a program that are not known yet are compiled many to a module, which takes half the
-time of one each. On disk the module lies under the names of its kernels, so that other programs
-find those they share, and a kernel's text is not even made when its code is there. A name says
-what a kernel does only to those who know how it is written: the key of all entries therefore holds
-a fingerprint of the files of this backend.
+time of one each, and as many modules at once as there are cores for. On disk a module lies under
+the names of its kernels, so that other programs find those they share, and a kernel's text is not
+even made when its code is there. A name says what a kernel does only to those who know how it is
+written: the key of all entries therefore holds a fingerprint of the files of this backend.
 """
 
 import hashlib
@@ -18,10 +18,15 @@ from shardir.backends.cpu.native.llvm import object_cache
 from shardir.backends.cpu.native.llvm.compiler import emit, link, lock
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.runtime import libraries
+from shardir.backends.cpu.native.runtime.workers import allowed
 from shardir.reporting import report
 
 TOGETHER = 16
 """Kernels of a module: more gain nothing, and would be loaded for programs that need a few."""
+WORTHWHILE = 20_000
+"""Characters of text from which a module is worth a thread: about 20 ms of work."""
+
+_Written = tuple[Kernel, str]
 
 _addresses: dict[str, int] = {}
 
@@ -33,29 +38,45 @@ def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
         missing = [kernel for name, kernel in wanted.items() if name not in _addresses]
         if missing:
             missing = _load(missing)
-    for start in range(0, len(missing), TOGETHER):
-        group = missing[start : start + TOGETHER]
+    cores = allowed()
+    step = TOGETHER * cores
+    for start in range(0, len(missing), step):
         with lock:
             # Another thread may have made them meanwhile.
-            left = [kernel for kernel in group if kernel.name not in _addresses]
+            left = [k for k in missing[start : start + step] if k.name not in _addresses]
             if left:
-                _compile(left)
+                _compile(left, cores)
         # Who listens may do anything, and so does not hold the lock.
-        report("kernels", start + len(group), len(missing))
+        report("kernels", min(start + step, len(missing)), len(missing))
     return {name: _addresses[name] for name in wanted}
 
 
-def _compile(kernels: Sequence[Kernel]) -> None:
-    """Compile kernels as one module, and keep it on disk."""
-    names = [kernel.name for kernel in kernels]
-    code = emit([kernel.text() for kernel in kernels])
-    imports = list(dict.fromkeys(symbol for kernel in kernels for symbol in kernel.imports))
-    group = _key("group", *names)
-    object_cache.save(group, code)
-    entry = json.dumps({"group": group, "names": names, "imports": imports}).encode()
-    for name in names:
-        object_cache.save(_key("kernel", name), entry)
-    _addresses.update(link([code], names, libraries.addresses(imports)))
+def _compile(kernels: Sequence[Kernel], cores: int) -> None:
+    """Compile kernels as modules, one for each core, and keep them on disk."""
+    shares = _shares([(kernel, kernel.text()) for kernel in kernels], cores)
+    codes = emit([[text for _, text in share] for share in shares])
+    for share, code in zip(shares, codes, strict=True):
+        names = [kernel.name for kernel, _ in share]
+        imports = list(dict.fromkeys(symbol for kernel, _ in share for symbol in kernel.imports))
+        group = _key("group", *names)
+        object_cache.save(group, code)
+        entry = json.dumps({"group": group, "names": names, "imports": imports}).encode()
+        for name in names:
+            object_cache.save(_key("kernel", name), entry)
+        _addresses.update(link([code], names, libraries.addresses(imports)))
+
+
+def _shares(written: Sequence[_Written], cores: int) -> list[list[_Written]]:
+    """Kernels and their texts in shares of about as much text: at most one share for each core."""
+    total = sum(len(text) for _, text in written)
+    count = max(1, min(cores, total // WORTHWHILE), -(-len(written) // TOGETHER))
+    shares: list[list[_Written]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for each in sorted(written, key=lambda each: -len(each[1])):
+        fewest = sizes.index(min(sizes))
+        shares[fewest].append(each)
+        sizes[fewest] += len(each[1])
+    return [share for share in shares if share]
 
 
 def _load(kernels: Sequence[Kernel]) -> list[Kernel]:

@@ -1,14 +1,14 @@
 """Kernels by name: compiled once, together, kept on disk; and the libraries that they import."""
 
 import ctypes
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from shardir.backends.cpu.native.data import Kernel, Phase
-from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.native.llvm import compiler, object_cache
 from shardir.backends.cpu.native.llvm.text import Function, Module
 from shardir.backends.cpu.native.runtime import kernels, libraries
 from shardir.backends.cpu.native.runtime.program import load
@@ -129,3 +129,34 @@ def test_a_text_that_is_no_module_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="expected top-level entity"):
         run(Kernel("wrong", lambda: "nonsense"))
     assert run(kernel("right", lambda *_: None)) == 0
+
+
+def test_much_text_is_shared_between_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "WORTHWHILE", 1)
+    monkeypatch.setattr(kernels, "allowed", lambda: 3)
+    together: list[list[int]] = []
+    emit = compiler.emit
+
+    def counted(groups: Sequence[Sequence[str]]) -> list[bytes]:
+        together.append(list(map(len, groups)))
+        return emit(groups)
+
+    monkeypatch.setattr(kernels, "emit", counted)
+    assert run(*(adding(f"k{n}", 10**n, []) for n in range(7))) == 1_111_111
+    assert [sorted(each) for each in together] == [[2, 2, 3]]
+    forget()
+    assert run(*(adding(f"k{n}", 10**n, []) for n in range(7))) == 1_111_111
+    assert len(together) == 1
+
+
+def test_a_share_has_at_most_so_many_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = [(adding(f"k{n}", n, []), "text") for n in range(2 * kernels.TOGETHER)]
+    assert [len(share) for share in kernels._shares(written, 8)] == [kernels.TOGETHER] * 2
+
+
+def test_an_error_in_another_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "WORTHWHILE", 1)
+    monkeypatch.setattr(kernels, "allowed", lambda: 2)
+    with pytest.raises(RuntimeError, match="expected top-level entity"):
+        run(Kernel("wrong", lambda: "nonsense"), adding("a", 1, []))
+    assert run(adding("a", 1, [])) == 1
