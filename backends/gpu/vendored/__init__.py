@@ -1,0 +1,6 @@
+"""What an emitted program runs on: torch, and nothing of shardir.
+
+These files are written beside every program, as the folder `shardir_runtime`. A program says what
+it is (`Program`: its mesh, and how its arguments and results are cut) and does its work in
+`main(comm, *arguments)`, where `comm` speaks to the other devices of the mesh (`Comm`).
+"""

@@ -1,0 +1,84 @@
+"""How tensors of several devices combine, for all element types.
+
+Results are those of combining in order of position, with 16-bit floats in single precision. Torch
+has no arithmetic on unsigned integers of more than 8 bits: sums, products and bits are those of the
+signed type of the same width, and so is the order of two numbers when their highest bits are
+turned.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Tensor = Any
+
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""The types of the same width that torch computes with."""
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def combined(parts: Sequence[Tensor], op: str) -> Tensor:
+    """All parts combined by `op`: add, mul, max, min, and, or."""
+    dtype = parts[0].dtype
+    if len(parts) == 1:
+        return parts[0].clone()
+    if dtype in HALVES:
+        return _combined([part.float() for part in parts], op).to(dtype)
+    if dtype in SIGNED:
+        signed = [part.view(SIGNED[dtype]) for part in parts]
+        if op not in ("max", "min"):
+            return _combined(signed, op).view(dtype)
+        top = torch.iinfo(SIGNED[dtype]).min
+        return (_combined([part ^ top for part in signed], op) ^ top).view(dtype)
+    return _combined(parts, op)
+
+
+def _combined(parts: Sequence[Tensor], op: str) -> Tensor:
+    combine = _OPERATIONS[op]
+    made = parts[0]
+    for part in parts[1:]:
+        made = combine(made, part)
+    return made
+
+
+def _add(x: Tensor, y: Tensor) -> Tensor:
+    return x | y if x.dtype == torch.bool else x + y
+
+
+def _maximum(x: Tensor, y: Tensor) -> Tensor:
+    """The larger; NaN if either is, +0 above -0."""
+    best = torch.maximum(x, y)
+    return torch.where((x == 0) & (y == 0), x + y, best) if x.is_floating_point() else best
+
+
+def _minimum(x: Tensor, y: Tensor) -> Tensor:
+    """The smaller; NaN if either is, -0 below +0."""
+    best = torch.minimum(x, y)
+    return torch.where((x == 0) & (y == 0), -(-x - y), best) if x.is_floating_point() else best
+
+
+_OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": _add,
+    "mul": lambda x, y: x * y,
+    "max": _maximum,
+    "min": _minimum,
+    "and": lambda x, y: x & y,
+    "or": lambda x, y: x | y,
+}
+
+
+def identity(op: str, dtype: Any) -> Any:
+    """The number that changes nothing when it is combined."""
+    if op in ("add", "or"):
+        return 0
+    if op == "mul":
+        return 1
+    if dtype == torch.bool:
+        return op in ("and", "min")
+    if op == "and":
+        return -1
+    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    if dtype.is_floating_point:
+        return float("-inf") if op == "max" else float("inf")
+    return info.min if op == "max" else info.max

@@ -1,0 +1,118 @@
+"""Meshes: which devices talk to which.
+
+A device is its row-major position in the mesh. Along a list of axes (major to minor) it has one
+coordinate, its position in the group of devices that differ only along those axes. An axis is
+named as in the program's header: `"data"`, or `"data:(2)4"` for the part of `data` whose 4
+positions lie inside the first 2.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import prod
+
+Axes = tuple[str, ...]
+Part = tuple[str, int, int]
+"""A part of a mesh axis: its name, how many pieces the axis is in before it, and its size."""
+
+_PART = re.compile(r"(.+):\((\d+)\)(\d+)")
+
+
+class Mesh:
+    """Devices along named axes, the first of which is major."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.sizes = dict(sizes)
+        self.size = prod(self.sizes.values())
+        self._strides: dict[str, int] = {}
+        stride = self.size
+        for name, size in self.sizes.items():
+            stride //= size
+            self._strides[name] = stride
+
+    def position(self, device: int, axes: Axes) -> int:
+        """Where a device stands along `axes`."""
+        return self._position(device, self._parts(axes))
+
+    def count(self, axes: Axes) -> int:
+        """How many positions there are along `axes`."""
+        return prod(size for _, _, size in self._parts(axes))
+
+    def group(self, device: int, axes: Axes) -> tuple[int, ...]:
+        """The devices that differ from `device` only along `axes`, in order of their positions."""
+        return self._group(device, self._parts(axes))
+
+    def groups(self, axes: Axes) -> tuple[tuple[int, ...], ...]:
+        """All such groups, the one with device 0 first."""
+        return tuple(dict.fromkeys(self.group(device, axes) for device in range(self.size)))
+
+    def sender(self, device: int, source: Axes, target: Axes) -> int:
+        """From whom a device receives when what is cut along `source` moves to `target`.
+
+        The sender's position along `source` is the receiver's along `target`. Where that leaves a
+        choice, they differ only along the axes named, and every device sends exactly once.
+        """
+        old, new = self._refined(source, target)
+        found = device
+        for part in dict.fromkeys((*old, *new)):
+            found -= self._position(device, (part,)) * self._stride(part)
+        left = tuple(part for part in old if part not in new)
+        free = tuple(part for part in new if part not in old)
+        placed = ((old, self.position(device, target)), (free, self._position(device, left)))
+        for parts, rest in placed:
+            for part in reversed(parts):
+                found += rest % part[2] * self._stride(part)
+                rest //= part[2]
+        return found
+
+    def together(self, device: int, source: Axes, target: Axes) -> tuple[int, ...]:
+        """The devices that differ from `device` only along `source` and `target`."""
+        old, new = self._refined(source, target)
+        return self._group(device, tuple(dict.fromkeys((*old, *new))))
+
+    def _parts(self, axes: Axes) -> tuple[Part, ...]:
+        return tuple(map(self._part, axes))
+
+    def _part(self, axis: str) -> Part:
+        match = _PART.fullmatch(axis)
+        name = axis if match is None else match[1]
+        if name not in self.sizes:
+            raise ValueError(f"the mesh {self.sizes} has no axis {axis!r}")
+        if match is None:
+            return name, 1, self.sizes[name]
+        return name, int(match[2]), int(match[3])
+
+    def _stride(self, part: Part) -> int:
+        name, before, size = part
+        return self._strides[name] * (self.sizes[name] // (before * size))
+
+    def _position(self, device: int, parts: Sequence[Part]) -> int:
+        position = 0
+        for part in parts:
+            position = position * part[2] + device // self._stride(part) % part[2]
+        return position
+
+    def _group(self, device: int, parts: Sequence[Part]) -> tuple[int, ...]:
+        members = [device]
+        for part in parts:
+            stride = self._stride(part)
+            first = [member - member // stride % part[2] * stride for member in members]
+            members = [base + i * stride for base in first for i in range(part[2])]
+        return tuple(members)
+
+    def _refined(self, *lists: Axes) -> list[tuple[Part, ...]]:
+        """The lists, with axes split so far that any two parts are equal or do not overlap."""
+        bounds: dict[str, set[int]] = {}
+        for axes in lists:
+            for name, before, size in self._parts(axes):
+                bounds.setdefault(name, set()).update((before, before * size))
+        return [
+            tuple(piece for part in self._parts(axes) for piece in _split(part, bounds))
+            for axes in lists
+        ]
+
+
+def _split(part: Part, bounds: Mapping[str, set[int]]) -> Iterator[Part]:
+    name, before, size = part
+    inside = sorted(bound for bound in bounds[name] if before <= bound <= before * size)
+    return ((name, low, high // low) for low, high in pairwise(inside))

@@ -1,0 +1,138 @@
+"""What is written beside the text of a program: the files it runs on, and its data.
+
+The files are those of `vendored`, with their imports pointing to the folder they are written to.
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.emission import Boundary, Emission
+from shardir.ir import Module
+from shardir.mesh import Mesh
+from shardir.placement import Axes
+
+FOLDER = "shardir_runtime"
+"""Where the files that a program runs on are written, and the package it imports them from."""
+_HOME = "shardir.backends.gpu.vendored"
+
+
+def runtime_files() -> dict[str, str]:
+    """The files that every program runs on, by their path below the program's folder."""
+    found = sorted(files(_HOME).iterdir(), key=lambda file: file.name)
+    return {
+        f"{FOLDER}/{file.name}": file.read_text(encoding="utf-8").replace(_HOME, FOLDER)
+        for file in found
+        if file.name.endswith(".py")
+    }
+
+
+def data_files(emission: Emission) -> dict[str, bytes]:
+    """Arrays that the function refers to, and the samples of the self-test."""
+    written: dict[str, bytes] = {}
+    names = file_names(emission.arguments)
+    for name, argument in zip(names, emission.arguments, strict=True):
+        if argument.value is not None:
+            written[f"values/{name}.npy"] = _npy(argument.value)
+    if emission.samples is not None:
+        for name, argument, array in zip(
+            names, emission.arguments, emission.samples.arguments, strict=True
+        ):
+            if argument.value is None:
+                written[f"selftest/arguments/{name}.npy"] = _npy(array)
+        results = file_names(emission.results)
+        for name, array in zip(results, emission.samples.results, strict=True):
+            written[f"selftest/results/{name}.npy"] = _npy(array)
+    return written
+
+
+def file_names(boundaries: Sequence[Boundary]) -> list[str]:
+    """What the files of arguments or results are called: as the user calls them, if they can be."""
+    names: dict[str, None] = {}
+    for boundary in boundaries:
+        name = plain = re.sub(r"[^\w.-]+", "_", boundary.label).strip("._-") or "array"
+        for number in count(2):
+            if name not in names:
+                break
+            name = f"{plain}_{number}"
+        names[name] = None
+    return list(names)
+
+
+def program_text(emission: Emission, no_graph: str = "") -> str:
+    """The declaration `PROGRAM = Program(...)`, for a module that imports Program and Tensor."""
+    lines = [
+        "PROGRAM = Program(",
+        f"    title={_literal(emission.title)},",
+        f"    mesh={_literal(dict(emission.mesh.axes))},",
+        "    arguments=(",
+        *_tensors(emission.arguments, emission.mesh),
+        "    ),",
+        "    results=(",
+        *_tensors(emission.results, emission.mesh),
+        "    ),",
+        f"    groups={_literal(groups_of(emission.module, emission.mesh))},",
+        "    file=__file__,",
+        *([f"    no_graph={_literal(no_graph)},"] if no_graph else []),
+        ")",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def axes_text(axes: Axes, mesh: Mesh) -> tuple[str, ...]:
+    """Axes as the methods of `Comm` take them: `("data", "model:(1)2")`."""
+    return tuple(axis.name if axis.is_whole(mesh) else str(axis) for axis in axes)
+
+
+def groups_of(module: Module, mesh: Mesh) -> tuple[tuple[str, ...], ...]:
+    """The lists of axes along which a program exchanges anything, in order of first use.
+
+    What moves by source and target goes from device to device, and has no group.
+    """
+    found: dict[tuple[str, ...], None] = {}
+    for op in module.main.body.walk():
+        if op.spec.collective and op.attrs.get("axes"):
+            found[axes_text(op.attrs["axes"], mesh)] = None
+    return tuple(found)
+
+
+def _tensors(boundaries: Sequence[Boundary], mesh: Mesh) -> Iterator[str]:
+    """Arguments or results as the program states them, a line each."""
+    for name, boundary in zip(file_names(boundaries), boundaries, strict=True):
+        sharding = boundary.sharding
+        said: list[Any] = [name, boundary.whole.dtype, boundary.whole.shape]
+        if any(sharding.axes):
+            said.append(tuple(axes_text(axes, mesh) for axes in sharding.axes))
+        named = {
+            "label": boundary.label if boundary.label != name else "",
+            "donated": boundary.donated,
+            "value": f"values/{name}.npy" if boundary.value is not None else "",
+            "unreduced": axes_text(sharding.unreduced, mesh),
+            "reduction": sharding.reduction if sharding.unreduced else "",
+        }
+        stated = [f"{key}={_literal(value)}" for key, value in named.items() if value]
+        yield f"        Tensor({', '.join([*map(_literal, said), *stated])}),"
+
+
+def _literal(value: Any) -> str:
+    """A text, a number, or a container of them, as a formatter would leave it."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_literal(k)}: {_literal(v)}' for k, v in value.items())}}}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+    return repr(value)
+
+
+def _npy(array: Any) -> bytes:
+    """An array as the text of a `.npy` file; bf16 is stored as NumPy stores types it lacks."""
+    file = io.BytesIO()
+    np.save(file, np.asarray(array), allow_pickle=False)
+    return file.getvalue()
