@@ -10,7 +10,8 @@ it is the same path.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -64,21 +65,14 @@ class Eager:
     def __init__(
         self, fun: Callable[..., Any], static: Sequence[str], cached: bool, name: str
     ) -> None:
-        parameters = list(signature(fun).parameters.values())
-        names = [p.name for p in parameters]
+        names, self.positional, self.variadic = parameters_of(fun)
         if unknown := [name for name in static if name not in names]:
             raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
         self.fun, self.cached, self.name = fun, cached, name
-        self.positional = tuple(
-            p.name
-            for p in parameters
-            if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-        )
         self.static = frozenset(static)
         self.static_positions = frozenset(
             i for i, name in enumerate(self.positional) if name in self.static
         )
-        self.variadic = next((p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL), "")
         self.programs: dict[Any, Any] = {}
 
     def check(self, args: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -91,6 +85,26 @@ class Eager:
         from shardir.frontend.calling import call_eagerly
 
         return call_eagerly(self, args, options)
+
+
+def parameters_of(
+    fun: Callable[..., Any],
+) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """The names of a function's parameters, those that may be given by position, and `*`'s."""
+    if type(fun) is FunctionType and not hasattr(fun, "__wrapped__"):
+        # The namespaces have hundreds of these, and `signature` takes 30 times as long.
+        code = fun.__code__
+        given = code.co_argcount + code.co_kwonlyargcount
+        more = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+        names = code.co_varnames[: given + more]
+        return names, names[: code.co_argcount], names[given] if code.co_flags & CO_VARARGS else ""
+    known = signature(fun).parameters.values()
+    by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return (
+        tuple(p.name for p in known),
+        tuple(p.name for p in known if p.kind in by_position),
+        next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), ""),
+    )
 
 
 class UnhashableError(ShardirError, TypeError):

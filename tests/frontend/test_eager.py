@@ -1,5 +1,6 @@
 """Functions of the namespaces run outside of traces as programs of one function."""
 
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from shardir import ops
 from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.config import enable_x64
 from shardir.frontend.devices import devices
-from shardir.frontend.eager import UnhashableError, public, static_key
+from shardir.frontend.eager import UnhashableError, parameters_of, public, static_key
 from shardir.frontend.errors import (
     ArgumentError,
     IncompatibleDevicesError,
@@ -194,3 +195,19 @@ def test_only_parameters_are_static() -> None:
         @public(static=("axis",))
         def f(x: Any) -> Any:
             return x
+
+
+def test_parameters_are_those_of_the_signature() -> None:
+    def plain(a: int, /, b: int, *rest: int, c: int = 0, **more: int) -> None:
+        inner = a
+        assert inner
+
+    @wraps(plain)
+    def wrapped(*args: Any, **options: Any) -> None: ...
+
+    names, positional = ("a", "b", "c", "rest", "more"), ("a", "b")
+    assert parameters_of(plain) == (names, positional, "rest")
+    assert parameters_of(lambda x, *, y: x) == (("x", "y"), ("x",), "")
+    in_order = ("a", "b", "rest", "c", "more")
+    assert parameters_of(wrapped) == (in_order, positional, "rest")
+    assert parameters_of(partial(plain, 1)) == (in_order[1:], ("b",), "rest")
