@@ -34,6 +34,7 @@ from shardir.passes.reasons import Words, loop_name
 from shardir.passes.reshard import IDENTITIES
 from shardir.passes.uneven import loops_that_pad, uneven_dims
 from shardir.placement import Axes, Axis, Dim, Sharding
+from shardir.types import COMPLEX
 
 SUFFIX = {
     "all-slice": "slice",
@@ -205,7 +206,13 @@ class _Cutter:
         if step.name == "unreduce":
             place = b.axis_index(**attrs)
             first = b.eq(place, b.full(0, place.type))
-            rest = b.full(identity(self.sharding(result).reduction, value.type.dtype), value.type)
+            reduction = self.sharding(result).reduction
+            if reduction == "mul" and value.type.dtype in COMPLEX:
+                raise PartitionError(
+                    f"%{result.name} cannot begin to wait for a product: complex numbers that are "
+                    "infinite become NaN times 1; leave `unreduced[mul]` away"
+                )
+            rest = b.full(identity(reduction, value.type.dtype), value.type)
             operands, attrs = (first, value, rest), {}
         spec = OPS["select" if step.name == "unreduce" else step.name]
         (type,) = infer(spec, operands, None, attrs)

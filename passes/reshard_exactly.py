@@ -112,7 +112,8 @@ class _Exactly(Rewriter):
         """
         wanted = places[count].unreduced if len(places) > count else ()
         cuts = [axis for each in aligned.tensors for cut in each.axes for axis in cut]
-        wanted = tuple(axis for axis in wanted if clear_of(axis, (*cuts, *aligned.pending)))
+        used = (*cuts, *aligned.pending)
+        wanted = tuple(axis for axis in wanted if clear_of(axis, used) == axis)
         tensors = [
             replace(sharding, unreduced=_both(place.unreduced, wanted), reduction=place.reduction)
             for sharding, place in zip(aligned.tensors[:count], places, strict=False)

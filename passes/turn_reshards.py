@@ -59,7 +59,7 @@ class Turner:
     def shared(self, turn: Op, move: Op) -> bool:
         """Whether something else moves the operand of a transpose to the same place."""
         place = self.before(turn, move)
-        if place_of(turn.operands[0], self.mesh).unreduced:
+        if place_of(turn.operands[0], self.mesh).unreduced or place.unreduced:
             return False
         return any(
             isinstance(use, Op)

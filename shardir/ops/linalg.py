@@ -68,11 +68,11 @@ def _factors(x: TensorType, y: TensorType, *, dims: str, result: TensorType) -> 
 
 
 def _reference(x: Any, y: Any, *, dims: str, result: TensorType) -> Any:
-    """Floats are multiplied and summed in f64 and rounded once."""
+    """Floats are multiplied and summed in f64, from 0.0 on, and rounded once."""
     wide = wider(result.numpy)
     with np.errstate(all="ignore"):
         product = np.einsum(dims, x.astype(wide), y.astype(wide), optimize=True)
-        return narrowed(np.asarray(product), result.numpy)
+        return narrowed(np.asarray(product + wide.type(0)), result.numpy)
 
 
 def _vjp(b: Any, g: Any, x: Any, y: Any, z: Any, *, dims: str) -> Any:

@@ -275,6 +275,22 @@ func @f(
     )
 
 
+def test_complex_numbers_do_not_begin_to_wait_for_a_product() -> None:
+    with pytest.raises(PartitionError) as caught:
+        partitioned("""\
+func @f(
+  %a: c64[8@-],
+) -> (c64[8@-]) {
+  %b = log(%a) : c64[8@-] unreduced[mul](x)
+  return %b
+}
+""")
+    assert str(caught.value) == (
+        "%b cannot begin to wait for a product: complex numbers that are infinite become NaN "
+        "times 1; leave `unreduced[mul]` away"
+    )
+
+
 def chain(devices: int, count: int) -> Module:
     lines = [f"mesh @m = [x={devices}, y={devices}]", "", "func @f("]
     lines += [

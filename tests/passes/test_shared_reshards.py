@@ -226,3 +226,24 @@ func @f(
 """
     module = Pipeline.parse(AFTER_PROPAGATE)(parse(MESH + text))
     assert [c.kind for c in collectives(module)] == ["reduce-scatter"]
+
+
+def test_a_transpose_of_whole_numbers_is_not_made_to_wait_for_a_sum() -> None:
+    """Only what is linear lets a pending sum through, and that is said of floats alone."""
+    lines = after(
+        ShareReshards(),
+        """\
+func @f(
+  %a: i32[],
+) -> (i32[] unreduced(x), i32[] unreduced(x)) {
+  %b = reshard(%a) : i32[] unreduced(x)
+  %c = transpose(%a, perm=[]) : i32[]
+  %d = reshard(%c) : i32[] unreduced(x)
+  return %b, %d
+}
+""",
+    )
+    assert lines[1:] == [
+        "%c = transpose(%a, perm=[]) : i32[]",
+        "%d = reshard(%c) : i32[] unreduced(x)",
+    ]

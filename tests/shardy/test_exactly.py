@@ -15,7 +15,9 @@ from shardir.ir import Block, Function, Module, Value
 from shardir.mesh import Mesh
 from shardir.passes import ReshardExactly
 from shardir.placement import Axes, Axis, Sharding
+from shardir.text.parser import parse
 from shardir.types import TensorType
+from shardir.verify import verify
 from tests.shardy.oracle import numbered, run
 
 PASS = "func.func(sdy-insert-explicit-reshards{enable-full-version=true})"
@@ -168,3 +170,22 @@ def aligned(module: Module) -> object:
 
 def cuts(sharding: Sharding | None) -> object:
     return tuple(sharding.axes) if sharding and any(sharding.axes) else None
+
+
+def test_a_sum_does_not_stay_pending_over_an_axis_that_is_cut_now() -> None:
+    """Not even over the rest of it: sub-axes of one axis are summed up together."""
+    module = ReshardExactly()(
+        parse("""\
+mesh @m = [x=6]
+
+func @f(
+  %a: bool[1@-] unreduced[max](x),
+  %b: bool[1@x:(3)2],
+) -> (bool[1@-]) {
+  %c = and(%a, %b) : bool[1@-] unreduced(x)
+  return %c
+}
+""")
+    )
+    verify(module)
+    assert "%a.cut = reshard(%a) : bool[1@x:(3)2]\n" in str(module)
