@@ -62,6 +62,10 @@ class Backend(ABC):
     pipeline: str = ""
     """The passes that a partitioned module goes through before this backend compiles it."""
 
+    def prepare(self) -> None:
+        """Begin with what every program needs, beside the thread that traces the first one."""
+        return
+
     @abstractmethod
     def compile(self, module: Module) -> Executable | WholeExecutable:
         """Prepare the first function of a module that went through `pipeline`.

@@ -12,6 +12,12 @@ from shardir.ir import Module
 from shardir.passes.pipeline import Pipeline
 
 
+def prepare(platform: str) -> None:
+    """Have a backend begin with what every program needs, while one is traced."""
+    if not config.isolated and available():
+        get_backend(platform).prepare()
+
+
 def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeExecutable:
     """A partitioned module, ready to run on `devices`, which may be of several processes."""
     there = here()

@@ -12,7 +12,7 @@ from typing import Any, final, overload
 from shardir.errors import ShardirError
 from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
-from shardir.frontend.array import Array
+from shardir.frontend.array import Array, default_device
 from shardir.frontend.calling import (
     MANY,
     Leaf,
@@ -28,6 +28,7 @@ from shardir.frontend.errors import (
     RecursiveError,
     ShardingError,
 )
+from shardir.frontend.executing import prepare
 from shardir.frontend.locations import defined, here, point
 from shardir.frontend.lowering import check_divides, lower
 from shardir.frontend.operands import as_tracer
@@ -82,6 +83,7 @@ class JitFunction:
         if found is None:
             if len(self._programs) >= MANY:
                 self._programs.clear()
+            prepare(default_device().backend)
             found = self._programs[key] = self._lowered(args, options).program()
             if known.donated:
                 given = {id(leaf) for leaf in tree.leaves(known.donations(args, options))}

@@ -1,0 +1,51 @@
+"""The runtime is made on another thread while the first program is traced."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import threading
+import numpy as np
+import shardir as sd
+from shardir.backends.cpu import native
+from shardir.backends.cpu.native.runtime import workers
+who = []
+make = workers.Pool.__init__
+def noted(self, *args):
+    who.append(threading.current_thread().name)
+    make(self, *args)
+workers.Pool.__init__ = noted
+{before}
+x = sd.device_put(np.arange(3.0))
+print(who)
+def f(x):
+    for thread in threading.enumerate():
+        if thread.name == "shardir-prepare":
+            thread.join()
+    return x + 1
+print(sd.jit(f)(x), sd.jit(lambda x: x - 1)(x), who)
+"""
+REFUSE = """
+def refused(self):
+    raise RuntimeError("can't start new thread")
+native.Thread = type("Refused", (threading.Thread,), {"start": refused})
+"""
+
+
+def run(before: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("{before}", before)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_runtime_is_made_while_the_first_function_is_traced() -> None:
+    assert run("") == "[]\n[1. 2. 3.] [-1.  0.  1.] ['shardir-prepare']\n"
+
+
+def test_it_is_made_later_where_no_thread_can_be_had() -> None:
+    assert run(REFUSE) == "[]\n[1. 2. 3.] [-1.  0.  1.] ['MainThread']\n"
