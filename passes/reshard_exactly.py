@@ -115,15 +115,12 @@ class _Exactly(Rewriter):
         used = (*cuts, *aligned.pending)
         wanted = tuple(axis for axis in wanted if clear_of(axis, used) == axis)
         tensors = [
-            replace(sharding, unreduced=_both(place.unreduced, wanted), reduction=place.reduction)
+            _waiting(sharding, _both(place.unreduced, wanted), place.reduction)
             for sharding, place in zip(aligned.tensors[:count], places, strict=False)
         ]
         kept = tuple(dict.fromkeys(axis for each in tensors for axis in each.unreduced))
         reduction = next((each.reduction for each in tensors if each.unreduced), "add")
-        results = (
-            replace(sharding, unreduced=kept, reduction=reduction)
-            for sharding in aligned.tensors[count:]
-        )
+        results = (_waiting(sharding, kept, reduction) for sharding in aligned.tensors[count:])
         return replace(aligned, tensors=(*tensors, *results))
 
     def common(self, places: Sequence[Sharding]) -> str | None:
@@ -149,3 +146,8 @@ class _Exactly(Rewriter):
 
 def _both(axes: Axes, others: Axes) -> Axes:
     return tuple(axis for axis in axes if axis in others)
+
+
+def _waiting(sharding: Sharding, axes: Axes, reduction: str) -> Sharding:
+    """With what is pending over axes, if any."""
+    return replace(sharding, unreduced=axes, reduction=reduction if axes else "add")
