@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shardir.frontend.axis_type import AxisType
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import DeviceError, MeshError
 from shardir.frontend.locations import point, pointed
@@ -51,7 +52,12 @@ class AbstractMesh(Mesh):
     """
 
     @pointed
-    def __init__(self, axis_sizes: int | Sequence[int], axis_names: str | Sequence[str]) -> None:
+    def __init__(
+        self,
+        axis_sizes: int | Sequence[int],
+        axis_names: str | Sequence[str],
+        axis_types: AxisType | Sequence[AxisType] | None = None,
+    ) -> None:
         sizes = clean_shape(axis_sizes)
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         if len(sizes) != len(names):
@@ -60,7 +66,7 @@ class AbstractMesh(Mesh):
             )
         devices = np.empty(int(np.prod(sizes)), dtype=object)
         devices[:] = [find_abstract_device(id) for id in range(devices.size)]
-        super().__init__(devices.reshape(sizes), names)
+        super().__init__(devices.reshape(sizes), names, axis_types)
 
     def __repr__(self) -> str:
         return f"Abstract{super().__repr__()}"

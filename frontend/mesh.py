@@ -13,6 +13,7 @@ from types import TracebackType
 
 import numpy as np
 
+from shardir.frontend.axis_type import AxisType, clean_axis_types
 from shardir.frontend.devices import Device, devices as all_devices
 from shardir.frontend.errors import MeshError
 from shardir.frontend.locations import pointed
@@ -45,7 +46,12 @@ class Mesh:
     axis_names: tuple[str, ...]
 
     @pointed
-    def __init__(self, devices: object, axis_names: str | Sequence[str]) -> None:
+    def __init__(
+        self,
+        devices: object,
+        axis_names: str | Sequence[str],
+        axis_types: AxisType | Sequence[AxisType] | None = None,
+    ) -> None:
         array = as_device_array(devices, "a Mesh")
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         for name in names:
@@ -58,6 +64,7 @@ class Mesh:
                 f"the devices of a Mesh are arranged in {array.ndim} dimensions "
                 f"{array.shape}, and {len(names)} axes are named {names}; name every dimension"
             )
+        clean_axis_types(axis_types, names)
         # Frozen: set once here, past our own __setattr__.
         self.__dict__.update(devices=array, axis_names=names)
 
@@ -86,6 +93,11 @@ class Mesh:
     def empty(self) -> bool:
         """Whether there is no axis to cut along."""
         return not self.axis_names
+
+    @property
+    def axis_types(self) -> tuple[AxisType, ...]:
+        """What each axis is; there is only `AxisType.Auto`."""
+        return (AxisType.Auto,) * self.ndim
 
     @cached_property
     def device_assignment(self) -> tuple[Device, ...]:
@@ -176,6 +188,7 @@ def create_device_mesh(
 def make_mesh(
     axis_shapes: int | Sequence[int],
     axis_names: str | Sequence[str],
+    axis_types: AxisType | Sequence[AxisType] | None = None,
     *,
     devices: Sequence[Device] | None = None,
 ) -> Mesh:
@@ -184,7 +197,7 @@ def make_mesh(
     given = list(all_devices() if devices is None else devices)
     if prod(shape) > len(given):
         raise _too_few(shape, len(given), devices is None)
-    return Mesh(create_device_mesh(shape, given[: prod(shape)]), axis_names)
+    return Mesh(create_device_mesh(shape, given[: prod(shape)]), axis_names, axis_types)
 
 
 def clean_shape(shape: int | Sequence[int]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 from shardir.frontend.errors import ImmutableError
 from shardir.frontend.locations import point
 from shardir.frontend.promotion import DType
+from shardir.frontend.signature import ShapeDtypeStruct
 
 _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 
@@ -68,6 +69,15 @@ class Operators:
     @property
     def dtype(self) -> DType:
         raise NotImplementedError
+
+    @property
+    def weak_type(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def aval(self) -> ShapeDtypeStruct:
+        """What is known of it without its numbers: shape, element type, weakness."""
+        return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak_type)
 
     @property
     def ndim(self) -> int:

@@ -87,6 +87,11 @@ class ShapeDtypeStruct:
     def weak_type(self) -> bool:
         return self.abstract.weak
 
+    def update(self, **changes: Any) -> "ShapeDtypeStruct":
+        """Another one, in which `shape`, `dtype`, `sharding` or `weak_type` are as given."""
+        now = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
+        return ShapeDtypeStruct(**{**now, **changes})
+
     @property
     def signature(self) -> Signature:
         return signature_of(self.abstract, self.sharding)

@@ -302,6 +302,18 @@ class Compiled:
         return self._lowered.out_tree
 
     @property
+    def out_info(self) -> Any:
+        """The result's containers with a `ShapeDtypeStruct`, placed, for each array."""
+        kinds = tree.leaves(self._lowered.out_info)
+        return tree.unflatten(
+            self.out_tree,
+            [
+                kind.update(sharding=sharding)
+                for kind, sharding in zip(kinds, self._program.results, strict=True)
+            ],
+        )
+
+    @property
     def input_shardings(self) -> Any:
         """The arguments' containers, (positional, named), with the sharding of each array."""
         count = self.in_tree.num_leaves

@@ -6,6 +6,7 @@ from shardir._lazy import lazy_names
 
 TABLE = {
     "shardir.frontend.abstract_mesh": ("AbstractMesh",),
+    "shardir.frontend.axis_type": ("AxisType",),
     "shardir.frontend.mesh": ("Mesh",),
     "shardir.frontend.partition_spec": ("PartitionSpec",),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
@@ -15,6 +16,7 @@ TABLE = {
 
 if TYPE_CHECKING:
     from shardir.frontend.abstract_mesh import AbstractMesh as AbstractMesh
+    from shardir.frontend.axis_type import AxisType as AxisType
     from shardir.frontend.mesh import Mesh as Mesh
     from shardir.frontend.partition_spec import PartitionSpec as PartitionSpec
     from shardir.frontend.positional_sharding import PositionalSharding as PositionalSharding

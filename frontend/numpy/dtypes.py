@@ -55,6 +55,10 @@ class ScalarType:
         check_fits(x, dtype_of(self.dtype))
         return astype(x, self.dtype)
 
+    @property
+    def __name__(self) -> str:
+        return str(self.dtype.name)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (str, type, np.dtype, ScalarType)):
             return False

@@ -12,6 +12,7 @@ from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.config import enable_x64
 from shardir.frontend.devices import devices
 from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError
+from shardir.frontend.jit import jit
 from shardir.frontend.mesh import make_mesh
 from shardir.frontend.partition_spec import P
 from shardir.frontend.placing import device_put
@@ -199,3 +200,12 @@ def test_python_is_told_why_an_array_is_no_number(
         use(from_numpy(np.ones(2, np.float32)))
     assert str(caught.value).startswith(message)
     assert "test_array.py" in str(caught.value)
+
+
+def test_an_array_tells_its_type_without_its_numbers() -> None:
+    kind = jit(lambda x: x + 1.0)(np.float32(2.0)).aval
+    assert kind == ShapeDtypeStruct((), np.float32)
+    assert kind.update(shape=(2, 3)) == ShapeDtypeStruct((2, 3), np.float32)
+    seen = []
+    jit(lambda x: seen.append(x.aval))(1)
+    assert seen == [ShapeDtypeStruct((), np.int32, weak_type=True)]

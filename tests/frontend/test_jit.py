@@ -284,6 +284,8 @@ def test_a_compiled_program_knows_its_shardings() -> None:
     assert compiled.input_shardings == ((named("data"),), {"y": named("data")})
     assert compiled.output_shardings == {"sum": named("data")}
     np.testing.assert_array_equal(compiled(x, y=NUMBERS)["sum"], NUMBERS * 2)
+    made = ShapeDtypeStruct((8, 4), np.float32, sharding=named("data"))
+    assert compiled.out_info == {"sum": made}
     with pytest.raises(ArgumentError) as caught:
         compiled(NUMBERS[:4], y=NUMBERS)
     assert str(caught.value).startswith(
