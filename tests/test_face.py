@@ -24,6 +24,7 @@ TABLES = (
     "shardir.experimental.pjit",
     "shardir.experimental.shard_map",
     "shardir.interop",
+    "shardir.interop.in_place_of_jax",
     "shardir.interop.jax",
     "shardir.scipy",
     "shardir.sharding",

@@ -1,15 +1,16 @@
-"""Programs of other libraries; each module needs the extra of its name."""
+"""Programs of other libraries, as ours; `jax` needs the extra of its name."""
 
 from typing import TYPE_CHECKING
 
 from shardir._lazy import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {
+    "shardir.interop.in_place_of_jax": (),
     "shardir.interop.jax": (),
 }
 """Where each public name is defined."""
 
 if TYPE_CHECKING:
-    from shardir.interop import jax as jax
+    from shardir.interop import in_place_of_jax as in_place_of_jax, jax as jax
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

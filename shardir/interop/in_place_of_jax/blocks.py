@@ -1,0 +1,78 @@
+"""`shardir_as_jax`: a block in which the import statements of one module find shardir."""
+
+import builtins
+import sys
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
+from threading import Lock
+from types import TracebackType
+from typing import Any
+
+from shardir.frontend.config import config
+from shardir.interop.in_place_of_jax.programs import Program
+
+_active: ContextVar[tuple[tuple[dict[str, Any], Program], ...]] = ContextVar(
+    "shardir_in_place_of_jax", default=()
+)
+"""The modules, by their namespaces, whose blocks are open, with what is imported in them."""
+
+_lock = Lock()
+_open = [0]
+_original = [builtins.__import__]
+
+
+class shardir_as_jax:
+    """A block in which `import jax` brings shardir; and in the modules `modules`, if named.
+
+        with shardir_as_jax("training"):
+            import jax.numpy as jnp
+            import training
+
+    Only import statements of the module that has the block are concerned, not those of functions
+    it calls, in other threads, or afterwards. The modules named are loaded anew, and see shardir
+    for good; the block leaves those in `sys.modules` as they were. Settings that are changed inside
+    hold to its end; `settings` hold in it.
+    """
+
+    def __init__(self, *modules: str, **settings: object) -> None:
+        self._program = Program(modules)
+        self._settings = settings
+        self._block: AbstractContextManager[None] | None = None
+        self._token: Token[Any] | None = None
+
+    def __enter__(self) -> Program:
+        self._block = config(**self._settings)
+        self._block.__enter__()
+        scope = sys._getframe(1).f_globals
+        self._token = _active.set((*_active.get(), (scope, self._program)))
+        with _lock:
+            if not _open[0]:
+                _original[0] = builtins.__import__
+                vars(builtins)["__import__"] = _bring
+            _open[0] += 1
+        return self._program
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with _lock:
+            _open[0] -= 1
+            if not _open[0] and builtins.__import__ is _bring:
+                vars(builtins)["__import__"] = _original[0]
+        assert self._token is not None
+        assert self._block is not None
+        _active.reset(self._token)
+        self._block.__exit__(kind, error, traceback)
+
+
+def _bring(
+    name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0
+) -> Any:
+    """`__import__` while a block is open somewhere."""
+    for namespace, program in reversed(_active.get()):
+        if scope is namespace:
+            return program.bring(name, scope, local, wanted, level)
+    return _original[0](name, scope, local, wanted, level)

@@ -1,0 +1,125 @@
+"""Which name of shardir's stands for a name of JAX's.
+
+Most have the same name in the same place and need no line here. The others have moved over the
+years, or are called otherwise.
+"""
+
+import re
+from collections.abc import Mapping
+
+MOVED: Mapping[str, str] = {
+    "jax.custom_derivatives.closure_convert": "closure_convert",
+    "jax.custom_derivatives.custom_gradient": "custom_gradient",
+    "jax.custom_derivatives.custom_jvp": "custom_jvp",
+    "jax.custom_derivatives.custom_vjp": "custom_vjp",
+    "jax.core.Tracer": "frontend.tracer.Tracer",
+    "jax.core.ensure_compile_time_eval": "ensure_compile_time_eval",
+    "jax.errors.ConcretizationTypeError": "frontend.errors.TracedValueError",
+    "jax.errors.NonConcreteBooleanIndexError": "frontend.errors.TracedMaskError",
+    "jax.errors.TracerArrayConversionError": "frontend.errors.TracedValueError",
+    "jax.errors.TracerBoolConversionError": "frontend.errors.TracedValueError",
+    "jax.errors.TracerIntegerConversionError": "frontend.errors.TracedValueError",
+    "jax.errors.UnexpectedTracerError": "frontend.errors.LeakedTracerError",
+    "jax.experimental.PartitionSpec": "sharding.PartitionSpec",
+    "jax.experimental.enable_x64": "enable_x64",
+    "jax.experimental.io_callback": "io_callback",
+    "jax.experimental.maps.Mesh": "sharding.Mesh",
+    "jax.experimental.pjit.with_sharding_constraint": "lax.with_sharding_constraint",
+    "jax.host_count": "process_count",
+    "jax.host_id": "process_index",
+    "jax.interpreters.pxla.Mesh": "sharding.Mesh",
+    "jax.interpreters.pxla.PartitionSpec": "sharding.PartitionSpec",
+    "jax.interpreters.pxla.ShardedDeviceArray": "Array",
+    "jax.interpreters.sharded_jit.PartitionSpec": "sharding.PartitionSpec",
+    "jax.interpreters.xla.DeviceArray": "Array",
+    "jax.jacobian": "jacrev",
+    "jax.make_jaxpr": "make_ir",
+    "jax.numpy.DeviceArray": "Array",
+    "jax.Shard": "frontend.array.Shard",
+    "jax.stages.Compiled": "Compiled",
+    "jax.stages.Lowered": "Lowered",
+    "jax.threefry_partitionable": "frontend.config.threefry_partitionable",
+    "jax.tree_multimap": "tree_util.tree_map",
+    "jax.typing.ArrayLike": "interop.in_place_of_jax.stand_ins.ArrayLike",
+    "jax.typing.DTypeLike": "interop.in_place_of_jax.stand_ins.DTypeLike",
+    "jax.xla.DeviceArray": "Array",
+}
+"""The public name of shardir's, without `shardir.`, that a name of JAX's means."""
+
+OLDER = (
+    (r"jax\.(tree_(?:all|flatten|leaves|map|reduce|structure|transpose|unflatten))",
+     r"jax.tree_util.\1"),
+    (r"jax\.api\.(\w+)", r"jax.\1"),
+    (r"jax\.experimental\.sharding\.(\w+)", r"jax.sharding.\1"),
+    (r"jax\._src\.lib\.xla_bridge", "jax.lib.xla_bridge"),
+    (r"jax\._src\.xla_bridge", "jax.lib.xla_bridge"),
+    (r"jax\._src\.(?:mesh|named_sharding|partition_spec|sharding_impls|sharding)\.(\w+)",
+     r"jax.sharding.\1"),
+    (r"jax\._src\.(?:api|array)\.(\w+)", r"jax.\1"),
+    (r"jax\._src\.(tree_util|random|mesh_utils|typing|dtypes)\.(\w+)", r"jax.\1.\2"),
+    (r"jax\.mesh_utils\.(\w+)", r"jax.experimental.mesh_utils.\1"),
+)  # fmt: skip
+"""What names meant, as patterns, in places where JAX has not had them for long."""
+
+EMPTY = frozenset(
+    [
+        "jax._src",
+        "jax._src.api",
+        "jax._src.array",
+        "jax._src.dtypes",
+        "jax._src.lib",
+        "jax._src.mesh",
+        "jax._src.mesh_utils",
+        "jax._src.named_sharding",
+        "jax._src.partition_spec",
+        "jax._src.random",
+        "jax._src.sharding",
+        "jax._src.sharding_impls",
+        "jax._src.tree_util",
+        "jax._src.typing",
+        "jax.api",
+        "jax.core",
+        "jax.custom_derivatives",
+        "jax.experimental.sharding",
+        "jax.interpreters",
+        "jax.interpreters.pxla",
+        "jax.interpreters.sharded_jit",
+        "jax.interpreters.xla",
+        "jax.lib",
+        "jax.stages",
+        "jax.typing",
+        "jax.xla",
+    ]
+)
+"""Modules of JAX's that shardir has not, though it has names of theirs."""
+
+GUARDS = frozenset(
+    [
+        "jax.check_tracer_leaks",
+        "jax.checking_leaks",
+        "jax.debug_infs",
+        "jax.debug_key_reuse",
+        "jax.debug_nans",
+        "jax.default_matmul_precision",
+        "jax.enable_checks",
+        "jax.log_compiles",
+        "jax.numpy_dtype_promotion",
+        "jax.numpy_rank_promotion",
+        "jax.transfer_guard",
+        "jax.transfer_guard_device_to_device",
+        "jax.transfer_guard_device_to_host",
+        "jax.transfer_guard_host_to_device",
+    ]
+)
+"""Blocks that watch JAX, or let it be less exact; no result is another with or without them."""
+
+NOTHING = frozenset(["jax.clear_caches", "jax.effects_barrier", "jax.clear_backends"])
+"""Functions that have nothing to do here."""
+
+
+def newer(full: str) -> str:
+    """The name that `full`, a name of some version of JAX, has in recent ones."""
+    for pattern, place in OLDER:
+        if re.fullmatch(pattern, full):
+            return re.sub(pattern, place, full)
+    return full

@@ -1,0 +1,47 @@
+"""Scripts that say `import jax`, run as Python runs them."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from shardir.frontend.config import config
+from shardir.interop.in_place_of_jax.programs import Program
+
+USAGE = "usage: python -m shardir.interop.in_place_of_jax SCRIPT [ARGUMENT ...]"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command: run the script, with the arguments after it."""
+    if not arguments or arguments[0].startswith("-"):
+        print(USAGE, file=sys.stdout if arguments[:1] in (["-h"], ["--help"]) else sys.stderr)
+        return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
+    script, *rest = arguments
+    if not Path(script).is_file():
+        print(f"there is no file {script}", file=sys.stderr)
+        return 2
+    run_script(script, rest)
+    return 0
+
+
+def run_script(path: str | Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """Run the script at `path` with shardir in JAX's place; the names it has defined.
+
+    It, and the modules in its folder, see shardir under the name `jax`. What it changes of the
+    settings, `sys.argv`, `sys.path` and `__main__` is as before afterwards.
+    """
+    file = Path(path).resolve()
+    module = ModuleType("__main__")
+    module.__dict__.update(__file__=str(path))
+    program = Program(folder=file.parent)
+    code = compile(file.read_bytes(), str(path), "exec")
+    before = sys.argv, sys.path, sys.modules["__main__"]
+    sys.argv, sys.path = [str(path), *arguments], [str(file.parent), *sys.path]
+    sys.modules["__main__"] = module
+    try:
+        with config():
+            program.execute(code, module.__dict__)
+    finally:
+        sys.argv, sys.path, sys.modules["__main__"] = before
+    return module.__dict__

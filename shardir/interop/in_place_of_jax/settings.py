@@ -1,0 +1,145 @@
+"""`jax.config`: the settings of JAX that shardir has, by all the ways they can be changed."""
+
+import os
+import re
+from difflib import get_close_matches
+from typing import Any
+
+from shardir.errors import ShardirError
+from shardir.frontend.config import PLATFORMS, SETTINGS, config
+from shardir.frontend.errors import SettingError
+from shardir.frontend.locations import point
+
+
+class UncoveredSetting(ShardirError, AttributeError):
+    """A setting of JAX's that shardir has not."""
+
+
+OTHERWISE = {
+    "x64_enabled": "enable_x64",
+    "jax_platform_name": "shown_platform",
+    "jax_platforms": "shown_platform",
+}
+"""Settings that are called otherwise here."""
+
+GUARDING = frozenset(
+    [
+        "jax_array_garbage_collection_guard",
+        "jax_check_tracer_leaks",
+        "jax_compilation_cache_dir",
+        "jax_cpu_enable_async_dispatch",
+        "jax_debug_infs",
+        "jax_debug_key_reuse",
+        "jax_debug_nans",
+        "jax_default_matmul_precision",
+        "jax_disable_most_optimizations",
+        "jax_enable_checks",
+        "jax_enable_compilation_cache",
+        "jax_enable_custom_prng",
+        "jax_explain_cache_misses",
+        "jax_log_compiles",
+        "jax_numpy_dtype_promotion",
+        "jax_numpy_rank_promotion",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_persistent_cache_min_entry_size_bytes",
+        "jax_pprint_use_color",
+        "jax_traceback_filtering",
+        "jax_transfer_guard",
+    ]
+)
+"""Settings that watch JAX, or concern its speed: taken, and without effect on any result."""
+
+ALIASES = {"cuda": "gpu", "rocm": "gpu"}
+
+
+def change(name: str, value: Any) -> None:
+    """Set what JAX calls `name`. Raises `UncoveredSetting` when nothing here is like it."""
+    counts = re.fullmatch(r"jax_(?:num_)?(\w+?)_device(?:s|_count)", name)
+    if counts and counts[1] in PLATFORMS:
+        config.update("num_cpu_devices", value)
+        config.update("shown_platform", counts[1])
+    elif (known := OTHERWISE.get(name, name)) == "shown_platform":
+        # The first of several is the one that counts; no name, or an empty one, means any.
+        first = str(value or "").partition(",")[0]
+        if first:
+            config.update(known, ALIASES.get(first, first))
+    elif known.removeprefix("jax_") in SETTINGS:
+        config.update(known, value)
+    elif name not in GUARDING:
+        raise _unknown(name)
+
+
+def read(name: str) -> Any:
+    """The value of what JAX calls `name`."""
+    known = OTHERWISE.get(name, name).removeprefix("jax_")
+    if known in SETTINGS:
+        return getattr(config, known)
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> UncoveredSetting:
+    names = {word.replace("jax_", ""): word for word in (*OTHERWISE, *GUARDING)}
+    names.update({word: f"jax_{word}" for word in SETTINGS})
+    close = get_close_matches(name.removeprefix("jax_"), sorted(names), 1, 0.5)
+    near = f"the nearest is {names[close[0]]!r}" if close else "there is nothing like it"
+    return UncoveredSetting(point(f"the setting {name!r} of JAX is not covered by shardir; {near}"))
+
+
+class Settings:
+    """`jax.config`, which older versions also had as `jax.config.config`."""
+
+    __slots__ = ()
+
+    @property
+    def config(self) -> "Settings":
+        return self
+
+    @property
+    def FLAGS(self) -> "Flags":
+        return Flags()
+
+    def update(self, name: str, value: Any) -> None:
+        """Change a setting of JAX's."""
+        change(name, value)
+
+    def parse_flags_with_absl(self) -> None:
+        """Nothing: there are no flags on the command line."""
+
+    config_with_absl = parse_flags_with_absl
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return read(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise SettingError(
+            point(f"jax.config.{name} cannot be assigned; write jax.config.update({name!r}, ...)")
+        )
+
+    def __repr__(self) -> str:
+        return "jax.config by shardir"
+
+
+class Flags:
+    """`jax.config.FLAGS`, whose settings could be assigned."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return read(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        change(name, value)
+
+
+FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
+
+
+def obey_flags() -> None:
+    """Let there be as many devices as `XLA_FLAGS` says, if it says so."""
+    found = FORCED.findall(os.environ.get("XLA_FLAGS", ""))
+    if found and config.shown_platform == "cpu" and config.num_cpu_devices != int(found[-1]):
+        config.update("num_cpu_devices", int(found[-1]))

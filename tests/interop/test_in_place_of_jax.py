@@ -1,0 +1,233 @@
+"""Who finds shardir under JAX's name, who does not, and what is said where it has no such name."""
+
+import builtins
+import subprocess
+import sys
+import threading
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shardir as sd
+from shardir.frontend.config import config
+from shardir.frontend.errors import SettingError
+from shardir.interop.in_place_of_jax import (
+    Program,
+    UncoveredImport,
+    UncoveredName,
+    UncoveredSetting,
+    run_script,
+    shardir_as_jax,
+)
+from shardir.interop.in_place_of_jax.scripts import USAGE, main
+
+ROOT = Path(__file__).parents[2]
+
+
+def is_ours(jax: Any) -> bool:
+    return bool(jax.Array is sd.Array)
+
+
+def import_here() -> Any:
+    import jax
+
+    return jax
+
+
+def test_a_block_concerns_the_imports_of_its_module_alone() -> None:
+    before = builtins.__import__
+    with shardir_as_jax():
+        import jax
+        import jax.numpy as jnp
+
+        mine = import_here()
+        elsewhere: dict[str, Any] = {}
+        exec("import jax", elsewhere)
+        seen: list[Any] = []
+        thread = threading.Thread(target=lambda: seen.append(import_here()))
+        thread.start()
+        thread.join()
+    assert is_ours(jax)
+    assert is_ours(mine)
+    assert jnp.sin is not None
+    assert float(jnp.sum(jnp.arange(4))) == 6
+    assert not is_ours(elsewhere["jax"])
+    assert not is_ours(seen[0])
+    assert not is_ours(import_here())
+    assert not is_ours(sys.modules["jax"])
+    assert builtins.__import__ is before
+    assert repr(jax) == "<module 'jax' by shardir>"
+
+
+def test_blocks_in_blocks_and_after_errors() -> None:
+    before = builtins.__import__
+    with shardir_as_jax(), shardir_as_jax():
+        assert is_ours(import_here())
+    with pytest.raises(ZeroDivisionError), shardir_as_jax():
+        _ = 1 // 0
+    assert builtins.__import__ is before
+    assert not is_ours(import_here())
+
+
+def test_modules_of_a_program_are_loaded_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "small_package_c1").mkdir()
+    (tmp_path / "small_package_c1" / "__init__.py").write_text(
+        "from small_package_c1.inner import jax\nfrom . import inner\n"
+    )
+    (tmp_path / "small_package_c1" / "inner.py").write_text(
+        "import jax\n\ndef later():\n    import jax\n    from . import other\n"
+        "    return jax, other.jax\n"
+    )
+    (tmp_path / "small_package_c1" / "other.py").write_text("import jax\n")
+    theirs = import_module("small_package_c1")
+    made: dict[str, Any] = {}
+    with shardir_as_jax("small_package_c1"):
+        exec("import small_package_c1 as ours", globals(), made)
+    ours = made["ours"]
+    assert is_ours(ours.jax)
+    assert all(map(is_ours, ours.inner.later()))
+    assert not is_ours(theirs.jax)
+    assert sys.modules["small_package_c1"] is theirs
+    assert "small_package_c1.other" not in sys.modules
+
+
+def test_settings_last_as_long_as_the_block() -> None:
+    with shardir_as_jax(num_cpu_devices=3):
+        import jax
+
+        assert jax.device_count() == 3
+        jax.config.update("jax_num_cpu_devices", 5)
+        jax.config.update("jax_enable_x64", True)
+        assert jax.device_count() == 5
+        assert jax.config.jax_enable_x64
+        assert jax.config.x64_enabled
+        jax.config.update("jax_platforms", "tpu,cpu")
+        assert jax.default_backend() == "tpu"
+        jax.config.update("jax_platform_name", "cuda")
+        assert jax.devices("gpu")[0].platform == "gpu"
+    assert (config.num_cpu_devices, config.enable_x64, config.shown_platform) == (8, False, "cpu")
+
+
+def test_a_namespace_that_is_adopted() -> None:
+    namespace: dict[str, Any] = {}
+    Program().adopt(namespace)
+    exec("import jax", namespace)
+    exec("def later():\n    from jax import numpy\n    return numpy.ones(2)", namespace)
+    assert isinstance(namespace["later"](), sd.Array)
+
+
+def test_a_script_and_the_modules_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "helper_c1.py").write_text("import jax.numpy as jnp\n\ntwo = jnp.full(3, 2.0)\n")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys\nimport jax\nfrom helper_c1 import two\n"
+        "if __name__ == '__main__':\n"
+        "    jax.config.update('jax_num_cpu_devices', 2)\n"
+        "    print(sys.argv[1:], jax.device_count(), two.sum())\n"
+    )
+    argv, main_module = sys.argv, sys.modules["__main__"]
+    found = run_script(script, ["--steps", "3"])
+    assert capsys.readouterr().out == "['--steps', '3'] 2 6.0\n"
+    assert isinstance(found["two"], sd.Array)
+    assert (sys.argv, sys.modules["__main__"]) == (argv, main_module)
+    assert "helper_c1" not in sys.modules
+    assert config.num_cpu_devices == 8
+    assert str(tmp_path) not in sys.path
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "small.py"
+    script.write_text("import jax, sys\nprint(jax, sys.argv[1])\n")
+    command = [sys.executable, "-m", "shardir.interop.in_place_of_jax", str(script), "x"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ran.stdout == "<module 'jax' by shardir> x\n"
+    assert main([]) == 2
+    assert main(["--help"]) == 0
+    assert main(["nowhere.py"]) == 2
+    said = capsys.readouterr()
+    assert said.out == f"{USAGE}\n"
+    assert said.err == f"{USAGE}\nthere is no file nowhere.py\n"
+
+
+def said(kind: type[Exception], line: str) -> str:
+    with pytest.raises(kind) as caught:
+        Program().execute(f"import jax\n{line}", {})
+    return str(caught.value).partition("\n")[0]
+
+
+NEAREST = {
+    "jax.numpy.sinn": "the nearest is jax.numpy.sin",
+    "jax.numpy.psum": "the nearest is jax.lax.psum",
+    "jax.experimental.maps.xmap": "the nearest is jax.shard_map",
+    "jax.experimental.host_callback": "the nearest is jax.pure_callback",
+    "jax.export": "the nearest is shardir.stablehlo.printer.show",
+    "jax.random.normall": "the nearest is jax.random.normal",
+    "jax.qqq": "nothing here is near to it",
+}
+
+
+@pytest.mark.parametrize("name", NEAREST)
+def test_a_name_that_is_not_there(name: str) -> None:
+    wanted = f"{name} is not covered by shardir; {NEAREST[name]}"
+    assert said(UncoveredName, name) == wanted
+    with pytest.raises(AttributeError, match="is not covered"):
+        Program().execute(f"import jax\n{name}", {})
+    place, _, last = name.rpartition(".")
+    assert said(UncoveredImport, f"from {place} import {last}") == wanted
+    with pytest.raises(ImportError, match="is not covered"):
+        Program().execute(f"import {name}", {})
+
+
+def test_errors_name_the_line(tmp_path: Path) -> None:
+    script = tmp_path / "wrong.py"
+    script.write_text("import jax\n\nx = jax.numpy.sinn(1)\n")
+    with pytest.raises(UncoveredName) as caught:
+        run_script(script)
+    assert str(caught.value).endswith("3 | x = jax.numpy.sinn(1)\n  |     ^^^^^^^^^^^^^^")
+
+
+def test_a_program_can_ask_whether_a_name_is_there() -> None:
+    namespace: dict[str, Any] = {}
+    Program().execute(
+        "import jax\nhas = hasattr(jax, 'jit'), hasattr(jax, 'qqq')\n"
+        "try:\n    from jax.experimental import pallas\nexcept ImportError:\n    pallas = None\n"
+        "names = dir(jax.numpy)\n",
+        namespace,
+    )
+    assert namespace["has"] == (True, False)
+    assert namespace["pallas"] is None
+    assert {"sin", "linalg", "ndarray"} <= {*namespace["names"]} | {"ndarray"}
+
+
+def test_libraries_that_compute_with_jax() -> None:
+    assert said(UncoveredImport, "import equinox") == (
+        "equinox computes with JAX itself, and a program in whose imports shardir stands for JAX "
+        "cannot use it; hand functions that do to shardir.interop.jax.from_jax in a program of "
+        "shardir's"
+    )
+    assert said(UncoveredImport, "from optax import adam").endswith("or use shardir.optim")
+
+
+def test_settings_that_are_not_there() -> None:
+    assert said(UncoveredSetting, "jax.config.update('jax_enable_x46', True)") == (
+        "the setting 'jax_enable_x46' of JAX is not covered by shardir; the nearest is "
+        "'jax_enable_x64'"
+    )
+    assert said(UncoveredSetting, "jax.config.jax_qqq") == (
+        "the setting 'jax_qqq' of JAX is not covered by shardir; there is nothing like it"
+    )
+    assert said(UncoveredSetting, "jax.config.FLAGS.jax_qqq = 1").startswith("the setting 'jax_qqq")
+    assert said(SettingError, "jax.config.jax_enable_x64 = True") == (
+        "jax.config.jax_enable_x64 cannot be assigned; "
+        "write jax.config.update('jax_enable_x64', ...)"
+    )
+    assert said(SettingError, "jax.config.update('jax_platforms', 'npu')") == (
+        "the setting shown_platform is 'npu'; it must be 'cpu', 'gpu', 'tpu' or 'ipu'"
+    )

@@ -1,0 +1,117 @@
+"""One document, run: how every cell ended."""
+
+import ast
+import builtins
+import contextlib
+import inspect
+import io
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+from shardir.frontend.config import config
+from shardir.interop.in_place_of_jax import Program
+from tests.jax_documents.cells import Cell, cells_of, supplied
+from tests.jax_documents.comparing import verdict
+from tests.jax_documents.libraries import Watched, bring_mixed, called_outside, needs_jax
+from tests.jax_documents.reading import Choices
+
+
+@dataclass
+class Ran:
+    """A cell, what it printed, how that stands to the document, and its error, if it has one."""
+
+    cell: Cell
+    printed: str
+    verdict: str
+    error: str = ""
+
+
+@dataclass
+class Outcome:
+    """How the cells of a document ended, and what more there is to say."""
+
+    cells: list[Ran] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    near: bool = True
+
+    @property
+    def failed(self) -> int:
+        return sum(bool(each.error) for each in self.cells)
+
+    @property
+    def good(self) -> bool:
+        return not self.failed and self.near
+
+
+def run_document(text: str, choices: Choices) -> Outcome:
+    """Run the cells of `text`, each whatever became of those before it."""
+    cells = cells_of(choices.apply(text))
+    sources = [cell.source for cell in cells]
+    mixed = any(map(needs_jax, sources))
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    if mixed:
+        bring = bring_mixed(builtins.__import__)
+        namespace["__builtins__"] = {**vars(builtins), "__import__": bring}
+    else:
+        Program().adopt(namespace)
+    outcome, called = Outcome(), called_outside(sources)
+    environment, lent = dict(os.environ), _lent()
+    try:
+        with config(**choices.settings):
+            exec(supplied(cells), namespace)
+            for cell in cells:
+                outcome.cells.append(_run(cell, namespace))
+                if mixed:
+                    _watch(namespace, called)
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+        for name in lent:
+            del sys.modules[name]
+    for name, value in namespace.items():
+        if isinstance(value, Watched):
+            note, near = value.report(name)
+            outcome.notes.append(note)
+            outcome.near &= near
+    return outcome
+
+
+def _run(cell: Cell, namespace: dict[str, Any]) -> Ran:
+    """Run one cell as a notebook does: an expression at its end is shown."""
+    tree = ast.parse(cell.source)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    out = io.StringIO()
+    name = f"<cell at line {cell.line}>"
+    error = ""
+    with contextlib.redirect_stdout(out):
+        try:
+            exec(compile(tree, name, "exec"), namespace)
+            if isinstance(last, ast.Expr):
+                value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
+                if value is not None:
+                    print(repr(value))
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}".partition("\n")[0]
+    return Ran(cell, out.getvalue(), verdict(out.getvalue(), cell.shown), error)
+
+
+def _watch(namespace: dict[str, Any], called: set[str]) -> None:
+    for name in sorted(called & namespace.keys()):
+        value = namespace[name]
+        if inspect.isfunction(value) and not inspect.isgeneratorfunction(value):
+            namespace[name] = Watched(value, namespace)
+
+
+def _lent() -> Sequence[str]:
+    """Stands in for packages that colour what documents print, where they are not installed."""
+    if find_spec("termcolor") is not None:
+        return []
+    module: Any = ModuleType("termcolor")
+    module.colored = lambda text, *colours: text
+    sys.modules["termcolor"] = module
+    return ["termcolor"]

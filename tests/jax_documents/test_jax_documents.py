@@ -1,0 +1,179 @@
+"""The runner of documents, on documents of our own that are written as such are."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.jax_documents.__main__ import main
+from tests.jax_documents.cells import cells_of
+from tests.jax_documents.comparing import verdict
+from tests.jax_documents.reading import Choices, unspoiled
+from tests.jax_documents.running import run_document
+
+NOTEBOOK = """\
+# Sums over devices
+
+Some prose, which Python cannot read.
+
+In [1]:
+!pip install something
+import numpy as np
+from jax import lax, pmap
+
+Found something
+
+In [2]:
+def total(x):
+
+    return lax.psum(x, axis_name="i")
+
+made = pmap(total, axis_name="i")(np.arange(4.0, dtype=np.float32))
+print(made)
+made
+
+
+
+[6. 6. 6. 6.]
+
+ShardedDeviceArray([6., 6., 6., 6.],
+                   dtype=float32)
+
+In [3]:
+%timeit total(made)
+
+12 ms ± 1 ms per loop
+
+In [4]:
+print("wider" )
+made.shape
+
+narrower
+(4,)
+"""
+
+PAGE = """\
+Drawing
+
+x is cut here:
+
+x = jnp.zeros((4096, 4096))
+try: x.nothing
+except AttributeError as error: print(type(error).__mro__[-4].__name__)
+AttributeError
+x.shape
+(4096, 4096)
+That's it! Now
+
+answer
+for i in range(2):
+  # A comment.
+
+  print(i)
+0
+1
+
+missing_function(x)
+
+jax.nothing(x)
+"""
+
+LIBRARY = """\
+Training
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+import jax.sharding as sharding
+from jax.experimental import mesh_utils
+
+model = eqx.nn.Linear(4, 2, key=jr.PRNGKey(0))
+optim = optax.sgd(0.1)
+
+def loss(model, x):
+    return jnp.mean(jax.vmap(model)(x) ** 2)
+
+def batches():
+    while True:
+        yield np.random.default_rng(0).normal(size=(16, 4))
+
+def step(model, x):
+    grads = eqx.filter_grad(loss)(model, x)
+    updates, _ = optim.update(grads, optim.init(model))
+    return eqx.apply_updates(model, updates)
+
+This is where arrays are spread.
+
+everywhere = sharding.PositionalSharding(mesh_utils.create_device_mesh((4, 2)))
+for _, x in zip(range(3), batches()):
+    model = step(model, jax.device_put(x, everywhere))
+"""
+
+
+def test_code_is_told_from_what_it_shows() -> None:
+    first, second, last = cells_of(NOTEBOOK)
+    assert (first.line, first.skipped) == (5, 1)
+    assert first.code == ["import numpy as np", "from jax import lax, pmap"]
+    assert second.code[0] == "def total(x):"
+    assert second.code[-1] == "made"
+    assert second.shown[-2].strip() == "dtype=float32)"
+    assert last.code == ['print("wider" )', "made.shape"]
+    page = cells_of(PAGE)
+    assert [cell.code[0] for cell in page] == [
+        "x = jnp.zeros((4096, 4096))",
+        "x.shape",
+        "for i in range(2):",
+        "jax.nothing(x)",
+    ]
+    assert page[2].code[-1] == "  print(i)"
+
+
+def test_cells_are_run_and_their_output_compared() -> None:
+    outcome = run_document(NOTEBOOK, Choices())
+    assert [ran.error for ran in outcome.cells] == ["", "", ""]
+    assert [ran.verdict for ran in outcome.cells] == [
+        "",
+        "same output but for spaces",
+        "other output",
+    ]
+    outcome = run_document(PAGE, Choices({"4096": "16"}))
+    assert [ran.verdict for ran in outcome.cells] == ["same output"] * 3 + [""]
+    assert outcome.cells[-1].error == (
+        "UncoveredName: jax.nothing is not covered by shardir; nothing here is near to it"
+    )
+    assert not outcome.good
+
+
+def test_numbers_may_be_rounded() -> None:
+    assert verdict("[1.0000001 2]", ["[1. 2]"]) == "same output but for rounding"
+    assert verdict("[1.1 2]", ["[1. 2]"]) == "other output"
+    assert verdict("", ["prose"]) == ""
+    classes = "<class 'shardir.frontend.array.Array'>", ["<class 'a.b.ShardedDeviceArray'>"]
+    assert verdict(*classes) == "same output"
+
+
+def test_drawings_whose_bytes_were_misread() -> None:
+    drawing = "┌──┬──┐\n│0 │1 │\n├──┼──┤\n│2 │3 │\n└──┴──┘"
+    bytes_of = {0x90: "", 0xA4: "\u20ac", 0xAC: "\xac", 0xB4: "\u0384", 0xBC: "\u038c"}
+    bytes_of |= {0x80: "\u20ac", 0x82: "\u201a", 0x8C: "\u0152", 0x94: "\u201d", 0x98: "\u02dc"}
+    bytes_of |= {0x9C: "\u0153", 0xE2: "\u03b2"}
+    spoiled = "".join(
+        char if char.isascii() else "".join(bytes_of[byte] for byte in char.encode())
+        for char in drawing
+    )
+    assert unspoiled(spoiled) == drawing
+
+
+def test_a_document_of_a_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "training.txt").write_text(LIBRARY)
+    (tmp_path / "sums.md").write_text(NOTEBOOK)
+    assert main([str(tmp_path), "--only", "training", "--devices", "8"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Training (training.txt)"
+    assert "step through from_jax, 3 times: loss from" in lines[-2]
+    assert lines[-1] == "  2 of 2 cells run"
+    assert main([str(tmp_path), "--only", "sums", "--verbose"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == "  3 of 3 cells run; 1 other output, 1 same output but for spaces"
+    assert "      wider" in said
