@@ -1,0 +1,66 @@
+"""Products of matrices of integers, which the matrix units of GPUs do not know.
+
+Numbers are cut into limbs of 16 bits; products of limbs are summed in f64, which holds them
+exactly, and put together with the wrapping of the integer type.
+"""
+
+import torch
+from torch import Tensor
+
+from shardir.backends.gpu.library.integers import as_words
+
+
+def multiply_exactly(x: Tensor, y: Tensor) -> Tensor:
+    """x @ y of integers (wrapping) or complex numbers."""
+    if x.is_complex():
+        return x @ y
+    limbs = max(x.element_size() // 2, 1)
+    a, b = as_words(x).to(torch.int64), as_words(y).to(torch.int64)
+    total = torch.zeros((), dtype=torch.int64, device=x.device)
+    most = 1 << 20
+    for start in range(0, max(x.shape[-1], 1), most):
+        left, right = a[..., start : start + most], b[..., start : start + most, :]
+        for i in range(limbs):
+            for j in range(limbs - i):
+                part = limb(left, i) @ limb(right, j)
+                total = total + (part.to(torch.int64) << (16 * (i + j)))
+    return total.to(as_words(x).dtype).view(x.dtype)
+
+
+def limb(x: Tensor, number: int) -> Tensor:
+    """Sixteen bits of each number, in f64."""
+    return ((x >> (16 * number)) & 0xFFFF).to(torch.float64)
+
+
+def contract_integers(dims: str, x: Tensor, y: Tensor) -> Tensor:
+    """An einsum of two tensors of integers."""
+    operands, output = dims.split("->")
+    left, right = operands.split(",")
+    size = dict(zip(left + right, (*x.shape, *y.shape), strict=True))
+    both = [d for d in left if d in right and d in output]
+    summed = [d for d in left if d in right and d not in output]
+    rows = [d for d in left if d not in right and d in output]
+    columns = [d for d in right if d not in left and d in output]
+    alone = [d for d in left + right if d not in both + summed + rows + columns]
+    a, b = as_words(x), as_words(y)
+    for letter in alone:
+        if letter in left:
+            a = a.sum(left.index(letter), dtype=a.dtype)
+            left = left.replace(letter, "")
+        else:
+            b = b.sum(right.index(letter), dtype=b.dtype)
+            right = right.replace(letter, "")
+
+    def extent(letters: list[str]) -> int:
+        count = 1
+        for letter in letters:
+            count *= size[letter]
+        return count
+
+    a = a.permute([left.index(d) for d in both + rows + summed])
+    b = b.permute([right.index(d) for d in both + summed + columns])
+    a = a.reshape(extent(both), extent(rows), extent(summed))
+    b = b.reshape(extent(both), extent(summed), extent(columns))
+    made = multiply_exactly(a, b).reshape([size[d] for d in both + rows + columns])
+    order = both + rows + columns
+    return made.permute([order.index(d) for d in output]).view(x.dtype)

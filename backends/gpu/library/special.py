@@ -1,0 +1,46 @@
+"""Functions of numbers that torch lacks, or has with other edges."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def cube_root(x: Tensor) -> Tensor:
+    """The real cube root; one step of Halley's makes the power exact but for the last digit."""
+    wide = x.to(torch.float64)
+    root = wide.abs().pow(1 / 3)
+    cube = root * root * root
+    size = wide.abs()
+    better = root * (cube + 2 * size) / (2 * cube + size)
+    plain = (size == 0) | ~size.isfinite()
+    return torch.copysign(torch.where(plain, size, better), wide).to(x.dtype)
+
+
+def exp2_of_complex(x: Tensor) -> Tensor:
+    """2 to the power of complex numbers."""
+    return torch.exp(x * math.log(2))
+
+
+def expm1_of_complex(x: Tensor) -> Tensor:
+    """exp(x) - 1, near 0 too."""
+    half = torch.sin(x.imag / 2)
+    real = torch.expm1(x.real) * torch.cos(x.imag) - 2 * half * half
+    imag = torch.where(x.imag == 0, x.imag, torch.exp(x.real) * torch.sin(x.imag))
+    return torch.complex(real, imag)
+
+
+def digamma_of(x: Tensor) -> Tensor:
+    """The derivative of the logarithm of the gamma function; NaN at its poles."""
+    pole = (x <= 0) & (x == torch.floor(x))
+    return torch.where(pole, math.nan, torch.digamma(x))
+
+
+def complementary_error(x: Tensor) -> Tensor:
+    """1 - erf(x), of f32 computed in f64: its tail needs the digits."""
+    return torch.erfc(x.to(torch.float64)).to(x.dtype)
+
+
+def inverse_error(x: Tensor) -> Tensor:
+    """The number whose error function is `x`; NaN outside of -1 to 1."""
+    return torch.erfinv(x.to(torch.float64)).to(x.dtype)

@@ -1,0 +1,53 @@
+"""The functions of `library` as text: what a program uses of it, and what that uses."""
+
+import ast
+import re
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+
+HOME = "shardir.backends.gpu.library"
+_TENSOR = re.compile(r"\bTensor\b")
+
+
+@cache
+def definitions() -> dict[str, tuple[str, frozenset[str]]]:
+    """Every function and constant of the library: its text, and the names that it uses."""
+    found: dict[str, tuple[str, frozenset[str]]] = {}
+    for file in sorted(files(HOME).iterdir(), key=lambda file: file.name):
+        if not file.name.endswith(".py"):
+            continue
+        text = file.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef):
+                name = node.name
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+            else:
+                continue
+            if name in found:
+                raise ValueError(f"the library has two functions called {name!r}")
+            text_of = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+            used = frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+            found[name] = _TENSOR.sub("torch.Tensor", text_of), used - {name}
+    return found
+
+
+def used_by(names: Iterable[str]) -> list[str]:
+    """The names and what they use of the library, in the library's order."""
+    every, wanted, left = definitions(), set[str](), list(names)
+    while left:
+        name = left.pop()
+        if name not in wanted:
+            wanted.add(name)
+            left += [other for other in every[name][1] if other in every]
+    return [name for name in every if name in wanted]
+
+
+def library_text(names: Iterable[str]) -> str:
+    """The definitions of functions and of all that they use."""
+    every, used = definitions(), used_by(names)
+    constants = [every[name][0] for name in used if name.isupper()]
+    functions = [every[name][0] for name in used if not name.isupper()]
+    return "\n\n\n".join(["\n".join(constants)] * bool(constants) + functions)

@@ -1,0 +1,73 @@
+"""The table of rules: for each operation, its text in torch.
+
+A rule is given the writer, the operation and the names of its operands, and returns the expression
+that the results are; one that writes lines itself returns `None`. Operations that no program for
+GPUs can hold are in `REFUSED`, with the reason and what to write instead.
+"""
+
+from collections.abc import Callable
+
+from shardir.backends.emission import EmissionError
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op
+from shardir.opset import OPS
+
+Rule = Callable[..., str | None]
+
+RULES: dict[str, Rule] = {}
+LAZY: set[str] = set()
+"""Operations whose rules ask for the names of the operands themselves, as far as they use them."""
+
+
+def lowers(*names: str, lazy: bool = False) -> Callable[[Rule], Rule]:
+    """Registers the rule of operations.
+
+    (writer, operation, name of each operand...) -> expression; with `lazy`, (writer, operation).
+    """
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            if name not in OPS:
+                raise ValueError(f"no operation is called {name!r}")
+            if name in RULES:
+                raise ValueError(f"{name!r} has two rules")
+            RULES[name] = rule
+            if lazy:
+                LAZY.add(name)
+        return rule
+
+    return register
+
+
+HOST = "it calls a function of the Python program that was traced, which the emitted one lacks"
+REFUSED: dict[str, tuple[str, str]] = {
+    "callback": (HOST, "return the value and call the function on the result"),
+    "pure-callback": (HOST, "write the function with shardir's operations"),
+    "opaque": (
+        "it is an operation of another language, of which only the text is known",
+        "write it with shardir's operations",
+    ),
+    "manual_computation": (
+        "its body is not yet the program of one device",
+        "partition the program first: the default pipeline takes it apart",
+    ),
+}
+"""What cannot be emitted: why, and what to do instead."""
+
+
+def lower(writer: Writer, op: Op) -> None:
+    """Write one operation; raises `EmissionError` for one that a program cannot hold."""
+    if op.name in REFUSED:
+        raise EmissionError.of(op, *REFUSED[op.name])
+    if op.name not in RULES:
+        raise EmissionError.of(
+            op,
+            "target 'gpu' has no rule for it",
+            "add one with @lowers in shardir/backends/gpu/rules",
+        )
+    rule = RULES[op.name]
+    free = writer.is_number(op) or op.name == "iota"
+    names = () if op.name in LAZY else tuple(writer.name(value) for value in op.operands)
+    expression = rule(writer, op, *names)
+    if expression is not None:
+        writer.bind(op, expression, free)

@@ -1,0 +1,189 @@
+"""One program as text: what it is, what it needs, and what one device of the mesh does."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from shardir.backends.emission import Boundary, Emission
+from shardir.backends.gpu import rules as rules
+from shardir.backends.gpu.kernels.helpers import functions
+from shardir.backends.gpu.library_text import definitions, library_text
+from shardir.backends.gpu.lowering import lower
+from shardir.backends.gpu.names import Names, identifier
+from shardir.backends.gpu.spelling import TORCH, listed, number_text
+from shardir.backends.gpu.vendoring import FOLDER, program_text
+from shardir.backends.gpu.writer import Needs, Writer
+from shardir.ir import Module
+from shardir.mesh import Mesh
+
+RESERVED = (
+    "F", "KERNELS", "PROGRAM", "Program", "Tensor", "cache", "comm", "device", "libdevice", "main",
+    "math", "itertools", "os", "run", "shardir_runtime", "tl", "torch", "triton",
+)  # fmt: skip
+"""What a program calls by these names, so that no value may."""
+PRECISIONS = ("ieee", "tf32")
+"""How f32 is multiplied on GPUs: as it is, or rounded to 10 bits first."""
+HOST_READS = ("while", "case", "eig")
+"""Operations for which the host reads what the device has computed."""
+
+
+def write_program(emission: Emission, precision: str = "ieee") -> str:
+    """The whole program, which runs beside the files of `vendoring`."""
+    needs = Needs()
+    main = _main(emission, needs)
+    parts = [
+        f"{_header(emission)}\n\n{_imports(needs, main, precision)}",
+        _constants(needs),
+        _section("Functions that torch lacks", library_text(needs.library)),
+        _section("Groups: a Triton kernel, the same in torch, and the launch", _groups(needs)),
+        _section("The program of one device", main),
+        _section("What it takes and returns", program_text(emission, no_graph(emission.module))),
+        'if __name__ == "__main__":\n    run(main, PROGRAM)\n',
+    ]
+    return "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def no_graph(module: Module) -> str:
+    """Why no CUDA graph can hold the program; empty where one can."""
+    for op in module.main.body.walk():
+        if op.name in HOST_READS:
+            what = f"%{op.results[0].name}" if op.results else "it"
+            return f"{op.name} ({what}) makes the host read what the device has computed"
+    return ""
+
+
+def _header(emission: Emission) -> str:
+    """The mesh, the arguments and results as wholes and as parts, and how to run it."""
+    mesh = emission.mesh
+    axes = ", ".join(f"{name}={size}" for name, size in mesh.axes)
+    devices = f"{mesh.size} device{'s' * (mesh.size != 1)}"
+    where = f"Each device of the mesh [{axes}] runs it on its part:" if axes else "One device:"
+    file = f"{identifier(emission.title)}.py"
+    lines = [
+        f'"""{emission.title} on {devices}, in torch and Triton.',
+        "",
+        where,
+        "",
+        *_table("argument", emission.arguments),
+        "",
+        *_table("result", emission.results),
+        "",
+        "Run it:",
+        "",
+        f"    python {file} --selftest{' ' * 31}devices as threads of one process",
+    ]
+    if mesh.size > 1:
+        lines.append(f"    torchrun --nproc-per-node={mesh.size} {file} --selftest")
+    lines += ["", f"`python {file} --help` tells the rest; it is written by shardir.", '"""']
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _table(what: str, boundaries: Sequence[Boundary]) -> list[str]:
+    rows = [(what, "whole", "on each device", "")]
+    for boundary in boundaries:
+        said = []
+        if boundary.donated:
+            said.append("donated")
+        if boundary.value is not None:
+            said.append("a constant of the function")
+        rows.append((boundary.label, _cut(boundary), str(boundary.part), ", ".join(said)))
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    return [
+        f"    {'  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))}"
+        f"{'  ' + row[3] if row[3] else ''}"
+        for row in rows
+    ]
+
+
+def _cut(boundary: Boundary) -> str:
+    """The type of the whole, with the mesh axes that cut each dimension."""
+    dims = []
+    for size, dim in zip(boundary.whole.shape, boundary.sharding.dims, strict=True):
+        names = [_axis(axis) for axis in dim.axes]
+        cut = f"@{names[0]}" if len(names) == 1 else f"@({', '.join(names)})" if names else ""
+        dims.append(f"{size}{cut}")
+    return f"{boundary.whole.dtype}[{', '.join(dims)}]"
+
+
+def _axis(axis: Any) -> str:
+    return axis.name if axis.pre == 1 else str(axis)
+
+
+def _imports(needs: Needs, main: str, precision: str) -> str:
+    text = "\n".join([main, library_text(needs.library), _groups(needs)])
+    plain = [f"import {name}" for name in ("itertools", "math", "os")
+             if re.search(rf"\b{name}\.", text) or (name == "os" and needs.groups)]  # fmt: skip
+    if needs.constants:
+        plain.append("from functools import cache")
+    torch = dict.fromkeys(["import torch", *needs.imports])
+    if re.search(r"\bF\.", text):
+        torch["import torch.nn.functional as F"] = None
+    names = "Program, Tensor, run"
+    lines = sorted(plain, key=lambda line: (not line.startswith("import"), line))
+    lines += ["", *sorted(torch, key=_import_key), "", f"from {FOLDER} import {names}"]
+    switches = [
+        f'torch.backends.cuda.matmul.fp32_precision = "{precision}"',
+        f'torch.backends.cudnn.conv.fp32_precision = "{precision}"',
+    ]
+    if needs.imports:
+        switches += [
+            "",
+            "# Triton compiles for GPUs, and interprets where TRITON_INTERPRET=1 is set; elsewhere",
+            "# each group is computed by its reference.",
+            'KERNELS = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"',
+        ]
+    return "\n".join(lines).strip("\n") + "\n\n" + "\n".join(switches)
+
+
+def _import_key(line: str) -> tuple[bool, str]:
+    return line.startswith("from"), line
+
+
+def _section(title: str, text: str) -> str:
+    return f"# {title}\n\n\n{text}" if text else ""
+
+
+def _groups(needs: Needs) -> str:
+    helpers = [functions()[name].strip("\n") for name in needs.kernels]
+    return "\n\n\n".join([*helpers, *needs.functions])
+
+
+def _constants(needs: Needs) -> str:
+    """Each array by a function that makes it once a device."""
+    made = []
+    for name, (array, dtype) in needs.constants.items():
+        numbers = [number_text(number, dtype) for number in array.reshape(-1)]
+        lines, line = [], "       "
+        for number in numbers:
+            if len(line) + len(number) > 96:
+                lines.append(line)
+                line = "       "
+            line += f" {number},"
+        lines.append(line)
+        body = "\n".join(lines)
+        shape = f".reshape({listed(array.shape)})" if array.ndim != 1 else ""
+        made.append(
+            f"@cache\ndef {name}(device):\n    numbers = [\n{body}\n    ]\n"
+            f"    return torch.tensor(numbers, dtype={TORCH[dtype]}, device=device){shape}"
+        )
+    return "\n\n\n".join(made)
+
+
+def _main(emission: Emission, needs: Needs) -> str:
+    mesh: Mesh = emission.mesh
+    body = emission.module.main.body
+    names = Names([*RESERVED, *definitions(), *functions()])
+    writer = Writer(names, needs, lower, mesh)
+    params = [names[param] for param in body.params]
+    writer.block(body)
+    returned = [writer.name(value) for value in body.returns]
+    text = writer.text(body.returns)
+    lines = [f"def main({', '.join(['comm', *params])}):"]
+    if len(lines[0]) > 100:
+        lines = ["def main(", *(f"    {name}," for name in ["comm", *params]), "):"]
+    if re.search(r"\bdevice\b", text):
+        lines.append("    device = comm.device")
+    if text:
+        lines.append(text)
+    lines.append(f"    return ({', '.join(returned)}{',' if len(returned) == 1 else ''})")
+    return "\n".join(lines)

@@ -1,0 +1,26 @@
+"""What says something about a program and changes no number: the operand under another name."""
+
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op
+
+SAME = (
+    "sharding_constraint",
+    "reshard",
+    "propagation_barrier",
+    "checkpoint-name",
+    "stop_gradient",
+    "vary",
+)
+NOTHING = ("sharding_group", "inspect-sharding")
+
+
+@lowers(*SAME, "optimization_barrier", lazy=True)
+def _same(w: Writer, op: Op) -> None:
+    for result, operand in zip(op.results, op.operands, strict=True):
+        w.same(result, operand)
+
+
+@lowers(*NOTHING, lazy=True)
+def _nothing(w: Writer, op: Op) -> None:
+    """It makes nothing."""

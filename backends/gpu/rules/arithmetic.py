@@ -1,0 +1,187 @@
+"""Arithmetic and comparisons of two tensors, choices, and conversions.
+
+An operand that is one number everywhere is written as that number. Unsigned numbers of more than
+8 bits are computed as the signed ones of the same bits, which wrap alike.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.spelling import NARROW, TORCH, WORDS, word_text
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op, Value
+from shardir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED
+
+WRAPPING = {"add": "+", "sub": "-", "mul": "*"}
+BITWISE = {"and": "&", "or": "|", "xor": "^"}
+COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+EQUAL = {"eq": "==", "ne": "!="}
+
+
+def as_word(w: Writer, value: Value) -> str:
+    """A value in a type that torch computes in."""
+    dtype = value.type.dtype
+    return f"{w.name(value)}.view({WORDS[dtype]})" if dtype in WORDS else w.name(value)
+
+
+def back(expression: str, dtype: str) -> str:
+    """What was computed in another type of the same bits, in its own."""
+    return f"({expression}).view({TORCH[dtype]})" if dtype in WORDS else expression
+
+
+def pair(w: Writer, op: Op) -> tuple[str, str]:
+    """Both operands; one of them may be a number."""
+    x, y = op.operands
+    a, b = w.number(x), w.number(y)
+    if b is not None:
+        return as_word(w, x), word_text(b, y.type.dtype)
+    if a is not None:
+        return word_text(a, x.type.dtype), as_word(w, y)
+    return as_word(w, x), as_word(w, y)
+
+
+@lowers(*WRAPPING, lazy=True)
+def _wrapping(w: Writer, op: Op) -> str:
+    x, y = pair(w, op)
+    sign = WRAPPING[op.name]
+    if op.result.type.dtype == "bool":
+        sign = "|" if op.name == "add" else "&"
+    return back(f"{x} {sign} {y}", op.result.type.dtype)
+
+
+@lowers(*BITWISE, lazy=True)
+def _bitwise(w: Writer, op: Op) -> str:
+    x, y = pair(w, op)
+    return back(f"{x} {BITWISE[op.name]} {y}", op.result.type.dtype)
+
+
+@lowers("not")
+def _not(w: Writer, op: Op, x: str) -> str:
+    dtype = op.result.type.dtype
+    return back(f"~{as_word(w, op.operands[0])}", dtype)
+
+
+@lowers(*EQUAL, lazy=True)
+def _equal(w: Writer, op: Op) -> str:
+    x, y = pair(w, op)
+    return f"{x} {EQUAL[op.name]} {y}"
+
+
+@lowers(*COMPARED, lazy=True)
+def _compared(w: Writer, op: Op) -> str:
+    if op.operands[0].type.dtype in WORDS:
+        x, y = (w.call("in_order", w.name(value)) for value in op.operands)
+    else:
+        x, y = pair(w, op)
+    return f"{x} {COMPARED[op.name]} {y}"
+
+
+@lowers("maximum", "minimum", lazy=True)
+def _extreme(w: Writer, op: Op) -> str:
+    """Of floats NaN if either is."""
+    (x, y), dtype = op.operands, op.result.type.dtype
+    if dtype == "bool" or dtype in WORDS:
+        return w.call("larger" if op.name == "maximum" else "smaller", w.name(x), w.name(y))
+    if _is_bound(w, x):
+        x, y = y, x
+    if _is_bound(w, y):
+        bound = "min" if op.name == "maximum" else "max"
+        return f"{w.name(x)}.clamp({bound}={w.spelled(y)})"
+    return f"torch.{op.name}({w.name(x)}, {w.name(y)})"
+
+
+@lowers("clamp", lazy=True)
+def _clamp(w: Writer, op: Op) -> str:
+    (low, x, high), dtype = op.operands, op.result.type.dtype
+    if dtype == "bool" or dtype in WORDS:
+        return w.call("smaller", w.call("larger", w.name(x), w.name(low)), w.name(high))
+    if _is_bound(w, low) and _is_bound(w, high):
+        return f"{w.name(x)}.clamp({w.spelled(low)}, {w.spelled(high)})"
+    return f"torch.minimum(torch.maximum({w.name(x)}, {w.name(low)}), {w.name(high)})"
+
+
+def _is_bound(w: Writer, value: Value) -> bool:
+    """Whether torch clamps by it: a number, and not NaN, which it would take for no bound."""
+    number = w.number(value)
+    return number is not None and bool(number == number)
+
+
+@lowers("div", lazy=True)
+def _div(w: Writer, op: Op) -> str:
+    """By a power of two as by a number: on GPUs torch multiplies by the inverse of a number."""
+    x, y = op.operands
+    if op.result.type.dtype in INTEGERS:
+        return w.call("divide_integers", w.name(x), w.name(y))
+    number = w.number(y)
+    exact = number is not None and op.result.type.dtype in FLOATS and _is_power_of_two(number)
+    return f"{w.name(x)} / {w.spelled(y) if exact else w.name(y)}"
+
+
+def _is_power_of_two(number: Any) -> bool:
+    wide = abs(float(number))
+    return 2**-60 < wide < 2**60 and math.frexp(wide)[0] == 0.5
+
+
+@lowers("rem")
+def _rem(w: Writer, op: Op, x: str, y: str) -> str:
+    if op.result.type.dtype in INTEGERS:
+        return w.call("remainder_of_integers", x, y)
+    return f"torch.fmod({x}, {y})"
+
+
+@lowers("pow", lazy=True)
+def _pow(w: Writer, op: Op) -> str:
+    x, y = op.operands
+    if op.result.type.dtype in INTEGERS:
+        return w.call("power_of_integers", w.name(x), w.name(y))
+    return f"torch.pow({w.name(x)}, {w.spelled(y)})"
+
+
+@lowers("atan2")
+def _atan2(w: Writer, op: Op, y: str, x: str) -> str:
+    return f"torch.atan2({y}, {x})"
+
+
+@lowers("nextafter")
+def _nextafter(w: Writer, op: Op, x: str, y: str) -> str:
+    if op.result.type.dtype in NARROW:
+        return w.call("next_after", x, y)
+    return f"torch.nextafter({x}, {y})"
+
+
+@lowers("complex")
+def _complex(w: Writer, op: Op, x: str, y: str) -> str:
+    return f"torch.complex({x}, {y})"
+
+
+@lowers("select", lazy=True)
+def _select(w: Writer, op: Op) -> str:
+    pred, x, y = op.operands
+    dtype = op.result.type.dtype
+    pair_of = replace(op, operands=(x, y))
+    a, b = pair(w, pair_of)
+    return back(f"torch.where({w.name(pred)}, {a}, {b})", dtype)
+
+
+@lowers("convert")
+def _convert(w: Writer, op: Op, x: str) -> str:
+    """Floats to integers saturate; everything but zero is true; imaginary parts are dropped."""
+    source, to = op.operands[0].type.dtype, op.result.type.dtype
+    if source == to:
+        return x
+    if to == "bool":
+        return f"{as_word(w, op.operands[0])} != 0"
+    if source in COMPLEX and to not in COMPLEX:
+        x, source = f"{x}.real", "f32" if source == "c64" else "f64"
+        if source == to:
+            return x
+    if source in FLOATS and to in INTEGERS:
+        return w.call("float_to_integer", x, TORCH[to])
+    twice = source in ("f64", "i32", "i64", "u32", "u64")
+    if to in NARROW and twice:
+        return w.call("round_once", x, TORCH[to])
+    if source in UNSIGNED[1:] and to in COMPLEX:
+        x = f"{x}.to(torch.float64)"
+    return f"{x}.to({TORCH[to]})"

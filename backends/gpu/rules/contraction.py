@@ -1,0 +1,106 @@
+"""Contractions and convolutions.
+
+Floats go to torch (cuBLAS, cuDNN). Integers, which the matrix units do not multiply, are put
+together of exact products of 16-bit limbs in f64.
+"""
+
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.spelling import TORCH, listed
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op
+from shardir.ops.convolution_loops import sides
+from shardir.types import COMPLEX, INTEGERS
+
+
+@lowers("dot")
+def _dot(w: Writer, op: Op, x: str, y: str) -> str:
+    dims, dtype = op.attrs["dims"], op.result.type.dtype
+    if op.operands[0].type.dtype != dtype:
+        x, y = (f"{name}.to({TORCH[dtype]})" for name in (x, y))
+    if dtype in INTEGERS:
+        return w.call("contract_integers", f'"{dims}"', x, y)
+    return _matmul(dims, x, y) or f'torch.einsum("{dims}", {x}, {y})'
+
+
+def _matmul(dims: str, x: str, y: str) -> str | None:
+    """The contraction as a product of (batches of) matrices, where it is one."""
+    operands, output = dims.split("->")
+    left, right = operands.split(",")
+    if left == right and not output and len(left) == 1:
+        return f"torch.dot({x}, {y})"
+    both = [d for d in left if d in right and d in output]
+    summed = [d for d in left if d in right and d not in output]
+    rows = [d for d in left if d not in right]
+    columns = [d for d in right if d not in left]
+    if len(summed) != 1 or len(rows) != 1 or len(columns) != 1:
+        return None
+    if any(d not in output for d in rows + columns):
+        return None
+    batch, (i,), (k,), (j,) = "".join(both), rows, summed, columns
+    if output == batch + j + i:
+        x, y, left, right, i, j = y, x, right, left, j, i
+    a = _matrix(x, left, batch, i, k)
+    b = _matrix(y, right, batch, k, j)
+    return f"{a} @ {b}" if a and b and output == batch + i + j else None
+
+
+def _matrix(x: str, letters: str, batch: str, row: str, column: str) -> str | None:
+    """An operand as matrices of rows and columns, where at most these two have to change places."""
+    if letters == batch + row + column:
+        return x
+    return f"{x}{'.mT' if batch else '.T'}" if letters == batch + column + row else None
+
+
+@lowers("convolution")
+def _convolution(w: Writer, op: Op, x: str, filter: str) -> str:
+    """Operands in torch's order of dimensions, batch groups as groups of features."""
+    attrs, to = op.attrs, op.result.type
+    of, by, out = sides(attrs["dims"])
+    rank = len(of.spatial)
+    groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)
+    if op.operands[0].type.dtype != to.dtype:
+        x, filter = (f"{name}.to({TORCH[to.dtype]})" for name in (x, filter))
+    if not to.size or not op.operands[0].type.size or not op.operands[1].type.size:
+        shape = listed(to.shape)
+        return f"torch.zeros({shape}, dtype={TORCH[to.dtype]}, device=device)"
+    x = _permuted(x, (of.first, of.second, *of.spatial))
+    filter = _permuted(filter, (by.second, by.first, *by.spatial))
+    if batch_groups > 1:
+        x = w.call("batch_as_features", x, str(batch_groups))
+    made = _core(w, op, x, filter, max(groups, batch_groups), rank)
+    return _permuted(made, _inverse((out.first, out.second, *out.spatial)))
+
+
+def _core(w: Writer, op: Op, x: str, filter: str, groups: int, rank: int) -> str:
+    attrs, dtype = op.attrs, op.result.type.dtype
+    strides, padding = attrs["strides"], attrs["padding"]
+    lhs, rhs = attrs["lhs_dilation"], attrs["rhs_dilation"]
+    if dtype in (*INTEGERS, *COMPLEX) or not 1 <= rank <= 3:
+        numbers = (listed(n) for n in (strides, padding, lhs, rhs))
+        return w.call("convolve_windows", x, filter, *numbers, str(groups))
+    even = all(lo == hi >= 0 for lo, hi in padding)
+    more = ""
+    if any(step != 1 for step in lhs):
+        x = w.call("spread_out", x, "0", f"[[0, 0], [0, 0], {listed(padding)[1:-1]}]",
+                   listed((1, 1, *lhs)))  # fmt: skip
+    elif even and any(lo for lo, _ in padding):
+        more += f", padding={listed(lo for lo, _ in padding)}"
+    elif not even:
+        pairs = [end for pair in reversed(padding) for end in pair]
+        x = f"F.pad({x}, {listed(pairs)})"
+    if any(step != 1 for step in strides):
+        more += f", stride={listed(strides)}"
+    if any(step != 1 for step in rhs):
+        more += f", dilation={listed(rhs)}"
+    if groups != 1:
+        more += f", groups={groups}"
+    return f"F.conv{rank}d({x}, {filter}{more})"
+
+
+def _permuted(x: str, perm: tuple[int, ...]) -> str:
+    return x if perm == tuple(range(len(perm))) else f"{x}.permute({listed(perm)[1:-1]})"
+
+
+def _inverse(perm: tuple[int, ...]) -> tuple[int, ...]:
+    """A permutation that takes torch's order back to that of the result."""
+    return tuple(perm.index(d) for d in range(len(perm)))

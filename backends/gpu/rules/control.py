@@ -1,0 +1,120 @@
+"""Control flow: loops and branches of Python, whose conditions are read from the device."""
+
+from collections.abc import Sequence
+
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.spelling import TORCH, shaped
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Block, Op, Value
+
+
+def assign(
+    w: Writer, targets: Sequence[Value], sources: Sequence[Value], comment: str = ""
+) -> None:
+    """All targets at once become the sources."""
+    if not targets:
+        return
+    names = ", ".join(w.names[target] for target in targets)
+    given = ", ".join(w.name(source) for source in sources)
+    if names != given:
+        w.line(f"{names} = {given}", comment, targets)
+
+
+@lowers("while", lazy=True)
+def _while(w: Writer, op: Op) -> None:
+    condition, body = op.blocks
+    assign(w, body.params, op.operands, "while: what it carries")
+    for seen, carried in zip(condition.params, body.params, strict=True):
+        w.same(seen, carried)
+    w.line("while True:")
+    with w.inner():
+        w.block(condition)
+        w.line(f"if not {w.name(condition.returns[0])}.item():")
+        with w.inner():
+            w.line("break")
+        w.block(body)
+        assign(w, body.params, body.returns)
+    _results(w, op, body.params)
+
+
+@lowers("scan", lazy=True)
+def _scan(w: Writer, op: Op) -> None:
+    (body,) = op.blocks
+    count, length = op.attrs["carries"], op.attrs["length"]
+    carried, parts = body.params[:count], body.params[count:]
+    assign(w, carried, op.operands[:count], "scan: what it carries")
+    stacked = [(result, w.names[result]) for result in op.results[count:]]
+    for result, name in stacked:
+        to = result.type
+        w.line(
+            f"{name} = torch.empty({shaped(to.shape)}, dtype={TORCH[to.dtype]}, device=device)",
+            f"scan: {to}",
+            [result],
+        )
+    step = w.names.fresh("step")
+    steps = f"reversed(range({length}))" if op.attrs.get("reverse") else f"range({length})"
+    w.line(f"for {step} in {steps}:")
+    with w.inner():
+        before = len(w.lines)
+        for part, x in zip(parts, op.operands[count:], strict=True):
+            w.line(f"{w.names[part]} = {w.name(x)}[{step}]", str(part.type), [part])
+        w.block(body)
+        for (_, name), value in zip(stacked, body.returns[count:], strict=True):
+            w.line(f"{name}[{step}] = {w.name(value)}")
+        assign(w, carried, body.returns[:count])
+        if len(w.lines) == before:
+            w.line("pass")
+    assign(w, op.results[:count], carried)
+
+
+@lowers("case", lazy=True)
+def _case(w: Writer, op: Op) -> None:
+    index = w.name(op.operands[0])
+    if op.operands[0].type.dtype == "bool":
+        heads = [f"if not {index}.item():", "else:"]
+    else:
+        branch = w.names.fresh("branch")
+        w.line(f"{branch} = {index}.item()", "case: which branch")
+        last = len(op.blocks) - 1
+        heads = [f"{'el' if i else ''}if {branch} == {i}:" for i in range(last)] + ["else:"]
+    if len(op.blocks) == 1:
+        w.block(op.blocks[0])
+        _results(w, op, op.blocks[0].returns)
+        return
+    for head, block in zip(heads, op.blocks, strict=True):
+        w.line(head)
+        with w.inner():
+            w.block(block)
+            if op.results:
+                assign(w, op.results, block.returns, _types(op))
+            else:
+                w.line("pass")
+
+
+def _types(op: Op) -> str:
+    return f"{op.name}: {', '.join(str(result.type) for result in op.results)}"
+
+
+def _results(w: Writer, op: Op, values: Sequence[Value]) -> None:
+    assign(w, op.results, values, _types(op))
+
+
+@lowers("checkpoint", "custom-jvp", "custom-vjp", lazy=True)
+def _region(w: Writer, op: Op) -> None:
+    """Its first block in its place; what it says more is about derivatives."""
+    inline(w, op, op.blocks[0])
+
+
+def inline(w: Writer, op: Op, block: Block) -> None:
+    """A block applied to the operands; what it returns is called as the operation's results."""
+    for param, operand in zip(block.params, op.operands, strict=True):
+        w.same(param, operand)
+    made = {value for step in block.ops for value in step.results}
+    pairs = list(zip(op.results, block.returns, strict=True))
+    for result, value in pairs:
+        if value in made:
+            made.remove(value)
+            w.same(value, result)
+    w.block(block)
+    for result, value in pairs:
+        w.same(result, value)

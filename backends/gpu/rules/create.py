@@ -1,0 +1,43 @@
+"""Values made of nothing. What is one number is written where it is used, as far as that goes."""
+
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.spelling import TORCH, WORDS, listed, number_text, shaped
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op
+from shardir.opset import Dense
+from shardir.types import COMPLEX, FLOATS
+
+
+@lowers("constant")
+def _constant(w: Writer, op: Op) -> str:
+    """An array is made once a device, by a function of its own."""
+    value, to = op.attrs["value"], op.result.type
+    if isinstance(value, Dense):
+        name = f"constant_{len(w.needs.constants)}"
+        for known, (array, dtype) in w.needs.constants.items():
+            if dtype == to.dtype and Dense(array) == value:
+                name = known
+        w.needs.constants[name] = (value.array, to.dtype)
+        return f"{name}(device)"
+    reference = op.spec.reference
+    assert reference is not None
+    number = reference(value=value, result=to.with_shape(()))
+    text, dtype = number_text(number, to.dtype), TORCH[to.dtype]
+    return f"torch.full({shaped(to.shape)}, {text}, dtype={dtype}, device=device)"
+
+
+@lowers("iota")
+def _iota(w: Writer, op: Op) -> str:
+    to, dim = op.result.type, op.attrs["dim"]
+    size = to.shape[dim]
+    direct = to.dtype not in WORDS and to.dtype not in COMPLEX and to.dtype not in FLOATS
+    if to.dtype in ("f32", "f64"):
+        direct = size < 1 << 24
+    if direct and to.dtype not in ("i8", "u8", "i16"):
+        made = f"torch.arange({size}, dtype={TORCH[to.dtype]}, device=device)"
+    else:
+        made = f"torch.arange({size}, device=device).to({TORCH[to.dtype]})"
+    if to.rank == 1:
+        return made
+    aligned = listed(-1 if d == dim else 1 for d in range(to.rank))
+    return f"{made}.reshape({aligned[1:-1]}).expand{shaped(to.shape)}"

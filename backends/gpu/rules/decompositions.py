@@ -1,0 +1,62 @@
+"""Decompositions of matrices, triangular equations, and Fourier transforms."""
+
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.spelling import TORCH, listed, shaped
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op
+
+
+@lowers("cholesky")
+def _cholesky(w: Writer, op: Op, x: str) -> str:
+    return w.call("cholesky_factor", x)
+
+
+@lowers("triangular_solve")
+def _triangular_solve(w: Writer, op: Op, a: str, y: str) -> str:
+    lower, how = op.attrs["lower"], op.attrs["transpose"]
+    if how != "no":
+        a, lower = f"{a}.{'mT' if how == 'transpose' else 'mH'}", not lower
+    unit = ", unitriangular=True" if op.attrs["unit"] else ""
+    return f"torch.linalg.solve_triangular({a}, {y}, upper={not lower}{unit})"
+
+
+@lowers("qr")
+def _qr(w: Writer, op: Op, x: str) -> str:
+    return f'torch.linalg.qr({x}, mode="{"complete" if op.attrs["full"] else "reduced"}")'
+
+
+@lowers("lu")
+def _lu(w: Writer, op: Op, x: str) -> str:
+    return w.call("pivoted_factors", x)
+
+
+@lowers("svd")
+def _svd(w: Writer, op: Op, x: str) -> str:
+    if not op.attrs["vectors"]:
+        return w.call("singular_values", x)
+    return w.call("singular_vectors", x, f"full={op.attrs['full']}")
+
+
+@lowers("eigh")
+def _eigh(w: Writer, op: Op, x: str) -> str:
+    return w.call("hermitian_vectors" if op.attrs["vectors"] else "hermitian_values", x)
+
+
+@lowers("eig")
+def _eig(w: Writer, op: Op, x: str) -> str:
+    return w.call("general_vectors" if op.attrs["vectors"] else "general_values", x)
+
+
+@lowers("pinv")
+def _pinv(w: Writer, op: Op, x: str, cutoff: str) -> str:
+    return w.call("pseudo_inverse", x, cutoff)
+
+
+@lowers("fft")
+def _fft(w: Writer, op: Op, x: str) -> str:
+    source, to, rank = op.operands[0].type, op.result.type, op.attrs["rank"]
+    if not source.size or not to.size:
+        return f"torch.zeros({shaped(to.shape)}, dtype={TORCH[to.dtype]}, device=device)"
+    dims = listed(range(source.rank - rank, source.rank))
+    sizes = to.shape[-rank:] if op.attrs["kind"] == "irfft" else source.shape[-rank:]
+    return f"torch.fft.{op.attrs['kind']}n({x}, s={listed(sizes)}, dim={dims})"

@@ -1,0 +1,96 @@
+"""Groups: a function that launches a Triton kernel, and its plain torch reference beside it.
+
+Groups that compute the same on tensors of the same types share their functions.
+"""
+
+from typing import Any
+
+from shardir.backends.gpu.kernels import Kernel, write_kernel
+from shardir.backends.gpu.lowering import lower, lowers
+from shardir.backends.gpu.names import Names, identifier
+from shardir.backends.gpu.rules.control import inline
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Block, Op, Value
+
+FREE = ("broadcast", "reshape", "iota", "constant")
+"""What costs nothing beside an operation that computes."""
+
+
+@lowers("fused", lazy=True)
+def _fused(w: Writer, op: Op) -> str | None:
+    """A group of one operation is written in its place, as torch has a kernel for it."""
+    (block,) = op.blocks
+    if not op.operands or sum(step.name not in FREE for step in block.ops) < 2:
+        inline(w, op, op.blocks[0])
+        return None
+    function = w.needs.groups.get(key := _key(op))
+    if function is None:
+        function = w.needs.groups[key] = _define(w, op)
+    return f"{function}({', '.join(w.name(value) for value in op.operands)})"
+
+
+def _key(op: Op) -> Any:
+    """What a group computes, names aside."""
+    (block,) = op.blocks
+    numbers: dict[Value, int] = {}
+    for value in block.values():
+        numbers[value] = len(numbers)
+    steps = tuple(
+        (
+            step.name,
+            tuple(numbers[x] for x in step.operands),
+            tuple(sorted(step.attrs.items(), key=lambda item: item[0])),
+            tuple(y.type for y in step.results),
+        )
+        for step in block.ops
+    )
+    params = tuple(param.type for param in block.params)
+    return params, steps, tuple(numbers[value] for value in block.returns)
+
+
+def _define(w: Writer, op: Op) -> str:
+    """Write the functions of a group; returns the name of the one to call."""
+    name = w.names.reserved(f"compute_{identifier(op.results[0].name)}")
+    (block,) = op.blocks
+    kernel = write_kernel(op, name)
+    if not isinstance(kernel, Kernel):
+        text = _reference(w, block, name, f"No Triton kernel: {kernel.reason}.")
+        w.needs.functions.append(text)
+        return name
+    for helper in kernel.helpers:
+        w.needs.kernels[helper] = None
+    for line in kernel.imports:
+        w.needs.imports[line] = None
+    reference = _reference(w, block, f"{name}_reference", "The same in plain torch.")
+    w.needs.functions.append(
+        f"{kernel.text.rstrip()}\n\n\n{reference}\n\n\n{_launch(kernel, name)}"
+    )
+    return name
+
+
+def _reference(w: Writer, block: Block, name: str, says: str) -> str:
+    """The block in plain torch, one line a value."""
+    inner = Writer(Names(w.names.taken, inner=True), w.needs, lower, w.mesh)
+    params = [inner.names[param] for param in block.params]
+    inner.block(block)
+    returned = ", ".join(inner.name(value) for value in block.returns)
+    body = inner.text(block.returns)
+    lines = [f"def {name}({', '.join(params)}):", f'    """{says}"""']
+    if "device=device" in body:
+        lines.append(f"    device = {params[0]}.device")
+    return "\n".join([*lines, *([body] if body else []), f"    return {returned}"])
+
+
+def _launch(kernel: Kernel, name: str) -> str:
+    """The function that main calls."""
+    operands = ", ".join(kernel.operands)
+    contiguous = ", ".join(f"{x}.contiguous()" for x in kernel.operands)
+    lines = [
+        f"def {name}({operands}):",
+        "    if not KERNELS:",
+        f"        return {name}_reference({operands})",
+        f"    {operands} = {contiguous}",
+        *(f"    {line}" if line else "" for line in kernel.launch.splitlines()),
+        f"    return {', '.join(kernel.results)}",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,53 @@
+"""Gather and scatter."""
+
+from shardir.backends.emission import EmissionError
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.spelling import listed
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op
+from shardir.ops.indexing import GATHER, SCATTER, Layout
+from shardir.types import COMPLEX
+
+
+@lowers("gather")
+def _gather(w: Writer, op: Op, x: str, indices: str) -> str:
+    shape = op.result.type.shape
+    layout = Layout.of(op.operands[0].type.shape, len(shape), GATHER.read(op.attrs))
+    if _takes_rows(op, layout):
+        return w.call("take_rows", x, f"{indices}[..., 0]")
+    return w.call("gather_windows", x, indices, listed(shape), *_geometry(layout))
+
+
+@lowers("scatter")
+def _scatter(w: Writer, op: Op, x: str, indices: str, updates: str) -> str:
+    combine = op.attrs["op"]
+    if combine == "mul" and op.result.type.dtype in COMPLEX:
+        raise EmissionError.of(
+            op,
+            f"torch multiplies no {op.result.type.dtype} into places that tensors name",
+            "scatter real and imaginary parts of logarithms, or multiply in a loop",
+        )
+    rank = len(op.operands[2].type.shape)
+    layout = Layout.of(op.operands[0].type.shape, rank, SCATTER.read(op.attrs))
+    return w.call("scatter_windows", x, indices, updates, f'"{combine}"', *_geometry(layout))
+
+
+def _takes_rows(op: Op, layout: Layout) -> bool:
+    """Whether it takes whole rows of the first dimension, each named by one index."""
+    x, indices, to = op.operands[0].type, op.operands[1].type, op.result.type
+    batch = indices.rank - 1
+    return (
+        layout.index_map == (0,)
+        and layout.dropped == (0,)
+        and not layout.batching
+        and layout.window == {batch + d - 1: d for d in range(1, x.rank)}
+        and to.shape[batch:] == x.shape[1:]
+    )
+
+
+def _geometry(layout: Layout) -> tuple[str, str, str]:
+    return _pairs(layout.window), listed(layout.index_map), _pairs(layout.batching)
+
+
+def _pairs(pairs: dict[int, int]) -> str:
+    return f"{{{', '.join(f'{key}: {value}' for key, value in pairs.items())}}}"

@@ -1,0 +1,23 @@
+"""Sorting, and the largest few."""
+
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op
+
+
+@lowers("sort")
+def _sort(w: Writer, op: Op, *xs: str) -> str | None:
+    """The order first, where several tensors or keys go by it."""
+    dim, keys = op.attrs["dim"], op.attrs.get("keys", 1)
+    order = w.call("order_of", f"[{', '.join(xs[:keys])}]", str(dim))
+    if len(xs) == 1:
+        return w.call("in_places", xs[0], order, str(dim))
+    name = w.names.fresh("order")
+    w.line(f"{name} = {order}", f"the order that {op.name} finds")
+    moved = (w.call("in_places", w.name(x), name, str(dim)) for x in op.operands)
+    return ", ".join(moved)
+
+
+@lowers("top_k")
+def _top_k(w: Writer, op: Op, x: str) -> str:
+    return w.call("largest", x, str(op.results[0].type.shape[-1]))

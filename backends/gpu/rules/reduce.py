@@ -1,0 +1,105 @@
+"""Reductions, positions of extremes, and running combinations."""
+
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.rules.arithmetic import as_word
+from shardir.backends.gpu.spelling import NARROW, TORCH, WORDS, limit_text, shaped
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op
+from shardir.types import COMPLEX, FLOATS
+
+
+def _dims(dims: tuple[int, ...]) -> str:
+    return str(dims[0]) if len(dims) == 1 else shaped(dims)
+
+
+@lowers("sum")
+def _sum(w: Writer, op: Op, x: str) -> str:
+    dims, dtype = op.attrs["dims"], op.result.type.dtype
+    if not dims:
+        return x
+    kept = "" if dtype in (*FLOATS, *COMPLEX) else f", dtype={WORDS.get(dtype, TORCH[dtype])}"
+    made = f"{as_word(w, op.operands[0])}.sum({_dims(dims)}{kept})"
+    return f"{made}.view({TORCH[dtype]})" if dtype in WORDS else made
+
+
+@lowers("prod")
+def _prod(w: Writer, op: Op, x: str) -> str:
+    """torch multiplies along one dimension at a time."""
+    dtype = op.result.type.dtype
+    kept = "" if dtype in (*FLOATS, *COMPLEX) else f", dtype={WORDS.get(dtype, TORCH[dtype])}"
+    made = as_word(w, op.operands[0])
+    if not op.attrs["dims"]:
+        return x
+    narrow = dtype in NARROW
+    made = f"{made}.float()" if narrow else made
+    for dim in sorted(op.attrs["dims"], reverse=True):
+        made = f"{made}.prod({dim}{kept})"
+    if narrow:
+        return f"{made}.to({TORCH[dtype]})"
+    return f"{made}.view({TORCH[dtype]})" if dtype in WORDS else made
+
+
+@lowers("max", "min")
+def _extreme(w: Writer, op: Op, x: str) -> str:
+    dims, to = op.attrs["dims"], op.result.type
+    if not dims:
+        return x
+    if not op.operands[0].type.size:
+        text = limit_text(to.dtype, op.name == "min")
+        return f"torch.full({shaped(to.shape)}, {text}, dtype={TORCH[to.dtype]}, device=device)"
+    if to.dtype == "bool":
+        made = x
+        for dim in sorted(dims, reverse=True):
+            made = f"{made}.{'any' if op.name == 'max' else 'all'}({dim})"
+        return made
+    if to.dtype in WORDS:
+        ordered = w.call("in_order", x)
+        return w.call("out_of_order", f"{ordered}.a{op.name}({_dims(dims)})", TORCH[to.dtype])
+    return f"{x}.a{op.name}({_dims(dims)})"
+
+
+@lowers("any", "all")
+def _logical(w: Writer, op: Op, x: str) -> str:
+    dims = op.attrs["dims"]
+    return f"{x}.{op.name}({_dims(dims)})" if dims else x
+
+
+@lowers("argmax", "argmin")
+def _position(w: Writer, op: Op, x: str) -> str:
+    if op.operands[0].type.dtype in (*WORDS, "bool"):
+        x = w.call("in_order", x)
+    return f"{x}.{op.name}({op.attrs['dim']}).to({TORCH[op.result.type.dtype]})"
+
+
+RUNNING = {
+    "cumsum": "torch.cumsum({}, {})",
+    "cumprod": "torch.cumprod({}, {})",
+    "cummax": "torch.cummax({}, {}).values",
+    "cummin": "torch.cummin({}, {}).values",
+    "cumlogsumexp": "torch.logcumsumexp({}, {})",
+}
+
+
+@lowers(*RUNNING)
+def _running(w: Writer, op: Op, x: str) -> str:
+    """From the other end: turned around before and after. Integers wrap in their own type."""
+    dtype, dim = op.result.type.dtype, op.attrs["dim"]
+    ordered = op.name in ("cummax", "cummin")
+    if ordered and dtype in (*WORDS, "bool"):
+        x = w.call("in_order", x)
+    elif dtype in NARROW and not ordered:
+        x = f"{x}.float()"
+    elif not ordered:
+        x = as_word(w, op.operands[0])
+    if op.attrs["reverse"]:
+        x = f"torch.flip({x}, [{dim}])"
+    made = RUNNING[op.name].format(x, dim)
+    if not ordered and dtype not in (*FLOATS, *COMPLEX):
+        made = f"{made[:-1]}, dtype={WORDS.get(dtype, TORCH[dtype])})"
+    if op.attrs["reverse"]:
+        made = f"torch.flip({made}, [{dim}])"
+    if ordered and dtype in (*WORDS, "bool"):
+        return w.call("out_of_order", made, TORCH[dtype])
+    if dtype in NARROW and not ordered:
+        return f"{made}.to({TORCH[dtype]})"
+    return f"{made}.view({TORCH[dtype]})" if dtype in WORDS else made

@@ -1,0 +1,57 @@
+"""Operations that arrange data: views wherever torch has them."""
+
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.rules.arithmetic import as_word, back
+from shardir.backends.gpu.spelling import TORCH, listed, number_text, shaped
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op
+
+
+@lowers("broadcast", lazy=True)
+def _broadcast(w: Writer, op: Op) -> str:
+    (x,), dims, to = op.operands, op.attrs["dims"], op.result.type
+    number = w.number(x)
+    if number is not None:
+        text, dtype = number_text(number, to.dtype), TORCH[to.dtype]
+        return f"torch.full({shaped(to.shape)}, {text}, dtype={dtype}, device=device)"
+    name = w.name(x)
+    if dims == tuple(range(to.rank - x.type.rank, to.rank)):
+        return f"{name}.expand{shaped(to.shape)}"
+    aligned = [1] * to.rank
+    for size, dim in zip(x.type.shape, dims, strict=True):
+        aligned[dim] = size
+    shown = f"{name}.reshape{shaped(aligned)}"
+    return shown if tuple(aligned) == to.shape else f"{shown}.expand{shaped(to.shape)}"
+
+
+@lowers("reshape")
+def _reshape(w: Writer, op: Op, x: str) -> str:
+    return f"{x}.reshape({shaped(op.result.type.shape)})"
+
+
+@lowers("transpose")
+def _transpose(w: Writer, op: Op, x: str) -> str:
+    perm = op.attrs["perm"]
+    if perm == (1, 0):
+        return f"{x}.T"
+    return f"{x}.permute({shaped(perm)})" if perm else x
+
+
+@lowers("reverse")
+def _reverse(w: Writer, op: Op, x: str) -> str:
+    dims = op.attrs["dims"]
+    word = as_word(w, op.operands[0])
+    return back(f"torch.flip({word}, {listed(dims)})", op.result.type.dtype)
+
+
+@lowers("roll")
+def _roll(w: Writer, op: Op, x: str) -> str:
+    word = as_word(w, op.operands[0])
+    turned = f"torch.roll({word}, {op.attrs['shift']}, dims={op.attrs['dim']})"
+    return back(turned, op.result.type.dtype)
+
+
+@lowers("concatenate")
+def _concatenate(w: Writer, op: Op, *xs: str) -> str:
+    words = ", ".join(as_word(w, value) for value in op.operands)
+    return back(f"torch.cat([{words}], dim={op.attrs['dim']})", op.result.type.dtype)

@@ -1,0 +1,52 @@
+"""Parts of tensors cut out and put in."""
+
+from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.spelling import WORDS, listed
+from shardir.backends.gpu.writer import Writer
+from shardir.ir import Op
+
+
+@lowers("slice")
+def _slice(w: Writer, op: Op, x: str) -> str:
+    shape, to = op.operands[0].type.shape, op.result.type.shape
+    parts = []
+    for extent, size, start, stride in zip(
+        shape, to, op.attrs["starts"], op.attrs["strides"], strict=True
+    ):
+        if (start, size, stride) == (0, extent, 1):
+            parts.append(":")
+            continue
+        stop = start + (size - 1) * stride + 1 if size else start
+        step = f":{stride}" if stride != 1 and size > 1 else ""
+        parts.append(f"{start or ''}:{'' if stop == extent else stop}{step}")
+    while parts and parts[-1] == ":":
+        parts.pop()
+    return f"{x}[{', '.join(parts)}]" if parts else x
+
+
+@lowers("pad", lazy=True)
+def _pad(w: Writer, op: Op) -> str:
+    """A known value without gaps is torch's own padding, which also cuts."""
+    x, value = op.operands
+    low, high, interior = (op.attrs[name] for name in ("low", "high", "interior"))
+    number, dtype = w.number(value), op.result.type.dtype
+    kept = all(n + min(a, 0) + min(b, 0) > 0 for n, a, b in zip(x.type.shape, low, high,
+                                                               strict=True))  # fmt: skip
+    plain = dtype not in WORDS and dtype != "bool" and x.type.size and kept and x.type.rank
+    if number is not None and not any(interior) and plain:
+        pairs = [end for d in reversed(range(x.type.rank)) for end in (low[d], high[d])]
+        while len(pairs) > 2 and pairs[-2:] == [0, 0]:
+            pairs = pairs[:-2]
+        return f"F.pad({w.name(x)}, {listed(pairs)}, value={w.spelled(value)})"
+    ends = (listed(low), listed(high), listed(interior))
+    return w.call("pad_with", w.name(x), w.name(value), *ends)
+
+
+@lowers("dynamic_slice")
+def _dynamic_slice(w: Writer, op: Op, x: str, *starts: str) -> str:
+    return w.call("slice_at", x, listed(starts), listed(op.result.type.shape))
+
+
+@lowers("dynamic_update_slice")
+def _dynamic_update_slice(w: Writer, op: Op, x: str, update: str, *starts: str) -> str:
+    return w.call("update_at", x, update, listed(starts))

@@ -1,0 +1,106 @@
+"""Words of torch for what the IR has: element types, numbers, shapes."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.gpu.vendoring import axes_text as axis_names
+from shardir.mesh import Mesh
+from shardir.placement import Axes
+from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES
+
+TORCH = {
+    "bool": "torch.bool",
+    "i8": "torch.int8",
+    "i16": "torch.int16",
+    "i32": "torch.int32",
+    "i64": "torch.int64",
+    "u8": "torch.uint8",
+    "u16": "torch.uint16",
+    "u32": "torch.uint32",
+    "u64": "torch.uint64",
+    "f16": "torch.float16",
+    "bf16": "torch.bfloat16",
+    "f32": "torch.float32",
+    "f64": "torch.float64",
+    "c64": "torch.complex64",
+    "c128": "torch.complex128",
+    "key": "torch.uint64",
+}
+"""The type that holds the elements of each element type."""
+
+WORDS = {
+    "u16": "torch.int16",
+    "u32": "torch.int32",
+    "u64": "torch.int64",
+    "key": "torch.int64",
+}
+"""Where torch lacks kernels: the type of the same bits that it computes in."""
+
+NARROW = ("f16", "bf16")
+
+
+def number_text(number: Any, dtype: str) -> str:
+    """A number of an element type as a Python expression."""
+    if dtype == "bool":
+        return str(bool(number))
+    if dtype in COMPLEX:
+        value = complex(number)
+        return f"complex({_float(value.real)}, {_float(value.imag)})"
+    if dtype in FLOATS:
+        return _float(_shortest(number, dtype))
+    return str(int(number))
+
+
+def word_text(number: Any, dtype: str) -> str:
+    """A number as one of the signed type that `WORDS` names."""
+    if dtype not in WORDS:
+        return number_text(number, dtype)
+    bits = np.asarray(number).dtype.itemsize * 8
+    value = int(number)
+    return str(value - (1 << bits) if value >> (bits - 1) else value)
+
+
+def _shortest(number: Any, dtype: str) -> float:
+    """The shortest decimal number that is this one, once rounded to its element type."""
+    wide = float(np.asarray(number).astype(np.float64))
+    if dtype != "f32" or not math.isfinite(wide):
+        return wide
+    return float(str(np.float32(wide)))
+
+
+def _float(value: float) -> str:
+    if math.isnan(value):
+        return "math.nan"
+    if math.isinf(value):
+        return "math.inf" if value > 0 else "-math.inf"
+    return repr(value)
+
+
+def listed(numbers: Iterable[Any]) -> str:
+    """A list of numbers, or of lists of them."""
+    return f"[{', '.join(listed(n) if isinstance(n, tuple | list) else str(n) for n in numbers)}]"
+
+
+def shaped(shape: Iterable[int]) -> str:
+    """A shape as a tuple."""
+    sizes = tuple(shape)
+    return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"
+
+
+def axes_text(axes: Axes, mesh: Mesh) -> str:
+    """Mesh axes as a tuple of strings."""
+    names = [f'"{name}"' for name in axis_names(axes, mesh)]
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+
+def limit_text(dtype: str, highest: bool) -> str:
+    """The highest or the lowest number of an element type."""
+    if dtype == "bool":
+        return str(highest)
+    if dtype in INTEGERS:
+        limits = np.iinfo(NUMPY_DTYPES[dtype])
+        return str(limits.max if highest else limits.min)
+    return "math.inf" if highest else "-math.inf"

@@ -1,0 +1,190 @@
+"""Functions of emitted programs while they are written, line by line."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.gpu.layout import wrapped
+from shardir.backends.gpu.names import Names
+from shardir.backends.gpu.spelling import number_text
+from shardir.ir import Block, Op, Value
+from shardir.mesh import Mesh
+from shardir.ops.create import constant
+from shardir.ops.shape import broadcast
+from shardir.opset import Dense
+
+WIDTH = 100
+LARGE = 1 << 20
+"""Bytes of a value whose memory is given back as soon as nothing needs it."""
+
+
+@dataclass(eq=False)
+class Line:
+    """A line of a function: what it uses and defines, and whether it may be left out if unused."""
+
+    text: str
+    depth: int
+    comment: str = ""
+    uses: tuple[Value, ...] = ()
+    defines: tuple[Value, ...] = ()
+    free: bool = False
+
+
+@dataclass(eq=False)
+class Needs:
+    """What a program defines besides its functions, in the order in which it was asked for."""
+
+    library: dict[str, None] = field(default_factory=dict)
+    """Functions of the library."""
+    constants: dict[str, Any] = field(default_factory=dict)
+    """Arrays by name."""
+    groups: dict[Any, str] = field(default_factory=dict)
+    """Names of the functions of fused operations, by what these compute."""
+    functions: list[str] = field(default_factory=list)
+    """Texts of the functions of fused operations."""
+    imports: dict[str, None] = field(default_factory=dict)
+    """Lines that import what functions use."""
+    kernels: dict[str, None] = field(default_factory=dict)
+    """Functions that kernels use."""
+
+
+class Writer:
+    """Writes the body of one function.
+
+    `lower` is what writes one operation; it is given by whoever makes the writer, as blocks of
+    operations are written by the same rules.
+    """
+
+    def __init__(
+        self, names: Names, needs: Needs, lower: Callable[["Writer", Op], None], mesh: Mesh
+    ) -> None:
+        self.names, self.needs, self.mesh, self.depth = names, needs, mesh, 1
+        self.lines: list[Line] = []
+        self._lower = lower
+        self._used: dict[Value, None] = {}
+        self._literals: dict[Value, Any] = {}
+        self._others: dict[Value, Value] = {}
+
+    def name(self, value: Value) -> str:
+        """The name of a value that the next line uses."""
+        self._used[self._others.get(value, value)] = None
+        return self.names[value]
+
+    def same(self, value: Value, as_: Value) -> None:
+        """From now on a value is another one, under its name."""
+        other = self._others.get(as_, as_)
+        if other is value:
+            return
+        self.names.same(value, as_)
+        self._others[value] = other
+        if as_ in self._literals:
+            self._literals[value] = self._literals[as_]
+
+    def call(self, function: str, *arguments: str) -> str:
+        """A call of a function of the library."""
+        self.needs.library[function] = None
+        return f"{function}({', '.join(arguments)})"
+
+    def number(self, value: Value) -> Any:
+        """The number that a value has in all its elements, if that is known; else `None`."""
+        return self._literals.get(value)
+
+    def spelled(self, value: Value) -> str:
+        """A value as an operand of arithmetic: the number that it is everywhere, or its name."""
+        number = self.number(value)
+        return self.name(value) if number is None else number_text(number, value.type.dtype)
+
+    def line(
+        self, text: str, comment: str = "", defines: Sequence[Value] = (), free: bool = False
+    ) -> None:
+        """The next line; it uses the values whose names were asked for since the last one."""
+        used, self._used = tuple(self._used), {}
+        made = tuple(self._others.get(value, value) for value in defines)
+        self.lines.append(Line(text, self.depth, comment, used, made, free))
+
+    def bind(self, op: Op, expression: str, free: bool = False) -> None:
+        """The line that gives the results of an operation their names."""
+        targets = ", ".join(self.names[result] for result in op.results)
+        types = ", ".join(str(result.type) for result in op.results)
+        self.line(f"{targets} = {expression}", f"{op.name}: {types}", op.results, free)
+        self._note(op)
+
+    def _note(self, op: Op) -> None:
+        """Remember the results that are one number."""
+        if op.spec is constant and not isinstance(op.attrs["value"], Dense):
+            reference = op.spec.reference
+            assert reference is not None
+            one = op.result.type.with_shape(())
+            self._literals[op.result] = np.asarray(reference(value=op.attrs["value"], result=one))
+        elif op.spec is broadcast and op.operands[0] in self._literals:
+            self._literals[op.result] = self._literals[op.operands[0]]
+
+    def is_number(self, op: Op) -> bool:
+        """Whether all that an operation makes is one number, repeated."""
+        if op.spec is constant:
+            return not isinstance(op.attrs["value"], Dense)
+        return op.spec is broadcast and op.operands[0] in self._literals
+
+    @contextmanager
+    def inner(self) -> Iterator[None]:
+        """Lines inside the last one."""
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def block(self, block: Block) -> None:
+        """The operations of a block."""
+        for op in block.ops:
+            self._lower(self, op)
+
+    def text(self, returned: Sequence[Value] = ()) -> str:
+        """The lines, without those that nothing needs; `returned` are needed after the last."""
+        needed = {self._others.get(value, value) for value in returned}
+        kept: list[Line] = []
+        for line in reversed(self.lines):
+            if line.free and not needed.intersection(line.defines):
+                continue
+            needed.update(line.uses)
+            kept.append(line)
+        kept.reverse()
+        return "\n".join(_shown(line) for line in _freed(kept, self.names, set(returned)))
+
+
+def _freed(lines: Sequence[Line], names: Names, kept: set[Value]) -> Iterator[Line]:
+    """The lines, and after its last use each large value let go."""
+    top = min((line.depth for line in lines), default=0)
+    made = {value for line in lines if line.depth == top for value in line.defines}
+    last: dict[str, int] = {}
+    large = [v for line in lines for v in line.defines if v in made and v.type.nbytes >= LARGE]
+    stay = {names[value] for value in kept}
+    wanted = {names[v] for v in large} - stay
+    start = 0
+    for number, line in enumerate(lines):
+        start = number if line.depth == top else start
+        for value in (*line.uses, *line.defines):
+            if names[value] in wanted:
+                last[names[value]] = start
+    gone: dict[int, list[str]] = {}
+    for name, number in last.items():
+        gone.setdefault(number, []).append(name)
+    pending: list[str] = []
+    for number, line in enumerate(lines):
+        if line.depth == top and pending:
+            yield Line(f"del {', '.join(pending)}", top)
+            pending = []
+        yield line
+        pending += gone.get(number, [])
+
+
+def _shown(line: Line) -> str:
+    indent = "    " * line.depth
+    plain = f"{indent}{line.text}"
+    if not line.comment:
+        return plain if len(plain) <= WIDTH else wrapped(plain, WIDTH)
+    whole = f"{plain}  # {line.comment}"
+    if len(whole) <= WIDTH:
+        return whole
+    return wrapped(plain, WIDTH, f"  # {line.comment}")
