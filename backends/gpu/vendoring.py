@@ -7,8 +7,8 @@ import io
 import json
 import re
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,11 @@ _HOME = "shardir.backends.gpu.vendored"
 
 def runtime_files() -> dict[str, str]:
     """The files that every program runs on, by their path below the program's folder."""
-    found = sorted(files(_HOME).iterdir(), key=lambda file: file.name)
+    # By path: to import the package would import torch, which writing programs does not need.
+    found = sorted((Path(__file__).parent / "vendored").glob("*.py"))
     return {
         f"{FOLDER}/{file.name}": file.read_text(encoding="utf-8").replace(_HOME, FOLDER)
         for file in found
-        if file.name.endswith(".py")
     }
 
 
@@ -99,6 +99,11 @@ def groups_of(module: Module, mesh: Mesh) -> tuple[tuple[str, ...], ...]:
     for op in module.main.body.walk():
         if op.spec.collective and op.attrs.get("axes"):
             found[axes_text(op.attrs["axes"], mesh)] = None
+    spmd = module.main.spmd
+    for result in spmd.results if spmd is not None else ():
+        # To look at a result with pending sums, they are done.
+        if result.sharding.unreduced:
+            found[axes_text(result.sharding.unreduced, mesh)] = None
     return tuple(found)
 
 

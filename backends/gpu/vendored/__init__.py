@@ -2,5 +2,9 @@
 
 These files are written beside every program, as the folder `shardir_runtime`. A program says what
 it is (`Program`: its mesh, and how its arguments and results are cut) and does its work in
-`main(comm, *arguments)`, where `comm` speaks to the other devices of the mesh (`Comm`).
+`main(comm, *arguments)`, where `comm` speaks to the other devices of the mesh (`Comm`); `run` is
+its command line.
 """
+
+from shardir.backends.gpu.vendored.command import run as run
+from shardir.backends.gpu.vendored.program import Program as Program, Tensor as Tensor

@@ -18,6 +18,11 @@ SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: to
 HALVES = (torch.float16, torch.bfloat16)
 
 
+def words(x: Tensor) -> Tensor:
+    """A tensor of unsigned integers as one of a type that torch can move and compute with."""
+    return x.view(SIGNED[x.dtype]) if x.dtype in SIGNED else x
+
+
 def combined(parts: Sequence[Tensor], op: str) -> Tensor:
     """All parts combined by `op`: add, mul, max, min, and, or."""
     dtype = parts[0].dtype
@@ -26,7 +31,7 @@ def combined(parts: Sequence[Tensor], op: str) -> Tensor:
     if dtype in HALVES:
         return _combined([part.float() for part in parts], op).to(dtype)
     if dtype in SIGNED:
-        signed = [part.view(SIGNED[dtype]) for part in parts]
+        signed = [words(part) for part in parts]
         if op not in ("max", "min"):
             return _combined(signed, op).view(dtype)
         top = torch.iinfo(SIGNED[dtype]).min

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from shardir.backends.gpu.vendored.combining import combined
+from shardir.backends.gpu.vendored.combining import combined, words
 from shardir.backends.gpu.vendored.layout import Axes, Mesh
 
 Tensor = Any
@@ -91,7 +91,7 @@ class Comm(ABC):
     def all_gather(self, x: Tensor, dim: int, axes: Axes) -> Tensor:
         """The pieces of all, put together along `dim`."""
         return self.meet(
-            x, self._group(axes), f"all_gather dim={dim}", lambda parts: _joined(parts, dim)
+            x, self._group(axes), f"all_gather dim={dim}", lambda parts: joined(parts, dim)
         )
 
     def all_to_all(self, x: Tensor, split: int, concat: int, axes: Axes) -> Tensor:
@@ -100,7 +100,7 @@ class Comm(ABC):
         start = self.mesh.position(self.rank, axes) * size
 
         def use(parts: Sequence[Tensor]) -> Tensor:
-            return _joined([part.narrow(split, start, size) for part in parts], concat)
+            return joined([part.narrow(split, start, size) for part in parts], concat)
 
         return self.meet(x, self._group(axes), f"all_to_all {split} {concat}", use)
 
@@ -147,5 +147,6 @@ class Comm(ABC):
         return group, senders[0] if senders else None, receivers[0] if receivers else None
 
 
-def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:
-    return torch.cat(tuple(parts), dim)
+def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """Tensors put together along a dimension."""
+    return torch.cat([words(part) for part in parts], dim).view(parts[0].dtype)

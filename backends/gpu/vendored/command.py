@@ -1,0 +1,154 @@
+"""The command line of a program: which processes run it, where, and what they do."""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+
+from shardir.backends.gpu.vendored.arrays import DataError
+from shardir.backends.gpu.vendored.comm import CommError
+from shardir.backends.gpu.vendored.distributed import DistComm
+from shardir.backends.gpu.vendored.launching import Launch, launched
+from shardir.backends.gpu.vendored.local import run_threads
+from shardir.backends.gpu.vendored.program import Program
+from shardir.backends.gpu.vendored.work import Main, Wishes, Worker
+
+
+def run(main: Main, program: Program, words: Sequence[str] | None = None) -> None:
+    """Do what the command line says, and end the process: status 1 after an error."""
+    options = _parser(program).parse_args(words)
+    launch: Launch | None = None
+    try:
+        launch = None if options.local is not None else launched(os.environ)
+        said = _run(main, program, options, launch)
+    except (CommError, DataError) as error:
+        _end(launch, f"error: {error}")
+    except Exception:
+        traceback.print_exc()
+        _end(launch, f"error: {program.title} failed")
+    if launch is None or launch.rank == 0:
+        print("\n".join(said))
+    if launch is not None and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _end(launch: Launch | None, message: str) -> NoReturn:
+    """Say what is wrong, and end at once: the others must not wait for this process."""
+    who = f"process {launch.rank} of {launch.size}: " if launch is not None else ""
+    print(f"{who}{message}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    if launch is not None:
+        os._exit(1)
+    raise SystemExit(1)
+
+
+def _parser(program: Program) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=describe(program), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--selftest", action="store_true", help="compare with results that the compiler computed")
+    add("--bench", type=int, nargs="?", const=20, default=0, metavar="RUNS", help="time runs")
+    add("--graph", action="store_true", help="record a CUDA graph, and replay it")
+    add("--arguments", type=Path, metavar="DIR", help="read NAME.npy; otherwise those of selftest/")
+    add("--results", type=Path, metavar="DIR", help="write NAME.npy")
+    add("--shards", action="store_true", help="files are of parts: NAME.RANK.npy")
+    size = program.devices.size
+    add(
+        "--local",
+        type=int,
+        nargs="?",
+        const=size,
+        metavar="N",
+        help=f"all {size} devices as threads of this process, whatever started it",
+    )
+    add("--device", choices=("cuda", "cpu"), help="otherwise cuda where torch sees a GPU")
+    add("--backend", choices=("nccl", "gloo"), help="otherwise nccl on GPUs and gloo on CPUs")
+    add("--timeout", type=float, default=300.0, metavar="S", help="seconds to wait for others")
+    return parser
+
+
+def describe(program: Program) -> str:
+    """What the program is, and what it takes and returns."""
+    axes = ", ".join(f"{name}={size}" for name, size in program.mesh.items())
+    lines = [f"{program.title} on the mesh [{axes}]", "", "arguments:"]
+    lines += [f"  {tensor}" for tensor in program.passed]
+    lines += ["", "results:", *(f"  {tensor}" for tensor in program.results)]
+    return "\n".join(lines)
+
+
+def _run(
+    main: Main, program: Program, options: argparse.Namespace, launch: Launch | None
+) -> list[str]:
+    wishes = Wishes(
+        selftest=options.selftest,
+        bench=options.bench,
+        graph=options.graph,
+        arguments=options.arguments,
+        results=options.results,
+        shards=options.shards,
+    )
+    if not (wishes.selftest or wishes.bench or wishes.results):
+        return [describe(program), "", "nothing to do: pass --selftest, --bench, or --results DIR"]
+    kind = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise CommError("torch sees no GPU; run on the CPU with --device cpu")
+    mesh = program.devices
+    if launch is None:
+        if options.local not in (None, mesh.size):
+            raise CommError(
+                f"--local {options.local} is not the {mesh.size} devices of the program's mesh "
+                f"{program.mesh}"
+            )
+        count = torch.cuda.device_count() if kind == "cuda" else 1
+        places = [f"cuda:{rank % count}" if kind == "cuda" else "cpu" for rank in range(mesh.size)]
+        said: list[list[str]] = run_threads(
+            mesh, places, lambda comm: Worker(main, program, comm, wishes).work(), options.timeout
+        )
+        return said[0]
+    if launch.size != mesh.size:
+        raise CommError(
+            f"the program is for the {mesh.size} devices of the mesh {program.mesh}, and "
+            f"{launch.by} started {launch.size} processes; start {mesh.size}"
+        )
+    comm = connected(launch, program, kind, options.backend, options.timeout)
+    return Worker(main, program, comm, wishes).work()
+
+
+def connected(
+    launch: Launch, program: Program, kind: str, backend: str | None, timeout: float
+) -> DistComm:
+    """Find the other processes; every one of them is a device of the mesh."""
+    backend = backend or ("nccl" if kind == "cuda" else "gloo")
+    if kind == "cpu" and backend == "nccl":
+        raise CommError("NCCL is for GPUs; on the CPU pass --backend gloo")
+    device = torch.device("cpu")
+    if kind == "cuda":
+        device = torch.device("cuda", launch.local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    told: dict[str, Any] = {"device_id": device} if backend == "nccl" else {}
+    try:
+        dist.init_process_group(
+            backend,
+            init_method=f"tcp://{launch.host}:{launch.port}",
+            rank=launch.rank,
+            world_size=launch.size,
+            timeout=timedelta(seconds=timeout),
+            **told,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise CommError(
+            f"process {launch.rank} does not find the first one at {launch.host}:{launch.port}; "
+            f"is MASTER_ADDR its host, and MASTER_PORT free there? {error}"
+        ) from None
+    comm = DistComm(program.devices, launch.rank, device, program.groups)
+    # Libraries connect at the first exchange, to which all must come.
+    comm.all_reduce(torch.zeros(1, device=device), "add", tuple(program.mesh))
+    return comm

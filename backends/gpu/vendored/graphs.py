@@ -1,0 +1,70 @@
+"""CUDA graphs: all of a program's work on a GPU, recorded once and replayed by one call."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from shardir.backends.gpu.vendored.comm import Comm, CommError
+from shardir.backends.gpu.vendored.local import LocalComm
+from shardir.backends.gpu.vendored.program import Program
+
+Main = Callable[..., tuple[Any, ...]]
+
+
+def captured(main: Main, comm: Comm, arguments: Sequence[Any], program: Program) -> Main:
+    """`main` as a graph; raises `CommError` where there can be none.
+
+    The graph reads arguments from memory of its own, which every call fills, and its results are
+    valid until the next call. Processes capture and replay together.
+    """
+    reason = _obstacle(comm, program)
+    if reason:
+        raise CommError(f"--graph is not possible: {reason}")
+    static = [argument.clone() for argument in arguments]
+    written = [tensor.donated for tensor in program.arguments]
+    side = torch.cuda.Stream(comm.device)
+    side.wait_stream(torch.cuda.current_stream(comm.device))
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            main(comm, *[x.clone() if w else x for x, w in zip(static, written, strict=True)])
+    torch.cuda.current_stream(comm.device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            results = main(comm, *static)
+    except RuntimeError as error:
+        raise CommError(f"--graph is not possible: {error}") from None
+    filled: list[Any] = [None] * len(static)
+
+    def replay(_: Comm, *given: Any) -> tuple[Any, ...]:
+        for i, (own, x) in enumerate(zip(static, given, strict=True)):
+            # The same tensor, not written into since, is there already.
+            state = x, x._version
+            if written[i] or not _is_same(filled[i], state):
+                own.copy_(x)
+                filled[i] = state
+        graph.replay()
+        return tuple(results)
+
+    return replay
+
+
+def _is_same(old: tuple[Any, int] | None, new: tuple[Any, int]) -> bool:
+    return old is not None and old[0] is new[0] and old[1] == new[1]
+
+
+def _obstacle(comm: Comm, program: Program) -> str:
+    """Why the program cannot be a graph."""
+    if comm.device.type != "cuda":
+        return f"it runs on {comm.device.type}, and graphs are for CUDA"
+    if program.no_graph:
+        return program.no_graph
+    if isinstance(comm, LocalComm) and comm.mesh.size > 1:
+        return (
+            f"{comm.mesh.size} devices are threads of one process, which cannot capture together; "
+            "start a process for each, with a GPU of its own"
+        )
+    if getattr(comm, "staged", False):
+        return "tensors go through the host; use NCCL"
+    return ""

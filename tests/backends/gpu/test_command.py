@@ -1,0 +1,283 @@
+"""The command line of emitted programs: self-test, timing, files, launchers, and errors."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from shardir.backends.gpu.vendored.command import run
+from shardir.backends.gpu.vendoring import runtime_files
+
+TEXT = """
+import torch
+from shardir_runtime import Program, Tensor, run
+
+def main(comm, x, w, table):
+    y = comm.all_reduce(x * table[:, None] + w, "add", axes=("data",))
+    return y, comm.all_gather(x, dim=0, axes=("data",)).to(torch.bfloat16), x + 1
+
+PROGRAM = Program(
+    title="step",
+    mesh={"data": 2},
+    arguments=(
+        Tensor("x", "f32", (3, 2), (("data",), ())),
+        Tensor("w", "f32", (2, 2), label="params.w", donated=True),
+        Tensor("table", "f32", (2,), value="values/table.npy"),
+    ),
+    results=(
+        Tensor("y", "f32", (2, 2)),
+        Tensor("all", "bf16", (4, 2)),
+        Tensor("more", "f32", (3, 2), (("data",), ())),
+    ),
+    groups=(("data",),),
+    file=__file__,
+)
+
+if __name__ == "__main__":
+    run(main, PROGRAM)
+"""
+X = np.arange(6, dtype=np.float32).reshape(3, 2)
+W = np.ones((2, 2), np.float32)
+TABLE = np.array([1, 10], np.float32)
+LONGER = np.concatenate([X, np.zeros((1, 2), np.float32)])
+Y = (LONGER.reshape(2, 2, 2) * TABLE[:, None] + W).sum(0)
+TOLD = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A program with what it runs on, its data and samples."""
+    files: dict[str, Any] = {"step.py": TEXT, **runtime_files()}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    arrays = {
+        "values/table": TABLE,
+        "selftest/arguments/x": X,
+        "selftest/arguments/w": W,
+        "selftest/results/y": Y,
+        "selftest/results/all": LONGER.astype(ml_dtypes.bfloat16),
+        "selftest/results/more": X + 1,
+    }
+    for name, array in arrays.items():
+        (tmp_path / f"{name}.npy").parent.mkdir(exist_ok=True, parents=True)
+        np.save(tmp_path / f"{name}.npy", array)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No launcher, whatever runs the tests."""
+    for name in TOLD:
+        monkeypatch.delenv(name, raising=False)
+
+
+def started(folder: Path, *words: str) -> int:
+    """The exit status of the program with these words, run in this process."""
+    names: dict[str, Any] = {"__name__": "step", "__file__": str(folder / "step.py")}
+    ours = TEXT.replace("shardir_runtime", "shardir.backends.gpu.vendored")
+    exec(compile(ours, "step.py", "exec"), names)
+    try:
+        run(names["main"], names["PROGRAM"], ["--device", "cpu", *words])
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+def test_the_self_test_compares_every_result(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert started(folder, "--selftest") == 0
+    assert capsys.readouterr().out == (
+        "ok    y: f32[2, 2]: differs by 0, allowed are 0.0002\n"
+        "ok    all: bf16[4, 2]: differs by 0, allowed are 0.04\n"
+        "ok    more: f32[3@data, 2]: differs by 0, allowed are 0.0002\n"
+    )
+
+
+def test_a_wrong_result_fails_the_self_test(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(folder / "selftest/results/more.npy", X + 2)
+    assert started(folder, "--selftest") == 1
+    told = capsys.readouterr().err
+    assert told.startswith("error: the self-test failed:\nok    y: f32[2, 2]: differs by 0")
+    assert "WRONG more: f32[3@data, 2]: differs by 0.2" in told
+
+
+def test_times_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert started(folder, "--bench", "3") == 0
+    assert capsys.readouterr().out.startswith("3 runs on 2 devices: median ")
+
+
+def test_arguments_and_results_are_files_of_wholes(folder: Path) -> None:
+    np.save(folder / "x.npy", X + 1)
+    np.save(folder / "w.npy", W)
+    assert started(folder, "--arguments", str(folder), "--results", str(folder / "out")) == 0
+
+    np.testing.assert_array_equal(np.load(folder / "out/more.npy"), X + 2)
+    both = np.load(folder / "out/all.npy").view(ml_dtypes.bfloat16).astype(np.float32)
+    np.testing.assert_array_equal(both, np.concatenate([X + 1, np.zeros((1, 2))]))
+
+
+def test_arguments_and_results_are_files_of_parts(folder: Path) -> None:
+    for rank in range(2):
+        np.save(folder / f"x.{rank}.npy", LONGER[2 * rank : 2 * rank + 2])
+        np.save(folder / f"w.{rank}.npy", W)
+    words = ("--arguments", str(folder), "--results", str(folder / "out"), "--shards")
+    assert started(folder, *words) == 0
+
+    for rank in range(2):
+        part = np.load(folder / f"out/more.{rank}.npy")
+        np.testing.assert_array_equal(part, LONGER[2 * rank : 2 * rank + 2] + 1)
+
+
+def test_without_a_wish_the_program_describes_itself(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert started(folder) == 0
+    assert capsys.readouterr().out == (
+        "step on the mesh [data=2]\n\narguments:\n  x: f32[3@data, 2]\n  params.w: f32[2, 2]\n\n"
+        "results:\n  y: f32[2, 2]\n  all: bf16[4, 2]\n  more: f32[3@data, 2]\n\n"
+        "nothing to do: pass --selftest, --bench, or --results DIR\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--selftest", "--local", "3"),
+            "error: --local 3 is not the 2 devices of the program's mesh {'data': 2}\n",
+        ),
+        (
+            ("--selftest", "--graph"),
+            "error: --graph is not possible: it runs on cpu, and graphs are for CUDA\n",
+        ),
+        (
+            ("--selftest", "--arguments", "nowhere"),
+            "error: x: f32[3@data, 2] is read from nowhere/x.npy, which does not exist\n",
+        ),
+        (
+            ("--selftest", "--device", "cuda"),
+            "error: torch sees no GPU; run on the CPU with --device cpu\n",
+        ),
+    ],
+)
+def test_errors_say_what_to_do(
+    folder: Path,
+    words: tuple[str, ...],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert started(folder, *words) == 1
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize(
+    ("array", "given"), [(X[:2], "float32[2, 2]"), (X.astype(np.float64), "float64[3, 2]")]
+)
+def test_files_of_other_shapes_and_types_are_refused(
+    folder: Path, array: Any, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "selftest/arguments/x.npy"
+    np.save(path, array)
+    assert started(folder, "--selftest") == 1
+    assert capsys.readouterr().err == (
+        f"error: x: f32[3@data, 2] is to be float32[3, 2], and in {path} is {given}\n"
+    )
+
+
+def test_a_program_without_samples_asks_for_arguments(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (folder / "selftest/arguments").iterdir():
+        path.unlink()
+    (folder / "selftest/arguments").rmdir()
+    assert started(folder, "--bench") == 1
+    assert capsys.readouterr().err == (
+        f"error: {folder}/selftest/arguments does not exist, and no --arguments were given; emit "
+        "the program with selftest, or name a folder of .npy files\n"
+    )
+
+
+def environment(rank: int, size: int, port: int = 0) -> dict[str, str]:
+    """What torchrun tells a process."""
+    told = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "MASTER_PORT": port}
+    rest = {**os.environ, "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
+    return {**rest, **{name: str(value) for name, value in told.items()}}
+
+
+def test_a_wrong_number_of_processes_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr("os._exit", end)
+    for name, value in environment(1, 3).items():
+        if name in TOLD:
+            monkeypatch.setenv(name, value)
+    assert started(folder, "--selftest") == 1
+    assert capsys.readouterr().err == (
+        "process 1 of 3: error: the program is for the 2 devices of the mesh {'data': 2}, and "
+        "torchrun started 3 processes; start 2\n"
+    )
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def processes(folder: Path, *words: str) -> list[subprocess.CompletedProcess[str]]:
+    """Two processes of the program, as torchrun would start them."""
+    port = free_port()
+    command = [sys.executable, str(folder / "step.py"), "--device", "cpu", *words]
+    children = [
+        subprocess.Popen(
+            command,
+            env=environment(rank, 2, port),
+            cwd=folder,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for rank in range(2)
+    ]
+    ended = []
+    for child in children:
+        out, err = child.communicate(timeout=240)
+        ended.append(subprocess.CompletedProcess(command, child.returncode, out, err))
+    return ended
+
+
+def test_processes_test_themselves_and_write_files(folder: Path) -> None:
+    first, second = processes(folder, "--selftest", "--results", "out")
+
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert first.stdout.endswith("results are in out\n")
+    assert second.stdout == ""
+    np.testing.assert_array_equal(np.load(folder / "out/more.npy"), X + 1)
+
+
+def test_the_failure_of_one_process_ends_the_other(folder: Path) -> None:
+    text = TEXT.replace("    y = ", "    assert comm.rank == 0\n    y = ")
+    (folder / "step.py").write_text(text)
+    first, second = processes(folder, "--selftest", "--timeout", "60")
+
+    assert (first.returncode, second.returncode) == (1, 1)
+    assert "process 1 of 2: error: step failed" in second.stderr
+    assert "AssertionError" in second.stderr
+    assert "process 0 of 2: error: step failed" in first.stderr

@@ -1,0 +1,68 @@
+"""Which process of a run this is, as launchers say it."""
+
+import pytest
+
+from shardir.backends.gpu.vendored.comm import CommError
+from shardir.backends.gpu.vendored.launching import Launch, first_node, launched
+
+TORCHRUN = {
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "MASTER_ADDR": "node0",
+    "MASTER_PORT": "1234",
+}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "3",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+}
+MPICH = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+SLURM = {
+    "SLURM_PROCID": "9",
+    "SLURM_STEP_NUM_TASKS": "16",
+    "SLURM_LOCALID": "1",
+    "SLURM_STEP_NODELIST": "gpu[04-05]",
+    "SLURM_JOB_ID": "123456",
+}
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({}, None),
+        (TORCHRUN, Launch(5, 8, 1, "node0", 1234, "torchrun")),
+        (OPEN_MPI, Launch(3, 4, 3, "127.0.0.1", 29500, "mpiexec")),
+        (MPICH, Launch(1, 2, 1, "127.0.0.1", 29500, "mpiexec")),
+        (SLURM, Launch(9, 16, 1, "gpu04", 29956, "srun")),
+        ({**SLURM, "MASTER_ADDR": "10.0.0.1"}, Launch(9, 16, 1, "10.0.0.1", 29956, "srun")),
+        # A batch script of Slurm's is no process of a run.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "16", "SLURM_JOB_ID": "1"}, None),
+    ],
+    ids=["alone", "torchrun", "open mpi", "mpich", "srun", "told", "batch script"],
+)
+def test_launchers_are_understood(environment: dict[str, str], wanted: Launch | None) -> None:
+    assert launched(environment) == wanted
+
+
+def test_several_hosts_need_to_know_the_first_one() -> None:
+    with pytest.raises(CommError) as caught:
+        launched({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
+    assert str(caught.value) == (
+        "mpiexec started 4 processes, and nothing says where the first one is; set MASTER_ADDR to "
+        "the name of its host for all of them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [
+        ("node1", "node1"),
+        ("node[03-07,12],other", "node03"),
+        ("a,b", "a"),
+        ("gpu-[2,4].example", "gpu-2.example"),
+    ],
+)
+def test_the_first_host_of_a_list_of_slurms(nodes: str, first: str) -> None:
+    assert first_node(nodes) == first
