@@ -376,7 +376,7 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
     They are copied unless nobody can write into them. Element types of 64 bits are narrowed unless
     enabled; `dtype` names another type to have.
     """
-    numbers = to_numpy(array)
+    numbers = np.asarray(array) if dtype == "key" else to_numpy(array)
     name = dtype or dtype_name(numbers.dtype)
     abstract = Abstract(TensorType(numbers.shape, name), weak)
     return uncommitted(taken(numbers), abstract)

@@ -14,6 +14,7 @@ from shardir import ops
 from shardir.errors import OperationTypeError
 from shardir.frontend import promotion
 from shardir.frontend.errors import NotAnArrayError, NumberError
+from shardir.frontend.foreign_keys import is_foreign_key, packed
 from shardir.frontend.locations import point
 from shardir.frontend.promotion import Abstract, canonical
 from shardir.frontend.trace import captured, emit, require
@@ -51,6 +52,8 @@ def abstract_of(x: Any, name: str = "") -> Abstract:
     if type(x) in _PYTHON:
         dtype, weak = _PYTHON[type(x)]
         return Abstract(TensorType((), canonical(dtype)), weak)
+    if is_foreign_key(x):
+        return Abstract(TensorType(x.shape, "key"))
     array = _as_array(x, name)
     return Abstract(TensorType(array.shape, _dtype_of(array, x, name)))
 
@@ -58,8 +61,10 @@ def abstract_of(x: Any, name: str = "") -> Abstract:
 def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
     """A NumPy array of a canonical element type.
 
-    Raises `NotAnArrayError` and `NumberError` that mention `name`.
+    Typed keys are words of 64 bits. Raises `NotAnArrayError` and `NumberError` that mention `name`.
     """
+    if (keys := packed(x)) is not None:
+        return keys
     array = _as_array(x, name)
     return narrowed(array, NUMPY_DTYPES[_dtype_of(array, x, name)], name)
 
@@ -134,6 +139,8 @@ def as_tracer(x: Any) -> Tracer:
 
     if isinstance(x, Array):
         return captured(x)
+    if (keys := packed(x)) is not None:
+        return captured(from_numpy(keys, dtype="key"))
     array = to_numpy(x)
     if array.nbytes <= SMALL and not require("an array is used").program.fleeting:
         return constant(array)

@@ -67,7 +67,7 @@ def dtype_of(spec: Any) -> str:
     """
     if spec in _PYTHON:
         return canonical(_PYTHON[spec])
-    if isinstance(spec, KeyType):
+    if isinstance(spec, KeyType) or str(spec) == str(KEY):
         return "key"
     if isinstance(spec, str) and spec == "bfloat16":
         spec = ml_dtypes.bfloat16

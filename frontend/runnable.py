@@ -19,6 +19,7 @@ from shardir.frontend.buffers import Buffer, cut, full_shape, padded
 from shardir.frontend.config import config
 from shardir.frontend.errors import NumberError
 from shardir.frontend.executing import added_pipeline, executable
+from shardir.frontend.foreign_keys import packed
 from shardir.frontend.inspecting import inspector
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
@@ -231,6 +232,8 @@ class Runnable:
 
     def _number(self, leaf: Any, i: int) -> Buffer:
         if not is_number(leaf):
+            if (keys := packed(leaf)) is not None:
+                return keys
             return narrowed(np.asarray(leaf), self._types[i], f"%{self._names[i]}")
         try:
             return np.asarray(leaf, self._types[i])

@@ -5,15 +5,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardir.frontend.array import from_numpy
+from shardir.frontend.foreign_keys import packed
 from shardir.frontend.interop.shardings import sharding_of
 from shardir.frontend.placing import device_put
-from shardir.frontend.random import wrap_key_data
 from shardir.frontend.signature import ShapeDtypeStruct
-
-
-def is_keys(x: Any) -> bool:
-    """Whether it is an array of JAX's typed random keys."""
-    return isinstance(x, jax.Array) and bool(jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key))
 
 
 def converted(x: Any) -> Any:
@@ -27,8 +23,8 @@ def converted(x: Any) -> Any:
         )
     if not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer):
         return x
-    if is_keys(x):
-        return wrap_key_data(np.asarray(jax.random.key_data(x)))
+    if (keys := packed(x)) is not None:
+        return from_numpy(keys, dtype="key")
     numbers = np.asarray(x)
     if len(x.sharding.device_set) == 1:
         return numbers

@@ -14,7 +14,8 @@ import numpy as np
 from shardir.frontend.array import Array
 from shardir.frontend.calling import MANY, is_array_like, surroundings
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
-from shardir.frontend.interop.arrays import converted, is_keys
+from shardir.frontend.foreign_keys import is_foreign_key
+from shardir.frontend.interop.arrays import converted
 from shardir.frontend.interop.containers import (
     Known,
     is_number,
@@ -136,7 +137,7 @@ def is_array(x: Any) -> bool:
     """Whether a leaf is an array, for us or for JAX; bools of Python are not."""
     if isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic):
         return False
-    return isinstance(x, jax.ShapeDtypeStruct) or is_array_like(x) or is_keys(x)
+    return isinstance(x, jax.ShapeDtypeStruct) or is_array_like(x) or is_foreign_key(x)
 
 
 class _Program:
