@@ -1,0 +1,72 @@
+// The operations of expressions.
+#pragma once
+
+namespace popops::expr {
+
+enum class UnaryOpType {
+  ABSOLUTE,
+  ASIN,
+  BITWISE_NOT,
+  CBRT,
+  CEIL,
+  COS,
+  COUNT_LEADING_ZEROS,
+  ERF,
+  EXPONENT,
+  EXPONENT2,
+  EXPONENT_MINUS_ONE,
+  FLOOR,
+  GELU_ERF,
+  INVERSE,
+  IS_FINITE,
+  IS_INF,
+  IS_NAN,
+  LOGARITHM,
+  LOGARITHM_ONE_PLUS,
+  LOGICAL_NOT,
+  NEARBY_INT,
+  NEGATE,
+  POPCOUNT,
+  RELU,
+  ROUND,
+  RSQRT,
+  SIGMOID,
+  SIGNUM,
+  SIN,
+  SQRT,
+  SQUARE,
+  TAN,
+  TANH,
+  TRUNC,
+};
+
+enum class BinaryOpType {
+  ADD,
+  ATAN2,
+  BITWISE_AND,
+  BITWISE_OR,
+  BITWISE_XNOR,
+  BITWISE_XOR,
+  DIVIDE,
+  EQUAL,
+  GREATER_THAN,
+  GREATER_THAN_EQUAL,
+  LESS_THAN,
+  LESS_THAN_EQUAL,
+  LOGICAL_AND,
+  LOGICAL_OR,
+  MAXIMUM,
+  MINIMUM,
+  MULTIPLY,
+  NOT_EQUAL,
+  POWER,
+  REMAINDER,
+  SHIFT_LEFT,
+  SHIFT_RIGHT,
+  SHIFT_RIGHT_SIGN_EXTEND,
+  SUBTRACT,
+};
+
+enum class TernaryOpType { CLAMP, SELECT };
+
+}  // namespace popops::expr
