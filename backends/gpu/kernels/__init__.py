@@ -1,11 +1,16 @@
 """Triton kernels of groups: `fused` operations as text.
 
 `write_kernel(op, name)` gives a `Kernel`, or a `Refusal` where Triton has no words for the group;
-a torch program of the group then stands alone. See `shardir.backends.gpu.kernels.kernel`.
+a torch program of the group then stands alone. `helper_text(name)` has what kernels call,
+`WITHOUT` the operations that the pass `fuse` had better leave alone.
 """
 
+from shardir.backends.gpu.kernels.arithmetic import WITHOUT as WITHOUT
+from shardir.backends.gpu.kernels.helpers import functions as functions, helper_text as helper_text
 from shardir.backends.gpu.kernels.kernel import (
     Kernel as Kernel,
+    Launch as Launch,
     Refusal as Refusal,
-    write_kernel as write_kernel,
 )
+from shardir.backends.gpu.kernels.sizes import Sizes as Sizes
+from shardir.backends.gpu.kernels.writing import write_kernel as write_kernel

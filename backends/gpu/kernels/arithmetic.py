@@ -1,0 +1,242 @@
+"""Elementwise operations as Triton says them: a rule for each, by name.
+
+A rule takes the operation and the terms of its operands, and gives an expression of the type in
+which the result is held. Functions come from NVIDIA's libdevice, for their accuracy: Triton's own
+`exp`, `/` and `sqrt` of f32 are approximations.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from shardir.backends.gpu.kernels.conversion import convert
+from shardir.backends.gpu.kernels.terms import NARROW, OWN, Term, grouped
+from shardir.ir import Op
+from shardir.types import FLOATS, NUMPY_DTYPES, UNSIGNED
+
+Rule = Callable[[Op, Sequence[Term]], str]
+RULES: dict[str, Rule] = {}
+
+REFUSED: Mapping[str, str] = {
+    "real": "Triton has no complex numbers",
+    "imag": "Triton has no complex numbers",
+    "conj": "Triton has no complex numbers",
+    "complex": "Triton has no complex numbers",
+    "digamma": "libdevice has no digamma",
+    "nextafter": "libdevice has none for 16 bits",
+}
+"""Elementwise operations that no kernel holds, and why."""
+WITHOUT = "+".join(sorted(REFUSED))
+"""They, as the pass `fuse` takes them: `fuse{without=...}`."""
+EXACT = (
+    *("neg", "abs", "sign", "floor", "ceil", "round", "rem", "maximum", "minimum"),
+    *("select", "clamp", "convert", "stop_gradient"),
+)
+"""What gives numbers of 16 bits for such, so that nothing is left to round."""
+
+
+def writes(*names: str) -> Callable[[Rule], Rule]:
+    """The rule of these operations."""
+
+    def register(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+def expression(op: Op, args: Sequence[Term]) -> str:
+    """What an operation computes, of numbers of 16 bits before they are rounded."""
+    if args and all(arg.is_number for arg in args):
+        args = (Term(args[0].tensor, args[0].dtype), *args[1:])
+    return RULES[op.name](op, args)
+
+
+def rounded(text: str, dtype: str) -> str:
+    """A number in f32 as one of 16 bits has it."""
+    return f"{grouped(text)}.to({OWN[dtype]}).to(tl.float32)"
+
+
+def leaves_type(op: Op) -> bool:
+    """Whether it is computed in more bits than its result has."""
+    return op.result.type.dtype in NARROW and op.name not in EXACT
+
+
+def _function(name: str) -> Rule:
+    def rule(op: Op, args: Sequence[Term]) -> str:
+        return f"libdevice.{name}({', '.join(arg.typed for arg in args)})"
+
+    return rule
+
+
+def _helper(name: str) -> Rule:
+    def rule(op: Op, args: Sequence[Term]) -> str:
+        return f"{name}({', '.join(arg.typed for arg in args)})"
+
+    return rule
+
+
+def _between(symbol: str) -> Rule:
+    return lambda op, args: f"{args[0].text} {symbol} {args[1].text}"
+
+
+for _name, _word in {
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2",
+    "log1p": "log1p", "rsqrt": "rsqrt", "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan",
+    "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh",
+    "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf",
+    "erfc": "erfc", "lgamma": "lgamma", "round": "rint", "atan2": "atan2",
+}.items():  # fmt: skip
+    RULES[_name] = _function(_word)
+for _name, _symbol in {
+    "sub": "-", "xor": "^", "and": "&", "or": "|", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
+    "gt": ">", "ge": ">=",
+}.items():  # fmt: skip
+    RULES[_name] = _between(_symbol)
+
+
+@writes("neg")
+def _neg(op: Op, args: Sequence[Term]) -> str:
+    return f"-{grouped(args[0].text)}"
+
+
+@writes("not")
+def _not(op: Op, args: Sequence[Term]) -> str:
+    return f"~{grouped(args[0].text)}"
+
+
+@writes("abs", "floor", "ceil")
+def _triton(op: Op, args: Sequence[Term]) -> str:
+    return f"tl.{op.name}({args[0].text})"
+
+
+@writes("stop_gradient")
+def _same(op: Op, args: Sequence[Term]) -> str:
+    return args[0].typed
+
+
+@writes("is_finite")
+def _is_finite(op: Op, args: Sequence[Term]) -> str:
+    return f'tl.abs({args[0].text}) < float("inf")'
+
+
+@writes("sign")
+def _sign(op: Op, args: Sequence[Term]) -> str:
+    if args[0].dtype in UNSIGNED:
+        return f"tl.minimum({args[0].text}, 1)"
+    return f"sign({args[0].typed})"
+
+
+@writes("sqrt")
+def _sqrt(op: Op, args: Sequence[Term]) -> str:
+    where = "libdevice" if args[0].dtype == "f64" else "tl"
+    return f"{where}.sqrt_rn({args[0].typed})"
+
+
+@writes("logistic")
+def _logistic(op: Op, args: Sequence[Term]) -> str:
+    name = "logistic" if args[0].dtype == "f64" else "logistic_f32"
+    return f"{name}({args[0].typed})"
+
+
+@writes("erf_inv")
+def _erf_inv(op: Op, args: Sequence[Term]) -> str:
+    name = "libdevice.erfinv" if args[0].dtype == "f64" else "erf_inv"
+    return f"{name}({args[0].typed})"
+
+
+@writes("popcnt", "clz")
+def _count(op: Op, args: Sequence[Term]) -> str:
+    """libdevice counts in signed words; short integers are seen in one of 32 bits."""
+    dtype = args[0].dtype
+    bits = NUMPY_DTYPES[dtype].itemsize * 8
+    word = args[0].tensor
+    if bits < 32 and dtype not in UNSIGNED:
+        word = f"{grouped(word)}.to(tl.uint{bits}, bitcast=True)"
+    if dtype not in ("i32", "i64"):
+        word = f"{grouped(word)}.to(tl.int{max(bits, 32)})"
+    text = f"libdevice.{ {'popcnt': 'popc', 'clz': 'clz'}[op.name] }({word})"
+    if op.name == "clz" and bits < 32:
+        text = f"({text} - {32 - bits})"
+    return text if dtype == "i32" else f"{text}.to({OWN[dtype]})"
+
+
+@writes("add", "mul")
+def _sum(op: Op, args: Sequence[Term]) -> str:
+    if args[0].dtype == "bool":
+        symbol = "|" if op.name == "add" else "&"
+    else:
+        symbol = "+" if op.name == "add" else "*"
+    return f"{args[0].text} {symbol} {args[1].text}"
+
+
+@writes("div")
+def _div(op: Op, args: Sequence[Term]) -> str:
+    x, y = args
+    if x.dtype == "f64":
+        return f"{x.text} / {y.text}"
+    if x.dtype in FLOATS:
+        return f"tl.div_rn({x.text}, {y.text})"
+    name = "quotient_unsigned" if x.dtype in UNSIGNED else "quotient"
+    return f"{name}({x.tensor}, {y.tensor})"
+
+
+@writes("rem")
+def _rem(op: Op, args: Sequence[Term]) -> str:
+    x, y = args
+    if x.dtype in FLOATS:
+        return f"libdevice.fmod({x.typed}, {y.typed})"
+    name = "remainder_unsigned" if x.dtype in UNSIGNED else "remainder"
+    return f"{name}({x.tensor}, {y.tensor})"
+
+
+@writes("pow")
+def _pow(op: Op, args: Sequence[Term]) -> str:
+    x, y = args
+    if x.dtype in FLOATS:
+        return f"libdevice.pow({x.typed}, {y.typed})"
+    name = "power_unsigned" if x.dtype in UNSIGNED else "power"
+    return f"{name}({x.tensor}, {y.tensor})"
+
+
+@writes("maximum", "minimum")
+def _extreme(op: Op, args: Sequence[Term]) -> str:
+    return f"{op.name}({args[0].text}, {args[1].text})"
+
+
+@writes("clamp")
+def _clamp(op: Op, args: Sequence[Term]) -> str:
+    low, x, high = args
+    return f"minimum(maximum({x.text}, {low.text}), {high.text})"
+
+
+@writes("select")
+def _select(op: Op, args: Sequence[Term]) -> str:
+    where, x, y = args
+    first = x.typed if y.is_number else x.text
+    return f"tl.where({where.tensor}, {first}, {y.text})"
+
+
+@writes("shift_left", "shift_right_logical", "shift_right_arithmetic")
+def _shift(op: Op, args: Sequence[Term]) -> str:
+    """Triton shifts unsigned numbers logically and signed ones arithmetically."""
+    x, amount = args
+    dtype = x.dtype
+    bits = NUMPY_DTYPES[dtype].itemsize * 8
+    seen = dtype
+    if op.name == "shift_right_logical":
+        seen = f"u{bits}"
+    elif op.name == "shift_right_arithmetic":
+        seen = f"i{bits}"
+    left = _seen(x.tensor, dtype, seen)
+    if amount.is_number and 0 <= int(amount.text) < bits:
+        text = f"{left} {'<<' if op.name == 'shift_left' else '>>'} {amount.text}"
+    else:
+        text = f"{op.name}({left}, {_seen(amount.tensor, dtype, seen)})"
+    return _seen(text, seen, dtype)
+
+
+def _seen(text: str, dtype: str, to: str) -> str:
+    """The same bits as an integer of the other sign."""
+    return text if dtype == to else f"{grouped(text)}.to({OWN[to]}, bitcast=True)"
+
+
+RULES["convert"] = lambda op, args: convert(args[0], op.result.type.dtype)

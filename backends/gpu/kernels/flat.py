@@ -1,0 +1,33 @@
+"""Chains without reductions: one line of elements, cut into tiles.
+
+Tensors that have all elements are walked as they lie, so that neighbouring threads load and store
+16 bytes each; what has fewer (a bias, a scale a row) is found by division.
+"""
+
+from shardir.backends.gpu.kernels.group import Group
+from shardir.backends.gpu.kernels.kernel import Kernel, Launch
+from shardir.backends.gpu.kernels.sides import Side
+from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
+
+
+def flat(group: Group, sizes: Sizes) -> Kernel:
+    """The kernel of a group without reductions."""
+    layout = group.layout
+    axes = tuple(range(len(layout.extents)))
+    size = layout.size(axes)
+    block = min(max(sizes.flat * 4 // group.itemsize, sizes.flat // 2), 2 * sizes.flat, above(size))
+    side = Side("at", axes, size, block, "BLOCK", is_masked=size % block != 0)
+    writer = group.writer(*([side] if axes else []))
+    if axes:
+        writer.line(f"at = {group.program(0)} * BLOCK + {side.line}")
+        writer.lines += side.bound()
+    writer.emit(writer.closure(group.block.returns, through=True))
+    for value, pointer, _ in group.stores():
+        writer.store(value, pointer)
+    pointers = group.pointers(group.params)
+    pointers.update((pointer, type) for _, pointer, type in group.stores())
+    constants = {"BLOCK": block} if axes else {}
+    grid = (ceil(size, block),)
+    launch = Launch(f"{group.name}_kernel", grid, pointers, constants, warps(block, 4))
+    text = group.function(launch, group.docstring(), writer.lines)
+    return group.kernel([text], [launch])

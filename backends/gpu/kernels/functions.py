@@ -1,0 +1,177 @@
+"""Functions that kernels call: what Triton has no word for, or another meaning.
+
+This file is never imported: `shardir.backends.gpu.kernels.helpers` takes the text of the functions
+that a program needs from it. Numbers of 16 bits come and go as f32.
+"""
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def maximum(x, y):
+    """The larger; NaN if either is."""
+    return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def minimum(x, y):
+    """The smaller; NaN if either is."""
+    return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def product(x, y):
+    return x * y
+
+
+@triton.jit
+def either(x, y):
+    return x | y
+
+
+@triton.jit
+def both(x, y):
+    return x & y
+
+
+@triton.jit
+def sign(x):
+    """-1, 0 or 1; zeros keep their sign, NaN stays."""
+    return tl.where(x > 0, 1, tl.where(x < 0, -1, x))
+
+
+@triton.jit
+def logistic(x):
+    """1 / (1 + exp(-x)), from whichever exponential is small."""
+    small = libdevice.exp(-tl.abs(x))
+    return tl.where(x < 0, small, 1.0) / (1.0 + small)
+
+
+@triton.jit
+def logistic_f32(x):
+    """1 / (1 + exp(-x)), from whichever exponential is small."""
+    small = libdevice.exp(-tl.abs(x))
+    return tl.div_rn(tl.where(x < 0, small, 1.0), 1.0 + small)
+
+
+@triton.jit
+def erf_inv(x):
+    """The number whose erf is x: Giles' polynomials in f32, as XLA has them."""
+    w = -libdevice.log1p(-x * x)
+    near = w < 5.0
+    w = tl.where(near, w - 2.5, tl.sqrt_rn(tl.where(near, 0.0, w)) - 3.0)
+    p = tl.where(near, 2.81022636e-08, -0.000200214257)
+    p = p * w + tl.where(near, 3.43273939e-07, 0.000100950558)
+    p = p * w + tl.where(near, -3.5233877e-06, 0.00134934322)
+    p = p * w + tl.where(near, -4.39150654e-06, -0.00367342844)
+    p = p * w + tl.where(near, 0.00021858087, 0.00573950773)
+    p = p * w + tl.where(near, -0.00125372503, -0.0076224613)
+    p = p * w + tl.where(near, -0.00417768164, 0.00943887047)
+    p = p * w + tl.where(near, 0.246640727, 1.00167406)
+    p = p * w + tl.where(near, 1.50140941, 2.83297682)
+    return tl.where(tl.abs(x) == 1.0, x * float("inf"), p * x)
+
+
+@triton.jit
+def quotient(x, y):
+    """x / y towards zero; all bits set for y = 0, the least for least / -1."""
+    safe = tl.where((y == 0) | (y == -1), 1, y)
+    return tl.where(y == 0, -1, tl.where(y == -1, -x, x // safe))
+
+
+@triton.jit
+def quotient_unsigned(x, y):
+    """x / y; all bits set for y = 0."""
+    safe = tl.where(y == 0, 1, y)
+    return tl.where(y == 0, ~(x ^ x), x // safe)
+
+
+@triton.jit
+def remainder(x, y):
+    """What x / y leaves, with the sign of x; x for y = 0."""
+    safe = tl.where((y == 0) | (y == -1), 1, y)
+    return tl.where(y == 0, x, tl.where(y == -1, 0, x % safe))
+
+
+@triton.jit
+def remainder_unsigned(x, y):
+    """What x / y leaves; x for y = 0."""
+    safe = tl.where(y == 0, 1, y)
+    return tl.where(y == 0, x, x % safe)
+
+
+@triton.jit
+def power_unsigned(x, y):
+    """x to the power y, by wrapping products."""
+    bits: tl.constexpr = y.dtype.primitive_bitwidth
+    result = tl.where(y == y, 1, x)
+    for bit in tl.static_range(bits):
+        result = tl.where((y >> bit) & 1 != 0, result * x, result)
+        x = x * x
+    return result
+
+
+@triton.jit
+def power(x, y):
+    """x to the power y by wrapping products; towards zero for negative powers."""
+    inverse = tl.where(x == 1, 1, tl.where(x == -1, tl.where(y & 1 == 0, 1, x), 0))
+    return tl.where(y < 0, inverse, power_unsigned(x, y))
+
+
+@triton.jit
+def shift_left(x, amount):
+    """0 when all bits are shifted out; amounts count as unsigned."""
+    bits: tl.constexpr = x.dtype.primitive_bitwidth
+    some = (amount >= 0) & (amount < bits)
+    return tl.where(some, x << tl.where(some, amount, 0), 0)
+
+
+@triton.jit
+def shift_right_logical(x, amount):
+    """For unsigned x: zeros come in from the left."""
+    bits: tl.constexpr = x.dtype.primitive_bitwidth
+    some = amount < bits
+    return tl.where(some, x >> tl.where(some, amount, 0), 0)
+
+
+@triton.jit
+def shift_right_arithmetic(x, amount):
+    """For signed x: copies of its sign come in from the left; amounts count as unsigned."""
+    bits: tl.constexpr = x.dtype.primitive_bitwidth
+    some = (amount >= 0) & (amount < bits)
+    return x >> tl.where(some, amount, bits - 1)
+
+
+@triton.jit
+def to_integer(x, dtype: tl.constexpr, LEAST: tl.constexpr, MOST: tl.constexpr):
+    """Towards zero, the nearest integer that exists when out of range, 0 for NaN."""
+    below = x <= LEAST
+    above = x >= MOST
+    whole = tl.where(below | above | (x != x), 0.0, x).to(dtype)
+    return tl.where(below, LEAST, tl.where(above, MOST, whole))
+
+
+@triton.jit
+def odd_from_f64(x):
+    """f32, inexact values with an odd last bit: rounding again is then as from x."""
+    short = libdevice.double2float_rz(x)
+    odd = (short.to(tl.int32, bitcast=True) | 1).to(tl.float32, bitcast=True)
+    return tl.where(short.to(tl.float64) == x, short, odd)
+
+
+@triton.jit
+def odd_from_i64(x):
+    """f32, inexact values with an odd last bit: rounding again is then as from x."""
+    short = libdevice.ll2float_rz(x)
+    odd = (short.to(tl.int32, bitcast=True) | 1).to(tl.float32, bitcast=True)
+    return tl.where(libdevice.float2ll_rz(short) == x, short, odd)
+
+
+@triton.jit
+def odd_from_u64(x):
+    """f32, inexact values with an odd last bit: rounding again is then as from x."""
+    short = libdevice.ull2float_rz(x)
+    odd = (short.to(tl.int32, bitcast=True) | 1).to(tl.float32, bitcast=True)
+    return tl.where(libdevice.float2ull_rz(short) == x, short, odd)

@@ -1,0 +1,45 @@
+"""The text of the functions that kernels call, taken from `functions.py`, which nobody imports."""
+
+import ast
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+LIBDEVICE = "from triton.language.extra import libdevice"
+
+
+@lru_cache(maxsize=1)
+def functions() -> Mapping[str, str]:
+    """Each function's text by its name, callees before their callers."""
+    text = Path(__file__).with_name("functions.py").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    return {
+        node.name: "\n".join(lines[node.decorator_list[0].lineno - 1 : node.end_lineno])
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def helper_text(name: str) -> str:
+    """The text of a function that kernels call; raises `KeyError` if there is none."""
+    return functions()[name]
+
+
+def helpers_of(text: str) -> tuple[str, ...]:
+    """The functions that a kernel's text calls, and those that they call; callees first."""
+    known = functions()
+    found: dict[str, None] = {}
+    left = [text]
+    while left:
+        for word in _words(left.pop()):
+            if word in known and word not in found:
+                found[word] = None
+                left.append(known[word].split("\n", 2)[2])
+    return tuple(name for name in known if name in found)
+
+
+def _words(text: str) -> list[str]:
+    """The names that code uses, docstrings and members left out."""
+    code = re.sub(r'""".*?"""', "", text, flags=re.DOTALL)
+    return re.findall(r"(?<![.\w])[a-z]\w*", code)

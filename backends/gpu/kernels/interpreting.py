@@ -1,0 +1,157 @@
+"""Makes Triton's interpreter compute what a GPU does, where it cannot or does otherwise.
+
+With TRITON_INTERPRET=1 kernels run on the CPU, in NumPy. Of Triton 3.9's interpreter this file
+gives libdevice's functions a meaning (they are empty there), rounds f32 to bf16 to the nearest
+(it truncates), and reduces by halves what it reduces element by element. It needs nothing of
+shardir, so that an emitted program can have it beside itself.
+"""
+
+import math
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.language.extra import libdevice
+from triton.runtime import interpreter
+
+Array = Any
+Tensor = Any
+
+
+def complete_interpreter() -> None:
+    """Do all this; doing it again changes nothing."""
+    for name, function in {**UNARY, **BINARY}.items():
+        setattr(libdevice, name, _on_tensors(function))
+    for name, (function, dtype) in TYPED.items():
+        setattr(libdevice, name, _on_tensors(function, dtype))
+    interpreter.InterpreterBuilder.create_fp_trunc = _fp_trunc
+    interpreter.ReduceOps.generic_reduce = _generic_reduce
+
+
+def _on_tensors(function: Callable[..., Array], dtype: Any = None) -> Callable[..., Tensor]:
+    """A function on arrays as one on Triton's tensors; plain numbers become f32, as in Triton."""
+
+    def apply(*args: Any) -> Tensor:
+        tensors = [interpreter.interpreter_semantic.to_tensor(arg) for arg in args]
+        with np.errstate(all="ignore"):
+            data = np.asarray(function(*(tensor.handle.data for tensor in tensors)))
+        element = dtype or tensors[0].dtype
+        data = data.astype(interpreter._get_np_dtype(element), copy=False)
+        shaped = [tensor for tensor in tensors if tensor.type.is_block()]
+        type = tl.block_type(element, list(data.shape)) if shaped else element
+        return tl.tensor(interpreter.TensorHandle(data, element), type)
+
+    return apply
+
+
+def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    """A function of Python's on every element."""
+    return np.vectorize(function, otypes=[np.float64])
+
+
+def _lgamma(x: float) -> float:
+    if math.isinf(x) or (x <= 0 and x == math.floor(x)):
+        return math.inf
+    try:
+        return math.lgamma(x)
+    except OverflowError:
+        return math.inf
+
+
+def _erf_inv(x: float) -> float:
+    """By the normal distribution's quantiles, and a step of Newton's."""
+    if not abs(x) < 1:
+        return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
+    guess = statistics.NormalDist().inv_cdf((abs(x) + 1) / 2) / math.sqrt(2)
+    slope = 2 / math.sqrt(math.pi) * math.exp(-guess * guess)
+    return math.copysign(guess - (math.erf(guess) - abs(x)) / slope, x)
+
+
+def _clz(x: Array) -> Array:
+    bits = x.dtype.itemsize * 8
+    smeared = x.view(f"u{x.dtype.itemsize}")
+    for step in (1, 2, 4, 8, 16, 32):
+        if step < bits:
+            smeared = smeared | (smeared >> smeared.dtype.type(step))
+    return bits - np.bitwise_count(smeared).astype(np.int32)
+
+
+def _rz(x: Array) -> Array:
+    """f32 towards zero."""
+    near = x.astype(np.float32)
+    wide = near.astype(np.longdouble)
+    return np.where(np.abs(wide) > np.abs(x.astype(np.longdouble)), _inward(near), near)
+
+
+def _inward(x: Array) -> Array:
+    return np.nextafter(x, np.float32(0))
+
+
+UNARY: dict[str, Callable[..., Array]] = {
+    **{
+        name: getattr(np, name)
+        for name in (
+            *("exp", "exp2", "expm1", "log", "log2", "log1p", "cbrt", "sin", "cos", "tan"),
+            *("sinh", "cosh", "tanh", "rint"),
+        )
+    },
+    **{
+        name: getattr(np, f"arc{name[1:]}")
+        for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")
+    },
+    "sqrt_rn": np.sqrt,
+    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
+    "erf": _each(math.erf),
+    "erfc": _each(math.erfc),
+    "erfinv": _each(_erf_inv),
+    "lgamma": _each(_lgamma),
+}
+BINARY: dict[str, Callable[..., Array]] = {
+    "atan2": np.arctan2,
+    "fmod": np.fmod,
+    "pow": np.power,
+}
+TYPED: dict[str, tuple[Callable[..., Array], Any]] = {
+    "popc": (lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")), tl.int32),
+    "clz": (_clz, tl.int32),
+    "double2float_rz": (_rz, tl.float32),
+    "ll2float_rz": (_rz, tl.float32),
+    "ull2float_rz": (_rz, tl.float32),
+    "float2ll_rz": (lambda x: x.astype(np.int64), tl.int64),
+    "float2ull_rz": (lambda x: x.astype(np.uint64), tl.uint64),
+}
+
+
+def _fp_trunc(builder: Any, source: Any, type: Any) -> Any:
+    """To narrower floats, to the nearest, halves to even."""
+    if type.scalar != tl.bfloat16:
+        with np.errstate(all="ignore"):
+            return builder.cast_impl(source, type)
+    assert source.dtype.scalar == tl.float32, "only f32 becomes bf16"
+    bits = source.data.view(np.uint32).astype(np.uint64)
+    half = np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))
+    short = ((bits + half) >> np.uint64(16)).astype(np.uint16)
+    quiet = ((bits >> np.uint64(16)) | np.uint64(0x40)).astype(np.uint16)
+    data = np.where(np.isnan(source.data), quiet, short)
+    return interpreter.TensorHandle(data, tl.bfloat16)
+
+
+def _generic_reduce(reduction: Any, tensors: tuple[Tensor, ...]) -> list[Tensor]:
+    """Combine halves of the reduced dimension, a power of two, until one element is left."""
+    data = [np.moveaxis(tensor.handle.data, reduction.axis, 0) for tensor in tensors]
+    while data[0].shape[0] > 1:
+        middle = data[0].shape[0] // 2
+        halves = [
+            reduction.to_tensor(half, tensor.dtype)
+            for part in (slice(middle), slice(middle, None))
+            for half, tensor in zip((x[part] for x in data), tensors, strict=True)
+        ]
+        made = reduction.combine_fn.fn(*halves)
+        data = [tensor.handle.data for tensor in (made if isinstance(made, tuple) else (made,))]
+    if reduction.keep_dims:
+        data = [np.moveaxis(x, 0, reduction.axis) for x in data]
+    else:
+        data = [x[0] for x in data]
+    return [reduction.to_tensor(x, t.dtype) for x, t in zip(data, tensors, strict=True)]

@@ -1,0 +1,132 @@
+"""Long reductions for few results, in two stages: otherwise most of the GPU would have no work.
+
+The first kernel reduces parts, each program one part of some rows or columns, and leaves a number
+for each part. The second reduces those, and computes what follows. No atomics: the order of all
+sums is fixed, and so are their bits.
+"""
+
+from dataclasses import replace
+
+from shardir.backends.gpu.kernels.group import Group
+from shardir.backends.gpu.kernels.kernel import Kernel, Launch
+from shardir.backends.gpu.kernels.reducing import neutral, reduced
+from shardir.backends.gpu.kernels.rounds import Rounds
+from shardir.backends.gpu.kernels.sides import Side
+from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
+from shardir.backends.gpu.kernels.terms import NARROW, POINTERS, Term
+from shardir.backends.gpu.kernels.tiled import Tile, begin, loop
+from shardir.ir import Op
+
+
+def parts_of(group: Group, tile: Tile, sizes: Sizes) -> int:
+    """Into how many parts reductions are cut; 1 where they are not."""
+    rounds = Rounds(group.writer(*tile.sides))
+    walked = [value for value in group.block.returns if rounds.is_walked(value)]
+    starts = [op.operands[0] for op in rounds.reductions]
+    if any(rounds.depths[value] for value in (*starts, *walked)):
+        return 1
+    most = ceil(tile.ended.size, tile.ended.length * sizes.share)
+    return max(min(ceil(sizes.programs, tile.programs), most), 1)
+
+
+def in_parts(group: Group, tile: Tile, parts: int) -> Kernel:
+    """The two kernels of a group whose reductions are cut in parts."""
+    ended = tile.ended
+    pieces = ceil(ceil(ended.size, ended.length), parts)
+    chunk = pieces * ended.length
+    parts = ceil(ended.size, chunk)
+    ended = replace(ended, is_masked=parts * chunk != ended.size)
+    tile = replace(tile, ended=ended)
+    reductions = Rounds(group.writer(*tile.sides)).reductions
+    scratch = {op: f"{group.names[op.result]}_parts" for op in reductions}
+    size = tile.kept.size if tile.kept else 1
+    lines = [
+        group.allocation(name, (parts, size) if tile.kept else (parts,), _held(op))
+        for op, name in scratch.items()
+    ]
+    first, launch = _first(group, tile, scratch, (chunk, parts))
+    second, last = _second(group, tile, scratch, parts)
+    return group.kernel([first, second], [launch, last], lines)
+
+
+def _held(op: Op) -> str:
+    """The element type of what is left of a part."""
+    dtype = op.result.type.dtype
+    return "f32" if dtype in NARROW else dtype
+
+
+def _first(
+    group: Group, tile: Tile, scratch: dict[Op, str], cut: tuple[int, int]
+) -> tuple[str, Launch]:
+    """The kernel that reduces each part, and yields what is not reduced."""
+    chunk, parts = cut
+    writer = group.writer(*tile.sides)
+    begin(group, tile, writer)
+    writer.lines += [f"part = {group.program(1)}", f"first = part * {chunk}"]
+    rounds = Rounds(writer)
+    stores = [store for store in group.stores() if rounds.is_walked(store[0])]
+    yields = [(value, pointer) for value, pointer, _ in stores]
+    loop(tile, writer, tuple(scratch), yields, f"first, first + {chunk}")
+    kept = tile.kept
+    for op, name in scratch.items():
+        spans = frozenset[str]().union(*(side.spans for side in tile.sides))
+        term = Term(f"{group.names[op.result]}_acc", op.result.type.dtype, spans=spans)
+        text = reduced(op, term, "", writer.axis(tile.ended))
+        place = f"part * {kept.size} + {kept.number}" if kept else "part"
+        mask = f", {kept.mask}" if kept and kept.mask else ""
+        writer.line(f"tl.store({name}_ptr + {place}, {text}{mask})")
+    loaded = [value for value in group.params if value in writer.loaded]
+    pointers = group.pointers(loaded)
+    pointers.update((pointer, type) for _, pointer, type in stores)
+    pointers.update((f"{name}_ptr", POINTERS[_held(op)]) for op, name in scratch.items())
+    launch = Launch(
+        f"{group.name}_parts",
+        (tile.programs, parts),
+        pointers,
+        tile.constants,
+        warps(tile.elements),
+    )
+    return group.function(launch, group.docstring(), writer.lines), launch
+
+
+def _second(group: Group, tile: Tile, scratch: dict[Op, str], parts: int) -> tuple[str, Launch]:
+    """The kernel that reduces the parts to one, and computes what is made of that."""
+    rows = above(parts)
+    part = Side("part", (), parts, rows, "PARTS", "[:, None]", rows != parts)
+    kept = None
+    if tile.kept:
+        size = tile.kept.size
+        columns = min(max(8192 // rows, 1), 64, above(size))
+        masked = size % columns != 0
+        kept = Side("column", group.layout.kept, size, columns, "COLUMNS", "[None, :]", masked)
+        if columns == 1:
+            kept, part = replace(kept, slot=""), replace(part, slot="")
+    else:
+        part = replace(part, slot="")
+    both = Tile(kept, part)
+    writer = group.writer(*([kept] if kept else []))
+    begin(group, both, writer)
+    writer.lines += [f"part = {part.line}", *part.bound()]
+    masks = " & ".join(side.mask for side in (part, kept) if side and side.mask)
+    for op, name in scratch.items():
+        place = f"part * {kept.size} + {kept.number}" if kept else "part"
+        other = f", {masks}, other={neutral(op).text}" if masks else ""
+        term = Term(f"tl.load({name}_ptr + {place}{other})", op.result.type.dtype)
+        axis = "0, keep_dims=True" if kept and kept.length > 1 else "0"
+        text = reduced(op, term, "", axis)
+        spans = kept.spans if kept else frozenset[str]()
+        writer.name(op.result, writer.as_used(op, text), spans)
+    rounds = Rounds(writer)
+    stores = [store for store in group.stores() if not rounds.is_walked(store[0])]
+    writer.emit(writer.closure([value for value, _, _ in stores], through=False))
+    for value, pointer, _ in stores:
+        writer.store(value, pointer)
+    pointers = {f"{name}_ptr": POINTERS[_held(op)] for op, name in scratch.items()}
+    pointers.update(group.pointers([value for value in group.params if value in writer.loaded]))
+    pointers.update((pointer, type) for _, pointer, type in stores)
+    constants = {side.block: side.length for side in (part, kept) if side and side.length > 1}
+    launch = Launch(
+        f"{group.name}_kernel", (both.programs,), pointers, constants, warps(both.elements)
+    )
+    docstring = f'    """What follows from the parts that `{group.name}_parts` reduced."""'
+    return group.function(launch, docstring, writer.lines), launch

@@ -1,0 +1,36 @@
+"""Which reductions can be done in one walk: those that do not need each other's results."""
+
+from collections.abc import Iterator, Sequence
+
+from shardir.backends.gpu.kernels.layout import Layout
+from shardir.backends.gpu.kernels.writer import Writer
+from shardir.ir import Block, Op, Value
+
+
+class Rounds:
+    """The depth of values: how many reductions one after the other they need."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.layout: Layout = writer.layout
+        self.depths: dict[Value, int] = dict.fromkeys(writer.block.params, 0)
+        self.reductions: list[Op] = []
+        for op in writer.block.ops:
+            depth = max((self.depths[value] for value in op.operands), default=0)
+            self.depths[op.result] = depth
+            if op.result in self.layout.lies and writer.ends(op):
+                self.reductions.append(op)
+                self.depths[op.result] = depth + 1
+
+    def is_walked(self, value: Value) -> bool:
+        """Whether a value lies along what is reduced, so that loops compute it."""
+        return not self.layout.reduced.isdisjoint(self.layout.lies[value])
+
+    def rounds(self, block: Block) -> Iterator[tuple[Sequence[Op], Sequence[Value]]]:
+        """Each round: its reductions, and what it yields that lies along what is reduced."""
+        walked = [value for value in block.returns if self.is_walked(value)]
+        starts = [self.depths[op.operands[0]] for op in self.reductions]
+        for depth in range(max([*starts, *(self.depths[value] for value in walked)]) + 1):
+            yield (
+                [op for op, at in zip(self.reductions, starts, strict=True) if at == depth],
+                [value for value in walked if self.depths[value] == depth],
+            )

@@ -1,0 +1,109 @@
+"""What stands for a value in a kernel: a name or a number, and the element types behind them.
+
+Numbers of 16 bits are held as f32, and rounded to their type after each operation that may leave
+it: so every value is what the IR says, and fusing changes no bits.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardir.ops.numerics import narrowed
+from shardir.types import FLOATS, NUMPY_DTYPES, SIGNED, UNSIGNED
+
+NARROW = ("f16", "bf16")
+OWN = {
+    "bool": "tl.int1",
+    "i8": "tl.int8",
+    "i16": "tl.int16",
+    "i32": "tl.int32",
+    "i64": "tl.int64",
+    "u8": "tl.uint8",
+    "u16": "tl.uint16",
+    "u32": "tl.uint32",
+    "u64": "tl.uint64",
+    "f16": "tl.float16",
+    "bf16": "tl.bfloat16",
+    "f32": "tl.float32",
+    "f64": "tl.float64",
+}
+"""Triton's element types; the IR's others (`c64`, `c128`, `key`) have none."""
+HELD = {**OWN, "f16": "tl.float32", "bf16": "tl.float32"}
+"""In which type a kernel computes with elements of a type."""
+TORCH = {
+    "bool": "torch.bool",
+    "i8": "torch.int8",
+    "i16": "torch.int16",
+    "i32": "torch.int32",
+    "i64": "torch.int64",
+    "u8": "torch.uint8",
+    "u16": "torch.uint16",
+    "u32": "torch.uint32",
+    "u64": "torch.uint64",
+    "f16": "torch.float16",
+    "bf16": "torch.bfloat16",
+    "f32": "torch.float32",
+    "f64": "torch.float64",
+}
+POINTERS = {
+    dtype: f"*{name[0]}{name[-2:] if name[-2:].isdigit() else name[-1]}"
+    for dtype, name in OWN.items()
+    if dtype in (*SIGNED, *UNSIGNED)
+} | {"bool": "*i1", "f16": "*fp16", "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64"}
+"""Pointers as `triton.compile` calls them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A value of the IR as a kernel says it."""
+
+    text: str
+    dtype: str
+    """The IR's element type."""
+    is_number: bool = False
+    """Whether it is a number that Python knows, which takes its type from what it meets."""
+    spans: frozenset[str] = frozenset()
+    """Along which sides of the tile it has elements; along others it has one for all."""
+
+    @property
+    def typed(self) -> str:
+        """The text of a tensor of the type, also where nothing else tells the type."""
+        if self.is_number and not (self.dtype in NATURAL and "e-" not in self.text):
+            return self.tensor
+        return self.text
+
+    @property
+    def tensor(self) -> str:
+        """The text of a tensor, never just a number."""
+        if not self.is_number:
+            return self.text
+        return f"tl.full((), {self.text}, {HELD[self.dtype]})"
+
+
+NATURAL = ("f16", "bf16", "f32", "i32", "bool")
+"""What Triton takes a plain number for, if it is not too small for a normal f32."""
+
+
+def number(value: Any, dtype: str) -> Term:
+    """A number as an element of a type."""
+    if dtype not in FLOATS:
+        return Term(str(bool(value) if dtype == "bool" else int(value)), dtype, True)
+    with np.errstate(all="ignore"):
+        exact = narrowed(np.asarray(float(value)), NUMPY_DTYPES[dtype])
+    wide = np.float64(exact) if dtype == "f64" else np.float32(exact)
+    if np.isfinite(wide):
+        return Term(str(wide), dtype, True)
+    return Term(f'float("{wide}")', dtype, True)
+
+
+def grouped(text: str) -> str:
+    """The text so that a member of it can follow."""
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character in "([") - (character in ")]")
+        if depth == 0 and not (character.isalnum() or character in "_.)]"):
+            return f"({text})"
+        if depth == 0 and character == "." and text[:place].isdigit():
+            return f"({text})"
+    return f"({text})" if text[:1].isdigit() or text[:1] == "(" else text

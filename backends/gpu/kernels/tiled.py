@@ -1,0 +1,169 @@
+"""Reductions: each program reduces some rows, or some columns, of what the group walks.
+
+Where the innermost axis is reduced, tiles are rows: one, or several short ones. Where it is kept,
+they are columns side by side, so that neighbouring threads load neighbours. What fits into a tile
+is loaded once and stays in registers, however many reductions follow each other (a softmax); of
+more, a loop for each round of reductions loads it again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardir.backends.gpu.kernels.group import Group
+from shardir.backends.gpu.kernels.kernel import Kernel, Launch
+from shardir.backends.gpu.kernels.reducing import combined, existing, reduced, start
+from shardir.backends.gpu.kernels.rounds import Rounds
+from shardir.backends.gpu.kernels.sides import Side
+from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
+from shardir.backends.gpu.kernels.terms import Term
+from shardir.backends.gpu.kernels.writer import Writer
+from shardir.ir import Op, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The sides of a tile; `kept` is `None` where everything is reduced."""
+
+    kept: Side | None
+    ended: Side
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Rows, then columns."""
+        if self.kept is None:
+            return (self.ended,)
+        return tuple(sorted((self.kept, self.ended), key=lambda side: side.number, reverse=True))
+
+    @property
+    def elements(self) -> int:
+        return self.ended.length * (self.kept.length if self.kept else 1)
+
+    @property
+    def programs(self) -> int:
+        return ceil(self.kept.size, self.kept.length) if self.kept else 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that is reduced to one number fits."""
+        return self.ended.size <= self.ended.length
+
+    @property
+    def constants(self) -> dict[str, int]:
+        return {side.block: side.length for side in self.sides if side.length > 1}
+
+
+def tile_of(group: Group, sizes: Sizes) -> Tile:
+    """The tile of a group with reductions."""
+    layout = group.layout
+    kept, ended = layout.size(layout.kept), layout.size(layout.ended)
+    if layout.kept and layout.kept[-1] == len(layout.extents) - 1:
+        columns = min(sizes.columns, above(kept))
+        room = max(sizes.columns // columns, 1)
+        rows = above(ended)
+        if rows > sizes.column * room:
+            rows = sizes.depth * room
+        return _tile(group, (rows, ended), (columns, kept), is_row=False)
+    held = max(sum(len(layout.strides[value]) == len(layout.extents) for value in group.params), 1)
+    columns = above(ended)
+    if columns * above(held) > sizes.row:
+        columns = min(sizes.piece, columns)
+    rows = max(min(sizes.small // columns, above(kept)), 1)
+    while rows > 1 and ceil(kept, rows) < sizes.programs:
+        rows //= 2
+    return _tile(group, (columns, ended), (rows, kept), is_row=True)
+
+
+def _tile(group: Group, ended: tuple[int, int], kept: tuple[int, int], is_row: bool) -> Tile:
+    """Sides of these lengths and sizes."""
+    layout = group.layout
+    flat = kept[0] == 1
+    row, column = ("row", "ROWS", "[:, None]"), ("column", "COLUMNS", "[None, :]")
+    if not layout.kept:
+        column = ("at", "BLOCK", "")
+
+    def side(place: tuple[str, str, str], axes: Sequence[int], length: int, size: int) -> Side:
+        number, block, slot = place
+        is_masked = size % length != 0
+        return Side(number, tuple(axes), size, length, block, "" if flat else slot, is_masked)
+
+    of_ended = side(column if is_row else row, layout.ended, *ended)
+    of_kept = side(row if is_row else column, layout.kept, *kept)
+    return Tile(of_kept if layout.kept else None, of_ended)
+
+
+def tiled(group: Group, tile: Tile) -> Kernel:
+    """The kernel of a group with reductions, in one stage."""
+    writer = group.writer(*tile.sides)
+    begin(group, tile, writer)
+    if tile.is_whole:
+        ended = tile.ended
+        writer.lines += [f"{ended.number} = {ended.line}", *ended.bound()]
+        writer.emit(writer.closure(group.block.returns, through=True))
+        for value, pointer, _ in group.stores():
+            writer.store(value, pointer)
+    else:
+        _rounds(group, tile, writer)
+    pointers = group.pointers(group.params)
+    pointers.update((pointer, type) for _, pointer, type in group.stores())
+    threads = warps(tile.elements)
+    launch = Launch(f"{group.name}_kernel", (tile.programs,), pointers, tile.constants, threads)
+    return group.kernel([group.function(launch, group.docstring(), writer.lines)], [launch])
+
+
+def begin(group: Group, tile: Tile, writer: Writer) -> None:
+    """Which rows, or columns, the program reduces."""
+    kept = tile.kept
+    if kept is None:
+        return
+    program = group.program(0)
+    if kept.length > 1:
+        program = f"{program} * {kept.block} + tl.arange(0, {kept.block})"
+        program = f"({program}){kept.slot}" if kept.slot else program
+    writer.lines += [f"{kept.number} = {program}", *kept.bound()]
+
+
+def _rounds(group: Group, tile: Tile, writer: Writer) -> None:
+    """A loop for each round of reductions, and what is kept between and after them."""
+    rounds = Rounds(writer)
+    for reductions, yields in rounds.rounds(group.block):
+        loop(tile, writer, reductions, [(v, p) for v, p, _ in group.stores() if v in yields])
+        for op in reductions:
+            finish(writer, op, tile)
+    kept = [(v, p) for v, p, _ in group.stores() if not rounds.is_walked(v)]
+    writer.emit(writer.closure([value for value, _ in kept], through=False))
+    for value, pointer in kept:
+        writer.store(value, pointer)
+
+
+def loop(
+    tile: Tile,
+    writer: Writer,
+    reductions: Sequence[Op],
+    yields: Sequence[tuple[Value, str]],
+    bounds: str = "",
+) -> None:
+    """One walk along what is reduced: accumulators, and stores of what is yielded on the way."""
+    ended = tile.ended
+    wanted = [op.operands[0] for op in reductions] + [value for value, _ in yields]
+    rounds = Rounds(writer)
+    needed = writer.closure(wanted, through=False)
+    writer.emit([value for value in needed if not rounds.is_walked(value)])
+    for op in reductions:
+        writer.line(f"{writer.names[op.result]}_acc = {start(op, writer.tile)}")
+    with writer.inside(f"for start in range({bounds or f'0, {ended.size}'}, {ended.block}):"):
+        writer.lines += [f"{ended.number} = start + {ended.line}", *ended.bound()]
+        writer.emit([value for value in needed if rounds.is_walked(value)])
+        for op in reductions:
+            accumulator = f"{writer.names[op.result]}_acc"
+            x = existing(op, writer.full(writer.terms[op.operands[0]]), ended.mask)
+            writer.line(f"{accumulator} = {combined(op, accumulator, x)}")
+        for value, pointer in yields:
+            writer.store(value, pointer)
+
+
+def finish(writer: Writer, op: Op, tile: Tile) -> None:
+    """The accumulator of a reduction as one number, or one for each row or column."""
+    spans = frozenset[str]().union(*(side.spans for side in tile.sides))
+    term = Term(f"{writer.names[op.result]}_acc", op.result.type.dtype, spans=spans)
+    text = reduced(op, term, "", writer.axis(tile.ended))
+    writer.name(op.result, writer.as_used(op, text), spans - tile.ended.spans)

@@ -1,0 +1,193 @@
+"""Lines of a kernel: what is loaded, computed and stored, each value under its own name."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from shardir.backends.gpu.kernels.arithmetic import expression, leaves_type, rounded
+from shardir.backends.gpu.kernels.conversion import convert
+from shardir.backends.gpu.kernels.layout import Layout, is_free
+from shardir.backends.gpu.kernels.reducing import reduced
+from shardir.backends.gpu.kernels.sides import Counting, Side
+from shardir.backends.gpu.kernels.terms import NARROW, OWN, Term, grouped, number
+from shardir.ir import Block, Op, Value
+from shardir.ops.create import constant, iota
+from shardir.ops.fused import REDUCTIONS
+
+WIDTH = 92
+"""The longest line of a body, so that it fits into a hundred characters in most functions."""
+
+
+@dataclass(eq=False)
+class Writer:
+    """Writes the body of one kernel.
+
+    `terms` has what is known where the next line stands: what a loop computes is forgotten behind
+    it.
+    """
+
+    block: Block
+    layout: Layout
+    names: Mapping[Value, str]
+    sides: tuple[Side, ...]
+    """Rows, then columns; or one of them."""
+    counting: Counting
+    counter: str = "i32"
+    """The element type of what counts."""
+    terms: dict[Value, Term] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    makers: dict[Value, Op] = field(default_factory=dict)
+    computed: set[Value] = field(default_factory=set)
+    """What operations use, not only stores."""
+    loaded: set[Value] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for op in self.block.ops:
+            self.makers[op.result] = op
+            self.computed.update(op.operands)
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    @contextmanager
+    def inside(self, head: str) -> Iterator[None]:
+        """The body of a loop."""
+        lines, terms, known = self.lines, self.terms, self.counting.known
+        self.lines, self.terms, self.counting.known = [], dict(terms), dict(known)
+        yield
+        body = self.lines
+        self.lines, self.terms, self.counting.known = lines, terms, known
+        self.lines += [head, *(f"    {line}" for line in body)]
+
+    def closure(self, wanted: Iterable[Value], through: bool) -> list[Value]:
+        """What has to be computed first, in order; `through` reductions, or only up to them."""
+        found: set[Value] = set()
+        left = list(wanted)
+        while left:
+            value = left.pop()
+            if value in found or value in self.terms:
+                continue
+            found.add(value)
+            op = self.makers.get(value)
+            if op is not None and (through or not self.ends(op)):
+                left += op.operands
+        return [value for value in self.block.values() if value in found]
+
+    def ends(self, op: Op) -> bool:
+        """Whether it is a reduction that ends axes of more than one element."""
+        lies = self.layout.lies
+        return op.spec in REDUCTIONS and lies[op.operands[0]] != lies[op.result]
+
+    def emit(self, values: Sequence[Value]) -> None:
+        """Loads and operations, in order: loads first."""
+        for value in values:
+            if value not in self.makers:
+                self.load(value)
+        for value in values:
+            if value in self.makers and value not in self.terms:
+                self.compute(self.makers[value])
+
+    def load(self, value: Value) -> None:
+        self.loaded.add(value)
+        offset, spans = self.offset(value)
+        mask = self.mask(spans)
+        text = f"tl.load({self.names[value]}_ptr{offset}{f', {mask}' if mask else ''})"
+        if value.type.dtype in NARROW:
+            text = f"{text}.to(tl.float32)"
+        self.name(value, text, spans)
+
+    def name(self, value: Value, text: str, spans: frozenset[str]) -> None:
+        """A line that gives the value its name; two where it is long, and rounded."""
+        line = f"{self.names[value]} = {text}"
+        long, rounding, _ = text.rpartition(f".to({OWN[value.type.dtype]}).to(tl.float32)")
+        if rounding and len(line) > WIDTH:
+            self.line(f"{self.names[value]} = {long}")
+            line = f"{self.names[value]} = {self.names[value]}{rounding}"
+        self.line(line)
+        self.terms[value] = Term(self.names[value], value.type.dtype, spans=spans)
+
+    def compute(self, op: Op) -> None:
+        """The line of an operation, or the term of what needs none."""
+        value = op.result
+        if op.spec is constant:
+            self.terms[value] = number(op.attrs["value"], value.type.dtype)
+        elif op.spec is iota:
+            self.count(op)
+        elif is_free(op) or (op.spec in REDUCTIONS and not self.ends(op)):
+            self.terms[value] = self.terms[op.operands[0]]
+        elif op.spec in REDUCTIONS:
+            (x,) = op.operands
+            side = self.ended()
+            text = reduced(op, self.full(self.terms[x]), side.mask, self.axis(side))
+            self.name(value, self.as_used(op, text), self.terms[x].spans - side.spans)
+        else:
+            args = [self.terms[operand] for operand in op.operands]
+            spans = frozenset[str]().union(*(arg.spans for arg in args))
+            self.name(value, self.as_used(op, expression(op, args)), spans)
+
+    def as_used(self, op: Op, text: str) -> str:
+        """Rounded to its type, unless only stores use it: they round."""
+        if leaves_type(op) and op.result in self.computed:
+            return rounded(text, op.result.type.dtype)
+        return text
+
+    def count(self, op: Op) -> None:
+        """The line of an `iota`: the variable that counts along its dimension, as its type."""
+        value = op.result
+        offset, spans = self.offset(value)
+        if not offset:
+            self.terms[value] = number(0, value.type.dtype)
+            return
+        counter = grouped(offset.removeprefix(" + "))
+        if value.type.dtype in NARROW and max(value.type.shape) <= 1 << 24:
+            text = rounded(f"{counter}.to(tl.float32)", value.type.dtype)
+        else:
+            text = convert(Term(counter, self.counter), value.type.dtype)
+        self.name(value, text, spans)
+
+    def offset(self, value: Value) -> tuple[str, frozenset[str]]:
+        """Where the elements of a tensor are, as ` + row * 64 + column`, and what it spans."""
+        text, spans = "", frozenset[str]()
+        for side in self.sides:
+            for run in self.layout.runs(value, side.axes):
+                counter = self.counting.number(side, run, self.lines)
+                text += f" + {counter}" if run.stride == 1 else f" + {counter} * {run.stride}"
+                spans |= side.spans
+        return text, spans
+
+    def mask(self, spans: frozenset[str]) -> str:
+        """Which of the elements along some sides exist; empty where all do."""
+        masks = [side.mask for side in self.sides if side.number in spans and side.mask]
+        return " & ".join(masks)
+
+    def store(self, value: Value, pointer: str) -> None:
+        offset, spans = self.offset(value)
+        mask = self.mask(spans)
+        rest = f", {mask}" if mask else ""
+        self.line(f"tl.store({pointer}{offset}, {self.terms[value].text}{rest})")
+
+    def ended(self) -> Side:
+        """The side that reductions end."""
+        return next(side for side in self.sides if side.axes == self.layout.ended)
+
+    def axis(self, side: Side) -> str:
+        """Which dimension of the tile a side is, and whether to keep it, as `tl.sum` takes it."""
+        if len(self.shape) == 1:
+            return "0"
+        return "0, keep_dims=True" if side is self.sides[0] else "1, keep_dims=True"
+
+    @property
+    def shape(self) -> tuple[str, ...]:
+        """The sizes of the tile, as constants of the kernel."""
+        return tuple(side.block for side in self.sides if side.length > 1)
+
+    @property
+    def tile(self) -> str:
+        return f"({', '.join(self.shape)}{',' * (len(self.shape) == 1)})"
+
+    def full(self, term: Term) -> Term:
+        """The term with an element for each of the tile."""
+        every = frozenset[str]().union(*(side.spans for side in self.sides))
+        if term.spans == every:
+            return term
+        return Term(f"tl.broadcast_to({term.tensor}, {self.tile})", term.dtype, spans=every)

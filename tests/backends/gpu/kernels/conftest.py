@@ -1,0 +1,14 @@
+"""The process that interprets kernels, which tests share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.backends.gpu.kernels.running import Interpreter
+
+
+@pytest.fixture(scope="session")
+def interpreter() -> Iterator[Interpreter]:
+    made = Interpreter()
+    yield made
+    made.close()

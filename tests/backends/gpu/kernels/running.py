@@ -1,0 +1,89 @@
+"""Programs run operation by operation, fused ones by their kernels in Triton's interpreter."""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.gpu.kernels import Kernel, Sizes, helper_text, write_kernel
+from shardir.interpret import apply
+from shardir.ir import Module, Op, Value
+from shardir.ops.fused import fused
+from shardir.types import NUMPY_DTYPES
+
+Array = npt.NDArray[Any]
+ROOT = Path(__file__).parents[4]
+TINY = Sizes(flat=64, row=64, piece=32, small=64, columns=8, depth=4, column=8, programs=6, share=1)
+"""Sizes by which small tensors take all forms of kernels."""
+
+
+def program(kernel: Kernel) -> str:
+    """A kernel as a program of its own: `group` takes the operands, and gives the results."""
+    helpers = [helper_text(name) for name in kernel.helpers]
+    body = [f"    {line}" for line in kernel.launch.splitlines()]
+    head = f"def group({', '.join(kernel.operands)}):"
+    if not kernel.operands:
+        body.insert(0, '    device = "cpu"')
+    body.append(f"    return [{', '.join(kernel.results)}]")
+    parts = ["\n".join(kernel.imports), *helpers, kernel.text, "\n".join([head, *body])]
+    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+class Interpreter:
+    """The process that interprets kernels."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.backends.gpu.kernels.interpreted"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        )
+
+    def close(self) -> None:
+        self.process.communicate()
+
+    def group(self, kernel: Kernel, op: Op, args: Sequence[Array]) -> list[Array]:
+        """The results of a group; raises `AssertionError` with what was wrong otherwise."""
+        text = program(kernel)
+        types = [value.type for value in op.operands]
+        sent = [
+            (x.view(np.int16) if type.dtype == "bf16" else x, type.dtype)
+            for x, type in zip(args, types, strict=True)
+        ]
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        pickle.dump((text, sent), self.process.stdin)
+        self.process.stdin.flush()
+        answer = pickle.load(self.process.stdout)
+        assert not isinstance(answer, str), f"{answer}\n{text}"
+        return [
+            array.view(NUMPY_DTYPES["bf16"]) if value.type.dtype == "bf16" else array
+            for array, value in zip(answer, op.results, strict=True)
+        ]
+
+    def run(
+        self, module: Module, args: Sequence[npt.ArrayLike], sizes: Sizes | None = None
+    ) -> list[Array]:
+        """The results of a program; raises `AssertionError` for a group without kernel."""
+        env: dict[Value, Array] = {
+            param: np.asarray(arg) for param, arg in zip(module.main.body.params, args, strict=True)
+        }
+        for number, op in enumerate(module.main.body.ops):
+            arrays = [env[value] for value in op.operands]
+            if op.spec is fused:
+                kernel = write_kernel(op, f"group_{number}", sizes)
+                assert isinstance(kernel, Kernel), kernel
+                outs = self.group(kernel, op, arrays)
+            else:
+                made = apply(op, arrays)
+                outs = list(made) if isinstance(made, tuple) else [made]
+            env.update(zip(op.results, outs, strict=True))
+        return [env[value] for value in module.main.body.returns]
