@@ -6,7 +6,7 @@ they are cut. What it gives back are files by name; who asked for them writes th
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Self
@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Self
 import numpy.typing as npt
 
 from shardir.errors import ShardirError, suggestion
-from shardir.ir import Module, Op
+from shardir.interpret import mesh_of
+from shardir.ir import Function, Global, Module, Op
 from shardir.mesh import Mesh
 from shardir.placement import Sharding
 from shardir.types import TensorType
@@ -76,6 +77,44 @@ class Emission:
     results: tuple[Boundary, ...]
     title: str
     samples: Samples | None = None
+
+    @classmethod
+    def of(cls, module: Module) -> Self:
+        """A module, whose arguments and results the user calls as the program does."""
+        main = module.main
+        count = len(main.body.returns)
+        ins, outs = _globals(main)
+        arguments = [
+            Boundary(param.name, param.name, each.type, param.type, each.sharding)
+            for param, each in zip(main.body.params, ins, strict=True)
+        ]
+        results = [
+            Boundary(
+                value.name,
+                "result" if count == 1 else f"result[{i}]",
+                each.type,
+                value.type,
+                each.sharding,
+            )
+            for i, (value, each) in enumerate(zip(main.body.returns, outs, strict=True))
+        ]
+        mesh = ALONE if main.spmd is None else mesh_of(module)
+        return cls(module, mesh, tuple(arguments), tuple(results), main.name)
+
+
+ALONE = Mesh("mesh", ())
+"""The mesh of a program for one device."""
+
+
+def _globals(main: Function) -> tuple[Sequence[Global], Sequence[Global]]:
+    """What the parameters and returned values are parts of."""
+    if main.spmd is not None:
+        return main.spmd.params, main.spmd.results
+
+    def whole(type: TensorType) -> Global:
+        return Global(type, Sharding.whole(ALONE.name, type.rank))
+
+    return [whole(v.type) for v in main.body.params], [whole(v.type) for v in main.body.returns]
 
 
 class Target(ABC):

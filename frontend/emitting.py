@@ -6,18 +6,16 @@ random arguments and what the reference interpreter computes from them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shardir.backends.emission import Boundary, Emission, EmissionError, Samples, get_target
-from shardir.interpret import mesh_of, run
-from shardir.ir import Function, Global, Module
-from shardir.mesh import Mesh
+from shardir.interpret import run
+from shardir.ir import Module
 from shardir.passes.pipeline import DEFAULT, Pipeline
-from shardir.placement import Sharding
 from shardir.sampling import random_arguments
 from shardir.verify import verify
 
@@ -37,14 +35,22 @@ class Naming:
     donated: frozenset[int] = frozenset()
     values: tuple[Any, ...] = ()
 
-    @classmethod
-    def of(cls, function: Function) -> "Naming":
-        """The names in the program, where no more is known."""
-        count = len(function.results)
-        return cls(
-            tuple(param.name for param in function.body.params),
-            tuple("result" if count == 1 else f"result[{i}]" for i in range(count)),
-        )
+    def named(self, emission: Emission) -> Emission:
+        """The emission with these names."""
+        visible = len(emission.arguments) - len(self.values)
+        shown = [
+            replace(argument, label=self.arguments[i], donated=i in self.donated)
+            for i, argument in enumerate(emission.arguments[:visible])
+        ]
+        hidden = [
+            replace(argument, value=np.asarray(value))
+            for argument, value in zip(emission.arguments[visible:], self.values, strict=True)
+        ]
+        results = [
+            replace(result, label=label)
+            for result, label in zip(emission.results, self.results, strict=True)
+        ]
+        return replace(emission, arguments=(*shown, *hidden), results=tuple(results))
 
 
 def emission_of(
@@ -60,29 +66,17 @@ def emission_of(
     `pipeline` partitions the module if it is not; `samples` adds whole arguments that are random
     by `seed`, and their results.
     """
-    naming = naming or Naming.of(module.main)
     parted = module
     if module.main.spmd is None and (module.meshes or pipeline is not None):
         parted = (pipeline or Pipeline.parse(DEFAULT))(module)
     parted = Pipeline.parse(get_target(target).pipeline)(parted)
     verify(parted)
-    main, mesh = parted.main, ALONE if parted.main.spmd is None else mesh_of(parted)
-    ins, outs = _globals(main)
-    visible = len(ins) - len(naming.values)
-    labels = (*naming.arguments[:visible], *(p.name for p in main.body.params[visible:]))
-    values = (None,) * visible + tuple(np.asarray(value) for value in naming.values)
-    arguments = tuple(
-        Boundary(param.name, label, g.type, param.type, g.sharding, i in naming.donated, value)
-        for i, (param, label, g, value) in enumerate(
-            zip(main.body.params, labels, ins, values, strict=True)
-        )
-    )
-    results = tuple(
-        Boundary(value.name, label, g.type, value.type, g.sharding)
-        for value, label, g in zip(main.body.returns, naming.results, outs, strict=True)
-    )
-    sampled = _samples(module, arguments, seed) if samples else None
-    return Emission(parted, mesh, arguments, results, main.name, sampled)
+    emission = Emission.of(parted)
+    if naming is not None:
+        emission = naming.named(emission)
+    if not samples:
+        return emission
+    return replace(emission, samples=_samples(module, emission.arguments, seed))
 
 
 def write(
@@ -106,17 +100,6 @@ def write(
             raise EmissionError(f"cannot write {str(path)!r}: {error.strerror}") from None
         paths.append(path)
     return paths
-
-
-def _globals(main: Function) -> tuple[Sequence[Global], Sequence[Global]]:
-    """What the parameters and returned values are parts of."""
-    if main.spmd is not None:
-        return main.spmd.params, main.spmd.results
-
-    def whole(type: Any) -> Global:
-        return Global(type, Sharding.whole(ALONE.name, type.rank))
-
-    return [whole(v.type) for v in main.body.params], [whole(v.type) for v in main.body.returns]
 
 
 def _samples(module: Module, arguments: Sequence[Boundary], seed: int) -> Samples:
