@@ -19,9 +19,6 @@ from shardir.passes.pipeline import DEFAULT, Pipeline
 from shardir.sampling import random_arguments
 from shardir.verify import verify
 
-ALONE = Mesh("mesh", ())
-"""The mesh of a program for one device."""
-
 
 @dataclass(frozen=True)
 class Naming:
