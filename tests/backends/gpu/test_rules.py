@@ -1,0 +1,192 @@
+"""Every operation in torch: its text computes what the reference does, or it is refused."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shardir.agreement import ROUNDING, distance
+from shardir.backends.emission import EmissionError
+from shardir.backends.gpu import rules as rules
+from shardir.backends.gpu.lowering import REFUSED, RULES
+from shardir.build import Builder
+from shardir.interpret import run
+from shardir.ir import Function
+from shardir.opset import OPS
+from shardir.types import TensorType
+from tests.backends.gpu.running import run_text, text_of
+from tests.samples import SAMPLES, samples_of
+from tests.sampling import Sample, t
+
+Array = npt.NDArray[Any]
+FACTORS = {"svd": ("u", "vh"), "eigh": ("vectors",), "eig": ("vectors",), "qr": ("q", "r")}
+"""Operations whose results are determined up to the direction of vectors."""
+SAMPLED = sorted({sample.spec.name for sample in SAMPLES})
+
+
+def test_every_operation_has_a_rule_or_is_refused() -> None:
+    assert sorted([*RULES, *REFUSED]) == sorted(OPS)
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLED if name not in FACTORS])
+def test_computes_what_the_reference_does(name: str) -> None:
+    for sample in samples_of(name):
+        want, got = both(sample)
+        for a, b, type in zip(want, got, types_of(sample), strict=True):
+            assert distance(a, b, ROUNDING.get(type.dtype, 0.0)) <= 1, (sample.id, a, b)
+
+
+@pytest.mark.parametrize("name", sorted(FACTORS))
+def test_decomposes_as_the_reference_does(name: str) -> None:
+    for sample in samples_of(name):
+        (x,) = sample.arrays()
+        want, got = both(sample)
+        for a, b in zip(want, got, strict=True):
+            size = np.abs(a).max()
+            np.testing.assert_allclose(np.abs(b), np.abs(a), atol=1e-3 * size, err_msg=sample.id)
+        np.testing.assert_allclose(*recomposed(name, x, got), atol=1e-4, err_msg=sample.id)
+
+
+def both(sample: Sample) -> tuple[list[Array], list[Array]]:
+    module, arrays = sample.module(), sample.arrays()
+    want, got = run(module, arrays), run_text(module, arrays)
+    for a, b in zip(want, got, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), sample.id
+    return want, got
+
+
+def types_of(sample: Sample) -> list[TensorType]:
+    return [value.type for value in sample.module().main.body.returns]
+
+
+def recomposed(name: str, x: Array, made: Sequence[Array]) -> tuple[Array, Array]:
+    """What the parts make together, and what they are to make."""
+    if name == "qr":
+        return made[0] @ made[1], x
+    if len(made) == 1:
+        return x, x
+    if name == "svd":
+        u, values, vh = made
+        count = values.shape[-1]
+        return (u[..., :count] * values[..., None, :]) @ vh[..., :count, :], x
+    values, vectors = made
+    if name == "eigh":
+        low = np.tril(x, -1)
+        diagonal = np.einsum("...ii->...i", x).real[..., None] * np.eye(x.shape[-1])
+        x = low + np.swapaxes(low.conj(), -1, -2) + diagonal
+    return x @ vectors, vectors * values[..., None, :]
+
+
+def applied(name: str, dtype: str, *arrays: Any, **attrs: Any) -> Array:
+    """One operation by the program's text, which is to be exactly what the reference gives."""
+    given = [np.asarray(array) for array in arrays]
+    types = [TensorType(array.shape, dtype) for array in given]
+    sample = Sample(OPS[name], tuple(types), attrs)
+    module = sample.module()
+    numbers = [array.astype(type.numpy) for array, type in zip(given, types, strict=True)]
+    (want,), (got,) = run(module, numbers), run_text(module, numbers)
+    same(got, want, f"{name} of {dtype}")
+    return got
+
+
+def same(got: Array, want: Array, what: str) -> None:
+    """Equal arrays; of bf16, which NumPy does not compare, as wider numbers."""
+    wide = np.float64 if got.dtype.itemsize == 2 and got.dtype.kind not in "iuf" else got.dtype
+    np.testing.assert_array_equal(got.astype(wide), want.astype(wide), err_msg=what)
+
+
+WORDS = ("u8", "u16", "u32", "u64")
+INTEGERS = ("i8", "i16", "i32", "i64", *WORDS)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_meet_at_all_edges(dtype: str) -> None:
+    limits = np.iinfo(TensorType((), dtype).numpy)
+    edges = [limits.min, limits.min + 1, 0, 1, 2, 3, 7, limits.max // 2, limits.max - 1, limits.max]
+    if limits.min < 0:
+        edges += [-1, -2, -7]
+    numbers = np.array(edges, dtype=limits.dtype)
+    x, y = (side.reshape(-1) for side in np.meshgrid(numbers, numbers))
+    for name in ("add", "sub", "mul", "div", "rem", "maximum", "minimum", "and", "or", "xor"):
+        applied(name, dtype, x, y)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        applied(name, dtype, x, y)
+    for name in ("neg", "abs", "sign", "not", "popcnt", "clz"):
+        applied(name, dtype, numbers)
+    few = np.array([0, 1, 2, 3, 5, 9, 70, limits.max], limits.dtype)
+    x, y = (side.reshape(-1) for side in np.meshgrid(numbers, few))
+    for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic", "pow"):
+        applied(name, dtype, x, y)
+    applied("sum", dtype, numbers, dims=(0,))
+    applied("prod", dtype, numbers, dims=(0,))
+    for name in ("max", "min"):
+        applied(name, dtype, numbers.reshape(-1, 1), dims=(0,))
+    for name in ("cumsum", "cumprod", "cummax", "cummin"):
+        applied(name, dtype, numbers, dim=0, reverse=True)
+    applied("sort", dtype, numbers[::-1], dim=0)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_floats_become_integers_as_they_do_everywhere(dtype: str) -> None:
+    floats = [0.0, -0.5, 1.9, -1.9, 3e9, -3e9, 1e19, 2.0**63, 2.0**64, 1e30, -1e30]
+    x = np.array([*floats, np.inf, -np.inf, np.nan])
+    for source in ("f16", "f32", "f64"):
+        converted(x, source, dtype)
+
+
+@pytest.mark.parametrize("source", ["i32", "i64", "u32", "u64", "f64"])
+def test_wide_numbers_are_rounded_once(source: str) -> None:
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2**63, 200, np.uint64)
+    x = bits.astype(np.float64) / 2**40 if source == "f64" else bits
+    for to in ("bf16", "f16", "f32", "c64", "bool"):
+        converted(x, source, to)
+
+
+def converted(x: Array, source: str, to: str) -> None:
+    with np.errstate(all="ignore"):
+        x = x.astype(TensorType((), source).numpy)
+    sample = Sample(OPS["convert"], (t(source, x.size),), result=t(to, x.size))
+    (want,), (got,) = run(sample.module(), [x]), run_text(sample.module(), [x])
+    same(got, want, f"{source} to {to}")
+
+
+def test_special_floats_are_kept() -> None:
+    x = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan])
+    for dtype in ("f16", "bf16", "f32", "f64"):
+        for name in ("sign", "abs", "neg", "round", "floor", "ceil", "is_finite", "cbrt"):
+            applied(name, dtype, x if name != "cbrt" else np.array([0.0, -0.0, 8.0, -np.inf]))
+        a, b = (side.reshape(-1) for side in np.meshgrid(x, x))
+        for name in ("maximum", "minimum", "nextafter", "rem", "lt", "eq"):
+            applied(name, dtype, a, b)
+        applied("sort", dtype, x, dim=0)
+
+
+def test_large_integers_multiply_exactly() -> None:
+    rng = np.random.default_rng(0)
+    for dtype in ("i8", "u8", "i32", "u32", "i64", "u64"):
+        type = TensorType((), dtype)
+        x, y = (rng.integers(0, 2**63, shape, np.uint64).astype(type.numpy)
+                for shape in ((5, 40), (40, 3)))  # fmt: skip
+        for dims in ("ij,jk->ik", "ij,jk->ki", "ij,jk->i", "ij,jk->j"):
+            applied("dot", dtype, x, y, dims=dims)
+
+
+@pytest.mark.parametrize("name", ["callback", "opaque"])
+def test_what_is_refused_says_what_to_do(name: str) -> None:
+    b = Builder()
+    x = b.param(t("f32", 2), "x")
+    more: dict[str, Any] = (
+        {"function": "tell"}
+        if name == "callback"
+        else {"operation": "my.thing", "head": "", "attributes": "", "types": ""}
+    )
+    y = b.emit(OPS[name], x, result=(t("f32", 2),), **more)
+    made = y if isinstance(y, tuple) else (y,)
+    function = Function("f", b.block([x], list(made)), (None,) * len(made))
+    with pytest.raises(EmissionError) as caught:
+        text_of(function)
+    why, instead = REFUSED[name]
+    assert str(caught.value) == f"{name} %{made[0].name}: {why}; {instead}"
