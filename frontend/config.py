@@ -20,6 +20,14 @@ from dataclasses import dataclass
 from typing import final
 
 from shardir.frontend.errors import SettingError, UnknownSetting
+from shardir.frontend.setting_values import (
+    as_count,
+    as_fallback,
+    as_folder,
+    as_platform,
+    as_switch,
+    as_uneven,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,62 +48,6 @@ class Setting:
             raise SettingError(f"{source} is {value!r}; it must be {must}") from None
 
 
-def _switch(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("1", "true", "on", "yes"):
-        return True
-    if isinstance(value, str) and value.lower() in ("0", "false", "off", "no"):
-        return False
-    raise ValueError("True or False (in the environment: 1 or 0)")
-
-
-def _count(value: object) -> int:
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return value
-    raise ValueError("a whole number of at least 1")
-
-
-def _folder(value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, os.PathLike):
-        return str(os.fspath(value))
-    raise ValueError("the path of a folder, or None")
-
-
-UNEVEN = ("pad", "replicate", "error")
-"""What becomes of a dimension that its cuts do not divide; see `jit`."""
-
-
-def _uneven(value: object) -> str | None:
-    if value is None or value in UNEVEN:
-        return None if value is None else str(value)
-    raise ValueError("'pad', 'replicate', 'error' or None")
-
-
-FALLBACKS = ("replicate", "error")
-"""What becomes of an operation that is cut but has no loops; see `jit`."""
-
-
-PLATFORMS = ("cpu", "gpu", "tpu", "ipu")
-"""What devices can be called."""
-
-
-def _platform(value: object) -> str:
-    if value in PLATFORMS:
-        return str(value)
-    raise ValueError("'cpu', 'gpu', 'tpu' or 'ipu'")
-
-
-def _fallback(value: object) -> str:
-    if value in FALLBACKS:
-        return str(value)
-    raise ValueError("'replicate' or 'error'")
-
-
 SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
     for setting in (
@@ -103,77 +55,77 @@ SETTINGS: Mapping[str, Setting] = {
             "num_cpu_devices",
             8,
             "SHARDIR_CPU_DEVICES",
-            _count,
+            as_count,
             "how many virtual CPU devices there are",
         ),
         Setting(
             "enable_x64",
             False,
             "SHARDIR_ENABLE_X64",
-            _switch,
+            as_switch,
             "whether Python and NumPy numbers keep 64 bits",
         ),
         Setting(
             "threefry_partitionable",
             True,
             None,
-            _switch,
+            as_switch,
             "whether each random bit depends on its own position alone",
         ),
         Setting(
             "dump_dir",
             None,
             "SHARDIR_DUMP",
-            _folder,
+            as_folder,
             "the folder that receives the program after every pass",
         ),
         Setting(
             "verify",
             False,
             "SHARDIR_VERIFY",
-            _switch,
+            as_switch,
             "whether every pass is checked on numbers",
         ),
         Setting(
             "uneven",
             None,
             "SHARDIR_UNEVEN",
-            _uneven,
+            as_uneven,
             "what becomes of dimensions that do not divide",
         ),
         Setting(
             "on_fallback",
             "replicate",
             "SHARDIR_ON_FALLBACK",
-            _fallback,
+            as_fallback,
             "what becomes of operations that are cut but have no loops",
         ),
         Setting(
             "shardy_exact",
             False,
             "SHARDIR_SHARDY_EXACT",
-            _switch,
+            as_switch,
             "whether programs move their values as Shardy does",
         ),
         Setting(
             "isolated",
             False,
             "SHARDIR_ISOLATED",
-            _switch,
+            as_switch,
             "whether devices run apart, sharing no memory and no work",
         ),
         Setting(
             "gather",
             False,
             "SHARDIR_GATHER",
-            _switch,
+            as_switch,
             "whether reading an array gathers it from all processes",
         ),
         Setting(
             "shown_platform",
             "cpu",
             "SHARDIR_SHOWN_PLATFORM",
-            _platform,
+            as_platform,
             "what devices are called",
         ),
     )

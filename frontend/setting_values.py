@@ -1,0 +1,58 @@
+"""What settings may be: each function gives the value to keep, or raises `ValueError(must be)`."""
+
+import os
+
+
+def as_switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("1", "true", "on", "yes"):
+        return True
+    if isinstance(value, str) and value.lower() in ("0", "false", "off", "no"):
+        return False
+    raise ValueError("True or False (in the environment: 1 or 0)")
+
+
+def as_count(value: object) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise ValueError("a whole number of at least 1")
+
+
+def as_folder(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    raise ValueError("the path of a folder, or None")
+
+
+UNEVEN = ("pad", "replicate", "error")
+"""What becomes of a dimension that its cuts do not divide; see `jit`."""
+
+
+def as_uneven(value: object) -> str | None:
+    if value is None or value in UNEVEN:
+        return None if value is None else str(value)
+    raise ValueError("'pad', 'replicate', 'error' or None")
+
+
+FALLBACKS = ("replicate", "error")
+"""What becomes of an operation that is cut but has no loops; see `jit`."""
+
+PLATFORMS = ("cpu", "gpu", "tpu", "ipu")
+"""What devices can be called."""
+
+
+def as_platform(value: object) -> str:
+    if value in PLATFORMS:
+        return str(value)
+    raise ValueError("'cpu', 'gpu', 'tpu' or 'ipu'")
+
+
+def as_fallback(value: object) -> str:
+    if value in FALLBACKS:
+        return str(value)
+    raise ValueError("'replicate' or 'error'")
