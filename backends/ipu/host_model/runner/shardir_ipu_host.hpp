@@ -42,7 +42,8 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,22 @@
 #include <poplar/Graph.hpp>
 #include <poplar/Program.hpp>
 
+// With SHARDIR_IPU_SEPARATE the runner's functions are only declared, and linked from an object
+// that is compiled once.
+#if defined(SHARDIR_IPU_SEPARATE)
+#define SHARDIR_IPU_FUNCTION
+#else
+#define SHARDIR_IPU_FUNCTION inline
+#endif
+
 namespace shardir_ipu {
+
+// What a user did wrong, or what a file lacks.
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+using Shape = std::vector<std::size_t>;
 
 // The replicas along one mesh axis, or a part of one: `size` of them, `stride` replicas apart.
 struct Split {
@@ -97,6 +113,12 @@ class Program {
 
   // `value` is what the result is after a step: it is sent by `download`.
   void result(const std::string& name, const poplar::Tensor& value);
+
+  // That nothing was forgotten.
+  void check_complete() const;
+
+ private:
+  std::vector<std::string> taken, given;
 };
 
 // What one call is given: for each argument a C-contiguous array, whole, or with `sharded` the
@@ -112,4 +134,57 @@ struct Call {
   std::size_t room;
 };
 
+// An engine with its program on a device. `device` is "ipu", "model" or "cpu".
+class Session {
+ public:
+  Session(const Contract& contract, void (*build)(Program&), const std::string& device);
+
+  void run(const Call& call);
+
+ private:
+  Contract contract;
+  std::vector<std::vector<char>> uploaded, downloaded;  // the parts of all replicas
+  std::unique_ptr<poplar::Engine> engine;
+};
+
+// A Session that is made by the first call and used by all. Returns 0, or 1 with a message.
+int run(Contract (*contract)(), void (*build)(Program&), std::unique_ptr<Session>& session,
+        const Call& call);
+
+// The contract as JSON.
+std::string describe(const Contract& contract);
+
+// The command line.
+int main(Contract (*contract)(), void (*build)(Program&), int count, char** words);
+
 }  // namespace shardir_ipu
+
+#if !defined(SHARDIR_IPU_RUN)
+#define SHARDIR_IPU_RUN run
+#endif
+#if !defined(SHARDIR_IPU_DESCRIBE)
+#define SHARDIR_IPU_DESCRIBE describe
+#endif
+
+#if defined(SHARDIR_IPU_LIBRARY)
+#define SHARDIR_IPU_MAIN(contract, build)
+#else
+#define SHARDIR_IPU_MAIN(contract, build) \
+  int main(int count, char** words) { return shardir_ipu::main(contract, build, count, words); }
+#endif
+
+#if !defined(SHARDIR_IPU_SEPARATE)
+#include "shardir_ipu_files.hpp"
+#include "shardir_ipu_session.hpp"
+#endif
+
+#define SHARDIR_IPU_ENTRY(contract, build)                                        \
+  extern "C" int SHARDIR_IPU_RUN(const shardir_ipu::Call* call) {                 \
+    static std::unique_ptr<shardir_ipu::Session> session;                         \
+    return shardir_ipu::run(contract, build, session, *call);                     \
+  }                                                                               \
+  extern "C" const char* SHARDIR_IPU_DESCRIBE() {                                 \
+    static const std::string text = shardir_ipu::describe(contract());            \
+    return text.c_str();                                                          \
+  }                                                                               \
+  SHARDIR_IPU_MAIN(contract, build)
