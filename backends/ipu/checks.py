@@ -1,0 +1,162 @@
+"""What is checked before a program is written: that an IPU could hold it and link it.
+
+Memory is the sum of the tensors that are alive at once on one replica, spread evenly over its
+tiles. Code, exchange and the copies that poplibs makes for its own layouts come on top, so a
+program that fills more than half of a tile gets a warning.
+"""
+
+from dataclasses import dataclass
+
+from shardir.backends.emission import Boundary, Emission, EmissionError
+from shardir.backends.ipu.types import CASTS, ELEMENTS, bytes_of
+from shardir.ir import Block, Op, Value
+from shardir.types import COMPLEX, TensorType
+
+TILES = 1472
+"""Of a Mk2 IPU."""
+TILE_BYTES = 638976
+"""The memory of one tile: 624 KiB."""
+STREAM_BYTES = 128 * 2**20
+"""The most that one stream carries."""
+WARNING = 0.5
+"""The share of a tile from which on a program is told to be large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on one replica: those of its arguments, and the most that are alive at any time."""
+
+    arguments: int
+    peak: int
+
+    @property
+    def tile(self) -> int:
+        """What the most is on one tile, spread evenly."""
+        return -(-self.peak // TILES)
+
+    @property
+    def share(self) -> float:
+        """How much of a tile that is."""
+        return self.tile / TILE_BYTES
+
+
+def check_replicas(emission: Emission) -> None:
+    """Raises `EmissionError` unless the number of devices is a power of two."""
+    count = emission.mesh.size
+    if count & (count - 1):
+        below = 1 << count.bit_length() - 1
+        raise EmissionError(
+            f"mesh {emission.mesh.name!r} has {count} devices, and IPUs are joined by powers of "
+            f"two; use a mesh of {below} or {2 * below}"
+        )
+
+
+def check_types(emission: Emission) -> None:
+    """Raises `EmissionError` for the first value whose element type IPUs lack, or that is empty."""
+    block = emission.module.main.body
+    for param in block.params:
+        _check_value(param, None)
+    for op in block.walk():
+        for inner in op.blocks:
+            for param in inner.params:
+                _check_value(param, op)
+        for value in op.results:
+            _check_value(value, op)
+
+
+def _check_value(value: Value, op: Op | None) -> None:
+    dtype = value.type.dtype
+    where = f" ({op.loc})" if op is not None and op.loc is not None else ""
+    if dtype not in ELEMENTS and dtype != "key":
+        reason, fix = _lacking(dtype)
+        raise EmissionError(f"%{value.name}: {value.type}{where} is of {reason}; {fix}")
+    if value.type.size == 0:
+        raise EmissionError(
+            f"%{value.name}: {value.type}{where} has no elements, and Poplar has no empty "
+            "variables; leave out what computes it"
+        )
+
+
+def _lacking(dtype: str) -> tuple[str, str]:
+    if dtype in CASTS:
+        to = CASTS[dtype]
+        return (
+            "an element type that IPUs do not have",
+            f"convert to {to} with astype, or emit with downcast={dtype}:{to}",
+        )
+    if dtype in COMPLEX:
+        return (
+            "complex numbers, which IPUs do not have",
+            "keep the real and the imaginary part as two tensors of f32",
+        )
+    return ("an element type that IPUs do not have", "convert it to one of " + ", ".join(ELEMENTS))
+
+
+def check_streams(emission: Emission) -> None:
+    """Raises `EmissionError` for an argument or a result that one stream cannot carry."""
+    for what, boundaries in (("argument", emission.arguments), ("result", emission.results)):
+        for boundary in boundaries:
+            _check_stream(what, boundary)
+
+
+def _check_stream(what: str, boundary: Boundary) -> None:
+    size = bytes_of(boundary.part)
+    if size > STREAM_BYTES:
+        raise EmissionError(
+            f"{what} {boundary.label!r} ({boundary.part} a replica) takes {in_bytes(size)}, and a "
+            f"stream carries {in_bytes(STREAM_BYTES)}; cut it over more devices, or split it into "
+            "several arguments"
+        )
+
+
+def in_bytes(size: int) -> str:
+    """A number of bytes in words."""
+    if size < 2**10:
+        return f"{size} bytes"
+    return f"{size / 2**10:.1f} KiB" if size < 2**20 else f"{size / 2**20:.1f} MiB"
+
+
+def memory_of(emission: Emission) -> Memory:
+    """What a replica has to hold."""
+    block = emission.module.main.body
+    arguments = sum(bytes_of(param.type) for param in block.params)
+    return Memory(arguments, arguments + _peak(block))
+
+
+def check_memory(memory: Memory) -> None:
+    """Raises `EmissionError` if a tile cannot hold its share."""
+    if memory.tile > TILE_BYTES:
+        raise EmissionError(
+            f"the values alive at once take {in_bytes(memory.peak)} on one replica, which is "
+            f"{memory.tile} bytes on each of {TILES} tiles of {TILE_BYTES}; cut them over more "
+            "devices, or compute in smaller batches"
+        )
+
+
+def _peak(block: Block) -> int:
+    """The most bytes alive at once of what a block makes itself; views count as copies."""
+    last: dict[Value, int] = {}
+    for i, op in enumerate(block.ops):
+        for value in (*op.uses(), *op.results):
+            last[value] = i
+    for value in block.returns:
+        last[value] = len(block.ops)
+    made = {value for op in block.ops for value in op.results}
+    ending: dict[int, list[Value]] = {}
+    for value, i in last.items():
+        if value in made:
+            ending.setdefault(i, []).append(value)
+    alive = peak = 0
+    for i, op in enumerate(block.ops):
+        alive += sum(_held(value.type) for value in op.results)
+        peak = max(peak, alive + max(map(_inner, op.blocks), default=0))
+        alive -= sum(_held(value.type) for value in ending.get(i, ()))
+    return peak
+
+
+def _held(type: TensorType) -> int:
+    return bytes_of(type)
+
+
+def _inner(block: Block) -> int:
+    return sum(_held(param.type) for param in block.params) + _peak(block)

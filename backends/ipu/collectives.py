@@ -1,0 +1,268 @@
+"""Collectives through GCL, and around rings of `CrossReplicaCopy`.
+
+What is gathered, scattered or exchanged has one row for each member of a group in front; bringing
+a dimension there and back is a view.
+"""
+
+from collections.abc import Sequence
+
+from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view, shuffle_view
+from shardir.backends.ipu.reductions import SIGN
+from shardir.backends.ipu.replicas import (
+    comm_group,
+    is_native,
+    position,
+    replica,
+    ring,
+    rounds,
+    steps,
+)
+from shardir.backends.ipu.table import lowers
+from shardir.backends.ipu.types import NARROW_INTEGERS, braces, element, physical
+from shardir.groups import senders
+from shardir.ir import Op, Value
+from shardir.placement import Axes
+from shardir.types import TensorType
+
+OPERATORS = {"add": "ADD", "mul": "MUL", "max": "MAX", "min": "MIN"}
+LOGICAL = {"add": "OR", "max": "OR", "or": "OR", "mul": "AND", "min": "AND", "and": "AND"}
+COMBINE = {
+    "add": "pe::_1 + pe::_2",
+    "mul": "pe::_1 * pe::_2",
+    "max": "pe::Max(pe::_1, pe::_2)",
+    "min": "pe::Min(pe::_1, pe::_2)",
+    "and": "pe::_1 & pe::_2",
+    "or": "pe::_1 | pe::_2",
+}
+
+
+def _operator(dtype: str, op: str) -> str:
+    """GCL's operator; empty where it has none."""
+    if dtype == "bool":
+        return f"LOGICAL_{LOGICAL[op]}"
+    return OPERATORS.get(op, "")
+
+
+def _combine(dtype: str, op: str) -> str:
+    if dtype == "bool":
+        return "pe::_1 || pe::_2" if LOGICAL[op] == "OR" else "pe::_1 && pe::_2"
+    return COMBINE[op]
+
+
+def _reducible(e: Emitter, text: str, type: TensorType, op: str, label: str) -> tuple[str, str]:
+    """A tensor that reductions take in the place of one, and its element type."""
+    if type.dtype in NARROW_INTEGERS:
+        return f"popops::cast(graph, {text}, poplar::INT, {e.sequence}, {label})", "i32"
+    if type.dtype == "u32" and op in OPERATORS:
+        bits = f"{text}.reinterpret(poplar::INT)"
+        if op in ("max", "min"):
+            bits = e.map(f"pe::_1 ^ {SIGN}", [bits], label)
+        return bits, "i32"
+    return text, type.dtype
+
+
+def _reduced(e: Emitter, text: str, type: TensorType, op: str, label: str) -> str:
+    """What was reduced in the place of a tensor as one of its type."""
+    if type.dtype in NARROW_INTEGERS:
+        return f"popops::cast(graph, {text}, {element(type).poplar}, {e.sequence}, {label})"
+    if type.dtype == "u32" and op in OPERATORS:
+        if op in ("max", "min"):
+            text = e.map(f"pe::_1 ^ {SIGN}", [text], label)
+        return f"{text}.reinterpret(poplar::UNSIGNED_INT)"
+    return text
+
+
+def _around(e: Emitter, helper: str, text: str, axes: Axes, label: str, combine: str = "") -> str:
+    """The call of a function that exchanges around the rings of the axes."""
+    more = f", {combine}" if combine else ""
+    arguments = f"graph, {text}, {ring(e, axes)}, {position(e, axes)}{more}"
+    return f"{e.use(helper)}({arguments}, {e.sequence}, {label})"
+
+
+@lowers("all-reduce", "all-reduce-start")
+def _all_reduce(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    x, y, how = op.operands[0], op.result, op.attrs["op"]
+    label = e.label(y)
+    exchanges = steps(e, op.attrs["axes"], ordered=False)
+    if not exchanges:
+        e.alias(y, e.text(x), x)
+        return
+    text, dtype = _reducible(e, e.text(x), x.type, how, label)
+    for axes in exchanges:
+        operator = _operator(dtype, how)
+        if operator and is_native(e, axes):
+            arguments = f"{text}, gcl::CollectiveOperator::{operator}, {e.sequence}"
+            group = comm_group(e, axes)
+            text = f"gcl::allReduceCrossReplica(graph, {arguments}, {group}, {label})"
+        else:
+            combine = _combine(dtype, how)
+            text = _around(e, "ring_all_reduce", text, axes, label, combine)
+    e.define(y, _reduced(e, text, x.type, how, label))
+
+
+def _rows_to(dim: int, rank: int) -> list[int]:
+    """The order that brings the first dimension right in front of dimension `dim` of the rest."""
+    return [*range(1, dim + 1), 0, *range(dim + 1, rank + 1)]
+
+
+def _gathered(e: Emitter, text: str, axes: Axes, label: str) -> str:
+    """A row from each member of the group."""
+    if is_native(e, axes):
+        group = comm_group(e, axes)
+        return f"gcl::allGatherCrossReplica(graph, {text}, {e.sequence}, {group}, {label})"
+    return _around(e, "ring_gather", text, axes, label)
+
+
+@lowers("all-gather", "all-gather-start")
+def _all_gather(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    x, y, dim = op.operands[0], op.result, op.attrs["dim"]
+    text, shape = e.text(x), list(physical(x.type).shape)
+    exchanges = steps(e, op.attrs["axes"], ordered=True)
+    for axes in reversed(exchanges):
+        size = len(e.groups(axes)[0])
+        rows = _gathered(e, text, axes, e.label(y))
+        view = shuffle_view(rows, _rows_to(dim, len(shape)))
+        shape[dim] *= size
+        text = f"{view}.reshape({braces(shape)})"
+    e.define(y, text, None if exchanges else x)
+
+
+def _in_rows(text: str, shape: Sequence[int], dim: int, size: int) -> tuple[str, list[int]]:
+    """The view with one row for each of `size` pieces of a dimension, and the shape of a row."""
+    row = [n // size if d == dim else n for d, n in enumerate(shape)]
+    split = [*shape[:dim], size, row[dim], *shape[dim + 1 :]]
+    order = [dim, *(d for d in range(len(split)) if d != dim)]
+    return shuffle_view(reshape_view(text, shape, split), order), row
+
+
+@lowers("reduce-scatter", "reduce-scatter-start")
+def _reduce_scatter(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    x, y, dim, how = op.operands[0], op.result, op.attrs["dim"], op.attrs["op"]
+    label, shape = e.label(y), list(x.type.shape)
+    exchanges = steps(e, op.attrs["axes"], ordered=True)
+    if not exchanges:
+        e.alias(y, e.text(x), x)
+        return
+    text, dtype = _reducible(e, e.text(x), x.type, how, label)
+    for axes in exchanges:
+        rows, row = _in_rows(text, shape, dim, len(e.groups(axes)[0]))
+        operator = _operator(dtype, how)
+        if operator and is_native(e, axes):
+            arguments = f"{rows}.flatten(), gcl::CollectiveOperator::{operator}, {e.sequence}"
+            group = comm_group(e, axes)
+            made = f"gcl::reduceScatterCrossReplica(graph, {arguments}, {group}, {label})"
+            text = f"{made}.reshape({braces(row)})"
+        else:
+            text = _around(e, "ring_reduce_scatter", rows, axes, label, _combine(dtype, how))
+        shape = row
+    e.define(y, _reduced(e, text, x.type, how, label))
+
+
+@lowers("all-to-all", "all-to-all-start")
+def _all_to_all(e: Emitter, op: Op) -> None:
+    """Along several axes at once around one ring; the order of positions is that of the axes."""
+    e.comment(op)
+    x, y = op.operands[0], op.result
+    split, concat = op.attrs["split"], op.attrs["concat"]
+    axes = tuple(axis for axis in op.attrs["axes"] if axis.size > 1)
+    if not axes:
+        e.alias(y, e.text(x), x)
+        return
+    size, label = len(e.groups(axes)[0]), e.label(y)
+    rows, row = _in_rows(e.text(x), physical(x.type).shape, split, size)
+    if is_native(e, axes):
+        group = comm_group(e, axes)
+        made = f"gcl::allToAllCrossReplica(graph, {rows}, {e.sequence}, {group}, {label})"
+    else:
+        made = _around(e, "ring_all_to_all", rows, axes, label)
+    view = shuffle_view(made, _rows_to(concat, len(row)))
+    e.define(y, f"{view}.reshape({braces(physical(y.type).shape)})")
+
+
+@lowers("all-slice")
+def _all_slice(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    x, y, dim = op.operands[0], op.result, op.attrs["dim"]
+    axes = tuple(axis for axis in op.attrs["axes"] if axis.size > 1)
+    if not axes:
+        e.alias(y, e.text(x), x)
+        return
+    size = y.type.shape[dim]
+    start = position(e, axes)
+    if size > 1:
+        start = e.map(f"pe::_1 * pe::Const({size}u)", [start], e.label(y))
+    arguments = f"{e.text(x)}, {start}.reshape({{1}}), {{{dim}}}, {{{size}}}, {e.sequence}"
+    e.define(y, f"popops::dynamicSlice(graph, {arguments}, {e.label(y)})")
+
+
+@lowers("axis-index")
+def _axis_index(e: Emitter, op: Op) -> None:
+    y = op.result
+    axes = tuple(axis for axis in op.attrs["axes"] if axis.size > 1)
+    if not axes:
+        e.define(y, e.number(0, "i32"))
+        return
+    e.define(y, f"{position(e, axes)}.reinterpret(poplar::INT)")
+
+
+def _moves(e: Emitter, op: Op) -> tuple[dict[int, int], set[int]]:
+    """To whom each replica sends, and which replicas receive anything at all."""
+    attrs = op.attrs
+    if not attrs.get("axes"):
+        sources = senders(e.mesh, attrs["source"], attrs["target"]).tolist()
+        return {source: target for target, source in enumerate(sources)}, set(range(e.mesh.size))
+    moves = {
+        group[source]: group[target]
+        for group in e.groups(attrs["axes"])
+        for source, target in attrs["pairs"]
+    }
+    return moves, set(moves.values())
+
+
+@lowers("collective-permute", "collective-permute-start")
+def _permute(e: Emitter, op: Op) -> None:
+    """Replicas that send to themselves keep what they have; who receives nothing gets zeros."""
+    e.comment(op)
+    x, y = op.operands[0], op.result
+    moves, given = _moves(e, op)
+    own = {source for source, target in moves.items() if source == target}
+    copies = rounds({s: t for s, t in moves.items() if s != t}, e.mesh.size)
+    everyone = set(range(e.mesh.size))
+    whole = not own and len(given) == e.mesh.size and len(copies) == 1
+    text, have = e.text(x), own
+    for copy in copies:
+        name = y.name if whole else f"{y.name}_moved"
+        moved = e.temporary(name, e.variable(x.type, e.label(y)))
+        pairs = ", ".join(f"{{{a}, {b}}}" for a, b in copy.partner.items())
+        e.add(f"{e.sequence}.add(CrossReplicaCopy({e.text(x)}, {moved}, {{{pairs}}}));")
+        if copy.keep == everyone or not have:
+            text = moved
+        else:
+            text = _chosen(e, y, sorted(copy.keep), moved, text)
+        have = have | copy.keep
+    if not have:
+        text = e.temporary(y.name, _zeros(e, y))
+    elif have != everyone:
+        text = _chosen(e, y, sorted(have), text, _zeros(e, y))
+    e.alias(y, text, x if text == e.text(x) else None)
+
+
+def _zeros(e: Emitter, y: Value) -> str:
+    dtype = physical(y.type).dtype
+    return broadcast_view(e.number(0, dtype), (), (), physical(y.type).shape)
+
+
+def _chosen(e: Emitter, y: Value, replicas: Sequence[int], yes: str, no: str) -> str:
+    """The name of a tensor that is `yes` on some replicas and `no` on the others."""
+    table = ", ".join("true" if r in replicas else "false" for r in range(e.mesh.size))
+    key = f"replicas {replicas}"
+    helper = f"{e.use('for_replica')}(graph, {replica(e)}, {{{table}}}, step)"
+    chosen = e.once(key, "takes", helper)
+    shape = physical(y.type).shape
+    flag = broadcast_view(chosen, (), (), shape)
+    return e.temporary(
+        y.name, e.map("pe::Select(pe::_1, pe::_2, pe::_3)", [yes, no, flag], e.label(y))
+    )

@@ -1,0 +1,142 @@
+"""Contractions: `poplin::matMul` of two matrices, or `matMulGrouped` of as many pairs.
+
+The letters of a contraction are those of groups (in both operands and the result), of rows, of
+columns, and the summed ones; bringing each operand into the order group, row, column is a view.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from shardir.backends.ipu.emitter import Emitter, reshape_view, shuffle_view
+from shardir.backends.ipu.reductions import reduced
+from shardir.backends.ipu.table import lowers
+from shardir.backends.ipu.types import element
+from shardir.ir import Op
+from shardir.types import FLOATS, TensorType
+
+
+@dataclass(frozen=True)
+class Letters:
+    """The loops of a contraction by what they do, each in the order of the result or the left."""
+
+    groups: str
+    rows: str
+    columns: str
+    summed: str
+    result: str
+
+    @classmethod
+    def of(cls, dims: str) -> "Letters":
+        """The letters of an einsum of two operands in which none is summed in one alone."""
+        operands, result = dims.split("->")
+        left, right = operands.split(",")
+        return cls(
+            "".join(c for c in result if c in left and c in right),
+            "".join(c for c in result if c in left and c not in right),
+            "".join(c for c in result if c in right and c not in left),
+            "".join(c for c in left if c in right and c not in result),
+            result,
+        )
+
+
+@lowers("dot")
+def _dot(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    y, dims = op.result, op.attrs["dims"]
+    texts = [e.text(x) for x in op.operands]
+    types = [x.type for x in op.operands]
+    terms = dims.split("->")[0].split(",")
+    for i, other in ((0, 1), (1, 0)):
+        alone = [c for c in terms[i] if c not in terms[other] and c not in dims.split("->")[1]]
+        if alone:
+            folded = tuple(terms[i].index(c) for c in alone)
+            texts[i] = reduced(e, texts[i], types[i], folded, "ADD", e.label(y))
+            kept = [d for d in range(types[i].rank) if d not in folded]
+            types[i] = types[i].with_shape([types[i].shape[d] for d in kept])
+            terms[i] = "".join(terms[i][d] for d in kept)
+    letters = Letters.of(f"{terms[0]},{terms[1]}->{dims.split('->')[1]}")
+    made = contracted(e, texts, types, terms, letters, y.type, e.label(y))
+    e.define(y, made)
+
+
+def contracted(
+    e: Emitter,
+    texts: Sequence[str],
+    types: Sequence[TensorType],
+    terms: Sequence[str],
+    letters: Letters,
+    result: TensorType,
+    label: str,
+) -> str:
+    """The expression of a contraction."""
+    sizes = {
+        c: n
+        for term, type in zip(terms, types, strict=True)
+        for c, n in zip(term, type.shape, strict=True)
+    }
+    order = (letters.groups, letters.rows, letters.summed, letters.columns)
+    counts = tuple(prod(sizes[c] for c in part) for part in order)
+    if types[0].dtype not in FLOATS or not letters.summed:
+        return _without_units(e, texts, terms, letters, sizes, types[0].dtype, result, label)
+    groups, rows, summed, columns = counts
+    batch = (groups,) if letters.groups else ()
+    left = _matrix(texts[0], terms[0], order[:3], sizes, (*batch, rows, summed))
+    right = _matrix(texts[1], terms[1], (order[0], order[2], order[3]), sizes,
+                    (*batch, summed, columns))  # fmt: skip
+    call = "matMulGrouped" if batch else "matMul"
+    to = ""
+    if batch or result.dtype != types[0].dtype:
+        to = f", {element(result).poplar}"
+    made = f"poplin::{call}(graph, {left}, {right}, {e.sequence}{to}, {label})"
+    return _unfolded(made, (*batch, rows, columns), letters, sizes)
+
+
+def _matrix(
+    text: str, term: str, parts: Sequence[str], sizes: dict[str, int], shape: Sequence[int]
+) -> str:
+    """The view of an operand as one matrix, or as one for each group."""
+    letters = "".join(parts)
+    view = shuffle_view(text, [term.index(c) for c in letters])
+    return reshape_view(view, [sizes[c] for c in letters], shape)
+
+
+def _unfolded(made: str, shape: Sequence[int], letters: Letters, sizes: dict[str, int]) -> str:
+    """The view of a product with the dimensions of the result, in their order."""
+    natural = letters.groups + letters.rows + letters.columns
+    view = reshape_view(made, shape, [sizes[c] for c in natural])
+    return shuffle_view(view, [natural.index(c) for c in letters.result])
+
+
+def _without_units(
+    e: Emitter,
+    texts: Sequence[str],
+    terms: Sequence[str],
+    letters: Letters,
+    sizes: dict[str, int],
+    dtype: str,
+    result: TensorType,
+    label: str,
+) -> str:
+    """Products of what the matrix units do not take, summed up: integers, and outer products."""
+    every = letters.result + letters.summed
+    shape = [sizes[c] for c in every]
+    views = []
+    for text, term in zip(texts, terms, strict=True):
+        kept = [c for c in every if c in term]
+        view = shuffle_view(text, [term.index(c) for c in kept])
+        aligned = [sizes[c] if c in term else 1 for c in every]
+        view = reshape_view(view, [sizes[c] for c in kept], aligned)
+        for dim, (have, want) in enumerate(zip(aligned, shape, strict=True)):
+            view += f".broadcast({want}, {dim})" if have != want else ""
+        views.append(view)
+    to = element(result).poplar
+    wide = result.dtype
+    if dtype != wide:
+        views = [f"popops::cast(graph, {v}, {to}, {e.sequence}, {label})" for v in views]
+    narrow = wide in ("i8", "u8", "i16", "u16")
+    one, two = ("pe::Cast(pe::_1, poplar::INT)", "pe::Cast(pe::_2, poplar::INT)")
+    product = f"pe::Cast({one} * {two}, {to})" if narrow else "pe::_1 * pe::_2"
+    made = e.map(product, views, label)
+    summed = tuple(range(len(letters.result), len(every)))
+    return reduced(e, made, TensorType(tuple(shape), wide), summed, "ADD", label)

@@ -1,0 +1,153 @@
+"""Loops and branches: `RepeatWhileTrue`, `popops::countedLoop`, `If` and `Switch`.
+
+What a loop carries is in variables of its own, which a round reads and then writes over. A value
+that is a view of a carried variable would change with it, so such values are copied first where
+variables change places.
+"""
+
+from collections.abc import Sequence
+
+from shardir.backends.ipu.emitter import Emitter, reshape_view
+from shardir.backends.ipu.table import lower, lowers
+from shardir.backends.ipu.types import physical
+from shardir.ir import Block, Op, Value
+
+
+def write_block(e: Emitter, block: Block) -> None:
+    """The statements of a block's operations."""
+    for op in block.ops:
+        lower(e, op)
+
+
+def assign(
+    e: Emitter, targets: Sequence[str], values: Sequence[Value], kept: Sequence[Value]
+) -> None:
+    """Copy values into variables, all at once; `kept` are the values that lie in these variables.
+
+    A value that is a view of one of the variables is copied to a place of its own first, unless it
+    is that variable itself.
+    """
+    sources = []
+    for value, own in zip(values, kept, strict=True):
+        if value is own:
+            sources.append("")
+            continue
+        text = e.text(value)
+        if value in e.mixed or e.roots.get(value, value) in kept:
+            held = e.temporary(f"{value.name}_before", e.variable(value.type, e.label(value)))
+            e.add(f"{e.sequence}.add(Copy({text}, {held}));")
+            text = held
+        sources.append(text)
+    for target, source in zip(targets, sources, strict=True):
+        if source:
+            e.add(f"{e.sequence}.add(Copy({source}, {target}));")
+
+
+def _carried(e: Emitter, values: Sequence[Value], results: Sequence[Value]) -> list[str]:
+    """Variables that start as copies of values."""
+    names = []
+    for value, result in zip(values, results, strict=True):
+        e.define(result, e.variable(result.type, e.label(result)))
+        e.add(f"{e.sequence}.add(Copy({e.text(value)}, {e.text(result)}));")
+        names.append(e.text(result))
+    return names
+
+
+@lowers("while")
+def _while(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    condition, body = op.blocks
+    names = _carried(e, op.operands, op.results)
+    first = op.results[0].name if op.results else "loop"
+    tested, repeated = e.fresh(f"{first}_condition"), e.fresh(f"{first}_body")
+    e.add(f"Sequence {tested};")
+    for param, result in zip(condition.params, op.results, strict=True):
+        e.alias(param, e.text(result), result)
+    with e.into(tested), e.indented():
+        write_block(e, condition)
+        predicate = condition.returns[0]
+        flag = e.text(predicate)
+        if predicate in e.roots or predicate in condition.params:
+            held = e.temporary(f"{first}_goes_on", e.variable(predicate.type, e.label(predicate)))
+            e.add(f"{e.sequence}.add(Copy({flag}, {held}));")
+            flag = held
+    e.add(f"Sequence {repeated};")
+    for param, result in zip(body.params, op.results, strict=True):
+        e.alias(param, e.text(result), result)
+        e.roots[param] = result
+    with e.into(repeated), e.indented():
+        write_block(e, body)
+        _go_on(e, body, names, op.results)
+    e.add(f"{e.sequence}.add(RepeatWhileTrue({tested}, {flag}, {repeated}));")
+
+
+def _go_on(e: Emitter, body: Block, names: Sequence[str], carried: Sequence[Value]) -> None:
+    """Write what a round gives on over what it was given."""
+    count = len(carried)
+    kept: list[Value] = []
+    for value, param, own in zip(body.returns[:count], body.params[:count], carried, strict=True):
+        kept.append(value if value is param else own)
+    assign(e, names, body.returns[:count], [*kept])
+
+
+@lowers("scan")
+def _scan(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    (body,) = op.blocks
+    carries, length = op.attrs["carries"], op.attrs["length"]
+    names = _carried(e, op.operands[:carries], op.results[:carries])
+    stacked = op.results[carries:]
+    for result in stacked:
+        e.define(result, e.variable(result.type, e.label(result)))
+    round_, inner = e.fresh("round"), e.fresh("body")
+    e.add(f"{e.sequence}.add(popops::countedLoop(graph, {length}, [&](const Tensor &{round_}) {{")
+    with e.indented(), e.into(inner):
+        e.add(f"Sequence {inner};")
+        place = round_
+        if op.attrs.get("reverse"):
+            turned = f"pe::Const({length - 1}u) - pe::_1"
+            place = e.temporary("place", e.map(turned, [round_], '"place"'))
+        for param, result in zip(body.params[:carries], op.results[:carries], strict=True):
+            e.alias(param, e.text(result), result)
+            e.roots[param] = result
+        for param, x in zip(body.params[carries:], op.operands[carries:], strict=True):
+            arguments = f"{e.text(x)}, {place}, {{0}}, {{1}}, {e.sequence}, {e.label(param)}"
+            shape = physical(param.type).shape
+            row = reshape_view(f"popops::dynamicSlice(graph, {arguments})", (1, *shape), shape)
+            e.define(param, row)
+        write_block(e, body)
+        for value, result in zip(body.returns[carries:], stacked, strict=True):
+            shape = physical(value.type).shape
+            row = reshape_view(e.text(value), shape, (1, *shape))
+            arguments = f"{e.text(result)}, {row}, {place}, {{0}}, {{1}}, {e.sequence}"
+            e.add(f"popops::dynamicUpdate(graph, {arguments}, {e.label(result)});")
+        _go_on(e, body, names, op.results[:carries])
+        e.add(f"return {inner};")
+    e.add("}));")
+
+
+@lowers("case")
+def _case(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    index = op.operands[0]
+    for result in op.results:
+        e.define(result, e.variable(result.type, e.label(result)))
+    first = op.results[0].name if op.results else "choice"
+    branches = []
+    for number, block in enumerate(op.blocks):
+        name = e.fresh(f"{first}_branch_{number}")
+        e.add(f"Sequence {name};")
+        with e.into(name), e.indented():
+            write_block(e, block)
+            for value, result in zip(block.returns, op.results, strict=True):
+                e.add(f"{e.sequence}.add(Copy({e.text(value)}, {e.text(result)}));")
+        branches.append(name)
+    flag = reshape_view(e.text(index), (), ())
+    if index.type.dtype == "bool":
+        e.add(f"{e.sequence}.add(If({flag}, {branches[1]}, {branches[0]}));")
+        return
+    if len(branches) == 1:
+        e.add(f"{e.sequence}.add({branches[0]});")
+        return
+    cases = ", ".join(f"{{{i}, {name}}}" for i, name in enumerate(branches[:-1]))
+    e.add(f"{e.sequence}.add(Switch({flag}, {{{cases}}}, {branches[-1]}));")

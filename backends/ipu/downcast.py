@@ -1,0 +1,130 @@
+"""Programs over element types that IPUs lack, as programs over types that they have.
+
+Only what is asked for is changed, and everything of that type is: arguments, results and what lies
+between. What a constant loses is an error if it is an integer that does not fit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.emission import Boundary, Emission, EmissionError, Samples
+from shardir.backends.ipu.types import ELEMENTS
+from shardir.ir import Block, Function, Global, Interface, Module, Op, Value
+from shardir.opset import Dense
+from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
+
+Casts = Mapping[str, str]
+
+
+def parse_casts(text: str) -> dict[str, str]:
+    """The casts of an option's text, `f64:f32,i64:i32`; raises `EmissionError` for another text."""
+    casts = {}
+    for part in filter(None, text.split(",")):
+        source, colon, to = part.partition(":")
+        if not colon or source not in NUMPY_DTYPES or to not in ELEMENTS:
+            raise EmissionError(
+                f"downcast={text} has {part!r}, which is no cast to an element type of IPUs; write "
+                f"such as f64:f32,i64:i32,bf16:f16 (IPUs have {', '.join(ELEMENTS)})"
+            )
+        casts[source] = to
+    return casts
+
+
+def downcast(emission: Emission, casts: Casts) -> Emission:
+    """The program with every value of the types in `casts` of the types they say."""
+    if not casts:
+        return emission
+    return replace(
+        emission,
+        module=_Recast(casts).module(emission.module),
+        arguments=tuple(_boundary(b, casts) for b in emission.arguments),
+        results=tuple(_boundary(b, casts) for b in emission.results),
+        samples=_samples(emission.samples, emission, casts),
+    )
+
+
+def _cast(type: TensorType, casts: Casts) -> TensorType:
+    return type.with_dtype(casts.get(type.dtype, type.dtype))
+
+
+def _boundary(boundary: Boundary, casts: Casts) -> Boundary:
+    value = boundary.value
+    part = _cast(boundary.part, casts)
+    if value is not None and boundary.part.dtype in casts:
+        value = value.astype(part.numpy)
+    return replace(boundary, whole=_cast(boundary.whole, casts), part=part, value=value)
+
+
+def _samples(samples: Samples | None, emission: Emission, casts: Casts) -> Samples | None:
+    if samples is None:
+        return None
+
+    def each(arrays: tuple[Any, ...], boundaries: tuple[Boundary, ...]) -> tuple[Any, ...]:
+        return tuple(
+            a.astype(_cast(b.part, casts).numpy) if b.part.dtype in casts else a
+            for a, b in zip(arrays, boundaries, strict=True)
+        )
+
+    return Samples(
+        each(samples.arguments, emission.arguments), each(samples.results, emission.results)
+    )
+
+
+class _Recast:
+    """Rebuilds a module value by value."""
+
+    def __init__(self, casts: Casts) -> None:
+        self.casts = casts
+        self.new: dict[Value, Value] = {}
+
+    def module(self, module: Module) -> Module:
+        first, *rest = module.functions
+        return replace(module, functions=(self._function(first), *rest))
+
+    def _function(self, function: Function) -> Function:
+        spmd = function.spmd
+        if spmd is not None:
+            spmd = Interface(
+                tuple(Global(_cast(g.type, self.casts), g.sharding) for g in spmd.params),
+                tuple(Global(_cast(g.type, self.casts), g.sharding) for g in spmd.results),
+            )
+        return replace(function, body=self._block(function.body), spmd=spmd)
+
+    def _value(self, value: Value) -> Value:
+        if value not in self.new:
+            self.new[value] = replace(value, type=_cast(value.type, self.casts))
+        return self.new[value]
+
+    def _values(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(map(self._value, values))
+
+    def _block(self, block: Block) -> Block:
+        return Block(
+            self._values(block.params), tuple(map(self._op, block.ops)), self._values(block.returns)
+        )
+
+    def _op(self, op: Op) -> Op:
+        attrs = op.attrs
+        if op.name == "constant" and op.result.type.dtype in self.casts:
+            attrs = {**attrs, "value": self._constant(op)}
+        return replace(
+            op,
+            operands=self._values(op.operands),
+            results=self._values(op.results),
+            attrs=attrs,
+            blocks=tuple(map(self._block, op.blocks)),
+        )
+
+    def _constant(self, op: Op) -> Any:
+        value, to = op.attrs["value"], self.casts[op.result.type.dtype]
+        array = value.array if isinstance(value, Dense) else np.asarray(value)
+        if to in INTEGERS and array.size:
+            info = np.iinfo(NUMPY_DTYPES[to])
+            if array.min() < info.min or array.max() > info.max:
+                raise EmissionError.of(
+                    op, f"holds numbers that are none of {to}", "leave its type out of downcast"
+                )
+        return Dense(array.astype(NUMPY_DTYPES[to])) if isinstance(value, Dense) else value

@@ -1,0 +1,181 @@
+"""What lowerings write into: statements of one C++ program, and the names of its tensors.
+
+A value of the program is a `poplar::Tensor` under the value's own name. Views of tensors cost
+nothing in Poplar, so whatever only arranges data is bound to a view and moves nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shardir.backends.emission import EmissionError
+from shardir.backends.ipu.layout import wrapped
+from shardir.backends.ipu.names import Identifiers
+from shardir.backends.ipu.types import (
+    ELEMENTS,
+    NARROW_INTEGERS,
+    braces,
+    element,
+    literal,
+    physical,
+)
+from shardir.groups import groups
+from shardir.ir import Op, Value
+from shardir.mesh import Mesh
+from shardir.placement import Axes
+from shardir.text.printer import Printer
+from shardir.types import TensorType
+
+
+@dataclass
+class Emitter:
+    """The text of a program as it grows.
+
+    `sequence` is the C++ name of the Sequence that operations are added to just now.
+    """
+
+    mesh: Mesh
+    printer: Printer
+    strided: str = "ring"
+    sequence: str = "step"
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    names: Identifiers = field(default_factory=Identifiers)
+    helpers: dict[str, None] = field(default_factory=dict)
+    globals: dict[str, str] = field(default_factory=dict)
+    """Constants in front of the function that builds the graph: the text of each, and its name."""
+    texts: dict[Value, str] = field(default_factory=dict)
+    roots: dict[Value, Value] = field(default_factory=dict)
+    """For a value that is a view of another's tensor, that value."""
+    mixed: set[Value] = field(default_factory=set)
+    """Views of several tensors at once."""
+    spellings: dict[Value, str] = field(default_factory=dict)
+    preamble: list[str] = field(default_factory=list)
+    """What is computed once, before anything else."""
+    known: dict[str, str] = field(default_factory=dict)
+    """The names of what is computed there."""
+
+    def add(self, line: str) -> None:
+        """Add a statement, broken where it is too long."""
+        self.lines.extend(wrapped(line, "  " * self.depth))
+
+    def comment(self, op: Op) -> None:
+        """Say in the program's text which operation follows."""
+        text = str(self.printer.op(op, self.spellings))
+        if op.blocks:
+            text += " { ... }"
+        room = 97 - 2 * self.depth
+        if len(text) > room:
+            text = text[: room - 4] + " ..."
+        self.lines.append(f"{'  ' * self.depth}// {text}")
+
+    @contextmanager
+    def into(self, sequence: str) -> Iterator[None]:
+        """Add to another Sequence for a while."""
+        before, self.sequence = self.sequence, sequence
+        yield
+        self.sequence = before
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        """Indent what is added for a while."""
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def use(self, helper: str) -> str:
+        """Have a function of `helpers` in the program; returns its name."""
+        self.helpers[helper] = None
+        return helper
+
+    def text(self, value: Value) -> str:
+        """The C++ expression of a value's tensor."""
+        return self.texts[value]
+
+    def label(self, value: Value) -> str:
+        """What a tensor is called where Poplar shows it: the value's name."""
+        return '"' + value.name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    def fresh(self, name: str) -> str:
+        """An identifier that nothing else has."""
+        return self.names.fresh(name)
+
+    def define(self, value: Value, expression: str, root: Value | None = None) -> None:
+        """Bind a value to a new C++ variable; `root` is the value of which it is a view."""
+        name = self.fresh(value.name)
+        self.add(f"Tensor {name} = {expression};")
+        self.alias(value, name, root)
+
+    def alias(self, value: Value, text: str, root: Value | None = None) -> None:
+        """Bind a value to a C++ expression that exists already."""
+        self.texts[value] = text
+        if root is not None:
+            self.roots[value] = self.roots.get(root, root)
+
+    def temporary(self, name: str, expression: str) -> str:
+        """A new C++ variable for a tensor that no value is; returns its name."""
+        fresh = self.fresh(name)
+        self.add(f"Tensor {fresh} = {expression};")
+        return fresh
+
+    def once(self, key: str, name: str, expression: str) -> str:
+        """The name of a tensor that is made once, at the beginning; `key` tells such apart."""
+        if key not in self.known:
+            self.known[key] = self.fresh(name)
+            self.preamble.extend(wrapped(f"Tensor {self.known[key]} = {expression};", "  "))
+        return self.known[key]
+
+    def variable(self, type: TensorType, label: str) -> str:
+        """The expression of a new variable, spread over the tiles."""
+        shape = braces(physical(type).shape)
+        return f"{self.use('variable')}(graph, {element(type).poplar}, {shape}, {label})"
+
+    def number(self, value: object, dtype: str) -> str:
+        """The expression of a constant without dimensions."""
+        if dtype == "f16":
+            bits = np.float16(str(value)).view(np.uint16)
+            return f"{self.use('half_number')}(graph, 0x{int(bits):04x})"
+        held = ELEMENTS[dtype]
+        text = literal(value, dtype)
+        if dtype in NARROW_INTEGERS:
+            wide = self.number(value, "i32")
+            return f"popops::cast(graph, {wide}, {held.poplar}, {self.sequence})"
+        return f"{self.use('number')}<{held.cpp}>(graph, {held.poplar}, {text})"
+
+    def map(self, expression: str, tensors: Sequence[str], label: str) -> str:
+        """The call that evaluates an expression for each element."""
+        listed = ", ".join(tensors)
+        return f"popops::map(graph, {expression}, {{{listed}}}, {self.sequence}, {label})"
+
+    def groups(self, axes: Axes) -> tuple[tuple[int, ...], ...]:
+        """The replicas that differ along the axes only, each group in order of its positions."""
+        return groups(self.mesh, axes)
+
+    def refuse(self, op: Op, reason: str, fix: str) -> EmissionError:
+        """The error for an operation that cannot be emitted."""
+        return EmissionError.of(op, reason, fix)
+
+
+def broadcast_view(text: str, shape: Sequence[int], dims: Sequence[int], to: Sequence[int]) -> str:
+    """The view of a tensor of `shape` as one of shape `to`; its dimension i becomes dims[i]."""
+    aligned = [1] * len(to)
+    for size, dim in zip(shape, dims, strict=True):
+        aligned[dim] = size
+    view = reshape_view(text, shape, aligned)
+    for dim, (have, want) in enumerate(zip(aligned, to, strict=True)):
+        if have != want:
+            view += f".broadcast({want}, {dim})"
+    return view
+
+
+def reshape_view(text: str, shape: Sequence[int], to: Sequence[int]) -> str:
+    """The view of a tensor of `shape` under another shape."""
+    return text if tuple(shape) == tuple(to) else f"{text}.reshape({braces(to)})"
+
+
+def shuffle_view(text: str, perm: Sequence[int]) -> str:
+    """The view of a tensor with its dimensions in another order."""
+    same = list(perm) == sorted(perm)
+    return text if same else f"{text}.dimShuffle({braces(perm)})"

@@ -1,0 +1,249 @@
+"""Fused groups, and pointwise operations that stand alone, as calls of `popops::map`.
+
+Within a group an operation becomes part of the expression of the one that uses it. It gets a tensor
+of its own where it is yielded, where several operations use it and it is more than a step, where it
+is spread over more dimensions afterwards, and where an expression would grow too large.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from shardir.backends.ipu import special as special
+from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view
+from shardir.backends.ipu.expressions import (
+    PLACEHOLDERS,
+    Apply,
+    Node,
+    Number,
+    Tensor,
+    show,
+    size,
+    tensors,
+)
+from shardir.backends.ipu.pointwise import (
+    POINTWISE,
+    NotExpressible,
+    conversion_repeats,
+    convert,
+)
+from shardir.backends.ipu.table import REFUSED, lowers
+from shardir.backends.ipu.types import ELEMENTS, physical
+from shardir.ir import Block, Op, Value
+from shardir.types import TensorType
+
+LARGEST = 32
+"""Operations that one expression may have."""
+REPEATED = 1
+"""Operations that are evaluated twice rather than stored."""
+
+
+class Group:
+    """The expressions of a block's values, and the statements that store some of them."""
+
+    def __init__(self, e: Emitter, uses: Counter[Value], yielded: Mapping[Value, Value]) -> None:
+        self.e = e
+        self.uses = uses
+        self.yielded = yielded
+        """The results of the group by what they are inside, whose names they give."""
+        self.nodes: dict[Value, Node] = {}
+        self.origins: dict[str, Value] = {}
+        """For the text of a view, the operand of the group that it shows."""
+
+    def take(self, value: Value, operand: Value) -> None:
+        """An operand, under the name it has in the group."""
+        text = self.e.text(operand)
+        self.nodes[value] = Tensor(text, value.type.dtype)
+        self.origins[text] = operand
+
+    def give(self, value: Value, result: Value) -> None:
+        """Bind a result of the group to what it is inside."""
+        text = self.store(value)
+        self.e.alias(result, text, self.origins.get(text))
+
+    def walk(self, op: Op) -> None:
+        """The expression of an operation's result; stores what has to be."""
+        if op.name in REFUSED:
+            refusal = REFUSED[op.name]
+            raise self.e.refuse(op, refusal.reason, refusal.fix)
+        if op.name == "constant":
+            node: Node = folded(op, ())
+        elif op.name == "iota":
+            node = Tensor(counted(self.e, op), op.result.type.dtype)
+        elif op.name in ("broadcast", "reshape"):
+            node = self._spread(op)
+        elif op.operands[0].type.dtype == "key" and op.name in ("eq", "ne"):
+            node = self._same_keys(op)
+        else:
+            node = self._expression(op)
+        self.nodes[op.result] = node
+        used = self.uses[op.result]
+        if op.result in self.yielded or (used > 1 and size(node) > REPEATED):
+            self.store(op.result)
+
+    def _spread(self, op: Op) -> Node:
+        x, y = op.operands[0], op.result
+        node = self.nodes[x]
+        if isinstance(node, Number):
+            return node
+        text = self.store(x)
+        have, to = physical(x.type).shape, physical(y.type).shape
+        if op.name == "reshape":
+            view = reshape_view(text, have, to)
+        else:
+            within = (y.type.rank,) if len(to) > y.type.rank else ()
+            view = broadcast_view(text, have, (*op.attrs["dims"], *within), to)
+        if text in self.origins:
+            self.origins[view] = self.origins[text]
+        return Tensor(view, y.type.dtype)
+
+    def _same_keys(self, op: Op) -> Node:
+        """Keys are equal where both of their words are."""
+        e, y = self.e, op.result
+        x, other = (self.store(value) for value in op.operands)
+        words = e.map("pe::_1 == pe::_2", [x, other], e.label(y))
+        both = f"{{{y.type.rank}}}, popops::Operation::LOGICAL_AND, {e.sequence}, {e.label(y)}"
+        node = Tensor(e.temporary(y.name, f"popops::reduce(graph, {words}, {both})"), "bool")
+        return node if op.name == "eq" else Apply("!", (node,), "bool")
+
+    def _expression(self, op: Op) -> Node:
+        result = op.result.type
+        operands = [self._operand(value, result) for value in op.operands]
+        if all(isinstance(node, Number) for node in operands):
+            return folded(op, operands)
+        repeats = self._repeats(op, result)
+        for i in repeats:
+            if size(operands[i]):
+                operands[i] = Tensor(self.store(op.operands[i]), operands[i].dtype)
+        while self._too_large(operands):
+            largest = max(range(len(operands)), key=lambda i: size(operands[i]))
+            if not size(operands[largest]):
+                break
+            operands[largest] = Tensor(self.store(op.operands[largest]), operands[largest].dtype)
+        if op.name == "convert":
+            return convert(operands[0], result.dtype)
+        rule = POINTWISE[op.name]
+        try:
+            return rule.rule(*operands, *([self._keep(op)] if rule.stores else []))
+        except NotExpressible as error:
+            raise self.e.refuse(op, error.reason, error.fix) from None
+
+    def _keep(self, op: Op) -> Callable[[Node], Node]:
+        """What stores a part of the expression of an operation."""
+
+        def store(node: Node) -> Node:
+            if not size(node):
+                return node
+            y = self._named(op.result)
+            text, listed = show(node, node.dtype)
+            made = self.e.temporary(f"{y.name}_part", self.e.map(text, listed, self.e.label(y)))
+            return Tensor(made, node.dtype)
+
+        return store
+
+    def _repeats(self, op: Op, result: TensorType) -> Sequence[int]:
+        source = op.operands[0].type.dtype
+        if op.name == "convert":
+            return (0,) if conversion_repeats(source, result.dtype) else ()
+        if op.name == "mul" and op.operands[0] is op.operands[1]:
+            return (0,) if size(self.nodes[op.operands[0]]) > REPEATED else ()
+        return POINTWISE[op.name].repeats(source)
+
+    def _operand(self, value: Value, result: TensorType) -> Node:
+        """The expression of an operand, in the shape of the result (a condition may have none)."""
+        node = self.nodes[value]
+        have, to = physical(value.type).shape, physical(result).shape
+        if have == to or isinstance(node, Number):
+            return node
+        text = self.store(value)
+        return Tensor(broadcast_view(text, have, range(len(have)), to), value.type.dtype)
+
+    @staticmethod
+    def _too_large(operands: Sequence[Node]) -> bool:
+        spoken = {text for node in operands for text in tensors(node)}
+        return sum(map(size, operands)) > LARGEST or len(spoken) > PLACEHOLDERS
+
+    def _named(self, value: Value) -> Value:
+        return self.yielded.get(value, value)
+
+    def store(self, value: Value) -> str:
+        """The text of the tensor of a value, which is computed now if it was not."""
+        node = self.nodes[value]
+        if isinstance(node, Tensor):
+            return node.text
+        if isinstance(node, Number):
+            scalar = self.e.number(node.value, node.dtype)
+            made = self.e.temporary(self._named(value).name, scalar)
+            self.nodes[value] = Tensor(
+                broadcast_view(made, (), (), value.type.shape), value.type.dtype
+            )
+            return self.store(value)
+        assert isinstance(node, Apply)
+        text, listed = show(node, value.type.dtype)
+        y = self._named(value)
+        made = self.e.temporary(y.name, self.e.map(text, listed, self.e.label(y)))
+        self.nodes[value] = Tensor(made, value.type.dtype)
+        return made
+
+
+def folded(op: Op, operands: Sequence[Node]) -> Number:
+    """What an operation makes of numbers alone."""
+    assert op.spec.reference is not None
+    values = [
+        np.asarray(node.value, value.type.numpy)
+        for node, value in zip(operands, op.operands, strict=True)
+        if isinstance(node, Number)
+    ]
+    scalar = op.result.type.with_shape(())
+    made = np.asarray(op.spec.reference(*values, **op.attrs, result=scalar))
+    return Number(made.item(), scalar.dtype)
+
+
+def counted(e: Emitter, op: Op) -> str:
+    """The view of running numbers along a dimension of the result of `iota`."""
+    y, dim = op.result.type, op.attrs["dim"]
+    held = physical(y)
+    line = count_up(e, y.shape[dim], y.dtype)
+    return broadcast_view(line, (y.shape[dim],), (dim,), held.shape)
+
+
+def count_up(e: Emitter, size: int, dtype: str) -> str:
+    """A constant of the numbers from 0 on."""
+    held = ELEMENTS[dtype]
+    if dtype == "f16":
+        made = f"{e.use('half_count')}(graph, {size})"
+    else:
+        made = f"{e.use('count')}<{held.cpp}>(graph, {held.poplar}, {size})"
+    return e.once(f"count {size} {dtype}", f"count_to_{size}", made)
+
+
+@lowers("fused")
+def _fused(e: Emitter, op: Op) -> None:
+    (block,) = op.blocks
+    results = dict(zip(reversed(block.returns), reversed(op.results), strict=True))
+    group = Group(e, _uses(block), results)
+    for param, operand in zip(block.params, op.operands, strict=True):
+        group.take(param, operand)
+    for inner in block.ops:
+        group.walk(inner)
+    for value, result in zip(block.returns, op.results, strict=True):
+        group.give(value, result)
+
+
+def _uses(block: Block) -> Counter[Value]:
+    """How often each value of a group is spoken of, what a view of it is included."""
+    return Counter(value for op in block.ops for value in op.operands)
+
+
+def _alone(e: Emitter, op: Op) -> None:
+    """A pointwise operation outside of any group."""
+    group = Group(e, Counter(), {op.result: op.result})
+    for value in op.operands:
+        group.take(value, value)
+    group.walk(op)
+    group.give(op.result, op.result)
+
+
+for _name in (*POINTWISE, "convert"):
+    lowers(_name)(_alone)

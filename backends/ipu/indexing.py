@@ -1,0 +1,243 @@
+"""Windows at computed places: dynamic slices, gather and scatter.
+
+Poplar takes offsets as unsigned integers and does not say what happens outside of a tensor, so
+they are moved inside first, as the program's own rules say.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view, shuffle_view
+from shardir.backends.ipu.groups import count_up
+from shardir.backends.ipu.table import lowers
+from shardir.backends.ipu.types import NARROW_INTEGERS, braces, physical
+from shardir.ir import Op, Value
+from shardir.ops.indexing import GATHER, SCATTER, Layout
+
+COMBINE = {"add": "pe::_1 + pe::_2", "mul": "pe::_1 * pe::_2", "max": "pe::Max(pe::_1, pe::_2)",
+           "min": "pe::Min(pe::_1, pe::_2)"}  # fmt: skip
+
+
+def as_int(e: Emitter, value: Value) -> tuple[str, str]:
+    """The tensor of integers as one of 32 bits, and its element type."""
+    if value.type.dtype not in NARROW_INTEGERS:
+        return e.text(value), value.type.dtype
+    return f"popops::cast(graph, {e.text(value)}, poplar::INT, {e.sequence})", "i32"
+
+
+def clamped(e: Emitter, text: str, dtype: str, most: int, label: str) -> str:
+    """Integers moved to between 0 and `most`, as unsigned ones."""
+    if dtype == "u32":
+        return e.map(f"pe::Min(pe::_1, pe::Const({most}u))", [text], label)
+    inside = f"pe::Max(pe::Min(pe::_1, pe::Const({most})), pe::Const(0))"
+    return e.map(f"pe::Cast({inside}, poplar::UNSIGNED_INT)", [text], label)
+
+
+def _offsets(
+    e: Emitter, starts: Sequence[Value], whole: Sequence[int], sizes: Sequence[int], label: str
+) -> tuple[list[int], str]:
+    """The dimensions that a window can move along, and where it starts along them."""
+    dims = [d for d, (n, m) in enumerate(zip(whole, sizes, strict=True)) if n != m]
+    parts = []
+    for d in dims:
+        text, dtype = as_int(e, starts[d])
+        parts.append(f"{clamped(e, text, dtype, whole[d] - sizes[d], label)}.reshape({{1}})")
+    return dims, parts[0] if len(parts) == 1 else f"poplar::concat({{{', '.join(parts)}}})"
+
+
+@lowers("dynamic_slice")
+def _dynamic_slice(e: Emitter, op: Op) -> None:
+    x, *starts = op.operands
+    y = op.result
+    if x.type.shape == y.type.shape:
+        e.alias(y, e.text(x), x)
+        return
+    e.comment(op)
+    dims, offsets = _offsets(e, starts, x.type.shape, y.type.shape, e.label(y))
+    sizes = braces([y.type.shape[d] for d in dims])
+    arguments = f"{e.text(x)}, {offsets}, {braces(dims)}, {sizes}, {e.sequence}, {e.label(y)}"
+    e.define(y, f"popops::dynamicSlice(graph, {arguments})")
+
+
+@lowers("dynamic_update_slice")
+def _dynamic_update_slice(e: Emitter, op: Op) -> None:
+    x, update, *starts = op.operands
+    y = op.result
+    if x.type.shape == update.type.shape:
+        e.alias(y, e.text(update), update)
+        return
+    e.comment(op)
+    dims, offsets = _offsets(e, starts, x.type.shape, update.type.shape, e.label(y))
+    copied(e, y, e.text(x))
+    sizes = braces([update.type.shape[d] for d in dims])
+    arguments = f"{e.text(y)}, {e.text(update)}, {offsets}, {braces(dims)}, {sizes}"
+    e.add(f"popops::dynamicUpdate(graph, {arguments}, {e.sequence}, {e.label(y)});")
+
+
+def copied(e: Emitter, value: Value, source: str) -> None:
+    """Bind a value to a new variable that starts as a copy of a tensor."""
+    e.define(value, e.variable(value.type, e.label(value)))
+    e.add(f"{e.sequence}.add(Copy({source}, {e.text(value)}));")
+
+
+@lowers("gather")
+def _gather(e: Emitter, op: Op) -> None:
+    """`popops::gather` has XLA's dimensions but for batching ones: their positions are indices."""
+    e.comment(op)
+    x, indices = op.operands
+    y, attrs = op.result, op.attrs
+    layout = Layout.of(x.type.shape, y.type.rank, GATHER.read(attrs))
+    label = e.label(y)
+    index_map = list(layout.index_map)
+    along = {d: s for s, d in layout.window.items()}
+    sizes = [y.type.shape[along[d]] if d in along else 1 for d in range(x.type.rank)]
+    batch = indices.type.shape[:-1]
+    parts = [
+        component(e, indices, i, x.type.shape[d] - sizes[d], label) for i, d in enumerate(index_map)
+    ]
+    for d, i in layout.batching.items():
+        index_map.append(d)
+        parts.append(_counted_along(e, batch, i))
+    collapsed = sorted((*layout.dropped, *layout.batching))
+    words = physical(x.type).shape[x.type.rank :]
+    offset = [*attrs["offset_dims"], *(y.type.rank for _ in words)]
+    if not parts:  # There is only one place to look at.
+        view = reshape_view(e.text(x), x.type.shape, [x.type.shape[d] for d in along])
+        kept = [s for s in range(y.type.rank) if s in layout.window]
+        e.define(y, broadcast_view(view, [y.type.shape[s] for s in kept], kept, y.type.shape))
+        return
+    vectors = parts[0] if len(parts) == 1 else _joined(parts, len(batch))
+    arguments = (
+        f"{e.text(x)}, {vectors}, {len(batch)}, {braces(offset)}, {braces([*sizes, *words])}, "
+        f"{braces(collapsed)}, {braces(index_map)}, {e.sequence}, {label}"
+    )
+    e.define(y, f"popops::gather(graph, {arguments})")
+
+
+def component(e: Emitter, indices: Value, i: int, most: int, label: str) -> str:
+    """One component of index vectors, moved inside; the last dimension stays, of size 1."""
+    text, dtype = as_int(e, indices)
+    last = indices.type.rank - 1
+    if indices.type.shape[last] > 1:
+        text = f"{text}.slice({i}, {i + 1}, {last})"
+    return clamped(e, text, dtype, most, label)
+
+
+def _counted_along(e: Emitter, batch: Sequence[int], dim: int) -> str:
+    line = count_up(e, batch[dim], "u32")
+    return broadcast_view(line, (batch[dim],), (dim,), (*batch, 1))
+
+
+def _joined(parts: Sequence[str], dim: int) -> str:
+    return f"poplar::concat({{{', '.join(parts)}}}, {dim})"
+
+
+@lowers("scatter")
+def _scatter(e: Emitter, op: Op) -> None:
+    """Row by row of what is not indexed; what would fall outside falls into a row of its own.
+
+    `popops::scatter` goes through the updates in order, so that of several for one place the last
+    one wins.
+    """
+    e.comment(op)
+    x, _, updates = op.operands
+    y, how = op.result, op.attrs["op"]
+    if x.type.dtype in ("bool", *NARROW_INTEGERS) and how != "set":
+        raise e.refuse(
+            op,
+            f"combines {x.type.dtype}, of which poplibs has no arithmetic",
+            "convert to i32 first",
+        )
+    layout = Layout.of(x.type.shape, updates.type.rank, SCATTER.read(op.attrs))
+    whole = layout.whole(updates.type.shape)
+    led = [s for s in range(updates.type.rank) if s not in whole]
+    kept = [layout.window[s] for s in whole]
+    lead = [d for d in range(x.type.rank) if d not in kept]
+    words = physical(x.type).shape[x.type.rank :]
+    extents = [x.type.shape[d] for d in lead]
+    rows, rest = prod(extents), prod(x.type.shape[d] for d in kept) * prod(words)
+    row = _rows(e, op, layout, led, lead, extents)
+    wide = x.type.dtype == "f16" and how in ("add", "mul")
+    tail = range(x.type.rank, x.type.rank + len(words))
+    matrix = reshape_view(
+        shuffle_view(e.text(x), (*lead, *kept, *tail)),
+        [x.type.shape[d] for d in (*lead, *kept)] + list(words),
+        (rows, rest),
+    )
+    count = prod(updates.type.shape[s] for s in led)
+    tail = range(updates.type.rank, updates.type.rank + len(words))
+    news = reshape_view(shuffle_view(e.text(updates), (*led, *whole, *tail)), (), (count, rest))
+    if wide:
+        matrix = f"popops::cast(graph, {matrix}, poplar::FLOAT, {e.sequence}, {e.label(y)})"
+        news = f"popops::cast(graph, {news}, poplar::FLOAT, {e.sequence}, {e.label(y)})"
+    arguments = f"graph, {matrix}, {row}, {news}"
+    if how != "set":
+        arguments += f", {COMBINE[how]}"
+    made = f"{e.use('scattered' if how == 'set' else 'scattered_with')}({arguments}, {e.sequence}, "
+    made += f"{e.label(y)})"
+    if wide:
+        made = f"popops::cast(graph, {made}, poplar::HALF, {e.sequence}, {e.label(y)})"
+    order = [*lead, *kept]
+    shape = [x.type.shape[d] for d in order]
+    view = reshape_view(made, (), (*shape, *words))
+    back = [*(order.index(d) for d in range(x.type.rank)),
+            *range(x.type.rank, x.type.rank + len(words))]  # fmt: skip
+    e.define(y, shuffle_view(view, back))
+
+
+def _rows(
+    e: Emitter,
+    op: Op,
+    layout: Layout,
+    led: Sequence[int],
+    lead: Sequence[int],
+    extents: Sequence[int],
+) -> str:
+    """For each row of the updates that of the operand; one past its rows for what is outside."""
+    _, indices, updates = op.operands
+    shape = [updates.type.shape[s] for s in led]
+    along = {d: s for s, d in layout.window.items()}
+    text, dtype = as_int(e, indices)
+    if dtype == "u32":
+        text = e.map("pe::Cast(pe::Min(pe::_1, pe::Const(2147483647u)), poplar::INT)", [text],
+                     e.label(op.result))  # fmt: skip
+    if text != e.text(indices):
+        text = e.temporary(f"{op.result.name}_indices", text)
+    row, inside = "", ""
+    places: list[str] = []
+    last = indices.type.rank - 1
+    for n, (d, extent) in enumerate(zip(lead, extents, strict=True)):
+        terms = []
+        if d in layout.batching:
+            terms.append(_place(e, updates, led, layout.batch[layout.batching[d]]))
+        if d in layout.index_map:
+            i = layout.index_map.index(d)
+            part = text if indices.type.shape[last] == 1 else f"{text}.slice({i}, {i + 1}, {last})"
+            batch = [led.index(s) for s in layout.batch]
+            part = reshape_view(part, indices.type.shape[:-1] + (1,), indices.type.shape[:-1])
+            terms.append(broadcast_view(part, indices.type.shape[:-1], batch, shape))
+        if d in along and updates.type.shape[along[d]] > 1:
+            terms.append(_place(e, updates, led, along[d]))
+        index = (
+            " + ".join(f"pe::_{len(places) + k + 1}" for k in range(len(terms))) or "pe::Const(0)"
+        )
+        places += terms
+        held = f"({index})" if len(terms) > 1 else index
+        row = held if n == 0 else f"({row}) * pe::Const({extent}) + {held}"
+        if d in layout.index_map:
+            within = f"{held} >= pe::Const(0) && {held} < pe::Const({extent})"
+            inside = f"{inside} && {within}" if inside else within
+    if not places:
+        zero = e.number(0, "u32")
+        return broadcast_view(zero, (), (), (prod(shape), 1))
+    label = e.label(op.result)
+    safe = f"pe::Select({row}, pe::Const({prod(extents)}), {inside})" if inside else row
+    made = e.map(f"pe::Cast({safe}, poplar::UNSIGNED_INT)", places, label)
+    return e.temporary(f"{op.result.name}_rows", f"{made}.reshape({{{prod(shape)}, 1}})")
+
+
+def _place(e: Emitter, updates: Value, led: Sequence[int], dim: int) -> str:
+    """The position along a dimension of the updates, among all that are led."""
+    line = count_up(e, updates.type.shape[dim], "i32")
+    shape = [updates.type.shape[s] for s in led]
+    return broadcast_view(line, (updates.type.shape[dim],), (led.index(dim),), shape)

@@ -1,0 +1,49 @@
+"""Lines of C++ that are not too long."""
+
+WIDTH = 100
+
+
+def wrapped(line: str, indent: str) -> list[str]:
+    """A statement in lines of at most 100 characters, broken after commas.
+
+    It is broken as far outside as can be, so that what belongs together stays together; strings
+    are never broken.
+    """
+    if len(indent) + len(line) <= WIDTH:
+        return [indent + line]
+    lines, rest, inner = [], line, indent
+    while len(inner) + len(rest) > WIDTH:
+        at = _cut(rest, WIDTH - len(inner))
+        if at is None:
+            break
+        lines.append(inner + rest[:at].rstrip())
+        rest, inner = rest[at:].lstrip(), indent + "    "
+    return [*lines, inner + rest]
+
+
+def _cut(text: str, room: int) -> int | None:
+    """Where to break: behind the comma or operator that is least nested, the last of those."""
+    best: tuple[int, int] | None = None
+    depth, quoted = 0, False
+    for i, character in enumerate(text):
+        if character == '"' and (i == 0 or text[i - 1] != "\\"):
+            quoted = not quoted
+        if quoted:
+            continue
+        if character in "({[":
+            depth += 1
+        elif character in ")}]":
+            depth -= 1
+        elif (
+            text[i : i + 2] == ", "
+            and i < room
+            and (best is None or depth <= best[0] or i < room // 2)
+        ):
+            best = (depth, i + 1)
+    if best is not None:
+        return best[1]
+    equals = text.find(" = ")
+    if 0 < equals < room - 2:
+        return equals + 3
+    later = text.find(", ")
+    return later + 1 if later >= 0 else None

@@ -1,0 +1,83 @@
+"""Sorting and the largest few, through `popops::topKWithPermutation`.
+
+Keys are brought into integers that have the order the program asks for; a stable sort of those
+says where every element goes, and all operands follow.
+"""
+
+from shardir.backends.ipu.emitter import Emitter, shuffle_view
+from shardir.backends.ipu.reductions import ordered
+from shardir.backends.ipu.table import lowers
+from shardir.ir import Op, Value
+
+
+@lowers("sort")
+def _sort(e: Emitter, op: Op) -> None:
+    """By the last key first, and then stably by each one before it."""
+    e.comment(op)
+    dim, count = op.attrs["dim"], op.attrs.get("keys", 1)
+    rank, size = op.operands[0].type.rank, op.operands[0].type.shape[dim]
+    label = e.label(op.results[0])
+    order = ""
+    for key in reversed(op.operands[:count]):
+        keys = _last(ordered(e, e.text(key), key.type, label), rank, dim)
+        if order:
+            keys = f"{e.use('taken')}(graph, {keys}, {order}, {e.sequence}, {label})"
+        found = _permutation(e, keys, size, largest=False, label=label)
+        if order:
+            found = f"{e.use('taken')}(graph, {order}, {found}, {e.sequence}, {label})"
+        order = e.temporary(f"{op.results[0].name}_order", found)
+    for x, y in zip(op.operands, op.results, strict=True):
+        text = _taken(e, x, rank, dim, order, y)
+        back = [*range(dim), rank - 1, *range(dim, rank - 1)]
+        words = [rank] if x.type.dtype == "key" else []
+        e.define(y, shuffle_view(text, [*back, *words]))
+
+
+def _last(text: str, rank: int, dim: int) -> str:
+    """The view of a tensor with a dimension moved to the end."""
+    return shuffle_view(text, [d for d in range(rank) if d != dim] + [dim])
+
+
+def _permutation(e: Emitter, keys: str, count: int, *, largest: bool, label: str) -> str:
+    order = "DESCENDING" if largest else "ASCENDING"
+    flag = "true" if largest else "false"
+    params = f"popops::TopKParams({count}, {flag}, popops::SortOrder::{order}, true)"
+    return f"popops::topKWithPermutation(graph, {e.sequence}, {keys}, {params}, {label}).second"
+
+
+def _taken(e: Emitter, x: Value, rank: int, dim: int, order: str, y: Value) -> str:
+    """What lies at the places of `order` along the dimension, which is the last now."""
+    helper = e.use("taken")
+    if x.type.dtype != "key":
+        text = _last(e.text(x), rank, dim)
+        return f"{helper}(graph, {text}, {order}, {e.sequence}, {e.label(y)})"
+    words = []
+    for word in (0, 1):
+        text = f"{e.text(x)}.slice({word}, {word + 1}, {rank})"
+        text = _last(f"{text}.reshape({{{', '.join(map(str, x.type.shape))}}})", rank, dim)
+        made = f"{helper}(graph, {text}, {order}, {e.sequence}, {e.label(y)})"
+        shape = [*(n for d, n in enumerate(x.type.shape) if d != dim), x.type.shape[dim], 1]
+        words.append(f"{made}.reshape({{{', '.join(map(str, shape))}}})")
+    return f"poplar::concat({{{', '.join(words)}}}, {rank})"
+
+
+@lowers("top_k")
+def _top_k(e: Emitter, op: Op) -> None:
+    """In total order: NaN before all numbers, or after them if it has a sign."""
+    e.comment(op)
+    x, (values, indices) = op.operands[0], op.results
+    label = e.label(values)
+    text = e.text(x)
+    if x.type.dtype in ("f32", "f16"):
+        if x.type.dtype == "f16":
+            text = f"popops::cast(graph, {text}, poplar::FLOAT, {e.sequence}, {label})"
+        keys = f"{e.use('total_order')}(graph, {text}, {e.sequence}, {label})"
+    else:
+        keys = ordered(e, text, x.type, label)
+    count = values.type.shape[-1]
+    order = e.temporary(
+        f"{values.name}_order", _permutation(e, keys, count, largest=True, label=label)
+    )
+    helper = e.use("taken")
+    e.define(values, f"{helper}(graph, {e.text(x)}, {order}, {e.sequence}, {label})")
+    e.define(indices, f"{order}.reinterpret(poplar::INT)")

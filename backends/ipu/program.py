@@ -1,0 +1,264 @@
+"""The text of a whole program: what it is, what it is called with, and the function that builds it.
+
+The last line of a program names its contract and the function that builds its graph; the header
+`shardir_ipu_host.hpp` makes a `main` of them.
+"""
+
+import re
+from collections.abc import Sequence
+from textwrap import wrap
+
+from shardir.backends.emission import Boundary, Emission
+from shardir.backends.ipu import (
+    collectives as collectives,
+    contraction as contraction,
+    groups as groups,
+    indexing as indexing,
+    ordering as ordering,
+    randomness as randomness,
+    reductions as reductions,
+    refusals as refusals,
+    views as views,
+    windowing as windowing,
+)
+from shardir.backends.ipu.checks import TILES, Memory, in_bytes
+from shardir.backends.ipu.control import assign, write_block
+from shardir.backends.ipu.emitter import Emitter
+from shardir.backends.ipu.helpers import chosen
+from shardir.backends.ipu.layout import wrapped
+from shardir.backends.ipu.layouts import argument_layouts
+from shardir.backends.ipu.names import Identifiers
+from shardir.backends.ipu.replicas import definitions
+from shardir.backends.ipu.types import braces, element, physical
+from shardir.text.printer import Printer, show_mesh, unique_names
+
+HEADERS = {
+    "gcl::": "gcl/Collectives.hpp",
+    "poplin::matMul": "poplin/MatMul.hpp",
+    "poplin::createMatMul": "poplin/MatMul.hpp",
+    "poplin::addCodelets": "poplin/codelets.hpp",
+    "popops::cast": "popops/Cast.hpp",
+    "popops::countedLoop": "popops/Loop.hpp",
+    "popops::dynamic": "popops/DynamicSlice.hpp",
+    "popops::gather": "popops/Gather.hpp",
+    "popops::map": "popops/ElementWise.hpp",
+    "popops::reduce": "popops/Reduce.hpp",
+    "popops::scatter": "popops/Scatter.hpp",
+    "popops::topK": "popops/TopK.hpp",
+    "popops::zero": "popops/Zero.hpp",
+    "popops::addCodelets": "popops/codelets.hpp",
+    "poputil::mapTensorLinearly": "poputil/TileMapping.hpp",
+}
+"""The header of each call, by how it begins."""
+
+STANDARD = {
+    "std::min(": "algorithm",
+    "std::max(": "algorithm",
+    "std::size_t": "cstddef",
+    "std::uint16_t": "cstdint",
+    "std::initializer_list": "initializer_list",
+    "std::numeric_limits": "limits",
+    "std::map": "map",
+    "std::string": "string",
+    "std::vector": "vector",
+}
+
+
+def write_program(emission: Emission, memory: Memory, strided: str) -> str:
+    """The text of the program."""
+    main = emission.module.main
+    e = Emitter(emission.mesh, Printer(emission.module.meshes), strided=strided)
+    e.spellings = dict(unique_names(main))
+    ports = Identifiers()
+    inputs = [ports.fresh(b.name) for b in emission.arguments]
+    outputs = [ports.fresh(_output(b, i, emission)) for i, b in enumerate(emission.results)]
+    _arguments(e, emission, inputs)
+    arguments, e.lines = e.lines, []
+    write_block(e, main.body)
+    _results(e, emission, outputs)
+    body = e.lines
+    helpers = chosen(e.helpers)
+    constants = definitions(e)
+    used = "\n".join([*helpers, *constants, *arguments, *e.preamble, *body])
+    build = ["void build(shardir_ipu::Program &program) {"]
+    used_in = "\n".join([*arguments, *e.preamble, *body])
+    if "graph" in used_in:
+        build.append("  Graph &graph = program.graph;")
+    if re.search(r"\bstep\b", used_in):
+        build.append("  Sequence &step = program.step;")
+    build += [f"  {name}::addCodelets(program.graph);" for name in ("popops", "poplin") if name in used]
+    build += ["", *arguments] if arguments else []
+    build += ["", *e.preamble] if e.preamble else []
+    build += ["", *body, "}"]
+    text = "\n".join(["\n".join(build), *helpers])
+    sections = [
+        _introduction(emission, memory),
+        _includes(text),
+        _usings(text),
+        "namespace {",
+        *helpers,
+        "\n".join(constants),
+        _contract(emission, inputs, outputs),
+        "\n".join(build),
+        "}  // namespace",
+        "SHARDIR_IPU_ENTRY(contract, build)",
+    ]
+    return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def _output(boundary: Boundary, index: int, emission: Emission) -> str:
+    """A result is called as the user sees it where that is a name, else as its value."""
+    label = boundary.label
+    if re.fullmatch(r"[A-Za-z_]\w*", label):
+        return label
+    return f"{label}" if label else f"result_{index}"
+
+
+def _arguments(e: Emitter, emission: Emission, ports: Sequence[str]) -> None:
+    layouts = argument_layouts(emission.module.main.body)
+    for param, port in zip(emission.module.main.body.params, ports, strict=True):
+        layout = layouts.get(param)
+        place = f", {layout.text(param)}" if layout else ""
+        e.define(param, f'program.argument("{port}"{place})')
+
+
+def _results(e: Emitter, emission: Emission, ports: Sequence[str]) -> None:
+    """Results that take the places of donated arguments are copied there, the others sent."""
+    body = emission.module.main.body
+    places = donations(emission)
+    kept = [body.params[i] for i in places.values()]
+    values = [body.returns[i] for i in places]
+    sent: dict[int, str] = {i: e.text(body.params[a]) for i, a in places.items()}
+    if places:
+        for i, value in enumerate(body.returns):
+            if i not in sent and (value in e.mixed or e.roots.get(value, value) in kept):
+                held = e.temporary(f"{value.name}_result", e.variable(value.type, e.label(value)))
+                e.add(f"step.add(Copy({e.text(value)}, {held}));")
+                sent[i] = held
+        e.lines.append("  // Donated arguments take what the next step begins with.")
+        assign(e, [e.text(param) for param in kept], values, kept)
+    for i, (value, port) in enumerate(zip(body.returns, ports, strict=True)):
+        e.add(f'program.result("{port}", {sent.get(i, e.text(value))});')
+
+
+def donations(emission: Emission) -> dict[int, int]:
+    """For results that take the place of a donated argument, that argument: the first that fits."""
+    free = [i for i, b in enumerate(emission.arguments) if b.donated]
+    places: dict[int, int] = {}
+    for i, result in enumerate(emission.results):
+        for argument in free:
+            given = emission.arguments[argument]
+            if given.part == result.part and given.sharding == result.sharding:
+                places[i] = argument
+                free.remove(argument)
+                break
+    return places
+
+
+def _introduction(emission: Emission, memory: Memory) -> str:
+    mesh, title = emission.mesh, emission.title
+    count = mesh.size
+    what = "one IPU" if count == 1 else f"{count} IPUs, a replica on each"
+    lines = [f"{title}: a program for {what}. Emitted by shardir."]
+    if mesh.axes:
+        lines += ["", f"  {show_mesh(mesh)}   (replicas in row-major order)"]
+    for word, boundaries in (("Arguments", emission.arguments), ("Results", emission.results)):
+        lines += ["", f"{word}, with what one replica holds of each:", ""]
+        lines += [f"  {_described(b, emission)}" for b in boundaries] or ["  none"]
+    lines += ["", *wrap(
+        f"On a replica at most {in_bytes(memory.peak)} live at once, {memory.tile} bytes on "
+        f"each of {TILES} tiles ({memory.share:.1%}), code and exchange not counted.", 94
+    )]  # fmt: skip
+    lines += [
+        "",
+        "Build with the Poplar SDK, and run:",
+        "",
+        f"  g++ -std=c++17 -O2 {file_name(emission)} -o {stem(emission)} -lgcl -lpoplin -lpopops "
+        "-lpoputil -lpoplar",
+        f"  ./{stem(emission)} --arguments arguments --results results",
+    ]
+    return "\n".join(f"// {line}".rstrip() for line in lines)
+
+
+def _described(boundary: Boundary, emission: Emission) -> str:
+    whole = Printer(emission.module.meshes).typed(boundary.whole, boundary.sharding)
+    label = boundary.label if boundary.label != boundary.name else boundary.name
+    donated = ", donated" if boundary.donated else ""
+    part = f", {boundary.part}" if boundary.part != boundary.whole else ""
+    return f"{label}: {whole}{part}{donated}"
+
+
+def stem(emission: Emission) -> str:
+    """The name of a program's files, without their ending."""
+    return re.sub(r"\W+", "_", emission.title).strip("_") or "program"
+
+
+def file_name(emission: Emission) -> str:
+    """The name of the program's text."""
+    return f"{stem(emission)}.cpp"
+
+
+def _includes(text: str) -> str:
+    standard = sorted({header for word, header in STANDARD.items() if word in text})
+    sdk = sorted(
+        {header for word, header in HEADERS.items() if word in text}
+        | {"poplar/Graph.hpp", "poplar/Program.hpp"}
+    )
+    lines = ['#include "shardir_ipu_host.hpp"', ""]
+    lines += [f"#include <{header}>" for header in sdk]
+    if standard:
+        lines += ["", *(f"#include <{header}>" for header in standard)]
+    return "\n".join(lines)
+
+
+def _usings(text: str) -> str:
+    lines = [f"using poplar::{name};" for name in ("Graph", "Tensor")]
+    for name in ("Copy", "CrossReplicaCopy", "If", "RepeatWhileTrue", "Sequence", "Switch"):
+        if re.search(rf"\b{name}\b[ (&]", text):
+            lines.append(f"using poplar::program::{name};")
+    if "pe::" in text:
+        lines.append("namespace pe = popops::expr;")
+    return "\n".join(lines)
+
+
+def _contract(emission: Emission, inputs: Sequence[str], outputs: Sequence[str]) -> str:
+    """The function that states what the program is called with."""
+    lines = [
+        "// What the program is called with, and how that is cut: for each dimension the sizes and",
+        "// strides, in replicas, of the mesh axes that cut it.",
+        "shardir_ipu::Contract contract() {",
+    ]
+    head = f'  return {{"{emission.title}", {emission.mesh.size},'
+    lines.append(head)
+    for ports, boundaries, end in (
+        (inputs, emission.arguments, ","),
+        (outputs, emission.results, "};"),
+    ):
+        rows = [_port(name, b, emission) for name, b in zip(ports, boundaries, strict=True)]
+        lines += _listed(rows, "          ", end)
+    return "\n".join([*lines, "}"])
+
+
+def _listed(rows: Sequence[str], indent: str, end: str) -> list[str]:
+    if not rows:
+        return [f"{indent}{{}}{end}"]
+    lines = []
+    for i, row in enumerate(rows):
+        opening = "{" if i == 0 else " "
+        closing = f"}}{end}" if i == len(rows) - 1 else ","
+        lines += wrapped(f"{opening}{row}{closing}", indent)
+    return lines
+
+
+def _port(name: str, boundary: Boundary, emission: Emission) -> str:
+    whole, part = physical(boundary.whole), physical(boundary.part)
+    cuts = [
+        "{" + ", ".join(f"{{{a.size}, {a.stride(emission.mesh)}}}" for a in dim.axes) + "}"
+        for dim in boundary.sharding.dims
+    ]
+    cuts += ["{}"] * (whole.rank - boundary.whole.rank)
+    label = boundary.label.replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        f'{{"{name}", "{label}", {element(boundary.whole).poplar}, {braces(whole.shape)}, '
+        f"{braces(part.shape)}, {{{', '.join(cuts)}}}}}"
+    )

@@ -1,0 +1,164 @@
+"""Random bits: threefry in unsigned expressions, bit for bit what the reference makes.
+
+The device's own generator makes other numbers on every machine, so it is not used. An element
+depends on its key and on its index in all that the key makes; the indices are counted here.
+"""
+
+from math import prod
+
+from shardir.backends.ipu.emitter import Emitter, broadcast_view
+from shardir.backends.ipu.groups import count_up
+from shardir.backends.ipu.indexing import as_int
+from shardir.backends.ipu.table import lowers
+from shardir.backends.ipu.types import ELEMENTS, braces
+from shardir.ir import Op, Value
+from shardir.threefry import counters
+
+
+def _words(e: Emitter, keys: Value, shape: tuple[int, ...]) -> tuple[str, str]:
+    """Both words of the key of each element."""
+    rank = keys.type.rank
+    views = []
+    for word in (0, 1):
+        part = f"{e.text(keys)}.slice({word}, {word + 1}, {rank})"
+        part = f"{part}.reshape({braces(keys.type.shape)})"
+        views.append(broadcast_view(part, keys.type.shape, range(rank), shape))
+    return views[0], views[1]
+
+
+def _indices(e: Emitter, op: Op, shape: tuple[int, ...], whole: tuple[int, ...]) -> str:
+    """The flat index of each element in all that its key makes, as u32."""
+    keys, *starts = op.operands
+    piece = shape[keys.type.rank :]
+    if prod(whole) > 2**32:
+        raise e.refuse(
+            op,
+            f"makes {prod(whole)} elements of one key, and an IPU counts to 4294967296",
+            "split the key, and make a part with each",
+        )
+    label = e.label(op.results[0])
+    terms: list[str] = []
+    places: list[str] = []
+    for dim, size in enumerate(piece):
+        stride = prod(whole[dim + 1 :])
+        place = ""
+        if size > 1:
+            line = count_up(e, size, "u32")
+            places.append(broadcast_view(line, (size,), (keys.type.rank + dim,), shape))
+            place = f"pe::_{len(places)}"
+        if starts and size != whole[dim]:
+            text, dtype = as_int(e, starts[dim])
+            if dtype != "u32":
+                text = e.map("pe::Cast(pe::Max(pe::_1, pe::Const(0)), poplar::UNSIGNED_INT)",
+                             [text], label)  # fmt: skip
+            places.append(broadcast_view(text, (), (), shape))
+            place = f"({place} + pe::_{len(places)})" if place else f"pe::_{len(places)}"
+        if place:
+            terms.append(place if stride == 1 else f"{place} * pe::Const({stride}u)")
+    name = f"{op.results[0].name}_index"
+    if not terms:
+        return e.temporary(name, broadcast_view(e.number(0, "u32"), (), (), shape))
+    if terms == ["pe::_1"]:
+        return e.temporary(name, places[0])
+    return e.temporary(name, e.map(" + ".join(terms), places, label))
+
+
+def _hash(e: Emitter, op: Op, key: tuple[str, str], first: str, second: str) -> str:
+    """Both words of the hashes, one more dimension in front of them."""
+    arguments = f"{key[0]}, {key[1]}, {first}, {second}, {e.sequence}, {e.label(op.results[0])}"
+    return e.temporary(f"{op.results[0].name}_hash", f"{e.use('threefry')}(graph, {arguments})")
+
+
+def _zero(e: Emitter, shape: tuple[int, ...]) -> str:
+    zero = e.once("zero u32", "no_word", e.number(0, "u32"))
+    return broadcast_view(zero, (), (), shape)
+
+
+def _original(
+    e: Emitter, op: Op, key: tuple[str, str], words: str, count: int, shape: tuple[int, ...]
+) -> str:
+    """The 32-bit words at `words` of the `count` words that the original scheme makes."""
+    half = (count + 1) // 2
+    label = e.label(op.results[0])
+    first = e.temporary("word", e.map(f"pe::_1 % pe::Const({half}u)", [words], label))
+    sum_ = f"pe::_1 + pe::Const({half}u)"
+    both = f"pe::Select({sum_}, pe::Const(0u), {sum_} < pe::Const({count}u))"
+    second = e.map(both, [first], label)
+    outs = _hash(e, op, key, first, second)
+    chosen = f"pe::Select(pe::_1, pe::_2, pe::_3 < pe::Const({half}u))"
+    return e.map(chosen, [f"{outs}[0]", f"{outs}[1]", words], label)
+
+
+@lowers("random_bits", "random_bits_at")
+def _bits(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    keys, y = op.operands[0], op.result
+    shape, dtype = y.type.shape, y.type.dtype
+    whole = op.attrs.get("shape", shape[keys.type.rank :])
+    width, label = int(dtype[1:]), e.label(y)
+    indices = _indices(e, op, shape, whole)
+    key = _words(e, keys, shape)
+    if op.attrs.get("scheme", "partitionable") == "partitionable":
+        outs = _hash(e, op, key, _zero(e, shape), indices)
+        made = e.map("pe::_1 ^ pe::_2", [f"{outs}[0]", f"{outs}[1]"], label)
+    else:
+        count, share = counters(prod(whole), width), 32 // width
+        words = indices
+        if share > 1:
+            word = e.map(f"pe::_1 / pe::Const({share}u)", [indices], label)
+            words = e.temporary(f"{y.name}_word", word)
+        made = _original(e, op, key, words, count, shape)
+        if share > 1:
+            shift = f"pe::_1 >> pe::_2 % pe::Const({share}u) * pe::Const({width}u)"
+            made = e.map(shift, [made, indices], label)
+    if width < 32:
+        to = ELEMENTS[dtype].poplar
+        low = f"pe::Cast(pe::_1 & pe::Const({(1 << width) - 1}u), poplar::INT)"
+        made = e.map(f"pe::Cast({low}, {to})", [made], label)
+    e.define(y, made)
+
+
+@lowers("random_split", "random_split_at")
+def _split(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    keys, y = op.operands[0], op.result
+    shape = y.type.shape
+    whole = op.attrs.get("shape", shape[keys.type.rank :])
+    indices = _indices(e, op, shape, whole)
+    key, label = _words(e, keys, shape), e.label(y)
+    if op.attrs.get("scheme", "partitionable") == "partitionable":
+        outs = _hash(e, op, key, _zero(e, shape), indices)
+        e.define(y, _paired(outs, shape))
+        return
+    count = 2 * prod(whole)
+    pieces = []
+    for low in ("", " + pe::Const(1u)"):
+        words = e.temporary("word", e.map(f"pe::_1 * pe::Const(2u){low}", [indices], label))
+        pieces.append(
+            f"{_original(e, op, key, words, count, shape)}.reshape({braces((*shape, 1))})"
+        )
+    e.define(y, f"poplar::concat({{{', '.join(pieces)}}}, {len(shape)})")
+
+
+def _paired(outs: str, shape: tuple[int, ...]) -> str:
+    """The words of keys, which lie in front, as their last dimension."""
+    order = [*range(1, len(shape) + 1), 0]
+    return f"{outs}.dimShuffle({braces(order)})" if shape else outs
+
+
+@lowers("random_fold_in")
+def _fold_in(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    keys, data = op.operands
+    shape = op.result.type.shape
+    outs = _hash(e, op, _words(e, keys, shape), _zero(e, shape), e.text(data))
+    e.define(op.result, _paired(outs, shape))
+
+
+@lowers("random_hash")
+def _pairs(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    keys, first, second = op.operands
+    shape = op.result.type.shape
+    outs = _hash(e, op, _words(e, keys, shape), e.text(first), e.text(second))
+    e.define(op.result, _paired(outs, shape))

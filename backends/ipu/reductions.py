@@ -1,0 +1,131 @@
+"""Reductions through `popops::reduce`, positions of extremes, and running combinations.
+
+Halves are reduced in single precision and rounded once. `popops::reduce` takes no unsigned
+integers: sums and products of their bits as signed ones are the same, and their order is that of
+signed ones with the highest bit turned over.
+"""
+
+from shardir.backends.ipu.emitter import Emitter
+from shardir.backends.ipu.groups import count_up
+from shardir.backends.ipu.table import lowers
+from shardir.backends.ipu.types import NARROW_INTEGERS, braces, element
+from shardir.ir import Op
+from shardir.types import TensorType
+
+OPERATIONS = {
+    "sum": "ADD", "prod": "MUL", "max": "MAX", "min": "MIN", "any": "LOGICAL_OR",
+    "all": "LOGICAL_AND",
+}  # fmt: skip
+_BOOLEAN = {"MAX": "LOGICAL_OR", "MIN": "LOGICAL_AND", "ADD": "LOGICAL_OR", "MUL": "LOGICAL_AND"}
+SIGN = "pe::Const(std::numeric_limits<int>::min())"
+
+
+def reduced(
+    e: Emitter, text: str, type: TensorType, dims: tuple[int, ...], operation: str, label: str
+) -> str:
+    """The expression of a tensor with dimensions folded up; of the same element type."""
+    if not dims:
+        return text
+    if type.dtype == "bool":
+        operation = _BOOLEAN.get(operation, operation)
+    end = f"{braces(dims)}, popops::Operation::{operation}, {e.sequence}, {label}"
+    if type.dtype == "f16":
+        wide = f"popops::reduce(graph, {text}, poplar::FLOAT, {end})"
+        return f"popops::cast(graph, {wide}, poplar::HALF, {e.sequence}, {label})"
+    if type.dtype in NARROW_INTEGERS:
+        wide = f"popops::cast(graph, {text}, poplar::INT, {e.sequence}, {label})"
+        made = f"popops::reduce(graph, {wide}, {end})"
+        return f"popops::cast(graph, {made}, {element(type).poplar}, {e.sequence}, {label})"
+    if type.dtype != "u32":
+        return f"popops::reduce(graph, {text}, {end})"
+    bits = f"{text}.reinterpret(poplar::INT)"
+    if operation in ("ADD", "MUL"):
+        return f"popops::reduce(graph, {bits}, {end}).reinterpret(poplar::UNSIGNED_INT)"
+    turned = e.map(f"pe::_1 ^ {SIGN}", [bits], label)
+    made = e.map(f"pe::_1 ^ {SIGN}", [f"popops::reduce(graph, {turned}, {end})"], label)
+    return f"{made}.reinterpret(poplar::UNSIGNED_INT)"
+
+
+@lowers(*OPERATIONS)
+def _reduce(e: Emitter, op: Op) -> None:
+    x, y = op.operands[0], op.result
+    e.comment(op)
+    made = reduced(e, e.text(x), x.type, tuple(op.attrs["dims"]), OPERATIONS[op.name], e.label(y))
+    e.define(y, made, None if op.attrs["dims"] else x)
+
+
+def ordered(e: Emitter, text: str, type: TensorType, label: str, last: bool = True) -> str:
+    """Integers in the order of the elements: equal zeros, and NaN after (or before) all others."""
+    if type.dtype == "bool" or type.dtype in NARROW_INTEGERS:
+        return f"popops::cast(graph, {text}, poplar::INT, {e.sequence}, {label})"
+    if type.dtype == "u32":
+        return e.map(f"pe::_1 ^ {SIGN}", [f"{text}.reinterpret(poplar::INT)"], label)
+    if type.dtype == "i32":
+        return text
+    wide = text
+    if type.dtype == "f16":
+        wide = f"popops::cast(graph, {text}, poplar::FLOAT, {e.sequence}, {label})"
+    helper = e.use("ordered")
+    return f"{helper}(graph, {wide}, {'true' if last else 'false'}, {e.sequence}, {label})"
+
+
+@lowers("argmax", "argmin")
+def _extreme(e: Emitter, op: Op) -> None:
+    """The least position of what equals the extreme; NaN is more extreme than any number."""
+    x, y, dim = op.operands[0], op.result, op.attrs["dim"]
+    e.comment(op)
+    label, size = e.label(y), x.type.shape[dim]
+    largest = op.name == "argmax"
+    keys = e.temporary(f"{y.name}_keys", ordered(e, e.text(x), x.type, label, last=largest))
+    end = f"popops::Operation::{'MAX' if largest else 'MIN'}, {e.sequence}, {label}"
+    best = e.temporary(f"{y.name}_best", f"popops::reduce(graph, {keys}, {{{dim}}}, {end})")
+    ones = [1 if d == dim else n for d, n in enumerate(x.type.shape)]
+    spread = f"{best}.reshape({braces(ones)}).broadcast({size}, {dim})"
+    line = count_up(e, size, "i32")
+    places = f"{line}.reshape({braces([size if d == dim else 1 for d in range(x.type.rank)])})"
+    for d, n in enumerate(x.type.shape):
+        if d != dim and n != 1:
+            places += f".broadcast({n}, {d})"
+    where = f"pe::Select(pe::_3, pe::Const({size}), pe::_1 == pe::_2)"
+    found = e.map(where, [keys, spread, places], label)
+    end = f"popops::Operation::MIN, {e.sequence}, {label}"
+    made = f"popops::reduce(graph, {found}, {{{dim}}}, {end})"
+    if y.type.dtype != "i32":
+        made = f"popops::cast(graph, {made}, {element(y.type).poplar}, {e.sequence}, {label})"
+    e.define(y, made)
+
+
+_COMBINE = {
+    "cumsum": "pe::_1 + pe::_2",
+    "cumprod": "pe::_1 * pe::_2",
+    "cummax": "pe::Max(pe::_1, pe::_2)",
+    "cummin": "pe::Min(pe::_1, pe::_2)",
+    # log(exp(a) + exp(b)) without overflow, also where both are infinite.
+    "cumlogsumexp": (
+        "pe::Select(pe::Max(pe::_1, pe::_2), pe::Max(pe::_1, pe::_2) + "
+        "pe::Log1p(pe::Exp(-pe::Abs(pe::_1 - pe::_2))), "
+        "pe::_1 == pe::_2 && pe::IsInf(pe::_1))"
+    ),
+}
+
+
+@lowers(*_COMBINE)
+def _running(e: Emitter, op: Op) -> None:
+    """By doubling: step k combines each element with the one 2^k before it."""
+    x, y, dim = op.operands[0], op.result, op.attrs["dim"]
+    e.comment(op)
+    combine, text, dtype = _COMBINE[op.name], e.text(x), x.type.dtype
+    boolean = {"cummax": "pe::_1 || pe::_2", "cummin": "pe::_1 && pe::_2"}
+    if dtype == "bool":
+        combine = boolean[op.name]
+    back = ""
+    if dtype == "f16" or dtype in NARROW_INTEGERS:
+        wide = "poplar::FLOAT" if dtype == "f16" else "poplar::INT"
+        text = f"popops::cast(graph, {text}, {wide}, {e.sequence}, {e.label(y)})"
+        back = element(y.type).poplar
+    turn = f".reverse({dim})" if op.attrs["reverse"] else ""
+    made = f"{e.use('running')}(graph, {text}{turn}, {dim}, {combine}, {e.sequence}, {e.label(y)})"
+    made += turn
+    if back:
+        made = f"popops::cast(graph, {made}, {back}, {e.sequence}, {e.label(y)})"
+    e.define(y, made, x if x.type.shape[dim] < 2 else None)

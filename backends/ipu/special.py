@@ -1,0 +1,126 @@
+"""Functions that poplibs lacks, out of those it has: accurate to a few units in the last place.
+
+Where a formula would overflow or cancel, another one takes over; both are evaluated, and `Select`
+chooses.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from shardir.backends.ipu.expressions import Node, apply, number
+from shardir.backends.ipu.pointwise import compare, constant_like, pointwise, where
+from shardir.ops.special import GILES_CENTRE, GILES_TAIL
+
+LN2 = float(np.log(2))
+
+_ERFC = (
+    0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418,
+    0.37409196, 1.00002368, -1.26551223,
+)  # fmt: skip
+"""log(erfc(x) / t) + x^2 for x >= 0 over t = 1 / (1 + x/2), within 1.2e-7 (W. H. Press et al.,
+Numerical Recipes, 6.2, after Hastings)."""
+
+
+def _polynomial(x: Node, coefficients: tuple[float, ...]) -> Node:
+    """The highest power first."""
+    value: Node = constant_like(coefficients[0], x)
+    for coefficient in coefficients[1:]:
+        value = apply("+", apply("*", value, x), constant_like(coefficient, x))
+    return value
+
+
+def _signed(x: Node, size: Node) -> Node:
+    """A number with the sign of another."""
+    return where(compare("<", x, constant_like(0, x)), apply("-", size), size)
+
+
+@pointwise("acos", 0)
+def _acos(x: Node) -> Node:
+    one = constant_like(1, x)
+    sine = apply("Sqrt", apply("*", apply("-", one, x), apply("+", one, x)))
+    return apply("Atan2", sine, x)
+
+
+@pointwise("atan")
+def _atan(x: Node) -> Node:
+    return apply("Atan2", x, constant_like(1, x))
+
+
+@pointwise("sinh", 0)
+def _sinh(x: Node) -> Node:
+    """From `expm1` near 0, from half of the exponential beyond 1, so that it overflows late."""
+    size, one = apply("Abs", x), constant_like(1, x)
+    grown = apply("Expm1", size)
+    near = apply("*", apply("+", grown, apply("/", grown, apply("+", grown, one))), _half(x))
+    half = _half_exp(x)
+    far = apply("-", half, apply("/", constant_like(0.25, x), half))
+    return _signed(x, where(compare("<", size, one), near, far))
+
+
+@pointwise("cosh", 0)
+def _cosh(x: Node) -> Node:
+    half = _half_exp(x)
+    return apply("+", half, apply("/", constant_like(0.25, x), half))
+
+
+def _half(x: Node) -> Node:
+    return constant_like(0.5, x)
+
+
+def _half_exp(x: Node) -> Node:
+    return apply("Exp", apply("-", apply("Abs", x), constant_like(LN2, x)))
+
+
+@pointwise("asinh", 0)
+def _asinh(x: Node) -> Node:
+    size, one = apply("Abs", x), constant_like(1, x)
+    square = apply("Square", x)
+    root = apply("+", apply("Sqrt", apply("+", square, one)), one)
+    near = apply("Log1p", apply("+", size, apply("/", square, root)))
+    return _signed(x, where(_large(size), _log_twice(size), near))
+
+
+@pointwise("acosh", 0)
+def _acosh(x: Node) -> Node:
+    past = apply("-", x, constant_like(1, x))
+    root = apply("Sqrt", apply("*", past, apply("+", x, constant_like(1, x))))
+    return where(_large(x), _log_twice(x), apply("Log1p", apply("+", past, root)))
+
+
+def _large(x: Node) -> Node:
+    """Where a square would lose or overflow."""
+    return compare(">", x, constant_like(100.0 if x.dtype == "f16" else 1e9, x))
+
+
+def _log_twice(x: Node) -> Node:
+    return apply("+", apply("Log", x), constant_like(LN2, x))
+
+
+@pointwise("atanh", 0)
+def _atanh(x: Node) -> Node:
+    gap = apply("-", apply("Log1p", x), apply("Log1p", apply("-", x)))
+    return apply("*", gap, _half(x))
+
+
+@pointwise("erfc", 0, stores=True)
+def _erfc(x: Node, store: Callable[[Node], Node]) -> Node:
+    """1 - erf(x) without cancellation; within 2e-6, relative."""
+    size, one = apply("Abs", x), constant_like(1, x)
+    t = store(apply("/", one, apply("+", one, apply("*", size, _half(x)))))
+    exponent = apply("-", _polynomial(t, _ERFC), apply("Square", x))
+    right = apply("*", t, apply("Exp", exponent))
+    left = apply("-", constant_like(2, x), right)
+    return where(compare("<", x, constant_like(0, x)), left, right)
+
+
+@pointwise("erf_inv", 0, stores=True)
+def _erf_inv(x: Node, store: Callable[[Node], Node]) -> Node:
+    """Giles' polynomials, as XLA and the reference evaluate them."""
+    w = store(apply("-", apply("Log1p", apply("-", apply("Square", x)))))
+    near = store(apply("-", w, constant_like(2.5, x)))
+    far = store(apply("-", apply("Sqrt", w), constant_like(3, x)))
+    centre, tail = _polynomial(near, GILES_CENTRE), _polynomial(far, GILES_TAIL)
+    inside = apply("*", where(compare("<", w, constant_like(5, x)), centre, tail), x)
+    infinite = _signed(x, number(np.inf, x.dtype))
+    return where(compare("==", apply("Abs", x), constant_like(1, x)), infinite, inside)

@@ -1,0 +1,60 @@
+"""The lowering table: for each operation what it becomes on an IPU, or why it cannot be there.
+
+`lowers("tanh")` registers what writes an operation's statements, `refuses("svd", ...)` the reason
+and the rewrite that an error names. An operation is in one of the two.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shardir.backends.ipu.emitter import Emitter
+from shardir.ir import Op
+from shardir.opset import OPS
+
+Lower = Callable[[Emitter, Op], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an operation cannot be emitted, and what to write instead."""
+
+    reason: str
+    fix: str
+
+
+LOWERED: dict[str, Lower] = {}
+REFUSED: dict[str, Refusal] = {}
+
+
+def lowers(*names: str) -> Callable[[Lower], Lower]:
+    """Register the lowering of operations."""
+
+    def register(rule: Lower) -> Lower:
+        for name in names:
+            _check(name)
+            LOWERED[name] = rule
+        return rule
+
+    return register
+
+
+def refuses(*names: str, reason: str, fix: str) -> None:
+    """Register operations that cannot be emitted."""
+    for name in names:
+        _check(name)
+        REFUSED[name] = Refusal(reason, fix)
+
+
+def lower(e: Emitter, op: Op) -> None:
+    """Write the statements of an operation; raises `EmissionError` where there are none."""
+    if op.name in REFUSED:
+        refusal = REFUSED[op.name]
+        raise e.refuse(op, refusal.reason, refusal.fix)
+    LOWERED[op.name](e, op)
+
+
+def _check(name: str) -> None:
+    if name not in OPS:
+        raise ValueError(f"no operation is called {name!r}")
+    if name in LOWERED or name in REFUSED:
+        raise ValueError(f"{name!r} is in the lowering table of the ipu twice")

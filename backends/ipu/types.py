@@ -1,0 +1,92 @@
+"""How the tensors of a program exist on an IPU: element types, shapes, words for both in C++.
+
+A random key is two words, so a tensor of keys has one more dimension of size 2, highest word
+first, as `jax.random.key_data` shows it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardir.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element type: its name in Poplar, its name in C++, its bytes on the device."""
+
+    poplar: str
+    cpp: str
+    bytes: int
+
+
+ELEMENTS = {
+    "bool": Element("poplar::BOOL", "bool", 1),
+    "i8": Element("poplar::SIGNED_CHAR", "signed char", 1),
+    "u8": Element("poplar::UNSIGNED_CHAR", "unsigned char", 1),
+    "i16": Element("poplar::SHORT", "short", 2),
+    "u16": Element("poplar::UNSIGNED_SHORT", "unsigned short", 2),
+    "i32": Element("poplar::INT", "int", 4),
+    "u32": Element("poplar::UNSIGNED_INT", "unsigned", 4),
+    "f16": Element("poplar::HALF", "std::uint16_t", 2),
+    "f32": Element("poplar::FLOAT", "float", 4),
+}
+"""The element types that the device has. Arithmetic it has on the last four of 32 bits and on
+halves; what is narrower is stored, moved and converted."""
+
+NARROW_INTEGERS = ("i8", "u8", "i16", "u16")
+"""Integers that are computed as `poplar::INT`."""
+
+CASTS = {
+    "f64": "f32",
+    "bf16": "f16",
+    "i64": "i32",
+    "u64": "u32",
+}
+"""For element types that the device lacks, the one to convert to."""
+
+
+def physical(type: TensorType) -> TensorType:
+    """The tensor that holds a value on the device."""
+    return TensorType((*type.shape, 2), "u32") if type.dtype == "key" else type
+
+
+def element(type: TensorType) -> Element:
+    """The element type of a value on the device."""
+    return ELEMENTS[physical(type).dtype]
+
+
+def bytes_of(type: TensorType) -> int:
+    """What a value takes on the device."""
+    held = physical(type)
+    return held.size * ELEMENTS[held.dtype].bytes
+
+
+def braces(numbers: Sequence[int]) -> str:
+    """Numbers as an initializer."""
+    return "{" + ", ".join(map(str, numbers)) + "}"
+
+
+def literal(value: object, dtype: str) -> str:
+    """A number as C++ has it, of the type that `poplar::equivalent_device_type` knows."""
+    if dtype == "bool":
+        return "true" if value else "false"
+    if dtype == "u32":
+        return f"{int(str(value))}u"
+    if dtype in ("f32", "f16"):
+        return _real(np.float32(str(value)))
+    number = int(str(value))
+    return "std::numeric_limits<int>::min()" if number == -(2**31) else str(number)
+
+
+def _real(value: np.float32) -> str:
+    if np.isnan(value):
+        return "std::numeric_limits<float>::quiet_NaN()"
+    if np.isinf(value):
+        sign = "-" if value < 0 else ""
+        return f"{sign}std::numeric_limits<float>::infinity()"
+    text = np.format_float_positional(value, unique=True, trim="0")
+    if len(text) > 12:
+        text = np.format_float_scientific(value, unique=True, trim="0")
+    return f"{text}f"

@@ -1,0 +1,189 @@
+"""Operations that only arrange data: views of tensors, which move nothing.
+
+What is written into gets a tensor of its own; see `assign` in `control`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view, shuffle_view
+from shardir.backends.ipu.groups import counted
+from shardir.backends.ipu.table import lowers
+from shardir.backends.ipu.types import (
+    braces,
+    element,
+    literal,
+    physical,
+)
+from shardir.ir import Op
+from shardir.opset import Dense
+from shardir.threefry import halves
+
+
+def _shape(op: Op) -> tuple[int, ...]:
+    return physical(op.operands[0].type).shape
+
+
+@lowers("broadcast")
+def _broadcast(e: Emitter, op: Op) -> None:
+    x, y = op.operands[0], op.result
+    to = physical(y.type).shape
+    words = (y.type.rank,) if len(to) > y.type.rank else ()
+    view = broadcast_view(e.text(x), _shape(op), (*op.attrs["dims"], *words), to)
+    e.define(y, view, x)
+
+
+@lowers("reshape")
+def _reshape(e: Emitter, op: Op) -> None:
+    x = op.operands[0]
+    to = physical(op.result.type).shape
+    e.define(op.result, reshape_view(e.text(x), _shape(op), to), x)
+
+
+@lowers("transpose")
+def _transpose(e: Emitter, op: Op) -> None:
+    x, perm = op.operands[0], tuple(op.attrs["perm"])
+    rest = range(x.type.rank, len(_shape(op)))
+    e.define(op.result, shuffle_view(e.text(x), (*perm, *rest)), x)
+
+
+@lowers("reverse")
+def _reverse(e: Emitter, op: Op) -> None:
+    x = op.operands[0]
+    turned = "".join(f".reverse({dim})" for dim in op.attrs["dims"])
+    e.define(op.result, f"{e.text(x)}{turned}", x)
+
+
+@lowers("concatenate")
+def _concatenate(e: Emitter, op: Op) -> None:
+    """A view of all operands; the first stands for them where views are told apart."""
+    parts = ", ".join(map(e.text, op.operands))
+    e.define(op.result, f"poplar::concat({{{parts}}}, {op.attrs['dim']})", op.operands[0])
+    if len(op.operands) > 1:
+        e.mixed.add(op.result)
+
+
+@lowers("roll")
+def _roll(e: Emitter, op: Op) -> None:
+    x, dim, shift = op.operands[0], op.attrs["dim"], op.attrs["shift"]
+    text, size = e.text(x), x.type.shape[dim]
+    if not shift:
+        e.define(op.result, text, x)
+        return
+    split = size - shift
+    tail, head = f"{text}.slice({split}, {size}, {dim})", f"{text}.slice(0, {split}, {dim})"
+    e.define(op.result, f"poplar::concat({{{tail}, {head}}}, {dim})", x)
+
+
+def slice_view(
+    text: str, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int],
+    sizes: Sequence[int],
+) -> str:  # fmt: skip
+    """The view of every `strides`-th element from `starts` on."""
+    for dim, (have, start, stride, size) in enumerate(
+        zip(shape, starts, strides, sizes, strict=True)
+    ):
+        end = start + (size - 1) * stride + 1 if size else start
+        if (start, end) != (0, have):
+            text += f".slice({start}, {end}, {dim})"
+        if stride > 1 and size > 1:
+            text += f".subSample({stride}, {dim})"
+    return text
+
+
+@lowers("slice")
+def _slice(e: Emitter, op: Op) -> None:
+    x, starts, strides = op.operands[0], op.attrs["starts"], op.attrs["strides"]
+    sizes = op.result.type.shape
+    view = slice_view(e.text(x), x.type.shape, starts, strides, sizes)
+    e.define(op.result, view, x)
+
+
+@lowers("pad")
+def _pad(e: Emitter, op: Op) -> None:
+    """Dimension by dimension: elements set apart, then widened or cut at both ends."""
+    x, fill = op.operands
+    text = e.text(x)
+    numbers = zip(op.attrs["low"], op.attrs["high"], op.attrs["interior"], strict=True)
+    for dim, (low, high, interior) in enumerate(numbers):
+        if (low, high, interior) != (0, 0, 0):
+            arguments = f"{text}, {e.text(fill)}, {dim}, {low}, {high}, {interior}"
+            text = f"{e.use('padded')}({arguments})"
+    e.define(op.result, text, x)
+    e.mixed.add(op.result)
+
+
+@lowers("constant")
+def _constant(e: Emitter, op: Op) -> None:
+    value, y = op.attrs["value"], op.result
+    held = physical(y.type)
+    if isinstance(value, Dense):
+        if not y.type.shape and y.type.dtype != "key":
+            e.define(y, e.number(value.array.item(), y.type.dtype))
+            return
+        e.define(y, dense(e, value.array, y.type.dtype))
+        return
+    if y.type.dtype == "key":
+        e.define(y, dense(e, np.full(y.type.shape, value, np.uint64), "key"))
+        return
+    assert op.spec.reference is not None
+    scalar = np.asarray(op.spec.reference(value=value, result=y.type.with_shape(())))
+    made = e.number(scalar.item(), y.type.dtype)
+    e.define(y, broadcast_view(made, (), (), held.shape))
+
+
+def dense(
+    e: Emitter, array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", dtype: str
+) -> str:
+    """The expression of a constant that holds an array."""
+    from shardir.types import TensorType
+
+    type = TensorType(array.shape, dtype)
+    held = element(type)
+    if dtype == "key":
+        array = np.stack(halves(array), -1)
+        dtype = "u32"
+    shape = braces(array.shape)
+    if dtype == "f16":
+        words = ", ".join(f"0x{int(word):04x}" for word in array.view(np.uint16).ravel())
+        return f"{e.use('half_constant')}(graph, {shape}, {{{words}}})"
+    words = ", ".join(literal(number, dtype) for number in array.ravel().tolist())
+    return f"{e.use('constant')}<{held.cpp}>(graph, {held.poplar}, {shape}, {{{words}}})"
+
+
+@lowers("iota")
+def _iota(e: Emitter, op: Op) -> None:
+    e.define(op.result, counted(e, op))
+
+
+@lowers("bitcast")
+def _bitcast(e: Emitter, op: Op) -> None:
+    """Keys are their two words already; elements of one width are seen as another type."""
+    x, y = op.operands[0], op.result
+    if "key" in (x.type.dtype, y.type.dtype) or x.type == y.type:
+        e.alias(y, e.text(x), x)
+        return
+    if element(x.type).bytes != element(y.type).bytes:
+        raise e.refuse(
+            op,
+            f"shows {x.type} as {y.type}, and Poplar shows elements as others of their width only",
+            "take the parts with shifts and `and`, or put them together with shifts and `or`",
+        )
+    e.define(y, f"{e.text(x)}.reinterpret({element(y.type).poplar})", x)
+
+
+@lowers("optimization_barrier")
+def _barrier(e: Emitter, op: Op) -> None:
+    for x, y in zip(op.operands, op.results, strict=True):
+        e.alias(y, e.text(x), x)
+
+
+@lowers("sharding_group")
+def _group(e: Emitter, op: Op) -> None:
+    """It only says so."""
+
+
+@lowers("done")
+def _done(e: Emitter, op: Op) -> None:
+    e.alias(op.result, e.text(op.operands[0]), op.operands[0])

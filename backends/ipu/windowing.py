@@ -1,0 +1,189 @@
+"""Windows: convolutions as one matrix product, reductions and selections over windows.
+
+All windows of a tensor are a view of it, which has the elements of each window along dimensions of
+their own at the end.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from shardir.backends.ipu.emitter import Emitter, reshape_view, shuffle_view
+from shardir.backends.ipu.reductions import reduced
+from shardir.backends.ipu.table import lowers
+from shardir.backends.ipu.types import NARROW_INTEGERS, braces, element
+from shardir.ir import Op
+from shardir.ops.convolution_loops import sides
+from shardir.ops.windowing import count, dilated
+from shardir.types import FLOATS, TensorType
+
+Pairs = Sequence[tuple[int, int]]
+OPERATIONS = {"add": "ADD", "mul": "MUL", "max": "MAX", "min": "MIN"}
+
+
+def arranged(
+    e: Emitter, text: str, shape: Sequence[int], padding: Pairs, dilation: Sequence[int], fill: str
+) -> tuple[str, list[int]]:
+    """A tensor dilated and padded, and its shape."""
+    sizes = []
+    for dim, (n, (low, high), step) in enumerate(zip(shape, padding, dilation, strict=True)):
+        if (low, high) != (0, 0) or (step > 1 and n > 1):
+            text = f"{e.use('padded')}({text}, {fill}, {dim}, {low}, {high}, {step - 1})"
+        sizes.append(dilated(n, step) + low + high)
+    return text, sizes
+
+
+def in_windows(
+    e: Emitter,
+    text: str,
+    shape: Sequence[int],
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> tuple[str, list[int], list[int]]:
+    """A view of all windows, how many there are along each dimension, and which have more than 1.
+
+    The dimensions whose windows have more than one element, or that are walked in strides, get one
+    more dimension each, in order.
+    """
+    places, walked = [], []
+    for dim, (n, size, stride, step) in enumerate(
+        zip(shape, window, strides, dilation, strict=True)
+    ):
+        found = count(n, dilated(size, step), stride)
+        places.append(found)
+        if size > 1 or stride > 1:
+            walked.append(dim)
+            arguments = f"{text}, {dim}, {found}, {size}, {stride}, {step}"
+            text = f"{e.use('windows')}({arguments})"
+    return text, places, walked
+
+
+@lowers("convolution")
+def _convolution(e: Emitter, op: Op) -> None:
+    """The windows as rows of a matrix, times the filter as a matrix, for each group."""
+    e.comment(op)
+    x, w = op.operands
+    y, attrs, label = op.result, op.attrs, e.label(op.result)
+    of, by, to = sides(attrs["dims"])
+    rank = len(of.spatial)
+    groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)
+    parts = groups * batch_groups
+    order = (of.first, *of.spatial, of.second)
+    shape = [x.type.shape[d] for d in order]
+    none, one = ((0, 0),), (1,)
+    fill = e.once(f"zero {x.type.dtype}", "nothing", e.number(0, x.type.dtype))
+    text, sizes = arranged(
+        e, shuffle_view(e.text(x), order), shape,
+        (*none, *attrs["padding"], *none), (*one, *attrs["lhs_dilation"], *one), fill,
+    )  # fmt: skip
+    kernel = [w.type.shape[d] for d in by.spatial]
+    text, places, walked = in_windows(
+        e, text, sizes, (1, *kernel, 1), (1, *attrs["strides"], 1), (1, *attrs["rhs_dilation"], 1)
+    )
+    inputs, outputs = w.type.shape[by.first], w.type.shape[by.second]
+    batch = places[0] // batch_groups
+    # batch groups, batch, places..., groups, inputs, kernel... -> parts, rows, kernel and inputs
+    split = [batch_groups, batch, *places[1:-1], groups, inputs]
+    split += [kernel[d - 1] for d in walked]
+    within = len(split) - len(walked)
+    shuffle = [0, rank + 2, 1, *range(2, rank + 2), *range(within, len(split)), rank + 3]
+    rows, columns = batch * prod(places[1:-1]), prod(kernel) * inputs
+    view = shuffle_view(f"{text}.reshape({braces(split)})", shuffle)
+    filters = shuffle_view(e.text(w), (*by.spatial, by.first, by.second))
+    each = outputs // parts
+    made = _product(e, op, view, filters, (parts, rows, columns, each), label)
+    back = [parts, batch, *places[1:-1], each]
+    natural = [1, *range(2, rank + 2), 0, rank + 2]
+    image = shuffle_view(reshape_view(made, (), back), natural)
+    image = f"{image}.reshape({braces([batch, *places[1:-1], outputs])})"
+    final = (to.first, *to.spatial, to.second)
+    e.define(y, shuffle_view(image, [final.index(d) for d in range(rank + 2)]))
+
+
+def _product(
+    e: Emitter, op: Op, rows: str, filters: str, sizes: tuple[int, int, int, int], label: str
+) -> str:
+    """Rows times filters, part by part."""
+    parts, height, depth, width = sizes
+    dtype, to = op.operands[0].type.dtype, op.result.type
+    if dtype not in FLOATS:
+        raise e.refuse(
+            op, f"convolves {dtype}, which IPUs multiply element by element only",
+            "convert both operands to f32 or f16",
+        )  # fmt: skip
+    out = f", {element(to).poplar}"
+    if parts == 1:
+        left, right = (
+            f"{rows}.reshape({{{height}, {depth}}})",
+            f"{filters}.reshape({{{depth}, {width}}})",
+        )
+        return f"poplin::matMul(graph, {left}, {right}, {e.sequence}{out}, {label})"
+    left = f"{rows}.reshape({{{parts}, {height}, {depth}}})"
+    right = f"{filters}.reshape({{{depth}, {parts}, {width}}}).dimShuffle({{1, 0, 2}})"
+    return f"poplin::matMulGrouped(graph, {left}, {right}, {e.sequence}{out}, {label})"
+
+
+def identity(op: str, type: TensorType) -> object:
+    """What combines with anything to that thing."""
+    if op in ("add", "mul"):
+        return int(op == "mul")
+    if type.dtype == "bool":
+        return op == "min"
+    if type.dtype in FLOATS:
+        return float("-inf" if op == "max" else "inf")
+    bits = int(type.dtype[1:])
+    if type.dtype[0] == "u":
+        return 0 if op == "max" else 2**bits - 1
+    return -(2 ** (bits - 1)) if op == "max" else 2 ** (bits - 1) - 1
+
+
+@lowers("reduce_window")
+def _reduce_window(e: Emitter, op: Op) -> None:
+    e.comment(op)
+    x, y, attrs = op.operands[0], op.result, op.attrs
+    how = attrs["op"]
+    fill = e.once(
+        f"{how} of nothing {x.type.dtype}", "nothing", e.number(identity(how, x.type), x.type.dtype)
+    )
+    text, sizes = arranged(
+        e, e.text(x), x.type.shape, attrs["padding"], attrs["base_dilation"], fill
+    )
+    text, _, walked = in_windows(
+        e, text, sizes, attrs["window"], attrs["strides"], attrs["window_dilation"]
+    )
+    rank = x.type.rank
+    shape = TensorType((*y.type.shape, *(attrs["window"][d] for d in walked)), x.type.dtype)
+    dims = tuple(range(rank, rank + len(walked)))
+    e.define(y, reduced(e, text, shape, dims, OPERATIONS[how], e.label(y)), None if walked else x)
+
+
+@lowers("select_and_scatter")
+def _select_and_scatter(e: Emitter, op: Op) -> None:
+    """For each place in a window, what of `source` goes there, spread out and added up."""
+    x, source = op.operands
+    y, attrs, label = op.result, op.attrs, e.label(op.result)
+    if x.type.dtype in NARROW_INTEGERS:
+        raise e.refuse(op, f"compares {x.type.dtype} in windows", "convert to i32 first")
+    e.comment(op)
+    how, dtype = attrs["op"], x.type.dtype
+    worst = e.number(identity(how, x.type), dtype)
+    fill = e.once(f"{how} of nothing {dtype}", "nothing", worst)
+    zero = e.once(f"zero {dtype}", "nothing", e.number(0, dtype))
+    text, _ = arranged(e, e.text(x), x.type.shape, attrs["padding"], attrs["base_dilation"], fill)
+    arguments = ", ".join(
+        [
+            f"graph, {text}, {e.text(source)}, {zero}",
+            *(braces(attrs[name]) for name in ("window", "strides", "window_dilation")),
+            "true" if how == "max" else "false",
+            e.sequence,
+            label,
+        ]
+    )
+    made = f"{e.use('selected')}({arguments})"
+    walked = zip(attrs["padding"], attrs["base_dilation"], x.type.shape, strict=True)
+    for dim, ((low, high), step, n) in enumerate(walked):
+        if (low, high) != (0, 0):
+            made = f"{e.use('padded')}({made}, {zero}, {dim}, {-low}, {-high}, 0)"
+        if step > 1 and n > 1:
+            made += f".subSample({step}, {dim})"
+    e.define(y, made)
