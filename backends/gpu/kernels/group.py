@@ -1,7 +1,7 @@
 """A group while its kernel is written: names, tensors, and the text of functions and launches."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from shardir.backends.gpu.kernels.helpers import LIBDEVICE, functions, helpers_of
@@ -109,7 +109,8 @@ class Group:
         grid = f"({', '.join(map(str, launch.grid))}{',' * (len(launch.grid) == 1)})"
         args = [name.removesuffix("_ptr") for name in launch.pointers]
         args += [f"{name}={value}" for name, value in launch.constants.items()]
-        args += [f"num_warps={launch.num_warps}", "enable_fp_fusion=False"]
+        args.append(f"num_warps={launch.num_warps}")
+        args += [f"{name}={value}" for name, value in launch.options.items()]
         head = f"{launch.function}[{grid}]("
         line = f"{head}{', '.join(args)})"
         return (
@@ -123,7 +124,11 @@ class Group:
         text = "\n\n".join(texts)
         helpers = helpers_of(text)
         code = text + "".join(functions()[name] for name in helpers)
-        imports = (*IMPORTS, LIBDEVICE) if "libdevice." in code else IMPORTS
+        imports = IMPORTS
+        if "libdevice." in code:
+            imports = (*IMPORTS, LIBDEVICE)
+            options = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
+            launches = [replace(launch, options=options) for launch in launches]
         results = zip(self.block.returns, self.results, strict=True)
         lines = [self.allocation(name, v.type.shape, v.type.dtype) for v, name in results]
         lines += [*scratch, *map(self.call, launches)]

@@ -15,7 +15,7 @@ An emitted program holds, for a group called `softmax`:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 IMPORTS = ("import torch", "import triton", "import triton.language as tl")
 
@@ -30,6 +30,9 @@ class Launch:
     """What each parameter points to, as `triton.compile` calls it: `*fp32`."""
     constants: Mapping[str, int]
     num_warps: int
+    options: Mapping[str, bool] = field(default_factory=lambda: {"enable_fp_fusion": False})
+    """No multiply-add is rounded once that the IR rounds twice; libdevice, where it is called,
+    knows subnormal numbers."""
 
 
 @dataclass(frozen=True, slots=True)

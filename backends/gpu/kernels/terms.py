@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardir.ops.numerics import narrowed
-from shardir.types import FLOATS, NUMPY_DTYPES, SIGNED, UNSIGNED
+from shardir.types import FLOATS, NUMPY_DTYPES
 
 NARROW = ("f16", "bf16")
 OWN = {
@@ -46,11 +46,12 @@ TORCH = {
     "f32": "torch.float32",
     "f64": "torch.float64",
 }
-POINTERS = {
-    dtype: f"*{name[0]}{name[-2:] if name[-2:].isdigit() else name[-1]}"
-    for dtype, name in OWN.items()
-    if dtype in (*SIGNED, *UNSIGNED)
-} | {"bool": "*i1", "f16": "*fp16", "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64"}
+POINTERS = {dtype: f"*{dtype}" for dtype in OWN} | {
+    "bool": "*i1",
+    "f16": "*fp16",
+    "f32": "*fp32",
+    "f64": "*fp64",
+}
 """Pointers as `triton.compile` calls them."""
 
 

@@ -1,0 +1,63 @@
+"""Kernels compiled ahead of time, for GPUs that need not be there."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+from shardir.backends.gpu.kernels.helpers import functions
+from shardir.backends.gpu.kernels.kernel import Kernel, Launch
+
+
+def compile_ahead(kernel: Kernel, capability: int) -> dict[str, bytes]:
+    """The machine code of a group's kernels, by name, for a compute capability such as 90.
+
+    Raises Triton's `CompilationError` for a text that it does not take, and `RuntimeError` where
+    it interprets kernels instead.
+    """
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        raise RuntimeError("cannot compile kernels while TRITON_INTERPRET=1; unset it")
+    with TemporaryDirectory() as folder:
+        module = _loaded(_text(kernel), Path(folder) / "kernels_ahead.py")
+        return {
+            launch.function: _compiled(module, launch, capability) for launch in kernel.launches
+        }
+
+
+def _text(kernel: Kernel) -> str:
+    """The kernels and what they call, without the launch."""
+    imports = [line for line in kernel.imports if line != "import torch"]
+    helpers = [functions()[name] for name in kernel.helpers]
+    return "\n\n\n".join(["\n".join(imports), *helpers, kernel.text]) + "\n"
+
+
+def _loaded(text: str, path: Path) -> ModuleType:
+    """A file as a module: Triton reads the text of kernels from files."""
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    kept, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = kept
+    return module
+
+
+def _compiled(module: ModuleType, launch: Launch, capability: int) -> bytes:
+    """The kernel as it is launched: on addresses that 16 divides, as torch allocates them."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    signature = {**launch.pointers, **dict.fromkeys(launch.constants, "constexpr")}
+    aligned = {(place,): [["tt.divisibility", 16]] for place in range(len(launch.pointers))}
+    source = ASTSource(getattr(module, launch.function), signature, dict(launch.constants), aligned)
+    options = {"num_warps": launch.num_warps, **launch.options}
+    target = GPUTarget("cuda", capability, 32)
+    code: bytes = triton.compile(source, target=target, options=options).asm["cubin"]
+    return code
