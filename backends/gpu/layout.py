@@ -3,23 +3,23 @@
 _OPEN, _CLOSE = "([{", ")]}"
 
 
-def wrapped(line: str, width: int, comment: str = "") -> str:
-    """A statement in lines of at most `width`, as far as brackets let it; `comment` on its end."""
-    if len(line) + len(comment) <= width:
-        return line + comment
+def wrapped(line: str, width: int) -> str:
+    """A statement in lines of at most `width`, as far as brackets let it."""
+    if len(line) <= width:
+        return line
     indent = " " * (len(line) - len(line.lstrip()))
     found = _outermost(line)
     if found is None:
-        return f"{indent}#{comment.strip()[1:]}\n{line}" if comment else line
+        return line
     begin, end = found
     inside, rest = line[begin + 1 : end], line[end:]
     inner = indent + "    "
-    if len(inner) + len(inside) <= width and len(rest) + len(indent) + len(comment) <= width:
-        return f"{line[: begin + 1]}\n{inner}{inside}\n{indent}{rest}{comment}"
+    if len(inner) + len(inside) <= width and len(rest) + len(indent) <= width:
+        return f"{line[: begin + 1]}\n{inner}{inside}\n{indent}{rest}"
     parts = _split(inside)
     comma = "," if len(parts) > 1 else ""
     parts = [wrapped(f"{inner}{part}{comma}", width) for part in parts]
-    return "\n".join([line[: begin + 1], *parts, indent + rest + comment])
+    return "\n".join([line[: begin + 1], *parts, indent + rest])
 
 
 def _outermost(line: str) -> tuple[int, int] | None:

@@ -6,19 +6,19 @@ from typing import Any
 
 from shardir.backends.emission import Boundary, Emission
 from shardir.backends.gpu import rules as rules
+from shardir.backends.gpu.constants import constant_files, constants_text
 from shardir.backends.gpu.kernels.helpers import functions
 from shardir.backends.gpu.library_text import definitions, library_text
 from shardir.backends.gpu.lowering import lower
 from shardir.backends.gpu.names import Names, identifier
-from shardir.backends.gpu.spelling import TORCH, listed, number_text
 from shardir.backends.gpu.vendoring import FOLDER, program_text
 from shardir.backends.gpu.writer import Needs, Writer
 from shardir.ir import Module
 from shardir.mesh import Mesh
 
 RESERVED = (
-    "F", "KERNELS", "PROGRAM", "Program", "Tensor", "cache", "comm", "device", "libdevice", "main",
-    "math", "itertools", "os", "run", "shardir_runtime", "tl", "torch", "triton",
+    "F", "KERNELS", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm", "device", "itertools",
+    "libdevice", "main", "math", "np", "os", "run", "tl", "torch", "triton",
 )  # fmt: skip
 """What a program calls by these names, so that no value may."""
 PRECISIONS = ("ieee", "tf32")
@@ -27,20 +27,23 @@ HOST_READS = ("while", "case", "eig")
 """Operations for which the host reads what the device has computed."""
 
 
-def write_program(emission: Emission, precision: str = "ieee") -> str:
-    """The whole program, which runs beside the files of `vendoring`."""
+def write_program(
+    emission: Emission, precision: str = PRECISIONS[0]
+) -> tuple[str, dict[str, bytes]]:
+    """The whole program, which runs beside the files of `vendoring`, and its arrays as files."""
     needs = Needs()
     main = _main(emission, needs)
     parts = [
         f"{_header(emission)}\n\n{_imports(needs, main, precision)}",
-        _constants(needs),
+        _section("Arrays", constants_text(needs.constants)),
         _section("Functions that torch lacks", library_text(needs.library)),
         _section("Groups: a Triton kernel, the same in torch, and the launch", _groups(needs)),
         _section("The program of one device", main),
         _section("What it takes and returns", program_text(emission, no_graph(emission.module))),
         'if __name__ == "__main__":\n    run(main, PROGRAM)\n',
     ]
-    return "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+    text = "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+    return text, constant_files(needs.constants)
 
 
 def no_graph(module: Module) -> str:
@@ -110,12 +113,17 @@ def _axis(axis: Any) -> str:
 
 
 def _imports(needs: Needs, main: str, precision: str) -> str:
-    text = "\n".join([main, library_text(needs.library), _groups(needs)])
+    arrays = constants_text(needs.constants)
+    text = "\n".join([main, library_text(needs.library), _groups(needs), arrays])
     plain = [f"import {name}" for name in ("itertools", "math", "os")
              if re.search(rf"\b{name}\.", text) or (name == "os" and needs.groups)]  # fmt: skip
-    if needs.constants:
+    if arrays:
         plain.append("from functools import cache")
+    if "Path(" in arrays:
+        plain.append("from pathlib import Path")
     torch = dict.fromkeys(["import torch", *needs.imports])
+    if "np." in arrays:
+        torch["import numpy as np"] = None
     if re.search(r"\bF\.", text):
         torch["import torch.nn.functional as F"] = None
     names = "Program, Tensor, run"
@@ -125,6 +133,11 @@ def _imports(needs: Needs, main: str, precision: str) -> str:
         f'torch.backends.cuda.matmul.fp32_precision = "{precision}"',
         f'torch.backends.cudnn.conv.fp32_precision = "{precision}"',
     ]
+    if re.search(r"torch\.b?float16", text):
+        switches += [
+            f"torch.backends.cuda.matmul.allow_{kind}_reduced_precision_reduction = False"
+            for kind in ("fp16", "bf16")
+        ]
     if needs.imports:
         switches += [
             "",
@@ -146,27 +159,6 @@ def _section(title: str, text: str) -> str:
 def _groups(needs: Needs) -> str:
     helpers = [functions()[name].strip("\n") for name in needs.kernels]
     return "\n\n\n".join([*helpers, *needs.functions])
-
-
-def _constants(needs: Needs) -> str:
-    """Each array by a function that makes it once a device."""
-    made = []
-    for name, (array, dtype) in needs.constants.items():
-        numbers = [number_text(number, dtype) for number in array.reshape(-1)]
-        lines, line = [], "       "
-        for number in numbers:
-            if len(line) + len(number) > 96:
-                lines.append(line)
-                line = "       "
-            line += f" {number},"
-        lines.append(line)
-        body = "\n".join(lines)
-        shape = f".reshape({listed(array.shape)})" if array.ndim != 1 else ""
-        made.append(
-            f"@cache\ndef {name}(device):\n    numbers = [\n{body}\n    ]\n"
-            f"    return torch.tensor(numbers, dtype={TORCH[dtype]}, device=device){shape}"
-        )
-    return "\n\n\n".join(made)
 
 
 def _main(emission: Emission, needs: Needs) -> str:

@@ -104,3 +104,11 @@ def limit_text(dtype: str, highest: bool) -> str:
         limits = np.iinfo(NUMPY_DTYPES[dtype])
         return str(limits.max if highest else limits.min)
     return "math.inf" if highest else "-math.inf"
+
+
+def full_text(shape: Iterable[int], number: Any, dtype: str) -> str:
+    """A tensor of one number."""
+    made = f"torch.full({shaped(shape)}, {word_text(number, dtype)}"
+    if dtype in WORDS:
+        return f"{made}, dtype={WORDS[dtype]}, device=device).view({TORCH[dtype]})"
+    return f"{made}, dtype={TORCH[dtype]}, device=device)"

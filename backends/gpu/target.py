@@ -26,8 +26,10 @@ class GPU(Target):
                 f"precision={precision!r} is none of {', '.join(PRECISIONS)}, the ways to multiply "
                 "f32 on GPUs"
             )
+        text, arrays = write_program(emission, precision)
         return {
-            f"{identifier(emission.title)}.py": write_program(emission, precision),
+            f"{identifier(emission.title)}.py": text,
+            **arrays,
             **runtime_files(),
             **data_files(emission),
         }

@@ -187,4 +187,4 @@ def _shown(line: Line) -> str:
     whole = f"{plain}  # {line.comment}"
     if len(whole) <= WIDTH:
         return whole
-    return wrapped(plain, WIDTH, f"  # {line.comment}")
+    return f"{indent}# {line.comment}\n{wrapped(plain, WIDTH)}"

@@ -28,11 +28,18 @@ def _matmul(dims: str, x: str, y: str) -> str | None:
     left, right = operands.split(",")
     if left == right and not output and len(left) == 1:
         return f"torch.dot({x}, {y})"
+    if len(left) == 2 and right == left[1] and output == left[0]:
+        return f"{x} @ {y}"
     both = [d for d in left if d in right and d in output]
     summed = [d for d in left if d in right and d not in output]
     rows = [d for d in left if d not in right]
     columns = [d for d in right if d not in left]
-    if len(summed) != 1 or len(rows) != 1 or len(columns) != 1:
+    if len(summed) != 1 or len(columns) != 1:
+        return None
+    if not both and left[-1:] == summed[0] and output == left[:-1] + columns[0] and left[:-1]:
+        other = _matrix(y, right, "", summed[0], columns[0])
+        return f"{x} @ {other}"
+    if len(rows) != 1:
         return None
     if any(d not in output for d in rows + columns):
         return None

@@ -1,7 +1,7 @@
 """Values made of nothing. What is one number is written where it is used, as far as that goes."""
 
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.spelling import TORCH, WORDS, listed, number_text, shaped
+from shardir.backends.gpu.spelling import TORCH, WORDS, full_text, shaped
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op
 from shardir.opset import Dense
@@ -22,8 +22,7 @@ def _constant(w: Writer, op: Op) -> str:
     reference = op.spec.reference
     assert reference is not None
     number = reference(value=value, result=to.with_shape(()))
-    text, dtype = number_text(number, to.dtype), TORCH[to.dtype]
-    return f"torch.full({shaped(to.shape)}, {text}, dtype={dtype}, device=device)"
+    return full_text(to.shape, number, to.dtype)
 
 
 @lowers("iota")
@@ -39,5 +38,7 @@ def _iota(w: Writer, op: Op) -> str:
         made = f"torch.arange({size}, device=device).to({TORCH[to.dtype]})"
     if to.rank == 1:
         return made
-    aligned = listed(-1 if d == dim else 1 for d in range(to.rank))
-    return f"{made}.reshape({aligned[1:-1]}).expand{shaped(to.shape)}"
+    after = to.rank - 1 - dim
+    if after:
+        made += f".reshape(-1{', 1' * after})" if after > 1 else "[:, None]"
+    return f"{made}.expand{shaped(to.shape)}"

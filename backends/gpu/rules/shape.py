@@ -2,7 +2,7 @@
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back
-from shardir.backends.gpu.spelling import TORCH, listed, number_text, shaped
+from shardir.backends.gpu.spelling import full_text, listed, shaped
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op
 
@@ -12,8 +12,7 @@ def _broadcast(w: Writer, op: Op) -> str:
     (x,), dims, to = op.operands, op.attrs["dims"], op.result.type
     number = w.number(x)
     if number is not None:
-        text, dtype = number_text(number, to.dtype), TORCH[to.dtype]
-        return f"torch.full({shaped(to.shape)}, {text}, dtype={dtype}, device=device)"
+        return full_text(to.shape, number, to.dtype)
     name = w.name(x)
     if dims == tuple(range(to.rank - x.type.rank, to.rank)):
         return f"{name}.expand{shaped(to.shape)}"

@@ -34,7 +34,7 @@ def _boundary(value: Value) -> Boundary:
 def text_of(function: Function | Module) -> str:
     """The program of a function for one device."""
     module = function if isinstance(function, Module) else Module((), (function,))
-    return write_program(emission(module))
+    return write_program(emission(module))[0]
 
 
 def main_of(function: Function | Module) -> str:

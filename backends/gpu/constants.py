@@ -1,0 +1,65 @@
+"""Arrays that a program holds: short ones in its text, long ones in files beside it.
+
+Each is made once a device, by a function of its own.
+"""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.gpu.spelling import TORCH, WORDS, listed, number_text, word_text
+
+FOLDER = "constants"
+LISTED = 64
+"""Arrays of more elements are files."""
+WIDTH = 96
+
+Constants = Mapping[str, tuple[npt.NDArray[Any], str]]
+"""Arrays and their element types, by the names of their functions."""
+
+
+def constants_text(constants: Constants) -> str:
+    """The functions that make the arrays."""
+    texts = (_text(name, array, dtype) for name, (array, dtype) in constants.items())
+    return "\n\n\n".join(texts)
+
+
+def constant_files(constants: Constants) -> dict[str, bytes]:
+    """The files of long arrays; of bf16 its bits."""
+    files = {}
+    for name, (array, dtype) in constants.items():
+        if array.size > LISTED:
+            file = io.BytesIO()
+            np.save(file, array.view(np.int16) if dtype == "bf16" else array, allow_pickle=False)
+            files[f"{FOLDER}/{name}.npy"] = file.getvalue()
+    return files
+
+
+def _text(name: str, array: npt.NDArray[Any], dtype: str) -> str:
+    head = f'@cache\ndef {name}(device):\n    """{dtype}{listed(array.shape)}"""\n'
+    if array.size > LISTED:
+        seen = ".view(torch.bfloat16)" if dtype == "bf16" else ""
+        place = f'Path(__file__).with_name("{FOLDER}") / "{name}.npy"'
+        return (
+            f"{head}    numbers = np.load({place})\n"
+            f"    return torch.from_numpy(numbers){seen}.to(device)"
+        )
+    spell = word_text if dtype in WORDS else number_text
+    numbers = [f"{spell(number, dtype)}," for number in array.reshape(-1)]
+    shape = f".reshape({listed(array.shape)})" if array.ndim != 1 else ""
+    back = f".view({TORCH[dtype]})" if dtype in WORDS else ""
+    made = f"dtype={WORDS.get(dtype, TORCH[dtype])}, device=device){shape}{back}"
+    short = f"    return torch.tensor([{' '.join(numbers).rstrip(',')}], {made}"
+    if len(short) <= WIDTH:
+        return head + short
+    lines = [""]
+    for number in numbers:
+        if len(lines[-1]) + len(number) > WIDTH - 8:
+            lines.append("")
+        lines[-1] += f" {number}" if lines[-1] else number
+    body = "\n".join(f"        {line}" for line in lines)
+    listing = f"    numbers = [  # fmt: skip\n{body}\n    ]\n"
+    return f"{head}{listing}    return torch.tensor(numbers, {made}"
