@@ -101,6 +101,8 @@ def _taken(
 def _lines_phases(x: View, y: View, dim: int, places: str, context: Context) -> list[Phase] | None:
     """The lines of `x` in order, or with `places` where their elements were."""
     steps, size = x.shape[dim], x.itemsize
+    if places and size > 4:
+        return None  # A word has no room for both.
     side, word = tiles.side(size), 4 if size <= 4 and not places else 8
     found = nest([x, y], [dim])
     column = max(found.loops, key=lambda loop: loop.extent, default=None)
@@ -149,4 +151,5 @@ def _sort(way: str, dtype: str, places: str, f: Function, block: Block) -> None:
 
 
 RULES: dict[str, Rule] = {"sort": sort_rule, "top_k": top_k_rule}
-"""No phases for several keys, for complex ones, nor for few or very long lines."""
+"""No phases for several keys, for complex ones, nor for few or very long lines; nor for the places
+of numbers of 64 bits."""

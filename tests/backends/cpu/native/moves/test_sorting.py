@@ -68,3 +68,15 @@ def test_numbers_at_the_ends() -> None:
     x = np.array([2**31 - 1, -(2**31), 0, 2**31 - 1, -1] * 7, np.int32)
     check(np.stack([x] * 5), "i32", 1)
     check(np.stack([x.view(np.uint32)] * 5), "u32", 1)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "i64", "u64"])
+def test_places_of_64_bits_are_left_to_numpy(dtype: str) -> None:
+    """A word has no room for both; so there are no phases for it."""
+    x, places = random_of(dtype, (5, 33)), np.zeros((5, 33), np.int32)
+    types = [TensorType(x.shape, name) for name in (dtype, "i32")]
+    outs = [np.zeros_like(x), places]
+    assert lowered(RULES["sort"], op_on(OPS["sort"], *types, dim=1), [x, places], outs) is None
+    some = (types[0], types[1])
+    op = op_on(OPS["top_k"], types[0], result=some)
+    assert lowered(RULES["top_k"], op, [x], outs) is None
