@@ -13,7 +13,7 @@ import numpy as np
 
 from shardir.frontend.errors import ImmutableError
 from shardir.frontend.locations import point
-from shardir.frontend.promotion import DType
+from shardir.frontend.promotion import Abstract, DType
 from shardir.frontend.signature import ShapeDtypeStruct
 
 _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
@@ -71,13 +71,13 @@ class Operators:
         raise NotImplementedError
 
     @property
-    def weak_type(self) -> bool:
+    def abstract(self) -> Abstract:
         raise NotImplementedError
 
     @property
     def aval(self) -> ShapeDtypeStruct:
         """What is known of it without its numbers: shape, element type, weakness."""
-        return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak_type)
+        return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.abstract.weak)
 
     @property
     def ndim(self) -> int:

@@ -96,8 +96,9 @@ def lcm(x1: Any, x2: Any) -> Any:
     divisor = _common_divisor(x, y)
     zero = like(x, 0)
     safe = same("select", same("eq", divisor, zero), like(x, 1), divisor)
-    multiple = same("mul", x, same("div", y, safe))
-    return multiple if x.value.type.dtype in UNSIGNED else same("abs", multiple)
+    if x.value.type.dtype not in UNSIGNED:
+        x, y = same("abs", x), same("abs", y)
+    return same("mul", x, same("div", y, safe))
 
 
 def _common_divisor(x: Tracer, y: Tracer) -> Tracer:

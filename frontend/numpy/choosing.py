@@ -125,7 +125,9 @@ def _choose(a: Any, choices: Any, mode: str) -> Any:
     shape = broadcast_shapes(index.shape, *(x.shape for x in tracers))
     stacked = snp.stack([broadcast(x, shape) for x in tracers])
     where = reshape(broadcast(index, shape), (1, *shape))
-    return reshape(take_along_axis(stacked, where, 0, "wrap" if mode == "wrap" else "clip"), shape)
+    if mode == "wrap":
+        return reshape(take_along_axis(stacked, where, 0, "wrap"), shape)
+    return reshape(take_along_axis(stacked, snp.maximum(where, 0), 0, "clip"), shape)
 
 
 def compress(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend import promotion
+from shardir.frontend import promotion, tree
 from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -92,7 +92,15 @@ def _numbers(items: Sequence[Any]) -> Any:
         found = np.asarray(items)
     except ValueError:
         return items  # which is an error that shows the user's line
-    return found if found.dtype.kind in "biufcV" else items
+    if found.dtype.kind not in "biufcV":
+        return items
+    # NumPy takes Python's numbers for wide ones; here they give way to those with a type.
+    typed = {x.dtype: x for x in tree.leaves(items) if isinstance(x, (np.generic, np.ndarray))}
+    if not typed:
+        return found
+    plain = {type(x): x for x in tree.leaves(items) if is_number(x)}
+    name, _ = promotion.result_type(*map(kind_of, [*typed.values(), *plain.values()]))
+    return narrowed(found, NUMPY_DTYPES[name])
 
 
 def _wide(found: Any, dtype: Any) -> Any:

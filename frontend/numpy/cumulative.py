@@ -47,12 +47,13 @@ def _cumulated(name: str, op: str, neutral: int, nans: bool, meaning: str) -> Ca
 
 
 def _running(op: str, x: Tracer, axis: Any, dtype: Any) -> Tracer:
+    name = x.value.type.dtype if dtype is None else dtype_of(dtype)
     if dtype is not None:
-        x = convert(x, dtype_of(dtype))
-    elif x.value.type.dtype == "bool":
+        x = convert(x, name)
+    if x.value.type.dtype == "bool":
         x = convert(x, canonical("i64"))
     result: Tracer = emit(op, x, dim=axis_of(axis, x.ndim), reverse=False)
-    return result
+    return result if dtype is None else convert(result, name)
 
 
 cumsum = _cumulated("cumsum", "cumsum", 0, False, "sum")

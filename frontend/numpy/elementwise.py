@@ -3,7 +3,7 @@
 Integers become floats, complex numbers stay complex where the function is defined for them.
 """
 
-from math import log as log_of, pi
+from math import factorial, log as log_of, pi
 from typing import Any
 
 from shardir.frontend.eager import public
@@ -98,10 +98,16 @@ def sinc(x: Any, /) -> Any:
     (x,) = _floats(x)
     angle = same("mul", x, like(x, pi))
     at_zero = same("eq", angle, like(angle, 0))
-    # The quotient is taken away from 0, so that its derivative is no NaN there.
+    # The quotient is taken away from 0, so that its derivatives are no NaN there; those at 0 are
+    # of the Taylor series.
     safe = same("select", at_zero, like(angle, 1), angle)
     quotient = same("div", same("sin", safe), safe)
-    return same("select", at_zero, like(angle, 1), quotient)
+    small = same("select", at_zero, angle, like(angle, 0))
+    square, series = same("mul", small, small), like(angle, 0)
+    for power in range(10, -1, -2):
+        term = like(angle, (-1) ** (power // 2) / factorial(power + 1))
+        series = same("add", same("mul", series, square), term)
+    return same("select", at_zero, series, quotient)
 
 
 @public()

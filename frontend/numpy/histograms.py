@@ -21,8 +21,9 @@ from shardir.types import INTEGERS
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
     """How often each whole number from 0 on is in the vector `x`, or the sum of its `weights`.
 
-    The result is as long as the numbers demand, at least `minlength`; `length` states it, which is
-    needed for a traced vector: numbers from there on are not counted. Negative ones count as 0.
+    The result is as long as the numbers demand, at least `minlength`; `length` alone states it,
+    which is needed for a traced vector: numbers from there on are not counted. Negative ones count
+    as 0.
     """
     if minlength < 0:
         raise ArgumentError(point(f"minlength is at least 0, got {minlength}"))
@@ -36,7 +37,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
             )
         numbers = np.asarray(x)
         length = max(int(numbers.max()) + 1 if numbers.size else 0, minlength)
-    return _bincount(x, weights, max(length, minlength))
+    return _bincount(x, weights, length)
 
 
 @public(static=("length",))

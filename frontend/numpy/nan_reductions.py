@@ -75,21 +75,21 @@ def nanmean(
 @public(static=(*STATIC, "ddof"))
 def nanvar(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-    keepdims: bool = False, where: Any = None,
+    keepdims: bool = False, where: Any = None, *, mean: Any = None,
 ) -> Any:  # fmt: skip
     """`var` of the elements that are not NaN; NaN where there are not more than `ddof`."""
     x, numbers = _numbers(a, where)
-    return var(x, axis, dtype, out, ddof, keepdims, where=numbers)
+    return var(x, axis, dtype, out, ddof, keepdims, where=numbers, mean=mean)
 
 
 @public(static=(*STATIC, "ddof"))
 def nanstd(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-    keepdims: bool = False, where: Any = None,
+    keepdims: bool = False, where: Any = None, *, mean: Any = None,
 ) -> Any:  # fmt: skip
     """`std` of the elements that are not NaN; NaN where there are not more than `ddof`."""
     x, numbers = _numbers(a, where)
-    return std(x, axis, dtype, out, ddof, keepdims, where=numbers)
+    return std(x, axis, dtype, out, ddof, keepdims, where=numbers, mean=mean)
 
 
 @public(static=("axis", "out", "keepdims"))

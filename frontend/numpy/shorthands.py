@@ -29,7 +29,8 @@ class Concatenator:
 
     `1:9:2` is `arange(1, 9, 2)`, `0:1:5j` is `linspace(0, 1, 5)`. A text in front says, as in
     NumPy, along which axis ("0"), with how many dimensions at least ("0,2"), and where the own
-    dimensions of an array that has fewer go ("0,2,0").
+    dimensions of an array that has fewer go ("0,2,0"); or that a vector becomes a row ("r") or a
+    column ("c").
     """
 
     def __init__(self, axis: int, dims: int, own: int) -> None:
@@ -40,22 +41,32 @@ class Concatenator:
 
         items = items if isinstance(items, tuple) else (items,)
         axis, dims, own = self._defaults
+        matrix = ""
         if items and isinstance(items[0], str):
+            matrix = items[0] if items[0] in ("r", "c") else ""
             axis, dims, own = _directive(items[0], self._defaults)
             items = items[1:]
-        return snp.concatenate([_part(item, dims, own) for item in items], axis)
+        joined = snp.concatenate([_part(item, dims, own) for item in items], axis)
+        if not matrix or joined.ndim > 1:
+            return joined
+        return snp.expand_dims(joined, 0 if matrix == "r" else 1)
 
 
 def _directive(text: str, defaults: tuple[int, int, int]) -> tuple[int, int, int]:
+    if text in ("r", "c"):
+        return defaults
     try:
         given = [int(part) for part in text.split(",")]
     except ValueError:
         given = []
     if not 1 <= len(given) <= 3:
         raise OperationTypeError(
-            point(f"the directive {text!r} is unknown; it is one to three integers: '0,2,-1'")
+            point(
+                f"the directive {text!r} is unknown; it is one to three integers: '0,2,-1', or "
+                "'r' or 'c'"
+            )
         )
-    axis, dims, own = (*given, *(0, 1, -1)[len(given) :])
+    axis, dims, own = (*given, *defaults[len(given) :])
     return axis, dims, own
 
 

@@ -1,5 +1,6 @@
 """Spreads, weighted means and correlations. Half floats are computed as float32."""
 
+from math import nan
 from typing import Any
 
 from shardir.frontend.eager import public
@@ -14,11 +15,11 @@ from shardir.frontend.numpy.pointwise import inexact, like, no_out, same
 from shardir.frontend.numpy.reductions import counted, mean, only, reduced, size_of
 from shardir.frontend.numpy.rounding import WIDE
 from shardir.frontend.numpy.selection import clip
-from shardir.frontend.operands import as_tracer, convert, promote_to, reshape
+from shardir.frontend.operands import as_tracer, broadcast, convert, promote_to, reshape
 from shardir.frontend.promotion import dtype_of, inexact as floating
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import REAL_OF
+from shardir.types import COMPLEX, REAL_OF
 
 STATIC = ("axis", "dtype", "out", "ddof", "keepdims", "correction")
 
@@ -26,26 +27,31 @@ STATIC = ("axis", "dtype", "out", "ddof", "keepdims", "correction")
 @public(static=STATIC)
 def var(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-    keepdims: bool = False, *, where: Any = None, correction: float | None = None,
+    keepdims: bool = False, *, where: Any = None, mean: Any = None,
+    correction: float | None = None,
 ) -> Any:  # fmt: skip
-    """The variance: the mean square of the distances from the mean, divided by n - ddof."""
-    wide, name = _variance("var", a, axis, dtype, out, ddof, keepdims, where, correction)
+    """The variance: the mean square of the distances from the mean, divided by n - ddof.
+
+    `mean` spares to compute it; it is as `mean` of this module makes it with `keepdims`.
+    """
+    wide, name = _variance("var", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
     return convert(wide, name)
 
 
 @public(static=STATIC)
 def std(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-    keepdims: bool = False, *, where: Any = None, correction: float | None = None,
+    keepdims: bool = False, *, where: Any = None, mean: Any = None,
+    correction: float | None = None,
 ) -> Any:  # fmt: skip
-    """The standard deviation: the square root of the variance."""
-    wide, name = _variance("std", a, axis, dtype, out, ddof, keepdims, where, correction)
+    """The standard deviation: the square root of the variance; see `var`."""
+    wide, name = _variance("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
     return convert(same("sqrt", wide), name)
 
 
 def _variance(
     name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: float, keepdims: bool, where: Any,
-    correction: float | None,
+    mean: Any, correction: float | None,
 ) -> tuple[Tracer, str]:  # fmt: skip
     """The variance in the type it is computed in, and the one it is wanted in."""
     no_out(name, out)
@@ -53,27 +59,45 @@ def _variance(
         raise ArgumentError(point(f"{name} takes ddof or correction, which mean the same"))
     x = as_tracer(a)
     kind = floating(x.value.type.dtype) if dtype is None else dtype_of(dtype)
+    if is_complex(x) and kind not in COMPLEX:
+        raise ArgumentError(
+            point(
+                f"{name} of complex numbers is computed in a complex type, got dtype {dtype}; "
+                "leave it out, and convert the result, which is real, with .astype"
+            )
+        )
     wide = convert(x, WIDE.get(kind, kind))
     less = ddof if correction is None else correction
-    found = variance(wide, axes_of(axis, x.ndim), less, keepdims, where)
-    return found, REAL_OF.get(kind, kind)
+    centre = None if mean is None else convert(as_tracer(mean), wide.value.type.dtype)
+    found = variance(wide, axes_of(axis, x.ndim), less, keepdims, where, centre)
+    return found, REAL_OF.get(kind, kind) if dtype is None else kind
 
 
 def variance(
-    x: Tracer, dims: tuple[int, ...], ddof: float, keepdims: bool, where: Any = None
-) -> Tracer:
-    """The sum over `dims` of the squared distances from the mean, divided by n - ddof."""
-    summed = reduced("sum", only(x, where, 0), dims, False)
-    average = same("div", summed, counted(x, summed, dims, False, where))
-    away = same("sub", x, back(average, x, dims))
+    x: Tracer, dims: tuple[int, ...], ddof: float, keepdims: bool, where: Any = None,
+    centre: Tracer | None = None,
+) -> Tracer:  # fmt: skip
+    """The sum over `dims` of the squared distances from the mean, divided by n - ddof.
+
+    NaN where n is not more than `ddof`. `centre` is the mean, where it is known, with `dims` of
+    size 1.
+    """
+    if centre is None:
+        summed = reduced("sum", only(x, where, 0), dims, False)
+        centre = back(same("div", summed, counted(x, summed, dims, False, where)), x, dims)
+    # What does not count is taken out before it is squared: it may be NaN, and so its derivative.
+    away = only(same("sub", x, broadcast(centre, x.shape)), where, 0)
     parts = [same("real", away), same("imag", away)] if is_complex(x) else [away]
     squares = [same("mul", part, part) for part in parts]
     square = squares[0] if len(squares) == 1 else same("add", *squares)
-    total = reduced("sum", only(square, where, 0), dims, keepdims)
+    total = reduced("sum", square, dims, keepdims)
     if where is None:
-        return same("div", total, like(total, max(size_of(x, dims) - ddof, 0)))
-    left = counted(x, total, dims, keepdims, where)
-    return same("div", total, clip(left - ddof, 0) if ddof else left)
+        left = size_of(x, dims) - ddof
+        return same("div", total, like(total, left if left > 0 else nan))
+    kept = counted(x, total, dims, keepdims, where) - ddof
+    return same(
+        "div", total, same("select", same("gt", kept, like(kept, 0)), kept, like(kept, nan))
+    )
 
 
 @public(static=("axis", "returned", "keepdims"))
@@ -95,23 +119,26 @@ def average(
         if axis is None or w.shape != sizes:
             wanted = f"{x.shape}" if axis is None else f"{x.shape} or {sizes}"
             raise ShapeError(point(f"weights of average have shape {w.shape}, not {wanted}"))
-        w = spread(w, x.shape, dims)
+        rising = tuple(sorted(range(len(dims)), key=dims.__getitem__))
+        w = emit("transpose", w, perm=rising, weak=w.weak_type)
+        w = spread(w, x.shape, tuple(sorted(dims)))
     total = reduced("sum", w, dims, keepdims)
     found = same("div", reduced("sum", same("mul", x, w), dims, keepdims), total)
     return (found, total) if returned else found
 
 
-@public(static=("rowvar", "bias", "ddof"))
+@public(static=("rowvar", "bias", "ddof", "dtype"))
 def cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
-    fweights: Any = None, aweights: Any = None,
+    fweights: Any = None, aweights: Any = None, dtype: Any = None,
 ) -> Any:  # fmt: skip
     """The covariances of the rows of `m` (and `y`), or of their columns without `rowvar`.
 
-    `fweights` says how often each observation counts, `aweights` how much.
+    `fweights` says how often each observation counts, `aweights` how much. NaN where there are
+    not more observations than `ddof` (1, or 0 with `bias`).
     """
     rows = [_observations(each, rowvar) for each in (m, y) if each is not None]
-    parts = promote_to(inexact(*rows), *rows)
+    parts = promote_to(inexact(*rows) if dtype is None else (dtype_of(dtype), False), *rows)
     x: Tracer = parts[0] if len(parts) == 1 else emit("concatenate", *parts, dim=0)
     given = [as_tracer(w) for w in (fweights, aweights) if w is not None]
     for w in given:
@@ -122,7 +149,8 @@ def cov(
     less = (0 if bias else 1) if ddof is None else ddof
     if not given:
         away = x - back(reduced("sum", x, (1,), False) / x.shape[1], x, (1,))
-        return _settled(contract(away, conjugate_of(away), "bi,hi->bh"), x.shape[1] - less)
+        products = contract(away, conjugate_of(away), "bi,hi->bh")
+        return _settled(products, max(x.shape[1] - less, 0))
     (weights,) = promote_to((x.value.type.dtype, False), given[0])
     for w in given[1:]:
         weights = weights * w
@@ -132,7 +160,7 @@ def cov(
     if less:
         waste = weights if aweights is None else weights * aweights
         lost = less if aweights is None else less * reduced("sum", waste, (0,), False) / total
-        left = total - lost
+        left = clip(total - lost, 0)
     return _settled(contract(away * weights, conjugate_of(away), "bi,hi->bh"), left)
 
 
@@ -154,10 +182,10 @@ def _settled(products: Tracer, divisor: Any) -> Tracer:
     return reshape(found, ()) if found.shape == (1, 1) else found
 
 
-@public(static=("rowvar",))
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
+@public(static=("rowvar", "dtype"))
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
     """The correlations of the rows of `x` (and `y`), or of their columns without `rowvar`."""
-    found = as_tracer(cov(x, y, rowvar))
+    found = as_tracer(cov(x, y, rowvar, dtype=dtype))
     if not found.ndim:
         return found / found
     own = diagonal_of(found, 0, 1)

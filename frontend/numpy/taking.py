@@ -112,7 +112,8 @@ def take_along_axis(
 ) -> Any:
     """For each line of `arr` along `axis` the elements at the same line of `indices`.
 
-    The other dimensions broadcast. Without an axis both are flat. Indices out of range give
+    The other dimensions broadcast. Without an axis both are flat. Negative indices count from the
+    end. Indices out of range give
     `fill_value` (mode "fill", the default), the nearest element ("clip") or start again ("wrap").
     """
     _check_mode("take_along_axis", mode)
@@ -132,7 +133,7 @@ def _take_along(arr: Any, indices: Any, axis: int | None, mode: str, fill_value:
         raise IndexingError(
             point(f"take_along_axis has nothing to take from: axis {axis} is empty")
         )
-    counted = _counted(index, x.shape[dim], mode)
+    counted = _counted(index, x.shape[dim], "fill" if mode == "clip" else mode)
     vectors = reshape(counted, (*counted.shape, 1))
     others = tuple(d for d in range(x.ndim) if d != dim)
     found: Tracer = emit(

@@ -83,6 +83,17 @@ def _i1e_rule(primals: Any, tangents: Any) -> Any:
     return value, snp.where(x == 0, snp.full_like(x, 0.5), slope) * tangents[0]
 
 
+@custom_jvp
+def _i0(x: Any) -> Any:
+    return snp.exp(snp.abs(x)) * _i0e(x)
+
+
+@_i0.defjvp
+def _i0_rule(primals: Any, tangents: Any) -> Any:
+    (x,) = primals
+    return _i0(x), snp.exp(snp.abs(x)) * _i1e(x) * tangents[0]
+
+
 @public()
 def i0e(x: Any) -> Any:
     """exp(-|x|) times the modified Bessel function of order 0."""
@@ -98,8 +109,7 @@ def i1e(x: Any) -> Any:
 @public()
 def i0(x: Any) -> Any:
     """The modified Bessel function of order 0."""
-    (x,) = floats(x)
-    return snp.exp(snp.abs(x)) * _i0e(x)
+    return _i0(*floats(x))
 
 
 @public()

@@ -121,11 +121,9 @@ def test_the_place_of_nothing_but_nan_is_minus_one() -> None:
     ]
 
 
-@pytest.mark.parametrize("ddof", [0, 1, 2, 5])
+@pytest.mark.parametrize("ddof", [0, 1, 2])
 @pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
 def test_degrees_of_freedom(name: str, ddof: int) -> None:
-    if ddof == 5 and name.startswith("nan"):
-        return
     check(name, FLOATS, axis=1, ddof=ddof)
     check(name, FLOATS, axis=0, ddof=0)
 

@@ -1,0 +1,106 @@
+"""Numbers that once were others than JAX's and NumPy's: corners of functions, and derivatives."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir
+from shardir import numpy as snp
+from shardir.frontend.errors import ArgumentError
+
+
+def test_derivatives_where_a_function_is_told_by_cases() -> None:
+    second = shardir.grad(shardir.grad(snp.sinc))
+    np.testing.assert_allclose(second(0.0), -(np.pi**2) / 3, rtol=1e-6)
+    np.testing.assert_allclose(shardir.grad(shardir.grad(second))(0.0), np.pi**4 / 5, rtol=1e-6)
+    np.testing.assert_allclose(shardir.grad(snp.sinc)(1e30), 0.0, atol=1e-29)
+    assert shardir.grad(snp.i0)(0.0) == 0.0
+    np.testing.assert_allclose(shardir.grad(shardir.grad(snp.i0))(0.0), 0.5, rtol=1e-5)
+
+
+def test_what_does_not_count_has_no_derivative() -> None:
+    x = np.array([np.nan, 1, 2, 3, 4], np.float32)
+    np.testing.assert_allclose(shardir.grad(snp.nanvar)(x), [0, -0.75, -0.25, 0.25, 0.75])
+    assert not np.isnan(np.asarray(shardir.grad(snp.nanstd)(x))).any()
+
+
+@pytest.mark.parametrize("ddof", [2, 3, 4])
+def test_a_spread_of_too_few_is_no_number(ddof: int) -> None:
+    assert np.isnan(snp.var(snp.arange(2), ddof=ddof))
+    assert np.isnan(snp.std(snp.arange(3), ddof=ddof, where=np.array([True, True, False])))
+
+
+def test_covariances_of_nothing_are_no_numbers() -> None:
+    assert np.isnan(snp.cov(np.ones(0)))
+    assert np.isnan(np.asarray(snp.cov(np.ones((3, 0))))).all()
+
+
+def test_a_spread_of_complex_numbers_is_computed_in_a_complex_type() -> None:
+    x = np.array([1j, 2], np.complex64)
+    assert snp.var(x).dtype == np.float32
+    assert snp.var(x, dtype=np.complex64).dtype == np.complex64
+    with pytest.raises(ArgumentError) as caught:
+        snp.std(x, dtype=np.float32)
+    assert str(caught.value).partition("\n")[0] == (
+        "std of complex numbers is computed in a complex type, got dtype <class 'numpy.float32'>; "
+        "leave it out, and convert the result, which is real, with .astype"
+    )
+
+
+def test_a_spread_about_a_known_mean() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4) ** 2
+    mean = x.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(snp.var(x, axis=1, mean=mean), x.var(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(snp.nanstd(x, axis=1, mean=mean), x.std(axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [(2, 0), (0, 2), (1, 0, 2)])
+def test_weights_come_in_the_order_of_the_axes(axis: tuple[int, ...]) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    weights = np.arange(1, 1 + int(np.prod([x.shape[i] for i in axis])), dtype=np.float32)
+    weights = weights.reshape([x.shape[i] for i in axis])
+    np.testing.assert_allclose(
+        snp.average(x, axis=axis, weights=weights), np.average(x, axis=axis, weights=weights),
+        rtol=1e-6,
+    )  # fmt: skip
+
+
+def test_negative_indices_count_from_the_end_before_they_are_clipped() -> None:
+    x, at = np.arange(10.0, dtype=np.float32), np.array([-11, -10, -1, 3, 10])
+    np.testing.assert_array_equal(snp.take_along_axis(x, at, 0, mode="clip"), [0, 0, 9, 3, 9])
+
+
+def test_running_sums_may_be_of_truth_values() -> None:
+    x = np.array([0, 2, 0], np.int32)
+    np.testing.assert_array_equal(snp.cumsum(x, dtype=bool), [False, True, True])
+    np.testing.assert_array_equal(snp.cumprod(x + 1, dtype=bool), [True, True, True])
+
+
+def test_lists_have_the_element_type_of_their_numbers_that_have_one() -> None:
+    assert snp.array([0, np.float16(1)]).dtype == np.float16
+    assert snp.array([0.5, np.int8(1)]).dtype == np.float32
+    assert snp.array([1, np.int8(1)]).dtype == np.int8
+    assert snp.array([np.uint8(1), np.int8(1)]).dtype == np.int16
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "0,2", "0,2,0", "1,2,0"])
+def test_what_a_directive_leaves_out_is_as_without_one(text: str) -> None:
+    parts: Any = (text, [1, 2, 3], [4, 5, 6])
+    np.testing.assert_array_equal(snp.c_[parts], np.c_[parts])
+    np.testing.assert_array_equal(snp.r_[parts], np.r_[parts])
+
+
+def test_a_vector_may_be_made_a_row_or_a_column() -> None:
+    assert snp.r_["r", [1, 2], 3].shape == (1, 3)
+    assert snp.r_["c", [1, 2], 3].shape == (3, 1)
+
+
+def test_a_stated_length_is_that_of_the_counts() -> None:
+    counts = snp.bincount(np.array([1, 2, 7]), minlength=20, length=8)
+    np.testing.assert_array_equal(counts, [0, 1, 1, 0, 0, 0, 0, 1])
+
+
+def test_common_multiples_wrap_around_as_products_do() -> None:
+    x, y = np.array([26, -4], np.int8), np.array([5, 6], np.int8)
+    np.testing.assert_array_equal(snp.lcm(x, y), np.array([-126, 12], np.int8))
