@@ -29,17 +29,27 @@ def test_the_list_of_packages_is_sorted() -> None:
     assert CONFIG["packages"] == sorted(CONFIG["packages"])
 
 
+def data_files(folder: Path) -> set[Path]:
+    """The files of a package that are no modules, in its folders that are no packages."""
+    found = set()
+    for path in folder.iterdir():
+        if path.is_symlink() or path.name == "__pycache__" or (path / "__init__.py").exists():
+            continue
+        if path.is_dir():
+            found |= data_files(path)
+        elif path.is_file() and path.suffix not in {".py", ".pyc"}:
+            found.add(path)
+    return found
+
+
 def test_every_data_file_is_shipped() -> None:
-    found = {
-        (package, file.name)
-        for package, folder in folders().items()
-        for file in folder.iterdir()
-        if file.is_file() and file.suffix not in {".py", ".pyc"}
-    }
+    packages = folders()
+    found = {name: data_files(folder) for name, folder in packages.items()}
     shipped = {
-        (package, name) for package, names in CONFIG["package-data"].items() for name in names
+        name: {path for pattern in patterns for path in packages[name].glob(pattern)}
+        for name, patterns in CONFIG["package-data"].items()
     }
-    assert shipped == found
+    assert shipped == {name: files for name, files in found.items() if files}
 
 
 def test_the_siblings_are_linked_into_the_package() -> None:

@@ -119,6 +119,7 @@ inline void run_with_files(const Contract& contract, void (*build)(Program&),
   std::vector<std::vector<char>> arguments, results;
   std::vector<const void*> given;
   std::vector<void*> wanted;
+  const std::vector<int> sharded(contract.arguments.size(), 1);
   for (const Port& port : contract.arguments) {
     arguments.push_back(read_argument(port, contract.replicas, options.arguments));
   }
@@ -131,7 +132,8 @@ inline void run_with_files(const Contract& contract, void (*build)(Program&),
   }
   for (std::vector<char>& bytes : results) wanted.push_back(bytes.data());
   Session(contract, build, options.device)
-      .run({given.data(), wanted.data(), options.steps, 1, options.sharded ? 1 : 0, nullptr, 0});
+      .run({given.data(), sharded.data(), wanted.data(), options.steps, options.sharded ? 1 : 0,
+            nullptr, 0});
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Port& port = contract.results[i];
     write_npy(options.results + "/" + port.name + ".npy", element_of(port.type), shapes[i],

@@ -121,14 +121,15 @@ class Program {
   std::vector<std::string> taken, given;
 };
 
-// What one call is given: for each argument a C-contiguous array, whole, or with `sharded` the
-// parts of all replicas; for each result the memory for such an array. `steps` runs of `step`
-// happen between upload and download. An error is written to `message`, of `room` bytes.
+// What one call is given: for each argument a C-contiguous array, whole, or where
+// `arguments_sharded` is not 0 the parts of all replicas; for each result the memory for such an
+// array. `steps` runs of `step` happen between upload and download. An error is written to
+// `message`, of `room` bytes.
 struct Call {
   const void* const* arguments;
+  const int* arguments_sharded;  // one for each argument
   void* const* results;
   unsigned steps;
-  int arguments_sharded;
   int results_sharded;
   char* message;
   std::size_t room;
@@ -166,6 +167,12 @@ int main(Contract (*contract)(), void (*build)(Program&), int count, char** word
 #define SHARDIR_IPU_DESCRIBE describe
 #endif
 
+#if defined(__GNUC__)
+#define SHARDIR_IPU_EXPORT __attribute__((visibility("default")))
+#else
+#define SHARDIR_IPU_EXPORT
+#endif
+
 #if defined(SHARDIR_IPU_LIBRARY)
 #define SHARDIR_IPU_MAIN(contract, build)
 #else
@@ -178,13 +185,13 @@ int main(Contract (*contract)(), void (*build)(Program&), int count, char** word
 #include "shardir_ipu_session.hpp"
 #endif
 
-#define SHARDIR_IPU_ENTRY(contract, build)                                        \
-  extern "C" int SHARDIR_IPU_RUN(const shardir_ipu::Call* call) {                 \
-    static std::unique_ptr<shardir_ipu::Session> session;                         \
-    return shardir_ipu::run(contract, build, session, *call);                     \
-  }                                                                               \
-  extern "C" const char* SHARDIR_IPU_DESCRIBE() {                                 \
-    static const std::string text = shardir_ipu::describe(contract());            \
-    return text.c_str();                                                          \
-  }                                                                               \
+#define SHARDIR_IPU_ENTRY(contract, build)                                            \
+  extern "C" SHARDIR_IPU_EXPORT int SHARDIR_IPU_RUN(const shardir_ipu::Call* call) {  \
+    static std::unique_ptr<shardir_ipu::Session> session;                             \
+    return shardir_ipu::run(contract, build, session, *call);                         \
+  }                                                                                   \
+  extern "C" SHARDIR_IPU_EXPORT const char* SHARDIR_IPU_DESCRIBE() {                  \
+    static const std::string text = shardir_ipu::describe(contract());                \
+    return text.c_str();                                                              \
+  }                                                                                   \
   SHARDIR_IPU_MAIN(contract, build)

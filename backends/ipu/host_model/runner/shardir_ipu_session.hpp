@@ -149,7 +149,7 @@ SHARDIR_IPU_FUNCTION void Session::run(const Call& call) {
   for (std::size_t i = 0; i < uploaded.size(); ++i) {
     std::vector<char>& parts = uploaded[i];
     char* given = static_cast<char*>(const_cast<void*>(call.arguments[i]));
-    if (call.arguments_sharded != 0) {
+    if (call.arguments_sharded[i] != 0) {
       if (!parts.empty()) std::memcpy(parts.data(), given, parts.size());
       continue;
     }

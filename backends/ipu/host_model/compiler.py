@@ -1,0 +1,72 @@
+"""A C++ compiler of this machine: g++, clang++, or the one in the package ziglang."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from shardir.errors import ShardirError
+
+STANDARD = ("-std=c++17",)
+
+
+class HostModelError(ShardirError, RuntimeError):
+    """What the host model refuses, or what keeps a program from being built or called."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A command that takes what g++ takes, and what it says of its version."""
+
+    command: tuple[str, ...]
+    version: str
+
+    def run(self, arguments: Iterable[str | Path], what: str) -> None:
+        """Compile; raises `HostModelError` with what the compiler says of `what`."""
+        command = [*self.command, *STANDARD, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = "\n".join((done.stderr or done.stdout).strip().splitlines()[:20])
+            raise HostModelError(f"{what} does not compile with {self.command[0]}:\n{said}")
+
+
+def candidates() -> list[tuple[str, ...]]:
+    """The compilers to try, best first; `CXX` alone where it is set."""
+    given = os.environ.get("CXX")
+    if given:
+        return [tuple(shlex.split(given))]
+    found: list[tuple[str, ...]] = [(name,) for name in ("g++", "clang++") if shutil.which(name)]
+    if find_spec("ziglang") is not None:
+        found.append(ZIG)
+    return found
+
+
+ZIG = (sys.executable, "-m", "ziglang", "c++", "-fno-sanitize=undefined")
+
+
+def find_compiler() -> Compiler:
+    """The best compiler here; raises `HostModelError` where there is none."""
+    return _find(tuple(candidates()))
+
+
+@cache
+def _find(commands: tuple[tuple[str, ...], ...]) -> Compiler:
+    for command in commands:
+        try:
+            asked = subprocess.run(
+                [*command, "--version"], capture_output=True, text=True, check=False
+            )
+        except OSError:
+            continue
+        if asked.returncode == 0:
+            return Compiler(command, asked.stdout)
+    tried = ", ".join(shlex.join(command) for command in commands) or "g++, clang++ and ziglang"
+    raise HostModelError(
+        f"there is no C++ compiler (tried {tried}); install g++, or pip install 'shardir[ipu]'"
+    )

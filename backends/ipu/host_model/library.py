@@ -1,0 +1,160 @@
+"""Emitted programs become a library of this machine: compiled once, kept by their content.
+
+The model's own functions and the runner's are compiled once into two objects. Programs are compiled
+against declarations only, many of them in one unit if asked, each in a namespace of its own, so
+what they share is read once. Libraries and objects are kept in the folder of compiled code under a
+key made of all the text that went into them.
+"""
+
+import ctypes
+import hashlib
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import numpy.typing as npt
+
+from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.ipu.host_model.compiler import Compiler, find_compiler
+from shardir.backends.ipu.host_model.places import all_headers, include_folder, runner_folder
+from shardir.backends.ipu.host_model.program import Array, HostProgram
+
+MODEL_SOURCE = "#include <shardir_host_model/implementation.hpp>\n"
+RUNNER_SOURCE = '#include "shardir_ipu_files.hpp"\n#include "shardir_ipu_session.hpp"\n'
+
+DECLARED = ("-DSHARDIR_HOST_MODEL_SEPARATE", "-DSHARDIR_IPU_SEPARATE")
+"""Only declarations are compiled into a program; see shardir_host_model/configuration.hpp."""
+
+OBJECTS = (
+    ("model", MODEL_SOURCE, ("-O1",)),
+    ("runner", RUNNER_SOURCE, ("-O1", *DECLARED)),
+)
+"""What is compiled once: a name, its source, and how."""
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"].*[>\"])[ \t]*$", re.MULTILINE)
+_numbers = count()
+
+
+def build(
+    programs: Mapping[str, str], *, compiler: Compiler | None = None
+) -> dict[str, HostProgram]:
+    """Compile emitted programs, by name, into one library and load it.
+
+    Raises `HostModelError` with the compiler's message where one does not compile.
+    """
+    chosen = compiler or find_compiler()
+    source = unit(programs)
+    library = _load(_library(chosen, source, ", ".join(programs)))
+    return {
+        name: HostProgram(library, f"run_{number}", f"describe_{number}")
+        for number, name in enumerate(programs)
+    }
+
+
+def build_and_run(
+    text: str, arguments: Sequence[npt.ArrayLike], *, steps: int = 1, sharded: bool = False
+) -> tuple[Array, ...]:
+    """What an emitted program makes of arguments; see `HostProgram`."""
+    return build({"program": text})["program"](*arguments, steps=steps, sharded=sharded)
+
+
+def build_executable(text: str, path: Path, *, compiler: Compiler | None = None) -> None:
+    """Compile one emitted program to a file that takes the command line of the runner."""
+    chosen = compiler or find_compiler()
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / f"{path.stem}.cpp"
+        source.write_text(text, "utf-8")
+        objects = _objects(chosen, Path(folder))
+        chosen.run([*_flags(), "-O0", *DECLARED, source, *objects, "-o", path], path.stem)
+
+
+def unit(programs: Mapping[str, str]) -> str:
+    """One source of several programs: all that they include, then each in its own namespace."""
+    includes = dict.fromkeys(name for text in programs.values() for name in _INCLUDE.findall(text))
+    parts = ["#define SHARDIR_IPU_LIBRARY\n", *(f"#include {name}\n" for name in includes)]
+    for number, (name, text) in enumerate(programs.items()):
+        parts += [
+            f"#undef SHARDIR_IPU_RUN\n#define SHARDIR_IPU_RUN run_{number}\n",
+            f"#undef SHARDIR_IPU_DESCRIBE\n#define SHARDIR_IPU_DESCRIBE describe_{number}\n",
+            f"namespace program_{number} {{\n",
+            f'#line 1 "{name}.cpp"\n',
+            _INCLUDE.sub("", text),
+            f"\n}}  // namespace program_{number}\n",
+        ]
+    return "".join(parts)
+
+
+def _flags() -> list[str | Path]:
+    # Only what is called from outside is seen outside: libraries in one process share nothing.
+    return ["-I", include_folder(), "-I", runner_folder(), "-fvisibility=hidden"]
+
+
+def _library(compiler: Compiler, source: str, what: str) -> bytes:
+    key = _key(compiler, "library", source)
+    kept = object_cache.load(key)
+    if kept is not None:
+        return kept
+    with tempfile.TemporaryDirectory() as folder:
+        file, made = Path(folder) / "unit.cpp", Path(folder) / "unit.so"
+        file.write_text(source, "utf-8")
+        objects = _objects(compiler, Path(folder))
+        flags = [*_flags(), "-O0", "-fPIC", "-shared", "-s", *DECLARED]
+        compiler.run([*flags, file, *objects, "-o", made], what)
+        code = made.read_bytes()
+    object_cache.save(key, code)
+    return code
+
+
+def _objects(compiler: Compiler, folder: Path) -> list[Path]:
+    """The objects that are compiled once, as files of a folder."""
+    files = []
+    for name, _, _ in OBJECTS:
+        file = folder / f"{name}.o"
+        file.write_bytes(_object(compiler, name))
+        files.append(file)
+    return files
+
+
+@cache
+def _object(compiler: Compiler, name: str) -> bytes:
+    source, flags = next((source, flags) for each, source, flags in OBJECTS if each == name)
+    key = _key(compiler, name, source)
+    kept = object_cache.load(key)
+    if kept is not None:
+        return kept
+    with tempfile.TemporaryDirectory() as folder:
+        file, made = Path(folder) / f"{name}.cpp", Path(folder) / f"{name}.o"
+        file.write_text(source, "utf-8")
+        compiler.run([*_flags(), *flags, "-fPIC", "-c", file, "-o", made], f"the host {name}")
+        code = made.read_bytes()
+    object_cache.save(key, code)
+    return code
+
+
+def _key(compiler: Compiler, kind: str, source: str) -> str:
+    """A name for what a compiler makes of a source with today's headers."""
+    parts = (kind, *compiler.command, compiler.version, source, _headers(), repr(OBJECTS))
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{len(part)}:{part}".encode())
+    return f"ipu-{digest.hexdigest()}"
+
+
+@cache
+def _headers() -> str:
+    return "".join(f"{file.name}\n{file.read_text('utf-8')}" for file in all_headers())
+
+
+@cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder of this process, for the libraries that it loads."""
+    return tempfile.TemporaryDirectory(prefix="shardir-ipu-")
+
+
+def _load(code: bytes) -> ctypes.CDLL:
+    file = Path(_scratch().name) / f"{next(_numbers)}.so"
+    file.write_bytes(code)
+    return ctypes.CDLL(str(file))
