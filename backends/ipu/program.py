@@ -86,7 +86,10 @@ def write_program(emission: Emission, memory: Memory, strided: str) -> str:
         build.append("  Graph &graph = program.graph;")
     if re.search(r"\bstep\b", used_in):
         build.append("  Sequence &step = program.step;")
-    build += [f"  {name}::addCodelets(program.graph);" for name in ("popops", "poplin") if name in used]
+    if any(word in used for word in ("popops::", "poplin::", "gcl::")):
+        build.append("  popops::addCodelets(program.graph);")
+    if "poplin::" in used:
+        build.append("  poplin::addCodelets(program.graph);")
     build += ["", *arguments] if arguments else []
     build += ["", *e.preamble] if e.preamble else []
     build += ["", *body, "}"]

@@ -1,6 +1,6 @@
 """Reductions through `popops::reduce`, positions of extremes, and running combinations.
 
-Halves are reduced in single precision and rounded once. `popops::reduce` takes no unsigned
+Halves are summed and multiplied in single precision and rounded once. `popops::reduce` takes no unsigned
 integers: sums and products of their bits as signed ones are the same, and their order is that of
 signed ones with the highest bit turned over.
 """
@@ -29,7 +29,7 @@ def reduced(
     if type.dtype == "bool":
         operation = _BOOLEAN.get(operation, operation)
     end = f"{braces(dims)}, popops::Operation::{operation}, {e.sequence}, {label}"
-    if type.dtype == "f16":
+    if type.dtype == "f16" and operation in ("ADD", "MUL"):
         wide = f"popops::reduce(graph, {text}, poplar::FLOAT, {end})"
         return f"popops::cast(graph, {wide}, poplar::HALF, {e.sequence}, {label})"
     if type.dtype in NARROW_INTEGERS:

@@ -20,7 +20,8 @@ from shardir.backends.ipu.downcast import downcast, parse_casts
 from shardir.backends.ipu.expressions import PLACEHOLDERS
 from shardir.backends.ipu.program import file_name, write_program
 
-RUNNER = Path(__file__).parent / "host_model" / "runner" / "shardir_ipu_host.hpp"
+RUNNER = Path(__file__).parent / "host_model" / "runner"
+"""The headers that every program includes."""
 STRIDED = ("ring", "gcl")
 
 
@@ -29,7 +30,7 @@ class MemoryWarning(UserWarning):
 
 
 class Ipu(Target):
-    """Writes `TITLE.cpp`, and beside it the header that every such program includes."""
+    """Writes `TITLE.cpp`, and beside it the headers that every such program includes."""
 
     name: ClassVar[str] = "ipu"
     pipeline: ClassVar[str] = (
@@ -42,14 +43,14 @@ class Ipu(Target):
     }
 
     def emit(self, emission: Emission, options: Mapping[str, str]) -> dict[str, str | bytes]:
-        """The program's text and the header that it includes."""
+        """The program's text and the headers that it includes."""
         self.check_options(options)
         strided = options.get("strided", STRIDED[0])
         if strided not in STRIDED:
             raise EmissionError(f"strided={strided} is none of {', '.join(STRIDED)}")
         return {
             file_name(emission): program_text(emission, options),
-            RUNNER.name: RUNNER.read_text(encoding="utf-8"),
+            **{h.name: h.read_text(encoding="utf-8") for h in sorted(RUNNER.glob("*.hpp"))},
         }
 
 
