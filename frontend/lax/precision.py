@@ -8,7 +8,6 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend import numpy as snp
-from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.eager import public
 from shardir.frontend.lax.elementwise import bitcast_convert_type
 from shardir.frontend.locations import point
@@ -25,6 +24,8 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     What is too large for the exponent becomes infinite, what is too small a zero of its sign.
     The slope is 1: rounding does not count.
     """
+    from shardir.frontend.custom_jvp import custom_jvp
+
     x = as_tracer(operand)
     name = x.value.type.dtype
     if name not in FLOATS:
