@@ -5,7 +5,7 @@ cross it as one NumPy array a device, in row-major order of the module's mesh.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +18,7 @@ from shardir.ir import Module
 from shardir.memory import Memory
 
 Array = npt.NDArray[Any]
+Launch = Callable[[list[Any]], list[Any] | None]
 Shards = Sequence[Array]
 """What each device holds of one tensor. Devices that hold the same part may share an array,
 and nobody writes into one."""
@@ -45,6 +46,18 @@ class WholeExecutable(ABC):
         Both are as long as the devices' pieces are together. A result may be an argument's own
         memory, and may be written over an argument in `donated` that nobody else holds.
         """
+
+    def launcher(
+        self, kind: type, made: Sequence[tuple[object, object]], captured: Sequence[Storage]
+    ) -> Launch | None:
+        """A quicker way to run, from arrays of the class `kind` to such arrays; `None`: no way.
+
+        It takes a list of the arguments but for the last ones, which are `captured`, and gives
+        `None` where they are not all arrays that hold storages of the shape that is needed. An
+        array is made of its `signature` and `sharding`, those of each result are in `made`.
+        Nothing is donated.
+        """
+        return None
 
     @abstractmethod
     def memory(self) -> Memory:

@@ -40,9 +40,18 @@ def is_array_like(x: Any) -> bool:
     )
 
 
-def surroundings() -> tuple[object, ...]:
+Surroundings = tuple[object, object, object]
+
+
+def surroundings() -> Surroundings:
     """What is around a call that shapes its program: settings, the mesh entered, users' rules."""
     return config.snapshot(), current_mesh(), rules_in_force()
+
+
+def unchanged(before: Surroundings) -> bool:
+    """Whether the surroundings are still the very same objects; equal ones may be others."""
+    snapshot, mesh, rules = before
+    return config.snapshot() is snapshot and current_mesh() is mesh and rules_in_force() is rules
 
 
 _numbers: dict[tuple[type, bool], Signature] = {}

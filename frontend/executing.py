@@ -1,6 +1,7 @@
 """What runs a program: this process alone, or several processes together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from shardir.backends.base import Backend, Executable, WholeExecutable, get_backend
 from shardir.backends.cpu.native import available
@@ -16,6 +17,32 @@ def prepare(platform: str) -> None:
     """Have a backend begin with what every program needs, while one is traced."""
     if not config.isolated and available():
         get_backend(platform).prepare()
+
+
+Gather = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
+
+
+_gatherers: dict[type, Gather] = {}
+
+
+def gatherer(kind: type) -> Gather:
+    """What gathers arrays of a class out of containers quicker than Python, for programs that have
+    a launcher: their leaves and what calls like this one are found by. `None` where anything else
+    is in there.
+    """
+    known = _gatherers.get(kind)
+    if known is not None:
+        return known
+    from shardir.backends.cpu.native.runtime import gathering, workers
+
+    found = gathering.gatherer(workers.pool().code["gather"], kind)
+    _gatherers[kind] = found or (lambda *_: None)
+    return _gatherers[kind]
+
+
+def known_gatherer(kind: type) -> Gather | None:
+    """The same, if somebody needed it before; `None`: not yet."""
+    return _gatherers.get(kind)
 
 
 def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeExecutable:

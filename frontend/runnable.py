@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from shardir.backends.base import Executable, Shards, Storage, WholeExecutable
+from shardir.backends.base import Executable, Launch, Shards, Storage, WholeExecutable
 from shardir.errors import PipelineError
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.array import Array
@@ -123,6 +123,8 @@ class Runnable:
         """The arguments that nobody needs after a call; set by who knows."""
         self._captured: list[Sequence[Buffer]] = []
         self._stored: list[Storage] = []
+        self.launch: Launch | None = None
+        """The way of arrays that are as they are needed, where nothing is donated."""
         if self._whole is not None:
             self._full: list[tuple[int, ...]] = [
                 full_shape(type.shape, sharding)
@@ -131,6 +133,8 @@ class Runnable:
             self._stored = [
                 self._storage(array, i, []) for i, array in enumerate(captured, visible)
             ]
+            if self._full[:visible] == [type.shape for type in types[:visible]]:
+                self.launch = self._whole.launcher(Array, self._made, self._stored)
         elif not self._nowhere:
             self._captured = [self._parts(array, i) for i, array in enumerate(captured, visible)]
 
@@ -146,8 +150,12 @@ class Runnable:
         else:
             self._execute = made
 
-    def __call__(self, leaves: Sequence[Any]) -> list[Array]:
+    def __call__(self, leaves: list[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
+        if self.launch is not None and not self.donated:
+            made = self.launch(leaves)
+            if made is not None:
+                return made
         if self._whole is not None:
             return self._run(self._whole, leaves)
         if self._nowhere:

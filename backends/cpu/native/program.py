@@ -7,13 +7,14 @@ for its results and for one arena, and calls.
 
 from collections.abc import Sequence
 from sys import getrefcount
-from typing import final
+from typing import Any, final
 
-from shardir.backends.base import WholeExecutable
+from shardir.backends.base import Launch, WholeExecutable
 from shardir.backends.cpu.native.rules import ORDERS, RULES
+from shardir.backends.cpu.native.runtime import launching
 from shardir.backends.cpu.native.runtime.memory import Block, allocate
 from shardir.backends.cpu.native.runtime.program import load
-from shardir.backends.cpu.native.runtime.workers import worker_count
+from shardir.backends.cpu.native.runtime.workers import pool, worker_count
 from shardir.backends.cpu.native.schedule.building import ARENA, Builder, Schedule
 from shardir.backends.cpu.native.schedule.describe import describe
 from shardir.backends.cpu.native.schedule.items import Segment
@@ -41,11 +42,13 @@ class NativeProgram(WholeExecutable):
         function = module.main
         lowered = lower(function, ORDERS)
         self.schedule: Schedule = Builder(lowered, RULES, worker_count()).build()
+        self._entered: list[Any] = []
         self._steps = steps_of(self.schedule.items, self._load)
         self._prepare(function)
 
     def _load(self, segment: Segment) -> Step:
         enter = load(segment.phases, self.schedule.slots, causes=segment.causes)
+        self._entered.append(enter)
 
         def step(bases: list[int]) -> None:
             enter(*bases[1:])
@@ -112,6 +115,45 @@ class NativeProgram(WholeExecutable):
             held = args[number] if kind is Kind.ARGUMENT else by_number[number]
             results.append(Storage(held.address, held.owner, shape, dtype))
         return results
+
+    def launcher(
+        self, kind: type, made: Sequence[tuple[object, object]], captured: Sequence[Storage]
+    ) -> Launch | None:
+        schedule = self.schedule
+        alone = len(schedule.items) == 1 and isinstance(schedule.items[0], Segment)
+        if not alone or not self._plain:
+            return None
+        template = self._template.copy()
+        seen = len(schedule.arguments) - len(captured)
+        for slot, storage in zip(schedule.arguments[seen:], captured, strict=True):
+            template[slot] = storage.address
+        sizes: list[int] = []
+        places: list[tuple[int, int, int]] = []
+        if schedule.arena_bytes:
+            sizes.append(schedule.arena_bytes)
+            places += [(ARENA, 0, 0), *((slot, 0, offset) for slot, offset in schedule.pinned)]
+        results = []
+        taken = SMALL_BYTES + 1  # so that the first result begins a block
+        for (_, slot, nbytes, shape, dtype), each in zip(self._made, made, strict=True):
+            size = aligned(nbytes)
+            if taken + size > SMALL_BYTES:
+                sizes.append(0)
+                taken = 0
+            places.append((slot, len(sizes) - 1, taken))
+            results.append(launching.Result(len(sizes) - 1, taken, shape, dtype, *each))
+            taken += size
+            sizes[-1] = taken
+        (enter,) = self._entered
+        launch = launching.launcher(
+            pool().code["launch"], enter.__self__, kind, template, schedule.arguments[:seen],
+            places, results, (self, captured),
+        )  # fmt: skip
+        if launch is None:
+            return None
+        if len(sizes) == 1:
+            (size,) = sizes
+            return lambda leaves: launch(leaves, allocate(size))
+        return lambda leaves: launch(leaves, *map(allocate, sizes))
 
     def _given(self, args: Sequence[Storage], donated: Sequence[int]) -> dict[int, Block]:
         """The memory of arguments that results may have, because nobody else holds it."""

@@ -8,6 +8,7 @@ worth it, and lets Python's signal handlers run between phases of long programs.
 """
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import pythonapi
 from functools import cache
 from typing import Any
@@ -31,10 +32,11 @@ PYTHON_SYMBOLS = (
 )
 
 
-def python_addresses() -> dict[str, int]:
-    """Where the functions and objects of Python are that an entry uses."""
-    found = {name: address(pythonapi[name]) for name in PYTHON_SYMBOLS}
-    return found | {"shardir_none": id(None), "shardir_type_error": id(TypeError)}
+def python_addresses(more: Sequence[str] = ()) -> dict[str, int]:
+    """Where the functions and objects of Python are that an entry uses, and more functions."""
+    found = {name: address(pythonapi[name]) for name in (*PYTHON_SYMBOLS, *more)}
+    objects = {"none": None, "type_error": TypeError, "empty_text": ""}
+    return found | {f"shardir_{name}": id(each) for name, each in objects.items()}
 
 
 def address(function: Any) -> int:

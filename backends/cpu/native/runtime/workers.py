@@ -24,7 +24,7 @@ from typing import final
 from shardir.backends.cpu.native.llvm.compiler import Library, compile, lock
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
-from shardir.backends.cpu.native.runtime import control as at
+from shardir.backends.cpu.native.runtime import control as at, gathering, launching
 from shardir.backends.cpu.native.runtime.entry import (
     address,
     define_entry,
@@ -51,10 +51,12 @@ def code(how: str = "") -> Library:
     module = Module()
     define_interpreter(module, machine.triple, chosen)
     define_entry(module)
+    launching.define_launch(module)
+    gathering.define_gather(module)
     libc = ctypes.CDLL(None)
-    imports = python_addresses()
+    imports = python_addresses((*launching.SYMBOLS, *gathering.SYMBOLS))
     imports |= {name: address(libc[name]) for name in symbols(machine.triple, chosen)}
-    return compile(module.text(), ["work", "rouse", "entry"], imports)
+    return compile(module.text(), ["work", "rouse", "entry", "launch", "gather"], imports)
 
 
 def allowed() -> int:

@@ -1,0 +1,241 @@
+"""The arrays of a call, out of nested containers, by machine code.
+
+    gather = gatherer(code, kind)
+    leaves, tokens = gather(args, options)   # a list and a tuple; None: something else is in there
+
+Lists, tuples, dictionaries by strings, and `None` are walked through, in the order in which
+`tree.flatten` meets their leaves; objects of the class `kind` are the leaves. Calls with the same
+containers and the same `signature` of each leaf have equal tokens, and no others have.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, final
+
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.runtime.entry import function
+from shardir.backends.cpu.native.runtime.objects import TYPE, offsets
+
+Gather = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
+
+FACTS = ("kind", "signature", "dict", "list", "tuple", "text", "orders", "end")
+"""The words behind `self`: types, the offset of a slot, and objects."""
+DEPTH = 100
+"""Containers in containers beyond which Python does the work, which knows when its stack ends."""
+
+SYMBOLS = (
+    "PyList_New",
+    "PyList_Size",
+    "PyList_GetItem",
+    "PyList_Append",
+    "PyList_AsTuple",
+    "PyTuple_New",
+    "PyTuple_Size",
+    "PyTuple_GetItem",
+    "PyTuple_SetItem",
+    "PyDict_Size",
+    "PyDict_Next",
+    "PyDict_GetItem",
+    "PyObject_CallOneArg",
+    "PyErr_Clear",
+)
+
+
+@final
+class _Orders(dict[tuple[str, ...], tuple[str, ...]]):
+    """The keys of dictionaries in the order of their leaves, by the keys as they come."""
+
+    MANY = 4096
+
+    def learn(self, keys: tuple[str, ...]) -> None:
+        """Know the order of these keys from now on."""
+        if len(self) >= self.MANY:
+            self.clear()
+        self[keys] = tuple(sorted(keys))
+
+
+def gatherer(code: int, kind: type) -> Gather | None:
+    """A function that gathers objects of a class, by `gather` at an address; `None`: not here."""
+    found = offsets(object.__new__(kind), ("signature",))
+    if found is None:
+        return None
+    # Kept by the tokens of calls, so that forgetting orders does no harm to who uses one.
+    orders, end = _Orders(), ")"
+    objects = (kind, dict, list, tuple, str, orders, end, orders.learn)
+    words = (id(kind), found[0], id(dict), id(list), id(tuple), id(str), id(orders), id(end))
+    header = (ctypes.c_int64 * (len(words) + 1))(*words, id(objects[-1]))
+    made: Gather = function(code, ctypes.addressof(header), (header, objects))
+    return made
+
+
+def define_gather(module: Module) -> None:
+    """Define `gather`, a built-in function of any number of containers."""
+    for name, result, params in (
+        ("PyList_New", "ptr", ["i64"]),
+        ("PyList_Size", "i64", ["ptr"]),
+        ("PyList_GetItem", "ptr", ["ptr", "i64"]),
+        ("PyList_Append", "i32", ["ptr", "ptr"]),
+        ("PyList_AsTuple", "ptr", ["ptr"]),
+        ("PyTuple_New", "ptr", ["i64"]),
+        ("PyTuple_Size", "i64", ["ptr"]),
+        ("PyTuple_GetItem", "ptr", ["ptr", "i64"]),
+        ("PyTuple_SetItem", "i32", ["ptr", "i64", "ptr"]),
+        ("PyDict_Size", "i64", ["ptr"]),
+        ("PyDict_Next", "i32", ["ptr", "ptr", "ptr", "ptr"]),
+        ("PyDict_GetItem", "ptr", ["ptr", "ptr"]),
+        ("PyObject_CallOneArg", "ptr", ["ptr", "ptr"]),
+        ("PyErr_Clear", "void", []),
+    ):
+        module.declare(name, result, params)
+    _define_keys(module)
+    _define_walk(module)
+    f = Function(module, "gather", ["ptr", "ptr", "i64"], "ptr")
+    self, args, count = f.params
+    facts = f.call("PyLong_AsVoidPtr", [self], "ptr")
+    zero = f.value(0, "i64")
+    leaves = f.call("PyList_New", [zero], "ptr")
+    tokens = f.call("PyList_New", [zero], "ptr")
+    good = f.variable("i1", leaves.is_("ne", 0) & tokens.is_("ne", 0))
+    k = f.variable("i64", 0)
+    with f.while_(lambda: k.get().is_("slt", count) & good.get()):
+        each = f.load(f.offset(args, k.get(), "ptr"), "ptr")
+        depth = f.value(DEPTH, "i64")
+        good.set(f.call("walk", [facts, each, leaves, tokens, depth], "i1"))
+        k.set(k.get() + 1)
+    answer = f.variable("ptr", 0)
+    with f.when(good.get()):
+        key = f.call("PyList_AsTuple", [tokens], "ptr")
+        pair = f.call("PyTuple_New", [f.value(2, "i64")], "ptr")
+        whole = key.is_("ne", 0) & pair.is_("ne", 0)
+
+        def give() -> None:
+            f.call("Py_IncRef", [leaves])
+            f.call("PyTuple_SetItem", [pair, f.value(0, "i64"), leaves], "i32")
+            f.call("PyTuple_SetItem", [pair, f.value(1, "i64"), key], "i32")
+            answer.set(pair)
+
+        def drop() -> None:
+            for each in (key, pair):
+                _drop(f, each)
+
+        f.choose(whole, give, drop)
+    for each in (leaves, tokens):
+        _drop(f, each)
+    with f.when(answer.get().is_("eq", 0)):
+        # Whatever it was, Python meets it again.
+        f.call("PyErr_Clear", [])
+        none = Value("@shardir_none", "ptr", f)
+        f.call("Py_IncRef", [none])
+        answer.set(none)
+    f.leave(answer.get())
+
+
+def _define_keys(module: Module) -> None:
+    """`keys(facts, dictionary) -> its keys in order, borrowed; 0: not all are strings`."""
+    f = Function(module, "keys", ["ptr", "ptr"], "ptr", "nounwind", internal=True)
+    facts, given = f.params
+    count = f.call("PyDict_Size", [given], "i64")
+    made = f.call("PyTuple_New", [count], "ptr")
+    answer = f.variable("ptr", 0)
+    good = f.variable("i1", made.is_("ne", 0))
+    at, number = f.variable("i64", 0), f.variable("i64", 0)
+    key, value = f.variable("ptr", 0), f.variable("ptr", 0)
+    places = [each.address for each in (at, key, value)]
+    text = _fact(f, facts, "text")
+
+    def going() -> Value:
+        more = f.call("PyDict_Next", [given, *places], "i32").is_("ne", 0)
+        return more & good.get() & number.get().is_("slt", count)
+
+    with f.while_(going):
+        good.set(_type(f, key.get()).is_("eq", text))
+        with f.when(good.get()):
+            f.call("Py_IncRef", [key.get()])
+            f.call("PyTuple_SetItem", [made, number.get(), key.get()], "i32")
+            number.set(number.get() + 1)
+    with f.when(good.get() & number.get().is_("eq", count)):
+        orders = _fact(f, facts, "orders")
+        answer.set(f.call("PyDict_GetItem", [orders, made], "ptr"))
+        with f.when(answer.get().is_("eq", 0)):
+            learn = f.load(f.offset(facts, 8 * len(FACTS)), "ptr")
+            _drop(f, f.call("PyObject_CallOneArg", [learn, made], "ptr"))
+            answer.set(f.call("PyDict_GetItem", [orders, made], "ptr"))
+    _drop(f, made)
+    f.leave(answer.get())
+
+
+def _define_walk(module: Module) -> None:
+    """`walk(facts, x, leaves, tokens, depth) -> whether all of it is known`."""
+    f = Function(module, "walk", ["ptr", "ptr", "ptr", "ptr", "i64"], "i1", "nounwind", True)
+    facts, x, leaves, tokens, depth = f.params
+    kind = _type(f, x)
+    good = f.variable("i1", 0)
+
+    def push(target: Value, each: Value) -> Value:
+        return f.call("PyList_Append", [target, each], "i32").is_("eq", 0)
+
+    def leaf() -> None:
+        place = f.load(f.offset(facts, 8 * FACTS.index("signature")), "i64")
+        signature = f.load(f.offset(x, place), "ptr")
+        good.set(push(leaves, x) & push(tokens, signature))
+
+    def by_keys() -> None:
+        order = f.call("keys", [facts, x], "ptr")
+        with f.when(order.is_("ne", 0)):
+            good.set(push(tokens, order))
+
+            def child(number: Value) -> Value:
+                key = f.call("PyTuple_GetItem", [order, number], "ptr")
+                return f.call("PyDict_GetItem", [x, key], "ptr")
+
+            inside(f.call("PyTuple_Size", [order], "i64"), child)
+
+    def in_order(word: str) -> None:
+        good.set(push(tokens, kind))
+        size = f.call(f"{word}_Size", [x], "i64")
+        inside(size, lambda number: f.call(f"{word}_GetItem", [x, number], "ptr"))
+
+    def inside(count: Value, child: Callable[[Value], Value]) -> None:
+        k = f.variable("i64", 0)
+        with f.while_(lambda: k.get().is_("slt", count) & good.get()):
+            each = child(k.get())
+            good.set(each.is_("ne", 0))
+            with f.when(good.get()):
+                # A child is held while it is walked through, whatever becomes of its container.
+                f.call("Py_IncRef", [each])
+                good.set(f.call("walk", [facts, each, leaves, tokens, depth - 1], "i1"))
+                f.call("Py_DecRef", [each])
+            k.set(k.get() + 1)
+        with f.when(good.get()):
+            good.set(push(tokens, _fact(f, facts, "end")))
+
+    def container() -> None:
+        f.choose(kind.is_("eq", _fact(f, facts, "dict")), by_keys, sequence)
+
+    def sequence() -> None:
+        f.choose(kind.is_("eq", _fact(f, facts, "tuple")), lambda: in_order("PyTuple"), other)
+
+    def other() -> None:
+        f.choose(kind.is_("eq", _fact(f, facts, "list")), lambda: in_order("PyList"), nothing)
+
+    def nothing() -> None:
+        none = Value("@shardir_none", "ptr", f)
+        with f.when(x.is_("eq", none)):
+            good.set(push(tokens, none))
+
+    with f.when(depth.is_("sgt", 0)):
+        f.choose(kind.is_("eq", _fact(f, facts, "kind")), leaf, container)
+    f.leave(good.get())
+
+
+def _fact(f: Function, facts: Value, name: str) -> Value:
+    return f.load(f.offset(facts, 8 * FACTS.index(name)), "ptr")
+
+
+def _type(f: Function, thing: Value) -> Value:
+    return f.load(f.offset(thing, TYPE), "ptr")
+
+
+def _drop(f: Function, thing: Value) -> None:
+    with f.when(thing.is_("ne", 0)):
+        f.call("Py_DecRef", [thing])

@@ -1,0 +1,118 @@
+"""Arrays out of containers by machine code, and how objects lie in memory."""
+
+import ctypes
+import sys
+import sysconfig
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from shardir.backends.cpu.native.runtime import objects
+from shardir.backends.cpu.native.runtime.gathering import DEPTH, Gather, _Orders, gatherer
+from shardir.backends.cpu.native.runtime.objects import offsets
+from shardir.backends.cpu.native.runtime.workers import pool
+from shardir.frontend import tree
+
+
+class Leaf:
+    __slots__ = ("other", "signature")
+
+    def __init__(self, signature: object) -> None:
+        self.signature = signature
+
+
+def gather_leaves() -> Gather:
+    made = gatherer(pool().code["gather"], Leaf)
+    assert made is not None
+    return made
+
+
+GATHER: Callable[..., Any] = gather_leaves()
+LEAVES = [Leaf("first"), Leaf("second"), Leaf(3)]
+trees = st.recursive(
+    st.sampled_from([*LEAVES, None]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from("dcba"), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+
+
+@given(trees, trees)
+def test_leaves_come_in_order_and_tokens_tell_calls_apart(one: Any, other: Any) -> None:
+    found = [GATHER(one), GATHER(other)]
+    for each, (leaves, _) in zip((one, other), found, strict=True):
+        assert [*map(id, leaves)] == [*map(id, tree.leaves(each))]
+    alike = tree.structure(one) == tree.structure(other)
+    alike = alike and [x.signature for x in found[0][0]] == [x.signature for x in found[1][0]]
+    assert (found[0][1] == found[1][1]) == alike
+    assert GATHER(one, other)[0] == [*found[0][0], *found[1][0]]
+
+
+def test_what_it_does_not_know_is_left_to_python() -> None:
+    pair = namedtuple("pair", "a b")
+    x = LEAVES[0]
+    unknown = [
+        1, "text", [1], {"a": 1}, {1: x}, {"a": x, 2: x}, {("a",): x}, {x}, pair(x, x),
+        OrderedDict(a=x), type("Mine", (dict,), {})(), object(), Leaf,
+    ]  # fmt: skip
+    for each in unknown:
+        assert GATHER(each) is None
+        assert GATHER((x, [each])) is None
+    deep: Any = x
+    for _ in range(DEPTH - 1):
+        deep = [deep]
+    assert GATHER(deep)[0] == [x]
+    assert GATHER([deep]) is None
+    endless: list[Any] = []
+    endless.append(endless)
+    assert GATHER(endless) is None
+
+
+def test_nothing_is_held_or_let_go() -> None:
+    x = LEAVES[0]
+    inner = {"b": x, "a": (x, None, [])}
+    whole = [inner, {"b": x}]
+    held = [x, x.signature, inner, whole, ")", 1000]
+    nothing = sys.getrefcount(None)
+    before = [sys.getrefcount(each) for each in held]
+    for _ in range(100):
+        assert GATHER(whole) is not None
+        assert GATHER([whole, 1000]) is None
+        assert GATHER([whole, {"b": 1000}]) is None
+    assert [sys.getrefcount(each) for each in held] == before
+    assert abs(sys.getrefcount(None) - nothing) < 100
+
+
+def test_orders_of_keys_are_not_kept_for_ever() -> None:
+    x = LEAVES[0]
+    for number in range(2 * _Orders.MANY):
+        assert GATHER({f"b{number}": x, f"a{number}": LEAVES[1]})[0] == [LEAVES[1], x]
+
+
+def test_offsets_are_those_of_slots() -> None:
+    x = Leaf("here")
+    assert x.signature == "here"
+    found = offsets(x, ("signature", "other"))
+    assert found is not None
+    assert ctypes.c_uint64.from_address(id(x) + found[0]).value == id(x.signature)
+    assert x.signature == "here"
+    assert offsets(type("Plain", (), {"a": 1, "signature": property(id)})(), ("signature",)) is None
+
+
+def test_another_kind_of_python_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    objects.readable.cache_clear()
+    try:
+        monkeypatch.setattr(sysconfig, "get_config_var", lambda name: 1)
+        assert not objects.readable()
+        assert offsets(Leaf("x"), ("signature",)) is None
+        assert gatherer(pool().code["gather"], Leaf) is None
+    finally:
+        monkeypatch.undo()
+        objects.readable.cache_clear()
+    assert objects.readable()
