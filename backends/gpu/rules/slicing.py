@@ -1,9 +1,14 @@
 """Parts of tensors cut out and put in."""
 
+from typing import Any
+
+import numpy as np
+
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.spelling import WORDS, listed
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op
+from shardir.types import COMPLEX
 
 
 @lowers("slice")
@@ -33,13 +38,21 @@ def _pad(w: Writer, op: Op) -> str:
     kept = all(n + min(a, 0) + min(b, 0) > 0 for n, a, b in zip(x.type.shape, low, high,
                                                                strict=True))  # fmt: skip
     plain = dtype not in WORDS and dtype != "bool" and x.type.size and kept and x.type.rank
-    if number is not None and not any(interior) and plain:
+    nothing = number is not None and _is_plain_zero(number)
+    plain = plain and (nothing or (number is not None and dtype not in COMPLEX))
+    if not any(interior) and plain:
         pairs = [end for d in reversed(range(x.type.rank)) for end in (low[d], high[d])]
         while len(pairs) > 2 and pairs[-2:] == [0, 0]:
             pairs = pairs[:-2]
-        return f"F.pad({w.name(x)}, {listed(pairs)}, value={w.spelled(value)})"
+        given = "" if nothing else f", value={w.spelled(value)}"
+        return f"F.pad({w.name(x)}, {listed(pairs)}{given})"
     ends = (listed(low), listed(high), listed(interior))
     return w.call("pad_with", w.name(x), w.name(value), *ends)
+
+
+def _is_plain_zero(number: Any) -> bool:
+    """Whether it is 0, and not -0."""
+    return not np.asarray(number).tobytes().strip(b"\0")
 
 
 @lowers("dynamic_slice")
