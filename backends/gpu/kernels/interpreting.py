@@ -2,8 +2,9 @@
 
 With TRITON_INTERPRET=1 kernels run on the CPU, in NumPy. Of Triton 3.9's interpreter this file
 gives libdevice's functions a meaning (they are empty there), rounds f32 to bf16 to the nearest
-(it truncates), and reduces by halves what it reduces element by element. It needs nothing of
-shardir, so that an emitted program can have it beside itself.
+(it truncates), reduces by halves what it reduces element by element, and calls functions of
+kernels without preparing its whole language again for each. It needs nothing of shardir, so that
+an emitted program can have it beside itself.
 """
 
 import math
@@ -28,6 +29,7 @@ def complete_interpreter() -> None:
         setattr(libdevice, name, _on_tensors(function, dtype))
     interpreter.InterpreterBuilder.create_fp_trunc = _fp_trunc
     interpreter.ReduceOps.generic_reduce = _generic_reduce
+    interpreter.InterpretedFunction.__call__ = _call
 
 
 def _on_tensors(function: Callable[..., Array], dtype: Any = None) -> Callable[..., Tensor]:
@@ -136,6 +138,11 @@ def _fp_trunc(builder: Any, source: Any, type: Any) -> Any:
     quiet = ((bits >> np.uint64(16)) | np.uint64(0x40)).astype(np.uint16)
     data = np.where(np.isnan(source.data), quiet, short)
     return interpreter.TensorHandle(data, tl.bfloat16)
+
+
+def _call(function: Any, *args: Any, **options: Any) -> Any:
+    """A function that a kernel calls: the kernel's launch has prepared the language."""
+    return function.rewrite()(*args, **options)
 
 
 def _generic_reduce(reduction: Any, tensors: tuple[Tensor, ...]) -> list[Tensor]:

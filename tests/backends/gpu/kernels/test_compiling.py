@@ -1,0 +1,114 @@
+"""Kernels compile for GPUs that are not there: sm_80, sm_90 and sm_100."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from shardir import ops as ops  # declares the operations
+from shardir.backends.gpu.kernels import Kernel, Sizes, write_kernel
+from shardir.backends.gpu.kernels.arithmetic import RULES
+from shardir.backends.gpu.kernels.compiling import compile_ahead
+from shardir.backends.gpu.kernels.terms import OWN
+from shardir.build import Builder
+from shardir.ir import Module, Value
+from shardir.ops.fused import REDUCTIONS, fused
+from shardir.opset import OPS
+from shardir.passes.fuse import fuse
+from shardir.text.parser import parse
+from shardir.types import TensorType
+from tests.backends.gpu.kernels.groups import group, tried
+from tests.backends.gpu.kernels.running import TINY
+from tests.backends.gpu.kernels.test_forms import LAYS, PROGRAMS
+
+CAPABILITIES = (80, 90, 100)
+QUICK = ("row softmax of bf16", "layer norm", "columns", "loss", "no operands")
+
+
+@pytest.fixture
+def capabilities(request: pytest.FixtureRequest) -> tuple[int, ...]:
+    return CAPABILITIES if request.config.getoption("--long") else (90,)
+
+
+def kernels(module: Module, *sizes: Sizes) -> Iterator[Kernel]:
+    for op in module.main.body.ops:
+        if op.spec is fused:
+            for size in sizes:
+                kernel = write_kernel(op, "group", size)
+                assert isinstance(kernel, Kernel)
+                yield kernel
+
+
+def compiles(module: Module, capabilities: tuple[int, ...], *sizes: Sizes) -> None:
+    for kernel in kernels(module, *sizes):
+        for capability in capabilities:
+            code = compile_ahead(kernel, capability)
+            assert list(code) == [launch.function for launch in kernel.launches]
+            assert all(code.values())
+
+
+def test_all_forms_compile(capabilities: tuple[int, ...], request: pytest.FixtureRequest) -> None:
+    names = PROGRAMS if request.config.getoption("--long") else QUICK
+    for name in names:
+        compiles(fuse(parse(PROGRAMS[name])), capabilities, Sizes(), TINY)
+
+
+def test_for_every_capability() -> None:
+    compiles(fuse(parse(PROGRAMS["row softmax"])), CAPABILITIES, Sizes())
+
+
+def every(b: Builder, params: list[Value]) -> list[Value]:
+    """Every operation on one or two values, conversions to every type."""
+    x, y = params
+    made = []
+    for name in RULES:
+        made += tried(b, OPS[name], x) + tried(b, OPS[name], x, y)
+        made += tried(b, OPS[name], x, b.full(1, x.type))
+    for to in OWN:
+        made += tried(b, OPS["convert"], x, result=x.type.with_dtype(to))
+    return [*made, b.select(b.ne(x, y), x, y)]
+
+
+def test_every_operation_compiles(
+    capabilities: tuple[int, ...], request: pytest.FixtureRequest
+) -> None:
+    dtypes = OWN if request.config.getoption("--long") else ("f32", "bf16", "u8")
+    for dtype in dtypes:
+        compiles(group([TensorType((100,), dtype)] * 2, every), capabilities, Sizes())
+
+
+def test_every_reduction_compiles(
+    capabilities: tuple[int, ...], request: pytest.FixtureRequest
+) -> None:
+    long = request.config.getoption("--long")
+    for dtype in OWN if long else ("bool", "i8"):
+        for shape, dims in LAYS.values() if long else (LAYS["around"],):
+            reductions = partial(reduced, dims)
+            module = group([TensorType(shape, dtype)], reductions)
+            compiles(module, capabilities, Sizes(), TINY)
+
+
+def reduced(dims: tuple[int, ...], b: Builder, params: list[Value]) -> list[Value]:
+    """Every reduction along some dimensions."""
+    return [y for spec in REDUCTIONS for y in tried(b, spec, params[0], dims=dims)]
+
+
+def test_no_kernel_is_compiled_where_kernels_are_interpreted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (kernel,) = kernels(fuse(parse(PROGRAMS["one element"])), Sizes())
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    with pytest.raises(RuntimeError) as caught:
+        compile_ahead(kernel, 90)
+    assert str(caught.value) == "cannot compile kernels while TRITON_INTERPRET=1; unset it"
+
+
+def test_the_options_of_a_launch_are_those_of_compilation() -> None:
+    """libdevice flushes subnormal numbers unless it is told not to."""
+    (plain,) = kernels(fuse(parse(PROGRAMS["one element"])), Sizes())
+    (launch,) = plain.launches
+    assert launch.options == {"enable_fp_fusion": False}
+    (calls,) = kernels(fuse(parse(PROGRAMS["row softmax"])), Sizes())
+    (launch,) = calls.launches
+    assert launch.options == {"enable_fp_fusion": False, "enable_reflect_ftz": False}
+    assert "num_warps=1, enable_fp_fusion=False, enable_reflect_ftz=False" in calls.launch
