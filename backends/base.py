@@ -122,6 +122,7 @@ _PLACES = {
     "cpu": ("shardir.backends.cpu.native", "BACKEND"),
     "numpy": ("shardir.backends.cpu", "BACKEND"),
     "isolated": ("shardir.backends.cpu", "ISOLATED"),
+    "gpu": ("shardir.backends.gpu.backend", "BACKEND"),
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.device_shards import wait_for
 from shardir.backends.storage import Storage
 from shardir.frontend.buffers import (
     Buffer,
@@ -171,7 +172,8 @@ class Array(Operators):
             if at not in parts:
                 continue
             sharding = SingleDeviceSharding(device)
-            data = Array(signature_of(abstract, sharding), sharding, [held(parts[at], shape)])
+            stays = sharding if self.committed else None
+            data = Array(signature_of(abstract, stays), sharding, [held(parts[at], shape)])
             data.whole()  # kept, so that reading what is here asks nobody
             shards.append(Shard(device, index, replica, data))
         return shards
@@ -312,8 +314,8 @@ class Array(Operators):
     # Its life.
 
     def block_until_ready(self) -> "Array":
-        """This array, once its numbers are there; computations are over when they return."""
-        self.contents()
+        """This array, once its numbers are there; those on CPUs are when computations return."""
+        wait_for(self.contents())
         return self
 
     def is_ready(self) -> bool:

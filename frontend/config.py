@@ -24,6 +24,7 @@ from shardir.frontend.setting_values import (
     as_count,
     as_fallback,
     as_folder,
+    as_optional_count,
     as_platform,
     as_switch,
     as_uneven,
@@ -128,6 +129,13 @@ SETTINGS: Mapping[str, Setting] = {
             as_platform,
             "what devices are called",
         ),
+        Setting(
+            "num_gpu_devices",
+            None,
+            "SHARDIR_GPU_DEVICES",
+            as_optional_count,
+            "how many devices GPUs are",
+        ),
     )
 }
 
@@ -209,6 +217,16 @@ class Config:
         For programs that ask for devices of another kind; those of this machine stand for them.
         """
         return str(_read("shown_platform"))
+
+    @property
+    def num_gpu_devices(self) -> int | None:
+        """How many devices GPUs are (one for each; `SHARDIR_GPU_DEVICES`).
+
+        More than there are GPUs share them, which shows how a program behaves on several.
+        """
+        count = _read("num_gpu_devices")
+        assert count is None or isinstance(count, int)
+        return count
 
     @property
     def enable_x64(self) -> bool:

@@ -3,9 +3,11 @@
 A device is an identity: there is one object for each id, however often it is asked for. Devices
 come into being when first named; how many of them `devices()` lists is the setting
 `num_cpu_devices`. `virtual_devices` names as many as one likes, so that meshes larger than this
-machine can be described, propagated and partitioned, though not run.
+machine can be described, propagated and partitioned, though not run. GPUs are `devices("gpu")`: one
+for each that torch sees, or as many as the setting `num_gpu_devices` says, which may share them.
 """
 
+from shardir.backends.device_shards import get_device_backend
 from shardir.frontend.config import config
 from shardir.frontend.errors import DeviceError
 from shardir.frontend.locations import pointed
@@ -16,34 +18,37 @@ from shardir.frontend.processes import here
 class Device:
     """One place for shards. Compare with `is` or `==`; both mean the same place."""
 
-    __slots__ = ("id",)
+    __slots__ = ("backend", "id")
 
     id: int
+    backend: str
+    """The backend that runs programs on it."""
 
-    def __init__(self, id: int) -> None:
+    def __init__(self, id: int, backend: str = "cpu") -> None:
         object.__setattr__(self, "id", id)
+        object.__setattr__(self, "backend", backend)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Device is an identity and cannot be changed")
 
     @property
     def platform(self) -> str:
-        """What kind of device it is said to be (`config.shown_platform`)."""
-        return config.shown_platform
+        """What kind of device it is (of CPUs: said to be, `config.shown_platform`)."""
+        return config.shown_platform if self.backend == "cpu" else self.backend
 
     @property
     def device_kind(self) -> str:
-        return self.platform
-
-    @property
-    def backend(self) -> str:
-        """The backend that runs programs on it."""
-        return "cpu"
+        """What the maker calls it."""
+        if self.backend == "cpu":
+            return self.platform
+        return get_device_backend(self.backend).device_kind(self.id)
 
     @property
     def process_index(self) -> int:
         """The process that holds what is on this device."""
-        return here().owner(self.id)
+        there = here()
+        # Each process has its own GPUs, which nobody else can name.
+        return there.owner(self.id) if self.backend == "cpu" else there.index
 
     def __call__(self) -> "Device":
         """The device itself: in older programs `array.device()` is a call."""
@@ -57,17 +62,17 @@ class Device:
 
     def __reduce__(self) -> tuple[object, ...]:
         # A copied or unpickled device is the device.
-        return (find_device, (self.id,))
+        return (find_device, (self.id, self.backend))
 
 
-_devices: dict[int, Device] = {}
+_devices: dict[tuple[int, str], Device] = {}
 
 
-def find_device(id: int) -> Device:
-    """The one device with this id."""
-    device = _devices.get(id)
+def find_device(id: int, backend: str = "cpu") -> Device:
+    """The one device of a backend with this id."""
+    device = _devices.get((id, backend))
     # setdefault is atomic, so two threads get the same object.
-    return device if device is not None else _devices.setdefault(id, Device(id))
+    return device or _devices.setdefault((id, backend), Device(id, backend))
 
 
 def any_named() -> bool:
@@ -80,10 +85,21 @@ def virtual_devices(count: int) -> list[Device]:
     return [find_device(id) for id in range(count)]
 
 
+_OTHER_NAMES = {"cuda": "gpu"}
+
+
 @pointed
 def devices(backend: str | None = None) -> list[Device]:
-    """Every device of `backend` (its default), by id."""
-    platforms = tuple(dict.fromkeys((config.shown_platform, "cpu")))
+    """Every device of `backend` (its default), by id.
+
+    Raises `DeviceError` for a backend that does not exist, `NoGPUError` where there is no GPU.
+    """
+    platforms = tuple(dict.fromkeys((config.shown_platform, "cpu", "gpu")))
+    if backend in _OTHER_NAMES:
+        backend = _OTHER_NAMES[backend]
+    if backend == "gpu" and config.shown_platform != "gpu":
+        found = get_device_backend("gpu").device_count()
+        return [find_device(id, "gpu") for id in range(config.num_gpu_devices or found)]
     if backend is not None and backend not in platforms:
         raise DeviceError(
             f"no devices on platform {backend!r}; the platforms are {', '.join(platforms)}"
@@ -107,7 +123,7 @@ def local_devices(process_index: int | None = None, backend: str | None = None) 
             f"no process has index {index}; this program has "
             + ("one, with index 0" if there.count == 1 else f"{there.count}, from index 0")
         )
-    return [device for device in devices(backend) if there.owner(device.id) == index]
+    return [device for device in devices(backend) if device.process_index == index]
 
 
 def device_count(backend: str | None = None) -> int:

@@ -47,10 +47,13 @@ def known_gatherer(kind: type) -> Gather | None:
 
 def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeExecutable:
     """A partitioned module, ready to run on `devices`, which may be of several processes."""
-    there = here()
-    owners = tuple(there.owner(device.id) for device in devices)
+    there, backend = here(), devices[0].backend
+    if backend != "cpu":
+        chosen = get_backend(backend)
+        return chosen.compile(Pipeline.parse(chosen.pipeline)(module))
+    owners = tuple(device.process_index for device in devices)
     if there.link is None or all(owner == there.index for owner in owners):
-        return _alone(module, devices[0].backend)
+        return _alone(module, backend)
     return there.link.compile(module, owners)
 
 

@@ -37,10 +37,9 @@ def whole_box(shape: tuple[int, ...]) -> Box:
 
 def boxes_of(sharding: Sharding, shape: tuple[int, ...]) -> dict[int, list[Box]]:
     """For each process the boxes of its devices, in their order."""
-    there = here()
     boxes: dict[int, list[Box]] = {}
     for device, index in sharding.stored_indices_map(shape).items():
-        boxes.setdefault(there.owner(device.id), []).append(box_of(index, shape))
+        boxes.setdefault(device.process_index, []).append(box_of(index, shape))
     return boxes
 
 
@@ -224,7 +223,7 @@ def inside(cut: Box, box: Box) -> tuple[slice, ...]:
 def check_same(numbers: Buffer, to: Sharding) -> None:
     """Raises `ArgumentError` when processes give other numbers for one array on their devices."""
     there = here()
-    if there.link is None or len({there.owner(each.id) for each in to.device_assignment}) == 1:
+    if there.link is None or len({each.process_index for each in to.device_assignment}) == 1:
         return
     digest = blake2b(np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).data, digest_size=16)
     row = f"{numbers.dtype}{numbers.shape}".encode() + digest.digest()

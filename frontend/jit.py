@@ -25,6 +25,7 @@ from shardir.frontend.calling import (
     unchanged,
 )
 from shardir.frontend.config import uneven_mode
+from shardir.frontend.devices import local_devices
 from shardir.frontend.errors import (
     ArgumentError,
     NotAnArrayError,
@@ -67,11 +68,12 @@ class JitFunction:
         in_shardings: Any,
         out_shardings: Any,
         uneven: str | None = None,
+        backend: str | None = None,
     ) -> None:
         update_wrapper(self, fun)
         self._fun, self._parameters = fun, parameters
         self._in, self._out = in_shardings, out_shardings
-        self._uneven = uneven
+        self._uneven, self._backend = uneven, backend
         self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
         self._quick: dict[tuple[Any, ...], _Quick] = {}
         self._gather: Gather
@@ -214,6 +216,7 @@ class JitFunction:
             self._out_shardings(results),
             [leaf.word for leaf in described],
             uneven,
+            None if self._backend is None else local_devices(backend=self._backend)[0],
         )
         filled, named = known.join(tree.unflatten(structure, range(len(leaves))), args, options)
         donated = tree.leaves(known.donations(tuple(filled), named)) if known.donated else []
@@ -322,6 +325,7 @@ def jit(
     keep_unused: bool = False,
     inline: bool = False,
     uneven: str | None = None,
+    backend: str | None = None,
 ) -> JitFunction: ...
 
 
@@ -337,6 +341,7 @@ def jit(
     keep_unused: bool = False,
     inline: bool = False,
     uneven: str | None = None,
+    backend: str | None = None,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
@@ -353,6 +358,7 @@ def jit(
     keep_unused: bool = False,
     inline: bool = False,
     uneven: str | None = None,
+    backend: str | None = None,
 ) -> Any:
     """A function that computes what `fun` computes, as one compiled program.
 
@@ -370,6 +376,7 @@ def jit(
     program the last pieces are padded. `"pad"` pads everywhere: the last devices hold less than
     the others, or nothing. `"replicate"` cuts inside of the program only as far as it divides,
     `"error"` raises a `PartitionError` there.
+    `backend`: the kind of devices to run on, `"cpu"` or `"gpu"`, those that arrays are placed on.
     `keep_unused` and `inline` are accepted and change nothing here.
 
     Use as `jit(f)`, `@jit` or `@jit(static_argnums=0)`. Raises `ArgumentError` for parameters that
@@ -387,6 +394,6 @@ def jit(
             fun, static_argnums, static_argnames, donate_argnums, donate_argnames
         )
         uneven_mode(uneven, "jit")
-        return JitFunction(fun, parameters, in_shardings, out_shardings, uneven)
+        return JitFunction(fun, parameters, in_shardings, out_shardings, uneven, backend)
 
     return wrapped if fun is None else wrapped(fun)

@@ -84,13 +84,15 @@ def lower(
     results: Sequence[UserSharding | None],
     words: Sequence[str],
     uneven: str | None = None,
+    place: Device | None = None,
 ) -> Plan:
     """The module of a traced function.
 
     `params` and `results` are the shardings of arguments and results, `None` where the compiler
     is free; `words` say which argument each parameter is (`argument x of f`). Raises
     `IncompatibleDevicesError` when the devices of two shardings differ, `IndivisibleError` when a
-    result does not divide and `uneven` is not `"pad"`.
+    result does not divide and `uneven` is not `"pad"`. `place` is where the program runs if no
+    sharding says otherwise; all must be on devices of its backend.
     """
     # What says how it is differentiated has been heard by now.
     traced = replace(traced, function=inlined(traced.function))
@@ -109,6 +111,9 @@ def lower(
             word = f"result {i} of {name}" if len(results) > 1 else f"the result of {name}"
             check_divides(word, sharding, abstract.type, uneven)
             met.append((word, sharding))
+    if place is not None:
+        _check_backend(name, place, met)
+        met = met or [("the backend", SingleDeviceSharding(place))]
     seen = tuple(dict.fromkeys(sharding for _, sharding in met))
     devices = check_same_devices(met) if met else (default_device(),)
     if len(devices) == 1:
@@ -128,6 +133,16 @@ def lower(
     module = Module((mesh,), (function,))
     modes = uneven, odd, config.shardy_exact, config.on_fallback
     return Plan(module, devices, axes, seen, given, tuple(results), *modes)
+
+
+def _check_backend(name: str, place: Device, met: Sequence[tuple[str, UserSharding]]) -> None:
+    for word, sharding in met:
+        for device in sharding.device_assignment:
+            if device.backend != place.backend:
+                raise ShardingError(
+                    f"{name} is to run on backend {place.backend!r}, and {word} is on {device!r}; "
+                    f"place it on devices({place.backend!r})"
+                )
 
 
 def whole_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) -> MeshAxes:

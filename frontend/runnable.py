@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from shardir.backends.base import Executable, Launch, Shards, Storage, WholeExecutable
+from shardir.backends.device_shards import DeviceExecutable
 from shardir.errors import PipelineError
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.array import Array
@@ -97,6 +98,7 @@ class Runnable:
         self.plan = plan
         self._nowhere = is_abstract(plan.devices)
         self._whole: WholeExecutable | None = None
+        self._away: DeviceExecutable | None = None
         with compiling(plan.module.main.name):
             self._compile(plan)
         main, spmd = self.module.main, self.module.main.spmd
@@ -149,6 +151,7 @@ class Runnable:
             self._whole = made
         else:
             self._execute = made
+            self._away = made if isinstance(made, DeviceExecutable) else None
 
     def __call__(self, leaves: list[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
@@ -158,6 +161,8 @@ class Runnable:
                 return made
         if self._whole is not None:
             return self._run(self._whole, leaves)
+        if self._away is not None:
+            return self._run_away(self._away, leaves)
         if self._nowhere:
             self._execute([])
         foreign: list[Buffer] = []
@@ -212,6 +217,22 @@ class Runnable:
         return [
             Array(signature, sharding, out)
             for (signature, sharding), out in zip(self._made, outs, strict=True)
+        ]
+
+    def _run_away(self, program: DeviceExecutable, leaves: Sequence[Any]) -> list[Array]:
+        """Run a program on devices with memory of their own, where its arguments stay."""
+        args = []
+        for i, leaf in enumerate(leaves):
+            shards = program.keep(self._parts(leaf, i))
+            if type(leaf) is Array and (self._one or leaf.signature.sharding is not None):
+                leaf.held = shards
+            args.append(shards)
+        hidden = [program.keep(shards) for shards in self._captured]
+        self._captured = list(hidden)
+        outs = program.run([*args, *hidden])
+        return [
+            Array(signature, sharding, shards)
+            for (signature, sharding), shards in zip(self._made, outs, strict=True)
         ]
 
     def _storage(self, leaf: Any, i: int, foreign: list[Storage]) -> Storage:

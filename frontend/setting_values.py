@@ -21,6 +21,13 @@ def as_count(value: object) -> int:
     raise ValueError("a whole number of at least 1")
 
 
+def as_optional_count(value: object) -> int | None:
+    try:
+        return None if value is None else as_count(value)
+    except ValueError as must:
+        raise ValueError(f"{must}, or None") from None
+
+
 def as_folder(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value

@@ -85,7 +85,7 @@ class Sharding(ABC):
         return tuple(
             place
             for place, device in enumerate(self.device_assignment)
-            if there.owner(device.id) == there.index
+            if device.process_index == there.index
         )
 
     def cuts(self, rank: int) -> tuple[Digits, ...]:

@@ -30,11 +30,11 @@ from shardir.frontend.runnable import pipeline
 
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
-    "shardy_exact, isolated, gather, shown_platform"
+    "shardy_exact, isolated, gather, shown_platform, num_gpu_devices"
 )
 VARIABLES = (
     "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, ISOLATED, GATHER, "
-    "SHOWN_PLATFORM"
+    "SHOWN_PLATFORM, GPU_DEVICES"
 )
 
 
@@ -48,7 +48,7 @@ def test_defaults() -> None:
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
         "verify=False, uneven=None, on_fallback='replicate', shardy_exact=False, isolated=False, "
-        "gather=False, shown_platform='cpu')"
+        "gather=False, shown_platform='cpu', num_gpu_devices=None)"
     )
 
 
@@ -140,6 +140,7 @@ def test_blocks_by_name(tmp_path: Path) -> None:
             ("isolated", False),
             ("gather", False),
             ("shown_platform", "cpu"),
+            ("num_gpu_devices", None),
         )
     with dump_dir(tmp_path):
         assert config.dump_dir == str(tmp_path)

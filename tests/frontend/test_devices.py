@@ -81,7 +81,7 @@ def test_another_platform() -> None:
         devices("tpu")
     assert (
         str(caught.value).partition("\n")[0]
-        == "no devices on platform 'tpu'; the platforms are cpu"
+        == "no devices on platform 'tpu'; the platforms are cpu, gpu"
     )
 
 

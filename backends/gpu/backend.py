@@ -1,0 +1,217 @@
+"""Running programs on GPUs in this process: what would be emitted is imported and called.
+
+The devices of a mesh are threads, each with a stream of its own on its GPU (as with `--local` of an
+emitted program). Several of them may share a GPU: `device_count` is how many there are, and they
+are dealt out to GPUs in turn. Torch is imported when a GPU is first asked for.
+"""
+
+import atexit
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import count
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any, final
+
+from shardir.backends.base import Array, Shards
+from shardir.backends.device_shards import DeviceBackend, DeviceExecutable, DeviceShards
+from shardir.backends.emission import Emission
+from shardir.backends.gpu.target import TARGET
+from shardir.backends.gpu.vendoring import FOLDER
+from shardir.errors import ShardirError
+from shardir.interpret import mesh_of
+from shardir.ir import Module
+from shardir.mesh import Mesh
+from shardir.types import TensorType
+
+_HOME = "shardir.backends.gpu.vendored"
+
+
+class NoGPUError(ShardirError, RuntimeError):
+    """Programs for GPUs where there is none, or nothing that drives one."""
+
+
+@final
+class GPUBackend(DeviceBackend):
+    """Emitted programs in this process. `kind` is the kind of torch's devices they run on."""
+
+    name = "gpu"
+    pipeline = TARGET.pipeline
+
+    def __init__(self, kind: str = "cuda") -> None:
+        self.kind = kind
+        self._folder: Path | None = None
+        self._numbers = count()
+
+    def device_count(self) -> int:
+        """How many GPUs there are; raises `NoGPUError` when there are none."""
+        torch = self._torch()
+        return int(torch.cuda.device_count()) if self.kind == "cuda" else 1
+
+    def device_kind(self, id: int) -> str:
+        """What a GPU is called by its maker."""
+        torch = self._torch()
+        if self.kind != "cuda":
+            return self.kind
+        return str(torch.cuda.get_device_name(id % self.device_count()))
+
+    def compile(self, module: Module) -> "GPUProgram":
+        """Write the program as for a machine without shardir, and import it."""
+        self._torch()
+        files = TARGET.emit(Emission.of(module), {})
+        (text,) = (str(text) for name, text in files.items() if "/" not in name)
+        if self._folder is None:
+            self._folder = Path(mkdtemp(prefix="shardir-gpu-"))
+            atexit.register(rmtree, self._folder, ignore_errors=True)
+        name = f"shardir_gpu_program_{next(self._numbers)}"
+        # Triton reads the text of its kernels again, so that it has to be in a file.
+        path = self._folder / f"{name}.py"
+        path.write_text(text.replace(FOLDER, _HOME), encoding="utf-8")
+        main = _imported(name, path)
+        mesh = None if module.main.spmd is None else mesh_of(module)
+        return GPUProgram(main, module, mesh, self.kind, self.device_count())
+
+    def _torch(self) -> Any:
+        """Torch; raises `NoGPUError` where it is missing, or sees no GPU."""
+        try:
+            import torch
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise NoGPUError(
+                "devices of kind 'gpu' are driven by torch, which is not installed; "
+                "pip install 'shardir[gpu]'"
+            ) from None
+        if self.kind == "cuda" and not torch.cuda.is_available():
+            built = "" if torch.version.cuda else ", which is built for CPUs alone,"
+            raise NoGPUError(
+                f"torch {torch.__version__}{built} sees no GPU; run on devices of kind 'cpu', or "
+                "emit the program for another machine (shardir emit --target gpu)"
+            )
+        return torch
+
+
+BACKEND = GPUBackend()
+
+
+@final
+class GPUProgram(DeviceExecutable):
+    """A program that was imported. `count` GPUs are dealt out to the devices of its mesh."""
+
+    def __init__(
+        self, main: Callable[..., Any], module: Module, mesh: Mesh | None, kind: str, count: int
+    ) -> None:
+        import torch
+
+        from shardir.backends.gpu.vendored.layout import Mesh as Devices
+
+        self._main = main
+        self._mesh = Devices(dict(mesh.axes) if mesh is not None else {})
+        ids = range(self._mesh.size) if mesh is None else mesh.device_ids or range(mesh.size)
+        self._places = [
+            torch.device(kind, id % count) if kind == "cuda" else torch.device(kind) for id in ids
+        ]
+        self._types = [param.type for param in module.main.body.params]
+        self._results = [value.type for value in module.main.body.returns]
+
+    def keep(self, shards: Shards) -> DeviceShards:
+        from shardir.backends.gpu.vendored.arrays import to_torch
+
+        if isinstance(shards, OnGPU) and shards.places == self._places:
+            return shards
+        made: dict[tuple[int, str], Any] = {}
+        tensors = []
+        for array, place in zip(shards, self._places, strict=True):
+            # Devices of one GPU that hold the same share it: nobody writes into arguments.
+            key = id(array), str(place)
+            if key not in made:
+                made[key] = to_torch(array, _dtype_of(array)).to(place)
+            tensors.append(made[key])
+        return OnGPU(tensors, self._places, list(shards))
+
+    def run(self, args: Sequence[DeviceShards]) -> list[DeviceShards]:
+        from shardir.backends.gpu.vendored.local import run_threads
+
+        given = [self.keep(shards) for shards in args]
+        tensors = [shards.tensors for shards in given if isinstance(shards, OnGPU)]
+
+        def work(comm: Any) -> Any:
+            return self._main(comm, *[each[comm.rank] for each in tensors])
+
+        with settings():
+            made = run_threads(self._mesh, self._places, work)
+        return [
+            OnGPU([results[i] for results in made], self._places, None, type)
+            for i, type in enumerate(self._results)
+        ]
+
+
+@final
+class OnGPU(DeviceShards):
+    """Tensors on GPUs, one for each device of a mesh; `host` is the same as NumPy sees it."""
+
+    def __init__(
+        self,
+        tensors: Sequence[Any],
+        places: Sequence[Any],
+        host: list[Array] | None,
+        type: TensorType | None = None,
+    ) -> None:
+        self.tensors, self.places, self._host, self._type = tensors, places, host, type
+
+    def wait(self) -> None:
+        import torch
+
+        for place in dict.fromkeys(self.places):
+            if place.type == "cuda":
+                torch.cuda.synchronize(place)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._host is None:
+            from shardir.backends.gpu.vendored.arrays import to_numpy
+
+            assert self._type is not None
+            # Once for tensors that are the same, so that devices share what they hold.
+            made = {id(each): to_numpy(each).view(self._type.numpy) for each in self.tensors}
+            self._host = [made[id(each)] for each in self.tensors]
+        return self._host[index]
+
+
+def _dtype_of(array: Array) -> str:
+    """Whether an array is of the type that torch reads otherwise than NumPy's."""
+    return "bf16" if array.dtype.name == "bfloat16" else ""
+
+
+def _imported(name: str, path: Path) -> Callable[..., Any]:
+    """The `main` of a program's file."""
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    with settings():
+        spec.loader.exec_module(module)
+    main: Callable[..., Any] = module.main
+    return main
+
+
+@contextmanager
+def settings() -> Iterator[None]:
+    """Precise products inside, and afterwards what the process has set."""
+    import torch
+
+    chosen = [torch.backends.cuda.matmul, torch.backends.cudnn.conv]
+    before = [each.fp32_precision for each in chosen]
+    for each in chosen:
+        each.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for each, value in zip(chosen, before, strict=True):
+            each.fp32_precision = value
