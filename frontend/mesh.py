@@ -155,6 +155,16 @@ class Mesh:
 _entered: ContextVar[tuple[Mesh, ...]] = ContextVar("shardir_meshes", default=())
 
 
+def entered_meshes() -> tuple[Mesh, ...]:
+    """The meshes that are entered, the innermost last."""
+    return _entered.get()
+
+
+def enter_meshes(meshes: tuple[Mesh, ...]) -> None:
+    """From now on these are entered."""
+    _entered.set(meshes)
+
+
 def current_mesh() -> Mesh | None:
     """The mesh of the innermost `with mesh:` around the running code."""
     entered = _entered.get()

@@ -39,6 +39,7 @@ TABLE = {
     "shardir.frontend.jacobians": ("hessian", "jacfwd", "jacrev"),
     "shardir.frontend.jit": ("Compiled", "Lowered", "jit"),
     "shardir.frontend.linearity": ("closure_convert", "linear_transpose"),
+    "shardir.frontend.mapping_shards": ("smap",),
     "shardir.frontend.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
     "shardir.frontend.parallel_mapping": ("pmap",),
     "shardir.frontend.partition_spec": ("P", "PartitionSpec"),
@@ -47,6 +48,13 @@ TABLE = {
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.processes": ("process_count", "process_index"),
     "shardir.frontend.profiling": ("Profile", "profile"),
+    "shardir.frontend.segments": (
+        "segment_max",
+        "segment_min",
+        "segment_prod",
+        "segment_sum",
+    ),
+    "shardir.frontend.setting_meshes": ("set_mesh",),
     "shardir.frontend.shard_mapping": ("shard_map",),
     "shardir.frontend.shardings": ("NamedSharding", "SingleDeviceSharding"),
     "shardir.frontend.transforms": ("grad", "value_and_grad"),
@@ -155,6 +163,7 @@ if TYPE_CHECKING:
         closure_convert as closure_convert,
         linear_transpose as linear_transpose,
     )
+    from shardir.frontend.mapping_shards import smap as smap
     from shardir.frontend.mesh import (
         Mesh as Mesh,
         create_device_mesh as create_device_mesh,
@@ -177,6 +186,13 @@ if TYPE_CHECKING:
         process_index as process_index,
     )
     from shardir.frontend.profiling import Profile as Profile, profile as profile
+    from shardir.frontend.segments import (
+        segment_max as segment_max,
+        segment_min as segment_min,
+        segment_prod as segment_prod,
+        segment_sum as segment_sum,
+    )
+    from shardir.frontend.setting_meshes import set_mesh as set_mesh
     from shardir.frontend.shard_mapping import shard_map as shard_map
     from shardir.frontend.shardings import (
         NamedSharding as NamedSharding,

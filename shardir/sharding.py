@@ -10,6 +10,7 @@ TABLE = {
     "shardir.frontend.mesh": ("Mesh",),
     "shardir.frontend.partition_spec": ("PartitionSpec",),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
+    "shardir.frontend.setting_meshes": ("get_mesh", "set_mesh"),
     "shardir.frontend.shardings": ("NamedSharding", "Sharding", "SingleDeviceSharding"),
 }
 """Where each public name is defined."""
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from shardir.frontend.mesh import Mesh as Mesh
     from shardir.frontend.partition_spec import PartitionSpec as PartitionSpec
     from shardir.frontend.positional_sharding import PositionalSharding as PositionalSharding
+    from shardir.frontend.setting_meshes import get_mesh as get_mesh, set_mesh as set_mesh
     from shardir.frontend.shardings import (
         NamedSharding as NamedSharding,
         Sharding as Sharding,

@@ -178,4 +178,9 @@ from shardir.frontend.lax.slicing import (
     slice as slice,
     slice_in_dim as slice_in_dim,
 )
+from shardir.frontend.lax.solves import (
+    custom_linear_solve as custom_linear_solve,
+    custom_root as custom_root,
+)
+from shardir.frontend.lax.transposed_convolution import conv_transpose as conv_transpose
 from shardir.frontend.lax.windows import reduce as reduce, reduce_window as reduce_window

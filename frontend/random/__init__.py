@@ -9,6 +9,7 @@ uniform numbers.
 from shardir.frontend.random.counting import (
     binomial as binomial,
     geometric as geometric,
+    multinomial as multinomial,
     poisson as poisson,
 )
 from shardir.frontend.random.distributions import (

@@ -11,7 +11,7 @@ import numpy as np
 from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
 from shardir.frontend.errors import RandomError
-from shardir.frontend.lax.loops import while_loop
+from shardir.frontend.lax.loops import scan, while_loop
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, broadcast, convert
 from shardir.frontend.promotion import dtype_of
@@ -129,6 +129,36 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
         made = snp.where(bad, snp.nan, snp.where(many, snp.inf, made))
     kept = rare | wrong_total | snp.isnan(chance) | many
     return snp.where(kept, made, total.astype(kind) - made).astype(kind)
+
+
+@public(static=("shape", "dtype"))
+def multinomial(
+    key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: Any = 1
+) -> Any:
+    """How often each of several outcomes comes in `n` trials; `p[..., k]` are their chances.
+
+    One after the other, an outcome takes its share of the trials that are left. `shape` is that of
+    the result, outcomes included, by default the one of `p`; `unroll` changes nothing.
+    """
+    chances = as_tracer(p)
+    if chances.value.type.dtype not in FLOATS:
+        chances = convert(chances, dtype_of(float))
+    if not chances.ndim:
+        raise RandomError(point("multinomial has outcomes along the last axis of p, got a scalar"))
+    kind = chances.value.type.dtype
+    wanted = chances.shape if shape is None else tuple(shape)
+    trials = broadcast(convert(as_tracer(n), kind), wanted[:-1])
+    first = snp.moveaxis(broadcast(chances, wanted), -1, 0)
+    left = snp.flip(snp.cumsum(snp.flip(first, 0), 0), 0)
+    shares = first / snp.where(left == 0, 1, left)
+
+    def step(remaining: Any, each: Any) -> Any:
+        share, own = each
+        count = binomial(own, remaining, snp.clip(share, 0, 1), dtype=remaining.dtype)
+        return remaining - count, count
+
+    _, counts = scan(step, trials, (shares, split(single_key(key), wanted[-1])))
+    return snp.moveaxis(counts, 0, -1).astype(NUMPY_DTYPES[dtype_of(dtype or float)])
 
 
 def _inverted(key: Any, total: Any, q: Any, shape: Shape) -> Any:

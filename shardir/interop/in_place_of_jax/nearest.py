@@ -36,6 +36,7 @@ INSTEAD = {
     "jax.extend": "shardir.make_ir",
     "jax.ffi": "jax.pure_callback",
     "jax.interpreters": "shardir.make_ir",
+    "jax.lax.rng_uniform": "jax.random.uniform",
     "jax.profiler": "shardir.profile",
     "jax.test_util": "shardir.testing",
 }

@@ -1,0 +1,106 @@
+"""Convolutions that make images larger: `conv_transpose`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.lax.convolution import (
+    conv_dimension_numbers,
+    conv_general_dilated,
+    steps_of,
+)
+from shardir.frontend.lax.movement import rev, transpose
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer
+
+DEFAULTS = {
+    2: ("NC", "IO", "NC"),
+    3: ("NHC", "HIO", "NHC"),
+    4: ("NHWC", "HWIO", "NHWC"),
+    5: ("NHWDC", "HWDIO", "NHWDC"),
+}
+"""Dimension numbers by rank."""
+
+
+@public(
+    static=(
+        "strides",
+        "padding",
+        "rhs_dilation",
+        "dimension_numbers",
+        "transpose_kernel",
+        "precision",
+        "preferred_element_type",
+        "use_consistent_padding",
+    )
+)
+def conv_transpose(
+    lhs: Any,
+    rhs: Any,
+    strides: Any,
+    padding: Any,
+    rhs_dilation: Any = None,
+    dimension_numbers: Any = None,
+    transpose_kernel: bool = False,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    use_consistent_padding: bool = False,
+) -> Any:
+    """A convolution of `lhs` with its elements `strides` apart, zeros between them.
+
+    "SAME" and "VALID" are those of the convolution that goes the other way; pairs of numbers are
+    what is added here, or, with `use_consistent_padding`, also of the other way. With
+    `transpose_kernel` it is the gradient of that convolution: the filter is turned around, and its
+    features change places. `dimension_numbers` are by default those of TensorFlow.
+    """
+    x, w = as_tracer(lhs), as_tracer(rhs)
+    if dimension_numbers is None:
+        if x.ndim not in DEFAULTS:
+            raise OperationTypeError(
+                point(f"conv_transpose of rank {x.ndim} needs dimension_numbers; give them")
+            )
+        dimension_numbers = DEFAULTS[x.ndim]
+    numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
+    spatial = numbers.rhs_spec[2:]
+    steps = steps_of("strides of conv_transpose", strides, len(spatial))
+    spread = steps_of("rhs_dilation", rhs_dilation, len(spatial))
+    named = isinstance(padding, str)
+    if named and padding not in ("SAME", "VALID"):
+        raise OperationTypeError(
+            point(f"padding {padding!r} of conv_transpose is unknown; it is 'SAME', 'VALID' or "
+                  "pairs")
+        )  # fmt: skip
+    pads = padding
+    if named or use_consistent_padding:
+        reach = [(w.shape[d] - 1) * by + 1 for d, by in zip(spatial, spread, strict=True)]
+        each = [padding] * len(steps) if named else padding
+        pads = [_turned(*given) for given in zip(reach, steps, each, strict=True)]
+    if transpose_kernel:
+        out, into = numbers.rhs_spec[:2]
+        order = list(range(w.ndim))
+        order[out], order[into] = into, out
+        w = transpose(rev(w, spatial), order)
+    return conv_general_dilated(
+        x,
+        w,
+        (1,) * len(steps),
+        pads,
+        steps,
+        spread,
+        numbers,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def _turned(reach: int, step: int, padding: str | Sequence[int]) -> tuple[int, int]:
+    """The padding with which a filter that reaches so far undoes a convolution with `padding`."""
+    if padding == "SAME":
+        whole = reach + step - 2
+        low = reach - 1 if step > reach - 1 else -(-whole // 2)
+        return low, whole - low
+    if padding == "VALID":
+        return reach - 1, max(reach, step) - 1
+    low, high = (reach - 1 - int(each) for each in padding)
+    return low, high

@@ -1,0 +1,116 @@
+"""Rows of an array put together by the segments that they belong to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.errors import ArgumentError, TracedValueError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.at import MODES
+from shardir.frontend.trace import current
+from shardir.frontend.tracer import Tracer
+from shardir.types import FLOATS, NUMPY_DTYPES
+
+
+def segment_sum(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: str | None = None,
+) -> Any:
+    """The sum of the rows of `data` that belong to each segment: [n, ...] to [segments, ...].
+
+    `segment_ids` has the segment of each row; rows of segments that there are not are left out.
+    There are `num_segments`, by default one more than the highest number, which cannot be found
+    while a function is traced. What is said of the indices changes nothing.
+    """
+    return _gathered("add", lambda kind: 0, data, segment_ids, num_segments, mode)
+
+
+def segment_prod(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: str | None = None,
+) -> Any:
+    """The product of the rows of each segment; see `segment_sum`."""
+    return _gathered("multiply", lambda kind: 1, data, segment_ids, num_segments, mode)
+
+
+def segment_max(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: str | None = None,
+) -> Any:
+    """The largest of the rows of each segment, the least number there is for one without rows;
+    see `segment_sum`."""
+    return _gathered("max", lambda kind: _bound(kind, -1), data, segment_ids, num_segments, mode)
+
+
+def segment_min(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: str | None = None,
+) -> Any:
+    """The least of the rows of each segment, the largest number there is for one without rows;
+    see `segment_sum`."""
+    return _gathered("min", lambda kind: _bound(kind, 1), data, segment_ids, num_segments, mode)
+
+
+def _bound(kind: str, sign: int) -> Any:
+    """The largest number of an element type, or the least."""
+    if kind in FLOATS:
+        return sign * np.inf
+    if kind == "bool":
+        return sign > 0
+    bounds = np.iinfo(NUMPY_DTYPES[kind])
+    return bounds.max if sign > 0 else bounds.min
+
+
+def _gathered(
+    method: str,
+    start: Callable[[str], Any],
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None,
+    mode: str | None,
+) -> Any:
+    if mode is not None and mode not in MODES:
+        raise ArgumentError(point(f"mode {mode!r} is unknown; the modes are {', '.join(MODES)}"))
+    rows, ids = snp.asarray(data), snp.asarray(segment_ids)
+    count = _count(ids, num_segments)
+    kind = rows.abstract.type.dtype
+    whole = snp.full((count, *rows.shape[ids.ndim :]), start(kind), rows.dtype)
+    # A negative number is no segment, though it is an index.
+    known = snp.where(ids < 0, count, ids)
+    return getattr(whole.at[known], method)(rows, mode=mode or "drop")
+
+
+def _count(ids: Any, given: int | None) -> int:
+    if given is not None:
+        if isinstance(given, Tracer) or int(given) < 0:
+            raise ArgumentError(
+                point(f"num_segments is a whole number of at least 0, got {given!r}")
+            )
+        return int(given)
+    if current() is not None and isinstance(ids, Tracer):
+        raise TracedValueError(
+            point("how many segments there are is not known while tracing; state num_segments")
+        )
+    return int(np.asarray(ids).max(initial=-1)) + 1

@@ -1,0 +1,120 @@
+"""Meshes that stay entered, and functions of pieces along one of their axes."""
+
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir import P, lax
+from shardir.frontend.errors import ArgumentError, MeshError
+
+X = np.arange(32, dtype="f").reshape(8, 4)
+
+
+def test_a_mesh_for_a_block_and_for_good() -> None:
+    mesh, other = sd.make_mesh((4, 2), ("a", "b")), sd.make_mesh((8,), ("c",))
+    with sd.set_mesh(mesh):
+        assert sd.sharding.get_mesh() == mesh
+        placed = sd.device_put(X, P("a", "b"))
+        assert placed.sharding == sd.NamedSharding(mesh, P("a", "b"))
+        with sd.set_mesh(other):
+            assert sd.sharding.get_mesh() == other
+            assert sd.jit(lambda x: x, out_shardings=P("c"))(X).sharding.spec == P("c")
+        assert sd.sharding.get_mesh() == mesh
+        seen: list[Any] = []
+
+        def elsewhere() -> None:
+            try:
+                seen.append(sd.sharding.get_mesh())
+            except MeshError as error:
+                seen.append(error)
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert isinstance(seen[0], MeshError)
+        before = sd.set_mesh(other)
+        assert sd.sharding.get_mesh() == other
+        with before:
+            pass
+        assert sd.sharding.get_mesh() == mesh
+        sd.set_mesh(None)
+        with pytest.raises(MeshError) as caught:
+            sd.sharding.get_mesh()
+    assert str(caught.value).startswith(
+        "no mesh is entered; enter one by `with mesh:` or set_mesh(mesh)\n"
+    )
+
+
+def test_meshes_that_cannot_be_set() -> None:
+    with pytest.raises(MeshError) as caught:
+        sd.set_mesh(3)  # type: ignore[arg-type]
+    assert str(caught.value).startswith("set_mesh takes a Mesh, got 3\n")
+
+    def f(x: Any) -> Any:
+        sd.set_mesh(sd.make_mesh((8,), ("c",)))
+        return x
+
+    with pytest.raises(MeshError) as traced:
+        sd.jit(f)(X)
+    assert str(traced.value).startswith(
+        "set_mesh is called while a function is traced; call it outside, or use `with mesh:` "
+        "inside\n"
+    )
+
+
+def test_pieces_along_one_axis_after_another() -> None:
+    def program(lib: Any, lax: Any) -> Any:
+        def inner(x: Any, scale: Any) -> Any:
+            return lax.psum(x * scale, "b")
+
+        def outer(x: Any, scale: Any) -> Any:
+            inside = lib.smap(inner, in_axes=(1, None), out_axes=None, axis_name="b")
+            return inside(x, scale) + lax.axis_index("a")
+
+        return lib.jit(lib.smap(outer, in_axes=(0, None), out_axes=0, axis_name="a"))
+
+    with sd.set_mesh(sd.make_mesh((4, 2), ("a", "b"))):
+        found = program(sd, lax)(X, np.float32(2))
+    summed = 2 * (X[:, :2] + X[:, 2:])
+    np.testing.assert_array_equal(found, summed + np.repeat(np.arange(4), 2)[:, None])
+    one = jax.make_mesh((1, 1), ("a", "b"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    with jax.set_mesh(one):
+        program(jax, jax.lax)(X, np.float32(2))
+
+
+def test_axes_that_smap_does_not_take() -> None:
+    def refused(**options: Any) -> str:
+        with pytest.raises(ArgumentError) as caught:
+            sd.smap(lambda x: x, **options)
+        return str(caught.value).partition("\n")[0]
+
+    assert refused(out_axes=0, axis_name="a") == (
+        "in_axes of smap is missing; give a number, None or a tuple"
+    )
+    assert refused(in_axes=-1, out_axes=0, axis_name="a") == (
+        "in_axes of smap has -1; its entries are numbers of axes, counted from the front, and "
+        "None for what is not cut"
+    )
+    assert refused(in_axes=0, out_axes=0, axis_name=("a", "b")) == (
+        "axis_name of smap is ('a', 'b'), which is no string"
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "options"),
+    [
+        (10.0, [0.2, 0.3, 0.5], {}),
+        ([5.0, 50.0], [[0.1, 0.9], [0.5, 0.5]], {}),
+        (8, [0.0, 1.0, 0.0], {"shape": (2, 3), "dtype": "int32"}),
+    ],
+)
+def test_multinomial_numbers_are_those_of_jax(n: Any, p: Any, options: Any) -> None:
+    n, p = np.asarray(n, "f"), np.asarray(p, "f")
+    found = sd.random.multinomial(sd.random.key(3), n, p, **options)
+    wanted = jax.random.multinomial(jax.random.key(3), n, p, **options)
+    np.testing.assert_array_equal(found, wanted)
+    assert found.dtype == wanted.dtype
