@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardir.backends.emission import Emission, EmissionError, Target
+from shardir.backends.gpu.kernels import WITHOUT
 from shardir.backends.gpu.names import identifier
 from shardir.backends.gpu.program import PRECISIONS, write_program
 from shardir.backends.gpu.vendoring import data_files, runtime_files
@@ -13,7 +14,9 @@ class GPU(Target):
     """Writes for GPUs: a Triton kernel for each group of operations, torch for the rest."""
 
     name: ClassVar[str] = "gpu"
-    pipeline: ClassVar[str] = "inline,cse,simplify,fold-transposes,cse,dce,fuse"
+    pipeline: ClassVar[str] = (
+        f"inline,cse,simplify,fold-transposes,cse,dce,fuse{{without={WITHOUT}}}"
+    )
     options: ClassVar[Mapping[str, str]] = {
         "precision": f"how f32 is multiplied: {' or '.join(PRECISIONS)}"
     }

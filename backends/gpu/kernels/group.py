@@ -124,7 +124,7 @@ class Group:
         text = "\n\n".join(texts)
         helpers = helpers_of(text)
         code = text + "".join(functions()[name] for name in helpers)
-        imports = IMPORTS
+        imports: tuple[str, ...] = IMPORTS
         if "libdevice." in code:
             imports = (*IMPORTS, LIBDEVICE)
             options = {"enable_fp_fusion": False, "enable_reflect_ftz": False}

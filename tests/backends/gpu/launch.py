@@ -30,10 +30,8 @@ def load(path: Path) -> Any:
 
 
 def main(root: Path) -> None:
-    from shardir.backends.gpu.kernels.interpreting import complete_interpreter
     from tests.backends.gpu.ranks import fork_ranks
 
-    complete_interpreter()
     places = sorted(path for path in root.glob("*/*.py"))
     # What all processes need is imported before they part.
     sys.path.insert(0, str(places[0].parent))

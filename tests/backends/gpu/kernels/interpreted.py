@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from shardir.backends.gpu.kernels.interpreting import complete_interpreter
+from shardir.backends.gpu.vendored.interpreting import complete_interpreter
 
 TYPES = {"bf16": torch.bfloat16}
 
