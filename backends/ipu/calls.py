@@ -33,6 +33,8 @@ FUNCTIONS = {
     "popops::map": "P popops/ElementWise.hpp",
     "popops::reduce": "P popops/Reduce.hpp",
     "popops::topKWithPermutation": "P popops/TopK.hpp",
+    "popops::scatter": "P popops/Scatter.hpp",
+    "popops::UpdateComputationFunc": "P popops/Scatter.hpp",
     "popops::zero": "P popops/Zero.hpp",
     "poputil::mapTensorLinearly": "P poputil/TileMapping.hpp",
 }
@@ -76,7 +78,7 @@ METHODS = {
 EXPRESSIONS = {
     name: "P popops/Expr.hpp"
     for name in (
-        "Abs", "Add", "And", "Asin", "Atan2", "BitwiseAnd", "BitwiseNot", "BitwiseOr",
+        "Abs", "Add", "And", "Any", "Asin", "Atan2", "BitwiseAnd", "BitwiseNot", "BitwiseOr",
         "BitwiseXor", "Cast", "Cbrt", "Ceil", "Clamp", "Const", "ConstHalf", "Cos", "Divide",
         "Equal", "Erf", "Exp", "Exp2", "Expm1", "Floor", "Gt", "Gte", "Inv", "IsFinite", "IsInf",
         "IsNaN", "Log", "Log1p", "Lt", "Lte", "Max", "Min", "Mul", "NearbyInt", "Neg", "Not",

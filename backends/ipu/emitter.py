@@ -12,6 +12,7 @@ import numpy as np
 
 from shardir.backends.emission import EmissionError
 from shardir.backends.ipu.layout import wrapped
+from shardir.backends.ipu.multiply_add import MultiplyAdds
 from shardir.backends.ipu.names import Identifiers
 from shardir.backends.ipu.types import (
     ELEMENTS,
@@ -52,6 +53,8 @@ class Emitter:
     mixed: set[Value] = field(default_factory=set)
     """Views of several tensors at once."""
     spellings: dict[Value, str] = field(default_factory=dict)
+    sums: MultiplyAdds = field(default_factory=MultiplyAdds)
+    """What is computed in double precision and rounded once."""
     preamble: list[str] = field(default_factory=list)
     """What is computed once, before anything else."""
     known: dict[str, str] = field(default_factory=dict)

@@ -54,26 +54,49 @@ class Apply:
     @property
     def size(self) -> int:
         """How many operations it takes."""
-        return 1 + sum(a.size for a in self.arguments if isinstance(a, Apply))
+        return 1 + sum(map(size, self.arguments))
 
 
-Node = Tensor | Number | Apply
+@dataclass(frozen=True)
+class Polynomial:
+    """A polynomial of an expression in single precision, the highest power first."""
+
+    argument: "Node"
+    coefficients: tuple[float, ...]
+    dtype: str = "f32"
+
+    @property
+    def size(self) -> int:
+        """How many operations it takes."""
+        return 2 * (len(self.coefficients) - 1) + size(self.argument)
+
+
+Node = Tensor | Number | Apply | Polynomial
 
 
 def size(node: Node) -> int:
     """How many operations an expression takes."""
-    return node.size if isinstance(node, Apply) else 0
+    return 0 if isinstance(node, Tensor | Number) else node.size
 
 
 def tensors(node: Node) -> dict[str, Tensor]:
     """The tensors an expression speaks of, by their text, in order."""
     if isinstance(node, Tensor):
         return {node.text: node}
+    if isinstance(node, Polynomial):
+        return tensors(node.argument)
     found: dict[str, Tensor] = {}
     if isinstance(node, Apply):
         for argument in node.arguments:
             found.update(tensors(argument))
     return found
+
+
+def has_polynomial(node: Node) -> bool:
+    """Whether there is a polynomial in an expression."""
+    if isinstance(node, Polynomial):
+        return True
+    return isinstance(node, Apply) and any(map(has_polynomial, node.arguments))
 
 
 def number(value: float, dtype: str) -> Number:
@@ -117,6 +140,9 @@ def _show(node: Node, places: Mapping[str, int]) -> str:
         case Number():
             kind = "ConstHalf" if node.dtype == "f16" else "Const"
             return f"pe::{kind}({literal(node.value, node.dtype)})"
+        case Polynomial():
+            numbers = ", ".join(literal(c, "f32") for c in node.coefficients)
+            return f"polynomial({_show(node.argument, places)}, {{{numbers}}})"
     parts = [_show(argument, places) for argument in node.arguments]
     head, to = node.name, node.dtype
     if head == "Cast":

@@ -18,6 +18,7 @@ from shardir.backends.ipu.expressions import (
     Node,
     Number,
     Tensor,
+    has_polynomial,
     show,
     size,
     tensors,
@@ -48,6 +49,8 @@ class Group:
         self.yielded = yielded
         """The results of the group by what they are inside, whose names they give."""
         self.nodes: dict[Value, Node] = {}
+        self.numbers: dict[Value, str] = {}
+        """The tensors of values that are one number, which expressions hold as constants."""
         self.origins: dict[str, Value] = {}
         """For the text of a view, the operand of the group that it shows."""
 
@@ -67,12 +70,16 @@ class Group:
         if op.name in REFUSED:
             refusal = REFUSED[op.name]
             raise self.e.refuse(op, refusal.reason, refusal.fix)
+        if op.result in self.e.sums.between:
+            return
         if op.name == "constant":
             node: Node = folded(op, ())
         elif op.name == "iota":
             node = Tensor(counted(self.e, op), op.result.type.dtype)
         elif op.name in ("broadcast", "reshape"):
             node = self._spread(op)
+        elif op.result in self.e.sums.operands:
+            node = self._rounded_once(op)
         elif op.operands[0].type.dtype == "key" and op.name in ("eq", "ne"):
             node = self._same_keys(op)
         else:
@@ -97,6 +104,14 @@ class Group:
         if text in self.origins:
             self.origins[view] = self.origins[text]
         return Tensor(view, y.type.dtype)
+
+    def _rounded_once(self, op: Op) -> Node:
+        """A product and a sum in double precision, whose doubles nothing else needs."""
+        e, y = self.e, self._named(op.result)
+        parts = ", ".join(self.store(value) for value in e.sums.operands[op.result])
+        arguments = f"graph, {parts}, {e.sequence}, {e.label(y)}"
+        made = e.temporary(y.name, f"{e.use('multiply_add')}({arguments})")
+        return Tensor(made, op.result.type.dtype)
 
     def _same_keys(self, op: Op) -> Node:
         """Keys are equal where both of their words are."""
@@ -135,6 +150,8 @@ class Group:
         def store(node: Node) -> Node:
             if not size(node):
                 return node
+            if has_polynomial(node):
+                self.e.use("polynomial")
             y = self._named(op.result)
             text, listed = show(node, node.dtype)
             made = self.e.temporary(f"{y.name}_part", self.e.map(text, listed, self.e.label(y)))
@@ -173,14 +190,14 @@ class Group:
         if isinstance(node, Tensor):
             return node.text
         if isinstance(node, Number):
-            scalar = self.e.number(node.value, node.dtype)
-            made = self.e.temporary(self._named(value).name, scalar)
-            self.nodes[value] = Tensor(
-                broadcast_view(made, (), (), value.type.shape), value.type.dtype
-            )
-            return self.store(value)
-        assert isinstance(node, Apply)
+            if value not in self.numbers:
+                scalar = self.e.number(node.value, node.dtype)
+                made = self.e.temporary(self._named(value).name, scalar)
+                self.numbers[value] = broadcast_view(made, (), (), value.type.shape)
+            return self.numbers[value]
         text, listed = show(node, value.type.dtype)
+        if has_polynomial(node):
+            self.e.use("polynomial")
         y = self._named(value)
         made = self.e.temporary(y.name, self.e.map(text, listed, self.e.label(y)))
         self.nodes[value] = Tensor(made, value.type.dtype)
@@ -238,8 +255,10 @@ def _uses(block: Block) -> Counter[Value]:
 
 def _alone(e: Emitter, op: Op) -> None:
     """A pointwise operation outside of any group."""
+    if op.result in e.sums.between:
+        return
     group = Group(e, Counter(), {op.result: op.result})
-    for value in op.operands:
+    for value in e.sums.operands.get(op.result, op.operands):
         group.take(value, value)
     group.walk(op)
     group.give(op.result, op.result)

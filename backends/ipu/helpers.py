@@ -41,6 +41,18 @@ HELPERS: Mapping[str, Helper] = {
 using Groups = std::vector<std::vector<unsigned>>;
 """
     ),
+    "polynomial": Helper(
+        """
+// A polynomial of an expression, the highest power first.
+pe::Any polynomial(const pe::Expr &x, const std::vector<float> &coefficients) {
+  pe::Any value = pe::Const(coefficients[0]);
+  for (std::size_t i = 1; i < coefficients.size(); ++i) {
+    value = pe::Any(pe::Add(pe::Mul(value, x), pe::Const(coefficients[i])));
+  }
+  return value;
+}
+"""
+    ),
     "variable": Helper(
         """
 // A variable spread over the tiles.
@@ -189,6 +201,32 @@ Tensor total_order(Graph &graph, const Tensor &t, Sequence &step, const std::str
   const int most = std::numeric_limits<int>::max();
   return popops::map(graph, pe::Select(pe::_1 ^ pe::Const(most), pe::_1, pe::_1 < pe::Const(0)),
                      {t.reinterpret(poplar::INT)}, step, name);
+}
+"""
+    ),
+    "multiply_add": Helper(
+        """
+// a * b + c, rounded once: what rounding loses of the product and of the sum is added in the end.
+Tensor multiply_add(Graph &graph, const Tensor &a, const Tensor &b, const Tensor &c,
+                    Sequence &step, const std::string &name) {
+  // The upper half of a number's digits; the lower half is what is left.
+  const auto upper = [&](const Tensor &t) {
+    Tensor scaled = popops::map(graph, pe::_1 * pe::Const(4097.0f), {t}, step, name);
+    return popops::map(graph, pe::_1 - (pe::_1 - pe::_2), {scaled, t}, step, name);
+  };
+  Tensor product = popops::map(graph, pe::_1 * pe::_2, {a, b}, step, name);
+  Tensor lost = popops::map(
+      graph,
+      (((pe::_3 * pe::_4 - pe::_5) + pe::_3 * (pe::_2 - pe::_4)) + (pe::_1 - pe::_3) * pe::_4) +
+          (pe::_1 - pe::_3) * (pe::_2 - pe::_4),
+      {a, b, upper(a), upper(b), product}, step, name);
+  Tensor sum = popops::map(graph, pe::_1 + pe::_2, {product, c}, step, name);
+  Tensor share = popops::map(graph, pe::_1 - pe::_2, {sum, product}, step, name);
+  Tensor rest = popops::map(
+      graph, pe::_1 + (((pe::_2 - (pe::_3 - pe::_4)) + (pe::_5 - pe::_4)) + pe::_6),
+      {sum, product, sum, share, c, lost}, step, name);
+  return popops::map(graph, pe::Select(pe::_1, pe::_2, pe::IsFinite(pe::_1)), {rest, sum}, step,
+                     name);
 }
 """
     ),

@@ -22,8 +22,11 @@ def wrapped(line: str, indent: str) -> list[str]:
 
 
 def _cut(text: str, room: int) -> int | None:
-    """Where to break: behind the comma or operator that is least nested, the last of those."""
-    best: tuple[int, int] | None = None
+    """Where to break: behind the comma that is least nested, the last of those.
+
+    One near the beginning of the line is taken only where there is no other.
+    """
+    best: tuple[int, int, int] | None = None
     depth, quoted = 0, False
     for i, character in enumerate(text):
         if character == '"' and (i == 0 or text[i - 1] != "\\"):
@@ -34,14 +37,11 @@ def _cut(text: str, room: int) -> int | None:
             depth += 1
         elif character in ")}]":
             depth -= 1
-        elif (
-            text[i : i + 2] == ", "
-            and i < room
-            and (best is None or depth <= best[0] or i < room // 2)
-        ):
-            best = (depth, i + 1)
+        elif text[i : i + 2] == ", " and i < room:
+            key = (int(i < room // 8), depth, -i)
+            best = key if best is None else min(best, key)
     if best is not None:
-        return best[1]
+        return 1 - best[2]
     equals = text.find(" = ")
     if 0 < equals < room - 2:
         return equals + 3

@@ -27,6 +27,7 @@ from shardir.backends.ipu.emitter import Emitter
 from shardir.backends.ipu.helpers import chosen
 from shardir.backends.ipu.layout import wrapped
 from shardir.backends.ipu.layouts import argument_layouts
+from shardir.backends.ipu.multiply_add import multiply_adds
 from shardir.backends.ipu.names import Identifiers
 from shardir.backends.ipu.replicas import definitions
 from shardir.backends.ipu.types import braces, element, physical
@@ -69,6 +70,7 @@ def write_program(emission: Emission, memory: Memory, strided: str) -> str:
     main = emission.module.main
     e = Emitter(emission.mesh, Printer(emission.module.meshes), strided=strided)
     e.spellings = dict(unique_names(main))
+    e.sums = multiply_adds(main.body)
     ports = Identifiers()
     inputs = [ports.fresh(b.name) for b in emission.arguments]
     outputs = [ports.fresh(_output(b, i, emission)) for i, b in enumerate(emission.results)]

@@ -20,8 +20,10 @@ def _words(e: Emitter, keys: Value, shape: tuple[int, ...]) -> tuple[str, str]:
     rank = keys.type.rank
     views = []
     for word in (0, 1):
-        part = f"{e.text(keys)}.slice({word}, {word + 1}, {rank})"
-        part = f"{part}.reshape({braces(keys.type.shape)})"
+        part = f"{e.text(keys)}[{word}]"
+        if rank:
+            part = f"{e.text(keys)}.slice({word}, {word + 1}, {rank})"
+            part = f"{part}.reshape({braces(keys.type.shape)})"
         views.append(broadcast_view(part, keys.type.shape, range(rank), shape))
     return views[0], views[1]
 
@@ -49,8 +51,8 @@ def _indices(e: Emitter, op: Op, shape: tuple[int, ...], whole: tuple[int, ...])
         if starts and size != whole[dim]:
             text, dtype = as_int(e, starts[dim])
             if dtype != "u32":
-                text = e.map("pe::Cast(pe::Max(pe::_1, pe::Const(0)), poplar::UNSIGNED_INT)",
-                             [text], label)  # fmt: skip
+                inside = "pe::Cast(pe::Max(pe::_1, pe::Const(0)), poplar::UNSIGNED_INT)"
+                text = e.temporary(f"{starts[dim].name}_u", e.map(inside, [text], label))
             places.append(broadcast_view(text, (), (), shape))
             place = f"({place} + pe::_{len(places)})" if place else f"pe::_{len(places)}"
         if place:
@@ -59,7 +61,7 @@ def _indices(e: Emitter, op: Op, shape: tuple[int, ...], whole: tuple[int, ...])
     if not terms:
         return e.temporary(name, broadcast_view(e.number(0, "u32"), (), (), shape))
     if terms == ["pe::_1"]:
-        return e.temporary(name, places[0])
+        return places[0]
     return e.temporary(name, e.map(" + ".join(terms), places, label))
 
 

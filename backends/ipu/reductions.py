@@ -1,8 +1,8 @@
 """Reductions through `popops::reduce`, positions of extremes, and running combinations.
 
-Halves are summed and multiplied in single precision and rounded once. `popops::reduce` takes no unsigned
-integers: sums and products of their bits as signed ones are the same, and their order is that of
-signed ones with the highest bit turned over.
+Halves are summed and multiplied in single precision and rounded once. `popops::reduce` takes no
+unsigned integers: sums and products of their bits as signed ones are the same, and their order is
+that of signed ones with the highest bit turned over.
 """
 
 from shardir.backends.ipu.emitter import Emitter

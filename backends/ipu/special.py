@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from shardir.backends.ipu.expressions import Node, apply, number
+from shardir.backends.ipu.expressions import Node, Polynomial, apply, cast, number
 from shardir.backends.ipu.pointwise import compare, constant_like, pointwise, where
 from shardir.ops.special import GILES_CENTRE, GILES_TAIL
 
@@ -20,14 +20,6 @@ _ERFC = (
 )  # fmt: skip
 """log(erfc(x) / t) + x^2 for x >= 0 over t = 1 / (1 + x/2), within 1.2e-7 (W. H. Press et al.,
 Numerical Recipes, 6.2, after Hastings)."""
-
-
-def _polynomial(x: Node, coefficients: tuple[float, ...]) -> Node:
-    """The highest power first."""
-    value: Node = constant_like(coefficients[0], x)
-    for coefficient in coefficients[1:]:
-        value = apply("+", apply("*", value, x), constant_like(coefficient, x))
-    return value
 
 
 def _signed(x: Node, size: Node) -> Node:
@@ -106,21 +98,31 @@ def _atanh(x: Node) -> Node:
 @pointwise("erfc", 0, stores=True)
 def _erfc(x: Node, store: Callable[[Node], Node]) -> Node:
     """1 - erf(x) without cancellation; within 2e-6, relative."""
-    size, one = apply("Abs", x), constant_like(1, x)
-    t = store(apply("/", one, apply("+", one, apply("*", size, _half(x)))))
-    exponent = apply("-", _polynomial(t, _ERFC), apply("Square", x))
-    right = apply("*", t, apply("Exp", exponent))
-    left = apply("-", constant_like(2, x), right)
-    return where(compare("<", x, constant_like(0, x)), left, right)
+    wide = _single(x, store)
+    size, one = apply("Abs", wide), number(1, "f32")
+    t = store(apply("/", one, apply("+", one, apply("*", size, _half(wide)))))
+    right = apply("*", t, apply("Exp", apply("-", Polynomial(t, _ERFC), apply("Square", wide))))
+    left = apply("-", number(2, "f32"), right)
+    return _narrow(where(compare("<", wide, number(0, "f32")), left, right), x)
 
 
 @pointwise("erf_inv", 0, stores=True)
 def _erf_inv(x: Node, store: Callable[[Node], Node]) -> Node:
     """Giles' polynomials, as XLA and the reference evaluate them."""
-    w = store(apply("-", apply("Log1p", apply("-", apply("Square", x)))))
-    near = store(apply("-", w, constant_like(2.5, x)))
-    far = store(apply("-", apply("Sqrt", w), constant_like(3, x)))
-    centre, tail = _polynomial(near, GILES_CENTRE), _polynomial(far, GILES_TAIL)
-    inside = apply("*", where(compare("<", w, constant_like(5, x)), centre, tail), x)
-    infinite = _signed(x, number(np.inf, x.dtype))
-    return where(compare("==", apply("Abs", x), constant_like(1, x)), infinite, inside)
+    wide = _single(x, store)
+    w = store(apply("-", apply("Log1p", apply("-", apply("Square", wide)))))
+    centre = Polynomial(apply("-", w, number(2.5, "f32")), GILES_CENTRE)
+    tail = Polynomial(apply("-", apply("Sqrt", w), number(3, "f32")), GILES_TAIL)
+    slope = where(compare("<", w, number(5, "f32")), centre, tail)
+    infinite = _signed(wide, number(np.inf, "f32"))
+    ends = compare("==", apply("Abs", wide), number(1, "f32"))
+    return _narrow(where(ends, infinite, apply("*", slope, wide)), x)
+
+
+def _single(x: Node, store: Callable[[Node], Node]) -> Node:
+    """A half as a single number: polynomials are evaluated in single precision."""
+    return store(cast(x, "f32")) if x.dtype == "f16" else x
+
+
+def _narrow(made: Node, x: Node) -> Node:
+    return cast(made, x.dtype) if x.dtype == "f16" else made

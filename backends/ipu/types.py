@@ -60,7 +60,7 @@ def element(type: TensorType) -> Element:
 def bytes_of(type: TensorType) -> int:
     """What a value takes on the device."""
     held = physical(type)
-    return held.size * ELEMENTS[held.dtype].bytes
+    return held.size * ELEMENTS[held.dtype].bytes if held.dtype in ELEMENTS else held.nbytes
 
 
 def braces(numbers: Sequence[int]) -> str:

@@ -1,0 +1,74 @@
+"""Products and sums that are rounded once: a * b + c in double precision, and then to single.
+
+Random numbers are scaled so. IPUs have no double precision, but what rounding loses of a product
+and of a sum of single numbers is a single number itself (T. J. Dekker, "A floating-point technique
+for extending the available precision", 1971), so that both can be added in the end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from shardir.ir import Block, Op, Value
+
+
+@dataclass
+class MultiplyAdds:
+    """For each value that is such a sum its operands, all single; and the doubles in between."""
+
+    operands: dict[Value, tuple[Value, Value, Value]] = field(default_factory=dict)
+    between: set[Value] = field(default_factory=set)
+
+
+def multiply_adds(block: Block) -> MultiplyAdds:
+    """Those of a block and of the blocks inside it, where nothing else needs the doubles."""
+    made = {value: op for op in block.walk() for value in op.results}
+    uses: dict[Value, set[Op | None]] = {}
+    for inner in _blocks(block):
+        for op in inner.ops:
+            for value in op.operands:
+                uses.setdefault(value, set()).add(op)
+        for value in inner.returns:
+            uses.setdefault(value, set()).add(None)
+    found = MultiplyAdds()
+    taken: set[Op] = set()
+    for op in block.walk():
+        if matched := _matched(op, made):
+            found.operands[op.result] = matched[0]
+            taken |= {op, *matched[1]}
+    doubles = [op.result for op in taken if op.result.type.dtype == "f64"]
+    loose = {value for value in doubles if not uses.get(value, set()) <= taken}
+    if loose:
+        return MultiplyAdds()
+    found.between = set(doubles)
+    return found
+
+
+def _blocks(block: Block) -> Iterator[Block]:
+    yield block
+    for op in block.walk():
+        yield from op.blocks
+
+
+def _matched(
+    op: Op, made: dict[Value, Op]
+) -> tuple[tuple[Value, Value, Value], tuple[Op, ...]] | None:
+    """The operands of a sum that is rounded here, and the operations on doubles that make it."""
+    if op.name != "convert" or op.result.type.dtype != "f32":
+        return None
+    total = made.get(op.operands[0])
+    if total is None or total.name != "add" or total.result.type.dtype != "f64":
+        return None
+    for product, term in (total.operands, total.operands[::-1]):
+        times = made.get(product)
+        if times is None or times.name != "mul":
+            continue
+        widened = [made.get(value) for value in (*times.operands, term)]
+        parts = [w for w in widened if w is not None and _widens(w)]
+        if len(parts) == 3:
+            a, b, c = (w.operands[0] for w in parts)
+            return (a, b, c), (total, times, *parts)
+    return None
+
+
+def _widens(op: Op) -> bool:
+    return op.name == "convert" and op.operands[0].type.dtype == "f32"
