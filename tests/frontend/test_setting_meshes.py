@@ -102,19 +102,3 @@ def test_axes_that_smap_does_not_take() -> None:
     assert refused(in_axes=0, out_axes=0, axis_name=("a", "b")) == (
         "axis_name of smap is ('a', 'b'), which is no string"
     )
-
-
-@pytest.mark.parametrize(
-    ("n", "p", "options"),
-    [
-        (10.0, [0.2, 0.3, 0.5], {}),
-        ([5.0, 50.0], [[0.1, 0.9], [0.5, 0.5]], {}),
-        (8, [0.0, 1.0, 0.0], {"shape": (2, 3), "dtype": "int32"}),
-    ],
-)
-def test_multinomial_numbers_are_those_of_jax(n: Any, p: Any, options: Any) -> None:
-    n, p = np.asarray(n, "f"), np.asarray(p, "f")
-    found = sd.random.multinomial(sd.random.key(3), n, p, **options)
-    wanted = jax.random.multinomial(jax.random.key(3), n, p, **options)
-    np.testing.assert_array_equal(found, wanted)
-    assert found.dtype == wanted.dtype

@@ -21,7 +21,6 @@ from shardir.interop.in_place_of_jax import (
     run_script,
     shardir_as_jax,
 )
-from shardir.interop.in_place_of_jax.scripts import USAGE, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,18 +141,20 @@ def test_a_script_and_the_modules_beside_it(
     assert str(tmp_path) not in sys.path
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path) -> None:
+    def command(*words: str) -> tuple[int, str, str]:
+        line = [sys.executable, "-m", "shardir", "as-jax", *words]
+        ran = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, check=False)
+        return ran.returncode, ran.stdout, ran.stderr
+
     script = tmp_path / "small.py"
-    script.write_text("import jax, sys\nprint(jax, sys.argv[1])\n")
-    command = [sys.executable, "-m", "shardir.interop.in_place_of_jax", str(script), "x"]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
-    assert ran.stdout == "<module 'jax' by shardir> x\n"
-    assert main([]) == 2
-    assert main(["--help"]) == 0
-    assert main(["nowhere.py"]) == 2
-    said = capsys.readouterr()
-    assert said.out == f"{USAGE}\n"
-    assert said.err == f"{USAGE}\nthere is no file nowhere.py\n"
+    script.write_text("import jax, sys\nprint(jax, sys.argv[1:])\njax.numpy.sinn(1)\n")
+    code, out, err = command(str(script), "x", "--help", "-n", "3")
+    assert (code, out) == (1, "<module 'jax' by shardir> ['x', '--help', '-n', '3']\n")
+    assert err.startswith(
+        "error: jax.numpy.sinn is not covered by shardir; the nearest is jax.numpy.sin\n"
+    )
+    assert command("nowhere.py") == (1, "", "error: there is no file nowhere.py\n")
 
 
 def said(kind: type[Exception], line: str) -> str:

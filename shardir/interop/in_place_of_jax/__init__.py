@@ -1,9 +1,8 @@
 """In JAX's place: programs that say `import jax`, run by shardir.
 
-    python -m shardir.interop.in_place_of_jax train.py --steps 3
-
-runs a script whose `import jax` finds shardir under JAX's names, those of older versions
-included; so do the modules that lie beside it. In a program of one's own,
+The command `shardir as-jax train.py --steps 3` runs a script whose `import jax` finds shardir under
+JAX's names, those of older versions included; so do the modules that lie beside it. In a program
+of one's own,
 
     with shardir_as_jax("training"):
         import jax.numpy as jnp

@@ -9,21 +9,6 @@ from typing import Any
 from shardir.frontend.config import config
 from shardir.interop.in_place_of_jax.programs import Program
 
-USAGE = "usage: python -m shardir.interop.in_place_of_jax SCRIPT [ARGUMENT ...]"
-
-
-def main(arguments: Sequence[str]) -> int:
-    """The command: run the script, with the arguments after it."""
-    if not arguments or arguments[0].startswith("-"):
-        print(USAGE, file=sys.stdout if arguments[:1] in (["-h"], ["--help"]) else sys.stderr)
-        return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
-    script, *rest = arguments
-    if not Path(script).is_file():
-        print(f"there is no file {script}", file=sys.stderr)
-        return 2
-    run_script(script, rest)
-    return 0
-
 
 def run_script(path: str | Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
     """Run the script at `path` with shardir in JAX's place; the names it has defined.
