@@ -170,8 +170,12 @@ def _sum(op: Op, args: Sequence[Term]) -> str:
 
 @writes("div")
 def _div(op: Op, args: Sequence[Term]) -> str:
+    """The `/` of f32 is within two units of the last place: enough to round right to bf16.
+
+    No normal quotient of numbers of 8 bits is halfway between two such, or within 2^-17 of it.
+    """
     x, y = args
-    if x.dtype == "f64":
+    if x.dtype in ("f64", "bf16"):
         return f"{x.text} / {y.text}"
     if x.dtype in FLOATS:
         return f"tl.div_rn({x.text}, {y.text})"

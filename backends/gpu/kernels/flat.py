@@ -28,6 +28,6 @@ def flat(group: Group, sizes: Sizes) -> Kernel:
     pointers.update((pointer, type) for _, pointer, type in group.stores())
     constants = {"BLOCK": block} if axes else {}
     grid = (ceil(size, block),)
-    launch = Launch(f"{group.name}_kernel", grid, pointers, constants, warps(block, 4))
+    launch = Launch(f"{group.name}_kernel", grid, pointers, constants, min(warps(block), 4))
     text = group.function(launch, group.docstring(), writer.lines)
     return group.kernel([text], [launch])

@@ -12,7 +12,7 @@ from shardir.backends.gpu.kernels.kernel import Kernel, Launch
 from shardir.backends.gpu.kernels.reducing import neutral, reduced
 from shardir.backends.gpu.kernels.rounds import Rounds
 from shardir.backends.gpu.kernels.sides import Side
-from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
+from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil
 from shardir.backends.gpu.kernels.terms import NARROW, POINTERS, Term
 from shardir.backends.gpu.kernels.tiled import Tile, begin, loop
 from shardir.ir import Op
@@ -84,7 +84,7 @@ def _first(
         (tile.programs, parts),
         pointers,
         tile.constants,
-        warps(tile.elements),
+        tile.warps,
     )
     return group.function(launch, group.docstring(), writer.lines), launch
 
@@ -125,8 +125,6 @@ def _second(group: Group, tile: Tile, scratch: dict[Op, str], parts: int) -> tup
     pointers.update(group.pointers([value for value in group.params if value in writer.loaded]))
     pointers.update((pointer, type) for _, pointer, type in stores)
     constants = {side.block: side.length for side in (part, kept) if side and side.length > 1}
-    launch = Launch(
-        f"{group.name}_kernel", (both.programs,), pointers, constants, warps(both.elements)
-    )
+    launch = Launch(f"{group.name}_kernel", (both.programs,), pointers, constants, both.warps)
     docstring = f'    """What follows from the parts that `{group.name}_parts` reduced."""'
     return group.function(launch, docstring, writer.lines), launch

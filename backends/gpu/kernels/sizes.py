@@ -19,8 +19,10 @@ class Sizes:
     """The longest row that is held at once, if one tensor of it is; of more, less."""
     piece: int = 4096
     """How much of longer rows a loop takes at once."""
+    short: int = 128
+    """The longest row that shares a tile with others; longer ones have their own threads."""
     small: int = 1024
-    """Rows that are shorter share a tile of so many elements."""
+    """Elements of the tile of short rows."""
     columns: int = 64
     """How many columns a program reduces side by side."""
     depth: int = 32
@@ -44,6 +46,6 @@ def ceil(number: int, by: int) -> int:
     return -(-number // by)
 
 
-def warps(elements: int, most: int = 16) -> int:
-    """Threads for a tile, in warps: about 8 elements each."""
-    return min(max(elements // (8 * WARP), 1), most)
+def warps(elements: int, each: int = 8) -> int:
+    """Threads for a tile, in warps, with so many elements for each thread."""
+    return min(max(elements // (each * WARP), 1), 16)

@@ -43,6 +43,12 @@ class Tile:
         return ceil(self.kept.size, self.kept.length) if self.kept else 1
 
     @property
+    def warps(self) -> int:
+        """A row has few threads, so that few have to wait for each other when it is reduced."""
+        is_row = self.kept is None or self.kept.length == 1
+        return warps(self.elements, 16 if is_row else 8)
+
+    @property
     def is_whole(self) -> bool:
         """Whether all that is reduced to one number fits."""
         return self.ended.size <= self.ended.length
@@ -67,7 +73,7 @@ def tile_of(group: Group, sizes: Sizes) -> Tile:
     columns = above(ended)
     if columns * above(held) > sizes.row:
         columns = min(sizes.piece, columns)
-    rows = max(min(sizes.small // columns, above(kept)), 1)
+    rows = min(sizes.small // columns, above(kept)) if columns <= sizes.short else 1
     while rows > 1 and ceil(kept, rows) < sizes.programs:
         rows //= 2
     return _tile(group, (columns, ended), (rows, kept), is_row=True)
@@ -105,8 +111,7 @@ def tiled(group: Group, tile: Tile) -> Kernel:
         _rounds(group, tile, writer)
     pointers = group.pointers(group.params)
     pointers.update((pointer, type) for _, pointer, type in group.stores())
-    threads = warps(tile.elements)
-    launch = Launch(f"{group.name}_kernel", (tile.programs,), pointers, tile.constants, threads)
+    launch = Launch(f"{group.name}_kernel", (tile.programs,), pointers, tile.constants, tile.warps)
     return group.kernel([group.function(launch, group.docstring(), writer.lines)], [launch])
 
 
