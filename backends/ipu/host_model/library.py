@@ -7,10 +7,12 @@ key made of all the text that went into them.
 """
 
 import ctypes
+import fcntl
 import hashlib
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -93,19 +95,15 @@ def _flags() -> list[str | Path]:
 
 
 def _library(compiler: Compiler, source: str, what: str) -> bytes:
-    key = _key(compiler, "library", source)
-    kept = object_cache.load(key)
-    if kept is not None:
-        return kept
-    with tempfile.TemporaryDirectory() as folder:
-        file, made = Path(folder) / "unit.cpp", Path(folder) / "unit.so"
+    def make(folder: Path) -> Path:
+        file, made = folder / "unit.cpp", folder / "unit.so"
         file.write_text(source, "utf-8")
-        objects = _objects(compiler, Path(folder))
+        objects = _objects(compiler, folder)
         flags = [*_flags(), "-O0", "-fPIC", "-shared", "-s", *DECLARED]
         compiler.run([*flags, file, *objects, "-o", made], what)
-        code = made.read_bytes()
-    object_cache.save(key, code)
-    return code
+        return made
+
+    return _kept(_key(compiler, "library", source), make)
 
 
 def _objects(compiler: Compiler, folder: Path) -> list[Path]:
@@ -121,17 +119,45 @@ def _objects(compiler: Compiler, folder: Path) -> list[Path]:
 @cache
 def _object(compiler: Compiler, name: str) -> bytes:
     source, flags = next((source, flags) for each, source, flags in OBJECTS if each == name)
-    key = _key(compiler, name, source)
-    kept = object_cache.load(key)
-    if kept is not None:
-        return kept
-    with tempfile.TemporaryDirectory() as folder:
-        file, made = Path(folder) / f"{name}.cpp", Path(folder) / f"{name}.o"
+
+    def make(folder: Path) -> Path:
+        file, made = folder / f"{name}.cpp", folder / f"{name}.o"
         file.write_text(source, "utf-8")
         compiler.run([*_flags(), *flags, "-fPIC", "-c", file, "-o", made], f"the host {name}")
-        code = made.read_bytes()
-    object_cache.save(key, code)
+        return made
+
+    return _kept(_key(compiler, name, source), make)
+
+
+def _kept(key: str, make: Callable[[Path], Path]) -> bytes:
+    """The code kept under a key, or else what `make` writes into a folder."""
+    code = object_cache.load(key)
+    if code is not None:
+        return code
+    with _alone(key):
+        # Another process may have been at it.
+        code = object_cache.load(key)
+        if code is None:
+            with tempfile.TemporaryDirectory(prefix="shardir-ipu-") as folder:
+                code = make(Path(folder)).read_bytes()
+            object_cache.save(key, code)
     return code
+
+
+@contextmanager
+def _alone(key: str) -> Iterator[None]:
+    """One process at a time works on a key, where code is kept at all."""
+    place = object_cache.folder()
+    if place is None:
+        yield
+        return
+    file = place / f"{key}.part"
+    with open(file, "wb") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
 
 
 def _key(compiler: Compiler, kind: str, source: str) -> str:

@@ -10,6 +10,7 @@
 #include <poplar/Graph.hpp>
 #include <poplar/OptionFlags.hpp>
 #include <poplar/Program.hpp>
+#include <poplar/exceptions.hpp>
 
 namespace shardir_host_model {
 struct Machine;

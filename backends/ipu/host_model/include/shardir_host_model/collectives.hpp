@@ -6,13 +6,15 @@
 #include <shardir_host_model/machine.hpp>
 
 #if !defined(SHARDIR_HOST_MODEL_SEPARATE) || defined(SHARDIR_HOST_MODEL_IMPLEMENTATION)
+#include <cstdlib>
+
 #include <shardir_host_model/programs.hpp>
 #include <shardir_host_model/reductions.hpp>
 
 namespace shardir_host_model {
 
-// The option of a collective that says that strided groups are meant.
-constexpr const char* strided_option = "hostModel.allowStridedGroups";
+// Set in the environment, it allows strided groups, which not every machine has.
+constexpr const char* strided_option = "SHARDIR_HOST_MODEL_ALLOW_STRIDED";
 
 struct Members {
   unsigned size = 1;
@@ -26,7 +28,7 @@ struct Members {
 };
 
 inline Members members_of(const GraphState& graph, const gcl::CommGroup& group,
-                          const poplar::OptionFlags& options, const std::string& call) {
+                          const std::string& call) {
   const std::string numbers = std::to_string(group.replicaGroupSize) + " replicas, " +
                               std::to_string(group.replicaGroupStride) + " apart";
   if (group.type == gcl::CommGroupType::ALL) {
@@ -44,10 +46,9 @@ inline Members members_of(const GraphState& graph, const gcl::CommGroup& group,
   if (block == 0 || graph.replicas % block != 0) {
     refuse(call + ": " + std::to_string(graph.replicas) + " replicas make no groups of " + numbers);
   }
-  if (group.replicaGroupStride != 1 && options.get(strided_option, "false") != "true") {
+  if (group.replicaGroupStride != 1 && std::getenv(strided_option) == nullptr) {
     refuse(call + ": not every machine joins groups of " + numbers +
-           "; use steps of CrossReplicaCopy, or say " + strided_option +
-           "=true in the call's options");
+           "; use steps of CrossReplicaCopy, or set " + strided_option);
   }
   return {group.replicaGroupSize, group.replicaGroupStride};
 }
@@ -120,19 +121,18 @@ inline void add_exchange(poplar::program::Sequence& sequence, const poplar::Tens
 
 // The checks that all collectives share; gives the groups.
 inline Members check_exchange(const poplar::Graph& graph, const poplar::Tensor& data,
-                              const gcl::CommGroup& group, const poplar::OptionFlags& options,
-                              const std::string& call) {
+                              const gcl::CommGroup& group, const std::string& call) {
   const GraphState& state = *graph.model();
   state.need_codelets("popops", call);
   check_tensor(data, state, call);
-  return members_of(state, group, options, call);
+  return members_of(state, group, call);
 }
 
 inline void add_all_reduce(poplar::Graph& graph, const poplar::Tensor& data,
                            const poplar::Tensor& out, gcl::CollectiveOperator op,
                            poplar::program::Sequence& sequence, const gcl::CommGroup& group,
-                           const poplar::OptionFlags& options, const std::string& call) {
-  const Members members = check_exchange(graph, data, group, options, call);
+                           const std::string& call) {
+  const Members members = check_exchange(graph, data, group, call);
   check_collective(op, data.elementType(), call);
   if (op == gcl::CollectiveOperator::LOCAL) {
     refuse(call + ": LOCAL reduces nothing; use it with reduceScatterCrossReplica, or a Copy");
@@ -149,43 +149,43 @@ namespace gcl {
 SHARDIR_HOST_MODEL_FUNCTION poplar::Tensor allReduceCrossReplica(
     poplar::Graph& graph, const poplar::Tensor& data, CollectiveOperator op,
     poplar::program::Sequence& sequence, const CommGroup& group, const poplar::DebugContext& name,
-    const poplar::OptionFlags& options) {
+    const poplar::OptionFlags&) {
   using namespace shardir_host_model;
   const std::string call = "gcl::allReduceCrossReplica";
   check_tensor(data, *graph.model(), call);
   const poplar::Tensor out =
       graph.model()->result(data.elementType(), data.shape(), name.name);
-  add_all_reduce(graph, data, out, op, sequence, group, options, call);
+  add_all_reduce(graph, data, out, op, sequence, group, call);
   return out;
 }
 
 SHARDIR_HOST_MODEL_FUNCTION void allReduceInPlaceCrossReplica(
     poplar::Graph& graph, poplar::Tensor& data, CollectiveOperator op,
     poplar::program::Sequence& sequence, const CommGroup& group, const poplar::DebugContext&,
-    const poplar::OptionFlags& options) {
+    const poplar::OptionFlags&) {
   using namespace shardir_host_model;
   const std::string call = "gcl::allReduceInPlaceCrossReplica";
   check_destination(data, call);
-  add_all_reduce(graph, data, data, op, sequence, group, options, call);
+  add_all_reduce(graph, data, data, op, sequence, group, call);
 }
 
 SHARDIR_HOST_MODEL_FUNCTION void allReduceToDestinationCrossReplica(
     poplar::Graph& graph, const poplar::Tensor& data, poplar::Tensor& output, CollectiveOperator op,
     poplar::program::Sequence& sequence, const CommGroup& group, const poplar::DebugContext&,
-    const poplar::OptionFlags& options) {
+    const poplar::OptionFlags&) {
   using namespace shardir_host_model;
   const std::string call = "gcl::allReduceToDestinationCrossReplica";
   check_tensor(data, *graph.model(), call);
   check_copy(data, output, call);
-  add_all_reduce(graph, data, output, op, sequence, group, options, call);
+  add_all_reduce(graph, data, output, op, sequence, group, call);
 }
 
 SHARDIR_HOST_MODEL_FUNCTION poplar::Tensor allGatherCrossReplica(
     poplar::Graph& graph, const poplar::Tensor& data, poplar::program::Sequence& sequence,
-    const CommGroup& group, const poplar::DebugContext& name, const poplar::OptionFlags& options) {
+    const CommGroup& group, const poplar::DebugContext& name, const poplar::OptionFlags&) {
   using namespace shardir_host_model;
   const Members members =
-      check_exchange(graph, data, group, options, "gcl::allGatherCrossReplica");
+      check_exchange(graph, data, group, "gcl::allGatherCrossReplica");
   Shape shape = data.shape();
   shape.insert(shape.begin(), members.size);
   const poplar::Tensor out = graph.model()->result(data.elementType(), shape, name.name);
@@ -201,10 +201,10 @@ SHARDIR_HOST_MODEL_FUNCTION poplar::Tensor allGatherCrossReplica(
 SHARDIR_HOST_MODEL_FUNCTION poplar::Tensor reduceScatterCrossReplica(
     poplar::Graph& graph, const poplar::Tensor& data, CollectiveOperator op,
     poplar::program::Sequence& sequence, const CommGroup& group, const poplar::DebugContext& name,
-    const poplar::OptionFlags& options) {
+    const poplar::OptionFlags&) {
   using namespace shardir_host_model;
   const std::string call = "gcl::reduceScatterCrossReplica";
-  const Members members = check_exchange(graph, data, group, options, call);
+  const Members members = check_exchange(graph, data, group, call);
   check_collective(op, data.elementType(), call);
   if (data.rank() != 1) {
     refuse(call + ": " + described(data) + " has not one dimension; flatten it");
@@ -226,10 +226,10 @@ SHARDIR_HOST_MODEL_FUNCTION poplar::Tensor reduceScatterCrossReplica(
 
 SHARDIR_HOST_MODEL_FUNCTION poplar::Tensor allToAllCrossReplica(
     poplar::Graph& graph, const poplar::Tensor& data, poplar::program::Sequence& sequence,
-    const CommGroup& group, const poplar::DebugContext& name, const poplar::OptionFlags& options) {
+    const CommGroup& group, const poplar::DebugContext& name, const poplar::OptionFlags&) {
   using namespace shardir_host_model;
   const std::string call = "gcl::allToAllCrossReplica";
-  const Members members = check_exchange(graph, data, group, options, call);
+  const Members members = check_exchange(graph, data, group, call);
   if (data.rank() == 0 || data.shape()[0] != members.size) {
     refuse(call + ": " + described(data) + " has not one row for each of " +
            std::to_string(members.size) + " members");

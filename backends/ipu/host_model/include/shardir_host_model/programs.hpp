@@ -227,7 +227,8 @@ SHARDIR_HOST_MODEL_FUNCTION Switch::Switch(
     const Tensor& control, const std::vector<std::pair<std::int32_t, Program>>& cases,
     const Program& defaultCase, const DebugContext&) {
   using namespace shardir_host_model;
-  check_scalar(control, INT, "program::Switch");
+  if (control.elementType() != UNSIGNED_INT) check_scalar(control, INT, "program::Switch");
+  check_scalar(control, control.elementType(), "program::Switch");
   std::map<std::int32_t, Program> bodies;
   for (const auto& each : cases) {
     if (!bodies.emplace(each.first, used(each.second)).second) {

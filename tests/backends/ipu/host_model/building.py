@@ -1,0 +1,38 @@
+"""The C++ programs of these tests, compiled once, all in one library."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.ipu.host_model import HostProgram, build
+
+PROGRAMS = Path(__file__).parent / "programs"
+STANDALONE = {"refusals"}
+"""Those that have a `main` of their own."""
+
+Array = npt.NDArray[Any]
+
+
+@cache
+def programs() -> dict[str, HostProgram]:
+    return build(
+        {
+            file.stem: file.read_text("utf-8")
+            for file in sorted(PROGRAMS.glob("*.cpp"))
+            if file.stem not in STANDALONE
+        }
+    )
+
+
+def run(name: str, *, sharded: bool = False, **arguments: Array) -> dict[str, Array]:
+    """The results of a program, by name."""
+    program = programs()[name]
+    results = program(*(arguments[port.name] for port in program.arguments), sharded=sharded)
+    return {port.name: result for port, result in zip(program.results, results, strict=True)}
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
