@@ -61,5 +61,5 @@ def _text(name: str, array: npt.NDArray[Any], dtype: str) -> str:
             lines.append("")
         lines[-1] += f" {number}" if lines[-1] else number
     body = "\n".join(f"        {line}" for line in lines)
-    listing = f"    numbers = [  # fmt: skip\n{body}\n    ]\n"
+    listing = f"    numbers = [\n{body}\n    ]  # fmt: skip\n"
     return f"{head}{listing}    return torch.tensor(numbers, {made}"

@@ -18,12 +18,31 @@ def wrapped(line: str, width: int) -> str:
         return f"{line[: begin + 1]}\n{inner}{inside}\n{indent}{rest}"
     parts = _split(inside)
     comma = "," if len(parts) > 1 else ""
+    if not comma and " for " in inside:
+        parts = list(inside.replace(" for ", "\nfor ", 1).splitlines())
     parts = [wrapped(f"{inner}{part}{comma}", width) for part in parts]
     return "\n".join([line[: begin + 1], *parts, indent + rest])
 
 
+def tidied(text: str, width: int) -> str:
+    """Code, with its lines that are too long broken; those in strings of several lines stay."""
+    lines: list[str] = []
+    quoted = False
+    for line in text.splitlines():
+        inside = quoted
+        quoted ^= line.count('"""') % 2 == 1
+        if inside or quoted or len(line) <= width:
+            lines.append(line)
+        elif lines and lines[-1].endswith("(") and not line.rstrip().endswith(("(", ",")):
+            indent = line[: len(line) - len(line.lstrip())]
+            lines += [f"{indent}{part}," for part in _split(line)]
+        else:
+            lines += wrapped(line, width).splitlines()
+    return "\n".join(lines)
+
+
 def _outermost(line: str) -> tuple[int, int] | None:
-    """The last pair of brackets of the outermost level that has anything inside."""
+    """The last outermost pair of brackets with anything inside; of a `def` the first."""
     depth, begin, found, quoted = 0, 0, None, ""
     for at, char in enumerate(line):
         if quoted:
@@ -37,6 +56,8 @@ def _outermost(line: str) -> tuple[int, int] | None:
             depth -= 1
             if depth == 0 and at > begin + 1:
                 found = begin, at
+                if line.lstrip().startswith("def "):
+                    return found
     return found
 
 

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
+from shardir.backends.gpu.layout import tidied
+
+WIDTH = 100
 HOME = "shardir.backends.gpu.library"
 _TENSOR = re.compile(r"\bTensor\b")
 
@@ -30,7 +33,7 @@ def definitions() -> dict[str, tuple[str, frozenset[str]]]:
                 raise ValueError(f"the library has two functions called {name!r}")
             text_of = "\n".join(lines[node.lineno - 1 : node.end_lineno])
             used = frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
-            found[name] = _TENSOR.sub("torch.Tensor", text_of), used - {name}
+            found[name] = tidied(_TENSOR.sub("torch.Tensor", text_of), WIDTH), used - {name}
     return found
 
 

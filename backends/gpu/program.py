@@ -11,6 +11,7 @@ from shardir.backends.gpu.kernels.helpers import functions
 from shardir.backends.gpu.library_text import definitions, library_text
 from shardir.backends.gpu.lowering import lower
 from shardir.backends.gpu.names import Names, identifier
+from shardir.backends.gpu.spelling import NARROW
 from shardir.backends.gpu.vendoring import FOLDER, program_text
 from shardir.backends.gpu.writer import Needs, Writer
 from shardir.ir import Module
@@ -34,7 +35,7 @@ def write_program(
     needs = Needs()
     main = _main(emission, needs)
     parts = [
-        f"{_header(emission)}\n\n{_imports(needs, main, precision)}",
+        f"{_header(emission)}\n\n{_imports(emission, needs, main, precision)}",
         _section("Arrays", constants_text(needs.constants)),
         _section("Functions that torch lacks", library_text(needs.library)),
         _section("Groups: a Triton kernel, the same in torch, and the launch", _groups(needs)),
@@ -73,12 +74,20 @@ def _header(emission: Emission) -> str:
         "",
         "Run it:",
         "",
-        f"    python {file} --selftest{' ' * 31}devices as threads of one process",
+        *_commands(file, mesh.size),
     ]
-    if mesh.size > 1:
-        lines.append(f"    torchrun --nproc-per-node={mesh.size} {file} --selftest")
     lines += ["", f"`python {file} --help` tells the rest; it is written by shardir.", '"""']
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _commands(file: str, size: int) -> list[str]:
+    """How the program is started."""
+    alone = f"    python {file} --selftest"
+    if size == 1:
+        return [alone]
+    many = f"    torchrun --nproc-per-node={size} {file} --selftest"
+    width = len(many) + 2
+    return [f"{alone:{width}}# devices are threads of one process", f"{many:{width}}# or processes"]
 
 
 def _table(what: str, boundaries: Sequence[Boundary]) -> list[str]:
@@ -112,7 +121,7 @@ def _axis(axis: Any) -> str:
     return axis.name if axis.pre == 1 else str(axis)
 
 
-def _imports(needs: Needs, main: str, precision: str) -> str:
+def _imports(emission: Emission, needs: Needs, main: str, precision: str) -> str:
     arrays = constants_text(needs.constants)
     text = "\n".join([main, library_text(needs.library), _groups(needs), arrays])
     plain = [f"import {name}" for name in ("itertools", "math", "os")
@@ -133,7 +142,7 @@ def _imports(needs: Needs, main: str, precision: str) -> str:
         f'torch.backends.cuda.matmul.fp32_precision = "{precision}"',
         f'torch.backends.cudnn.conv.fp32_precision = "{precision}"',
     ]
-    if re.search(r"torch\.b?float16", text):
+    if _multiplies_narrow(emission.module):
         switches += [
             f"torch.backends.cuda.matmul.allow_{kind}_reduced_precision_reduction = False"
             for kind in ("fp16", "bf16")
@@ -146,6 +155,12 @@ def _imports(needs: Needs, main: str, precision: str) -> str:
             'KERNELS = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"',
         ]
     return "\n".join(lines).strip("\n") + "\n\n" + "\n".join(switches)
+
+
+def _multiplies_narrow(module: Module) -> bool:
+    """Whether 16-bit floats are summed, which torch may do in 16 bits."""
+    ops = (op for op in module.main.body.walk() if op.name in ("dot", "convolution"))
+    return any(value.type.dtype in NARROW for op in ops for value in op.operands)
 
 
 def _import_key(line: str) -> tuple[bool, str]:

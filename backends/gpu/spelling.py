@@ -76,7 +76,7 @@ def _float(value: float) -> str:
         return "math.nan"
     if math.isinf(value):
         return "math.inf" if value > 0 else "-math.inf"
-    return repr(value)
+    return repr(value).replace("e+", "e")
 
 
 def listed(numbers: Iterable[Any]) -> str:
@@ -88,6 +88,11 @@ def shaped(shape: Iterable[int]) -> str:
     """A shape as a tuple."""
     sizes = tuple(shape)
     return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"
+
+
+def sizes(shape: Iterable[int]) -> str:
+    """A shape as arguments of a call; of rank 0 an empty one."""
+    return ", ".join(map(str, shape)) or "()"
 
 
 def axes_text(axes: Axes, mesh: Mesh) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,18 @@ class Writer:
             needed.update(line.uses)
             kept.append(line)
         kept.reverse()
-        return "\n".join(_shown(line) for line in _freed(kept, self.names, set(returned)))
+        lines = _freed(_filled(kept), self.names, set(returned))
+        return "\n".join(_shown(line) for line in lines)
+
+
+def _filled(lines: Sequence[Line]) -> list[Line]:
+    """The lines, `pass` where a loop or branch has none."""
+    filled: list[Line] = []
+    for line, after in zip_longest(lines, lines[1:]):
+        filled.append(line)
+        if line.text.endswith(":") and (after is None or after.depth <= line.depth):
+            filled.append(Line("pass", line.depth + 1))
+    return filled
 
 
 def _freed(lines: Sequence[Line], names: Names, kept: set[Value]) -> Iterator[Line]:

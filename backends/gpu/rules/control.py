@@ -55,15 +55,12 @@ def _scan(w: Writer, op: Op) -> None:
     steps = f"reversed(range({length}))" if op.attrs.get("reverse") else f"range({length})"
     w.line(f"for {step} in {steps}:")
     with w.inner():
-        before = len(w.lines)
         for part, x in zip(parts, op.operands[count:], strict=True):
             w.line(f"{w.names[part]} = {w.name(x)}[{step}]", str(part.type), [part])
         w.block(body)
         for (_, name), value in zip(stacked, body.returns[count:], strict=True):
             w.line(f"{name}[{step}] = {w.name(value)}")
         assign(w, carried, body.returns[:count])
-        if len(w.lines) == before:
-            w.line("pass")
     assign(w, op.results[:count], carried)
 
 
@@ -84,11 +81,9 @@ def _case(w: Writer, op: Op) -> None:
     for head, block in zip(heads, op.blocks, strict=True):
         w.line(head)
         with w.inner():
+            _call_alike(w, op, block)
             w.block(block)
-            if op.results:
-                assign(w, op.results, block.returns, _types(op))
-            else:
-                w.line("pass")
+            assign(w, op.results, block.returns, _types(op))
 
 
 def _types(op: Op) -> str:
@@ -109,12 +104,16 @@ def inline(w: Writer, op: Op, block: Block) -> None:
     """A block applied to the operands; what it returns is called as the operation's results."""
     for param, operand in zip(block.params, op.operands, strict=True):
         w.same(param, operand)
+    _call_alike(w, op, block)
+    w.block(block)
+    for result, value in zip(op.results, block.returns, strict=True):
+        w.same(result, value)
+
+
+def _call_alike(w: Writer, op: Op, block: Block) -> None:
+    """What a block makes and returns is called as the result of the operation."""
     made = {value for step in block.ops for value in step.results}
-    pairs = list(zip(op.results, block.returns, strict=True))
-    for result, value in pairs:
+    for result, value in zip(op.results, block.returns, strict=True):
         if value in made:
             made.remove(value)
             w.same(value, result)
-    w.block(block)
-    for result, value in pairs:
-        w.same(result, value)

@@ -1,7 +1,7 @@
 """Values made of nothing. What is one number is written where it is used, as far as that goes."""
 
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.spelling import TORCH, WORDS, full_text, shaped
+from shardir.backends.gpu.spelling import TORCH, WORDS, full_text, sizes
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op
 from shardir.opset import Dense
@@ -41,4 +41,4 @@ def _iota(w: Writer, op: Op) -> str:
     after = to.rank - 1 - dim
     if after:
         made += f".reshape(-1{', 1' * after})" if after > 1 else "[:, None]"
-    return f"{made}.expand{shaped(to.shape)}"
+    return f"{made}.expand({sizes(to.shape)})"

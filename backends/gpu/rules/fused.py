@@ -3,13 +3,16 @@
 Groups that compute the same on tensors of the same types share their functions.
 """
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from shardir.backends.gpu.kernels import Kernel, write_kernel
+from shardir.backends.gpu.layout import tidied
 from shardir.backends.gpu.lowering import lower, lowers
 from shardir.backends.gpu.names import Names, identifier
 from shardir.backends.gpu.rules.control import inline
-from shardir.backends.gpu.writer import Writer
+from shardir.backends.gpu.writer import WIDTH, Writer
 from shardir.ir import Block, Op, Value
 
 FREE = ("broadcast", "reshape", "iota", "constant")
@@ -76,21 +79,29 @@ def _reference(w: Writer, block: Block, name: str, says: str) -> str:
     returned = ", ".join(inner.name(value) for value in block.returns)
     body = inner.text(block.returns)
     lines = [f"def {name}({', '.join(params)}):", f'    """{says}"""']
-    if "device=device" in body:
+    if re.search(r"\bdevice\b", body):
         lines.append(f"    device = {params[0]}.device")
-    return "\n".join([*lines, *([body] if body else []), f"    return {returned}"])
+    text = "\n".join([*lines, *([body] if body else []), f"    return {returned}"])
+    return tidied(text, WIDTH)
 
 
 def _launch(kernel: Kernel, name: str) -> str:
     """The function that main calls."""
     operands = ", ".join(kernel.operands)
-    contiguous = ", ".join(f"{x}.contiguous()" for x in kernel.operands)
     lines = [
         f"def {name}({operands}):",
         "    if not KERNELS:",
         f"        return {name}_reference({operands})",
-        f"    {operands} = {contiguous}",
+        *(f"    {line}" for line in _contiguous(kernel.operands)),
         *(f"    {line}" if line else "" for line in kernel.launch.splitlines()),
         f"    return {', '.join(kernel.results)}",
     ]
-    return "\n".join(lines)
+    return tidied("\n".join(lines), WIDTH)
+
+
+def _contiguous(operands: Sequence[str]) -> Sequence[str]:
+    """Operands as kernels take them."""
+    if len(operands) <= 2:
+        return [f"{x} = {x}.contiguous()" for x in operands]
+    names = ", ".join(operands)
+    return [f"{names} = (x.contiguous() for x in ({names}))"]

@@ -2,7 +2,7 @@
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back
-from shardir.backends.gpu.spelling import full_text, listed, shaped
+from shardir.backends.gpu.spelling import full_text, listed, sizes
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op
 
@@ -15,17 +15,17 @@ def _broadcast(w: Writer, op: Op) -> str:
         return full_text(to.shape, number, to.dtype)
     name = w.name(x)
     if dims == tuple(range(to.rank - x.type.rank, to.rank)):
-        return f"{name}.expand{shaped(to.shape)}"
+        return f"{name}.expand({sizes(to.shape)})"
     aligned = [1] * to.rank
     for size, dim in zip(x.type.shape, dims, strict=True):
         aligned[dim] = size
-    shown = f"{name}.reshape{shaped(aligned)}"
-    return shown if tuple(aligned) == to.shape else f"{shown}.expand{shaped(to.shape)}"
+    shown = f"{name}.reshape({sizes(aligned)})"
+    return shown if tuple(aligned) == to.shape else f"{shown}.expand({sizes(to.shape)})"
 
 
 @lowers("reshape")
 def _reshape(w: Writer, op: Op, x: str) -> str:
-    return f"{x}.reshape({shaped(op.result.type.shape)})"
+    return f"{x}.reshape({sizes(op.result.type.shape)})"
 
 
 @lowers("transpose")
@@ -33,7 +33,7 @@ def _transpose(w: Writer, op: Op, x: str) -> str:
     perm = op.attrs["perm"]
     if perm == (1, 0):
         return f"{x}.T"
-    return f"{x}.permute({shaped(perm)})" if perm else x
+    return f"{x}.permute({sizes(perm)})" if perm else x
 
 
 @lowers("reverse")
