@@ -1,4 +1,4 @@
-"""The rules, one module per family; importing this package registers them all."""
+"""The rules, one module per family; to import this package registers them all."""
 
 from shardir.backends.gpu.rules import (
     annotate as annotate,
@@ -10,7 +10,7 @@ from shardir.backends.gpu.rules import (
     create as create,
     decompositions as decompositions,
     functions as functions,
-    fused as fused,
+    groups as groups,
     index as index,
     order as order,
     random as random,
