@@ -27,14 +27,14 @@ from shardir.frontend.buffers import (
     words_of,
 )
 from shardir.frontend.config import config
-from shardir.frontend.devices import Device, devices, local_devices
+from shardir.frontend.devices import Device
 from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError, TracedValueError
 from shardir.frontend.gathering import gathered, is_gathered, read, readable
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
 from shardir.frontend.operators import Operators
-from shardir.frontend.processes import here
 from shardir.frontend.promotion import Abstract, DType, user_dtype
+from shardir.frontend.running import uncommitted_device
 from shardir.frontend.shardings import Index, Sharding, SingleDeviceSharding
 from shardir.frontend.signature import (
     ShapeDtypeStruct as ShapeDtypeStruct,
@@ -56,11 +56,6 @@ class Shard:
     index: Index
     replica_id: int
     data: "Array"
-
-
-def default_device() -> Device:
-    """Where uncommitted arrays are: the first device of this process."""
-    return devices()[0] if here().count == 1 else local_devices()[0]
 
 
 @final
@@ -386,7 +381,7 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
 
 def uncommitted(numbers: Storage, abstract: Abstract) -> Array:
     """An uncommitted array on the default device that owns `numbers`."""
-    sharding = SingleDeviceSharding(default_device())
+    sharding = SingleDeviceSharding(uncommitted_device())
     return Array(signature_of(abstract, None), sharding, numbers)
 
 

@@ -23,6 +23,7 @@ from shardir.frontend.lowering import Plan, lower
 from shardir.frontend.mesh import current_mesh
 from shardir.frontend.operands import abstract_of, as_tracer, is_number
 from shardir.frontend.runnable import Runnable
+from shardir.frontend.running import conditions
 from shardir.frontend.signature import ShapeDtypeStruct, Signature, signature_of
 from shardir.frontend.trace import Traced, trace_program
 from shardir.frontend.tracer import Tracer
@@ -40,18 +41,19 @@ def is_array_like(x: Any) -> bool:
     )
 
 
-Surroundings = tuple[object, object, object]
+Surroundings = tuple[object, object, object, object]
 
 
 def surroundings() -> Surroundings:
-    """What is around a call that shapes its program: settings, the mesh entered, users' rules."""
-    return config.snapshot(), current_mesh(), rules_in_force()
+    """What is around a call that shapes its program: settings, mesh, users' rules, device."""
+    return config.snapshot(), current_mesh(), rules_in_force(), conditions()
 
 
 def unchanged(before: Surroundings) -> bool:
     """Whether the surroundings are still the very same objects; equal ones may be others."""
-    snapshot, mesh, rules = before
-    return config.snapshot() is snapshot and current_mesh() is mesh and rules_in_force() is rules
+    snapshot, mesh, rules, running = before
+    same = config.snapshot() is snapshot and current_mesh() is mesh and rules_in_force() is rules
+    return same and conditions() is running
 
 
 _numbers: dict[tuple[type, bool], Signature] = {}

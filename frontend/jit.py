@@ -4,7 +4,7 @@ A call flattens its arguments, looks up the program that fits their signatures, 
 Inside another trace there is nothing to compile: the function becomes part of that program.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import update_wrapper
 from types import MethodType
 from typing import Any, final, overload
@@ -13,7 +13,7 @@ from shardir.backends.base import Launch
 from shardir.errors import ShardirError
 from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
-from shardir.frontend.array import Array, default_device
+from shardir.frontend.array import Array
 from shardir.frontend.calling import (
     MANY,
     Leaf,
@@ -25,22 +25,23 @@ from shardir.frontend.calling import (
     unchanged,
 )
 from shardir.frontend.config import uneven_mode
-from shardir.frontend.devices import local_devices
+from shardir.frontend.described import check_function, check_leaf, placed, signatures_of
+from shardir.frontend.devices import Device, local_devices
 from shardir.frontend.errors import (
     ArgumentError,
     NotAnArrayError,
     RecursiveError,
-    ShardingError,
 )
 from shardir.frontend.executing import Gather, gatherer, prepare
 from shardir.frontend.locations import defined, here, point
 from shardir.frontend.lowering import check_divides, lower
 from shardir.frontend.operands import as_tracer
-from shardir.frontend.parameters import Parameters, check_call
+from shardir.frontend.parameters import Parameters, check_call, name_of
+from shardir.frontend.placing import device_put
 from shardir.frontend.prefix import spread
 from shardir.frontend.runnable import Runnable
-from shardir.frontend.shardings import Sharding
-from shardir.frontend.signature import Signature
+from shardir.frontend.running import check_compiler_options, conditions, uncommitted_device
+from shardir.frontend.shardings import Sharding, SingleDeviceSharding
 from shardir.frontend.stages import Compiled as Compiled, Lowered as Lowered
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
@@ -69,11 +70,12 @@ class JitFunction:
         out_shardings: Any,
         uneven: str | None = None,
         backend: str | None = None,
+        device: Device | None = None,
     ) -> None:
         update_wrapper(self, fun)
         self._fun, self._parameters = fun, parameters
         self._in, self._out = in_shardings, out_shardings
-        self._uneven, self._backend = uneven, backend
+        self._uneven, self._backend, self._device = uneven, backend, device
         self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
         self._quick: dict[tuple[Any, ...], _Quick] = {}
         self._gather: Gather
@@ -94,19 +96,25 @@ class JitFunction:
 
     def _called(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """The result for any arguments; the program is found, or made."""
+        if conditions().disabled:
+            return self._fun(*args, **options)
         known = self._parameters
+        if self._device is not None:
+            moved = device_put(known.divide(args, options)[0], self._device)
+            positional, options = known.join(moved, args, options)
+            args = tuple(positional)
         dynamic, static = known.divide(args, options) if known.has_static else ((args, options), ())
         try:
             leaves, tokens = tree.walk(dynamic, Array, signature_of_leaf)
         except NotAnArrayError:
-            self._signatures(tree.leaves(dynamic), dynamic)
+            signatures_of(known, tree.leaves(dynamic), dynamic)
             raise
         key = tokens, static, surroundings()
         found = self._programs.get(key)
         if found is None:
             if len(self._programs) >= MANY:
                 self._programs.clear()
-            prepare(default_device().backend)
+            prepare(uncommitted_device().backend)
             found = self._programs[key] = self._lowered(args, options).program()
             if known.donated:
                 given = {id(leaf) for leaf in tree.leaves(known.donations(args, options))}
@@ -163,44 +171,21 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<jit of {self._parameters.name}>"
 
-    def _signatures(self, leaves: list[Any], dynamic: Any) -> tuple[Signature, ...]:
-        try:
-            return tuple([signature_of_leaf(leaf) for leaf in leaves])
-        except NotAnArrayError:
-            # The leaf at fault is found again, now with its name.
-            args, options = dynamic
-            labels = self._parameters.labels(args, options)
-            for leaf, label in zip(leaves, labels, strict=True):
-                self._check_leaf(leaf, label)
-            raise
-
-    def _check_leaf(self, leaf: Any, label: str) -> None:
-        name = self._parameters.name
-        if not is_array_like(leaf):
-            raise NotAnArrayError(
-                point(
-                    f"argument {label} of {name} is {leaf!r} of type {type(leaf).__name__}, which "
-                    "is no array; make it static (static_argnums, static_argnames), or register "
-                    "its class as a container (shardir.tree)"
-                )
-            )
-        signature_of_leaf(leaf, f"argument {label} of {name}")
-
     def _lowered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Lowered:
         known = self._parameters
         check_call(self._fun, known.name, args, options)
         dynamic, _ = known.divide(args, options)
         leaves, structure = tree.flatten(dynamic)
         labels = known.labels(*dynamic)
-        signatures = self._signatures(leaves, dynamic)
+        signatures = signatures_of(known, leaves, dynamic)
         described = [
             Leaf(label, f"argument {label} of {known.name}", signature)
             for label, signature in zip(labels, signatures, strict=True)
         ]
         wanted = self._in_shardings(dynamic, len(leaves))
-        placed = [_placed(leaf, sharding) for leaf, sharding in zip(described, wanted, strict=True)]
+        homes = [placed(leaf, sharding) for leaf, sharding in zip(described, wanted, strict=True)]
         uneven = uneven_mode(self._uneven, known.name)
-        for given, leaf, sharding in zip(leaves, described, placed, strict=True):
+        for given, leaf, sharding in zip(leaves, described, homes, strict=True):
             # An array that is placed so already was to be placed so.
             there = type(given) is Array and leaf.signature.sharding is not None
             if sharding is not None and not there:
@@ -212,7 +197,7 @@ class JitFunction:
         traced, results = trace_call(self._fun, known.name, described, rebuild)
         plan = lower(
             traced,
-            placed,
+            homes,
             self._out_shardings(results),
             [leaf.word for leaf in described],
             uneven,
@@ -224,6 +209,8 @@ class JitFunction:
 
     def _in_shardings(self, dynamic: Any, count: int) -> list[Sharding | None]:
         """What the user asked of each argument."""
+        if self._device is not None:
+            return [SingleDeviceSharding(self._device)] * count
         if self._in is None:
             return [None] * count
         args, options = dynamic
@@ -240,6 +227,8 @@ class JitFunction:
 
     def _out_shardings(self, results: tree.PyTreeDef) -> list[Sharding | None]:
         """What the user asked of each result."""
+        if self._device is not None:
+            return [SingleDeviceSharding(self._device)] * results.num_leaves
         if self._out is None:
             return [None] * results.num_leaves
         whole = tree.unflatten(results, range(results.num_leaves))
@@ -254,7 +243,7 @@ class JitFunction:
         leaves, structure = tree.flatten(dynamic)
         for leaf, label in zip(leaves, known.labels(*dynamic), strict=True):
             if not is_array_like(leaf):
-                self._check_leaf(leaf, label)
+                check_leaf(known, leaf, label)
         wanted = self._in_shardings(dynamic, len(leaves))
         tracers = [
             as_tracer(leaf) if sharding is None else constrain(as_tracer(leaf), sharding)
@@ -271,7 +260,7 @@ class JitFunction:
                     "end the recursion by what is known while tracing, such as a static argument"
                 )
             ) from None
-        if self._out is None:
+        if self._out is None and self._device is None:
             return result
         outs, results = tree.flatten(result)
         asked = self._out_shardings(results)
@@ -294,23 +283,6 @@ class JitFunction:
                 )
 
 
-def _placed(leaf: Leaf, wanted: Sharding | None) -> Sharding | None:
-    """The sharding of an argument: where it is, which must be what was asked for."""
-    given, rank = leaf.signature.sharding, leaf.signature.abstract.type.rank
-    if wanted is None or given is None:
-        return given or wanted
-    if given.device_assignment != wanted.device_assignment or not given.is_equivalent_to(
-        wanted, rank
-    ):
-        raise ShardingError(
-            point(
-                f"{leaf.word} is placed as {given}, and in_shardings asks for {wanted}; "
-                "move it there with device_put, or leave its entry of in_shardings None"
-            )
-        )
-    return given
-
-
 @overload
 def jit(
     fun: Callable[..., Any],
@@ -326,6 +298,8 @@ def jit(
     inline: bool = False,
     uneven: str | None = None,
     backend: str | None = None,
+    device: Device | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
 ) -> JitFunction: ...
 
 
@@ -342,6 +316,8 @@ def jit(
     inline: bool = False,
     uneven: str | None = None,
     backend: str | None = None,
+    device: Device | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
@@ -359,6 +335,8 @@ def jit(
     inline: bool = False,
     uneven: str | None = None,
     backend: str | None = None,
+    device: Device | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """A function that computes what `fun` computes, as one compiled program.
 
@@ -377,15 +355,21 @@ def jit(
     the others, or nothing. `"replicate"` cuts inside of the program only as far as it divides,
     `"error"` raises a `PartitionError` there.
     `backend`: the kind of devices to run on, `"cpu"` or `"gpu"`, those that arrays are placed on.
-    `keep_unused` and `inline` are accepted and change nothing here.
+    `device`: where all arguments are moved to and the program runs; instead of shardings.
+    `keep_unused`, `inline` and the `compiler_options` that say how hard to try change nothing here.
 
     Use as `jit(f)`, `@jit` or `@jit(static_argnums=0)`. Raises `ArgumentError` for parameters that
     `fun` does not have.
     """
 
     def wrapped(fun: Callable[..., Any]) -> JitFunction:
-        if not callable(fun):
-            raise ArgumentError(point(f"jit takes a function, got {fun!r}"))
+        check_function(fun, "jit")
+        check_compiler_options(compiler_options, name_of(fun))
+        others = [in_shardings, out_shardings, backend]
+        if device is not None and any(other is not None for other in others):
+            raise ArgumentError(
+                point(f"jit of {name_of(fun)} has a device, and shardings or a backend; choose one")
+            )
         for word, prefix in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
             for entry in tree.leaves(prefix, is_leaf=is_wish):
                 if not is_wish(entry):
@@ -394,6 +378,6 @@ def jit(
             fun, static_argnums, static_argnames, donate_argnums, donate_argnames
         )
         uneven_mode(uneven, "jit")
-        return JitFunction(fun, parameters, in_shardings, out_shardings, uneven, backend)
+        return JitFunction(fun, parameters, in_shardings, out_shardings, uneven, backend, device)
 
     return wrapped if fun is None else wrapped(fun)

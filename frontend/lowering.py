@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from shardir.frontend.annotations import resolve, resolved
-from shardir.frontend.array import default_device
 from shardir.frontend.common_mesh import (
     MeshAxes,
     check_same_devices,
@@ -24,6 +23,7 @@ from shardir.frontend.devices import Device
 from shardir.frontend.errors import IndivisibleError, ShardingError
 from shardir.frontend.locations import pointed
 from shardir.frontend.partition_spec import UNCONSTRAINED
+from shardir.frontend.running import uncommitted_device
 from shardir.frontend.shardings import Sharding as UserSharding, SingleDeviceSharding
 from shardir.frontend.trace import Traced
 from shardir.ir import Function, Module, Value
@@ -115,7 +115,7 @@ def lower(
         _check_backend(name, place, met)
         met = met or [("the backend", SingleDeviceSharding(place))]
     seen = tuple(dict.fromkeys(sharding for _, sharding in met))
-    devices = check_same_devices(met) if met else (default_device(),)
+    devices = check_same_devices(met) if met else (uncommitted_device(),)
     if len(devices) == 1:
         function = _without_mesh(traced)
         return Plan(Module((), (function,)), devices, (), seen, given, tuple(results))

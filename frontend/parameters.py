@@ -51,11 +51,13 @@ class Parameters:
         names = tuple(p.name for p in known if p.kind in positional)
         variadic = next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), "")
         kinds = {p.kind for p in known}
+        unnamed = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
+        nameless = tuple(p.name for p in known if p.kind in unnamed)
         keywords = None if Parameter.VAR_KEYWORD in kinds else tuple(p.name for p in known)
 
         def resolve(word: str, numbers: Any, wanted: Any) -> tuple[frozenset[int], frozenset[str]]:
             at = _numbers(name, f"{word}_argnums", numbers, names, variadic)
-            called = _names(name, f"{word}_argnames", wanted, keywords)
+            called = _names(name, f"{word}_argnames", wanted, keywords, nameless)
             both = {names[i] for i in at if i < len(names)} | called
             return frozenset(at | {names.index(n) for n in both if n in names}), frozenset(both)
 
@@ -195,11 +197,17 @@ def _numbers(
     return frozenset(found)
 
 
-def _names(fun: str, word: str, wanted: Any, known: Sequence[str] | None) -> frozenset[str]:
+def _names(
+    fun: str, word: str, wanted: Any, known: Sequence[str] | None, nameless: Sequence[str]
+) -> frozenset[str]:
     if wanted is None:
         return frozenset()
     listed = (wanted,) if isinstance(wanted, str) else tuple(wanted)
     for name in listed:
+        if name in nameless:
+            raise ArgumentError(
+                point(f"{word} of {fun} has {name!r}, which is given by position only")
+            )
         if known is not None and name not in known:
             raise ArgumentError(
                 point(f"{word} of {fun} has {name!r}, but its parameters are {', '.join(known)}")

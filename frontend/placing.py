@@ -15,7 +15,7 @@ from shardir.frontend.errors import ShardingError
 from shardir.frontend.executing import known_gatherer
 from shardir.frontend.gathering import check_same, moved
 from shardir.frontend.locations import point
-from shardir.frontend.operands import abstract_of, as_tracer, to_numpy
+from shardir.frontend.operands import abstract_of, as_tracer, is_number, to_numpy
 from shardir.frontend.parameters import labels_of
 from shardir.frontend.prefix import spread
 from shardir.frontend.processes import here
@@ -106,8 +106,17 @@ def _check(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:
 
 
 def device_get(x: Any) -> Any:
-    """Containers of arrays as containers of NumPy arrays; random keys stay what they are."""
-    return tree.map(lambda leaf: leaf if _is_key(leaf) else np.asarray(leaf), x)
+    """Containers of arrays as containers of NumPy arrays; random keys and Python's numbers stay."""
+    return tree.map(lambda leaf: leaf if _is_key(leaf) or is_number(leaf) else np.asarray(leaf), x)
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """`x`; the arrays in it are told that NumPy will have their numbers soon."""
+    for leaf in tree.leaves(x):
+        tell = getattr(leaf, "copy_to_host_async", None)
+        if tell is not None:
+            tell()
+    return x
 
 
 def _is_key(leaf: Any) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from shardir.errors import suggestion
 from shardir.frontend import tree
-from shardir.frontend.array import Array, default_device
+from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, lengthened
 from shardir.frontend.errors import CheckpointError
 from shardir.frontend.gathering import Box, boxes_of, common, inside
@@ -23,6 +23,7 @@ from shardir.frontend.operands import abstract_of, is_number
 from shardir.frontend.prefix import spread
 from shardir.frontend.processes import here
 from shardir.frontend.promotion import Abstract
+from shardir.frontend.running import uncommitted_device
 from shardir.frontend.saving import (
     FORMAT,
     INDEX,
@@ -124,7 +125,7 @@ def _sharding_of(leaf: Any) -> Sharding | None:
 
 def _loaded(name: str, entry: Entry, sharding: Sharding | None, files: "_Files") -> Array:
     """An array whose parts on the devices of this process have been read."""
-    placed = SingleDeviceSharding(default_device()) if sharding is None else sharding
+    placed = SingleDeviceSharding(uncommitted_device()) if sharding is None else sharding
     stored = placed.stored_shape(entry.shape)
     boxes = boxes_of(placed, entry.shape).get(here().index, [])
     made: dict[Box, Buffer] = {}

@@ -46,7 +46,8 @@ def from_process_local(
 
     `make_array_from_process_local_data` with its arguments in another order, as in `device_put`.
     """
-    return make_array_from_process_local_data(sharding, data, global_shape)
+    made: Array = make_array_from_process_local_data(sharding, data, global_shape)
+    return made
 
 
 def from_callback(

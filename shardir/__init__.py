@@ -43,7 +43,12 @@ TABLE = {
     "shardir.frontend.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
     "shardir.frontend.parallel_mapping": ("pmap",),
     "shardir.frontend.partition_spec": ("P", "PartitionSpec"),
-    "shardir.frontend.placing": ("block_until_ready", "device_get", "device_put"),
+    "shardir.frontend.placing": (
+        "block_until_ready",
+        "copy_to_host_async",
+        "device_get",
+        "device_put",
+    ),
     "shardir.frontend.placing_shards": ("device_put_replicated", "device_put_sharded"),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.processes": ("process_count", "process_index"),
@@ -55,6 +60,7 @@ TABLE = {
         "segment_sum",
     ),
     "shardir.frontend.setting_meshes": ("set_mesh",),
+    "shardir.frontend.running": ("default_device", "disable_jit"),
     "shardir.frontend.shard_mapping": ("shard_map",),
     "shardir.frontend.shardings": ("NamedSharding", "SingleDeviceSharding"),
     "shardir.frontend.transforms": ("grad", "value_and_grad"),
@@ -173,6 +179,7 @@ if TYPE_CHECKING:
     from shardir.frontend.partition_spec import P as P, PartitionSpec as PartitionSpec
     from shardir.frontend.placing import (
         block_until_ready as block_until_ready,
+        copy_to_host_async as copy_to_host_async,
         device_get as device_get,
         device_put as device_put,
     )
@@ -186,6 +193,10 @@ if TYPE_CHECKING:
         process_index as process_index,
     )
     from shardir.frontend.profiling import Profile as Profile, profile as profile
+    from shardir.frontend.running import (
+        default_device as default_device,
+        disable_jit as disable_jit,
+    )
     from shardir.frontend.segments import (
         segment_max as segment_max,
         segment_min as segment_min,

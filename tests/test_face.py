@@ -21,6 +21,7 @@ TABLES = (
     "shardir.experimental",
     "shardir.experimental.maps",
     "shardir.experimental.mesh_utils",
+    "shardir.experimental.multihost_utils",
     "shardir.experimental.pjit",
     "shardir.experimental.shard_map",
     "shardir.interop",

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.array import default_device
 from shardir.frontend.devices import Device, devices
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.dtypes import isdtype
 from shardir.frontend.promotion import canonical
+from shardir.frontend.running import uncommitted_device
 from shardir.types import NUMPY_DTYPES
 
 __array_api_version__ = "2024.12"
@@ -53,7 +53,7 @@ class Info:
 
     def default_device(self) -> Device:
         """Where new arrays are."""
-        return default_device()
+        return uncommitted_device()
 
     def devices(self) -> list[Device]:
         """All devices."""

@@ -7,6 +7,7 @@ from shardir._lazy import lazy_names
 TABLE: dict[str, tuple[str, ...]] = {
     "shardir.experimental.maps": (),
     "shardir.experimental.mesh_utils": (),
+    "shardir.experimental.multihost_utils": (),
     "shardir.experimental.pjit": (),
     "shardir.experimental.shard_map": (),
 }
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from shardir.experimental import (
         maps as maps,
         mesh_utils as mesh_utils,
+        multihost_utils as multihost_utils,
         pjit as pjit,
         shard_map as shard_map,
     )

@@ -1,0 +1,78 @@
+"""Arguments of a function that is to be traced: what each of them is, and where it is to be."""
+
+from collections.abc import Callable
+from inspect import isgeneratorfunction
+from typing import Any
+
+from shardir.frontend.calling import Leaf, is_array_like, signature_of_leaf
+from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
+from shardir.frontend.locations import point
+from shardir.frontend.parameters import Parameters
+from shardir.frontend.shardings import Sharding
+from shardir.frontend.signature import Signature
+
+
+def check_function(fun: Any, word: str) -> Callable[..., Any]:
+    """`fun`, a function that can be traced; raises `ArgumentError` for anything else."""
+    if not callable(fun):
+        raise ArgumentError(point(f"{word} takes a function, got {fun!r}"))
+    if isinstance(fun, staticmethod):
+        raise ArgumentError(
+            point(f"{word} takes a function, got a staticmethod; write @staticmethod above @{word}")
+        )
+    if isgeneratorfunction(fun):
+        raise ArgumentError(
+            point(
+                f"{word} takes a function that returns its results, and {fun.__name__} yields "
+                "them; return a tuple of them"
+            )
+        )
+    known: Callable[..., Any] = fun
+    return known
+
+
+def signatures_of(parameters: Parameters, leaves: list[Any], dynamic: Any) -> tuple[Signature, ...]:
+    """What a program for these is found by; `dynamic` are the arguments that the leaves are of.
+
+    Raises `NotAnArrayError` that names what is no array.
+    """
+    try:
+        return tuple([signature_of_leaf(leaf) for leaf in leaves])
+    except NotAnArrayError:
+        # The leaf at fault is found again, now with its name.
+        args, options = dynamic
+        labels = parameters.labels(args, options)
+        for leaf, label in zip(leaves, labels, strict=True):
+            check_leaf(parameters, leaf, label)
+        raise
+
+
+def check_leaf(parameters: Parameters, leaf: Any, label: str) -> None:
+    """Raises `NotAnArrayError` unless the argument called `label` can be traced."""
+    name = parameters.name
+    if not is_array_like(leaf):
+        raise NotAnArrayError(
+            point(
+                f"argument {label} of {name} is {leaf!r} of type {type(leaf).__name__}, which "
+                "is no array; make it static (static_argnums, static_argnames), or register "
+                "its class as a container (shardir.tree)"
+            )
+        )
+    signature_of_leaf(leaf, f"argument {label} of {name}")
+
+
+def placed(leaf: Leaf, wanted: Sharding | None) -> Sharding | None:
+    """The sharding of an argument: where it is, which must be what was asked for."""
+    given, rank = leaf.signature.sharding, leaf.signature.abstract.type.rank
+    if wanted is None or given is None:
+        return given or wanted
+    if given.device_assignment != wanted.device_assignment or not given.is_equivalent_to(
+        wanted, rank
+    ):
+        raise ShardingError(
+            point(
+                f"{leaf.word} is placed as {given}, and in_shardings asks for {wanted}; "
+                "move it there with device_put, or leave its entry of in_shardings None"
+            )
+        )
+    return given

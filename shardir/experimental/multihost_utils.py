@@ -1,0 +1,25 @@
+"""What all processes have, under the names that programs written for JAX know."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE = {
+    "shardir.frontend.multihost": (
+        "broadcast_one_to_all",
+        "host_local_array_to_global_array",
+        "process_allgather",
+        "sync_global_devices",
+    ),
+}
+"""Where each public name is defined."""
+
+if TYPE_CHECKING:
+    from shardir.frontend.multihost import (
+        broadcast_one_to_all as broadcast_one_to_all,
+        host_local_array_to_global_array as host_local_array_to_global_array,
+        process_allgather as process_allgather,
+        sync_global_devices as sync_global_devices,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)
