@@ -44,6 +44,9 @@ def find_abstract_device(id: int) -> AbstractDevice:
     return device if device is not None else _devices.setdefault(id, AbstractDevice(id))
 
 
+_NOTHING = np.array(None, dtype=object)
+
+
 class AbstractMesh(Mesh):
     """A mesh by its sizes and names alone: `AbstractMesh((16, 8), ("data", "model"))`.
 
@@ -66,7 +69,7 @@ class AbstractMesh(Mesh):
             )
         devices = np.empty(int(np.prod(sizes)), dtype=object)
         devices[:] = [find_abstract_device(id) for id in range(devices.size)]
-        super().__init__(devices.reshape(sizes), names, axis_types)
+        super().__init__(devices.reshape(sizes) if names else _NOTHING, names, axis_types)
 
     def __repr__(self) -> str:
         return f"Abstract{super().__repr__()}"

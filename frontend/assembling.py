@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend import tree
 from shardir.frontend.array import Array
 from shardir.frontend.buffers import local_indices
 from shardir.frontend.devices import Device
@@ -12,10 +13,13 @@ from shardir.frontend.digits import pieces
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
+from shardir.frontend.partition_spec import PartitionSpec
+from shardir.frontend.prefix import spread
 from shardir.frontend.processes import process_index
 from shardir.frontend.promotion import Abstract, dtype_of
 from shardir.frontend.shardings import Index, Sharding
 from shardir.frontend.signature import signature_of
+from shardir.frontend.wishes import granted
 from shardir.types import TensorType, dtype_name
 
 REMEDY = "choose a shape that divides"
@@ -33,7 +37,18 @@ def make_array_from_single_device_arrays(
     sizes, word = tuple(shape), "make_array_from_single_device_arrays"
     sharding.check_divides(sizes, REMEDY)
     parts: dict[Device, Array] = {}
+    if not isinstance(arrays, (list, tuple)):
+        raise ArgumentError(
+            point(f"{word} takes a list of arrays, got one {type(arrays).__name__}")
+        )
     for array in arrays:
+        if not isinstance(array, Array):
+            raise ArgumentError(
+                point(
+                    f"a part of {word} is {array!r} of type {type(array).__name__}; its parts are "
+                    "arrays that lie on devices, and not traced"
+                )
+            )
         if len(array.devices()) != 1:
             raise ArgumentError(point(f"a part of {word} is on {len(array.devices())} devices"))
         (device,) = array.devices()
@@ -94,14 +109,30 @@ def make_array_from_callback(
 
 
 def make_array_from_process_local_data(
-    sharding: Sharding, local_data: Any, global_shape: Sequence[int] | None = None
-) -> Array:
+    sharding: Sharding | Device | PartitionSpec, local_data: Any, global_shape: Any = None
+) -> Any:
     """The array of which `local_data` is what the devices of this process hold, side by side.
 
     Along a dimension that is not cut over processes, `local_data` has all of it. Without a
-    `global_shape`, what each process has is taken to be of one shape. Raises `ShapeError` when
-    the data is not what this process's devices hold of that shape.
+    `global_shape`, what each process has is taken to be of one shape. Both may be containers, and
+    one shape is for all arrays. Raises `ShapeError` when the data is not what this process's
+    devices hold of that shape.
     """
+    placed = granted(sharding, "make_array_from_process_local_data")
+    if placed is None:
+        raise ArgumentError(point("make_array_from_process_local_data needs a sharding, got None"))
+    leaves, structure = tree.flatten(local_data)
+    word = "global_shape of make_array_from_process_local_data"
+    shapes = spread(global_shape, local_data, _is_shape, word)
+    made = [_from_local(placed, leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]
+    return tree.unflatten(structure, made)
+
+
+def _is_shape(x: Any) -> bool:
+    return x is None or (isinstance(x, (list, tuple)) and all(isinstance(n, int) for n in x))
+
+
+def _from_local(sharding: Sharding, local_data: Any, global_shape: Sequence[int] | None) -> Array:
     numbers = np.array(to_numpy(local_data))
     word = "make_array_from_process_local_data"
     if global_shape is not None and len(tuple(global_shape)) != numbers.ndim:

@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from functools import cached_property
 from math import prod
 from types import TracebackType
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -38,9 +40,20 @@ def as_device_array(devices: object, what: str) -> DeviceArray:
     return array
 
 
-class Mesh:
+_meshes: WeakValueDictionary[tuple[object, ...], "Mesh"] = WeakValueDictionary()
+
+
+class _OneEach(type):
+    """Makes an object once: an equal one that is still there is returned instead."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        made = super().__call__(*args, **options)
+        return _meshes.setdefault((cls, *made._key), made)
+
+
+class Mesh(metaclass=_OneEach):
     """Devices along named axes, the last axis fastest. Meshes with equal devices, shape and
-    names are equal."""
+    names are one object."""
 
     devices: DeviceArray
     axis_names: tuple[str, ...]
@@ -52,8 +65,9 @@ class Mesh:
         axis_names: str | Sequence[str],
         axis_types: AxisType | Sequence[AxisType] | None = None,
     ) -> None:
-        array = as_device_array(devices, "a Mesh")
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        nothing = not names and isinstance(devices, np.ndarray) and devices.tolist() is None
+        array = np.array(None, dtype=object) if nothing else as_device_array(devices, "a Mesh")
         for name in names:
             if not isinstance(name, str) or not name:
                 raise MeshError(f"an axis of a Mesh is called {name!r}; a name is a string")
@@ -83,7 +97,7 @@ class Mesh:
     @property
     def size(self) -> int:
         """Number of devices."""
-        return self.devices.size
+        return len(self.device_assignment)
 
     @property
     def ndim(self) -> int:
@@ -95,14 +109,21 @@ class Mesh:
         return not self.axis_names
 
     @property
+    def abstract_mesh(self) -> "Mesh":
+        """The same axes without the devices."""
+        from shardir.frontend.abstract_mesh import AbstractMesh
+
+        return AbstractMesh(self.axis_sizes, self.axis_names)
+
+    @property
     def axis_types(self) -> tuple[AxisType, ...]:
         """What each axis is; there is only `AxisType.Auto`."""
         return (AxisType.Auto,) * self.ndim
 
     @cached_property
     def device_assignment(self) -> tuple[Device, ...]:
-        """The devices in order, the last axis fastest."""
-        return tuple(self.devices.ravel().tolist())
+        """The devices in order, the last axis fastest; there are none if it was made of none."""
+        return tuple(device for device in self.devices.flat if device is not None)
 
     @cached_property
     def device_ids(self) -> tuple[int, ...]:
@@ -135,6 +156,10 @@ class Mesh:
         if self.device_ids == tuple(range(self.size)):
             return f"Mesh({axes})"
         return f"Mesh({axes}, device_ids={list(self.device_ids)})"
+
+    def __str__(self) -> str:
+        types = ", ".join(map(repr, self.axis_types))
+        return f"{repr(self)[:-1]}, axis_types=({types}{',' * (self.ndim == 1)}))"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Mesh, (np.array(self.devices), self.axis_names))

@@ -7,10 +7,11 @@ dimension to the compiler. Dimensions that are not mentioned are whole.
 
 from collections.abc import Iterator
 from enum import Enum
+from functools import lru_cache
 from typing import ClassVar, Final
 
-from shardir.frontend.errors import ShardingError
-from shardir.frontend.locations import pointed
+from shardir.frontend.errors import ArgumentError, ShardingError
+from shardir.frontend.locations import point, pointed
 
 
 class Unconstrained(Enum):
@@ -39,9 +40,15 @@ class PartitionSpec(tuple[Entry, ...]):
 
     UNCONSTRAINED: ClassVar[Unconstrained] = UNCONSTRAINED
 
+    def __init_subclass__(cls) -> None:
+        raise ArgumentError(
+            point(f"{cls.__name__} is to be a kind of PartitionSpec, which has none; make a "
+                  "function that returns a PartitionSpec")
+        )  # fmt: skip
+
     @pointed
     def __new__(cls, *entries: object) -> "PartitionSpec":
-        return super().__new__(cls, (_clean(i, entry) for i, entry in enumerate(entries)))
+        return _kept(tuple(_clean(i, entry) for i, entry in enumerate(entries)))
 
     def __getnewargs__(self) -> tuple[Entry, ...]:
         return tuple(self)
@@ -72,6 +79,12 @@ class PartitionSpec(tuple[Entry, ...]):
 
 
 P = PartitionSpec
+
+
+@lru_cache(maxsize=4096)
+def _kept(entries: tuple[Entry, ...]) -> PartitionSpec:
+    """One object for equal entries, so that comparing it costs nothing."""
+    return tuple.__new__(PartitionSpec, entries)
 
 
 def _clean(position: int, entry: object) -> Entry:

@@ -12,7 +12,7 @@ from typing import final
 
 from shardir.frontend.devices import Device
 from shardir.frontend.digits import Digit, Digits, merge, pieces, read
-from shardir.frontend.errors import IndivisibleError, ShardingError
+from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
 from shardir.frontend.locations import pointed
 from shardir.frontend.mesh import Mesh
 from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
@@ -48,6 +48,10 @@ class Sharding(ABC):
     @abstractmethod
     def describe_cut(self, dimension: int) -> str:
         """What cuts this dimension, in the words of whoever made the sharding."""
+
+    def check_compatible_aval(self, shape: Sequence[int]) -> None:
+        """Raises `ShardingError` when arrays of `shape` cannot have this sharding."""
+        self.digits(len(shape))
 
     def __setattr__(self, name: str, value: object) -> None:
         kind = type(self).__name__
@@ -254,7 +258,7 @@ class NamedSharding(Sharding):
                 f"a NamedSharding needs a Mesh, got {mesh!r}; make one with make_mesh"
             )
         if not isinstance(spec, PartitionSpec):
-            raise ShardingError(
+            raise ArgumentError(
                 f"a NamedSharding needs a PartitionSpec, got {spec!r}; "
                 "write NamedSharding(mesh, PartitionSpec(...))"
             )
@@ -312,4 +316,4 @@ class NamedSharding(Sharding):
         return hash((self.mesh, self.spec))
 
     def __repr__(self) -> str:
-        return f"NamedSharding(mesh={self.mesh}, spec={self.spec})"
+        return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec})"

@@ -59,6 +59,8 @@ class ShapeDtypeStruct:
             raise ShapeError(point(f"shape {sizes} has a negative size"))
         self.abstract = Abstract(TensorType(sizes, dtype_of(dtype)), weak_type)
         self.sharding = sharding
+        if isinstance(sharding, Sharding):
+            sharding.check_compatible_aval(sizes)
 
     @classmethod
     def like(cls, x: Any) -> "ShapeDtypeStruct":

@@ -71,3 +71,21 @@ def test_structs_like_arrays() -> None:
     assert struct.sharding == array.sharding
     assert sd.ShapeDtypeStruct.like(sd.numpy.ones(3)).sharding is None
     assert sd.ShapeDtypeStruct.like(X).sharding is None
+
+
+def test_containers_of_what_a_process_has() -> None:
+    data = {"a": X, "b": X[:4]}
+    for shapes in (None, {"a": (8, 6), "b": (4, 6)}):
+        made = sd.make_array_from_process_local_data(spread("x", "y"), data, shapes)
+        np.testing.assert_array_equal(made["b"], X[:4])
+    alone = sd.make_array_from_process_local_data(sd.devices()[3], X, (8, 6))
+    assert alone.devices() == {sd.devices()[3]}
+    with sd.make_mesh((4, 2), ("x", "y")):
+        assert sd.make_array_from_process_local_data(P("x"), X).sharding == spread("x")
+
+
+def test_parts_are_arrays() -> None:
+    with pytest.raises(ArgumentError, match=r"^make_array_from_single_device_arrays takes a list "):
+        sd.make_array_from_single_device_arrays((8, 6), spread(), X)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"of type Tracer; its parts are arrays that lie on"):
+        sd.jit(lambda x: sd.make_array_from_single_device_arrays((8, 6), spread(), [x] * 8))(X)

@@ -141,3 +141,22 @@ def test_names_that_do_not_fit() -> None:
     assert message(lambda: Mesh(devices(), ("",))) == (
         "an axis of a Mesh is called ''; a name is a string"
     )
+
+
+def test_equal_meshes_are_one_object() -> None:
+    assert make_mesh((4, 2), ("a", "b")) is Mesh(np.array(devices()).reshape(4, 2), ("a", "b"))
+    mesh = make_mesh((2,), ("only-here",))
+    assert pickle.loads(pickle.dumps(mesh)) is mesh
+
+
+def test_a_mesh_without_devices() -> None:
+    mesh = Mesh(np.empty((), dtype=object), [])
+    assert (mesh.empty, mesh.size, mesh.shape) == (True, 0, {})
+    assert (mesh.abstract_mesh.empty, mesh.abstract_mesh.size) == (True, 0)
+
+
+def test_the_axes_without_the_devices() -> None:
+    mesh = make_mesh((4, 2), ("a", "b"))
+    assert mesh.abstract_mesh.shape == mesh.shape
+    assert mesh.abstract_mesh is mesh.abstract_mesh
+    assert str(mesh) == "Mesh('a': 4, 'b': 2, axis_types=(Auto, Auto))"

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from shardir.frontend.errors import ShardingError
+from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.partition_spec import UNCONSTRAINED, P, PartitionSpec
 
 
@@ -54,4 +54,17 @@ def test_other_entries(entry: object) -> None:
     assert str(caught.value).partition("\n")[0] == (
         f"entry 1 of a PartitionSpec is {entry!r}; it must be None, the name of a mesh axis, "
         "a tuple of names or PartitionSpec.UNCONSTRAINED"
+    )
+
+
+def test_equal_specs_are_one_object() -> None:
+    assert P("a", ()) is P("a", None)
+
+
+def test_there_are_no_kinds_of_specs() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        type("Mine", (P,), {})
+    assert str(caught.value).partition("\n")[0] == (
+        "Mine is to be a kind of PartitionSpec, which has none; make a function that returns a "
+        "PartitionSpec"
     )
