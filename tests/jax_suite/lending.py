@@ -77,10 +77,20 @@ def lend(library: Any, *, wording: bool = False) -> Mapping[str, Any]:
         case = machinery.JaxTestCase
         case.assertRaisesRegex = _whatever_it_says(case.assertRaises)
     machinery.create_mesh = _mesh_maker(library)
-    library.Array._committed = property(lambda array: array.committed)
+    _call_privately(library)
     _spare_specs(library.sharding.PartitionSpec)
     stubs["jax.test_util"] = public
     return stubs
+
+
+def _call_privately(library: Any) -> None:
+    """Give public things the names that JAX has for them among its own."""
+    library.Array._committed = property(lambda array: array.committed)
+    library.Array._value = property(np.asarray)
+    library.Array._check_if_deleted = lambda array: array.contents()
+    library.Array._fully_replicated_shard = lambda array: array.addressable_data(0)
+    sharding = library.sharding.Sharding
+    sharding._device_assignment = property(lambda known: known.device_assignment)
 
 
 def _spare_specs(spec: Any) -> None:

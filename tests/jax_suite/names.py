@@ -131,7 +131,9 @@ INERT = frozenset(
 
 COUNTERPARTS = {
     "ConcretizationTypeError": "frontend.errors.TracedValueError",
+    "JaxRuntimeError": "errors.ShardirError",
     "NonConcreteBooleanIndexError": "frontend.errors.TracedMaskError",
+    "ShapedArray": "frontend.signature.ShapeDtypeStruct",
     "Tracer": "frontend.tracer.Tracer",
     "TracerArrayConversionError": "frontend.errors.TracedValueError",
     "TracerBoolConversionError": "frontend.errors.TracedValueError",
@@ -235,7 +237,6 @@ class Shaped:
 
 
 MADE: dict[str, Any] = {
-    "jax._src.core.ShapedArray": Shaped,
     "jax._src.lib.ifrt_version": 10**6,
     "jax._src.lib.jaxlib_extension_version": 10**6,
     "jax._src.named_sharding.DuplicateSpecError": ValueError,
@@ -270,7 +271,8 @@ def root_of(library: Any, stubs: Mapping[str, Any]) -> Facade:
             found = None if found is None else _attribute(found, part)
         return found
 
-    MADE.update({f"jax.core.{name}": within(path) for name, path in COUNTERPARTS.items()})
+    for name, path in COUNTERPARTS.items():
+        MADE.setdefault(f"jax.core.{name}", within(path))
 
     def resolve(full: str, backing: Any, name: str) -> Any:
         if full in stubs:
