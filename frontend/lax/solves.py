@@ -1,27 +1,7 @@
-"""Solutions that are differentiated by what they solve, not by how: `custom_root` and
-`custom_linear_solve`.
+"""`custom_root` and `custom_linear_solve`, as operations."""
 
-Where A x = b, dx = A^-1 (db - dA x), and the gradient by b is what solves the transposed equation.
-Where f(x) = 0, the same follows with the derivative of f at x for A.
-
-What a solver closes over is handed to it as arguments that do not move, so that it may use the
-very values that the equation is differentiated by.
-"""
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 from typing import Any
-
-from shardir.errors import DifferentiateError
-from shardir.frontend import tree
-from shardir.frontend.custom_jvp import custom_jvp
-from shardir.frontend.custom_vjp import custom_vjp
-from shardir.frontend.directions import jvp, vjp
-from shardir.frontend.errors import ArgumentError
-from shardir.frontend.linearity import closure_convert, linear_transpose
-from shardir.frontend.locations import point
-from shardir.frontend.trace import current
 
 Function = Callable[..., Any]
 Solver = Callable[[Function, Any], Any]
@@ -41,31 +21,10 @@ def custom_root(
     `lambda g, y: y / g(1.0)`; it must be linear in `y`. With `has_aux`, `solve` returns the root
     and something else, which has no derivative. What `f` closes over has derivatives.
     """
-    if current() is None:
-        return solve(f, initial_guess)
-    equation, moving = closure_convert(f, initial_guess)
-    method, closed = closure_convert(partial(solve, f), initial_guess)
+    # Functions with derivatives of their own are made of operations such as those beside this.
+    from shardir.frontend import solving
 
-    def root(moving: Sequence[Any], closed: Sequence[Any], guess: Any) -> Any:
-        return method(guess, *closed)
-
-    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        moving, _, _ = primals
-        out = found(*primals)
-        x, aux = out if has_aux else (out, None)
-        _, slope = jvp(lambda *values: equation(x, *values), tuple(moving), tuple(tangents[0]))
-
-        def derivative(v: Any) -> Any:
-            return jvp(lambda x: equation(x, *moving), (x,), (v,))[1]
-
-        moved = tree.map(lambda y: -y, tangent_solve(derivative, slope))
-        return out, (moved, _unmoved(aux)) if has_aux else moved
-
-    found = custom_jvp(root)
-    if not moving:
-        return root(moving, closed, initial_guess)
-    found.defjvp(rule)
-    return found(moving, closed, initial_guess)
+    return solving.root(f, initial_guess, solve, tangent_solve, has_aux)
 
 
 def custom_linear_solve(
@@ -84,107 +43,6 @@ def custom_linear_solve(
     has derivatives: gradients of any order, and derivatives forward of these, but no derivative
     forward of one forward.
     """
-    for word, given in (("matvec", matvec), ("solve", solve)):
-        if not callable(given):
-            raise ArgumentError(
-                point(f"{word} of custom_linear_solve is {given!r}, which is no function")
-            )
-    if current() is None:
-        return solve(matvec, b)
-    if transpose_solve is None and symmetric:
-        transpose_solve = solve
-    apply, moving = closure_convert(matvec, b)
-    method, closed = closure_convert(partial(solve, matvec), b)
-    back: Function | None = None
-    known: list[Any] = []
-    if transpose_solve is not None:
-        vecmat = matvec if symmetric else _transposed(matvec, b)
-        back, known = closure_convert(partial(transpose_solve, vecmat), b)
-    system = _System(apply, method, back, symmetric, has_aux)
-    return system.solution(moving, closed, known, b)
+    from shardir.frontend import solving
 
-
-@dataclass(frozen=True)
-class _System:
-    """Linear equations: `apply(x, *moving) = b`, and who solves them and the transposed ones.
-
-    `method(b, *closed)` is the solution, `back(b, *known)` that with the transpose.
-    """
-
-    apply: Function
-    method: Function
-    back: Function | None
-    symmetric: bool
-    has_aux: bool
-
-    def solution(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
-        """What `method` gives, beside the solution something else where there is any."""
-
-        def solve(moving: Any, closed: Any, known: Any, b: Any) -> Any:
-            return self.method(b, *closed)
-
-        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-            moving, closed, known, _ = primals
-            out = self.solution(*primals)
-            x, aux = out if self.has_aux else (out, None)
-            right = tangents[3]
-            if moving:
-                _, slope = jvp(lambda *v: self.apply(x, *v), tuple(moving), tuple(tangents[0]))
-                right = tree.map(lambda db, dax: db - dax, right, slope)
-            moved = self.linear(moving, closed, known, right)
-            return out, (moved, _unmoved(aux)) if self.has_aux else moved
-
-        found = custom_jvp(solve)
-        found.defjvp(rule)
-        return found(moving, closed, known, b)
-
-    def linear(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
-        """The solution alone, as a function that is linear in `b` and can be transposed."""
-
-        def solve(moving: Any, closed: Any, known: Any, b: Any) -> Any:
-            out = self.solution(moving, closed, known, b)
-            return out[0] if self.has_aux else out
-
-        def ahead(moving: Any, closed: Any, known: Any, b: Any) -> Any:
-            x = solve(moving, closed, known, b)
-            return x, (moving, closed, known, x)
-
-        def backward(kept: Any, cotangent: Any) -> Any:
-            moving, closed, known, x = kept
-            if self.back is None:
-                raise DifferentiateError(
-                    point(
-                        "a gradient through custom_linear_solve needs the transposed equation "
-                        "solved; give it transpose_solve, or symmetric=True if that holds"
-                    )
-                )
-            other = _System(self._turned(x), self.back, self.method, self.symmetric, self.has_aux)
-            out = other.solution(moving, known, closed, cotangent)
-            y = out[0] if self.has_aux else out
-            by_moving = None
-            if moving:
-                _, pull = vjp(lambda *values: self.apply(x, *values), *moving)
-                by_moving = type(moving)(tree.map(lambda g: -g, each) for each in pull(y))
-            return by_moving, None, None, y
-
-        found = custom_vjp(solve)
-        found.defvjp(ahead, backward)
-        return found(moving, closed, known, b)
-
-    def _turned(self, like: Any) -> Function:
-        """`apply` with the transpose."""
-        if self.symmetric:
-            return self.apply
-        return lambda y, *moving: _transposed(lambda x: self.apply(x, *moving), like)(y)
-
-
-def _transposed(function: Function, like: Any) -> Function:
-    def turned(y: Any) -> Any:
-        (made,) = linear_transpose(function, like)(y)
-        return made
-
-    return turned
-
-
-def _unmoved(aux: Any) -> Any:
-    return tree.map(lambda _: None, aux)
+    return solving.linear(matvec, b, solve, transpose_solve, symmetric, has_aux)
