@@ -39,6 +39,11 @@ class Names:
         """From now on a value is the other one."""
         self._of[value] = self[as_]
 
+    def call(self, value: Value, wish: str) -> None:
+        """Give a value a name of this kind, if it has none."""
+        if value not in self._of:
+            self._of[value] = self.fresh(wish)
+
     def fresh(self, wish: str) -> str:
         """A name for a value, that nothing has yet."""
         word = identifier(wish)

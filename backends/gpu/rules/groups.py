@@ -13,7 +13,7 @@ from shardir.backends.gpu.lowering import lower, lowers
 from shardir.backends.gpu.names import Names, identifier
 from shardir.backends.gpu.rules.control import inline
 from shardir.backends.gpu.writer import WIDTH, Writer
-from shardir.ir import Block, Op, Value
+from shardir.ir import Op, Value
 
 FREE = ("broadcast", "reshape", "iota", "constant")
 """What costs nothing beside an operation that computes."""
@@ -54,26 +54,29 @@ def _key(op: Op) -> Any:
 def _define(w: Writer, op: Op) -> str:
     """Write the functions of a group; returns the name of the one to call."""
     name = w.names.reserved(f"compute_{identifier(op.results[0].name)}")
-    (block,) = op.blocks
     kernel = write_kernel(op, name)
     if not isinstance(kernel, Kernel):
-        text = _reference(w, block, name, f"No Triton kernel: {kernel.reason}.")
+        text = _reference(w, op, name, f"No Triton kernel: {kernel.reason}.")
         w.needs.functions.append(text)
         return name
     for helper in kernel.helpers:
         w.needs.kernels[helper] = None
     for line in kernel.imports:
         w.needs.imports[line] = None
-    reference = _reference(w, block, f"{name}_reference", "The same in plain torch.")
+    reference = _reference(w, op, f"{name}_reference", "The same in plain torch.")
     w.needs.functions.append(
         f"{kernel.text.rstrip()}\n\n\n{reference}\n\n\n{_launch(kernel, name)}"
     )
     return name
 
 
-def _reference(w: Writer, block: Block, name: str, says: str) -> str:
-    """The block in plain torch, one line a value."""
+def _reference(w: Writer, op: Op, name: str, says: str) -> str:
+    """The block in plain torch, one line a value; operands and results under their own names."""
     inner = Writer(Names(w.names.taken, inner=True), w.needs, lower, w.mesh)
+    (block,) = op.blocks
+    given = zip((*op.operands, *op.results), (*block.params, *block.returns), strict=True)
+    for outer, value in given:
+        inner.names.call(value, outer.name)
     params = [inner.names[param] for param in block.params]
     inner.block(block)
     returned = ", ".join(inner.name(value) for value in block.returns)

@@ -117,10 +117,10 @@ PROGRAMS.update(_training())
 
 @program
 def pmap_means() -> Any:
-    def f(x: Any) -> Any:
+    def normalize(x: Any) -> Any:
         return x / lax.psum(snp.sum(x * x), "i"), lax.pmax(x, "i"), lax.axis_index("i")
 
-    return sd.pmap(f, axis_name="i").lower(np.zeros((4, 6), np.float32))
+    return sd.pmap(normalize, axis_name="i").lower(np.zeros((4, 6), np.float32))
 
 
 @program
@@ -221,7 +221,7 @@ def recurrent() -> Any:
 def conditionals() -> Any:
     mesh = grid(2, 2)
 
-    def f(x: Any, choice: Any) -> Any:
+    def choose(x: Any, choice: Any) -> Any:
         picked = lax.switch(choice, [snp.sin, lambda v: v * v, lambda v: v - snp.mean(v)], x)
         flipped = lax.cond(snp.sum(x) > 0, lambda v: v + 1, lambda v: -v, picked)
 
@@ -231,7 +231,7 @@ def conditionals() -> Any:
 
         return flipped, lax.while_loop(lambda s: snp.max(snp.abs(s[1])) > 0.1, halve, (0, picked))
 
-    return sd.jit(f).lower(placed(mesh, ("data", "model"), 4, 6), np.int32(1))
+    return sd.jit(choose).lower(placed(mesh, ("data", "model"), 4, 6), np.int32(1))
 
 
 @program
