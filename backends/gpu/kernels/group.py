@@ -47,7 +47,7 @@ class Group:
         """Whether 32 bits cannot tell its elements apart."""
         tensors = (*self.block.params, *self.block.returns)
         walked = prod(self.layout.extents)
-        return max([walked, *(value.type.size for value in tensors)]) >= 1 << 31
+        return max([walked, *(value.type.size for value in tensors)]) >= 1 << 30
 
     @property
     def itemsize(self) -> int:

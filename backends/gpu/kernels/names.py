@@ -11,11 +11,15 @@ _AGAIN = re.compile(r"\.\d+$")
 
 
 def identifier(name: str) -> str:
-    """A name of the IR as Python writes it: `%h.1` is `h_1`, `%3` is `v3`."""
+    """A name of the IR as Python writes it: `%h.1` is `h_1`, `%3` is `v3`.
+
+    None ends as names do that kernels make of those of values.
+    """
     legal = re.sub(r"\W", "_", name, flags=re.ASCII)
     if not legal or legal[0].isdigit():
         legal = f"v{legal}"
-    return f"{legal}_" if keyword.iskeyword(legal) else legal
+    is_taken = keyword.iskeyword(legal) or legal.endswith(("_ptr", "_acc", "_parts"))
+    return f"{legal}_" if is_taken else legal
 
 
 def words_of(op: Op) -> Mapping[Value, str]:

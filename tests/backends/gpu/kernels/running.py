@@ -20,7 +20,7 @@ from shardir.types import NUMPY_DTYPES
 Array = npt.NDArray[Any]
 ROOT = Path(__file__).parents[4]
 TINY = Sizes(
-    flat=64, row=64, piece=32, short=16, small=64, columns=8, depth=4, column=8, programs=6, share=1
+    flat=64, row=32, piece=32, short=16, small=64, columns=8, depth=4, column=8, programs=6, share=1
 )
 """Sizes by which small tensors take all forms of kernels."""
 
