@@ -86,6 +86,11 @@ class Backend(ABC):
         It is a per-device function, or a function without collectives for one device.
         """
 
+    def bring(self, module: Module, lowered: Callable[[], Module]) -> Executable | WholeExecutable:
+        """`compile` what `lowered` makes of a partitioned module by `pipeline`, or find what is
+        left of an earlier time."""
+        return self.compile(lowered())
+
 
 class Link(ABC):
     """How a process reaches the others that run the same program.

@@ -64,7 +64,7 @@ def _alone(module: Module, platform: str) -> Executable | WholeExecutable:
     if available():
         backend: Backend = get_backend(platform)
         try:
-            return backend.compile(Pipeline.parse(backend.pipeline)(module))
+            return backend.bring(module, lambda: Pipeline.parse(backend.pipeline)(module))
         except MergeError:
             pass
     return get_backend("numpy").compile(module)

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from shardir.backends.base import Backend, WholeExecutable
 from shardir.backends.cpu.native.availability import available as available
 from shardir.backends.cpu.native.pipeline import WHOLE
 from shardir.ir import Module
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.native.program import Made
 
 
 class NativeBackend(Backend):
@@ -26,7 +30,30 @@ class NativeBackend(Backend):
     def compile(self, module: Module) -> WholeExecutable:
         from shardir.backends.cpu.native.program import NativeProgram
 
-        return NativeProgram(module)
+        made = _schedule(module)
+        return NativeProgram(made[1], lambda: made)
+
+    def bring(self, module: Module, lowered: Callable[[], Module]) -> WholeExecutable:
+        from shardir.backends.cpu.native.program import NativeProgram
+        from shardir.backends.cpu.native.runtime.kernels import ForgottenError
+        from shardir.backends.cpu.native.runtime.workers import worker_count
+        from shardir.backends.cpu.native.schedule import keeping
+
+        key = keeping.key_of(module, worker_count())
+        known = keeping.kept(key)
+        if known is not None:
+            with suppress(ForgottenError):
+                return NativeProgram(known, cache(lambda: _schedule(lowered())))
+        made = _schedule(lowered())
+        program = NativeProgram(made[1], lambda: made)
+        keeping.keep(key, made[1])
+        return program
+
+
+def _schedule(module: Module) -> "Made":
+    from shardir.backends.cpu.native.compiling import schedule_of
+
+    return module.main, schedule_of(module.main)
 
 
 @cache

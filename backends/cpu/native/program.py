@@ -5,25 +5,26 @@ becomes a schedule, and that is compiled. A run takes the addresses of its argum
 for its results and for one arena, and calls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any, final
 
 from shardir.backends.base import Launch, WholeExecutable
-from shardir.backends.cpu.native.rules import ORDERS, RULES
 from shardir.backends.cpu.native.runtime import launching
 from shardir.backends.cpu.native.runtime.memory import Block, allocate
 from shardir.backends.cpu.native.runtime.program import load
-from shardir.backends.cpu.native.runtime.workers import pool, worker_count
-from shardir.backends.cpu.native.schedule.building import ARENA, Builder, Schedule
-from shardir.backends.cpu.native.schedule.describe import describe
+from shardir.backends.cpu.native.runtime.workers import pool
 from shardir.backends.cpu.native.schedule.items import Segment
-from shardir.backends.cpu.native.schedule.lowering import lower
 from shardir.backends.cpu.native.schedule.memory import Kind, aligned
-from shardir.backends.cpu.native.schedule.steps import Step, steps_of
+from shardir.backends.cpu.native.schedule.schedule import ARENA, Schedule
 from shardir.backends.storage import Storage
-from shardir.ir import Function, Module
+from shardir.ir import Function
 from shardir.memory import Memory
+
+Step = Callable[[list[int]], None]
+"""Runs a part of a program, given the addresses of slots."""
+Made = tuple[Function, Schedule]
+"""A function, and its schedule with buffers and with causes of phases."""
 
 SMALL_BYTES = 4096
 """Results that are not larger than this together share one block: asking for many takes longer."""
@@ -35,19 +36,28 @@ OWNER_ALONE = 3
 
 @final
 class NativeProgram(WholeExecutable):
-    """A module for one device as machine code."""
+    """A schedule as machine code.
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        function = module.main
-        lowered = lower(function, ORDERS)
-        self.schedule: Schedule = Builder(lowered, RULES, worker_count()).build()
+    `made` tells those who ask what the schedule is of: one that was kept on disk does not know.
+    """
+
+    def __init__(self, schedule: Schedule, made: Callable[[], Made]) -> None:
+        self.schedule, self._origin = schedule, made
         self._entered: list[Any] = []
-        self._steps = steps_of(self.schedule.items, self._load)
-        self._prepare(function)
+        self._steps = self._steps_of()
+        self._prepare()
+
+    def _steps_of(self) -> tuple[Step, ...]:
+        items = self.schedule.items
+        if len(items) == 1 and isinstance(items[0], Segment):
+            return (self._load(items[0]),)
+        from shardir.backends.cpu.native.schedule.steps import steps_of
+
+        return steps_of(items, self._load)
 
     def _load(self, segment: Segment) -> Step:
-        enter = load(segment.phases, self.schedule.slots, causes=segment.causes)
+        causes = segment.causes or self._causes
+        enter = load(segment.phases, self.schedule.slots, causes=causes)
         self._entered.append(enter)
 
         def step(bases: list[int]) -> None:
@@ -55,7 +65,13 @@ class NativeProgram(WholeExecutable):
 
         return step
 
-    def _prepare(self, function: Function) -> None:
+    def _causes(self) -> Sequence[object]:
+        _, schedule = self._origin()
+        (segment,) = schedule.items
+        assert isinstance(segment, Segment)
+        return segment.causes
+
+    def _prepare(self) -> None:
         """What every run needs."""
         schedule = self.schedule
         self._constants = [Storage.of(array) for _, array in schedule.constants]
@@ -63,7 +79,7 @@ class NativeProgram(WholeExecutable):
         for (slot, _), storage in zip(schedule.constants, self._constants, strict=True):
             self._template[slot] = storage.address
         made = sorted({number for kind, number in schedule.sources if kind is Kind.RESULT})
-        types = [value.type for value in function.body.returns]
+        types = schedule.types
         self._made = [
             (
                 number,
@@ -169,12 +185,13 @@ class NativeProgram(WholeExecutable):
 
     def memory(self) -> Memory:
         """The bytes that a run holds for all devices together."""
-        schedule, body = self.schedule, self.module.main.body
-        arguments = sum(value.type.nbytes for value in body.params)
+        arguments = self.schedule.argument_bytes
         results = sum(nbytes for _, _, nbytes, *_ in self._made)
-        temporaries = schedule.arena_bytes
+        temporaries = self.schedule.arena_bytes
         return Memory(arguments, results, temporaries, arguments + results + temporaries)
 
     def describe(self) -> str:
         """Phases, buffers and bytes as text."""
-        return describe(self.module.main, self.schedule)
+        from shardir.backends.cpu.native.schedule.describe import describe
+
+        return describe(*self._origin())

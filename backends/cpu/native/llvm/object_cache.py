@@ -3,9 +3,9 @@
 What lies there is executed. So the folder belongs to the user and nobody else may write into it, or
 it is not used; a file is a regular file of the user's; and it begins with a checksum of what
 follows, so that one that was cut short or damaged is thrown away rather than run. Files appear
-whole or not at all, whoever else writes at the same time. Beyond `LIMIT_BYTES` those that were not
-used for longest go. A disk that is full, or a folder that cannot be written, costs time and
-nothing else.
+whole or not at all, whoever else writes at the same time. Beyond `LIMIT_BYTES` or `MOST_FILES`
+those that were not used for longest go. A disk that is full, or a folder that cannot be written,
+costs time and nothing else.
 """
 
 import hashlib
@@ -19,6 +19,8 @@ from pathlib import Path
 
 LIMIT_BYTES = 512 << 20
 """How much code is kept; somewhat more between two looks at it."""
+MOST_FILES = 30_000
+"""How many files are kept: the schedules of programs are small, and folders grow slow."""
 LOOK_EVERY = 64
 """Files saved between two looks at how much there is."""
 FRESH_SECONDS = 3600.0
@@ -93,7 +95,8 @@ def save(key: str, code: bytes) -> None:
 
 
 def evict(place: Path, limit: int) -> None:
-    """Remove what was not used for longest where a folder holds more bytes than `limit`."""
+    """Remove what was not used for longest where a folder holds more bytes than `limit`, or too
+    many files."""
     files = []
     for file in place.iterdir():
         try:
@@ -104,15 +107,16 @@ def evict(place: Path, limit: int) -> None:
             files.append((facts.st_mtime, facts.st_size, file))
         elif file.suffix == ".part" and time.time() - facts.st_mtime > FRESH_SECONDS:
             _remove(file)
-    total = sum(size for _, size, _ in files)
-    if total <= limit:
+    total, count = sum(size for _, size, _ in files), len(files)
+    if total <= limit and count <= MOST_FILES:
         return
     # To three quarters, so that the next files do not make another round necessary.
     for _, size, file in sorted(files):
-        if total <= limit * 3 // 4:
+        if total <= limit * 3 // 4 and count <= MOST_FILES * 3 // 4:
             return
         _remove(file)
         total -= size
+        count -= 1
 
 
 def _is_ours(facts: os.stat_result) -> bool:

@@ -26,6 +26,11 @@ TOGETHER = 16
 WORTHWHILE = 20_000
 """Characters of text from which a module is worth a thread: about 20 ms of work."""
 
+
+class ForgottenError(LookupError):
+    """A kernel that is known by name has no code on disk any longer, and nobody has its text."""
+
+
 _Written = tuple[Kernel, str]
 
 _addresses: dict[str, int] = {}

@@ -22,6 +22,7 @@ from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.workers import Pool, pool
 
 Run = Callable[..., None]
+Causes = Sequence[object] | Callable[[], Sequence[object]]
 
 SHARED_COST = 60_000.0
 """Nanoseconds from which a phase is shared with workers that are awake."""
@@ -37,12 +38,10 @@ CHECKING_COST = 100_000_000.0
 class Program:
     """What a program's function keeps alive: its table, and the phases for people."""
 
-    __slots__ = ("__weakref__", "_memory", "address", "causes", "phases", "pool", "rows")
+    __slots__ = ("__weakref__", "_causes", "_memory", "address", "phases", "pool", "rows")
 
-    def __init__(
-        self, phases: Sequence[Phase], slots: int, workers: Pool, causes: Sequence[object]
-    ) -> None:
-        self.phases, self.pool, self.causes = tuple(phases), workers, tuple(causes)
+    def __init__(self, phases: Sequence[Phase], slots: int, workers: Pool, causes: Causes) -> None:
+        self.phases, self.pool, self._causes = tuple(phases), workers, causes
         self.rows = rows_of(self.phases)
         code = kernels.addresses(phase.kernel for phase in self.phases)
         words = _words(self.phases, self.rows)
@@ -66,6 +65,13 @@ class Program:
         with lock:
             programs[table] = self
 
+    @property
+    def causes(self) -> Sequence[object]:
+        """What each phase is for; nothing where nobody has said so."""
+        if callable(self._causes):
+            self._causes = self._causes()
+        return self._causes
+
 
 programs: WeakValueDictionary[int, Program] = WeakValueDictionary()
 """All programs that live, by the address of their table; added to and walked through by who holds
@@ -76,14 +82,14 @@ def load(
     phases: Sequence[Phase],
     slots: int,
     workers: Pool | None = None,
-    causes: Sequence[object] = (),
+    causes: Causes = (),
 ) -> Run:
     """A function that runs phases on buffers, given the addresses of slots 1 to `slots - 1`.
 
     Kernels that this process has not seen are compiled. `workers` are those of this process where
-    none are given; `causes`, one for each phase, tell profiles what it is for. Raises `KeyError`
-    for an import that no library provides; the function raises `TypeError` for a wrong number of
-    addresses or what is no integer.
+    none are given; `causes`, one for each phase or a function that gives them, tell
+    profiles what it is for. Raises `KeyError` for an import that no library provides; the function
+    raises `TypeError` for a wrong number of addresses or what is no integer.
     """
     shared = pool() if workers is None else workers
     program = Program(phases, slots, shared, causes)

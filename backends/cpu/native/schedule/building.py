@@ -5,11 +5,8 @@ changes its address while the program runs, and temporaries that one operation h
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-
-import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.cpu.native.data import Phase, Rules, View
 from shardir.backends.cpu.native.moves.copying import copy_phases
@@ -24,7 +21,7 @@ from shardir.backends.cpu.native.schedule.items import (
     While,
     Work,
 )
-from shardir.backends.cpu.native.schedule.lowering import Lowered, Source
+from shardir.backends.cpu.native.schedule.lowering import Lowered
 from shardir.backends.cpu.native.schedule.memory import (
     Buffer,
     Kind,
@@ -32,31 +29,9 @@ from shardir.backends.cpu.native.schedule.memory import (
     arrange,
     take_over,
 )
+from shardir.backends.cpu.native.schedule.schedule import ARENA, Schedule
 
-ARENA = 1
 FIRST_ARGUMENT = 2
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A program ready to be loaded.
-
-    `slots` counts its slots. Of the arena's `arena_bytes`, each of `pinned` (slot, offset) has a
-    slot of its own, temporaries included; `constants` are the numbers of those slots. `offered`
-    are (argument, result) that may share memory if nobody else needs the argument.
-    """
-
-    items: tuple[Item, ...]
-    slots: int
-    arguments: tuple[int, ...]
-    results: tuple[int, ...]
-    result_bytes: tuple[int, ...]
-    sources: tuple[Source, ...]
-    constants: tuple[tuple[int, npt.NDArray[np.generic]], ...]
-    pinned: tuple[tuple[int, int], ...]
-    arena_bytes: int
-    buffers: tuple[Buffer, ...]
-    offered: tuple[tuple[int, int], ...]
 
 
 class Builder:
@@ -105,6 +80,8 @@ class Builder:
         return Schedule(
             tuple(items),
             self._first_temporary + len(self._temporaries),
+            self._lowered.types,
+            sum(buffer.nbytes for _, buffer in of[Kind.ARGUMENT]),
             tuple(slot for slot, _ in of[Kind.ARGUMENT]),
             tuple(slot for slot, _ in of[Kind.RESULT]),
             tuple(buffer.nbytes for _, buffer in of[Kind.RESULT]),

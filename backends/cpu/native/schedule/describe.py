@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from shardir.backends.cpu.native.data import View
-from shardir.backends.cpu.native.schedule.building import ARENA, Schedule
 from shardir.backends.cpu.native.schedule.items import (
     Branch,
     Host,
@@ -13,6 +12,7 @@ from shardir.backends.cpu.native.schedule.items import (
     While,
 )
 from shardir.backends.cpu.native.schedule.memory import Kind
+from shardir.backends.cpu.native.schedule.schedule import ARENA, Schedule
 from shardir.ir import Function
 
 _WORDS = {

@@ -16,6 +16,7 @@ from shardir.backends.cpu.native.data import Order, View, packed
 from shardir.backends.cpu.native.schedule import control
 from shardir.backends.cpu.native.schedule.items import Copy, Item, Work
 from shardir.backends.cpu.native.schedule.memory import Buffer, Kind
+from shardir.backends.cpu.native.schedule.schedule import Source
 from shardir.backends.cpu.native.schedule.views import (
     demanded,
     is_packed,
@@ -26,6 +27,7 @@ from shardir.backends.cpu.native.schedule.views import (
 from shardir.backends.cpu.native.schedule.writing import IN_PLACE
 from shardir.ir import Block, Function, Op, Value
 from shardir.opset import Dense
+from shardir.types import TensorType
 
 
 def is_map(op: Op) -> bool:
@@ -36,20 +38,17 @@ def is_map(op: Op) -> bool:
     return all(inner.spec.elementwise or inner.name in flat for inner in op.blocks[0].ops)
 
 
-Source = tuple[Kind, int]
-"""Whose memory a result of the program is: the argument's or the result's of this number."""
-
-
 @dataclass(frozen=True)
 class Lowered:
     """A function as items of work, and the memory that they speak of.
 
-    `sources` says for each result whose memory it is. `rows` are the buffers that show the rows
-    of others, and what they are rows of; `constants` the numbers of constant buffers. `pairs` are
-    (position, operand, result) of buffers that may be one.
+    `types` are those of its results, `sources` says for each of them whose memory it is. `rows` are
+    the buffers that show the rows of others, and what they are rows of; `constants` the numbers of
+    constant buffers. `pairs` are (position, operand, result) of buffers that may be one.
     """
 
     items: tuple[Item, ...]
+    types: tuple[TensorType, ...]
     buffers: tuple[Buffer, ...]
     constants: tuple[npt.NDArray[np.generic], ...]
     sources: tuple[Source, ...]
@@ -72,6 +71,7 @@ def lower(function: Function, orders: Mapping[str, Order]) -> Lowered:
     held = [lowering.buffers[view.slot] for view in ends]
     return Lowered(
         tuple(items),
+        tuple(value.type for value in body.returns),
         tuple(lowering.buffers),
         tuple(lowering.constants),
         tuple((buffer.kind, buffer.number) for buffer in held),

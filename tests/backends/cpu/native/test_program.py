@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shardir.agreement import agree, rounding
-from shardir.backends.cpu.native.program import NativeProgram
+from shardir.backends.cpu.native import BACKEND
 from shardir.backends.storage import Storage
 from shardir.interpret import run
 from shardir.ir import Module
@@ -25,7 +25,7 @@ EXAMPLES = max(settings().max_examples // 2, 1)
 def computed(module: Module, arguments: list[Array]) -> list[Array]:
     """The results of a module for one device."""
     stored = [Storage.of(np.asarray(argument)) for argument in arguments]
-    return [each.array for each in NativeProgram(module).run(stored)]
+    return [each.array for each in BACKEND.compile(module).run(stored)]
 
 
 RUNNING = [sample for sample in SAMPLES if not sample.function().body.ops[-1].spec.effect]

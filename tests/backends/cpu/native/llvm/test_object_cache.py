@@ -124,6 +124,19 @@ def test_the_oldest_goes_when_there_is_too_much(place: Path) -> None:
     assert left == ["k1", "k6", "k7", "k8", "k9"]
 
 
+def test_the_oldest_goes_when_there_are_too_many(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_cache, "MOST_FILES", 8)
+    for number in range(9):
+        object_cache.save(f"k{number}", b"")
+        age(place / f"k{number}.o", 1e6 - number * 1e4)
+    object_cache.evict(place, object_cache.LIMIT_BYTES)
+    assert sorted(file.stem for file in place.iterdir()) == ["k3", "k4", "k5", "k6", "k7", "k8"]
+    object_cache.evict(place, object_cache.LIMIT_BYTES)
+    assert len(list(place.iterdir())) == 6
+
+
 def test_the_size_is_looked_at_now_and_then(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_cache, "LIMIT_BYTES", 20_000)
     for number in range(300):

@@ -1,0 +1,16 @@
+"""From a program over whole arrays to its schedule: what needs the rules of all operations.
+
+Not imported for programs whose schedules are on disk.
+"""
+
+from shardir.backends.cpu.native.rules import ORDERS, RULES
+from shardir.backends.cpu.native.runtime.workers import worker_count
+from shardir.backends.cpu.native.schedule.building import Builder
+from shardir.backends.cpu.native.schedule.lowering import lower
+from shardir.backends.cpu.native.schedule.schedule import Schedule
+from shardir.ir import Function
+
+
+def schedule_of(function: Function) -> Schedule:
+    """The schedule of a function for one device."""
+    return Builder(lower(function, ORDERS), RULES, worker_count()).build()

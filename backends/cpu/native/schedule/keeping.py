@@ -1,0 +1,127 @@
+"""Schedules on disk: a program that was compiled once is not even scheduled again.
+
+A program is found by its text, and by everything that its schedule depends on: the files of passes,
+operations and this backend, the processor, and the number of workers. What is kept is data, read as
+JSON: the phases by the names of their kernels (`kernels` has their code, or they are compiled
+anew), slots, and the numbers of constants. Programs that are one native call can be kept, and so
+nothing that refers to Python: loops that Python drives, what NumPy does, functions of users.
+"""
+
+import base64
+import hashlib
+import json
+import os
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+import shardir.ir
+from shardir.backends.cpu.native.data import Kernel, Phase
+from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.runtime.kernels import ForgottenError
+from shardir.backends.cpu.native.schedule.items import Segment
+from shardir.backends.cpu.native.schedule.memory import Kind
+from shardir.backends.cpu.native.schedule.schedule import Schedule
+from shardir.ir import Module
+from shardir.text.printer import show
+from shardir.types import TensorType
+
+MOST_CONSTANTS = 1 << 20
+"""Bytes of constants beyond which a program is not kept."""
+FOLDERS = ("", "ops", "text", "passes", "backends", "backends/cpu")
+"""Where the files are that a schedule depends on; of the last two, what is in them."""
+
+
+def key_of(module: Module, workers: int) -> str:
+    """What the schedule of a partitioned module is found by on disk."""
+    machine = host()
+    words = (_fingerprint(), machine.version, machine.cpu, machine.features, str(workers))
+    text = "\n".join(("schedule", *words, show(module)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def keep(key: str, schedule: Schedule) -> None:
+    """Keep a schedule under a key, if it is one native call."""
+    if len(schedule.items) != 1 or not isinstance(schedule.items[0], Segment):
+        return
+    if sum(array.nbytes for _, array in schedule.constants) > MOST_CONSTANTS:
+        return
+    phases = schedule.items[0].phases
+    kernels = {phase.kernel.name: phase.kernel.imports for phase in phases}
+    numbers = {name: number for number, name in enumerate(kernels)}
+    made: dict[str, Any] = {
+        each.name: getattr(schedule, each.name)
+        for each in fields(Schedule)
+        if each.name not in ("items", "buffers")
+    }
+    made["types"] = [(type.shape, type.dtype) for type in schedule.types]
+    made["sources"] = [(kind.value, number) for kind, number in schedule.sources]
+    made["constants"] = [
+        (slot, base64.b64encode(np.ascontiguousarray(array).tobytes()).decode())
+        for slot, array in schedule.constants
+    ]
+    made["kernels"] = list(kernels.items())
+    made["phases"] = [
+        (numbers[phase.kernel.name], phase.record, phase.tasks, phase.cost, phase.label)
+        for phase in phases
+    ]
+    object_cache.save(key, json.dumps(made).encode())
+
+
+def kept(key: str) -> Schedule | None:
+    """The schedule that was kept under a key, without its buffers and without causes of phases.
+
+    Its kernels raise `ForgottenError` where they are to be compiled.
+    """
+    found = object_cache.load(key)
+    if found is None:
+        return None
+    read = json.loads(found)
+    kernels = [Kernel(name, _forgotten, tuple(imports)) for name, imports in read.pop("kernels")]
+    phases = [
+        Phase(kernels[number], tuple(record), tasks, cost, label)
+        for number, record, tasks, cost, label in read.pop("phases")
+    ]
+    return Schedule(
+        items=(Segment(phases),),
+        buffers=(),
+        types=tuple(TensorType(tuple(shape), dtype) for shape, dtype in read.pop("types")),
+        sources=tuple((Kind(kind), number) for kind, number in read.pop("sources")),
+        constants=tuple(
+            (slot, np.frombuffer(base64.b64decode(text), np.uint8).copy())
+            for slot, text in read.pop("constants")
+        ),
+        **{name: _tuples(value) for name, value in read.items()},
+    )
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _forgotten() -> NoReturn:
+    raise ForgottenError("the code of this kernel is not there any longer")
+
+
+@cache
+def _fingerprint() -> str:
+    """A hash over what the files are that make schedules: their names, sizes and times."""
+    base = Path(shardir.ir.__file__).parent
+    facts: list[str] = []
+    for folder in FOLDERS:
+        _look(base / folder, facts, deep=folder not in ("", "backends"))
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+def _look(folder: Path | str, facts: list[str], deep: bool) -> None:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            if entry.name.endswith(".py"):
+                found = entry.stat()
+                facts.append(f"{entry.path} {found.st_size} {found.st_mtime_ns}")
+            elif deep and entry.is_dir() and entry.name != "__pycache__":
+                _look(entry.path, facts, deep)

@@ -1,0 +1,189 @@
+"""Schedules on disk: found by programs that are the same, and as good as new."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.backends.cpu.native import BACKEND
+from shardir.backends.cpu.native.compiling import schedule_of
+from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.native.program import NativeProgram
+from shardir.backends.cpu.native.runtime import kernels
+from shardir.backends.cpu.native.runtime.workers import worker_count
+from shardir.backends.cpu.native.schedule import keeping
+from shardir.backends.cpu.native.schedule.items import Segment
+from shardir.backends.storage import Storage
+from shardir.ir import Module
+from tests.samples import SAMPLES
+from tests.sampling import Sample
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """No code on disk, no kernel known."""
+    monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "code"))
+    monkeypatch.setattr(kernels, "_addresses", {})
+    object_cache.folder.cache_clear()
+    yield tmp_path / "code"
+    object_cache.folder.cache_clear()
+
+
+def brought(module: Module, asked: list[str]) -> NativeProgram:
+    """The program for a module; `asked` grows when the module is lowered."""
+
+    def lowered() -> Module:
+        asked.append("lowered")
+        return module
+
+    program = BACKEND.bring(module, lowered)
+    assert isinstance(program, NativeProgram)
+    return program
+
+
+def of(source: Any, *args: Any) -> Module:
+    """A function as the program that is partitioned."""
+    return sd.jit(source).lower(*args).after("dce")
+
+
+def some(*args: Any) -> Module:
+    def f(x: Any, w: Any) -> Any:
+        table = np.array([1.5, -0.0, np.inf, 1e-45], np.float32)
+        return sd.numpy.exp(x @ w), x.sum(1), x, sd.numpy.sort(x[:, :4] * table)
+
+    return of(f, *args)
+
+
+X = np.random.default_rng(0).standard_normal((64, 32), np.float32)
+W = np.random.default_rng(1).standard_normal((32, 16), np.float32)
+
+
+def results(program: NativeProgram, *arrays: Any) -> list[bytes]:
+    return [each.array.tobytes() for each in program.run([Storage.of(a) for a in arrays])]
+
+
+def test_the_second_program_is_not_even_lowered() -> None:
+    asked: list[str] = []
+    module = some(X, W)
+    first, second = brought(module, asked), brought(module, asked)
+    assert asked == ["lowered"]
+    assert results(second, X, W) == results(first, X, W)
+    assert second.memory() == first.memory()
+    assert asked == ["lowered"]
+    assert second.describe() == first.describe()
+    assert asked == ["lowered"] * 2
+    assert second.describe() == first.describe()
+    assert asked == ["lowered"] * 2
+
+
+RUNNING = [sample for sample in SAMPLES if not sample.function().body.ops[-1].spec.effect]
+
+
+@pytest.mark.parametrize("sample", RUNNING[::5], ids=lambda sample: sample.id)
+def test_what_comes_back_is_what_was_kept(sample: Sample) -> None:
+    schedule = schedule_of(sample.function())
+    keeping.keep("key", schedule)
+    found = keeping.kept("key")
+    if len(schedule.items) != 1 or not isinstance(schedule.items[0], Segment):
+        assert found is None
+        return
+    assert found is not None
+    (segment,) = found.items
+    assert isinstance(segment, Segment)
+    for phase, before in zip(segment.phases, schedule.items[0].phases, strict=True):
+        assert replace(phase, kernel=before.kernel) == before
+        assert (phase.kernel.name, phase.kernel.imports) == (
+            before.kernel.name, before.kernel.imports,
+        )  # fmt: skip
+    for (slot, array), (its, other) in zip(found.constants, schedule.constants, strict=True):
+        assert (slot, array.tobytes()) == (its, other.tobytes())
+    same = replace(schedule, items=(), buffers=(), constants=())
+    assert replace(found, items=(), buffers=(), constants=()) == same
+
+
+def test_other_programs_are_others() -> None:
+    keys = [
+        keeping.key_of(some(X, W), 2),
+        keeping.key_of(some(X[:32], W), 2),
+        keeping.key_of(some(X, W), 3),
+        keeping.key_of(of(lambda x: x + 1, X), 2),
+        keeping.key_of(of(lambda x: x + 2, X), 2),
+        keeping.key_of(of(lambda x: x + 0.0, X), 2),
+        keeping.key_of(of(lambda x: x + -0.0, X), 2),
+        keeping.key_of(of(lambda x: x + np.float32(np.nan), X), 2),
+        keeping.key_of(of(lambda x: x + np.arange(32, dtype=np.float32), X), 2),
+        keeping.key_of(of(lambda x: x + np.arange(1, 33, dtype=np.float32), X), 2),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert keeping.key_of(some(X, W), 2) == keys[0]
+
+
+def test_the_key_changes_with_the_files_that_make_schedules(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = keeping.key_of(some(X, W), 2)
+    monkeypatch.setattr(keeping, "_fingerprint", lambda: "other files")
+    assert keeping.key_of(some(X, W), 2) != before
+    facts: list[list[str]] = []
+    (tmp_path / "inner").mkdir()
+    for text in ("x = 1", "x = 10"):
+        (tmp_path / "inner" / "file.py").write_text(text)
+        (tmp_path / "inner" / "other.txt").write_text(text)
+        facts.append([])
+        keeping._look(tmp_path, facts[-1], deep=True)
+    assert [len(each) for each in facts] == [1, 1]
+    assert facts[0] != facts[1]
+
+
+def test_programs_that_python_drives_are_made_each_time() -> None:
+    def loop(x: Any) -> Any:
+        return sd.lax.fori_loop(0, 3, lambda i, y: y * 2, x)
+
+    for function in (loop, sd.numpy.linalg.svd):
+        asked: list[str] = []
+        module = of(function, X)
+        plan = schedule_of(module.main)
+        alone = len(plan.items) == 1 and isinstance(plan.items[0], Segment)
+        brought(module, asked)
+        brought(module, asked)
+        assert len(asked) == (1 if alone else 2)
+
+
+def test_a_program_whose_kernels_are_gone_is_made_anew(place: Path) -> None:
+    asked: list[str] = []
+    module = some(X, W)
+    first = brought(module, asked)
+    key = keeping.key_of(module, worker_count())
+    for file in place.iterdir():
+        if file.stem != key:
+            file.unlink()
+    kernels._addresses.clear()
+    assert results(brought(module, asked), X, W) == results(first, X, W)
+    assert asked == ["lowered"] * 2
+
+
+def test_many_constants_are_not_kept() -> None:
+    table = np.arange(keeping.MOST_CONSTANTS, dtype=np.float32).reshape(1 << 10, -1)
+    schedule = schedule_of(of(lambda x: x + x, X).main)
+    keeping.keep("few", schedule)
+    keeping.keep("many", replace(schedule, constants=((3, table),)))
+    assert keeping.kept("few") is not None
+    assert keeping.kept("many") is None
+
+
+def test_profiles_of_a_kept_program_tell_operations() -> None:
+    def f(x: Any) -> Any:
+        return sd.numpy.exp(x @ x.T)
+
+    x = sd.device_put(X)
+    tables = []
+    for _ in range(2):
+        kernels._addresses.clear()
+        found = sd.profile(sd.jit(f), x, runs=1)
+        tables.append(sorted((row.name, row.where, row.memory, row.flops) for row in found.rows))
+    assert tables[0] == tables[1]
+    assert any(row[1] for row in tables[1])
