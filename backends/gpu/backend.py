@@ -7,7 +7,7 @@ are dealt out to GPUs in turn. Torch is imported when a GPU is first asked for.
 
 import atexit
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import count
@@ -61,16 +61,12 @@ class GPUBackend(DeviceBackend):
     def compile(self, module: Module) -> "GPUProgram":
         """Write the program as for a machine without shardir, and import it."""
         self._torch()
-        files = TARGET.emit(Emission.of(module), {})
-        (text,) = (str(text) for name, text in files.items() if "/" not in name)
         if self._folder is None:
             self._folder = Path(mkdtemp(prefix="shardir-gpu-"))
             atexit.register(rmtree, self._folder, ignore_errors=True)
         name = f"shardir_gpu_program_{next(self._numbers)}"
-        # Triton reads the text of its kernels again, so that it has to be in a file.
-        path = self._folder / f"{name}.py"
-        path.write_text(text.replace(FOLDER, _HOME), encoding="utf-8")
-        main = _imported(name, path)
+        # In files, because Triton reads the text of its kernels again.
+        main = _imported(name, _written(TARGET.emit(Emission.of(module), {}), self._folder / name))
         mesh = None if module.main.spmd is None else mesh_of(module)
         return GPUProgram(main, module, mesh, self.kind, self.device_count())
 
@@ -186,6 +182,23 @@ class OnGPU(DeviceShards):
 def _dtype_of(array: Array) -> str:
     """Whether an array is of the type that torch reads otherwise than NumPy's."""
     return "bf16" if array.dtype.name == "bfloat16" else ""
+
+
+def _written(files: Mapping[str, str | bytes], folder: Path) -> Path:
+    """Write a program, but for what it runs on, which is here; returns where its text is."""
+    found = []
+    for name, content in files.items():
+        path = folder / name
+        if name.startswith(f"{FOLDER}/"):
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content.replace(FOLDER, _HOME), encoding="utf-8")
+            found.append(path)
+    (text,) = found
+    return text
 
 
 def _imported(name: str, path: Path) -> Callable[..., Any]:
