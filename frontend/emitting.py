@@ -50,6 +50,12 @@ class Naming:
         return replace(emission, arguments=(*shown, *hidden), results=tuple(results))
 
 
+def _anywhere(module: Module) -> Module:
+    """The module without saying which devices of this machine its meshes are made of."""
+    meshes = tuple(replace(mesh, device_ids=None) if mesh.axes else mesh for mesh in module.meshes)
+    return replace(module, meshes=meshes)
+
+
 def emission_of(
     module: Module,
     target: str,
@@ -66,7 +72,7 @@ def emission_of(
     parted = module
     if module.main.spmd is None and (module.meshes or pipeline is not None):
         parted = (pipeline or Pipeline.parse(DEFAULT))(module)
-    parted = Pipeline.parse(get_target(target).pipeline)(parted)
+    parted = _anywhere(Pipeline.parse(get_target(target).pipeline)(parted))
     verify(parted)
     emission = Emission.of(parted)
     if naming is not None:

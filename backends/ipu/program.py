@@ -46,6 +46,8 @@ HEADERS = {
     "popops::reduce": "popops/Reduce.hpp",
     "popops::scatter": "popops/Scatter.hpp",
     "popops::topK": "popops/TopK.hpp",
+    "popops::TopKParams": "popops/TopK.hpp",
+    "popops::UpdateComputationFunc": "popops/Scatter.hpp",
     "popops::zero": "popops/Zero.hpp",
     "popops::addCodelets": "popops/codelets.hpp",
     "poputil::mapTensorLinearly": "poputil/TileMapping.hpp",

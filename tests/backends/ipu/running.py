@@ -1,0 +1,89 @@
+"""Runs emitted programs on the host model, many of them compiled together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir import tree_util
+from shardir.backends.emission import Emission
+from shardir.backends.ipu.host_model import build
+from shardir.backends.ipu.target import program_text
+from shardir.interpret import run as interpreted
+from shardir.ir import Module
+from shardir.threefry import halves
+from shardir.types import TensorType
+
+Array = npt.NDArray[Any]
+
+TOLERANCES = {"f16": 4e-3, "f32": 1e-4}
+"""Relative to the largest element."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program to emit, whole arguments, and the program as it was before it was cut."""
+
+    emission: Emission
+    module: Module
+    arguments: Sequence[Array]
+    options: Mapping[str, str]
+
+    @classmethod
+    def of(cls, lowered: Any, args: Sequence[Any], **options: str) -> "Case":
+        """A lowered function, applied to arguments."""
+        emission = lowered.emission("ipu")
+        leaves = [_array(leaf) for leaf in tree_util.tree_leaves(args)]
+        values = [b.value for b in emission.arguments if b.value is not None]
+        return cls(emission, lowered.module, [*leaves, *values], options)
+
+    @property
+    def text(self) -> str:
+        return program_text(self.emission, self.options)
+
+
+def _array(leaf: Any) -> Array:
+    """An argument as the reference takes it: keys as words of 64 bits."""
+    if "key" not in str(getattr(leaf, "dtype", "")):
+        return np.asarray(leaf)
+    from shardir import random
+
+    words = np.asarray(random.key_data(leaf)).astype(np.uint64)
+    joined: Array = (words[..., 0] << np.uint64(32)) | words[..., 1]
+    return joined
+
+
+def on_device(array: Array, type: TensorType) -> Array:
+    """An array as an emitted program takes and gives it: keys as two words each."""
+    if type.dtype == "key":
+        return np.stack(halves(array), -1)
+    return np.asarray(array, type.numpy)
+
+
+def check(cases: Mapping[str, Case], steps: int = 1) -> None:
+    """Emit, compile together, run, and compare every result with the reference."""
+    programs = build({name: case.text for name, case in cases.items()})
+    for name, case in cases.items():
+        given = [
+            on_device(array, boundary.whole)
+            for array, boundary in zip(case.arguments, case.emission.arguments, strict=True)
+        ]
+        results = programs[name](*given, steps=steps)
+        wanted = interpreted(case.module, case.arguments)
+        for boundary, result, want in zip(case.emission.results, results, wanted, strict=True):
+            same_numbers(f"{name}: {boundary.label}", result, want, boundary.whole)
+
+
+def same_numbers(what: str, result: Array, want: Array, type: TensorType) -> None:
+    """Floats within a tolerance, everything else to the bit."""
+    wanted = on_device(want, type)
+    if type.dtype not in TOLERANCES:
+        np.testing.assert_array_equal(result, wanted, err_msg=what)
+        return
+    size = np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0)
+    tolerance = TOLERANCES[type.dtype]
+    np.testing.assert_allclose(
+        result, wanted, rtol=tolerance, atol=tolerance * float(size) * 0.1, err_msg=what
+    )

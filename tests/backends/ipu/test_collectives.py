@@ -1,0 +1,122 @@
+"""Collectives over every layout of groups, and permutations completed to full ones."""
+
+from collections.abc import Mapping
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir import lax
+from shardir.backends.ipu.replicas import rounds
+from shardir.sharding import PartitionSpec as P
+from tests.backends.ipu.running import Case, check
+from tests.backends.ipu.training import draw, grid, put
+
+
+def mapped(mesh: Any, function: Any, ins: Any, outs: Any, *args: Any, **options: str) -> Case:
+    wrapped = sd.jit(
+        sd.shard_map(function, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=False)
+    )
+    return Case.of(wrapped.lower(*args), args, **options)
+
+
+def collectives(strided: str) -> Mapping[str, Case]:
+    mesh = grid(2, 4)
+    x = put(mesh, draw(16, 8), ("data", "model"))
+    whole = np.random.default_rng(0).integers(-90, 90, (16,)).astype(np.int32)
+    numbers = put(mesh, whole, ("data", "model"))
+
+    def every(axes: Any) -> Any:
+        return lambda x: (
+            lax.psum(x, axes),
+            lax.pmean(x, axes),
+            lax.pmax(x, axes),
+            lax.all_gather(x, axes),
+            lax.axis_index(axes)[None],
+        )
+
+    def types(x: Any) -> Any:
+        return (
+            lax.psum(x, ("data", "model")),
+            lax.pmax(x, "data"),
+            lax.pmin(x.astype(np.uint32), "model"),
+            lax.psum(x.astype(np.int8), "data"),
+            lax.psum(x.astype(np.float16), "data"),
+            lax.pmax(x > 0, "data"),
+            lax.all_gather(x > 0, "data"),
+        )
+
+    cut = P(("data", "model"))
+    axes: tuple[Any, ...] = ("data", "model", ("data", "model"), ("model", "data"))
+    found = {
+        f"along {names}": mapped(mesh, every(names), cut, cut, x, strided=strided) for names in axes
+    }
+    rest = (P(), P("model"), P("data"), P("model"), P("model"), P("model"), P(None, "model"))
+    found["types"] = mapped(mesh, types, cut, rest, numbers, strided=strided)
+    for names in ("data", "model"):
+
+        def exchange(x: Any, names: Any = names) -> Any:
+            return lax.all_to_all(x, names, 1, 0, tiled=True), lax.psum_scatter(
+                x, names, tiled=True
+            )
+
+        found[f"exchange along {names}"] = mapped(
+            mesh, exchange, P(None, names), (P(names), P(names)), draw(4, 16), strided=strided
+        )
+    return found
+
+
+@pytest.mark.parametrize("strided", ["ring", "gcl"])
+def test_collectives_along_any_axes(strided: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDIR_HOST_MODEL_ALLOW_STRIDED", "1")
+    check(collectives(strided))
+
+
+PAIRS = {
+    "partial": [(0, 1), (1, 2)],
+    "itself": [(0, 0), (1, 2), (2, 1)],
+    "one left over": [(0, 1), (1, 2), (2, 0)],
+    "only itself": [(2, 2)],
+    "nobody": [],
+    "around": [(0, 1), (1, 2), (2, 3), (3, 0)],
+    "everyone itself": [(0, 0), (1, 1), (2, 2), (3, 3)],
+}
+
+
+def test_permutations_are_completed_and_masked() -> None:
+    mesh = grid(4, names=("x",))
+    x = put(mesh, np.arange(8, dtype=np.float32) + 1, "x")
+    flags = put(mesh, np.arange(8) % 3 == 0, "x")
+
+    def move(pairs: Any) -> Any:
+        return lambda x: lax.ppermute(x, "x", pairs)
+
+    cases = {name: mapped(mesh, move(p), P("x"), P("x"), x) for name, p in PAIRS.items()}
+    cases["bool"] = mapped(mesh, move(PAIRS["partial"]), P("x"), P("x"), flags)
+    both = grid(2, 2)
+    y = put(both, draw(8), ("data", "model"))
+    cases["strided"] = mapped(
+        both, lambda x: lax.ppermute(x, "data", [(0, 1)]), P(("data", "model")),
+        P(("data", "model")), y,
+    )  # fmt: skip
+    check(cases)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_every_partial_permutation_is_completed(count: int) -> None:
+    seen = 0
+    for targets in product((None, *range(count)), repeat=count):
+        moves = {s: t for s, t in enumerate(targets) if t is not None and t != s}
+        if len(set(moves.values())) < len(moves):
+            continue
+        seen += 1
+        received: dict[int, int] = {}
+        for copy in rounds(moves, count):
+            partner = dict(copy.partner)
+            assert sorted(partner) == sorted(partner.values()) == list(range(count))
+            assert all(source != target for source, target in partner.items())
+            received.update({t: s for s, t in partner.items() if t in copy.keep})
+        assert received == {target: source for source, target in moves.items()}
+    assert seen > len(list(permutations(range(count))))

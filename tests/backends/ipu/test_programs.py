@@ -1,0 +1,179 @@
+"""Programs that move data, draw random numbers, loop and branch compute the reference's numbers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir import lax, random
+from shardir.sharding import NamedSharding, PartitionSpec as P
+from tests.backends.ipu.running import Case, check
+from tests.backends.ipu.training import draw, grid, put
+
+
+def lowered(function: Callable[..., Any], *args: Any, **options: Any) -> Case:
+    return Case.of(sd.jit(function, **options).lower(*args), args)
+
+
+MOVES: tuple[tuple[Any, Any], ...] = (
+    (("data", "model"), ("model", "data")),
+    ((("data", "model"), None), (None, ("data", "model"))),
+    ((None, ("model", "data")), ("data", None)),
+    (("data", None), (None, "data")),
+    ((("model", "data"), None), (("data", "model"), None)),
+    (("model", None), ("data", None)),
+    (("model", None), (None, None)),
+    (("data", None), (None, None)),
+)
+
+
+def moves(*sizes: int) -> Iterator[tuple[str, Case]]:
+    mesh = grid(*sizes)
+    for source, to in MOVES:
+
+        def move(x: Any, to: Any = to) -> Any:
+            return lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P(*to)))
+
+        yield f"{source} to {to}", lowered(move, put(mesh, draw(16, 8), *source))
+
+
+def test_every_kind_of_move() -> None:
+    check({f"{sizes}: {name}": case for sizes in ((2, 2), (2, 4)) for name, case in moves(*sizes)})
+
+
+def test_uneven_dimensions() -> None:
+    mesh = grid(4, names=("x",))
+
+    def along(x: Any) -> Any:
+        return x.mean(0), snp.cumsum(x, 0), snp.sort(x, 0), x[::-1], x.max(), snp.argmax(x, 0)
+
+    def product(x: Any, w: Any) -> Any:
+        return snp.tanh(x @ w).sum()
+
+    x, w = draw(6, 7), draw(7, 5)
+    check({
+        "along": lowered(along, put(mesh, draw(5, 3), "x", uneven="pad"), uneven="pad"),
+        "product": lowered(
+            product, put(mesh, x, "x", uneven="pad"), put(mesh, w, None, "x", uneven="pad"),
+            uneven="pad",
+        ),
+    })  # fmt: skip
+
+
+def test_random_numbers_to_the_bit() -> None:
+    mesh, key = grid(2, 2), random.key(3)
+
+    def numbers(key: Any) -> Any:
+        first, second = random.split(key)
+        return (
+            random.bits(key, (5, 3)),
+            random.uniform(first, (8,), np.float32, -3, 5),
+            random.normal(second, (4, 3), np.float32),
+            random.randint(random.fold_in(key, 7), (5,), 0, 100),
+            random.permutation(key, 16),
+            random.categorical(key, snp.zeros((4, 7), np.float32)),
+            first,
+        )
+
+    def dropout(key: Any, x: Any) -> Any:
+        return snp.where(random.bernoulli(key, np.float32(0.8), x.shape), x / np.float32(0.8), 0)
+
+    check({
+        "numbers": lowered(numbers, key),
+        "dropout": lowered(dropout, key, put(mesh, draw(8, 8), "data", "model")),
+    })  # fmt: skip
+
+
+def test_loops() -> None:
+    mesh = grid(2, 2)
+    w, xs = put(mesh, draw(8, 8), None, "model"), put(mesh, draw(5, 4, 8), None, "data")
+
+    def scanned(w: Any, xs: Any) -> Any:
+        def body(carry: Any, x: Any) -> Any:
+            return snp.tanh(carry @ w + x), carry.sum(-1)
+
+        return lax.scan(body, snp.zeros((4, 8), np.float32), xs)
+
+    def gradient(w: Any, xs: Any) -> Any:
+        return sd.grad(lambda w: scanned(w, xs)[1].sum())(w)
+
+    def until_small(x: Any) -> Any:
+        return lax.while_loop(
+            lambda c: (c[1] ** 2).sum() > 1e-2, lambda c: (c[0] + 1, c[1] * 0.5), (0, x)
+        )
+
+    def swapped(a: Any, b: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, c: (c[1], c[0] + c[1], c[2].T), (a, b, b))
+
+    def nested(x: Any) -> Any:
+        def inner(i: Any, row: Any) -> Any:
+            return row * 0.5 + i.astype(np.float32)
+
+        return lax.fori_loop(0, 3, lambda i, x: lax.fori_loop(0, i, inner, x) + 1, x)
+
+    x = put(mesh, draw(8, 4), "data", "model")
+    check({
+        "scan": lowered(scanned, w, xs),
+        "gradient": lowered(gradient, w, xs),
+        "while": lowered(until_small, x),
+        "swap": lowered(swapped, draw(4, 4), draw(4, 4, seed=1)),
+        "nested": lowered(nested, x),
+    })  # fmt: skip
+
+
+def test_branches() -> None:
+    mesh = grid(4, names=("x",))
+    x = put(mesh, draw(8), "x")
+
+    def either(p: Any, x: Any) -> Any:
+        return lax.cond(p, lambda x: x * 2, lambda x: x - 1, x)
+
+    def one_of(i: Any, x: Any) -> Any:
+        return lax.switch(i, [lambda x: x * 2, lambda x: -x, lambda x: x + 1], x)
+
+    check({
+        "true": lowered(either, np.bool_(True), x),
+        "false": lowered(either, np.bool_(False), x),
+        **{f"case {i}": lowered(one_of, np.int32(i), x) for i in (0, 1, 2)},
+    })  # fmt: skip
+
+
+def test_convolutions_and_pooling_with_gradients() -> None:
+    mesh = grid(4, names=("x",))
+    images, filters = put(mesh, draw(4, 8, 8, 3), "x"), draw(3, 3, 3, 5)
+
+    def convolved(x: Any, w: Any) -> Any:
+        made = lax.conv_general_dilated(
+            x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return (made**2).sum()
+
+    def pooled(x: Any) -> Any:
+        made = lax.reduce_window(
+            x, np.float32(-np.inf), lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
+        )
+        return (made**2).sum()
+
+    check({
+        "convolution": lowered(sd.value_and_grad(convolved, (0, 1)), images, filters),
+        "pooling": lowered(sd.value_and_grad(pooled), images),
+    })  # fmt: skip
+
+
+def test_looking_up_and_writing() -> None:
+    mesh = grid(4, names=("x",))
+    table = put(mesh, draw(8, 4), "x")
+    places = np.array([3, 3, 7, -1, 0, 5], np.int32)
+
+    def added(table: Any, places: Any, rows: Any) -> Any:
+        return table.at[places].add(rows), table.at[places[:2]].set(rows[:2]), table[places]
+
+    def ordered(x: Any) -> Any:
+        return lax.top_k(x, 3), snp.argsort(x, 1), snp.argmax(x, 1), snp.argmin(x, 0)
+
+    check({
+        "rows": lowered(added, table, places, draw(6, 4)),
+        "order": lowered(ordered, put(mesh, draw(8, 9), "x")),
+    })  # fmt: skip

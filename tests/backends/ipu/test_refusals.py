@@ -1,0 +1,191 @@
+"""What IPUs cannot do is said before anything is written, with the value and what to do instead."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir import lax, scipy
+from shardir.backends.emission import EmissionError
+from shardir.backends.ipu import TARGET
+from shardir.backends.ipu.downcast import downcast
+from shardir.backends.ipu.host_model import build_and_run
+from shardir.backends.ipu.target import MemoryWarning, program_text
+from shardir.frontend.emitting import emission_of
+from shardir.text.parser import parse
+from tests.backends.ipu.running import Case
+from tests.backends.ipu.training import draw, grid, put
+
+
+def refusal(function: Any, *args: Any, **options: str) -> str:
+    """What emitting a function says; lines of this file as LINE."""
+    with pytest.raises(EmissionError) as error:
+        program_text(sd.jit(function).lower(*args).emission("ipu"), options)
+    return re.sub(r"\(\S+\.py:\d+\)", "(LINE)", str(error.value))
+
+
+def refused_text(text: str, **options: str) -> str:
+    """What emitting a program of a text says."""
+    with pytest.raises(EmissionError) as error:
+        program_text(emission_of(parse(text), "ipu"), options)
+    return str(error.value)
+
+
+DOUBLE = """
+func @scaled(
+  %x: f64[4],
+  %n: i64[],
+) -> (f64[4], i64[]) {
+  %c = constant(value=2.5) : f64[4]
+  %0 = mul(%x, %c) : f64[4]
+  %1 = broadcast(%n, dims=[]) : i64[4]
+  %2 = convert(%1) : f64[4]
+  %y = add(%0, %2) : f64[4]
+  %k = constant(value=1099511627776) : i64[]
+  %m = add(%n, %k) : i64[]
+  return %y, %m
+}
+"""
+
+
+def test_element_types() -> None:
+    assert refused_text(DOUBLE) == (
+        "%x: f64[4] is of an element type that IPUs do not have; convert to f32 with astype, or "
+        "emit with downcast=f64:f32"
+    )
+    assert refused_text(DOUBLE, downcast="f64:f32") == (
+        "%n: i64[] is of an element type that IPUs do not have; convert to i32 with astype, or "
+        "emit with downcast=i64:i32"
+    )
+    assert refusal(lambda x: snp.fft.fft(x), draw(4)) == (
+        "%0: c64[4] (LINE) is of complex numbers, which IPUs do not have; keep the real and the "
+        "imaginary part as two tensors of f32"
+    )
+
+
+def test_values_without_elements() -> None:
+    assert refusal(lambda x: x[:0] * 2, draw(4)) == (
+        "%0: f32[0] (LINE) has no elements, and Poplar has no empty variables; leave out what "
+        "computes it"
+    )
+
+
+def test_operations() -> None:
+    assert refusal(lambda x: snp.linalg.svd(x, compute_uv=False), draw(3, 3)) == (
+        "svd %0 (LINE): is a decomposition of matrices, for which poplibs has no documented call; "
+        "compute it on the host, and pass the result as an argument"
+    )
+    assert refusal(scipy.special.gammaln, draw(3)) == (
+        "lgamma %0 (LINE): has no expression in poplibs, nor an accurate one in single precision; "
+        "compute it on the host, and pass the result as an argument"
+    )
+    assert refusal(lambda x: lax.bitcast_convert_type(x, np.uint8), draw(3)) == (
+        "bitcast %0 (LINE): shows f32[3] as u8[3, 4], and Poplar shows elements as others of their "
+        "width only; take the parts with shifts and `and`, or put them together with shifts and "
+        "`or`"
+    )
+    assert refusal(lambda x, y: x**y, np.int32(3), np.int32(4)) == (
+        "pow %0 (LINE): raises integers to powers that are known only at run time, for which "
+        "poplibs has no call; convert to f32, or multiply"
+    )
+
+
+def test_numbers_of_devices() -> None:
+    mesh = grid(3, names=("x",))
+    assert refusal(lambda x: x * 2, put(mesh, draw(6), "x")) == (
+        "mesh 'mesh' has 3 devices, and IPUs are joined by powers of two; use a mesh of 2 or 4"
+    )
+
+
+LARGE = """
+func @f(
+  %x: f32[{0}, 1024],
+) -> (f32[{0}, 1024]) {{
+  %y = tanh(%x) : f32[{0}, 1024]
+  return %y
+}}
+"""
+
+
+def test_streams() -> None:
+    assert refused_text(LARGE.format(32769)) == (
+        "argument 'x' (f32[32769, 1024] a replica) takes 128.0 MiB, and a stream carries 128.0 "
+        "MiB; cut it over more devices, or split it into several arguments"
+    )
+
+
+FULL = """
+func @f(
+  %x: f32[30000, 1024],
+  %y: f32[30000, 1024],
+  %z: f32[30000, 1024],
+) -> (f32[{0}, 1024]) {{
+  %a = dot(%x, %y, dims="ij,kj->ik") : f32[30000, 30000]
+  %b = dot(%a, %z, dims="ij,jk->ik") : f32[{0}, 1024]
+  return %b
+}}
+"""
+
+
+def test_memory() -> None:
+    assert refused_text(FULL.format(30000)) == (
+        "the values alive at once take 3902.0 MiB on one replica, which is 2779566 bytes on each "
+        "of 1472 tiles of 638976; cut them over more devices, or compute in smaller batches"
+    )
+
+
+def test_programs_that_fill_half_of_a_tile_are_told() -> None:
+    text = """
+func @f(
+  %x: f32[30000, 1024],
+  %y: f32[30000, 1024],
+  %z: f32[30000, 1024],
+  %w: f32[30000, 1024],
+) -> (f32[]) {
+  %a = add(%x, %y) : f32[30000, 1024]
+  %s = sum(%a, dims=[0, 1]) : f32[]
+  %b = add(%z, %w) : f32[30000, 1024]
+  %t = sum(%b, dims=[0, 1]) : f32[]
+  %u = add(%s, %t) : f32[]
+  return %u
+}
+"""
+    message = (
+        "the values of 'f' take 417392 of the 638976 bytes of each of 1472 tiles (65%); its code "
+        "needs memory too"
+    )
+    with pytest.warns(MemoryWarning, match=re.escape(message)):
+        program_text(emission_of(parse(text), "ipu"), {})
+
+
+def test_options() -> None:
+    case = Case.of(sd.jit(lambda x: x).lower(draw(3)), (draw(3),))
+    with pytest.raises(EmissionError, match="target 'ipu' has no option 'striding'"):
+        TARGET.emit(case.emission, {"striding": "gcl"})
+    with pytest.raises(EmissionError, match="strided=mesh is none of ring, gcl"):
+        TARGET.emit(case.emission, {"strided": "mesh"})
+    assert refusal(lambda x: x, draw(3), downcast="f64") == (
+        "downcast=f64 has 'f64', which is no cast to an element type of IPUs; write such as "
+        "f64:f32,i64:i32,bf16:f16 (IPUs have bool, i8, u8, i16, u16, i32, u32, f16, f32)"
+    )
+
+
+def test_downcast_programs_run() -> None:
+    text = DOUBLE.replace("1099511627776", "7")
+    casts = {"f64": "f32", "i64": "i32"}
+    emission = downcast(emission_of(parse(text), "ipu", samples=True), casts)
+    assert emission.samples is not None
+    given, wanted = emission.samples.arguments, emission.samples.results
+    assert [a.dtype for a in (*given, *wanted)] == [np.float32, np.int32] * 2
+    results = build_and_run(program_text(emission, {}), given)
+    for result, want in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(result, want, rtol=1e-6)
+
+
+def test_a_constant_that_does_not_fit_its_new_type() -> None:
+    assert refused_text(DOUBLE, downcast="f64:f32,i64:i32") == (
+        "constant %k.1: holds numbers that are none of i32; leave its type out of downcast"
+    )
