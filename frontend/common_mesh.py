@@ -7,9 +7,10 @@ a sharding cuts. An axis of size n counts as [pre, size, n / (pre * size)], and 
 middle is what `Axis(name, pre, size)` means; the whole axis is `Axis(name, 1, n)`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from shardir.frontend.abstract_mesh import AbstractMesh
 from shardir.frontend.devices import Device
 from shardir.frontend.digits import Digit, Digits, row_major
 from shardir.frontend.errors import IncompatibleDevicesError, ShardingError
@@ -21,6 +22,26 @@ from shardir.frontend.shardings import NamedSharding, Sharding, SingleDeviceShar
 from shardir.placement import Axes, Axis
 
 MeshAxes = tuple[tuple[str, int], ...]
+
+
+def grounded(
+    asked: Iterable[tuple[Sharding, int]], met: Iterable[Sharding]
+) -> tuple[tuple[Sharding, int], ...]:
+    """Shardings with the rank of their values; those on a mesh without devices get devices.
+
+    They are those of the first mesh with the same axes that a sharding in `met` is on.
+    """
+    meshes: dict[Mesh, Mesh] = {}
+    for sharding in met:
+        if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, AbstractMesh):
+            meshes.setdefault(sharding.mesh.abstract_mesh, sharding.mesh)
+    return tuple((_on_devices(sharding, meshes), rank) for sharding, rank in asked)
+
+
+def _on_devices(sharding: Sharding, meshes: Mapping[Mesh, Mesh]) -> Sharding:
+    if not isinstance(sharding, NamedSharding) or sharding.mesh not in meshes:
+        return sharding
+    return NamedSharding(meshes[sharding.mesh], sharding.spec)
 
 
 @pointed

@@ -71,11 +71,13 @@ class JitFunction:
         uneven: str | None = None,
         backend: str | None = None,
         device: Device | None = None,
+        compiler_options: Mapping[str, Any] | None = None,
     ) -> None:
         update_wrapper(self, fun)
         self._fun, self._parameters = fun, parameters
         self._in, self._out = in_shardings, out_shardings
         self._uneven, self._backend, self._device = uneven, backend, device
+        self._compiler_options = compiler_options
         self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
         self._quick: dict[tuple[Any, ...], _Quick] = {}
         self._gather: Gather
@@ -173,6 +175,7 @@ class JitFunction:
 
     def _lowered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Lowered:
         known = self._parameters
+        check_compiler_options(self._compiler_options, known.name)
         check_call(self._fun, known.name, args, options)
         dynamic, _ = known.divide(args, options)
         leaves, structure = tree.flatten(dynamic)
@@ -238,6 +241,7 @@ class JitFunction:
     def _inlined(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Call inside a trace."""
         known = self._parameters
+        check_compiler_options(self._compiler_options, known.name, inside=True)
         check_call(self._fun, known.name, args, options)
         dynamic, _ = known.divide(args, options)
         leaves, structure = tree.flatten(dynamic)
@@ -364,7 +368,6 @@ def jit(
 
     def wrapped(fun: Callable[..., Any]) -> JitFunction:
         check_function(fun, "jit")
-        check_compiler_options(compiler_options, name_of(fun))
         others = [in_shardings, out_shardings, backend]
         if device is not None and any(other is not None for other in others):
             raise ArgumentError(
@@ -378,6 +381,8 @@ def jit(
             fun, static_argnums, static_argnames, donate_argnums, donate_argnames
         )
         uneven_mode(uneven, "jit")
-        return JitFunction(fun, parameters, in_shardings, out_shardings, uneven, backend, device)
+        return JitFunction(
+            fun, parameters, in_shardings, out_shardings, uneven, backend, device, compiler_options
+        )
 
     return wrapped if fun is None else wrapped(fun)

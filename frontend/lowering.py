@@ -17,6 +17,7 @@ from shardir.frontend.common_mesh import (
     common_axes,
     express_sharding,
     from_axes,
+    grounded,
 )
 from shardir.frontend.config import config
 from shardir.frontend.devices import Device
@@ -105,6 +106,7 @@ def lower(
         if sharding is not None:
             sharding.digits(abstract.type.rank)
             met.append((word, sharding))
+    traced = replace(traced, asked=grounded(traced.asked, [sharding for _, sharding in met]))
     met.extend((f"a sharding constraint in {name}", sharding) for sharding, _ in traced.asked)
     for i, (sharding, abstract) in enumerate(zip(results, traced.results, strict=True)):
         if sharding is not None:

@@ -123,7 +123,7 @@ class Mesh(metaclass=_OneEach):
     @cached_property
     def device_assignment(self) -> tuple[Device, ...]:
         """The devices in order, the last axis fastest; there are none if it was made of none."""
-        return tuple(device for device in self.devices.flat if device is not None)
+        return tuple(device for device in self.devices.ravel().tolist() if device is not None)
 
     @cached_property
     def device_ids(self) -> tuple[int, ...]:

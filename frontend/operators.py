@@ -4,6 +4,7 @@ Each is one line into the NumPy-like namespace, looked up when first used: `x + 
 `shardir.numpy.add(x, y)`, `x.sum(axis=0)` is `shardir.numpy.sum(x, axis=0)`.
 """
 
+import warnings
 from functools import cache
 from importlib import import_module
 from math import prod
@@ -78,6 +79,16 @@ class Operators:
     def aval(self) -> ShapeDtypeStruct:
         """What is known of it without its numbers: shape, element type, weakness."""
         return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.abstract.weak)
+
+    @property
+    def __numpy_dtype__(self) -> DType:
+        """What NumPy takes an array for that stands in the place of an element type."""
+        warnings.warn(
+            "an array was passed for an element type; write dtype=x.dtype, not dtype=x",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.dtype
 
     @property
     def ndim(self) -> int:

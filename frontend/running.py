@@ -81,8 +81,17 @@ EFFORTS = (
 """Options of XLA that say how hard to try; here there is one way of compiling."""
 
 
-def check_compiler_options(options: Mapping[str, Any] | None, name: str) -> None:
-    """Raises `ArgumentError` for options of a compiler that would change what a program does."""
+def check_compiler_options(
+    options: Mapping[str, Any] | None, name: str, inside: bool = False
+) -> None:
+    """Raises `ArgumentError` for options that are none here, or for a part of a program."""
+    if options and inside:
+        raise ArgumentError(
+            point(
+                f"{name} has compiler_options and is called inside of a program, which is compiled "
+                "as one; give them to its jit"
+            )
+        )
     for option in options or ():
         if option not in EFFORTS:
             raise ArgumentError(

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any, final
 from weakref import WeakValueDictionary
 
-from shardir.frontend.errors import ShapeError
+from shardir.frontend.errors import ShapeError, ShardingError
 from shardir.frontend.locations import point
+from shardir.frontend.partition_spec import PartitionSpec
 from shardir.frontend.promotion import Abstract, DType, dtype_of, user_dtype
 from shardir.frontend.shardings import Sharding
 from shardir.types import TensorType
@@ -61,6 +62,10 @@ class ShapeDtypeStruct:
         self.sharding = sharding
         if isinstance(sharding, Sharding):
             sharding.check_compatible_aval(sizes)
+        elif isinstance(sharding, PartitionSpec) and len(sharding) > len(sizes):
+            raise ShardingError(
+                point(f"{sharding} has {len(sharding)} entries and shape {sizes} has {len(sizes)}")
+            )
 
     @classmethod
     def like(cls, x: Any) -> "ShapeDtypeStruct":

@@ -3,13 +3,16 @@
 from typing import Any
 
 from shardir.frontend import tree
+from shardir.frontend.abstract_mesh import AbstractMesh
 from shardir.frontend.annotations import constrain
+from shardir.frontend.array import Array
+from shardir.frontend.common_mesh import check_same_devices, grounded
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.placing import device_put
 from shardir.frontend.prefix import spread
-from shardir.frontend.shardings import Sharding
+from shardir.frontend.shardings import NamedSharding, Sharding
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wishes import granted, is_wish
@@ -21,8 +24,10 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     `x` may be a container; `shardings` is one sharding for all of it, or a container of shardings
     that may stop early: an entry is for everything below it, `None` leaves the choice to the
     compiler. A `PartitionSpec` refers to the mesh of the `with mesh:` around the call. Dimensions
-    need not divide inside `jit`; outside of `jit` this is `device_put`. Raises `ArgumentError` for
-    what is no sharding, or containers that do not fit.
+    need not divide inside `jit`; outside of `jit` this is `device_put` of arrays that nobody has
+    placed, or that are on the same devices. A sharding on an `AbstractMesh` is on the mesh of the
+    arrays then, which has the same axes. Raises `ArgumentError` for what is no sharding, or
+    containers that do not fit, and `IncompatibleDevicesError` for arrays elsewhere.
     """
     word = "with_sharding_constraint"
     leaves, structure = tree.flatten(x)
@@ -33,10 +38,26 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     wanted = [granted(wish, word) for wish in wishes]
     pairs = zip(leaves, wanted, strict=True)
     if current() is None:
-        placed = [leaf if to is None else device_put(leaf, to) for leaf, to in pairs]
+        placed = [leaf if to is None else _moved(leaf, to) for leaf, to in pairs]
     else:
         placed = [_held(as_tracer(leaf), to) for leaf, to in pairs]
     return tree.unflatten(structure, placed)
+
+
+def _moved(leaf: Any, to: Sharding) -> Any:
+    where = leaf.sharding if isinstance(leaf, Array) and leaf.committed else None
+    if isinstance(to, NamedSharding) and isinstance(to.mesh, AbstractMesh):
+        if not isinstance(where, NamedSharding):
+            raise ArgumentError(
+                point(
+                    f"with_sharding_constraint has {to}, which is on no devices; the array must "
+                    "be on a mesh, by a NamedSharding, or the constraint inside of jit"
+                )
+            )
+        ((to, _),) = grounded([(to, len(leaf.shape))], [where])
+    if where is not None:
+        check_same_devices([("the array", where), ("its sharding constraint", to)])
+    return device_put(leaf, to)
 
 
 def _held(value: Tracer, to: Sharding | None) -> Tracer:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import promotion, tree
+from shardir.frontend.abstract_mesh import is_abstract
 from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -29,6 +30,8 @@ from shardir.frontend.operands import (
 )
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import Abstract, dtype_of
+from shardir.frontend.shardings import Sharding
+from shardir.frontend.signature import ShapeDtypeStruct
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
@@ -194,9 +197,19 @@ def full_like(
     sizes = known.type.shape if shape is None else shape_of(shape)
     name, weak = (known.type.dtype, known.weak) if dtype is None else (dtype_of(dtype), False)
     made = _full_like(fill_value, TensorType(sizes, name), weak)
-    if device is None and isinstance(a, Array) and a.committed and sizes == a.shape:
-        device = a.sharding
+    if device is None and sizes == known.type.shape:
+        device = _home(a)
     return _on(device, made)
+
+
+def _home(a: Any) -> Any:
+    """Where somebody has placed an array, or would place it on devices that there are."""
+    if isinstance(a, Array):
+        return a.sharding if a.committed else None
+    where = a.sharding if isinstance(a, ShapeDtypeStruct) else None
+    if isinstance(where, Sharding) and not is_abstract(where.device_assignment):
+        return where
+    return None
 
 
 @public(static=("type", "weak"))

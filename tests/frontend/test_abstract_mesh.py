@@ -12,7 +12,6 @@ from shardir.frontend.abstract_mesh import AbstractMesh
 from shardir.frontend.array import ShapeDtypeStruct
 from shardir.frontend.errors import DeviceError, MeshError
 from shardir.frontend.jit import jit
-from shardir.frontend.lax import psum, with_sharding_constraint
 from shardir.frontend.mesh import make_mesh
 from shardir.frontend.partition_spec import PartitionSpec as P
 from shardir.frontend.placing import device_put
@@ -67,8 +66,6 @@ PLACED = NamedSharding(POD, P("data"))
          "double was compiled for "),
         (lambda: jit(double, out_shardings=PLACED)(snp.ones(16)), "double was compiled for "),
         (lambda: device_put(snp.ones(16), PLACED), "device_put is to place an array on "),
-        (lambda: with_sharding_constraint(snp.ones(16), PLACED),
-         "device_put is to place an array on "),
     ],
 )  # fmt: skip
 def test_nothing_runs_there(run: Callable[[], Any], start: str) -> None:

@@ -1,6 +1,7 @@
 """Blocks that say where programs run, and whether they are compiled."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,14 @@ def test_a_default_device_is_a_device() -> None:
 
 
 def test_options_of_another_compiler() -> None:
-    check_compiler_options({"optimization_level": 3}, "f")
+    easy = jit(lambda x: x + 1, compiler_options={"optimization_level": 3})
+    assert easy(1) == 2
+    with pytest.raises(ArgumentError) as caught:
+        jit(easy)(1)
+    assert str(caught.value).partition("\n")[0] == (
+        "lambda has compiler_options and is called inside of a program, which is compiled as one; "
+        "give them to its jit"
+    )
     with pytest.raises(ArgumentError) as caught:
         check_compiler_options({"xla_dump_to": "here"}, "f")
     assert str(caught.value).partition("\n")[0] == (
@@ -52,7 +60,12 @@ def test_options_of_another_compiler() -> None:
 
 def test_without_jit_a_function_is_called_as_it_is() -> None:
     seen: list[object] = []
-    double = jit(lambda x: (seen.append(x), x * 2)[1])
+
+    @jit
+    def double(x: Any) -> Any:
+        seen.append(x)
+        return x * 2
+
     double(snp.ones(2))
     with disable_jit():
         np.testing.assert_array_equal(double(np.ones(2)), [2, 2])

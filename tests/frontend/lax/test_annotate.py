@@ -8,10 +8,11 @@ import pytest
 
 from shardir.frontend import lax
 from shardir.frontend.array import from_numpy
-from shardir.frontend.errors import ArgumentError, ShardingError
+from shardir.frontend.errors import ArgumentError, IncompatibleDevicesError, ShardingError
 from shardir.frontend.jit import jit
 from shardir.frontend.mesh import make_mesh
 from shardir.frontend.partition_spec import PartitionSpec as P
+from shardir.frontend.placing import device_put
 from shardir.frontend.shardings import NamedSharding
 
 MESH = make_mesh((4, 2), ("x", "y"))
@@ -90,3 +91,24 @@ def test_errors(call: Any, kind: type[Exception], message: str) -> None:
         first, *rest = str(caught.value).split("\n")
         assert first == message
         assert "test_annotate.py" in rest[0]
+
+
+def test_a_mesh_without_devices_is_that_of_the_arrays() -> None:
+    there = NamedSharding(MESH.abstract_mesh, P(None, "y"))
+    x = device_put(X, ROWS)
+    for call in (lambda x: lax.with_sharding_constraint(x, there), None):
+        made = jit(call)(x) if call else lax.with_sharding_constraint(x, there)
+        assert is_at(made, COLUMNS)
+    for wrong in (X, from_numpy(X)):
+        with pytest.raises(ArgumentError) as caught:
+            lax.with_sharding_constraint(wrong, there)
+        assert str(caught.value).partition("\n")[0] == (
+            f"with_sharding_constraint has {there}, which is on no devices; the array must be on a "
+            "mesh, by a NamedSharding, or the constraint inside of jit"
+        )
+
+
+def test_arrays_that_are_elsewhere_stay_there() -> None:
+    x = device_put(X, NamedSharding(make_mesh((2,), ("z",)), P()))
+    with pytest.raises(IncompatibleDevicesError, match=r"^devices of all arrays of a computation "):
+        lax.with_sharding_constraint(x, ROWS)
