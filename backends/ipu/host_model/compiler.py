@@ -33,7 +33,7 @@ class Compiler:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             said = "\n".join((done.stderr or done.stdout).strip().splitlines()[:20])
-            raise HostModelError(f"{what} does not compile with {self.command[0]}:\n{said}")
+            raise HostModelError(f"{self.command[0]} cannot compile {what}:\n{said}")
 
 
 def candidates() -> list[tuple[str, ...]]:

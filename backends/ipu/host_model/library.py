@@ -78,11 +78,12 @@ def unit(programs: Mapping[str, str]) -> str:
     includes = dict.fromkeys(name for text in programs.values() for name in _INCLUDE.findall(text))
     parts = ["#define SHARDIR_IPU_LIBRARY\n", *(f"#include {name}\n" for name in includes)]
     for number, (name, text) in enumerate(programs.items()):
+        shown = name.replace("\\", "\\\\").replace('"', '\\"')
         parts += [
             f"#undef SHARDIR_IPU_RUN\n#define SHARDIR_IPU_RUN run_{number}\n",
             f"#undef SHARDIR_IPU_DESCRIBE\n#define SHARDIR_IPU_DESCRIBE describe_{number}\n",
             f"namespace program_{number} {{\n",
-            f'#line 1 "{name}.cpp"\n',
+            f'#line 1 "{shown}.cpp"\n',
             _INCLUDE.sub("", text),
             f"\n}}  // namespace program_{number}\n",
         ]

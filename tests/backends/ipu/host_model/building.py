@@ -1,5 +1,6 @@
 """The C++ programs of these tests, compiled once, all in one library."""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def programs() -> dict[str, HostProgram]:
     )
 
 
-def run(name: str, *, sharded: bool = False, **arguments: Array) -> dict[str, Array]:
+def run(name: str, arguments: Mapping[str, Array], *, sharded: bool = False) -> dict[str, Array]:
     """The results of a program, by name."""
     program = programs()[name]
     results = program(*(arguments[port.name] for port in program.arguments), sharded=sharded)

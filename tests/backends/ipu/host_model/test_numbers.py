@@ -37,7 +37,7 @@ def conversions() -> tuple[dict[str, Array], dict[str, Array]]:
         "float16": every_half(),
         "float32": floats.astype(np.float32),
     }
-    return arguments, run("conversions", **arguments)
+    return arguments, run("conversions", arguments)
 
 
 def converted(value: Array, to: str) -> Array:
@@ -47,7 +47,8 @@ def converted(value: Array, to: str) -> Array:
             return value.astype(to)
     limits = np.iinfo(to)
     clear = np.where(np.isnan(value), 0, value.astype(np.float64))
-    return np.trunc(np.clip(clear, limits.min, limits.max)).astype(to)
+    fitting: Array = np.trunc(np.clip(clear, limits.min, limits.max)).astype(to)
+    return fitting
 
 
 @pytest.mark.parametrize("to", ["bool", *WHOLE, *REAL])
@@ -88,13 +89,13 @@ def operands() -> dict[str, Array]:
             f"{letter}_t": rng().uniform(-1, 1, 64).astype(dtype),
             f"{letter}_s": special.astype(dtype),
         }
-    for letter, dtype in (("i", "int32"), ("u", "uint32")):
-        limits = np.iinfo(dtype)
-        whole = rng().integers(limits.min, limits.max, (3, 64), dtype, endpoint=True)
-        whole[:, :8] = rng().integers(0, 9, (3, 8), dtype)
+    for letter, name in (("i", "int32"), ("u", "uint32")):
+        limits = np.iinfo(name)
+        whole = rng().integers(limits.min, limits.max, (3, 64), name, endpoint=True)
+        whole[:, :8] = rng().integers(0, 9, (3, 8), name)
         whole[2] |= 1
-        made |= {f"{letter}_{name}": row for name, row in zip("abn", whole, strict=True)}
-        made[f"{letter}_k"] = rng().integers(0, 32, 64).astype(dtype)
+        made |= {f"{letter}_{last}": row for last, row in zip("abn", whole, strict=True)}
+        made[f"{letter}_k"] = rng().integers(0, 32, 64).astype(name)
     made |= {name: rng().integers(0, 2, 64).astype(bool) for name in ("c", "d")}
     made["d"] = ~made["d"] ^ (np.arange(64) % 3 == 0)
     return made
@@ -102,7 +103,7 @@ def operands() -> dict[str, Array]:
 
 @cache
 def expressions() -> dict[str, Array]:
-    return run("expressions", **operands())
+    return run("expressions", operands())
 
 
 erf = np.vectorize(__import__("math").erf)
