@@ -25,7 +25,8 @@ class Names:
     def __init__(self, taken: Iterable[str] = (), inner: bool = False) -> None:
         """`inner` values are called as those outside, of which they are numbered copies."""
         self.taken, self._inner = frozenset(taken), inner
-        self._used = {*self.taken, *keyword.kwlist, *dir(builtins)}
+        self._foreign = frozenset((*self.taken, *keyword.kwlist, *dir(builtins)))
+        self._used = set(self._foreign)
         self._of: dict[Value, str] = {}
 
     def __getitem__(self, value: Value) -> str:
@@ -47,6 +48,8 @@ class Names:
     def fresh(self, wish: str) -> str:
         """A name for a value, that nothing has yet."""
         word = identifier(wish)
+        if word in self._foreign:
+            word += "_"
         return self.reserved(f"v_{word}" if word.startswith(_FUNCTIONS) else word)
 
     def reserved(self, wish: str) -> str:

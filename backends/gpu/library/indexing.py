@@ -100,35 +100,49 @@ def scatter_windows(
     """
     if not updates.numel() or not x.numel():
         return x
-    slices = list(updates.shape)
+    whole = [
+        window
+        for window, dim in windows.items()
+        if updates.shape[window] == x.shape[dim] and dim not in index_map
+    ]
+    led = [d for d in range(updates.dim()) if d not in whole]
+    rest = [windows[window] for window in whole]
+    lead = [d for d in range(x.dim()) if d not in rest]
+    slices = [1 if d in whole else size for d, size in enumerate(updates.shape)]
     places = window_places(list(x.shape), indices, slices, windows, index_map, batching, False)
-    spare = x.numel()
+    extents = [x.shape[d] for d in lead]
     row = torch.zeros(slices, dtype=torch.int64, device=x.device)
     inside = torch.ones(slices, dtype=torch.bool, device=x.device)
-    for place, extent in zip(places, x.shape, strict=True):
-        inside = inside & (place >= 0) & (place < extent)
-        row = row * extent + place.clamp(0, extent - 1)
-    row = torch.where(inside, row, spare).reshape(-1)
-    return combine_rows(x.reshape(-1), row, updates.reshape(-1), op).reshape(x.shape)
+    for dim, extent in zip(lead, extents, strict=True):
+        inside = inside & (places[dim] >= 0) & (places[dim] < extent)
+        row = row * extent + places[dim].clamp(0, extent - 1)
+    count = math.prod(extents)
+    row = torch.where(inside, row, count).reshape(-1)
+    order = lead + rest
+    rows = x.permute(order).reshape(count, -1)
+    news = updates.permute(led + whole).reshape(row.numel(), -1)
+    made = combine_rows(rows, row, news, op).reshape([x.shape[d] for d in order])
+    return made.permute([order.index(d) for d in range(x.dim())])
 
 
 def combine_rows(x: Tensor, row: Tensor, updates: Tensor, op: str) -> Tensor:
-    """Elements of `updates` combined into those of `x` that `row` names, if there are such."""
+    """Rows of `updates` combined into those of `x` that `row` names, if there are such."""
     narrow = x.dtype in (torch.float16, torch.bfloat16) and op in ("add", "mul")
     if narrow:
-        x, updates, made = x.float(), updates.float(), x.dtype
-        return combine_rows(x, row, updates, op).to(made)
+        return combine_rows(x.float(), row, updates.float(), op).to(x.dtype)
+    every = row[:, None].expand_as(updates)
     if op in ("min", "max") or (op == "add" and x.dtype == torch.bool):
-        reduce = "amin" if op == "min" else "amax"
-        words = torch.cat([in_order(x), in_order(x[:1])])
-        made = words.scatter_reduce(0, row, in_order(updates), reduce)
+        words = in_order(x)
+        words = torch.cat([words, words[:1]])
+        made = words.scatter_reduce(0, every, in_order(updates), "amin" if op == "min" else "amax")
         return out_of_order(made[:-1], x.dtype)
     words, news = as_words(x), as_words(updates)
     words = torch.cat([words, words[:1]])
     if op == "add":
         return words.index_put([row], news, accumulate=True)[:-1].view(x.dtype)
     if op == "mul":
-        return words.scatter_reduce(0, row, news, "prod")[:-1].view(x.dtype)
+        return words.scatter_reduce(0, every, news, "prod")[:-1].view(x.dtype)
     order = torch.arange(row.numel(), device=row.device)
-    last = row.new_full([words.numel()], -1).scatter_reduce(0, row, order, "amax")
-    return torch.where(last < 0, words, news[last.clamp(min=0)])[:-1].view(x.dtype)
+    last = row.new_full([words.shape[0]], -1).scatter_reduce(0, row, order, "amax")
+    chosen = torch.where((last < 0)[:, None], words, news[last.clamp(min=0)])
+    return chosen[:-1].view(x.dtype)

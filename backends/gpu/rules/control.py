@@ -14,10 +14,10 @@ def assign(
     """All targets at once become the sources."""
     if not targets:
         return
-    names = ", ".join(w.names[target] for target in targets)
-    given = ", ".join(w.name(source) for source in sources)
-    if names != given:
-        w.line(f"{names} = {given}", comment, targets)
+    names = [w.names[target] for target in targets]
+    if names != [w.names[source] for source in sources]:
+        given = ", ".join(w.name(source) for source in sources)
+        w.line(f"{', '.join(names)} = {given}", comment, targets)
 
 
 @lowers("while", lazy=True)

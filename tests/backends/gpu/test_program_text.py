@@ -1,0 +1,345 @@
+"""What emitted programs look like: one line a value, under the value's own name."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.backends.emission import EmissionError, get_target
+from shardir.backends.gpu.layout import tidied, wrapped
+from shardir.backends.gpu.library_text import definitions, library_text, used_by
+from shardir.build import Builder
+from shardir.ir import Function, Module
+from shardir.opset import Dense
+from shardir.text.parser import parse
+from shardir.types import TensorType
+from tests.backends.gpu.programs import PROGRAMS
+from tests.backends.gpu.running import emission, main_of, text_of
+
+
+def test_values_keep_their_names_as_far_as_python_can_say_them() -> None:
+    assert (
+        main_of(
+            parse("""\
+func @f(%x: f32[4, 6], %h.1: f32[6], %lambda: i32[4]) -> (f32[4, 6], f32[4], i32[4]) {
+  %0 = broadcast(%h.1, dims=[1]) : f32[4, 6]
+  %pad = add(%x, %0) : f32[4, 6]
+  %c = constant(value=0.5) : f32[4, 6]
+  %half = mul(%pad, %c) : f32[4, 6]
+  %print = sum(%half, dims=[1]) : f32[4]
+  %two = constant(value=2) : i32[4]
+  %compute_x = shift_left(%lambda, %two) : i32[4]
+  return %half, %print, %compute_x
+}
+""")
+        )
+        == """\
+def main(comm, x, h_1, lambda_):
+    v0 = h_1.expand(4, 6)  # broadcast: f32[4, 6]
+    pad = x + v0  # add: f32[4, 6]
+    half = pad * 0.5  # mul: f32[4, 6]
+    print_ = half.sum(1)  # sum: f32[4]
+    v_compute_x = lambda_ << 2  # shift_left: i32[4]
+    return (half, print_, v_compute_x)"""
+    )
+
+
+def test_large_values_are_let_go_after_their_last_use() -> None:
+    assert (
+        main_of(
+            parse("""\
+func @f(%x: f32[512, 512], %y: f32[512, 512]) -> (f32[512]) {
+  %a = dot(%x, %y, dims="ij,kj->ki") : f32[512, 512]
+  %b = tanh(%a) : f32[512, 512]
+  %s = sum(%b, dims=[0]) : f32[512]
+  return %s
+}
+""")
+        )
+        == """\
+def main(comm, x, y):
+    a = y @ x.T  # dot: f32[512, 512]
+    b = torch.tanh(a)  # tanh: f32[512, 512]
+    del a
+    s = b.sum(0)  # sum: f32[512]
+    return (s,)"""
+    )
+
+
+def test_control_flow_is_loops_and_branches_of_python() -> None:
+    assert (
+        main_of(
+            parse("""\
+func @f(%n: i32[], %x: f32[4], %xs: f32[3, 4]) -> (f32[4], f32[4], f32[3, 4]) {
+  %one = constant(value=1) : i32[]
+  %count, %last = while(%n, %x) : i32[], f32[4] {
+    (%i: i32[], %v: f32[4]) =>
+    %five = constant(value=5) : i32[]
+    %more = lt(%i, %five) : bool[]
+    yield %more
+  } {
+    (%j: i32[], %u: f32[4]) =>
+    %next = add(%j, %one) : i32[]
+    %w = add(%u, %u) : f32[4]
+    yield %next, %w
+  }
+  %total, %each = scan(%last, %xs, carries=1, length=3, reverse=true) : f32[4], f32[3, 4] {
+    (%sum: f32[4], %row: f32[4]) =>
+    %grown = add(%sum, %row) : f32[4]
+    yield %grown, %grown
+  }
+  %big = case(%count) : f32[4] {
+    () =>
+    yield %x
+  } {
+    () =>
+    %neg = neg(%total) : f32[4]
+    yield %neg
+  }
+  return %big, %total, %each
+}
+""")
+        )
+        == """\
+def main(comm, n, x, xs):
+    device = comm.device
+    j, u = n, x  # while: what it carries
+    while True:
+        more = j < 5  # lt: bool[]
+        if not more.item():
+            break
+        next_ = j + 1  # add: i32[]
+        w = u + u  # add: f32[4]
+        j, u = next_, w
+    count, last = j, u  # while: i32[], f32[4]
+    sum_ = last  # scan: what it carries
+    each = torch.empty((3, 4), dtype=torch.float32, device=device)  # scan: f32[3, 4]
+    for step in reversed(range(3)):
+        row = xs[step]  # f32[4]
+        grown = sum_ + row  # add: f32[4]
+        each[step] = grown
+        sum_ = grown
+    total = sum_
+    branch = count.item()  # case: which branch
+    if branch == 0:
+        big = x  # case: f32[4]
+    else:
+        big = -total  # neg: f32[4]
+    return (big, total, each)"""
+    )
+
+
+def test_branches_that_compute_nothing_are_empty() -> None:
+    assert (
+        main_of(
+            parse("""\
+func @f(%b: bool[], %x: f32[4]) -> (f32[4]) {
+  %unused = case(%b) : f32[4] {
+    () =>
+    %c = constant(value=1.0) : f32[4]
+    yield %c
+  } {
+    () =>
+    yield %x
+  }
+  return %x
+}
+""")
+        )
+        == """\
+def main(comm, b, x):
+    if not b.item():
+        pass
+    else:
+        unused = x  # case: f32[4]
+    return (x,)"""
+    )
+
+
+GROUPS = """\
+func @f(%x: f32[4, 6], %y: f32[4, 6]) -> (f32[4, 6], f32[4, 6]) {
+  %a = fused(%x, %y) : f32[4, 6] {
+    (%p: f32[4, 6], %q: f32[4, 6]) =>
+    %r = mul(%p, %q) : f32[4, 6]
+    %s = add(%r, %p) : f32[4, 6]
+    yield %s
+  }
+  %b = fused(%y, %a) : f32[4, 6] {
+    (%t: f32[4, 6], %u: f32[4, 6]) =>
+    %v = mul(%t, %u) : f32[4, 6]
+    %w = add(%v, %t) : f32[4, 6]
+    yield %w
+  }
+  %c = fused(%a, %b) : f32[4, 6] {
+    (%k: f32[4, 6], %l: f32[4, 6]) =>
+    %m = sub(%k, %l) : f32[4, 6]
+    yield %m
+  }
+  return %b, %c
+}
+"""
+
+
+def test_groups_that_compute_the_same_share_a_function_and_single_operations_need_none() -> None:
+    assert (
+        main_of(parse(GROUPS))
+        == """\
+def main(comm, x, y):
+    a = compute_a(x, y)  # fused: f32[4, 6]
+    b = compute_a(y, a)  # fused: f32[4, 6]
+    c = a - b  # sub: f32[4, 6]
+    return (b, c)"""
+    )
+
+
+def test_a_group_has_a_reference_and_a_launch_beside_its_kernel() -> None:
+    text = text_of(parse(GROUPS))
+    assert "@triton.jit\ndef compute_a_kernel(" in text
+    assert (
+        """
+def compute_a_reference(x, y):
+    \"\"\"The same in plain torch.\"\"\"
+    r = x * y  # mul: f32[4, 6]
+    a = r + x  # add: f32[4, 6]
+    return a
+
+
+def compute_a(x, y):
+    if not KERNELS:
+        return compute_a_reference(x, y)
+    x = x.contiguous()
+    y = y.contiguous()
+    a = torch.empty((4, 6), dtype=torch.float32, device=x.device)
+    compute_a_kernel[(1,)](x, y, a, BLOCK=32, num_warps=1, enable_fp_fusion=False)
+    return a
+"""
+        in text
+    )
+
+
+def test_arrays_are_made_once_a_device() -> None:
+    text = text_of(
+        parse("""\
+func @f(%x: u32[3]) -> (u32[3]) {
+  %c = constant(value=dense(u32, [4294967295, 2, 3])) : u32[3]
+  %z = xor(%x, %c) : u32[3]
+  return %z
+}
+""")
+    )
+    assert (
+        """
+@cache
+def constant_0(device):
+    \"\"\"u32[3]\"\"\"
+    return torch.tensor([-1, 2, 3], dtype=torch.int32, device=device).view(torch.uint32)
+"""
+        in text
+    )
+    assert "    c = constant_0(device)  # constant: u32[3]\n" in text
+
+
+def test_the_header_says_what_each_device_holds() -> None:
+    with sd.cpu_devices(4):
+        lowered = PROGRAMS["mlp_dp_tp"]()
+    text = get_target("gpu").emit(lowered.emission("gpu"), {})["mlp_step.py"]
+    assert isinstance(text, str)
+    assert (
+        text[: text.index("Run it")]
+        == """\
+\"\"\"mlp_step on 4 devices, in torch and Triton.
+
+Each device of the mesh [data=2, model=2] runs it on its part:
+
+    argument   whole              on each device
+    params.b1  f32[32@model]      f32[16]
+    params.b2  f32[8]             f32[8]
+    params.w1  f32[16, 32@model]  f32[16, 16]
+    params.w2  f32[32@model, 8]   f32[16, 8]
+    x          f32[8@data, 16]    f32[4, 16]
+    y          f32[8@data, 8]     f32[4, 8]
+
+    result       whole              on each device
+    result.0.b1  f32[32@model]      f32[16]
+    result.0.b2  f32[8]             f32[8]
+    result.0.w1  f32[16, 32@model]  f32[16, 16]
+    result.0.w2  f32[32@model, 8]   f32[16, 8]
+    result.1     f32[]              f32[]
+
+"""
+    )
+
+
+def test_f32_is_multiplied_as_the_option_says() -> None:
+    with sd.cpu_devices(4):
+        emission = PROGRAMS["mlp_dp"]().emission("gpu")
+    target = get_target("gpu")
+    for precision in ("ieee", "tf32"):
+        text = target.emit(emission, {"precision": precision})["mlp_step.py"]
+        assert f'torch.backends.cuda.matmul.fp32_precision = "{precision}"' in str(text)
+    with pytest.raises(EmissionError) as caught:
+        target.emit(emission, {"precision": "low"})
+    assert str(caught.value) == (
+        "precision='low' is none of ieee, tf32, the ways to multiply f32 on GPUs"
+    )
+
+
+def test_complex_products_are_not_scattered() -> None:
+    with pytest.raises(EmissionError) as caught:
+        text_of(
+            parse("""\
+func @f(%x: c64[4], %i: i32[2, 1], %u: c64[2]) -> (c64[4]) {
+  %z = scatter(%x, %i, %u, update_window_dims=[], inserted_window_dims=[0], scatter_dims=[0], \
+op="mul") : c64[4]
+  return %z
+}
+""")
+        )
+    assert str(caught.value) == (
+        "scatter %z: torch multiplies no c64 into places that tensors name; "
+        "scatter real and imaginary parts of logarithms, or multiply in a loop"
+    )
+
+
+def test_long_arrays_are_files() -> None:
+    array = np.arange(100, dtype=np.float32)
+    b = Builder()
+    made = b.constant(value=Dense(array), result=TensorType((100,), "f32"))
+    function = Function("f", b.block([], [made]), (None,))
+    files = get_target("gpu").emit(emission(Module((), (function,))), {})
+    content = files["constants/constant_0.npy"]
+    assert isinstance(content, bytes)
+    np.testing.assert_array_equal(np.load(BytesIO(content)), array)
+    assert """
+@cache
+def constant_0(device):
+    \"\"\"f32[100]\"\"\"
+    numbers = np.load(Path(__file__).with_name("constants") / "constant_0.npy")
+    return torch.from_numpy(numbers).to(device)
+""" in str(files["f.py"])
+
+
+def test_the_library_is_given_as_far_as_it_is_used() -> None:
+    assert used_by(["shift_bits_left"]) == ["SIGNED_WORDS", "as_words", "shift_bits_left"]
+    text = library_text(["as_words"])
+    assert text.startswith("SIGNED_WORDS = {\n    torch.uint16: torch.int16,\n")
+    assert text.endswith("""\
+def as_words(x: torch.Tensor) -> torch.Tensor:
+    \"\"\"The same bits in a type that torch computes in.\"\"\"
+    return x.view(SIGNED_WORDS[x.dtype]) if x.dtype in SIGNED_WORDS else x""")
+    assert all(name.islower() or name.isupper() for name in definitions())
+
+
+def test_long_lines_are_broken_at_their_brackets() -> None:
+    assert wrapped("    y = call(first, second, third)", 40) == "    y = call(first, second, third)"
+    assert wrapped("    y = call(first, second, third)", 30) == (
+        "    y = call(\n        first, second, third\n    )"
+    )
+    assert wrapped("    y = call(first, second, third)", 20) == (
+        "    y = call(\n        first,\n        second,\n        third,\n    )"
+    )
+    assert tidied("x = (f(a) for a in (first, second))", 24) == (
+        "x = (\n    f(a)\n    for a in (\n        first, second\n    )\n)"
+    )
+    assert tidied('"""\na long line that is text\n"""', 10) == '"""\na long line that is text\n"""'
