@@ -12,6 +12,7 @@ from shardir.frontend.abstract_mesh import AbstractMesh
 from shardir.frontend.array import ShapeDtypeStruct
 from shardir.frontend.errors import DeviceError, MeshError
 from shardir.frontend.jit import jit
+from shardir.frontend.lax import psum
 from shardir.frontend.mesh import make_mesh
 from shardir.frontend.partition_spec import PartitionSpec as P
 from shardir.frontend.placing import device_put
