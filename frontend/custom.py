@@ -163,20 +163,17 @@ class Call:
     def emit(
         self, spec: str, primal: "Primal", rule: Callable[[], tuple[Block, ...]], name: str = ""
     ) -> Any:
-        """The operation for the call; its results in their containers."""
+        """The operation for the call, whose derivative is `rule`; its results in containers."""
+        attrs = {"closed": len(primal.closed)} if primal.closed else {}
+        return self.applied(spec, primal, rule=Hosted(name or self.name, rule), **attrs)
+
+    def applied(self, spec: str, primal: "Primal", **attrs: Any) -> Any:
+        """The function as an operation of the arguments, and of what it uses from outside."""
         closed = primal.closed
         params = [replace(value) for value in closed]
         block = substitute(primal.block, dict(zip(closed, params, strict=True)))
         block = replace(block, params=(*primal.block.params, *params))
-        attrs: dict[str, Any] = {"closed": len(closed)} if closed else {}
-        made = emit(
-            spec,
-            *self.tracers,
-            *map(wrap, closed),
-            blocks=(block,),
-            rule=Hosted(name or self.name, rule),
-            **attrs,
-        )
+        made = emit(spec, *self.tracers, *map(wrap, closed), blocks=(block,), **attrs)
         weak = [abstract.weak for abstract in primal.results]
         return tree.unflatten(primal.structure, with_kinds(several(made), weak))
 

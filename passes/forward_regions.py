@@ -35,7 +35,11 @@ def _checkpoint(outer: Pushforward, op: Op) -> None:
             results.append(made)
             outer.give(result, made)
     block = inner.block(params, returns)
-    made_op = replace(op, operands=tuple(operands), results=tuple(results), blocks=(block,))
+    # How the block is mapped says nothing about its tangents.
+    attrs = {name: value for name, value in op.attrs.items() if name != "batching"}
+    made_op = replace(
+        op, operands=tuple(operands), results=tuple(results), blocks=(block,), attrs=attrs
+    )
     outer.keep(made_op)
 
 

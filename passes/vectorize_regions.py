@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 from shardir.batching import repeated
-from shardir.build import Builder
-from shardir.hosted import Hosted
+from shardir.build import Builder, inline
+from shardir.hosted import Hosted, function_of
 from shardir.ir import Block, Function, Op, Value
 from shardir.passes.batcher import Batcher, Handler
 from shardir.passes.program import names_of
@@ -27,6 +27,10 @@ def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
 
 def _checkpoint(outer: Batcher, op: Op) -> Sequence[Value]:
     (body,) = op.blocks
+    own = function_of(op.attrs.get("batching", ""))
+    if own is not None:
+        block = own([outer.has(x) for x in op.operands], outer.size)
+        return inline(outer.b, block, [*map(outer.get, op.operands)])
     inner = outer.inner()
     params = [
         inner.param(param, outer.has(x)) for param, x in zip(body.params, op.operands, strict=True)

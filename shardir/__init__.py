@@ -20,6 +20,7 @@ TABLE = {
     "shardir.frontend.config": ("config", "cpu_devices", "enable_x64", "set_cpu_devices"),
     "shardir.frontend.custom_jvp": ("custom_jvp",),
     "shardir.frontend.custom_vjp": ("custom_gradient", "custom_vjp"),
+    "shardir.frontend.custom_vmap": ("custom_vmap", "sequential_vmap"),
     "shardir.frontend.devices": (
         "Device",
         "default_backend",
@@ -142,6 +143,10 @@ if TYPE_CHECKING:
     from shardir.frontend.custom_vjp import (
         custom_gradient as custom_gradient,
         custom_vjp as custom_vjp,
+    )
+    from shardir.frontend.custom_vmap import (
+        custom_vmap as custom_vmap,
+        sequential_vmap as sequential_vmap,
     )
     from shardir.frontend.devices import (
         Device as Device,

@@ -38,6 +38,7 @@ def _checkpoint_type(
     blocks: tuple[Block, ...],
     save: tuple[str, ...] = (),
     barrier: bool = True,
+    batching: str = "",
 ) -> Types:
     if len(blocks) != 1:
         raise TypeError(f"has one block, got {len(blocks)}")
@@ -56,7 +57,8 @@ checkpoint = define("checkpoint", type=_checkpoint_type, edges=_edges, blocks=1)
 
 `save` has `everything`, `dots`, `dots-without-batch`, `name=...` for what `checkpoint-name` named
 so, `unnamed`, or the name of a policy of the user's. Without `barrier` the compiler may find that
-it computes things twice, and do so once.
+it computes things twice, and do so once. `batching` names a function of the user's that says how
+the block is mapped; where there is none, or only its name, that follows from the block.
 """
 
 

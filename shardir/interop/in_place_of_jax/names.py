@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 
 MOVED: Mapping[str, str] = {
+    "jax.custom_batching.custom_vmap": "custom_vmap",
+    "jax.custom_batching.sequential_vmap": "sequential_vmap",
     "jax.custom_derivatives.closure_convert": "closure_convert",
     "jax.custom_derivatives.custom_gradient": "custom_gradient",
     "jax.custom_derivatives.custom_jvp": "custom_jvp",
@@ -84,6 +86,7 @@ EMPTY = frozenset(
         "jax._src.typing",
         "jax.api",
         "jax.core",
+        "jax.custom_batching",
         "jax.custom_derivatives",
         "jax.experimental.sharding",
         "jax.interpreters",

@@ -1,0 +1,161 @@
+"""Functions that say themselves how they are mapped: `custom_vmap`."""
+
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any, final
+
+from shardir.errors import VectorizeError
+from shardir.frontend import tree
+from shardir.frontend.calling import returned
+from shardir.frontend.custom import Call, Primal, positional
+from shardir.frontend.errors import ArgumentError, BatchError
+from shardir.frontend.locations import point
+from shardir.frontend.operands import convert
+from shardir.frontend.parameters import name_of
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.trace import current
+from shardir.frontend.tracer import Tracer
+from shardir.hosted import Hosted
+from shardir.ir import Block
+
+Rule = Callable[..., Any]
+
+
+@final
+class custom_vmap:
+    """A function with a way of its own to be mapped.
+
+    `f = custom_vmap(fun)`, then `f.def_vmap(rule)` with `rule(axis_size, in_batched, *args)` that
+    returns `(results, out_batched)`: what `f` gives for all `args` at once. `in_batched` has a bool
+    for each array of `args`, which says whether its axis 0 is mapped; `out_batched` has one for
+    each result.
+
+    The rule counts wherever `vmap` meets a call of `f`, also inside of loops and other functions. A
+    derivative is one of `fun`, and what is mapped after it does not ask the rule. Raises
+    `VectorizeError` for a rule that is missing, or when `fun` uses from outside what is mapped, and
+    `BatchError` for one that returns something else than it has to.
+    """
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        if not callable(fun):
+            raise ArgumentError(point(f"custom_vmap takes a function, got {fun!r}"))
+        update_wrapper(self, fun)
+        self._fun, self._name = fun, name_of(fun)
+        self._rule: Rule | None = None
+
+    def def_vmap(self, vmap_rule: Rule) -> Rule:
+        """Set the rule; may be used as a decorator."""
+        if not callable(vmap_rule):
+            raise ArgumentError(
+                point(f"def_vmap of {self._name} takes a function, got {vmap_rule!r}")
+            )
+        self._rule = vmap_rule
+        return vmap_rule
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        given = positional(self._fun, self._name, args, options)
+        if current() is None:
+            return self._fun(*given)
+        call = Call.of(self._fun, given, frozenset())
+        primal = call.primal(self._fun)
+
+        def batching(flags: Sequence[bool], size: int) -> Block:
+            return _traced(self._rule, call, primal, flags, size)
+
+        return call.applied(
+            "checkpoint",
+            primal,
+            save=("everything",),
+            barrier=False,
+            batching=Hosted(self._name, batching),
+        )
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return (
+            self if instance is None else lambda *args, **options: self(instance, *args, **options)
+        )
+
+    def __repr__(self) -> str:
+        return f"<custom_vmap of {self._name}>"
+
+
+def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
+    """`fun`, which is mapped by a loop over its slices."""
+    # The loop is made of operations, among which this would otherwise have to be imported.
+    from shardir.frontend.lax.loops import map as map_slices
+
+    made = custom_vmap(fun)
+
+    def rule(axis_size: int, in_batched: Any, *args: Any) -> Any:
+        leaves, structure = tree.flatten(args)
+        mapped = tree.leaves(tuple(in_batched))
+        chosen = [x for x, flag in zip(leaves, mapped, strict=True) if flag]
+
+        def one(slices: Sequence[Any]) -> Any:
+            given = iter(slices)
+            pairs = zip(leaves, mapped, strict=True)
+            return made(*tree.unflatten(structure, [next(given) if f else x for x, f in pairs]))
+
+        out = map_slices(one, chosen)
+        return out, tree.map(lambda _: True, out)
+
+    made.def_vmap(rule)
+    return made
+
+
+def _traced(
+    rule: Rule | None, call: Call, primal: Primal, flags: Sequence[bool], size: int
+) -> Block:
+    """The rule as a block of the operands, those with a flag mapped, and what is closed over."""
+    if rule is None:
+        raise VectorizeError(
+            point(f"custom_vmap {call.name} is mapped and has no rule; give it one with def_vmap")
+        )
+    what, count = f"the rule of {call.name}", len(call.abstracts)
+    if any(flags[count:]):
+        raise VectorizeError(
+            point(f"{call.name} uses from outside what is mapped; pass it as an argument")
+        )
+
+    def flat(*leaves: Tracer) -> list[Tracer]:
+        told = call.moving(list(flags[:count]))
+        made = rule(size, list(told), *call.filled(leaves))
+        if not (isinstance(made, (tuple, list)) and len(made) == 2):
+            raise BatchError(
+                point(f"{what} must return (results, out_batched); it returned {made!r}")
+            )
+        outs, structure = tree.flatten(made[0])
+        if structure != primal.structure:
+            raise BatchError(
+                point(f"{what} gives results in {structure}, and they are in {primal.structure}")
+            )
+        mapped, told_structure = tree.flatten(made[1])
+        if told_structure != primal.structure:
+            raise BatchError(
+                point(f"{what} gives out_batched in {told_structure}, and results are in "
+                      f"{primal.structure}")
+            )  # fmt: skip
+        found = []
+        for i, (x, flag, one) in enumerate(zip(outs, mapped, primal.results, strict=True)):
+            tracer = returned(x, i, structure, what)
+            wanted = _many(one, size) if flag else one
+            if tracer.shape != wanted.type.shape:
+                raise BatchError(
+                    point(f"{what} gives {tracer.value.type}, and it must be {wanted.type}")
+                )
+            found.append(convert(tracer, wanted.type.dtype))
+        return found
+
+    pairs = zip(call.abstracts, flags, strict=False)
+    params = [_many(abstract, size) if flag else abstract for abstract, flag in pairs]
+    block, _ = call.trace_rule(flat, params, what, call.names)
+    whole, closed = primal.given(block, call, what)
+    return Block((*whole.params, *closed), whole.ops, whole.returns)
+
+
+def _many(abstract: Abstract, size: int) -> Abstract:
+    type = abstract.type
+    return Abstract(type.with_shape((size, *type.shape)), abstract.weak)
