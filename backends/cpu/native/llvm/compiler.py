@@ -6,7 +6,7 @@ loads it.
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from threading import RLock
 from typing import Any, final
@@ -15,6 +15,7 @@ import llvmlite.binding as binding
 
 from shardir.backends.cpu.native.llvm import object_cache
 from shardir.backends.cpu.native.llvm.emission import emitted_together, target_of
+from shardir.backends.cpu.native.llvm.naming import key_of
 from shardir.backends.cpu.native.llvm.target import Machine, host
 
 _names = count()
@@ -46,6 +47,29 @@ def compile(text: str, exports: list[str], imports: Mapping[str, int] | None = N
     words when the text is no module.
     """
     return Library(link([_object(text, host())], exports, imports or {}))
+
+
+def named(
+    name: str,
+    text: Callable[[], str],
+    exports: Sequence[str],
+    imports: Mapping[str, int] | None = None,
+) -> Library:
+    """`compile` of a text that is made only where the code of this name is not on disk."""
+    found = known(name, exports, imports)
+    if found is None:
+        (made,) = emit([[text()]])
+        object_cache.save(key_of("module", name), made)
+        found = Library(link([made], exports, imports or {}))
+    return found
+
+
+def known(
+    name: str, exports: Sequence[str], imports: Mapping[str, int] | None = None
+) -> Library | None:
+    """What `named` made at an earlier time; `None`: nothing."""
+    code = object_cache.load(key_of("module", name))
+    return None if code is None else Library(link([code], exports, imports or {}))
 
 
 def emit(groups: Sequence[Sequence[str]]) -> list[bytes]:

@@ -3,20 +3,16 @@
 The kernels of a program that are not known yet are compiled many to a module, which takes half the
 time of one each, and as many modules at once as there are cores for. On disk a module lies under
 the names of its kernels, so that other programs find those they share, and a kernel's text is not
-even made when its code is there. A name says what a kernel does only to those who know how it is
-written: the key of all entries therefore holds a fingerprint of the files of this backend.
+even made when its code is there.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from functools import cache
-from pathlib import Path
 
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm import object_cache
 from shardir.backends.cpu.native.llvm.compiler import emit, link, lock
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.naming import key_of
 from shardir.backends.cpu.native.runtime import libraries
 from shardir.backends.cpu.native.runtime.workers import allowed
 from shardir.reporting import report
@@ -63,11 +59,11 @@ def _compile(kernels: Sequence[Kernel], cores: int) -> None:
     for share, code in zip(shares, codes, strict=True):
         names = [kernel.name for kernel, _ in share]
         imports = list(dict.fromkeys(symbol for kernel, _ in share for symbol in kernel.imports))
-        group = _key("group", *names)
+        group = key_of("group", *names)
         object_cache.save(group, code)
         entry = json.dumps({"group": group, "names": names, "imports": imports}).encode()
         for name in names:
-            object_cache.save(_key("kernel", name), entry)
+            object_cache.save(key_of("kernel", name), entry)
         _addresses.update(link([code], names, libraries.addresses(imports)))
 
 
@@ -88,7 +84,7 @@ def _load(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Load the kernels that are on disk; returns the others."""
     groups: dict[str, dict[str, list[str]]] = {}
     for kernel in kernels:
-        found = object_cache.load(_key("kernel", kernel.name))
+        found = object_cache.load(key_of("kernel", kernel.name))
         if found is not None:
             entry = json.loads(found)
             groups.setdefault(entry["group"], entry)
@@ -125,19 +121,3 @@ class _Together:
             for name, address in found.items():
                 _addresses.setdefault(name, address)
         self._codes, self._names, self._imports = [], {}, {}
-
-
-def _key(*words: str) -> str:
-    machine = host()
-    text = "\n".join((_fingerprint(), machine.version, machine.cpu, machine.features, *words))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-@cache
-def _fingerprint() -> str:
-    """A hash over what the files of this backend are: their names, sizes and times."""
-    folder = Path(__file__).parent.parent
-    files = sorted(folder.rglob("*.py"))
-    facts = ((str(file.relative_to(folder)), file.stat()) for file in files)
-    text = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in facts)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Where the functions are that kernels import: asked of whoever provides them, when needed.
+"""Where the functions are that kernels import: on disk, or asked of whoever provides them.
 
 A provider is a function that takes symbols and gives the addresses of those it knows.
 """
@@ -6,12 +6,16 @@ A provider is a function that takes symbols and gives the addresses of those it 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 
+from shardir.backends.cpu.native.llvm.compiler import known
+
 Provider = Callable[[Iterable[str]], Mapping[str, int]]
 
 STANDARD = ("shardir.backends.cpu.native.vector.library",)
 """Modules whose `addresses` is a provider; imported when the first kernel needs a symbol."""
 
 _providers: list[Provider] = []
+_loaded: dict[str, int] = {}
+"""What was on disk, so that the module that could make it is not even imported."""
 
 
 def register(provider: Provider) -> Provider:
@@ -26,6 +30,14 @@ def addresses(symbols: Iterable[str]) -> dict[str, int]:
     if not left:
         return {}
     found: dict[str, int] = {}
+    for symbol in left:
+        if symbol not in _loaded and (library := known(symbol, [symbol])) is not None:
+            _loaded[symbol] = library[symbol]
+        if symbol in _loaded:
+            found[symbol] = _loaded[symbol]
+    left = [symbol for symbol in left if symbol not in found]
+    if not left:
+        return found
     for provider in [*(import_module(name).addresses for name in STANDARD), *_providers]:
         found.update(provider(left))
         left = [symbol for symbol in left if symbol not in found]

@@ -1,13 +1,12 @@
 """How objects of Python lie in memory, for machine code that reads and makes them.
 
 Machine code sees the type of an object, and the slots of classes that have `__slots__`. Where those
-are is looked up and tried out; where they are not found (another Python, one without a GIL), code
-that needs them is not used, and Python does its work.
+are is looked up and tried out; where they are not found (another Python, one without a GIL or
+for finding errors), code that needs them is not used, and Python does its work.
 """
 
 import ctypes
 import sys
-import sysconfig
 from collections.abc import Sequence
 from functools import cache
 from types import MemberDescriptorType
@@ -23,7 +22,7 @@ _OFFSET = 16
 @cache
 def readable() -> bool:
     """Whether objects of this Python lie as it is taken for here."""
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if sys.implementation.name != "cpython" or {*sys.abiflags} & {"t", "d"}:
         return False
     if ctypes.sizeof(ctypes.c_void_p) != 8:
         return False

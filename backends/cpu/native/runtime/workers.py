@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import final
 
-from shardir.backends.cpu.native.llvm.compiler import Library, compile, lock
+from shardir.backends.cpu.native.llvm.compiler import Library, lock, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
 from shardir.backends.cpu.native.runtime import control as at, gathering, launching
@@ -46,17 +46,22 @@ CPU_QUOTA = "/sys/fs/cgroup/cpu.max"
 @cache
 def code(how: str = "") -> Library:
     """The interpreter and the entry as machine code; `how` threads sleep, where not as usual."""
-    machine = host()
-    chosen = how or parking(machine.triple)
+    triple = host().triple
+    chosen = how or parking(triple)
+    libc = ctypes.CDLL(None)
+    imports = python_addresses((*launching.SYMBOLS, *gathering.SYMBOLS))
+    imports |= {name: address(libc[name]) for name in symbols(triple, chosen)}
+    exports = ["work", "rouse", "entry", "launch", "gather"]
+    return named(f"runtime {chosen}", lambda: _text(triple, chosen), exports, imports)
+
+
+def _text(triple: str, how: str) -> str:
     module = Module()
-    define_interpreter(module, machine.triple, chosen)
+    define_interpreter(module, triple, how)
     define_entry(module)
     launching.define_launch(module)
     gathering.define_gather(module)
-    libc = ctypes.CDLL(None)
-    imports = python_addresses((*launching.SYMBOLS, *gathering.SYMBOLS))
-    imports |= {name: address(libc[name]) for name in symbols(machine.triple, chosen)}
-    return compile(module.text(), ["work", "rouse", "entry", "launch", "gather"], imports)
+    return module.text()
 
 
 def allowed() -> int:

@@ -9,7 +9,7 @@ its lanes (select, no branches), but for the rare arguments that docs/numerics.m
 from collections.abc import Iterable, Mapping
 from threading import RLock
 
-from shardir.backends.cpu.native.llvm.compiler import compile
+from shardir.backends.cpu.native.llvm.compiler import named
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, element, lanes, vector
 from shardir.backends.cpu.native.vector import (
     exponential,
@@ -74,9 +74,14 @@ def addresses(wanted: Iterable[str] | None = None) -> Mapping[str, int]:
         if op in BODIES and dtype in LANES:
             with _lock:
                 if name not in _addresses:
-                    _addresses[name] = compile(module_of(op, dtype).text(), [name])[name]
+                    _addresses[name] = _compiled(op, dtype)
             found[name] = _addresses[name]
     return found
+
+
+def _compiled(op_name: str, dtype: str) -> int:
+    name = f"shardir_{op_name}_{dtype}"
+    return named(name, lambda: module_of(op_name, dtype).text(), [name])[name]
 
 
 def module_of(op_name: str, dtype: str) -> Module:

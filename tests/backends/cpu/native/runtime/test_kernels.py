@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.native.data import Kernel, Phase
-from shardir.backends.cpu.native.llvm import compiler, object_cache
+from shardir.backends.cpu.native.llvm import compiler, naming, object_cache
+from shardir.backends.cpu.native.llvm.naming import key_of
 from shardir.backends.cpu.native.llvm.text import Function, Module
 from shardir.backends.cpu.native.runtime import kernels, libraries
 from shardir.backends.cpu.native.runtime.program import load
+from shardir.backends.cpu.native.vector import library
 from tests.backends.cpu.native.runtime.samples import kernel
 
 
@@ -80,7 +82,7 @@ def test_modules_that_share_a_kernel_are_both_loaded() -> None:
     assert run(one, two) == 11
     forget()
     for file in Path(str(object_cache.folder())).glob("*.o"):
-        if file.name == f"{kernels._key('kernel', 'k1')}.o":
+        if file.name == f"{key_of('kernel', 'k1')}.o":
             file.unlink()
     assert run(two, three, four) == 1110
     forget()
@@ -92,7 +94,7 @@ def test_the_key_changes_with_the_files_of_the_backend(monkeypatch: pytest.Monke
     made: list[str] = []
     assert run(adding("a", 1, made)) == 1
     forget()
-    monkeypatch.setattr(kernels, "_fingerprint", lambda: "other files")
+    monkeypatch.setattr(naming, "fingerprint", lambda: "other files")
     assert run(adding("a", 1, made)) == 1
     assert made == ["a", "a"]
 
@@ -160,3 +162,15 @@ def test_an_error_in_another_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(RuntimeError, match="expected top-level entity"):
         run(Kernel("wrong", lambda: "nonsense"), adding("a", 1, []))
     assert run(adding("a", 1, [])) == 1
+
+
+def test_functions_of_libraries_are_loaded_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "_loaded", {})
+    monkeypatch.setattr(library, "_addresses", {})
+    found = libraries.addresses(["shardir_exp_f32", "shardir_log_f32"])
+    monkeypatch.setattr(libraries, "STANDARD", ())
+    again = libraries.addresses(["shardir_log_f32", "shardir_exp_f32"])
+    assert again.keys() == found.keys()
+    assert libraries.addresses(["shardir_exp_f32"]) == {"shardir_exp_f32": again["shardir_exp_f32"]}
+    with pytest.raises(KeyError, match="no library of the CPU backend provides shardir_sin_f32"):
+        libraries.addresses(["shardir_exp_f32", "shardir_sin_f32"])
