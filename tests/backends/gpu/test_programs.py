@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import shardir as sd
 from shardir.agreement import agree, rounding, steady
 from shardir.backends.emission import Emission
 from shardir.backends.gpu.vendoring import file_names
 from shardir.frontend import emitting
+from tests.backends.gpu.drawing import emissions as random_emissions
 from tests.backends.gpu.programs import PROGRAMS
 
 ROOT = Path(__file__).parents[3]
@@ -74,3 +76,11 @@ def test_programs_compute_what_the_reference_does(tmp_path: Path) -> None:
     with sd.cpu_devices(4):
         emissions = {name: make().emission("gpu", selftest=True) for name, make in PROGRAMS.items()}
     assert launched(tmp_path, emissions) == {}
+
+
+def test_random_programs_do_so_too(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Of those that are drawn some cannot be emitted."""
+    draws = [(number, 150) for number in range(1, 7)]
+    for number, count in draws if request.config.getoption("--long") else [(1, 40)]:
+        emissions = dict(random_emissions(number, count))
+        assert launched(tmp_path / str(number), emissions) == {}
