@@ -46,6 +46,12 @@ jax-tests: $(VENV)/.test ## JAX's own tests of public names: make jax-tests CHEC
 bench: $(VENV)/.test ## one table per file of benchmarks/
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
+.PHONY: gpu
+gpu: $(VENV)/.test ## the emitted programs and their kernels, compiled, on a machine with a GPU
+	$(BIN)/python -m tests.backends.gpu.compiled
+	SHARDIR_TEST_DEVICE=cuda $(BIN)/pytest -n 0 tests/backends/gpu/kernels
+	$(BIN)/python benchmarks/gpu.py
+
 .PHONY: format
 format: $(VENV)/.test ## format the code and mend what ruff can
 	$(BIN)/ruff format .

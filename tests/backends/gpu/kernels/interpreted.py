@@ -1,10 +1,12 @@
 """The process in which kernels are interpreted: programs come in, arrays go out.
 
 Triton decides when it is imported whether it interprets, so that tests do so in a process of
-their own: `python -m tests.backends.gpu.kernels.interpreted` with TRITON_INTERPRET=1.
+their own: `python -m tests.backends.gpu.kernels.interpreted` with TRITON_INTERPRET=1. Where
+SHARDIR_TEST_DEVICE names a GPU (`make gpu`), they are compiled and run there.
 """
 
 import importlib.util
+import os
 import pickle
 import sys
 from pathlib import Path
@@ -17,21 +19,19 @@ import torch
 
 from shardir.backends.gpu.vendored.interpreting import complete_interpreter
 
+GPU = os.environ.get("SHARDIR_TEST_DEVICE", "")
 TYPES = {"bf16": torch.bfloat16}
 
 
 def tensor(array: Any, dtype: str) -> Any:
     """A tensor of the bits of an array."""
-    return (
-        torch.from_numpy(np.array(array)).view(TYPES[dtype])
-        if dtype in TYPES
-        else (torch.from_numpy(np.array(array)))
-    )
+    made = torch.from_numpy(np.array(array)).to(GPU or "cpu")
+    return made.view(TYPES[dtype]) if dtype in TYPES else made
 
 
 def bits(result: Any) -> Any:
     """An array of the bits of a tensor."""
-    return (result.view(torch.int16) if result.dtype == torch.bfloat16 else result).numpy()
+    return (result.view(torch.int16) if result.dtype == torch.bfloat16 else result).cpu().numpy()
 
 
 def computed(folder: Path, number: int, text: str, args: list[tuple[Any, str]]) -> list[Any]:
@@ -47,7 +47,8 @@ def computed(folder: Path, number: int, text: str, args: list[tuple[Any, str]]) 
 
 
 def main() -> None:
-    complete_interpreter()
+    if not GPU:
+        complete_interpreter()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     with TemporaryDirectory() as folder:
         for number in range(sys.maxsize):

@@ -19,6 +19,8 @@ from shardir.types import NUMPY_DTYPES
 
 Array = npt.NDArray[Any]
 ROOT = Path(__file__).parents[4]
+GPU = os.environ.get("SHARDIR_TEST_DEVICE", "")
+"""Where kernels are to run compiled, as torch calls it; they are interpreted otherwise."""
 TINY = Sizes(
     flat=64, row=32, piece=32, short=16, small=64, columns=8, depth=4, column=8, programs=6, share=1
 )
@@ -31,7 +33,7 @@ def program(kernel: Kernel) -> str:
     body = [f"    {line}" for line in kernel.launch.splitlines()]
     head = f"def group({', '.join(kernel.operands)}):"
     if not kernel.operands:
-        body.insert(0, '    device = "cpu"')
+        body.insert(0, f'    device = "{GPU or "cpu"}"')
     body.append(f"    return [{', '.join(kernel.results)}]")
     parts = ["\n".join(kernel.imports), *helpers, kernel.text, "\n".join([head, *body])]
     return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -46,7 +48,7 @@ class Interpreter:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "TRITON_INTERPRET": "0" if GPU else "1", "OMP_NUM_THREADS": "1"},
         )
 
     def close(self) -> None:
