@@ -131,8 +131,7 @@ class GPUProgram(DeviceExecutable):
     def run(self, args: Sequence[DeviceShards]) -> list[DeviceShards]:
         from shardir.backends.gpu.vendored.local import run_threads
 
-        given = [self.keep(shards) for shards in args]
-        tensors = [shards.tensors for shards in given if isinstance(shards, OnGPU)]
+        tensors = [shards.tensors for shards in args if isinstance(shards, OnGPU)]
 
         def work(comm: Any) -> Any:
             return self._main(comm, *[each[comm.rank] for each in tensors])

@@ -77,9 +77,10 @@ class World:
 class LocalComm(Comm):
     """One of several devices in this process."""
 
-    def __init__(self, mesh: Mesh, rank: int, device: Any, world: World) -> None:
+    def __init__(self, mesh: Mesh, rank: int, device: Any, world: World | None) -> None:
+        """A device alone in its mesh needs no world."""
         super().__init__(mesh, rank, device)
-        self._world = world
+        self._world: Any = world
 
     def meet(
         self,
@@ -149,9 +150,9 @@ def run_threads(
     Raises what the first thread to fail raised. On a GPU what is returned is in order with the
     stream on which the caller works.
     """
-    world, results = World(timeout), [None] * mesh.size
     if mesh.size == 1:
-        return [work(LocalComm(mesh, 0, devices[0], world))]
+        return [work(LocalComm(mesh, 0, devices[0], None))]
+    world, results = World(timeout), [None] * mesh.size
     before = [_event(device) for device in devices]
     after: list[Any] = [None] * mesh.size
 
