@@ -1,5 +1,10 @@
-"""NumPy's functions, for arrays that are spread over devices."""
+"""NumPy's functions, for arrays that are spread over devices.
 
+Who imports this face is going to call them, so that it does not wait for that: the first call of a
+compiled function would pay for it.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from shardir._lazy import lazy_module
@@ -12,3 +17,4 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.numpy")
+    import_module("shardir.frontend.numpy")
