@@ -18,8 +18,8 @@ from shardir.ir import Module
 from shardir.mesh import Mesh
 
 RESERVED = (
-    "F", "KERNELS", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm", "device", "itertools",
-    "libdevice", "main", "math", "np", "os", "run", "tl", "torch", "triton",
+    "F", "INTERPRETED", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm", "device",
+    "itertools", "libdevice", "main", "math", "np", "os", "run", "tl", "torch", "triton",
 )  # fmt: skip
 """What a program calls by these names, so that no value may."""
 PRECISIONS = ("ieee", "tf32")
@@ -150,9 +150,8 @@ def _imports(emission: Emission, needs: Needs, main: str, precision: str) -> str
     if needs.imports:
         switches += [
             "",
-            "# Triton compiles for GPUs, and interprets where TRITON_INTERPRET=1 is set; elsewhere",
-            "# each group is computed by its reference.",
-            'KERNELS = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"',
+            "# On CPUs groups are computed by their references, unless Triton interprets kernels.",
+            'INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"',
         ]
     return "\n".join(lines).strip("\n") + "\n\n" + "\n".join(switches)
 

@@ -1,13 +1,23 @@
-"""Products of matrices of integers, which the matrix units of GPUs do not know.
+"""Products of matrices beyond those of floats in their own type.
 
-Numbers are cut into limbs of 16 bits; products of limbs are summed in f64, which holds them
-exactly, and put together with the wrapping of the integer type.
+The matrix units of GPUs do not know integers. These are cut into limbs of 16 bits; products of
+limbs are summed in f64, which holds them exactly, and put together with the wrapping of the type.
 """
 
 import torch
 from torch import Tensor
 
 from shardir.backends.gpu.library.integers import as_words
+
+
+def multiply_widely(x: Tensor, y: Tensor) -> Tensor:
+    """x @ y of 16-bit floats in f32; the matrix units of GPUs take them as they are."""
+    if x.is_cuda and y.dim() == 2:
+        rows = torch.mm(x.reshape(-1, x.shape[-1]), y, out_dtype=torch.float32)
+        return rows.reshape(*x.shape[:-1], y.shape[-1])
+    if x.is_cuda and x.dim() == y.dim() == 3:
+        return torch.bmm(x, y, out_dtype=torch.float32)
+    return x.float() @ y.float()
 
 
 def multiply_exactly(x: Tensor, y: Tensor) -> Tensor:

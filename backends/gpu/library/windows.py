@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from shardir.backends.gpu.library.contraction import multiply_exactly
+from shardir.backends.gpu.library.integers import as_words, in_order
 from shardir.backends.gpu.library.moving import pad_with
 
 
@@ -65,7 +66,8 @@ def scatter_to_chosen(
     """
     if not source.numel():
         return torch.zeros_like(x)
-    inner = spread_out(x, 0, padding, base_dilation)
+    news = as_words(source)
+    inner = spread_out(in_order(x), 0, padding, base_dilation)
     real = spread_out(torch.ones_like(x, dtype=torch.bool), 0, padding, base_dilation)
     places = list(itertools.product(*map(range, window)))
 
@@ -75,7 +77,7 @@ def scatter_to_chosen(
         ends = [a + (n - 1) * s + 1 for a, n, s in zip(starts, source.shape, strides, strict=True)]
         return tuple(map(slice, starts, ends, strides))
 
-    best = torch.zeros_like(source)
+    best = torch.zeros_like(source, dtype=inner.dtype)
     choice = torch.full_like(source, -1, dtype=torch.int64)
     for number, place in enumerate(places):
         here, exists = inner[seen(place)], real[seen(place)]
@@ -84,14 +86,15 @@ def scatter_to_chosen(
         better = exists & (better | (choice < 0))
         best = torch.where(better, here, best)
         choice = torch.where(better, number, choice)
-    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else news.dtype
     total = torch.zeros_like(inner, dtype=wide)
     for number, place in enumerate(places):
-        total[seen(place)] += torch.where(choice == number, source, 0).to(wide)
+        total[seen(place)] += torch.where(choice == number, news, 0).to(wide)
     low, high = [-lo for lo, _ in padding], [-hi for _, hi in padding]
     nothing = torch.zeros((), dtype=wide, device=x.device)
     dense = pad_with(total, nothing, low, high, [0] * x.dim())
-    return dense[tuple(slice(None, None, step) for step in base_dilation)].to(x.dtype)
+    kept = dense[tuple(slice(None, None, step) for step in base_dilation)]
+    return kept.to(news.dtype).view(x.dtype)
 
 
 def batch_as_features(x: Tensor, groups: int) -> Tensor:

@@ -5,7 +5,7 @@ together of exact products of 16-bit limbs in f64.
 """
 
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.spelling import TORCH, listed
+from shardir.backends.gpu.spelling import NARROW, TORCH, listed
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op
 from shardir.ops.convolution_loops import sides
@@ -16,6 +16,9 @@ from shardir.types import COMPLEX, INTEGERS
 def _dot(w: Writer, op: Op, x: str, y: str) -> str:
     dims, dtype = op.attrs["dims"], op.result.type.dtype
     if op.operands[0].type.dtype != dtype:
+        product = _matmul(dims, x, y)
+        if op.operands[0].type.dtype in NARROW and dtype == "f32" and product and "@" in product:
+            return w.call("multiply_widely", *product.split(" @ "))
         x, y = (f"{name}.to({TORCH[dtype]})" for name in (x, y))
     if dtype in INTEGERS:
         return w.call("contract_integers", f'"{dims}"', x, y)

@@ -93,7 +93,7 @@ def _launch(kernel: Kernel, name: str) -> str:
     operands = ", ".join(kernel.operands)
     lines = [
         f"def {name}({operands}):",
-        "    if not KERNELS:",
+        f"    if not ({kernel.operands[0]}.is_cuda or INTERPRETED):",
         f"        return {name}_reference({operands})",
         *(f"    {line}" for line in _contiguous(kernel.operands)),
         *(f"    {line}" if line else "" for line in kernel.launch.splitlines()),

@@ -47,9 +47,8 @@ from shardir_runtime import Program, Tensor, run
 torch.backends.cuda.matmul.fp32_precision = "ieee"
 torch.backends.cudnn.conv.fp32_precision = "ieee"
 
-# Triton compiles for GPUs, and interprets where TRITON_INTERPRET=1 is set; elsewhere
-# each group is computed by its reference.
-KERNELS = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"
+# On CPUs groups are computed by their references, unless Triton interprets kernels.
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 # Arrays
@@ -157,40 +156,54 @@ def scatter_windows(
     """
     if not updates.numel() or not x.numel():
         return x
-    slices = list(updates.shape)
+    whole = [
+        window
+        for window, dim in windows.items()
+        if updates.shape[window] == x.shape[dim] and dim not in index_map
+    ]
+    led = [d for d in range(updates.dim()) if d not in whole]
+    rest = [windows[window] for window in whole]
+    lead = [d for d in range(x.dim()) if d not in rest]
+    slices = [1 if d in whole else size for d, size in enumerate(updates.shape)]
     places = window_places(list(x.shape), indices, slices, windows, index_map, batching, False)
-    spare = x.numel()
+    extents = [x.shape[d] for d in lead]
     row = torch.zeros(slices, dtype=torch.int64, device=x.device)
     inside = torch.ones(slices, dtype=torch.bool, device=x.device)
-    for place, extent in zip(places, x.shape, strict=True):
-        inside = inside & (place >= 0) & (place < extent)
-        row = row * extent + place.clamp(0, extent - 1)
-    row = torch.where(inside, row, spare).reshape(-1)
-    return combine_rows(x.reshape(-1), row, updates.reshape(-1), op).reshape(x.shape)
+    for dim, extent in zip(lead, extents, strict=True):
+        inside = inside & (places[dim] >= 0) & (places[dim] < extent)
+        row = row * extent + places[dim].clamp(0, extent - 1)
+    count = math.prod(extents)
+    row = torch.where(inside, row, count).reshape(-1)
+    order = lead + rest
+    rows = x.permute(order).reshape(count, -1)
+    news = updates.permute(led + whole).reshape(row.numel(), -1)
+    made = combine_rows(rows, row, news, op).reshape([x.shape[d] for d in order])
+    return made.permute([order.index(d) for d in range(x.dim())])
 
 
 def combine_rows(
     x: torch.Tensor, row: torch.Tensor, updates: torch.Tensor, op: str
 ) -> torch.Tensor:
-    """Elements of `updates` combined into those of `x` that `row` names, if there are such."""
+    """Rows of `updates` combined into those of `x` that `row` names, if there are such."""
     narrow = x.dtype in (torch.float16, torch.bfloat16) and op in ("add", "mul")
     if narrow:
-        x, updates, made = x.float(), updates.float(), x.dtype
-        return combine_rows(x, row, updates, op).to(made)
+        return combine_rows(x.float(), row, updates.float(), op).to(x.dtype)
+    every = row[:, None].expand_as(updates)
     if op in ("min", "max") or (op == "add" and x.dtype == torch.bool):
-        reduce = "amin" if op == "min" else "amax"
-        words = torch.cat([in_order(x), in_order(x[:1])])
-        made = words.scatter_reduce(0, row, in_order(updates), reduce)
+        words = in_order(x)
+        words = torch.cat([words, words[:1]])
+        made = words.scatter_reduce(0, every, in_order(updates), "amin" if op == "min" else "amax")
         return out_of_order(made[:-1], x.dtype)
     words, news = as_words(x), as_words(updates)
     words = torch.cat([words, words[:1]])
     if op == "add":
         return words.index_put([row], news, accumulate=True)[:-1].view(x.dtype)
     if op == "mul":
-        return words.scatter_reduce(0, row, news, "prod")[:-1].view(x.dtype)
+        return words.scatter_reduce(0, every, news, "prod")[:-1].view(x.dtype)
     order = torch.arange(row.numel(), device=row.device)
-    last = row.new_full([words.numel()], -1).scatter_reduce(0, row, order, "amax")
-    return torch.where(last < 0, words, news[last.clamp(min=0)])[:-1].view(x.dtype)
+    last = row.new_full([words.shape[0]], -1).scatter_reduce(0, row, order, "amax")
+    chosen = torch.where((last < 0)[:, None], words, news[last.clamp(min=0)])
+    return chosen[:-1].view(x.dtype)
 
 
 def as_words(x: torch.Tensor) -> torch.Tensor:
@@ -289,7 +302,7 @@ def compute_v77_reference(targets, v80):
 
 
 def compute_v77(targets, v80):
-    if not KERNELS:
+    if not (targets.is_cuda or INTERPRETED):
         return compute_v77_reference(targets, v80)
     targets = targets.contiguous()
     v80 = v80.contiguous()
@@ -339,7 +352,7 @@ def compute_v4_reference(tokens):
 
 
 def compute_v4(tokens):
-    if not KERNELS:
+    if not (tokens.is_cuda or INTERPRETED):
         return compute_v4_reference(tokens)
     tokens = tokens.contiguous()
     v4 = torch.empty((2, 6), dtype=torch.int32, device=tokens.device)
@@ -411,7 +424,7 @@ def compute_v9_reference(x, params_scale):
 
 
 def compute_v9(x, params_scale):
-    if not KERNELS:
+    if not (x.is_cuda or INTERPRETED):
         return compute_v9_reference(x, params_scale)
     x = x.contiguous()
     params_scale = params_scale.contiguous()
@@ -477,7 +490,7 @@ def compute_v39_reference(v25, mask):
 
 
 def compute_v39(v25, mask_1):
-    if not KERNELS:
+    if not (v25.is_cuda or INTERPRETED):
         return compute_v39_reference(v25, mask_1)
     v25 = v25.contiguous()
     mask_1 = mask_1.contiguous()
@@ -575,7 +588,7 @@ def compute_x_1_reference(x, v42, params_scale):
 
 
 def compute_x_1(x, v42, params_scale):
-    if not KERNELS:
+    if not (x.is_cuda or INTERPRETED):
         return compute_x_1_reference(x, v42, params_scale)
     x, v42, params_scale = (x.contiguous() for x in (x, v42, params_scale))
     x_1 = torch.empty((2, 6, 8), dtype=torch.float32, device=x.device)
@@ -613,7 +626,7 @@ def compute_v61_reference(v60):
 
 
 def compute_v61(v60):
-    if not KERNELS:
+    if not (v60.is_cuda or INTERPRETED):
         return compute_v61_reference(v60)
     v60 = v60.contiguous()
     v61 = torch.empty((2, 6, 8), dtype=torch.float32, device=v60.device)
@@ -684,7 +697,7 @@ def compute_logs_reference(logits, logs_grad):
 
 
 def compute_logs(logits, logs_grad):
-    if not KERNELS:
+    if not (logits.is_cuda or INTERPRETED):
         return compute_logs_reference(logits, logs_grad)
     logits = logits.contiguous()
     logs_grad = logs_grad.contiguous()
@@ -729,7 +742,7 @@ def compute_v88_part_reference(v86, v79):
 
 
 def compute_v88_part(v86, v79):
-    if not KERNELS:
+    if not (v86.is_cuda or INTERPRETED):
         return compute_v88_part_reference(v86, v79)
     v86 = v86.contiguous()
     v79 = v79.contiguous()
@@ -763,7 +776,7 @@ def compute_v91_reference(v88):
 
 
 def compute_v91(v88):
-    if not KERNELS:
+    if not (v88.is_cuda or INTERPRETED):
         return compute_v91_reference(v88)
     v88 = v88.contiguous()
     v91 = torch.empty((), dtype=torch.float32, device=v88.device)
@@ -810,7 +823,7 @@ def compute_v60_grad_reference(h_1_grad, v61, v60):
 
 
 def compute_v60_grad(h_1_grad, v61, v60):
-    if not KERNELS:
+    if not (h_1_grad.is_cuda or INTERPRETED):
         return compute_v60_grad_reference(h_1_grad, v61, v60)
     h_1_grad, v61, v60 = (x.contiguous() for x in (h_1_grad, v61, v60))
     v60_grad = torch.empty((2, 6, 8), dtype=torch.float32, device=h_1_grad.device)
@@ -866,7 +879,7 @@ def compute_v104_part_reference(x_1, v46, v55, v59_grad):
 
 
 def compute_v104_part(x_1, v46, v55, v59_grad):
-    if not KERNELS:
+    if not (x_1.is_cuda or INTERPRETED):
         return compute_v104_part_reference(x_1, v46, v55, v59_grad)
     x_1, v46, v55, v59_grad = (x.contiguous() for x in (x_1, v46, v55, v59_grad))
     v104_part = torch.empty((8,), dtype=torch.float32, device=x_1.device)
@@ -982,7 +995,7 @@ def compute_x_1_grad_reference(x_1, v46, v55, v59_grad, params_scale, x_2_grad):
 
 
 def compute_x_1_grad(x_1, v46, v55, v59_grad, params_scale, x_2_grad):
-    if not KERNELS:
+    if not (x_1.is_cuda or INTERPRETED):
         return compute_x_1_grad_reference(x_1, v46, v55, v59_grad, params_scale, x_2_grad)
     x_1, v46, v55, v59_grad, params_scale, x_2_grad = (
         x.contiguous() for x in (x_1, v46, v55, v59_grad, params_scale, x_2_grad)
@@ -1067,7 +1080,7 @@ def compute_v25_grad_reference(attention_grad, v40, attention, v39, mask):
 
 
 def compute_v25_grad(attention_grad, v40, attention, v39, mask_1):
-    if not KERNELS:
+    if not (attention_grad.is_cuda or INTERPRETED):
         return compute_v25_grad_reference(attention_grad, v40, attention, v39, mask_1)
     attention_grad, v40, attention, v39, mask_1 = (
         x.contiguous() for x in (attention_grad, v40, attention, v39, mask_1)
@@ -1143,7 +1156,7 @@ def compute_v124_part_reference(x, v9, v18, v120_part, v121_part, v123_part):
 
 
 def compute_v124_part(x, v9, v18, v120_part, v121_part, v123_part):
-    if not KERNELS:
+    if not (x.is_cuda or INTERPRETED):
         return compute_v124_part_reference(x, v9, v18, v120_part, v121_part, v123_part)
     x, v9, v18, v120_part, v121_part, v123_part = (
         x.contiguous() for x in (x, v9, v18, v120_part, v121_part, v123_part)
@@ -1289,7 +1302,7 @@ def compute_x_grad_reference(
 
 
 def compute_x_grad(x, v9, v18, v120_part, v121_part, v123_part, params_scale, v203, x_1_grad):
-    if not KERNELS:
+    if not (x.is_cuda or INTERPRETED):
         return compute_x_grad_reference(
             x, v9, v18, v120_part, v121_part, v123_part, params_scale, v203, x_1_grad
         )
@@ -1345,7 +1358,7 @@ def compute_v143_reference(v98, v140, params_embed):
 
 
 def compute_v143(v98, v140, params_embed):
-    if not KERNELS:
+    if not (v98.is_cuda or INTERPRETED):
         return compute_v143_reference(v98, v140, params_embed)
     v98, v140, params_embed = (x.contiguous() for x in (v98, v140, params_embed))
     v143 = torch.empty((16, 8), dtype=torch.float32, device=v98.device)
@@ -1384,7 +1397,7 @@ def compute_v146_reference(v104, v124, params_scale):
 
 
 def compute_v146(v104, v124, params_scale):
-    if not KERNELS:
+    if not (v104.is_cuda or INTERPRETED):
         return compute_v146_reference(v104, v124, params_scale)
     v104, v124, params_scale = (x.contiguous() for x in (v104, v124, params_scale))
     v146 = torch.empty((8,), dtype=torch.float32, device=v104.device)
@@ -1419,7 +1432,7 @@ def compute_v149_reference(params_q_grad, params_q):
 
 
 def compute_v149(params_q_grad, params_q):
-    if not KERNELS:
+    if not (params_q_grad.is_cuda or INTERPRETED):
         return compute_v149_reference(params_q_grad, params_q)
     params_q_grad = params_q_grad.contiguous()
     params_q = params_q.contiguous()
@@ -1455,7 +1468,7 @@ def compute_v158_reference(params_o_grad, params_o):
 
 
 def compute_v158(params_o_grad, params_o):
-    if not KERNELS:
+    if not (params_o_grad.is_cuda or INTERPRETED):
         return compute_v158_reference(params_o_grad, params_o)
     params_o_grad = params_o_grad.contiguous()
     params_o = params_o.contiguous()
@@ -1491,7 +1504,7 @@ def compute_v161_reference(params_up_grad, params_up):
 
 
 def compute_v161(params_up_grad, params_up):
-    if not KERNELS:
+    if not (params_up_grad.is_cuda or INTERPRETED):
         return compute_v161_reference(params_up_grad, params_up)
     params_up_grad = params_up_grad.contiguous()
     params_up = params_up.contiguous()

@@ -164,6 +164,26 @@ def test_special_floats_are_kept() -> None:
         applied("sort", dtype, x, dim=0)
 
 
+@pytest.mark.parametrize("dtype", ["bool", *INTEGERS])
+def test_windows_of_all_integers(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    type = TensorType((7,), dtype)
+    high = 2 if dtype == "bool" else 2**63
+    x = rng.integers(0, high, 7, np.uint64).astype(type.numpy)
+    attrs = {
+        "window": (3,),
+        "strides": (2,),
+        "padding": ((1, 2),),
+        "base_dilation": (1,),
+        "window_dilation": (1,),
+    }
+    for op in ("add", "max", "min") if dtype == "bool" else ("add", "mul", "max", "min"):
+        applied("reduce_window", dtype, x, op=op, **attrs)
+    source = rng.integers(0, high, 4, np.uint64).astype(type.numpy)
+    for op in ("max", "min") if dtype != "bool" else ():
+        applied("select_and_scatter", dtype, x, source, op=op, **attrs)
+
+
 def test_large_integers_multiply_exactly() -> None:
     rng = np.random.default_rng(0)
     for dtype in ("i8", "u8", "i32", "u32", "i64", "u64"):
