@@ -32,12 +32,14 @@ MANY = 4096
 """A cache that has grown to so many programs starts anew."""
 
 
+_NUMBERS = Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct, bool, int, float, complex
+
+
 def is_array_like(x: Any) -> bool:
     """Whether a leaf of a container is traced (arrays and numbers) rather than static."""
     return (
-        isinstance(x, (Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct))
-        or is_number(x)
-        or (hasattr(x, "__array__") and not isinstance(x, type))
+        isinstance(x, _NUMBERS)
+        or ((hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type))
     )
 
 

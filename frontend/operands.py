@@ -54,6 +54,8 @@ def abstract_of(x: Any, name: str = "") -> Abstract:
         return Abstract(TensorType((), canonical(dtype)), weak)
     if is_foreign_key(x):
         return Abstract(TensorType(x.shape, "key"))
+    if hasattr(x, "__jax_array__"):
+        return abstract_of(x.__jax_array__(), name)
     array = _as_array(x, name)
     return Abstract(TensorType(array.shape, _dtype_of(array, x, name)))
 
@@ -70,6 +72,15 @@ def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
 
 
 def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
+    if isinstance(x, np.ma.MaskedArray):
+        raise NotAnArrayError(
+            point(
+                f"{name or 'an operand'} is a masked array, and arrays here have no mask; pass "
+                "x.filled(number), or the mask as an array of its own"
+            )
+        )
+    if hasattr(x, "__jax_array__"):
+        return np.asarray(x.__jax_array__())
     if not isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) and not hasattr(
         x, "__array__"
     ):
@@ -139,6 +150,8 @@ def as_tracer(x: Any) -> Tracer:
 
     if isinstance(x, Array):
         return captured(x)
+    if hasattr(x, "__jax_array__"):
+        return as_tracer(x.__jax_array__())
     if (keys := packed(x)) is not None:
         return captured(from_numpy(keys, dtype="key"))
     array = to_numpy(x)

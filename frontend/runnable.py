@@ -263,6 +263,8 @@ class Runnable:
         if not is_number(leaf):
             if (keys := packed(leaf)) is not None:
                 return keys
+            if hasattr(leaf, "__jax_array__"):
+                leaf = leaf.__jax_array__()
             return narrowed(np.asarray(leaf), self._types[i], f"%{self._names[i]}")
         try:
             return np.asarray(leaf, self._types[i])

@@ -237,15 +237,23 @@ def register_dataclass(
 ) -> Class:
     """Make a dataclass a container; may be used as its decorator.
 
+    So is any other class, when `data_fields` and `meta_fields` name all that its objects have.
+
     `data_fields` hold arrays or containers of them (all fields but the others unless named),
     `meta_fields` are part of the structure and must compare and hash. Without either, those made
     by `static()` are the meta fields. `drop_fields` are in neither, and are their defaults again.
     """
-    if not is_dataclass(kind):
-        raise StructureError(f"{kind.__name__} is no dataclass; decorate it with @dataclass first")
-    names = [each.name for each in fields(kind) if each.init and each.name not in drop_fields]
-    made = {each.name: each.default_factory for each in fields(kind) if each.name in drop_fields}
+    if not is_dataclass(kind) and data_fields is None:
+        raise StructureError(
+            f"{kind.__name__} is no dataclass; decorate it with @dataclass first, or name its "
+            "data_fields and meta_fields"
+        )
+    known = fields(kind) if is_dataclass(kind) else ()
+    names = [each.name for each in known if each.init and each.name not in drop_fields]
+    made = {each.name: each.default_factory for each in known if each.name in drop_fields}
     meta = tuple(meta_fields)
+    if not is_dataclass(kind):
+        names = [*(data_fields or ()), *meta]
     if data_fields is None and not meta:
         meta = tuple(f.name for f in fields(kind) if f.init and f.metadata.get("static"))
     data = tuple(n for n in names if n not in meta) if data_fields is None else tuple(data_fields)
@@ -261,7 +269,7 @@ def register_dataclass(
         return tuple(getattr(instance, name) for name in data), rest, data
 
     def together(rest: Any, children: Any) -> Any:
-        instance = object.__new__(kind)
+        instance: Any = object.__new__(kind)
         for name, value in zip((*data, *meta), (*children, *rest), strict=True):
             object.__setattr__(instance, name, value)
         for name, default in made.items():

@@ -24,7 +24,7 @@ from shardir.frontend.operands import (
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import TensorType
+from shardir.types import FLOATS, TensorType
 
 
 def _aligned(name: str, *xs: Any) -> tuple[Tracer, ...]:
@@ -100,10 +100,20 @@ lgamma = _unary("lgamma")
 digamma = _unary("digamma")
 real = _unary("real")
 imag = _unary("imag")
-conj = _unary("conj")
 bitwise_not = _unary("bitwise_not", "not")
 population_count = _unary("population_count", "popcnt")
 clz = _unary("clz")
+
+
+@public()
+def conj(x: Any) -> Any:
+    """The complex conjugate of every element; real numbers become complex."""
+    tracer = as_tracer(x)
+    if tracer.value.type.dtype in FLOATS:
+        wide = "c128" if tracer.value.type.dtype == "f64" else "c64"
+        return convert(tracer, wide, tracer.weak_type)
+    return emit("conj", tracer, weak=tracer.weak_type)
+
 
 add = _binary("add")
 sub = _binary("sub")

@@ -8,6 +8,7 @@ changed in both.
 import unittest
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -70,12 +71,16 @@ def lend(library: Any, *, wording: bool = False) -> Mapping[str, Any]:
         )
         module.tree_map = library.tree.map
     public.tree_reduce = library.tree.reduce
+    ours = partial(library.jit)
+    ours._name = "jit"  # type: ignore[attr-defined]
+    machinery.JIT_IMPLEMENTATION = (ours, machinery.JIT_IMPLEMENTATION[1])
     for name in ("promote_dtypes", "promote_dtypes_inexact"):
         setattr(machinery, name, _on_numpy(getattr(machinery, name)))
     if not wording:
         machinery.check_raises = _raises
         case = machinery.JaxTestCase
         case.assertRaisesRegex = _whatever_it_says(case.assertRaises)
+        case.assertWarnsRegex = _whatever_it_says(case.assertWarns)
     machinery.create_mesh = _mesh_maker(library)
     _call_privately(library)
     _spare_specs(library.sharding.PartitionSpec)

@@ -1,5 +1,6 @@
 """Numbers that once were others than JAX's and NumPy's: corners of functions, and derivatives."""
 
+import enum
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import shardir
 from shardir import numpy as snp
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
 
 
 def test_derivatives_where_a_function_is_told_by_cases() -> None:
@@ -104,3 +105,45 @@ def test_a_stated_length_is_that_of_the_counts() -> None:
 def test_common_multiples_wrap_around_as_products_do() -> None:
     x, y = np.array([26, -4], np.int8), np.array([5, 6], np.int8)
     np.testing.assert_array_equal(snp.lcm(x, y), np.array([-126, 12], np.int8))
+
+
+def test_masks_are_not_dropped() -> None:
+    x = np.ma.array([1.0, 2.0], mask=[True, False])
+    with pytest.raises(NotAnArrayError) as caught:
+        shardir.jit(lambda x: x)(x)
+    assert (
+        str(caught.value)
+        .partition("\n")[0]
+        .endswith(
+            "is a masked array, and arrays here have no mask; pass x.filled(number), or the mask as "
+            "an array of its own"
+        )
+    )
+
+
+def test_objects_that_stand_for_arrays() -> None:
+    class Held:
+        def __init__(self, numbers: Any) -> None:
+            self.numbers = numbers
+
+        def __jax_array__(self) -> Any:
+            return self.numbers
+
+    held = Held(snp.arange(3.0))
+    np.testing.assert_array_equal(snp.asarray(held), [0, 1, 2])
+    np.testing.assert_array_equal(snp.add(held, 1), [1, 2, 3])
+    kind: Any = shardir.tree_util.register_dataclass(Held, ["numbers"], [])
+    moved = shardir.jit(lambda x: kind(snp.sin(x) * 2))(held)
+    np.testing.assert_allclose(moved.numbers, 2 * np.sin(np.arange(3)), rtol=1e-6)
+
+
+def test_named_numbers_may_be_returned() -> None:
+    class Count(enum.IntEnum):
+        one = 1
+
+    assert shardir.jit(lambda: Count.one)() == 1
+
+
+def test_a_conjugate_is_complex() -> None:
+    assert shardir.lax.conj(np.float32(3)).dtype == np.complex64
+    assert shardir.grad(lambda x: shardir.lax.conj(x).real)(3.0) == 1.0
