@@ -4,6 +4,7 @@ A value of the program is a `poplar::Tensor` under the value's own name. Views o
 nothing in Poplar, so whatever only arranges data is bound to a view and moves nothing.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from shardir.mesh import Mesh
 from shardir.placement import Axes
 from shardir.text.printer import Printer
 from shardir.types import TensorType
+
+_RESHAPED = re.compile(r"\.reshape\(\{[^{}]*\}\)$")
 
 
 @dataclass
@@ -175,7 +178,10 @@ def broadcast_view(text: str, shape: Sequence[int], dims: Sequence[int], to: Seq
 
 def reshape_view(text: str, shape: Sequence[int], to: Sequence[int]) -> str:
     """The view of a tensor of `shape` under another shape."""
-    return text if tuple(shape) == tuple(to) else f"{text}.reshape({braces(to)})"
+    if tuple(shape) == tuple(to):
+        return text
+    seen = _RESHAPED.sub("", text)
+    return f"{seen}.reshape({braces(to)})"
 
 
 def shuffle_view(text: str, perm: Sequence[int]) -> str:

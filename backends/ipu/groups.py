@@ -227,12 +227,13 @@ def counted(e: Emitter, op: Op) -> str:
 
 def count_up(e: Emitter, size: int, dtype: str) -> str:
     """A constant of the numbers from 0 on."""
-    held = ELEMENTS[dtype]
-    if dtype == "f16":
-        made = f"{e.use('half_count')}(graph, {size})"
+    if dtype in ("i32", "u32", "f32"):
+        made = f"{e.use('count')}<{ELEMENTS[dtype].cpp}>(graph, {ELEMENTS[dtype].poplar}, {size})"
     else:
-        made = f"{e.use('count')}<{held.cpp}>(graph, {held.poplar}, {size})"
-    return e.once(f"count {size} {dtype}", f"count_to_{size}", made)
+        whole = count_up(e, size, "i32")
+        made = f"popops::cast(graph, {whole}, {ELEMENTS[dtype].poplar}, step)"
+    name = f"count_to_{size}" if dtype == "i32" else f"count_to_{size}_{dtype}"
+    return e.once(f"count {size} {dtype}", name, made)
 
 
 @lowers("fused")

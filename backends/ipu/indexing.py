@@ -34,15 +34,16 @@ def clamped(e: Emitter, text: str, dtype: str, most: int, label: str) -> str:
 
 
 def _offsets(
-    e: Emitter, starts: Sequence[Value], whole: Sequence[int], sizes: Sequence[int], label: str
+    e: Emitter, starts: Sequence[Value], whole: Sequence[int], sizes: Sequence[int], y: Value
 ) -> tuple[list[int], str]:
     """The dimensions that a window can move along, and where it starts along them."""
     dims = [d for d, (n, m) in enumerate(zip(whole, sizes, strict=True)) if n != m]
-    parts = []
+    parts, label = [], e.label(y)
     for d in dims:
         text, dtype = as_int(e, starts[d])
         parts.append(f"{clamped(e, text, dtype, whole[d] - sizes[d], label)}.reshape({{1}})")
-    return dims, parts[0] if len(parts) == 1 else f"poplar::concat({{{', '.join(parts)}}})"
+    joined = parts[0] if len(parts) == 1 else f"poplar::concat({{{', '.join(parts)}}})"
+    return dims, e.temporary(f"{y.name}_start", joined)
 
 
 @lowers("dynamic_slice")
@@ -53,7 +54,7 @@ def _dynamic_slice(e: Emitter, op: Op) -> None:
         e.alias(y, e.text(x), x)
         return
     e.comment(op)
-    dims, offsets = _offsets(e, starts, x.type.shape, y.type.shape, e.label(y))
+    dims, offsets = _offsets(e, starts, x.type.shape, y.type.shape, y)
     sizes = braces([y.type.shape[d] for d in dims])
     arguments = f"{e.text(x)}, {offsets}, {braces(dims)}, {sizes}, {e.sequence}, {e.label(y)}"
     e.define(y, f"popops::dynamicSlice(graph, {arguments})")
@@ -67,7 +68,7 @@ def _dynamic_update_slice(e: Emitter, op: Op) -> None:
         e.alias(y, e.text(update), update)
         return
     e.comment(op)
-    dims, offsets = _offsets(e, starts, x.type.shape, update.type.shape, e.label(y))
+    dims, offsets = _offsets(e, starts, x.type.shape, update.type.shape, y)
     copied(e, y, e.text(x))
     sizes = braces([update.type.shape[d] for d in dims])
     arguments = f"{e.text(y)}, {e.text(update)}, {offsets}, {braces(dims)}, {sizes}"
@@ -107,6 +108,7 @@ def _gather(e: Emitter, op: Op) -> None:
         e.define(y, broadcast_view(view, [y.type.shape[s] for s in kept], kept, y.type.shape))
         return
     vectors = parts[0] if len(parts) == 1 else _joined(parts, len(batch))
+    vectors = e.temporary(f"{y.name}_places", vectors)
     arguments = (
         f"{e.text(x)}, {vectors}, {len(batch)}, {braces(offset)}, {braces([*sizes, *words])}, "
         f"{braces(collapsed)}, {braces(index_map)}, {e.sequence}, {label}"
@@ -223,7 +225,8 @@ def _rows(
         )
         places += terms
         held = f"({index})" if len(terms) > 1 else index
-        row = held if n == 0 else f"({row}) * pe::Const({extent}) + {held}"
+        before = f"({row})" if " " in row and not row.startswith("(") else row
+        row = held if n == 0 else f"{before} * pe::Const({extent}) + {held}"
         if d in layout.index_map:
             within = f"{held} >= pe::Const(0) && {held} < pe::Const({extent})"
             inside = f"{inside} && {within}" if inside else within

@@ -1,6 +1,7 @@
 """Lines of C++ that are not too long."""
 
 WIDTH = 100
+_OPERATORS = (" + ", " - ", " * ", " / ", " && ", " || ", " ^ ", " | ", " & ")
 
 
 def wrapped(line: str, indent: str) -> list[str]:
@@ -22,7 +23,7 @@ def wrapped(line: str, indent: str) -> list[str]:
 
 
 def _cut(text: str, room: int) -> int | None:
-    """Where to break: behind the comma that is least nested, the last of those.
+    """Where to break: behind the comma or operator that is least nested, the last of those.
 
     One near the beginning of the line is taken only where there is no other.
     """
@@ -37,13 +38,26 @@ def _cut(text: str, room: int) -> int | None:
             depth += 1
         elif character in ")}]":
             depth -= 1
-        elif text[i : i + 2] == ", " and i < room:
-            key = (int(i < room // 8), depth, -i)
+        if i >= room:
+            break
+        end = _end(text, i)
+        if end is not None and end <= room:
+            key = (int(end < room // 8), 2 * depth + (text[end - 1] != ","), -end)
             best = key if best is None else min(best, key)
     if best is not None:
-        return 1 - best[2]
+        return -best[2]
     equals = text.find(" = ")
     if 0 < equals < room - 2:
         return equals + 3
     later = text.find(", ")
     return later + 1 if later >= 0 else None
+
+
+def _end(text: str, i: int) -> int | None:
+    """Where a comma or an operator ends that begins at `i`."""
+    if text[i : i + 2] == ", ":
+        return i + 1
+    for operator in _OPERATORS:
+        if text.startswith(operator, i):
+            return i + len(operator) - 1
+    return None

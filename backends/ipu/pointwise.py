@@ -67,8 +67,12 @@ def constant_like(value: float, x: Node) -> Number:
     return number(value, x.dtype)
 
 
-def where(condition: Node, yes: Node, no: Node) -> Apply:
-    """`condition ? yes : no`."""
+def where(condition: Node, yes: Node, no: Node) -> Node:
+    """`condition ? yes : no`; of two truths the condition itself."""
+    if yes.dtype == "bool" and isinstance(yes, Number) and isinstance(no, Number):
+        if yes.value == no.value:
+            return yes
+        return condition if yes.value else apply("!", condition)
     return Apply("Select", (yes, no, condition), yes.dtype)
 
 

@@ -73,9 +73,7 @@ def write_program(emission: Emission, memory: Memory, strided: str) -> str:
     e = Emitter(emission.mesh, Printer(emission.module.meshes), strided=strided)
     e.spellings = dict(unique_names(main))
     e.sums = multiply_adds(main.body)
-    ports = Identifiers()
-    inputs = [ports.fresh(b.name) for b in emission.arguments]
-    outputs = [ports.fresh(_output(b, i, emission)) for i, b in enumerate(emission.results)]
+    inputs, outputs = ports_of(emission)
     _arguments(e, emission, inputs)
     arguments, e.lines = e.lines, []
     write_block(e, main.body)
@@ -113,12 +111,11 @@ def write_program(emission: Emission, memory: Memory, strided: str) -> str:
     return "\n\n".join(filter(None, sections)) + "\n"
 
 
-def _output(boundary: Boundary, index: int, emission: Emission) -> str:
-    """A result is called as the user sees it where that is a name, else as its value."""
-    label = boundary.label
-    if re.fullmatch(r"[A-Za-z_]\w*", label):
-        return label
-    return f"{label}" if label else f"result_{index}"
+def ports_of(emission: Emission) -> tuple[list[str], list[str]]:
+    """The names of the streams and files of arguments and of results."""
+    names = Identifiers()
+    inputs = [names.fresh(b.name) for b in emission.arguments]
+    return inputs, [names.fresh(b.label) for b in emission.results]
 
 
 def _arguments(e: Emitter, emission: Emission, ports: Sequence[str]) -> None:
@@ -182,7 +179,7 @@ def _introduction(emission: Emission, memory: Memory) -> str:
         "",
         f"  g++ -std=c++17 -O2 {file_name(emission)} -o {stem(emission)} -lgcl -lpoplin -lpopops "
         "-lpoputil -lpoplar",
-        f"  ./{stem(emission)} --arguments arguments --results results",
+        f"  mkdir -p results && ./{stem(emission)} --arguments arguments --results results",
     ]
     return "\n".join(f"// {line}".rstrip() for line in lines)
 

@@ -110,8 +110,8 @@ def position(e: Emitter, axes: Axes) -> str:
     key = f"position {axes}"
     if key in e.known:
         return e.known[key]
-    number = f'popops::map(graph, {text}, {{{replica(e)}}}, step, "position")'
-    return e.once(key, f"place_along_{name_of(e, axes)}", number)
+    name = f"place_along_{name_of(e, axes)}"
+    return e.once(key, name, f'popops::map(graph, {text}, {{{replica(e)}}}, step, "{name}")')
 
 
 def _along(axis: Axis, e: Emitter) -> str:

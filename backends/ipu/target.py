@@ -2,8 +2,12 @@
 
 import warnings
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from shardir.backends.emission import Emission, EmissionError, Target
 from shardir.backends.ipu.checks import (
@@ -18,7 +22,11 @@ from shardir.backends.ipu.checks import (
 )
 from shardir.backends.ipu.downcast import downcast, parse_casts
 from shardir.backends.ipu.expressions import PLACEHOLDERS
-from shardir.backends.ipu.program import file_name, write_program
+from shardir.backends.ipu.program import file_name, ports_of, write_program
+from shardir.threefry import halves
+from shardir.types import TensorType
+
+Array = npt.NDArray[Any]
 
 RUNNER = Path(__file__).parent / "host_model" / "runner"
 """The headers that every program includes."""
@@ -48,10 +56,56 @@ class Ipu(Target):
         strided = options.get("strided", STRIDED[0])
         if strided not in STRIDED:
             raise EmissionError(f"strided={strided} is none of {', '.join(STRIDED)}")
+        cast = downcast(emission, parse_casts(options.get("downcast", "")))
         return {
             file_name(emission): program_text(emission, options),
+            **array_files(cast),
             **{h.name: h.read_text(encoding="utf-8") for h in sorted(RUNNER.glob("*.hpp"))},
         }
+
+
+def array_files(emission: Emission) -> dict[str, bytes | str]:
+    """The arrays that come with a program: those it refers to, and its samples with a check."""
+    inputs, outputs = ports_of(emission)
+    files: dict[str, bytes | str] = {}
+    given = emission.samples.arguments if emission.samples else [None] * len(inputs)
+    for name, boundary, sample in zip(inputs, emission.arguments, given, strict=True):
+        array = sample if boundary.value is None else boundary.value
+        if array is not None:
+            files[f"arguments/{name}.npy"] = _npy(array, boundary.whole)
+    if emission.samples:
+        for name, boundary, array in zip(
+            outputs, emission.results, emission.samples.results, strict=True
+        ):
+            files[f"expected/{name}.npy"] = _npy(array, boundary.whole)
+        files["check.py"] = CHECK
+    return files
+
+
+def _npy(array: Array, type: TensorType) -> bytes:
+    """The file of an array as the program reads it: keys as two words each."""
+    out = BytesIO()
+    held = np.stack(halves(array), -1) if type.dtype == "key" else np.asarray(array, type.numpy)
+    np.save(out, held)
+    return out.getvalue()
+
+
+CHECK = '''\
+"""Compares results/ with expected/, which the reference interpreter computed."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+worst = 0.0
+for path in sorted(Path("expected").glob("*.npy")):
+    want, got = np.load(path), np.load(Path("results") / path.name)
+    gap = np.abs(got.astype(np.float64) - want).max() / max(np.abs(want).max(), 1)
+    print(f"{path.stem}: differs by {gap:.1e} of the largest element")
+    worst = max(worst, gap if want.dtype.kind == "f" else float(gap > 0))
+sys.exit(worst > 1e-3)
+'''
 
 
 def program_text(emission: Emission, options: Mapping[str, str]) -> str:
