@@ -1,11 +1,15 @@
 """The command `shardir`: that of the frontend, and what stands over it."""
 
+import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated
 
 import typer
 
+from shardir.errors import ShardirError
 from shardir.frontend.cli import app, main as main
+from shardir.frontend.cli_files import CommandError
 
 
 @app.command(
@@ -26,9 +30,22 @@ def as_jax(
 
     The modules beside it find shardir as well, and nobody else does.
     """
-    from shardir.frontend.cli_files import CommandError
     from shardir.interop.in_place_of_jax import run_script
 
     if not script.is_file():
         raise CommandError(f"there is no file {script}")
-    run_script(script, context.args)
+    try:
+        run_script(script, context.args)
+    except ShardirError:
+        raise
+    except Exception as error:
+        _tell(error, str(script))
+        raise SystemExit(1) from None
+
+
+def _tell(error: Exception, script: str) -> None:
+    """Print an error as Python does, from the script on."""
+    place: TracebackType | None = error.__traceback__
+    while place is not None and place.tb_frame.f_code.co_filename != script:
+        place = place.tb_next
+    traceback.print_exception(error.with_traceback(place or error.__traceback__))

@@ -155,6 +155,18 @@ def test_the_command(tmp_path: Path) -> None:
         "error: jax.numpy.sinn is not covered by shardir; the nearest is jax.numpy.sin\n"
     )
     assert command("nowhere.py") == (1, "", "error: there is no file nowhere.py\n")
+    script.write_text("import jax\n\ndef f():\n    return 1 // 0\n\nf()\n")
+    code, out, err = command(str(script))
+    lines = err.splitlines()
+    assert (code, lines[0], lines[-1]) == (
+        1,
+        "Traceback (most recent call last):",
+        "ZeroDivisionError: integer division or modulo by zero",
+    )
+    assert [line.split(", ")[1] for line in lines if line.startswith("  File")] == [
+        "line 6",
+        "line 4",
+    ]
 
 
 def said(kind: type[Exception], line: str) -> str:

@@ -8,12 +8,13 @@ import pytest
 
 from shardir.frontend.config import config
 from shardir.interop.in_place_of_jax import Program
+from shardir.interop.in_place_of_jax.settings import program_settings
 
 
 def run(text: str, **settings: object) -> dict[str, Any]:
     """The names that a program has defined; its errors name its lines."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    with config(**settings):
+    with program_settings(settings):
         Program().execute(compile(text, "<program>", "exec"), namespace)
         namespace["reprs"] = [repr(x) for x in namespace.get("shown", ())]
     return namespace
@@ -211,6 +212,11 @@ swapped = jax.pmap(lambda a: jax.lax.all_gather(a, "d"), axis_name="d")(v)
     np.testing.assert_allclose(found["dots"], np.asarray(found["v"]) @ found["v"][0], rtol=1e-5)
     assert found["swapped"].shape == (3, 3, 4)
     assert os.environ["XLA_FLAGS"]
+    # What has been there before yields to what is stated, and to what the program does.
+    assert run("import jax\ncount = jax.device_count()")["count"] == 3
+    assert run("import jax\ncount = jax.device_count()", num_cpu_devices=5)["count"] == 5
+    later = "import jax\njax.config.update('jax_num_cpu_devices', 2)\ncount = jax.device_count()"
+    assert run(later)["count"] == 2
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from shardir.frontend.config import config
 from shardir.interop.in_place_of_jax import Program
+from shardir.interop.in_place_of_jax.settings import program_settings
 from tests.jax_documents.cells import Cell, cells_of, supplied
 from tests.jax_documents.comparing import verdict
 from tests.jax_documents.libraries import Watched, bring_mixed, called_outside, needs_jax
@@ -62,7 +62,7 @@ def run_document(text: str, choices: Choices) -> Outcome:
     outcome, called = Outcome(), called_outside(sources)
     environment, lent = dict(os.environ), _lent()
     try:
-        with config(**choices.settings):
+        with program_settings(choices.settings):
             exec(supplied(cells), namespace)
             for cell in cells:
                 outcome.cells.append(_run(cell, namespace))

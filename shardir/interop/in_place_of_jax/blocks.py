@@ -8,8 +8,8 @@ from threading import Lock
 from types import TracebackType
 from typing import Any
 
-from shardir.frontend.config import config
 from shardir.interop.in_place_of_jax.programs import Program
+from shardir.interop.in_place_of_jax.settings import program_settings
 
 _active: ContextVar[tuple[tuple[dict[str, Any], Program], ...]] = ContextVar(
     "shardir_in_place_of_jax", default=()
@@ -41,7 +41,7 @@ class shardir_as_jax:
         self._token: Token[Any] | None = None
 
     def __enter__(self) -> Program:
-        self._block = config(**self._settings)
+        self._block = program_settings(self._settings)
         self._block.__enter__()
         scope = sys._getframe(1).f_globals
         self._token = _active.set((*_active.get(), (scope, self._program)))

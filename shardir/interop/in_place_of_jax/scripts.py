@@ -6,8 +6,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shardir.frontend.config import config
 from shardir.interop.in_place_of_jax.programs import Program
+from shardir.interop.in_place_of_jax.settings import program_settings
 
 
 def run_script(path: str | Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def run_script(path: str | Path, arguments: Sequence[str] = ()) -> dict[str, Any
     sys.argv, sys.path = [str(path), *arguments], [str(file.parent), *sys.path]
     sys.modules["__main__"] = module
     try:
-        with config():
+        with program_settings({}):
             program.execute(code, module.__dict__)
     finally:
         sys.argv, sys.path, sys.modules["__main__"] = before

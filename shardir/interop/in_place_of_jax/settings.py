@@ -2,6 +2,9 @@
 
 import os
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import Any
 
@@ -36,7 +39,6 @@ GUARDING = frozenset(
         "jax_disable_most_optimizations",
         "jax_enable_checks",
         "jax_enable_compilation_cache",
-        "jax_enable_custom_prng",
         "jax_explain_cache_misses",
         "jax_log_compiles",
         "jax_numpy_dtype_promotion",
@@ -139,8 +141,31 @@ class Flags:
 FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
 
+_obeyed: ContextVar[str] = ContextVar("shardir_flags_of_xla", default="")
+"""The flags that have been obeyed, so that what a program sets later itself holds."""
+
+
 def obey_flags() -> None:
-    """Let there be as many devices as `XLA_FLAGS` says, if it says so."""
-    found = FORCED.findall(os.environ.get("XLA_FLAGS", ""))
-    if found and config.shown_platform == "cpu" and config.num_cpu_devices != int(found[-1]):
+    """Let there be as many devices as `XLA_FLAGS` says, if it says something new."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if flags == _obeyed.get():
+        return
+    _obeyed.set(flags)
+    found = FORCED.findall(flags)
+    if found and config.shown_platform == "cpu":
         config.update("num_cpu_devices", int(found[-1]))
+
+
+@contextmanager
+def program_settings(settings: Mapping[str, object]) -> Iterator[None]:
+    """A block for a program: `settings` hold in it, and what it changes stays inside.
+
+    The flags that there are count as obeyed where `settings` state the number of devices.
+    """
+    known = "num_cpu_devices" in settings
+    token = _obeyed.set(os.environ.get("XLA_FLAGS", "") if known else "")
+    try:
+        with config(**settings):
+            yield
+    finally:
+        _obeyed.reset(token)
