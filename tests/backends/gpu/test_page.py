@@ -1,0 +1,62 @@
+"""The commands that docs/gpu.md shows do what it says; with `--long` those of launchers as well."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+LAUNCHERS = {
+    "torchrun": [sys.executable, "-m", "torch.distributed.run"],
+    "mpiexec": [str(Path(sys.executable).parent / "mpiexec")],
+}
+PLAIN = {"shardir": [sys.executable, "-m", "shardir"], "python": [sys.executable]}
+
+
+def done(command: str, folder: Path) -> str:
+    """What a command prints."""
+    first, *words = shlex.split(command)
+    words = [sys.executable if word == "python" else word for word in words]
+    ran = subprocess.run(
+        [*(PLAIN | LAUNCHERS)[first], *words],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
+
+
+def test_the_commands_of_the_page_work(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    program = next(body for language, body in BLOCKS if language == "python")
+    (tmp_path / "train.py").write_text(program)
+    commands = [line for language, body in BLOCKS if language == "sh" for line in body.splitlines()]
+    assert len(commands) == 5
+    printed = {}
+    for command in commands:
+        if command.split()[0] in PLAIN or request.config.getoption("--long"):
+            printed[command] = done(command, tmp_path)
+
+    told = next(body for language, body in BLOCKS if body.startswith("ok "))
+    for command, output in printed.items():
+        if "python" in command and "--selftest" in command:
+            assert output.startswith("ok    result.0.w1: f32[16, 32@model]: differs by ")
+            assert output.partition(":")[0] == told.partition(":")[0]
+        elif "--bench" in command:
+            assert re.match(r"5 runs on 4 devices: median [\d.]+ ms, fastest [\d.]+ ms", output)
+
+
+def test_the_page_names_every_option() -> None:
+    from shardir.backends.gpu.vendored.command import _parser
+    from shardir.backends.gpu.vendored.program import Program
+
+    known = set(re.findall(r"--[a-z]+", _parser(Program("p", {}, (), ())).format_help()))
+    table = PAGE[PAGE.index("| option |") : PAGE.index("Names are the user's")]
+    assert known - {"--help"} == set(re.findall(r"--[a-z]+", table))
