@@ -6,7 +6,6 @@ Tensors that have all elements are walked as they lie, so that neighbouring thre
 
 from shardir.backends.gpu.kernels.group import Group
 from shardir.backends.gpu.kernels.kernel import Kernel, Launch
-from shardir.backends.gpu.kernels.sides import Side
 from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
 
 
@@ -16,10 +15,10 @@ def flat(group: Group, sizes: Sizes) -> Kernel:
     axes = tuple(range(len(layout.extents)))
     size = layout.size(axes)
     block = min(max(sizes.flat * 4 // group.itemsize, sizes.flat // 2), 2 * sizes.flat, above(size))
-    side = Side("at", axes, size, block, "BLOCK", is_masked=size % block != 0)
+    side = group.side("at", axes, size, block, "BLOCK")
     writer = group.writer(*([side] if axes else []))
     if axes:
-        writer.line(f"at = {group.program(0)} * BLOCK + {side.line}")
+        writer.line(f"{side.number} = {group.program(0)} * BLOCK + {side.line}")
         writer.lines += side.bound()
     writer.emit(writer.closure(group.block.returns, through=True))
     for value, pointer, _ in group.stores():

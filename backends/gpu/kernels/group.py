@@ -16,10 +16,7 @@ from shardir.text.printer import Printer
 from shardir.types import NUMPY_DTYPES
 
 WIDTH = 100
-RESERVED = (
-    *("at", "row", "column", "part", "start", "first", "mask", "row_mask", "column_mask"),
-    *("part_mask", "tl", "triton", "torch", "libdevice", "device", "float", "range"),
-)
+RESERVED = ("tl", "triton", "torch", "libdevice", "device", "float", "range")
 LETTERS = "ijklmnpqrstuvwxyz"
 
 
@@ -55,9 +52,19 @@ class Group:
         tensors = (*self.params, *self.block.returns)
         return max(NUMPY_DTYPES[value.type.dtype].itemsize for value in tensors)
 
+    def own(self, word: str) -> str:
+        """A variable of the kernel's own: the word, if no value is called so."""
+        return fresh(word, (*self.names.values(), *self.results), "_")
+
+    def side(
+        self, word: str, axes: Sequence[int], size: int, length: int, block: str, slot: str = ""
+    ) -> Side:
+        """A side whose numbers are called so, if no value is."""
+        mask = self.own("mask" if word == "at" else f"{word}_mask") if size % length else ""
+        return Side(self.own(word), tuple(axes), size, length, block, slot, mask)
+
     def writer(self, *sides: Side) -> Writer:
-        taken = set(self.names.values())
-        letters = [fresh(letter, taken, "_") for letter in LETTERS]
+        letters = [self.own(letter) for letter in LETTERS]
         counting = Counting(self.layout, letters)
         counter = "i64" if self.is_large else "i32"
         return Writer(self.block, self.layout, self.names, sides, counting, counter)

@@ -11,7 +11,6 @@ from shardir.backends.gpu.kernels.group import Group
 from shardir.backends.gpu.kernels.kernel import Kernel, Launch
 from shardir.backends.gpu.kernels.reducing import neutral, reduced
 from shardir.backends.gpu.kernels.rounds import Rounds
-from shardir.backends.gpu.kernels.sides import Side
 from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil
 from shardir.backends.gpu.kernels.terms import NARROW, POINTERS, Term
 from shardir.backends.gpu.kernels.tiled import Tile, begin, loop
@@ -35,7 +34,10 @@ def in_parts(group: Group, tile: Tile, parts: int) -> Kernel:
     pieces = ceil(ceil(ended.size, ended.length), parts)
     chunk = pieces * ended.length
     parts = ceil(ended.size, chunk)
-    ended = replace(ended, is_masked=parts * chunk != ended.size)
+    if parts * chunk != ended.size and not ended.mask:
+        ended = replace(ended, mask=group.own(f"{ended.number}_mask" if tile.kept else "mask"))
+    elif parts * chunk == ended.size:
+        ended = replace(ended, mask="")
     tile = replace(tile, ended=ended)
     reductions = Rounds(group.writer(*tile.sides)).reductions
     scratch = {op: f"{group.names[op.result]}_parts" for op in reductions}
@@ -62,17 +64,18 @@ def _first(
     chunk, parts = cut
     writer = group.writer(*tile.sides)
     begin(group, tile, writer)
-    writer.lines += [f"part = {group.program(1)}", f"first = part * {chunk}"]
+    part, first = group.own("part"), group.own("first")
+    writer.lines += [f"{part} = {group.program(1)}", f"{first} = {part} * {chunk}"]
     rounds = Rounds(writer)
     stores = [store for store in group.stores() if rounds.is_walked(store[0])]
     yields = [(value, pointer) for value, pointer, _ in stores]
-    loop(tile, writer, tuple(scratch), yields, f"first, first + {chunk}")
+    loop(group, tile, writer, tuple(scratch), yields, f"{first}, {first} + {chunk}")
     kept = tile.kept
     for op, name in scratch.items():
         spans = frozenset[str]().union(*(side.spans for side in tile.sides))
         term = Term(f"{group.names[op.result]}_acc", op.result.type.dtype, spans=spans)
         text = reduced(op, term, "", writer.axis(tile.ended))
-        place = f"part * {kept.size} + {kept.number}" if kept else "part"
+        place = f"{part} * {kept.size} + {kept.number}" if kept else part
         mask = f", {kept.mask}" if kept and kept.mask else ""
         writer.line(f"tl.store({name}_ptr + {place}, {text}{mask})")
     loaded = [value for value in group.params if value in writer.loaded]
@@ -92,24 +95,20 @@ def _first(
 def _second(group: Group, tile: Tile, scratch: dict[Op, str], parts: int) -> tuple[str, Launch]:
     """The kernel that reduces the parts to one, and computes what is made of that."""
     rows = above(parts)
-    part = Side("part", (), parts, rows, "PARTS", "[:, None]", rows != parts)
-    kept = None
-    if tile.kept:
-        size = tile.kept.size
-        columns = min(max(8192 // rows, 1), 64, above(size))
-        masked = size % columns != 0
-        kept = Side("column", group.layout.kept, size, columns, "COLUMNS", "[None, :]", masked)
-        if columns == 1:
-            kept, part = replace(kept, slot=""), replace(part, slot="")
-    else:
-        part = replace(part, slot="")
+    kept = tile.kept
+    if kept:
+        columns = min(max(8192 // rows, 1), 64, above(kept.size))
+        slot = "[None, :]" if columns > 1 else ""
+        kept = group.side("column", kept.axes, kept.size, columns, "COLUMNS", slot)
+    slot = "[:, None]" if kept and kept.length > 1 else ""
+    part = group.side("part", (), parts, rows, "PARTS", slot)
     both = Tile(kept, part)
     writer = group.writer(*([kept] if kept else []))
     begin(group, both, writer)
-    writer.lines += [f"part = {part.line}", *part.bound()]
+    writer.lines += [f"{part.number} = {part.line}", *part.bound()]
     masks = " & ".join(side.mask for side in (part, kept) if side and side.mask)
     for op, name in scratch.items():
-        place = f"part * {kept.size} + {kept.number}" if kept else "part"
+        place = f"{part.number} * {kept.size} + {kept.number}" if kept else part.number
         other = f", {masks}, other={neutral(op).text}" if masks else ""
         term = Term(f"tl.load({name}_ptr + {place}{other})", op.result.type.dtype)
         axis = "0, keep_dims=True" if kept and kept.length > 1 else "0"

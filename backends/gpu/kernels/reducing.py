@@ -45,7 +45,7 @@ def reduced(op: Op, x: Term, mask: str, axis: str) -> str:
     return f"{text}.to({OWN[x.dtype]})" if short else text
 
 
-def start(op: Op, tile: str) -> str:
+def neutral_tile(op: Op, tile: str) -> str:
     """An accumulator for each element of the tile."""
     return f"tl.full({tile}, {neutral(op).text}, {HELD[op.result.type.dtype]})"
 

@@ -25,15 +25,8 @@ class Side:
     """How many numbers the tile has; 1 where `number` is a scalar."""
     block: str
     slot: str = ""
-    is_masked: bool = False
-    """Whether some of the numbers do not exist."""
-
-    @property
-    def mask(self) -> str:
-        """The variable that says which numbers exist; empty where all do."""
-        if not self.is_masked:
-            return ""
-        return "mask" if self.number == "at" else f"{self.number}_mask"
+    mask: str = ""
+    """The variable that says which numbers exist; empty where all do."""
 
     @property
     def line(self) -> str:

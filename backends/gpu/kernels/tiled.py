@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from shardir.backends.gpu.kernels.group import Group
 from shardir.backends.gpu.kernels.kernel import Kernel, Launch
-from shardir.backends.gpu.kernels.reducing import combined, existing, reduced, start
+from shardir.backends.gpu.kernels.reducing import combined, existing, neutral_tile, reduced
 from shardir.backends.gpu.kernels.rounds import Rounds
 from shardir.backends.gpu.kernels.sides import Side
 from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
@@ -88,9 +88,8 @@ def _tile(group: Group, ended: tuple[int, int], kept: tuple[int, int], is_row: b
         column = ("at", "BLOCK", "")
 
     def side(place: tuple[str, str, str], axes: Sequence[int], length: int, size: int) -> Side:
-        number, block, slot = place
-        is_masked = size % length != 0
-        return Side(number, tuple(axes), size, length, block, "" if flat else slot, is_masked)
+        word, block, slot = place
+        return group.side(word, axes, size, length, block, "" if flat else slot)
 
     of_ended = side(column if is_row else row, layout.ended, *ended)
     of_kept = side(row if is_row else column, layout.kept, *kept)
@@ -131,7 +130,7 @@ def _rounds(group: Group, tile: Tile, writer: Writer) -> None:
     """A loop for each round of reductions, and what is kept between and after them."""
     rounds = Rounds(writer)
     for reductions, yields in rounds.rounds(group.block):
-        loop(tile, writer, reductions, [(v, p) for v, p, _ in group.stores() if v in yields])
+        loop(group, tile, writer, reductions, [(v, p) for v, p, _ in group.stores() if v in yields])
         for op in reductions:
             finish(writer, op, tile)
     kept = [(v, p) for v, p, _ in group.stores() if not rounds.is_walked(v)]
@@ -141,6 +140,7 @@ def _rounds(group: Group, tile: Tile, writer: Writer) -> None:
 
 
 def loop(
+    group: Group,
     tile: Tile,
     writer: Writer,
     reductions: Sequence[Op],
@@ -154,9 +154,11 @@ def loop(
     needed = writer.closure(wanted, through=False)
     writer.emit([value for value in needed if not rounds.is_walked(value)])
     for op in reductions:
-        writer.line(f"{writer.names[op.result]}_acc = {start(op, writer.tile)}")
-    with writer.inside(f"for start in range({bounds or f'0, {ended.size}'}, {ended.block}):"):
-        writer.lines += [f"{ended.number} = start + {ended.line}", *ended.bound()]
+        writer.line(f"{writer.names[op.result]}_acc = {neutral_tile(op, writer.tile)}")
+    start = group.own("start")
+    bounds = bounds or f"0, {ended.size}"
+    with writer.inside(f"for {start} in range({bounds}, {ended.block}):"):
+        writer.lines += [f"{ended.number} = {start} + {ended.line}", *ended.bound()]
         writer.emit([value for value in needed if rounds.is_walked(value)])
         for op in reductions:
             accumulator = f"{writer.names[op.result]}_acc"

@@ -438,7 +438,7 @@ def compute_v9(x, params_scale):
 
 
 @triton.jit
-def compute_v39_kernel(v25_ptr, mask_1_ptr, v39_ptr, v40_ptr, attention_ptr, COLUMNS: tl.constexpr):
+def compute_v39_kernel(v25_ptr, mask_ptr, v39_ptr, v40_ptr, attention_ptr, COLUMNS: tl.constexpr):
     """div, select, max, stop_gradient, sub, exp and 1 more over 2x2x6x6
 
     %174 = constant(value=2.0) : f32[2, 2, 6, 6]
@@ -461,9 +461,9 @@ def compute_v39_kernel(v25_ptr, mask_1_ptr, v39_ptr, v40_ptr, attention_ptr, COL
     column_mask = column < 6
     v25 = tl.load(v25_ptr + row * 6 + column, column_mask)
     i = row % 6
-    mask_1 = tl.load(mask_1_ptr + i * 6 + column, column_mask)
+    mask = tl.load(mask_ptr + i * 6 + column, column_mask)
     scores = tl.div_rn(v25, 2.0)
-    v177 = tl.where(mask_1, scores, -1e+09)
+    v177 = tl.where(mask, scores, -1e+09)
     v178 = tl.reduce(tl.where(column_mask, v177, float("-inf")), 0, maximum)
     v181 = v177 - v178
     v39 = libdevice.exp(v181)
@@ -489,17 +489,17 @@ def compute_v39_reference(v25, mask):
     return v39, v40, attention
 
 
-def compute_v39(v25, mask_1):
+def compute_v39(v25, mask):
     if not (v25.is_cuda or INTERPRETED):
-        return compute_v39_reference(v25, mask_1)
+        return compute_v39_reference(v25, mask)
     v25 = v25.contiguous()
-    mask_1 = mask_1.contiguous()
+    mask = mask.contiguous()
     v39 = torch.empty((2, 2, 6, 6), dtype=torch.float32, device=v25.device)
     v40 = torch.empty((2, 2, 6), dtype=torch.float32, device=v25.device)
     attention = torch.empty((2, 2, 6, 6), dtype=torch.float32, device=v25.device)
     compute_v39_kernel[(24,)](
         v25,
-        mask_1,
+        mask,
         v39,
         v40,
         attention,
@@ -1022,7 +1022,7 @@ def compute_v25_grad_kernel(
     v40_ptr,
     attention_ptr,
     v39_ptr,
-    mask_1_ptr,
+    mask_ptr,
     v25_grad_ptr,
     COLUMNS: tl.constexpr,
 ):
@@ -1051,14 +1051,14 @@ def compute_v25_grad_kernel(
     attention = tl.load(attention_ptr + row * 6 + column, column_mask)
     v39 = tl.load(v39_ptr + row * 6 + column, column_mask)
     i = row % 6
-    mask_1 = tl.load(mask_1_ptr + i * 6 + column, column_mask)
+    mask = tl.load(mask_ptr + i * 6 + column, column_mask)
     v281 = tl.div_rn(attention_grad, v40)
     v282 = v281 * attention
     v41_grad = -v282
     v40_grad = tl.sum(tl.where(column_mask, v41_grad, 0.0), 0)
     v39_grad = v281 + v40_grad
     v38_grad = v39_grad * v39
-    scores_grad = tl.where(mask_1, v38_grad, 0.0)
+    scores_grad = tl.where(mask, v38_grad, 0.0)
     v25_grad = tl.div_rn(scores_grad, 2.0)
     tl.store(v25_grad_ptr + row * 6 + column, v25_grad, column_mask)
 
@@ -1079,11 +1079,11 @@ def compute_v25_grad_reference(attention_grad, v40, attention, v39, mask):
     return v25_grad
 
 
-def compute_v25_grad(attention_grad, v40, attention, v39, mask_1):
+def compute_v25_grad(attention_grad, v40, attention, v39, mask):
     if not (attention_grad.is_cuda or INTERPRETED):
-        return compute_v25_grad_reference(attention_grad, v40, attention, v39, mask_1)
-    attention_grad, v40, attention, v39, mask_1 = (
-        x.contiguous() for x in (attention_grad, v40, attention, v39, mask_1)
+        return compute_v25_grad_reference(attention_grad, v40, attention, v39, mask)
+    attention_grad, v40, attention, v39, mask = (
+        x.contiguous() for x in (attention_grad, v40, attention, v39, mask)
     )
     v25_grad = torch.empty((2, 2, 6, 6), dtype=torch.float32, device=attention_grad.device)
     compute_v25_grad_kernel[(24,)](
@@ -1091,7 +1091,7 @@ def compute_v25_grad(attention_grad, v40, attention, v39, mask_1):
         v40,
         attention,
         v39,
-        mask_1,
+        mask,
         v25_grad,
         COLUMNS=8,
         num_warps=1,

@@ -121,6 +121,18 @@ func @single(%x: f32[1, 1], %y: f32[]) -> (f32[1, 1]) {
 }
 """
 
+NAMES = """\
+func @names(%row: f32[40, 20], %mask: f32[20]) -> (f32[40, 20], f32[20], f32[20]) {
+  %start = mul(%row, %row) : f32[40, 20]
+  %column = sum(%start, dims=[0]) : f32[20]
+  %part = max(%row, dims=[0]) : f32[20]
+  %first = mul(%column, %mask) : f32[20]
+  %row_mask = sub(%first, %part) : f32[20]
+  %column_mask = mul(%row_mask, %part) : f32[20]
+  return %start, %row_mask, %column_mask
+}
+"""
+
 MASK = """\
 func @mask() -> (f32[5, 7]) {
   %i = iota(dim=0) : i32[5, 7]
@@ -148,6 +160,7 @@ PROGRAMS = {
     "broadcasts": BROADCASTS,
     "columns": COLUMNS,
     "loss": LOSS,
+    "names of kernels": NAMES,
     "one element": SINGLE,
     "no operands": MASK,
 }

@@ -116,10 +116,11 @@ func @f(
 }
 """
     made = kernel(text)
-    assert made.operands == ("mask_1", "tl_1", "at_1", "a_b", "a_b_1")
+    assert made.operands == ("mask", "tl_1", "at", "a_b", "a_b_1")
     assert made.results == ("x_ptr_",)
     assert made.helpers == ("maximum",)
-    assert "maximum_1 = maximum(lambda_, at_1)" in made.text
+    assert "maximum_1 = maximum(lambda_, at)" in made.text
+    assert "mask_1 = at_1 < 300" in made.text
     compile(program(made), "program", "exec")
 
 
