@@ -18,6 +18,7 @@ from shardir.frontend.operands import abstract_of, convert, kind_of
 from shardir.frontend.primals import Primals, derived, fitting
 from shardir.frontend.trace import append_block, wrap
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_util import Partial
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.ir import Function
 from shardir.passes import forward
@@ -78,7 +79,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
     That function takes cotangents in the containers of the results, each of the type of its
     result, and returns a tuple with the gradient of each argument; it may be called any number of
     times. Integers have gradients of the empty type `float0`. With `has_aux`, `fun` returns
-    `(results, aux)`, and the result is `(results, pullback, aux)`.
+    `(results, aux)`, and the result is `(results, pullback, aux)`. The function is a container of
+    what it has kept, so that `jit` may return it and take it.
 
     Raises `DifferentiateError` for operations without a derivative.
     """
@@ -91,15 +93,16 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
     results, aux, rest = at.keep(derive)
     leaves, structure = tree.flatten(results)
 
-    def pullback(cotangents: Any) -> Any:
+    def pullback(saved: Any, cotangents: Any) -> Any:
         given = fitting(
             "cotangent", f"the pullback of {at.name}", "result", leaves, structure, cotangents
         )
         like = [x for x in leaves if kind_of(x)[0] in INEXACT]
-        gradients = rest(given, like, at.weak)
+        gradients = replace(rest, saved=saved)(given, like, at.weak)
         return _spread_out(tree.unflatten(at.structure, at.leaves), gradients)
 
-    return (results, pullback, aux) if has_aux else (results, pullback)
+    back = Partial(pullback, rest.saved)
+    return (results, back, aux) if has_aux else (results, back)
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -120,12 +123,13 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
     results, aux, rest = at.keep(derive)
 
-    def pushforward(*tangents: Any) -> Any:
+    def pushforward(saved: Any, *tangents: Any) -> Any:
         given = at.fitted("tangent", tangents)
         weak = [kind_of(x)[1] for x in tree.leaves(results) if kind_of(x)[0] in INEXACT]
-        return _spread_out(results, rest(given, at.primals, weak))
+        return _spread_out(results, replace(rest, saved=saved)(given, at.primals, weak))
 
-    return (results, pushforward, aux) if has_aux else (results, pushforward)
+    onward = Partial(pushforward, rest.saved)
+    return (results, onward, aux) if has_aux else (results, onward)
 
 
 def _end(moving: Sequence[int]) -> int:

@@ -256,3 +256,17 @@ def test_a_pullback_does_not_outlive_its_trace() -> None:
     f(X)
     with pytest.raises(LeakedTracerError, match="was used outside of the trace it belongs to"):
         kept[0](T)
+
+
+def test_programs_return_and_take_what_is_left_to_do() -> None:
+    def double(x: Any) -> Any:
+        return snp.sin(x) * 2
+
+    wanted = 2 * np.cos(np.float32(0.5)) * 3
+    pushed = jit(lambda x: linearize(double, x)[1])(0.5)
+    np.testing.assert_allclose(pushed(3.0), wanted, rtol=1e-6)
+    np.testing.assert_allclose(jit(lambda f, t: f(t))(pushed, 3.0), wanted, rtol=1e-6)
+    value, pulled = jit(lambda x: vjp(double, x))(0.5)
+    np.testing.assert_allclose(value, 2 * np.sin(0.5), rtol=1e-6)
+    np.testing.assert_allclose(pulled(3.0)[0], wanted, rtol=1e-6)
+    np.testing.assert_allclose(jit(lambda f, t: f(t))(pulled, 3.0)[0], wanted, rtol=1e-6)
