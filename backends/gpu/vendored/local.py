@@ -4,6 +4,9 @@ They may share a GPU, each with a stream of its own, or have several, or be on t
 meet show each other their tensors and read them directly: all of a group come to one place, wait
 until everybody is there, take what they need, and wait until everybody has taken it. On GPUs
 the threads do not wait for what is computed, only for each other: events put the work in order.
+
+Triton compiles and interprets with global state. Where it does either, one thread at a time goes
+on, until it has to wait for the others; what they start on GPUs runs side by side all the same.
 """
 
 import os
@@ -30,17 +33,15 @@ class Place:
 
 
 class World:
-    """What the threads of one run share."""
+    """What the threads of one run share; if `serial`, one of them at a time goes on."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, serial: bool) -> None:
         self.timeout = timeout
         self.error: BaseException | None = None
         self._places: dict[tuple[int, ...], Place] = {}
         self._lock = threading.Lock()
-        # Triton's interpreter has global state, so that one thread at a time may compute.
-        interpreting = os.environ.get("TRITON_INTERPRET") == "1"
-        self._turn: Any = threading.Lock() if interpreting else nullcontext()
-        self._interpreting = interpreting
+        self._serial = serial
+        self._turn: Any = threading.Lock() if serial else nullcontext()
 
     def place(self, group: tuple[int, ...]) -> Place:
         """Where a group meets, always the same."""
@@ -65,12 +66,12 @@ class World:
 
     def wait(self, barrier: threading.Barrier) -> None:
         """Wait for the others, who may work meanwhile; raises `BrokenBarrierError`."""
-        if self._interpreting:
+        if self._serial:
             self._turn.release()
         try:
             barrier.wait(self.timeout)
         finally:
-            if self._interpreting:
+            if self._serial:
                 self._turn.acquire()
 
 
@@ -152,7 +153,9 @@ def run_threads(
     """
     if mesh.size == 1:
         return [work(LocalComm(mesh, 0, devices[0], None))]
-    world, results = World(timeout), [None] * mesh.size
+    on_gpu = any(torch.device(device).type == "cuda" for device in devices)
+    serial = on_gpu or os.environ.get("TRITON_INTERPRET") == "1"
+    world, results = World(timeout, serial), [None] * mesh.size
     before = [_event(device) for device in devices]
     after: list[Any] = [None] * mesh.size
 
