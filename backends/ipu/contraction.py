@@ -40,6 +40,13 @@ class Letters:
         )
 
 
+def is_turned(letters: Letters) -> bool:
+    """Whether the result has the columns first: then the product of the operands in turn is it."""
+    if not letters.rows or not letters.columns:
+        return False
+    return letters.result.index(letters.columns[0]) < letters.result.index(letters.rows[0])
+
+
 @lowers("dot")
 def _dot(e: Emitter, op: Op) -> None:
     e.comment(op)
@@ -55,7 +62,11 @@ def _dot(e: Emitter, op: Op) -> None:
             kept = [d for d in range(types[i].rank) if d not in folded]
             types[i] = types[i].with_shape([types[i].shape[d] for d in kept])
             terms[i] = "".join(terms[i][d] for d in kept)
-    letters = Letters.of(f"{terms[0]},{terms[1]}->{dims.split('->')[1]}")
+    result = dims.split("->")[1]
+    letters = Letters.of(f"{terms[0]},{terms[1]}->{result}")
+    if is_turned(letters):
+        texts, types, terms = texts[::-1], types[::-1], terms[::-1]
+        letters = Letters.of(f"{terms[0]},{terms[1]}->{result}")
     made = contracted(e, texts, types, terms, letters, y.type, e.label(y))
     e.define(y, made)
 

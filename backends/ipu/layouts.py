@@ -7,7 +7,7 @@ rearranged in every step. The first product that takes an argument decides.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shardir.backends.ipu.contraction import Letters
+from shardir.backends.ipu.contraction import Letters, is_turned
 from shardir.backends.ipu.emitter import shuffle_view
 from shardir.backends.ipu.types import braces, element
 from shardir.ir import Block, Op, Value
@@ -46,17 +46,20 @@ def argument_layouts(block: Block) -> Mapping[Value, Layout]:
     return layouts
 
 
-def _layout(op: Op, side: int) -> Layout | None:
-    x, y = (value.type for value in op.operands)
-    terms = op.attrs["dims"].split("->")[0].split(",")
+def _layout(op: Op, place: int) -> Layout | None:
+    operands, result = op.attrs["dims"].split("->")
+    terms, types = operands.split(","), [value.type for value in op.operands]
     letters = Letters.of(op.attrs["dims"])
-    if (x.rank, y.rank) != (2, 2) or not (len(letters.rows) == len(letters.columns) == 1):
+    side = place
+    if is_turned(letters):
+        terms, types, side = terms[::-1], types[::-1], 1 - place
+        letters = Letters.of(f"{terms[0]},{terms[1]}->{result}")
+    if [type.rank for type in types] != [2, 2]:
         return None
-    if len(letters.summed) != 1:
+    if not len(letters.rows) == len(letters.columns) == len(letters.summed) == 1:
         return None
-    sizes = dict(zip(terms[0] + terms[1], (*x.shape, *y.shape), strict=True))
+    sizes = dict(zip(terms[0] + terms[1], (*types[0].shape, *types[1].shape), strict=True))
     left = (sizes[letters.rows], sizes[letters.summed])
     right = (sizes[letters.summed], sizes[letters.columns])
-    first = terms[side][0]
-    turned = first != (letters.rows if side == 0 else letters.summed)
+    turned = terms[side][0] != (letters.rows if side == 0 else letters.summed)
     return Layout("RHS" if side else "LHS", left, right, turned)

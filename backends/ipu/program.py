@@ -177,8 +177,8 @@ def _introduction(emission: Emission, memory: Memory) -> str:
         "",
         "Build with the Poplar SDK, and run:",
         "",
-        f"  g++ -std=c++17 -O2 {file_name(emission)} -o {stem(emission)} -lgcl -lpoplin -lpopops "
-        "-lpoputil -lpoplar",
+        f"  g++ -std=c++17 -O2 {file_name(emission)} -o {stem(emission)} \\",
+        "    -lgcl -lpoplin -lpopops -lpoputil -lpoplar",
         f"  mkdir -p results && ./{stem(emission)} --arguments arguments --results results",
     ]
     return "\n".join(f"// {line}".rstrip() for line in lines)
