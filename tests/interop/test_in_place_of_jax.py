@@ -21,6 +21,9 @@ from shardir.interop.in_place_of_jax import (
     run_script,
     shardir_as_jax,
 )
+from shardir.interop.in_place_of_jax.facade import of_jax
+from shardir.interop.in_place_of_jax.names import EMPTY, GUARDS, MOVED, NOTHING
+from shardir.interop.in_place_of_jax.nearest import INSTEAD
 
 ROOT = Path(__file__).parents[2]
 
@@ -196,6 +199,18 @@ def test_a_name_that_is_not_there(name: str) -> None:
     assert said(UncoveredImport, f"from {place} import {last}") == wanted
     with pytest.raises(ImportError, match="is not covered"):
         Program().execute(f"import {name}", {})
+
+
+def test_the_tables_speak_of_what_is_there() -> None:
+    for full in (*MOVED, *GUARDS, *NOTHING, *EMPTY):
+        assert of_jax(full) is not None
+    for near in INSTEAD.values():
+        assert (of_jax(near) if near.startswith("jax.") else import_from(near)) is not None
+
+
+def import_from(name: str) -> Any:
+    place, _, last = name.rpartition(".")
+    return getattr(import_module(place), last)
 
 
 def test_errors_name_the_line(tmp_path: Path) -> None:

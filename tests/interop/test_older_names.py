@@ -251,6 +251,11 @@ swapped = jax.pmap(lambda a: jax.lax.all_gather(a, "d"), axis_name="d")(v)
         "import jax.scipy.special; jax.scipy.special.erf(0.5)",
         "import jax.numpy.linalg as la; la.norm(jnp.ones(3))",
         "assert jax.__version_info__ >= (0, 4) and jax.__version__",
+        "import jax.profiler\nwith jax.profiler.TraceAnnotation('step'): jnp.sin(1.0)",
+        "jax.ops.segment_sum(jnp.ones(4), jnp.arange(4) // 2, 2)",
+        "from jax.custom_batching import custom_vmap, sequential_vmap",
+        "from jax.sharding import use_mesh\nwith use_mesh(jax.make_mesh((8,), ('i',))): pass",
+        "jax.dlpack.from_dlpack(jnp.ones(2))",
     ],
 )
 def test_names_that_have_moved(line: str) -> None:

@@ -53,25 +53,31 @@ class Facade(ModuleType):
 
 def look_up(full: str, backing: ModuleType | None) -> Any:
     """What `full` means, a name in the module that `backing` stands for. Raises `Missing`."""
+    name = full.rpartition(".")[2]
     if full in MADE:
         return MADE[full](full)
+    if name in ASKING:
+        obey_flags()
+    try:
+        found = _attribute(backing, name)
+    except Missing:
+        return _elsewhere(full)
+    return Facade(full, found) if isinstance(found, ModuleType) else found
+
+
+def _elsewhere(full: str) -> Any:
+    """What a name means that shardir does not have in this place. Raises `Missing`."""
+    if full in MOVED:
+        return _of_shardir(MOVED[full])
     if full in GUARDS:
         return stand_ins.Guard
     if full in NOTHING:
         return stand_ins.do_nothing
-    if full in MOVED:
-        return _of_shardir(MOVED[full])
-    if (moved := newer(full)) != full:
-        return of_jax(moved)
-    if full.rpartition(".")[2] in ASKING:
-        obey_flags()
-    try:
-        found = _attribute(backing, full.rpartition(".")[2])
-    except Missing:
-        if full in EMPTY:
-            return Facade(full, None)
-        raise
-    return Facade(full, found) if isinstance(found, ModuleType) else found
+    if full in EMPTY:
+        return Facade(full, None)
+    if (recent := newer(full)) != full:
+        return of_jax(recent)
+    raise Missing(full)
 
 
 def of_jax(full: str) -> Any:

@@ -19,15 +19,14 @@ class UncoveredImport(ShardirError, ImportError):
 
 
 INSTEAD = {
-    "jax.default_device": "jax.device_put(x, device)",
     "jax.dlpack": "jax.numpy.from_dlpack",
     "jax.example_libraries.optimizers": "shardir.optim",
     "jax.example_libraries.stax": "jax.nn",
     "jax.experimental.checkify": "jax.debug.callback",
+    "jax.experimental.custom_partitioning": "shardir.register_rule",
     "jax.experimental.host_callback": "jax.pure_callback",
     "jax.experimental.jax2tf": "shardir.stablehlo.printer.show",
     "jax.experimental.maps.xmap": "jax.shard_map",
-    "jax.experimental.multihost_utils": "jax.distributed",
     "jax.experimental.optimizers": "shardir.optim",
     "jax.experimental.pallas": "shardir.register_rule",
     "jax.experimental.stax": "jax.nn",
