@@ -8,7 +8,8 @@ combined here in order of position, and gathered: 16-bit floats, for example, wh
 would round at every step. That moves as many bytes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -76,7 +77,8 @@ class DistComm(Comm):
         if native is not None:
             told, view = native
             sent = self._sent(x.clone(memory_format=torch.contiguous_format))
-            dist.all_reduce(view(sent), told, group=self._of(group))
+            with self._at("all_reduce", x, group):
+                dist.all_reduce(view(sent), told, group=self._of(group))
             return self._received(sent)
         if x.numel() * x.element_size() <= SMALL:
             return super().all_reduce(x, op, axes)
@@ -97,7 +99,8 @@ class DistComm(Comm):
         told, view = native
         sent = self._sent(self._rows(rows, group))
         made = torch.empty_like(sent[0])
-        _scatter(view(made), view(sent), told, group=self._of(group))
+        with self._at("reduce_scatter", x, group):
+            _scatter(view(made), view(sent), told, group=self._of(group))
         return self._received(made)
 
     def all_to_all(self, x: Tensor, split: int, concat: int, axes: Axes) -> Tensor:
@@ -125,9 +128,22 @@ class DistComm(Comm):
             steps.append(dist.P2POp(dist.irecv, _bytes(made), sender))
         if receiver is not None:
             steps.append(dist.P2POp(dist.isend, _bytes(self._sent(x).contiguous()), receiver))
-        for request in dist.batch_isend_irecv(steps) if steps else ():
-            request.wait()
+        with self._at("collective_permute", x, (self.rank,)):
+            for request in dist.batch_isend_irecv(steps) if steps else ():
+                request.wait()
         return self._received(made)
+
+    @contextmanager
+    def _at(self, what: str, x: Tensor, group: tuple[int, ...]) -> Iterator[None]:
+        """Around a call of the library: who failed at what, where it does."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise CommError(
+                f"device {self.rank} failed at {what} of {x.dtype}{list(x.shape)} with devices "
+                f"{list(group)}, of which one may have ended, or not come in time: "
+                f"{str(error).strip().splitlines()[0]}"
+            ) from None
 
     def _of(self, group: tuple[int, ...]) -> Any:
         try:
@@ -156,14 +172,16 @@ class DistComm(Comm):
         """The tensors of a group, in order of positions, stacked."""
         sent = self._sent(x).contiguous()
         rows = torch.empty((len(group), *x.shape), dtype=x.dtype, device=sent.device)
-        _gather(_bytes(rows), _bytes(sent), group=self._of(group))
+        with self._at("gathering", x, group):
+            _gather(_bytes(rows), _bytes(sent), group=self._of(group))
         return self._placed(self._received(rows), group)
 
     def _exchanged(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
         """Row i goes to position i, and row i of the result comes from there."""
         sent = self._sent(self._rows(rows, group)).contiguous()
         made = torch.empty_like(sent)
-        dist.all_to_all_single(_bytes(made), _bytes(sent), group=self._of(group))
+        with self._at("exchanging pieces", rows, group):
+            dist.all_to_all_single(_bytes(made), _bytes(sent), group=self._of(group))
         return self._placed(self._received(made), group)
 
     def _placed(self, rows: Tensor, group: tuple[int, ...]) -> Tensor:
