@@ -20,9 +20,10 @@ def prepare(platform: str) -> None:
 
 
 Gather = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
-
+Ready = Callable[[Any], bool]
 
 _gatherers: dict[type, Gather] = {}
+_checkers: dict[type, Ready] = {}
 
 
 def gatherer(kind: type) -> Gather:
@@ -33,16 +34,19 @@ def gatherer(kind: type) -> Gather:
     known = _gatherers.get(kind)
     if known is not None:
         return known
-    from shardir.backends.cpu.native.runtime import gathering, workers
+    from shardir.backends.cpu.native.runtime import gathering, readiness, workers
 
-    found = gathering.gatherer(workers.pool().code["gather"], kind)
-    _gatherers[kind] = found or (lambda *_: None)
+    code = workers.pool().code
+    _checkers[kind] = readiness.checker(code["ready"], kind) or (lambda _: False)
+    _gatherers[kind] = gathering.gatherer(code["gather"], kind) or (lambda *_: None)
     return _gatherers[kind]
 
 
-def known_gatherer(kind: type) -> Gather | None:
-    """The same, if somebody needed it before; `None`: not yet."""
-    return _gatherers.get(kind)
+def ready(x: Any, kind: type) -> bool:
+    """Whether all of `x` are containers of arrays of a class that hold their numbers here; false
+    also where only Python can tell."""
+    check = _checkers.get(kind)
+    return check is not None and check(x)
 
 
 def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeExecutable:

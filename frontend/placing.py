@@ -1,6 +1,5 @@
 """Where arrays go: onto devices, and back to the host."""
 
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array, placed, uncommitted
 from shardir.frontend.config import uneven_mode
 from shardir.frontend.errors import ShardingError
-from shardir.frontend.executing import known_gatherer
+from shardir.frontend.executing import ready
 from shardir.frontend.gathering import check_same, moved
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, is_number, to_numpy
@@ -25,8 +24,6 @@ from shardir.frontend.taking import taken
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wishes import granted, is_wish
-
-_HELD = attrgetter("held")
 
 
 def device_put(
@@ -125,10 +122,8 @@ def _is_key(leaf: Any) -> bool:
 
 def block_until_ready(x: Any) -> Any:
     """`x`, once all arrays in it are there."""
-    known = known_gatherer(Array)
-    found = known(x) if known is not None else None
-    # Results are there when a call returns, so that only those that were given up need a word.
-    if found is not None and {type(held) for held in map(_HELD, found[0])} <= {Storage}:
+    # Results are there when a call returns; those that were given up need a word.
+    if ready(x, Array):
         return x
     for leaf in tree.leaves(x):
         if isinstance(leaf, Array):

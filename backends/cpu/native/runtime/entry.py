@@ -35,7 +35,9 @@ PYTHON_SYMBOLS = (
 def python_addresses(more: Sequence[str] = ()) -> dict[str, int]:
     """Where the functions and objects of Python are that an entry uses, and more functions."""
     found = {name: address(pythonapi[name]) for name in (*PYTHON_SYMBOLS, *more)}
-    objects = {"none": None, "type_error": TypeError, "empty_text": ""}
+    objects: dict[str, object] = {
+        "none": None, "true": True, "false": False, "type_error": TypeError, "empty_text": "",
+    }  # fmt: skip
     return found | {f"shardir_{name}": id(each) for name, each in objects.items()}
 
 

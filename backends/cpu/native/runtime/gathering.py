@@ -18,8 +18,8 @@ from shardir.backends.cpu.native.runtime.objects import TYPE, offsets
 
 Gather = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
 
-FACTS = ("kind", "signature", "dict", "list", "tuple", "text", "orders", "end")
-"""The words behind `self`: types, the offset of a slot, and objects."""
+FACTS = ("kind", "signature", "dict", "list", "tuple", "text", "orders", "learn", "keys", "end")
+"""The words behind `self`: types, offsets of slots, and objects."""
 DEPTH = 100
 """Containers in containers beyond which Python does the work, which knows when its stack ends."""
 
@@ -42,29 +42,45 @@ SYMBOLS = (
 
 
 @final
-class _Orders(dict[tuple[str, ...], tuple[str, ...]]):
-    """The keys of dictionaries in the order of their leaves, by the keys as they come."""
+class Order:
+    """The keys of a dictionary in the order of its leaves. There is one object for each, which is
+    quicker to find than its keys are."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.keys = keys
+
+
+@final
+class Orders(dict[tuple[str, ...], Order]):
+    """The orders of dictionaries, by their keys as they come."""
 
     MANY = 4096
+
+    def __init__(self) -> None:
+        self._sorted: dict[tuple[str, ...], Order] = {}
 
     def learn(self, keys: tuple[str, ...]) -> None:
         """Know the order of these keys from now on."""
         if len(self) >= self.MANY:
             self.clear()
-        self[keys] = tuple(sorted(keys))
+            self._sorted.clear()
+        inside = tuple(sorted(keys))
+        self[keys] = self._sorted.setdefault(inside, Order(inside))
 
 
 def gatherer(code: int, kind: type) -> Gather | None:
     """A function that gathers objects of a class, by `gather` at an address; `None`: not here."""
-    found = offsets(object.__new__(kind), ("signature",))
-    if found is None:
+    found, keys = offsets(object.__new__(kind), ("signature",)), offsets(Order(()), ("keys",))
+    if found is None or keys is None:
         return None
-    # Kept by the tokens of calls, so that forgetting orders does no harm to who uses one.
-    orders, end = _Orders(), ")"
-    objects = (kind, dict, list, tuple, str, orders, end, orders.learn)
-    words = (id(kind), found[0], id(dict), id(list), id(tuple), id(str), id(orders), id(end))
-    header = (ctypes.c_int64 * (len(words) + 1))(*words, id(objects[-1]))
-    made: Gather = function(code, ctypes.addressof(header), (header, objects))
+    orders, end = Orders(), ")"
+    learn = orders.learn
+    types = (id(dict), id(list), id(tuple), id(str))
+    words = (id(kind), *found, *types, id(orders), id(learn), *keys, id(end))
+    header = (ctypes.c_int64 * len(words))(*words)
+    made: Gather = function(code, ctypes.addressof(header), (header, kind, orders, learn, end))
     return made
 
 
@@ -131,7 +147,7 @@ def define_gather(module: Module) -> None:
 
 
 def _define_keys(module: Module) -> None:
-    """`keys(facts, dictionary) -> its keys in order, borrowed; 0: not all are strings`."""
+    """`keys(facts, dictionary) -> its order, borrowed; 0: not all of its keys are strings`."""
     f = Function(module, "keys", ["ptr", "ptr"], "ptr", "nounwind", internal=True)
     facts, given = f.params
     count = f.call("PyDict_Size", [given], "i64")
@@ -157,8 +173,8 @@ def _define_keys(module: Module) -> None:
         orders = _fact(f, facts, "orders")
         answer.set(f.call("PyDict_GetItem", [orders, made], "ptr"))
         with f.when(answer.get().is_("eq", 0)):
-            learn = f.load(f.offset(facts, 8 * len(FACTS)), "ptr")
-            _drop(f, f.call("PyObject_CallOneArg", [learn, made], "ptr"))
+            learned = f.call("PyObject_CallOneArg", [_fact(f, facts, "learn"), made], "ptr")
+            _drop(f, learned)
             answer.set(f.call("PyDict_GetItem", [orders, made], "ptr"))
     _drop(f, made)
     f.leave(answer.get())
@@ -182,13 +198,16 @@ def _define_walk(module: Module) -> None:
     def by_keys() -> None:
         order = f.call("keys", [facts, x], "ptr")
         with f.when(order.is_("ne", 0)):
+            # The tokens keep it, should it be forgotten meanwhile.
             good.set(push(tokens, order))
+            place = f.load(f.offset(facts, 8 * FACTS.index("keys")), "i64")
+            keys = f.load(f.offset(order, place), "ptr")
 
             def child(number: Value) -> Value:
-                key = f.call("PyTuple_GetItem", [order, number], "ptr")
+                key = f.call("PyTuple_GetItem", [keys, number], "ptr")
                 return f.call("PyDict_GetItem", [x, key], "ptr")
 
-            inside(f.call("PyTuple_Size", [order], "i64"), child)
+            inside(f.call("PyTuple_Size", [keys], "i64"), child)
 
     def in_order(word: str) -> None:
         good.set(push(tokens, kind))

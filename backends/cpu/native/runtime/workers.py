@@ -24,7 +24,7 @@ from typing import final
 from shardir.backends.cpu.native.llvm.compiler import Library, lock, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
-from shardir.backends.cpu.native.runtime import control as at, gathering, launching
+from shardir.backends.cpu.native.runtime import control as at, gathering, launching, readiness
 from shardir.backends.cpu.native.runtime.entry import (
     address,
     define_entry,
@@ -49,9 +49,9 @@ def code(how: str = "") -> Library:
     triple = host().triple
     chosen = how or parking(triple)
     libc = ctypes.CDLL(None)
-    imports = python_addresses((*launching.SYMBOLS, *gathering.SYMBOLS))
+    imports = python_addresses((*launching.SYMBOLS, *gathering.SYMBOLS, *readiness.SYMBOLS))
     imports |= {name: address(libc[name]) for name in symbols(triple, chosen)}
-    exports = ["work", "rouse", "entry", "launch", "gather"]
+    exports = ["work", "rouse", "entry", "launch", "gather", "ready"]
     return named(f"runtime {chosen}", lambda: _text(triple, chosen), exports, imports)
 
 
@@ -61,6 +61,7 @@ def _text(triple: str, how: str) -> str:
     define_entry(module)
     launching.define_launch(module)
     gathering.define_gather(module)
+    readiness.define_ready(module)
     return module.text()
 
 

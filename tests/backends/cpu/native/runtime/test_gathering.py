@@ -6,13 +6,15 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from shardir.backends.cpu.native.runtime import objects
-from shardir.backends.cpu.native.runtime.gathering import DEPTH, Gather, _Orders, gatherer
+from shardir.backends.cpu.native.runtime import objects, readiness
+from shardir.backends.cpu.native.runtime.gathering import DEPTH, Gather, Orders, gatherer
 from shardir.backends.cpu.native.runtime.objects import offsets
 from shardir.backends.cpu.native.runtime.workers import pool
+from shardir.backends.storage import Storage
 from shardir.frontend import tree
 
 
@@ -90,8 +92,11 @@ def test_nothing_is_held_or_let_go() -> None:
 
 def test_orders_of_keys_are_not_kept_for_ever() -> None:
     x = LEAVES[0]
-    for number in range(2 * _Orders.MANY):
-        assert GATHER({f"b{number}": x, f"a{number}": LEAVES[1]})[0] == [LEAVES[1], x]
+    for number in range(Orders.MANY + 100):
+        found, tokens = GATHER({f"b{number}": x, f"a{number}": LEAVES[1]})
+        assert found == [LEAVES[1], x]
+        # The order in which they were put in does not matter.
+        assert GATHER({f"a{number}": LEAVES[1], f"b{number}": x}) == (found, tokens)
 
 
 def test_offsets_are_those_of_slots() -> None:
@@ -115,3 +120,32 @@ def test_another_kind_of_python_is_left_alone(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.undo()
         objects.readable.cache_clear()
     assert objects.readable()
+
+
+class Holder(Leaf):
+    __slots__ = ("held",)
+
+    def __init__(self, held: object) -> None:
+        super().__init__("signature")
+        self.held = held
+
+
+def test_arrays_are_ready_when_all_hold_their_numbers() -> None:
+    ready = readiness.checker(pool().code["ready"], Holder)
+    assert ready is not None
+    there = Holder(Storage.of(np.ones(2)))
+    good = [there, None, (), [], {}, {"a": there, 2: [there, (None, there)]}, [[there]] * 3]
+    for each in good:
+        assert ready(each) is True
+    deep: Any = there
+    for _ in range(DEPTH):
+        deep = (deep,)
+    for gone in (Holder(None), Holder([np.ones(2)]), 1, np.ones(2), OrderedDict(a=there), deep):
+        for each in (gone, [there, gone], {"a": there, "b": (gone,)}, (gone, there)):
+            assert ready(each) is False
+    inner = [there, {"a": there}]
+    before = [sys.getrefcount(each) for each in (there, inner, inner[1])]
+    for _ in range(100):
+        assert ready([inner, inner])
+        assert not ready([inner, 1])
+    assert [sys.getrefcount(each) for each in (there, inner, inner[1])] == before

@@ -1,0 +1,118 @@
+"""Whether all arrays in nested containers hold their numbers in one piece, by machine code.
+
+    ready = checker(code, kind)
+    ready(x)    # True: all of them do; False: one does not, or something else is in there
+
+What is walked through is what `gathering` walks through. Nothing is made on the way.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.runtime.entry import function
+from shardir.backends.cpu.native.runtime.gathering import DEPTH
+from shardir.backends.cpu.native.runtime.objects import TYPE, offsets
+from shardir.backends.storage import Storage
+
+Ready = Callable[[Any], bool]
+
+FACTS = ("kind", "held", "storage", "dict", "list", "tuple")
+"""The words behind `self`: types, and the offset of a slot."""
+
+SYMBOLS = (
+    "PyDict_Next",
+    "PyList_Size",
+    "PyList_GetItem",
+    "PyTuple_Size",
+    "PyTuple_GetItem",
+)
+
+
+def checker(code: int, kind: type) -> Ready | None:
+    """A function that looks at objects of a class, by `ready` at an address; `None`: not here."""
+    found = offsets(object.__new__(kind), ("held",))
+    if found is None:
+        return None
+    words = (id(kind), found[0], id(Storage), id(dict), id(list), id(tuple))
+    header = (ctypes.c_int64 * len(words))(*words)
+    made: Ready = function(code, ctypes.addressof(header), (header, kind))
+    return made
+
+
+def define_ready(module: Module) -> None:
+    """Define `ready`, a built-in function of one argument."""
+    for name, result, params in (
+        ("PyDict_Next", "i32", ["ptr", "ptr", "ptr", "ptr"]),
+        ("PyList_Size", "i64", ["ptr"]),
+        ("PyList_GetItem", "ptr", ["ptr", "i64"]),
+        ("PyTuple_Size", "i64", ["ptr"]),
+        ("PyTuple_GetItem", "ptr", ["ptr", "i64"]),
+    ):
+        module.declare(name, result, params)
+    for name in ("true", "false"):
+        module.declarations.setdefault(f"@shardir_{name} = external global i8")
+    _define_look(module)
+    f = Function(module, "ready", ["ptr", "ptr", "i64"], "ptr")
+    self, args, count = f.params
+    good = f.variable("i1", count.is_("eq", 1))
+    with f.when(good.get()):
+        facts = f.call("PyLong_AsVoidPtr", [self], "ptr")
+        depth = f.value(DEPTH, "i64")
+        good.set(f.call("look", [facts, f.load(args, "ptr"), depth], "i1"))
+    yes, no = (Value(f"@shardir_{name}", "ptr", f) for name in ("true", "false"))
+    answer = f.select(good.get(), yes, no)
+    f.call("Py_IncRef", [answer])
+    f.leave(answer)
+
+
+def _define_look(module: Module) -> None:
+    """`look(facts, x, depth) -> whether all of it is known and there`."""
+    f = Function(module, "look", ["ptr", "ptr", "i64"], "i1", "nounwind", internal=True)
+    facts, x, depth = f.params
+    kind = f.load(f.offset(x, TYPE), "ptr")
+    good = f.variable("i1", 0)
+
+    def fact(name: str, type: str = "ptr") -> Value:
+        return f.load(f.offset(facts, 8 * FACTS.index(name)), type)
+
+    def leaf() -> None:
+        held = f.load(f.offset(x, fact("held", "i64")), "ptr")
+        good.set(f.load(f.offset(held, TYPE), "ptr").is_("eq", fact("storage")))
+
+    def inner(each: Value) -> None:
+        good.set(f.call("look", [facts, each, depth - 1], "i1"))
+
+    def values() -> None:
+        at, key, value = f.variable("i64", 0), f.variable("ptr", 0), f.variable("ptr", 0)
+        places = [each.address for each in (at, key, value)]
+        good.set(f.value(1, "i1"))
+        more = f.variable("i1", 1)
+        with f.while_(lambda: more.get() & good.get()):
+            more.set(f.call("PyDict_Next", [x, *places], "i32").is_("ne", 0))
+            with f.when(more.get()):
+                inner(value.get())
+
+    def items(word: str) -> None:
+        count, k = f.call(f"{word}_Size", [x], "i64"), f.variable("i64", 0)
+        good.set(f.value(1, "i1"))
+        with f.while_(lambda: k.get().is_("slt", count) & good.get()):
+            inner(f.call(f"{word}_GetItem", [x, k.get()], "ptr"))
+            k.set(k.get() + 1)
+
+    def container() -> None:
+        f.choose(kind.is_("eq", fact("dict")), values, sequence)
+
+    def sequence() -> None:
+        f.choose(kind.is_("eq", fact("tuple")), lambda: items("PyTuple"), other)
+
+    def other() -> None:
+        f.choose(kind.is_("eq", fact("list")), lambda: items("PyList"), nothing)
+
+    def nothing() -> None:
+        good.set(x.is_("eq", Value("@shardir_none", "ptr", f)))
+
+    with f.when(depth.is_("sgt", 0)):
+        f.choose(kind.is_("eq", fact("kind")), leaf, container)
+    f.leave(good.get())
