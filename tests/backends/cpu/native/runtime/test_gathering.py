@@ -134,12 +134,13 @@ def test_arrays_are_ready_when_all_hold_their_numbers() -> None:
     ready = readiness.checker(pool().code["ready"], Holder)
     assert ready is not None
     there = Holder(Storage.of(np.ones(2)))
-    good = [there, None, (), [], {}, {"a": there, 2: [there, (None, there)]}, [[there]] * 3]
+    good: list[Any] = [there, None, (), [], {}, {"a": there, 2: [there, (None, there)]}, [[there]]]
     for each in good:
         assert ready(each) is True
     deep: Any = there
     for _ in range(DEPTH):
         deep = (deep,)
+    gone: Any
     for gone in (Holder(None), Holder([np.ones(2)]), 1, np.ones(2), OrderedDict(a=there), deep):
         for each in (gone, [there, gone], {"a": there, "b": (gone,)}, (gone, there)):
             assert ready(each) is False
