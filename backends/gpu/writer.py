@@ -1,5 +1,6 @@
 """Functions of emitted programs while they are written, line by line."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from shardir.ops.shape import broadcast
 from shardir.opset import Dense
 
 WIDTH = 100
+_BRANCH = re.compile(r"elif .*:$|else:$")
 LARGE = 1 << 20
 """Bytes of a value whose memory is given back as soon as nothing needs it."""
 
@@ -167,28 +169,33 @@ def _filled(lines: Sequence[Line]) -> list[Line]:
 
 def _freed(lines: Sequence[Line], names: Names, kept: set[Value]) -> Iterator[Line]:
     """The lines, and after its last use each large value let go."""
-    top = min((line.depth for line in lines), default=0)
-    made = {value for line in lines if line.depth == top for value in line.defines}
+    steps = _statements(lines)
+    large = {
+        names[value] for first, *_ in steps for value in first.defines if value.type.nbytes >= LARGE
+    }
+    large -= {names[value] for value in kept}
     last: dict[str, int] = {}
-    large = [v for line in lines for v in line.defines if v in made and v.type.nbytes >= LARGE]
-    stay = {names[value] for value in kept}
-    wanted = {names[v] for v in large} - stay
-    start = 0
-    for number, line in enumerate(lines):
-        start = number if line.depth == top else start
-        for value in (*line.uses, *line.defines):
-            if names[value] in wanted:
-                last[names[value]] = start
-    gone: dict[int, list[str]] = {}
-    for name, number in last.items():
-        gone.setdefault(number, []).append(name)
-    pending: list[str] = []
-    for number, line in enumerate(lines):
-        if line.depth == top and pending:
-            yield Line(f"del {', '.join(pending)}", top)
-            pending = []
-        yield line
-        pending += gone.get(number, [])
+    for number, step in enumerate(steps):
+        for line in step:
+            for value in (*line.uses, *line.defines):
+                if names[value] in large:
+                    last[names[value]] = number
+    for number, step in enumerate(steps):
+        yield from step
+        gone = [name for name, end in last.items() if end == number]
+        if gone and number + 1 < len(steps):
+            yield Line(f"del {', '.join(gone)}", step[0].depth)
+
+
+def _statements(lines: Sequence[Line]) -> list[list[Line]]:
+    """The statements of a function, each with the lines inside of it."""
+    steps: list[list[Line]] = []
+    for line in lines:
+        if steps and (line.depth > steps[0][0].depth or _BRANCH.match(line.text)):
+            steps[-1].append(line)
+        else:
+            steps.append([line])
+    return steps
 
 
 def _shown(line: Line) -> str:

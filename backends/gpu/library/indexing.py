@@ -85,6 +85,12 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     return as_words(x)[places].view(x.dtype)
 
 
+def take_along(x: Tensor, places: Tensor, dim: int) -> Tensor:
+    """The elements of `x` at places along `dim`, the nearest one where there is none."""
+    index = whole_numbers(places).clamp(0, x.shape[dim] - 1)
+    return as_words(x).gather(dim, index).view(x.dtype)
+
+
 def scatter_windows(
     x: Tensor,
     indices: Tensor,

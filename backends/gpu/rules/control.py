@@ -22,10 +22,12 @@ def assign(
 
 @lowers("while", lazy=True)
 def _while(w: Writer, op: Op) -> None:
+    """What is carried is called as the results are that it ends as."""
     condition, body = op.blocks
-    assign(w, body.params, op.operands, "while: what it carries")
-    for seen, carried in zip(condition.params, body.params, strict=True):
-        w.same(seen, carried)
+    assign(w, op.results, op.operands, _types(op))
+    for block in (condition, body):
+        for seen, result in zip(block.params, op.results, strict=True):
+            w.same(seen, result)
     w.line("while True:")
     with w.inner():
         w.block(condition)
@@ -33,35 +35,33 @@ def _while(w: Writer, op: Op) -> None:
         with w.inner():
             w.line("break")
         w.block(body)
-        assign(w, body.params, body.returns)
-    _results(w, op, body.params)
+        assign(w, op.results, body.returns)
 
 
 @lowers("scan", lazy=True)
 def _scan(w: Writer, op: Op) -> None:
+    """What is carried as in a `while`; the results that are put together are made before."""
     (body,) = op.blocks
     count, length = op.attrs["carries"], op.attrs["length"]
-    carried, parts = body.params[:count], body.params[count:]
-    assign(w, carried, op.operands[:count], "scan: what it carries")
-    stacked = [(result, w.names[result]) for result in op.results[count:]]
-    for result, name in stacked:
+    carried, stacked = op.results[:count], op.results[count:]
+    types = ", ".join(str(result.type) for result in carried)
+    assign(w, carried, op.operands[:count], f"{op.name}: {types}")
+    for seen, result in zip(body.params[:count], carried, strict=True):
+        w.same(seen, result)
+    for result in stacked:
         to = result.type
-        w.line(
-            f"{name} = torch.empty({shaped(to.shape)}, dtype={TORCH[to.dtype]}, device=device)",
-            f"scan: {to}",
-            [result],
-        )
+        made = f"torch.empty({shaped(to.shape)}, dtype={TORCH[to.dtype]}, device=device)"
+        w.line(f"{w.names[result]} = {made}", f"{op.name}: {to}", [result])
     step = w.names.fresh("step")
     steps = f"reversed(range({length}))" if op.attrs.get("reverse") else f"range({length})"
     w.line(f"for {step} in {steps}:")
     with w.inner():
-        for part, x in zip(parts, op.operands[count:], strict=True):
+        for part, x in zip(body.params[count:], op.operands[count:], strict=True):
             w.line(f"{w.names[part]} = {w.name(x)}[{step}]", str(part.type), [part])
         w.block(body)
-        for (_, name), value in zip(stacked, body.returns[count:], strict=True):
-            w.line(f"{name}[{step}] = {w.name(value)}")
+        for result, value in zip(stacked, body.returns[count:], strict=True):
+            w.line(f"{w.name(result)}[{step}] = {w.name(value)}")
         assign(w, carried, body.returns[:count])
-    assign(w, op.results[:count], carried)
 
 
 @lowers("case", lazy=True)
@@ -76,7 +76,7 @@ def _case(w: Writer, op: Op) -> None:
         heads = [f"{'el' if i else ''}if {branch} == {i}:" for i in range(last)] + ["else:"]
     if len(op.blocks) == 1:
         w.block(op.blocks[0])
-        _results(w, op, op.blocks[0].returns)
+        assign(w, op.results, op.blocks[0].returns, _types(op))
         return
     for head, block in zip(heads, op.blocks, strict=True):
         w.line(head)
@@ -88,10 +88,6 @@ def _case(w: Writer, op: Op) -> None:
 
 def _types(op: Op) -> str:
     return f"{op.name}: {', '.join(str(result.type) for result in op.results)}"
-
-
-def _results(w: Writer, op: Op, values: Sequence[Value]) -> None:
-    assign(w, op.results, values, _types(op))
 
 
 @lowers("checkpoint", "custom-jvp", "custom-vjp", lazy=True)

@@ -15,6 +15,8 @@ def _gather(w: Writer, op: Op, x: str, indices: str) -> str:
     layout = Layout.of(op.operands[0].type.shape, len(shape), GATHER.read(op.attrs))
     if _takes_rows(op, layout):
         return w.call("take_rows", x, f"{indices}[..., 0]")
+    if _takes_along(op, layout):
+        return w.call("take_along", x, f"{indices}[..., 0]", str(layout.dropped[0]))
     return w.call("gather_windows", x, indices, listed(shape), *_geometry(layout))
 
 
@@ -42,6 +44,18 @@ def _takes_rows(op: Op, layout: Layout) -> bool:
         and not layout.batching
         and layout.window == {batch + d - 1: d for d in range(1, x.rank)}
         and to.shape[batch:] == x.shape[1:]
+    )
+
+
+def _takes_along(op: Op, layout: Layout) -> bool:
+    """Whether it takes single elements along one dimension, for each place along the others."""
+    rank = op.operands[0].type.rank
+    return (
+        not layout.window
+        and len(layout.dropped) == 1
+        and layout.index_map == layout.dropped
+        and layout.batching == {d: d for d in range(rank) if d not in layout.dropped}
+        and op.operands[1].type.rank == rank + 1
     )
 
 

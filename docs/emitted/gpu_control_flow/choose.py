@@ -101,17 +101,16 @@ def main(comm, x, choice):
         flipped = -picked  # neg: f32[2, 3]
     else:
         flipped = picked + 1.0  # add: f32[2, 3]
-    carry_0_1, carry_1_1 = v1, picked  # while: what it carries
+    v16, v17 = v1, picked  # while: i32[], f32[2, 3]
     while True:
-        v19_part = compute_v19_part(carry_1_1)  # fused: f32[]
+        v19_part = compute_v19_part(v17)  # fused: f32[]
         v19 = comm.all_reduce(v19_part, op="max", axes=("data", "model"))  # all-reduce: f32[]
         v21 = v19 > 0.1  # gt: bool[]
         if not v21.item():
             break
-        v23 = carry_0_1 + 1  # add: i32[]
-        v25 = carry_1_1 * 0.5  # mul: f32[2, 3]
-        carry_0_1, carry_1_1 = v23, v25
-    v16, v17 = carry_0_1, carry_1_1  # while: i32[], f32[2, 3]
+        v23 = v16 + 1  # add: i32[]
+        v25 = v17 * 0.5  # mul: f32[2, 3]
+        v16, v17 = v23, v25
     return (flipped, v16, v17)
 
 

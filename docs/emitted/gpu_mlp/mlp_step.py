@@ -142,9 +142,9 @@ def compute_v19_part_kernel(
     """
     at = tl.arange(0, BLOCK)
     v15 = tl.load(v15_ptr + at)
+    y = tl.load(y_ptr + at)
     i = at % 8
     params_b2 = tl.load(params_b2_ptr + i)
-    y = tl.load(y_ptr + at)
     out = v15 + params_b2
     v61 = out - y
     v62 = v61 * v61
@@ -223,9 +223,9 @@ def compute_v2_grad_kernel(
     column = (tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     row = tl.arange(0, ROWS)[:, None]
     v0 = tl.load(v0_ptr + row * 16 + column)
-    params_b1 = tl.load(params_b1_ptr + column)
     v12 = tl.load(v12_ptr + row * 16 + column)
     h_grad = tl.load(h_grad_ptr + row * 16 + column)
+    params_b1 = tl.load(params_b1_ptr + column)
     v69 = v0 + params_b1
     v70 = v69 * v69
     v72 = v69 * 0.5

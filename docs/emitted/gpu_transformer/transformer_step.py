@@ -118,27 +118,16 @@ def window_places(
     return found
 
 
-def gather_windows(
-    x: torch.Tensor,
-    indices: torch.Tensor,
-    shape: list[int],
-    windows: dict[int, int],
-    index_map: list[int],
-    batching: dict[int, int],
-) -> torch.Tensor:
-    """The windows of `x` at the index vectors, moved inside where they would reach out."""
-    if not math.prod(shape):
-        return x.new_empty(shape)
-    if not x.dim():
-        return x.expand(shape)
-    places = window_places(list(x.shape), indices, shape, windows, index_map, batching, clamp=True)
-    return as_words(x)[tuple(places)].expand(shape).view(x.dtype)
-
-
 def take_rows(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """The rows of `x` that `rows` names, the nearest one where there is none."""
     places = whole_numbers(rows).clamp(0, x.shape[0] - 1)
     return as_words(x)[places].view(x.dtype)
+
+
+def take_along(x: torch.Tensor, places: torch.Tensor, dim: int) -> torch.Tensor:
+    """The elements of `x` at places along `dim`, the nearest one where there is none."""
+    index = whole_numbers(places).clamp(0, x.shape[dim] - 1)
+    return as_words(x).gather(dim, index).view(x.dtype)
 
 
 def scatter_windows(
@@ -387,7 +376,6 @@ def compute_v9_kernel(x_ptr, params_scale_ptr, v9_ptr, v18_ptr, h_ptr, COLUMNS: 
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + row * 8 + column)
-    params_scale = tl.load(params_scale_ptr + column)
     v128 = tl.sum(x, 0)
     v9 = tl.div_rn(v128, 8.0)
     centred = x - v9
@@ -397,6 +385,7 @@ def compute_v9_kernel(x_ptr, params_scale_ptr, v9_ptr, v18_ptr, h_ptr, COLUMNS: 
     v168 = v166 + 1e-05
     v18 = tl.sqrt_rn(v168)
     v171 = tl.div_rn(centred, v18)
+    params_scale = tl.load(params_scale_ptr + column)
     h = v171 * params_scale
     tl.store(v9_ptr + row, v9)
     tl.store(v18_ptr + row, v18)
@@ -460,9 +449,9 @@ def compute_v39_kernel(v25_ptr, mask_ptr, v39_ptr, v40_ptr, attention_ptr, COLUM
     column = tl.arange(0, COLUMNS)
     column_mask = column < 6
     v25 = tl.load(v25_ptr + row * 6 + column, column_mask)
+    scores = tl.div_rn(v25, 2.0)
     i = row % 6
     mask = tl.load(mask_ptr + i * 6 + column, column_mask)
-    scores = tl.div_rn(v25, 2.0)
     v177 = tl.where(mask, scores, -1e+09)
     v178 = tl.reduce(tl.where(column_mask, v177, float("-inf")), 0, maximum)
     v181 = v177 - v178
@@ -548,7 +537,6 @@ def compute_x_1_kernel(
     column = tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + row * 8 + column)
     v42 = tl.load(v42_ptr + row * 8 + column)
-    params_scale = tl.load(params_scale_ptr + column)
     x_1 = x + v42
     v191 = tl.sum(x_1, 0)
     v46 = tl.div_rn(v191, 8.0)
@@ -559,6 +547,7 @@ def compute_x_1_kernel(
     v202 = v199 + 1e-05
     v55 = tl.sqrt_rn(v202)
     v211 = tl.div_rn(centred_1, v55)
+    params_scale = tl.load(params_scale_ptr + column)
     v59 = v211 * params_scale
     tl.store(x_1_ptr + row * 8 + column, x_1)
     tl.store(v46_ptr + row, v46)
@@ -857,10 +846,10 @@ def compute_v104_part_kernel(
     row = tl.arange(0, ROWS)[:, None]
     row_mask = row < 12
     x_1 = tl.load(x_1_ptr + row * 8 + column, row_mask)
-    v46 = tl.load(v46_ptr + row, row_mask)
-    v55 = tl.load(v55_ptr + row, row_mask)
     v59_grad = tl.load(v59_grad_ptr + row * 8 + column, row_mask)
+    v46 = tl.load(v46_ptr + row, row_mask)
     centred_1 = x_1 - v46
+    v55 = tl.load(v55_ptr + row, row_mask)
     v278 = tl.div_rn(centred_1, v55)
     v58_grad = v59_grad * v278
     v104_part = tl.sum(tl.where(row_mask, v58_grad, 0.0), 0, keep_dims=True)
@@ -936,13 +925,13 @@ def compute_x_1_grad_kernel(
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
     x_1 = tl.load(x_1_ptr + row * 8 + column)
-    v46 = tl.load(v46_ptr + row)
-    v55 = tl.load(v55_ptr + row)
     v59_grad = tl.load(v59_grad_ptr + row * 8 + column)
-    params_scale = tl.load(params_scale_ptr + column)
     x_2_grad = tl.load(x_2_grad_ptr + row * 8 + column)
+    v46 = tl.load(v46_ptr + row)
     centred_1 = x_1 - v46
+    v55 = tl.load(v55_ptr + row)
     v261 = tl.div_rn(centred_1, v55)
+    params_scale = tl.load(params_scale_ptr + column)
     v57_grad = v59_grad * params_scale
     v263 = tl.div_rn(v57_grad, v55)
     v264 = v263 * v261
@@ -1047,17 +1036,17 @@ def compute_v25_grad_kernel(
     column = tl.arange(0, COLUMNS)
     column_mask = column < 6
     attention_grad = tl.load(attention_grad_ptr + row * 6 + column, column_mask)
-    v40 = tl.load(v40_ptr + row)
     attention = tl.load(attention_ptr + row * 6 + column, column_mask)
     v39 = tl.load(v39_ptr + row * 6 + column, column_mask)
-    i = row % 6
-    mask = tl.load(mask_ptr + i * 6 + column, column_mask)
+    v40 = tl.load(v40_ptr + row)
     v281 = tl.div_rn(attention_grad, v40)
     v282 = v281 * attention
     v41_grad = -v282
     v40_grad = tl.sum(tl.where(column_mask, v41_grad, 0.0), 0)
     v39_grad = v281 + v40_grad
     v38_grad = v39_grad * v39
+    i = row % 6
+    mask = tl.load(mask_ptr + i * 6 + column, column_mask)
     scores_grad = tl.where(mask, v38_grad, 0.0)
     v25_grad = tl.div_rn(scores_grad, 2.0)
     tl.store(v25_grad_ptr + row * 6 + column, v25_grad, column_mask)
@@ -1128,12 +1117,12 @@ def compute_v124_part_kernel(
     row = tl.arange(0, ROWS)[:, None]
     row_mask = row < 12
     x = tl.load(x_ptr + row * 8 + column, row_mask)
-    v9 = tl.load(v9_ptr + row, row_mask)
-    v18 = tl.load(v18_ptr + row, row_mask)
     v120_part = tl.load(v120_part_ptr + row * 8 + column, row_mask)
     v121_part = tl.load(v121_part_ptr + row * 8 + column, row_mask)
     v123_part = tl.load(v123_part_ptr + row * 8 + column, row_mask)
+    v9 = tl.load(v9_ptr + row, row_mask)
     centred = x - v9
+    v18 = tl.load(v18_ptr + row, row_mask)
     v292 = tl.div_rn(centred, v18)
     v293 = v120_part + v121_part
     h_grad = v293 + v123_part
@@ -1232,18 +1221,17 @@ def compute_x_grad_kernel(
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + row * 8 + column)
-    v9 = tl.load(v9_ptr + row)
-    v18 = tl.load(v18_ptr + row)
     v120_part = tl.load(v120_part_ptr + row * 8 + column)
     v121_part = tl.load(v121_part_ptr + row * 8 + column)
     v123_part = tl.load(v123_part_ptr + row * 8 + column)
-    params_scale = tl.load(params_scale_ptr + column)
-    v203 = tl.load(v203_ptr)
     x_1_grad = tl.load(x_1_grad_ptr + row * 8 + column)
+    v9 = tl.load(v9_ptr + row)
     centred = x - v9
+    v18 = tl.load(v18_ptr + row)
     v303 = tl.div_rn(centred, v18)
     v304 = v120_part + v121_part
     h_grad = v304 + v123_part
+    params_scale = tl.load(params_scale_ptr + column)
     v20_grad = h_grad * params_scale
     v306 = tl.div_rn(v20_grad, v18)
     v307 = v306 * v303
@@ -1256,6 +1244,7 @@ def compute_x_grad_kernel(
     v313 = v306 + v312
     centred_grad = v313 + v312
     v10_grad = -centred_grad
+    v203 = tl.load(v203_ptr)
     x_1_grad_part = tl.where(v203, x_1_grad, -0.0)
     v316 = x_1_grad_part + centred_grad
     v317 = tl.sum(v10_grad, 0)
@@ -1574,7 +1563,7 @@ def main(
     x_2 = x_1 + v62  # add: f32[2, 6, 8]
     logits = x_2 @ v63  # dot: f32[2, 6, 16]
     logs, v67_grad = compute_logs(logits, logs_grad)  # fused: f32[2, 6, 16], f32[2, 6, 16]
-    v79 = gather_windows(logs, v78, [2, 6, 1], {}, [2], {0: 0, 1: 1})  # gather: f32[2, 6, 1]
+    v79 = take_along(logs, v78[..., 0], 2)  # gather: f32[2, 6, 1]
     v88_part = compute_v88_part(v86, v79)  # fused: f32[]
     v88 = comm.all_reduce(v88_part, op="add", axes=("data",))  # all-reduce: f32[]
     v91 = compute_v91(v88)  # fused: f32[]

@@ -67,6 +67,40 @@ def main(comm, x, y):
     )
 
 
+def test_what_branches_use_is_let_go_after_the_last_branch() -> None:
+    made = main_of(
+        parse("""\
+func @f(%b: bool[], %x: f32[512, 512]) -> (f32[512]) {
+  %a = tanh(%x) : f32[512, 512]
+  %s = case(%b) : f32[512] {
+    () =>
+    %r = sum(%a, dims=[0]) : f32[512]
+    yield %r
+  } {
+    () =>
+    %t = max(%x, dims=[0]) : f32[512]
+    yield %t
+  }
+  %y = neg(%s) : f32[512]
+  return %y
+}
+""")
+    )
+    assert (
+        made
+        == """\
+def main(comm, b, x):
+    a = torch.tanh(x)  # tanh: f32[512, 512]
+    if not b.item():
+        s = a.sum(0)  # sum: f32[512]
+    else:
+        s = x.amax(0)  # max: f32[512]
+    del a
+    y = -s  # neg: f32[512]
+    return (y,)"""
+    )
+
+
 def test_control_flow_is_loops_and_branches_of_python() -> None:
     assert (
         main_of(
@@ -104,23 +138,21 @@ func @f(%n: i32[], %x: f32[4], %xs: f32[3, 4]) -> (f32[4], f32[4], f32[3, 4]) {
         == """\
 def main(comm, n, x, xs):
     device = comm.device
-    j, u = n, x  # while: what it carries
+    count, last = n, x  # while: i32[], f32[4]
     while True:
-        more = j < 5  # lt: bool[]
+        more = count < 5  # lt: bool[]
         if not more.item():
             break
-        next_ = j + 1  # add: i32[]
-        w = u + u  # add: f32[4]
-        j, u = next_, w
-    count, last = j, u  # while: i32[], f32[4]
-    sum_ = last  # scan: what it carries
+        next_ = count + 1  # add: i32[]
+        w = last + last  # add: f32[4]
+        count, last = next_, w
+    total = last  # scan: f32[4]
     each = torch.empty((3, 4), dtype=torch.float32, device=device)  # scan: f32[3, 4]
     for step in reversed(range(3)):
         row = xs[step]  # f32[4]
-        grown = sum_ + row  # add: f32[4]
+        grown = total + row  # add: f32[4]
         each[step] = grown
-        sum_ = grown
-    total = sum_
+        total = grown
     branch = count.item()  # case: which branch
     if branch == 0:
         big = x  # case: f32[4]
