@@ -6,6 +6,7 @@ the bandwidth as part of that of a copy on the same GPU.
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -33,6 +34,8 @@ def shardir_run(work: Workload, kind: str) -> Run:
 
 
 def jax_run(work: Workload, kind: str) -> Run:
+    # Three libraries share the memory of the GPU.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
     import jax.numpy as jnp
 
@@ -49,6 +52,7 @@ def torch_run(work: Workload, kind: str) -> Run:
     import torch
 
     torch.backends.cuda.matmul.fp32_precision = "ieee"
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     dtype = getattr(torch, work.dtype)
     given = [torch.from_numpy(x).to(kind, dtype) for x in work.arguments()]
     function = torch.compile(work.theirs(torch))
@@ -165,9 +169,7 @@ def main() -> None:
     device = device or torch.cuda.get_device_name()
     bandwidth = copy_bandwidth(kind, options.scale)
     print(f"on {device}; torch {torch.__version__}; a copy moves {bandwidth / 1e9:,.0f} GB/s")
-    print(
-        f"\n{'milliseconds':<34}{''.join(f'{name:>14}' for name in LIBRARIES)}    ratio  of copy"
-    )
+    print(f"\n{'milliseconds':<34}{''.join(f'{name:>14}' for name in LIBRARIES)}    ratio  of copy")
     for work in workloads(options.scale):
         print(compare(work, kind, bandwidth), flush=True)
     print("\nratio: the time of the better of the two others by that of shardir; more is better")

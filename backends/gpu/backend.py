@@ -218,12 +218,19 @@ def settings() -> Iterator[None]:
     """Precise products inside, and afterwards what the process has set."""
     import torch
 
-    chosen = [torch.backends.cuda.matmul, torch.backends.cudnn.conv]
-    before = [each.fp32_precision for each in chosen]
-    for each in chosen:
-        each.fp32_precision = "ieee"
+    matmul = torch.backends.cuda.matmul
+    wanted = [
+        (matmul, "fp32_precision", "ieee"),
+        (torch.backends.cudnn.conv, "fp32_precision", "ieee"),
+        (matmul, "allow_bf16_reduced_precision_reduction", False),
+        (matmul, "allow_fp16_reduced_precision_reduction", False),
+    ]
+    before = [getattr(place, name) for place, name, _ in wanted]
+    changed = [(*each, old) for each, old in zip(wanted, before, strict=True) if each[2] != old]
+    for place, name, value, _ in changed:
+        setattr(place, name, value)
     try:
         yield
     finally:
-        for each, value in zip(chosen, before, strict=True):
-            each.fp32_precision = value
+        for place, name, _, old in changed:
+            setattr(place, name, old)

@@ -97,6 +97,9 @@ def _run(
     )
     if not (wishes.selftest or wishes.bench or wishes.results):
         return [describe(program), "", "nothing to do: pass --selftest, --bench, or --results DIR"]
+    # Products of 16-bit floats are added up in single precision, in all of their parts.
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     kind = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if kind == "cuda" and not torch.cuda.is_available():
         raise CommError("torch sees no GPU; run on the CPU with --device cpu")
