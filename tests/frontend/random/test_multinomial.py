@@ -1,8 +1,7 @@
-"""Outcomes of several trials: JAX's numbers."""
+"""Outcomes of several trials: the numbers that `jax.random` 0.10.2 draws."""
 
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -11,19 +10,17 @@ from shardir.frontend.errors import RandomError
 
 
 @pytest.mark.parametrize(
-    ("n", "p", "options"),
+    ("n", "p", "options", "wanted"),
     [
-        (10.0, [0.2, 0.3, 0.5], {}),
-        ([5.0, 50.0], [[0.1, 0.9], [0.5, 0.5]], {}),
-        (8, [0.0, 1.0, 0.0], {"shape": (2, 3), "dtype": "int32"}),
+        ([5.0, 50.0], [[0.1, 0.9], [0.5, 0.5]], {}, [[1, 4], [25, 25]]),
+        (8, [0.0, 1.0, 0.0], {"shape": (2, 3), "dtype": "int32"}, [[0, 8, 0], [0, 8, 0]]),
     ],
 )
-def test_multinomial_numbers_are_those_of_jax(n: Any, p: Any, options: Any) -> None:
-    n, p = np.asarray(n, "f"), np.asarray(p, "f")
-    found = sd.random.multinomial(sd.random.key(3), n, p, **options)
-    wanted = jax.random.multinomial(jax.random.key(3), n, p, **options)
+def test_the_numbers_are_those_of_jax(n: Any, p: Any, options: Any, wanted: Any) -> None:
+    p = np.asarray(p, "f")
+    found = sd.random.multinomial(sd.random.key(3), np.asarray(n, "f"), p, **options)
     np.testing.assert_array_equal(found, wanted)
-    assert found.dtype == wanted.dtype
+    assert found.dtype == options.get("dtype", "float32")
 
 
 def test_a_chance_without_outcomes() -> None:
