@@ -125,6 +125,18 @@ def _run(
     return Worker(main, program, comm, wishes).work()
 
 
+def gpu_of(launch: Launch, count: int, backend: str) -> int:
+    """Which of this host's GPUs a process has; raises `CommError` where NCCL would not share it."""
+    shares = os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
+    if launch.local_rank >= count and backend == "nccl" and not shares:
+        raise CommError(
+            f"process {launch.local_rank} of this host has no GPU of its own, there are {count}; "
+            "start as many as there are GPUs, or pass --local or --backend gloo (NCCL 2.30 and "
+            "later let processes share one where NCCL_MULTI_RANK_GPU_ENABLE=1 is set)"
+        )
+    return launch.local_rank % count
+
+
 def connected(
     launch: Launch, program: Program, kind: str, backend: str | None, timeout: float
 ) -> DistComm:
@@ -134,7 +146,7 @@ def connected(
         raise CommError("NCCL is for GPUs; on the CPU pass --backend gloo")
     device = torch.device("cpu")
     if kind == "cuda":
-        device = torch.device("cuda", launch.local_rank % torch.cuda.device_count())
+        device = torch.device("cuda", gpu_of(launch, torch.cuda.device_count(), backend))
         torch.cuda.set_device(device)
     told: dict[str, Any] = {"device_id": device} if backend == "nccl" else {}
     try:

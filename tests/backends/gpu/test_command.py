@@ -10,7 +10,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shardir.backends.gpu.vendored.command import run
+from shardir.backends.gpu.vendored.comm import CommError
+from shardir.backends.gpu.vendored.command import gpu_of, run
+from shardir.backends.gpu.vendored.launching import Launch
 from shardir.backends.gpu.vendoring import runtime_files
 
 TEXT = """
@@ -230,6 +232,22 @@ def test_a_wrong_number_of_processes_is_refused(
         "process 1 of 3: error: the program is for the 2 devices of the mesh {'data': 2}, and "
         "torchrun started 3 processes; start 2\n"
     )
+
+
+def test_processes_have_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    launches = [Launch(rank, 3, rank, "here", 1, "torchrun") for rank in range(3)]
+    monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE", raising=False)
+    assert [gpu_of(launch, 3, "nccl") for launch in launches] == [0, 1, 2]
+    assert [gpu_of(launch, 2, "gloo") for launch in launches] == [0, 1, 0]
+    with pytest.raises(CommError) as caught:
+        gpu_of(launches[2], 2, "nccl")
+    assert str(caught.value) == (
+        "process 2 of this host has no GPU of its own, there are 2; start as many as there are "
+        "GPUs, or pass --local or --backend gloo (NCCL 2.30 and later let processes share one "
+        "where NCCL_MULTI_RANK_GPU_ENABLE=1 is set)"
+    )
+    monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
+    assert gpu_of(launches[2], 2, "nccl") == 0
 
 
 def free_port() -> int:
