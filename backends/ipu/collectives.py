@@ -7,7 +7,7 @@ a dimension there and back is a view.
 from collections.abc import Sequence
 
 from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view, shuffle_view
-from shardir.backends.ipu.reductions import SIGN
+from shardir.backends.ipu.reductions import SIGN, as_float, as_stored
 from shardir.backends.ipu.replicas import (
     comm_group,
     is_native,
@@ -22,7 +22,7 @@ from shardir.backends.ipu.types import NARROW_INTEGERS, braces, element, physica
 from shardir.groups import senders
 from shardir.ir import Op, Value
 from shardir.placement import Axes
-from shardir.types import TensorType
+from shardir.types import FLOATS, TensorType
 
 OPERATORS = {"add": "ADD", "mul": "MUL", "max": "MAX", "min": "MIN"}
 LOGICAL = {"add": "OR", "max": "OR", "or": "OR", "mul": "AND", "min": "AND", "and": "AND"}
@@ -58,7 +58,15 @@ def _reducible(e: Emitter, text: str, type: TensorType, op: str, label: str) -> 
         if op in ("max", "min"):
             bits = e.map(f"pe::_1 ^ {SIGN}", [bits], label)
         return bits, "i32"
+    if _keeps_nan(e, type, op):
+        wide = as_float(e, text, type, label)
+        last = "true" if op == "max" else "false"
+        return f"{e.use('ordered')}(graph, {wide}, {last}, {e.sequence}, {label})", "i32"
     return text, type.dtype
+
+
+def _keeps_nan(e: Emitter, type: TensorType, op: str) -> bool:
+    return e.keeps_nan and type.dtype in FLOATS and op in ("max", "min")
 
 
 def _reduced(e: Emitter, text: str, type: TensorType, op: str, label: str) -> str:
@@ -69,6 +77,9 @@ def _reduced(e: Emitter, text: str, type: TensorType, op: str, label: str) -> st
         if op in ("max", "min"):
             text = e.map(f"pe::_1 ^ {SIGN}", [text], label)
         return f"{text}.reinterpret(poplar::UNSIGNED_INT)"
+    if _keeps_nan(e, type, op):
+        made = f"{e.use('unordered')}(graph, {text}, {e.sequence}, {label})"
+        return as_stored(e, made, type, label)
     return text
 
 

@@ -43,6 +43,8 @@ class Emitter:
     mesh: Mesh
     printer: Printer
     strided: str = "ring"
+    keeps_nan: bool = True
+    """Whether maxima and minima are NaN where an element is, which the device's are not."""
     sequence: str = "step"
     lines: list[str] = field(default_factory=list)
     depth: int = 1

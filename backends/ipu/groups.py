@@ -24,15 +24,17 @@ from shardir.backends.ipu.expressions import (
     tensors,
 )
 from shardir.backends.ipu.pointwise import (
+    EXTREMES,
     POINTWISE,
     NotExpressible,
     conversion_repeats,
     convert,
+    keep_nan,
 )
 from shardir.backends.ipu.table import REFUSED, lowers
 from shardir.backends.ipu.types import ELEMENTS, physical
 from shardir.ir import Block, Op, Value
-from shardir.types import TensorType
+from shardir.types import FLOATS, TensorType
 
 LARGEST = 32
 """Operations that one expression may have."""
@@ -140,9 +142,13 @@ class Group:
             return convert(operands[0], result.dtype)
         rule = POINTWISE[op.name]
         try:
-            return rule.rule(*operands, *([self._keep(op)] if rule.stores else []))
+            made = rule.rule(*operands, *([self._keep(op)] if rule.stores else []))
         except NotExpressible as error:
             raise self.e.refuse(op, error.reason, error.fix) from None
+        return keep_nan(made, operands) if self._keeps_nan(op) else made
+
+    def _keeps_nan(self, op: Op) -> bool:
+        return self.e.keeps_nan and op.name in EXTREMES and op.result.type.dtype in FLOATS
 
     def _keep(self, op: Op) -> Callable[[Node], Node]:
         """What stores a part of the expression of an operation."""
@@ -165,6 +171,8 @@ class Group:
             return (0,) if conversion_repeats(source, result.dtype) else ()
         if op.name == "mul" and op.operands[0] is op.operands[1]:
             return (0,) if size(self.nodes[op.operands[0]]) > REPEATED else ()
+        if self._keeps_nan(op):
+            return range(len(op.operands))
         return POINTWISE[op.name].repeats(source)
 
     def _operand(self, value: Value, result: TensorType) -> Node:

@@ -194,6 +194,29 @@ Tensor ordered(Graph &graph, const Tensor &t, bool nan_last, Sequence &step,
 }
 """
     ),
+    "unordered": Helper(
+        """
+// The numbers whose order `ordered` tells.
+Tensor unordered(Graph &graph, const Tensor &keys, Sequence &step, const std::string &name) {
+  const int most = std::numeric_limits<int>::max();
+  return popops::map(graph, pe::Select(pe::_1 ^ pe::Const(most), pe::_1, pe::_1 < pe::Const(0)),
+                     {keys}, step, name)
+      .reinterpret(poplar::FLOAT);
+}
+"""
+    ),
+    "extreme": Helper(
+        """
+// The largest or smallest elements along dimensions; NaN where an element is, which
+// popops::reduce passes over.
+Tensor extreme(Graph &graph, const Tensor &t, const Shape &dims, popops::Operation which,
+               Sequence &step, const std::string &name) {
+  Tensor keys = ordered(graph, t, which == popops::Operation::MAX, step, name);
+  return unordered(graph, popops::reduce(graph, keys, dims, which, step, name), step, name);
+}
+""",
+        ("Shape", "ordered", "unordered"),
+    ),
     "total_order": Helper(
         """
 // Integers in the total order of IEEE 754: -NaN, -infinity, ..., -0, +0, ..., infinity, NaN.
@@ -325,11 +348,11 @@ Tensor windows(const Tensor &t, unsigned dim, std::size_t places, std::size_t si
     ),
     "selected": Helper(
         """
-// For each window of `t` its element of `source`, added up where the window has its extreme: of
-// equal elements in the first place, in row-major order of places.
+// For each window of `t` its element of `source`, added up where the window has the element that
+// is `better` than those before it, in row-major order of places.
 Tensor selected(Graph &graph, const Tensor &t, const Tensor &source, const Tensor &zero,
-                const Shape &window, const Shape &strides, const Shape &dilation, bool largest,
-                Sequence &step, const std::string &name) {
+                const Shape &window, const Shape &strides, const Shape &dilation,
+                const pe::Expr &better, Sequence &step, const std::string &name) {
   Tensor all = t;
   std::size_t places = 1;
   for (unsigned dim = 0; dim < window.size(); ++dim) {
@@ -344,8 +367,7 @@ Tensor selected(Graph &graph, const Tensor &t, const Tensor &source, const Tenso
   popops::zero(graph, choice, step, name);
   for (std::size_t i = 1; i < places; ++i) {
     Tensor here = all.slice(i, i + 1, last);
-    Tensor wins = largest ? popops::map(graph, pe::_1 > pe::_2, {here, best}, step, name)
-                          : popops::map(graph, pe::_1 < pe::_2, {here, best}, step, name);
+    Tensor wins = popops::map(graph, better, {here, best}, step, name);
     best = popops::map(graph, pe::Select(pe::_1, pe::_2, pe::_3), {here, best, wins}, step, name);
     choice = popops::map(graph, pe::Select(pe::Const(static_cast<int>(i)), pe::_1, pe::_2),
                          {choice, wins}, step, name);

@@ -9,13 +9,14 @@ from math import prod
 
 from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view, shuffle_view
 from shardir.backends.ipu.groups import count_up
+from shardir.backends.ipu.reductions import extreme_of
 from shardir.backends.ipu.table import lowers
 from shardir.backends.ipu.types import NARROW_INTEGERS, braces, physical
 from shardir.ir import Op, Value
 from shardir.ops.indexing import GATHER, SCATTER, Layout
 
-COMBINE = {"add": "pe::_1 + pe::_2", "mul": "pe::_1 * pe::_2", "max": "pe::Max(pe::_1, pe::_2)",
-           "min": "pe::Min(pe::_1, pe::_2)"}  # fmt: skip
+COMBINE = {"add": "pe::_1 + pe::_2", "mul": "pe::_1 * pe::_2"}
+EXTREMES = {"max": "Max", "min": "Min"}
 
 
 def as_int(e: Emitter, value: Value) -> tuple[str, str]:
@@ -174,7 +175,8 @@ def _scatter(e: Emitter, op: Op) -> None:
         news = f"popops::cast(graph, {news}, poplar::FLOAT, {e.sequence}, {e.label(y)})"
     arguments = f"graph, {matrix}, {row}, {news}"
     if how != "set":
-        arguments += f", {COMBINE[how]}"
+        named = extreme_of(e, EXTREMES[how], x.type.dtype) if how in EXTREMES else COMBINE[how]
+        arguments += f", {named}"
     made = f"{e.use('scattered' if how == 'set' else 'scattered_with')}({arguments}, {e.sequence}, "
     made += f"{e.label(y)})"
     if wide:

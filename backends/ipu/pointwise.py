@@ -76,6 +76,17 @@ def where(condition: Node, yes: Node, no: Node) -> Node:
     return Apply("Select", (yes, no, condition), yes.dtype)
 
 
+EXTREMES = ("maximum", "minimum", "clamp")
+
+
+def keep_nan(made: Node, operands: Sequence[Node]) -> Node:
+    """An extreme of floats that is NaN where one of its operands is."""
+    for x in operands:
+        if not isinstance(x, Number):
+            made = where(apply("IsNaN", x, dtype="bool"), x, made)
+    return made
+
+
 def compare(operator: str, x: Node, y: Node) -> Apply:
     """A comparison."""
     return Apply(operator, (x, y), "bool")

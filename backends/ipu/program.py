@@ -67,10 +67,10 @@ STANDARD = {
 }
 
 
-def write_program(emission: Emission, memory: Memory, strided: str) -> str:
+def write_program(emission: Emission, memory: Memory, strided: str, keeps_nan: bool) -> str:
     """The text of the program."""
     main = emission.module.main
-    e = Emitter(emission.mesh, Printer(emission.module.meshes), strided=strided)
+    e = Emitter(emission.mesh, Printer(emission.module.meshes), strided, keeps_nan)
     e.spellings = dict(unique_names(main))
     e.sums = multiply_adds(main.body)
     inputs, outputs = ports_of(emission)

@@ -10,7 +10,7 @@ from shardir.backends.ipu.groups import count_up
 from shardir.backends.ipu.table import lowers
 from shardir.backends.ipu.types import NARROW_INTEGERS, braces, element
 from shardir.ir import Op
-from shardir.types import TensorType
+from shardir.types import FLOATS, TensorType
 
 OPERATIONS = {
     "sum": "ADD", "prod": "MUL", "max": "MAX", "min": "MIN", "any": "LOGICAL_OR",
@@ -29,6 +29,9 @@ def reduced(
     if type.dtype == "bool":
         operation = _BOOLEAN.get(operation, operation)
     end = f"{braces(dims)}, popops::Operation::{operation}, {e.sequence}, {label}"
+    if e.keeps_nan and type.dtype in FLOATS and operation in ("MAX", "MIN"):
+        wide = as_float(e, text, type, label)
+        return as_stored(e, f"{e.use('extreme')}(graph, {wide}, {end})", type, label)
     if type.dtype == "f16" and operation in ("ADD", "MUL"):
         wide = f"popops::reduce(graph, {text}, poplar::FLOAT, {end})"
         return f"popops::cast(graph, {wide}, poplar::HALF, {e.sequence}, {label})"
@@ -54,6 +57,20 @@ def _reduce(e: Emitter, op: Op) -> None:
     e.define(y, made, None if op.attrs["dims"] else x)
 
 
+def as_float(e: Emitter, text: str, type: TensorType, label: str) -> str:
+    """A tensor of floats in single precision."""
+    if type.dtype != "f16":
+        return text
+    return f"popops::cast(graph, {text}, poplar::FLOAT, {e.sequence}, {label})"
+
+
+def as_stored(e: Emitter, text: str, type: TensorType, label: str) -> str:
+    """A tensor in single precision as one of a type of floats."""
+    if type.dtype != "f16":
+        return text
+    return f"popops::cast(graph, {text}, poplar::HALF, {e.sequence}, {label})"
+
+
 def ordered(e: Emitter, text: str, type: TensorType, label: str, last: bool = True) -> str:
     """Integers in the order of the elements: equal zeros, and NaN after (or before) all others."""
     if type.dtype == "bool" or type.dtype in NARROW_INTEGERS:
@@ -62,10 +79,7 @@ def ordered(e: Emitter, text: str, type: TensorType, label: str, last: bool = Tr
         return e.map(f"pe::_1 ^ {SIGN}", [f"{text}.reinterpret(poplar::INT)"], label)
     if type.dtype == "i32":
         return text
-    wide = text
-    if type.dtype == "f16":
-        wide = f"popops::cast(graph, {text}, poplar::FLOAT, {e.sequence}, {label})"
-    helper = e.use("ordered")
+    wide, helper = as_float(e, text, type, label), e.use("ordered")
     return f"{helper}(graph, {wide}, {'true' if last else 'false'}, {e.sequence}, {label})"
 
 
@@ -95,11 +109,20 @@ def _extreme(e: Emitter, op: Op) -> None:
     e.define(y, made)
 
 
+def extreme_of(e: Emitter, name: str, dtype: str) -> str:
+    """The expression of the larger (`Max`) or smaller (`Min`) of two elements."""
+    if dtype == "bool":
+        return "pe::_1 || pe::_2" if name == "Max" else "pe::_1 && pe::_2"
+    made = f"pe::{name}(pe::_1, pe::_2)"
+    if not e.keeps_nan or dtype not in FLOATS:
+        return made
+    second = f"pe::Select(pe::_2, {made}, pe::IsNaN(pe::_2))"
+    return f"pe::Select(pe::_1, {second}, pe::IsNaN(pe::_1))"
+
+
 _COMBINE = {
     "cumsum": "pe::_1 + pe::_2",
     "cumprod": "pe::_1 * pe::_2",
-    "cummax": "pe::Max(pe::_1, pe::_2)",
-    "cummin": "pe::Min(pe::_1, pe::_2)",
     # log(exp(a) + exp(b)) without overflow, also where both are infinite.
     "cumlogsumexp": (
         "pe::Select(pe::Max(pe::_1, pe::_2), pe::Max(pe::_1, pe::_2) + "
@@ -109,15 +132,16 @@ _COMBINE = {
 }
 
 
-@lowers(*_COMBINE)
+@lowers(*_COMBINE, "cummax", "cummin")
 def _running(e: Emitter, op: Op) -> None:
     """By doubling: step k combines each element with the one 2^k before it."""
     x, y, dim = op.operands[0], op.result, op.attrs["dim"]
     e.comment(op)
-    combine, text, dtype = _COMBINE[op.name], e.text(x), x.type.dtype
-    boolean = {"cummax": "pe::_1 || pe::_2", "cummin": "pe::_1 && pe::_2"}
-    if dtype == "bool":
-        combine = boolean[op.name]
+    text, dtype = e.text(x), x.type.dtype
+    if op.name in ("cummax", "cummin"):
+        combine = extreme_of(e, "Max" if op.name == "cummax" else "Min", dtype)
+    else:
+        combine = _COMBINE[op.name]
     back = ""
     if dtype == "f16" or dtype in NARROW_INTEGERS:
         wide = "poplar::FLOAT" if dtype == "f16" else "poplar::INT"

@@ -30,7 +30,8 @@ Array = npt.NDArray[Any]
 
 RUNNER = Path(__file__).parent / "host_model" / "runner"
 """The headers that every program includes."""
-STRIDED = ("ring", "gcl")
+CHOICES = {"strided": ("ring", "gcl"), "nan": ("kept", "device")}
+"""The values of options, the usual one first."""
 
 
 class MemoryWarning(UserWarning):
@@ -46,6 +47,8 @@ class Ipu(Target):
     )
     options: ClassVar[Mapping[str, str]] = {
         "downcast": "element types to replace, such as f64:f32,i64:i32,bf16:f16",
+        "nan": "what maxima and minima are where an element is NaN: kept (NaN) or device (another "
+        "element, with less work)",
         "strided": "how replicas exchange that do not follow one another: ring (CrossReplicaCopy) "
         "or gcl",
     }
@@ -53,9 +56,6 @@ class Ipu(Target):
     def emit(self, emission: Emission, options: Mapping[str, str]) -> dict[str, str | bytes]:
         """The program's text and the headers that it includes."""
         self.check_options(options)
-        strided = options.get("strided", STRIDED[0])
-        if strided not in STRIDED:
-            raise EmissionError(f"strided={strided} is none of {', '.join(STRIDED)}")
         cast = downcast(emission, parse_casts(options.get("downcast", "")))
         return {
             file_name(emission): program_text(emission, options),
@@ -110,6 +110,7 @@ sys.exit(worst > 1e-3)
 
 def program_text(emission: Emission, options: Mapping[str, str]) -> str:
     """The text of the program alone; raises `EmissionError` for what IPUs cannot do."""
+    strided, nan = _choice(options, "strided"), _choice(options, "nan")
     emission = downcast(emission, parse_casts(options.get("downcast", "")))
     check_replicas(emission)
     check_types(emission)
@@ -123,7 +124,15 @@ def program_text(emission: Emission, options: Mapping[str, str]) -> str:
             MemoryWarning,
             stacklevel=2,
         )
-    return write_program(emission, memory, options.get("strided", STRIDED[0]))
+    return write_program(emission, memory, strided, keeps_nan=nan == "kept")
+
+
+def _choice(options: Mapping[str, str], name: str) -> str:
+    """The value of an option that has a few."""
+    chosen = options.get(name, CHOICES[name][0])
+    if chosen not in CHOICES[name]:
+        raise EmissionError(f"{name}={chosen} is none of {', '.join(CHOICES[name])}")
+    return chosen
 
 
 TARGET = Ipu()

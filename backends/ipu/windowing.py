@@ -170,11 +170,14 @@ def _select_and_scatter(e: Emitter, op: Op) -> None:
     fill = e.once(f"{how} of nothing {dtype}", "nothing", worst)
     zero = e.once(f"zero {dtype}", "nothing", e.number(0, dtype))
     text, _ = arranged(e, e.text(x), x.type.shape, attrs["padding"], attrs["base_dilation"], fill)
+    better = "pe::_1 > pe::_2" if how == "max" else "pe::_1 < pe::_2"
+    if e.keeps_nan and dtype in FLOATS:
+        better += " || (pe::IsNaN(pe::_1) && !pe::IsNaN(pe::_2))"
     arguments = ", ".join(
         [
             f"graph, {text}, {e.text(source)}, {zero}",
             *(braces(attrs[name]) for name in ("window", "strides", "window_dilation")),
-            "true" if how == "max" else "false",
+            better,
             e.sequence,
             label,
         ]

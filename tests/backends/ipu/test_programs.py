@@ -177,3 +177,25 @@ def test_looking_up_and_writing() -> None:
         "rows": lowered(added, table, places, draw(6, 4)),
         "order": lowered(ordered, put(mesh, draw(8, 9), "x")),
     })  # fmt: skip
+
+
+def test_nan_is_kept_where_the_device_would_pass_over_it() -> None:
+    mesh = grid(2, 2)
+    x = draw(8, 6)
+    x[1, 2] = x[5, 0] = x[7, 5] = np.nan
+
+    def extremes(x: Any) -> Any:
+        return (
+            x.max(0), x.min(1), snp.maximum(x, 0), snp.clip(x, -1, 1), lax.cummax(x, 1),
+            lax.cummin(x, 0), snp.argmax(x, 1), snp.argmin(x, 0), snp.sort(x, 1), lax.top_k(x, 2),
+            x.max().astype(np.float16), x.astype(np.float16).min(0),
+            lax.reduce_window(x, np.float32(-np.inf), lax.max, (2, 2), (2, 2), "VALID"),
+            sd.grad(lambda x: lax.reduce_window(
+                x, np.float32(-np.inf), lax.max, (2, 2), (2, 2), "VALID").sum())(x),
+            snp.zeros((4, 6), np.float32).at[np.arange(8) // 2].max(x),
+        )  # fmt: skip
+
+    check({
+        "extremes": lowered(extremes, x),
+        "cut": lowered(lambda x: (x.max(0), x.min()), put(mesh, x, "data", "model")),
+    })  # fmt: skip
