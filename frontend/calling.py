@@ -16,6 +16,7 @@ from shardir.frontend import tree
 from shardir.frontend.array import Array
 from shardir.frontend.config import config
 from shardir.frontend.eager import Eager, UnhashableError, static_key
+from shardir.frontend.emptiness import without_nothings
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.fingerprint import fingerprint
 from shardir.frontend.locations import point
@@ -37,9 +38,8 @@ _NUMBERS = Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct, bool, int, f
 
 def is_array_like(x: Any) -> bool:
     """Whether a leaf of a container is traced (arrays and numbers) rather than static."""
-    return (
-        isinstance(x, _NUMBERS)
-        or ((hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type))
+    return isinstance(x, _NUMBERS) or (
+        (hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type)
     )
 
 
@@ -102,7 +102,7 @@ def trace_call(
 
     def flat(tracers: list[Tracer]) -> list[Tracer]:
         args, options = rebuild(iter(tracers))
-        results, found = tree.flatten(fun(*args, **options))
+        results, found = tree.flatten(without_nothings(fun(*args, **options)))
         structure.append(found)
         return [returned(result, i, found, name) for i, result in enumerate(results)]
 

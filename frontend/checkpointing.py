@@ -9,6 +9,7 @@ from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like, returned
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.jit import jit
 from shardir.frontend.lax.blocks import several, with_kinds
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer
@@ -96,7 +97,7 @@ def checkpoint(
     `policy` says what is saved all the same, one of `checkpoint_policies`. Arguments in
     `static_argnums` need be no arrays. `prevent_cse=False` lets the compiler find that it
     computes things twice, as it would in one program. `concrete` is accepted and must be false.
-    May be used as a decorator, with options or without.
+    May be used as a decorator, with options or without. Outside of any trace it is `jit(fun)`.
     """
     if concrete:
         raise ArgumentError(
@@ -114,6 +115,7 @@ def checkpoint(
     if not callable(fun):
         raise ArgumentError(point(f"checkpoint takes a function, got {fun!r}"))
     known = Parameters.of(fun, static_argnums)
+    alone = jit(fun, static_argnums=static_argnums)
     attrs: dict[str, Any] = {"save": clauses} if clauses else {}
     if not prevent_cse:
         attrs["barrier"] = False
@@ -121,7 +123,7 @@ def checkpoint(
     @wraps(fun)
     def wrapped(*args: Any, **options: Any) -> Any:
         if current() is None:
-            return fun(*args, **options)
+            return alone(*args, **options)
         return _traced(fun, known, attrs, args, options)
 
     return wrapped

@@ -27,6 +27,7 @@ from shardir.frontend.calling import (
 from shardir.frontend.config import uneven_mode
 from shardir.frontend.described import check_function, check_leaf, placed, signatures_of
 from shardir.frontend.devices import Device, local_devices
+from shardir.frontend.emptiness import without_nothings
 from shardir.frontend.errors import (
     ArgumentError,
     NotAnArrayError,
@@ -109,6 +110,9 @@ class JitFunction:
         try:
             leaves, tokens = tree.walk(dynamic, Array, signature_of_leaf)
         except NotAnArrayError:
+            told = without_nothings((args, options))
+            if told[0] is not args:
+                return self._called(*told)
             signatures_of(known, tree.leaves(dynamic), dynamic)
             raise
         key = tokens, static, surroundings()

@@ -3,18 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from shardir.errors import DifferentiateError
 from shardir.frontend.calling import is_array_like
+from shardir.frontend.emptiness import NO_GRADIENT as NO_GRADIENT
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import kind_of
 from shardir.frontend.parameters import Parameters
 from shardir.types import COMPLEX, INEXACT
-
-NO_GRADIENT = np.dtype([("float0", np.void, 0)])
-"""The element type of gradients and tangents of integers: there are none."""
 
 Argnums = int | Sequence[int]
 

@@ -87,3 +87,15 @@ def test_errors() -> None:
     assert str(error.value).split("\n")[0] == (
         "a name for a checkpoint is a string without |, got 'a|b'"
     )
+
+
+def test_outside_of_a_trace_it_is_a_program() -> None:
+    seen = []
+
+    @checkpoint
+    def f(x: Any) -> Any:
+        seen.append(type(x).__name__)
+        return x.sum() * 2
+
+    assert f(2.0) == f(3.0) - 2 == 4
+    assert seen == ["Tracer"]

@@ -11,6 +11,7 @@ from shardir.frontend import lax, tree
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import from_numpy
 from shardir.frontend.directions import jvp, linearize, vjp
+from shardir.frontend.dtypes import float0
 from shardir.frontend.errors import ArgumentError, LeakedTracerError, NotAnArrayError
 from shardir.frontend.jit import jit
 from shardir.frontend.mesh import make_mesh
@@ -270,3 +271,13 @@ def test_programs_return_and_take_what_is_left_to_do() -> None:
     np.testing.assert_allclose(value, 2 * np.sin(0.5), rtol=1e-6)
     np.testing.assert_allclose(pulled(3.0)[0], wanted, rtol=1e-6)
     np.testing.assert_allclose(jit(lambda f, t: f(t))(pulled, 3.0)[0], wanted, rtol=1e-6)
+
+
+def test_programs_take_and_return_gradients_of_integers() -> None:
+    nothing = np.zeros((), float0)
+    value, pulled = vjp(lambda x, y: x + y, 2, 1)
+    assert value == 3
+    assert [made.dtype for made in jit(pulled)(nothing)] == [float0, float0]
+    moved, still = jit(grad(lambda x, i: x[i], argnums=(0, 1), allow_int=True))(np.ones(2), 1)
+    np.testing.assert_array_equal(moved, [0, 1])
+    assert (still.dtype, still.shape) == (float0, ())
