@@ -19,10 +19,7 @@ from shardir.ir import Op
 
 def parts_of(group: Group, tile: Tile, sizes: Sizes) -> int:
     """Into how many parts reductions are cut; 1 where they are not."""
-    rounds = Rounds(group.writer(*tile.sides))
-    walked = [value for value in group.block.returns if rounds.is_walked(value)]
-    starts = [op.operands[0] for op in rounds.reductions]
-    if any(rounds.depths[value] for value in (*starts, *walked)):
+    if not Rounds(group.writer()).are_one:
         return 1
     most = ceil(tile.ended.size, tile.ended.length * sizes.share)
     return max(min(ceil(sizes.programs, tile.programs), most), 1)

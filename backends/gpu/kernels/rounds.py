@@ -12,6 +12,7 @@ class Rounds:
 
     def __init__(self, writer: Writer) -> None:
         self.layout: Layout = writer.layout
+        self.block: Block = writer.block
         self.depths: dict[Value, int] = dict.fromkeys(writer.block.params, 0)
         self.reductions: list[Op] = []
         for op in writer.block.ops:
@@ -21,13 +22,20 @@ class Rounds:
                 self.reductions.append(op)
                 self.depths[op.result] = depth + 1
 
+    @property
+    def are_one(self) -> bool:
+        """Whether no reduction, and nothing yielded on the way, needs another's result."""
+        walked = [value for value in self.block.returns if self.is_walked(value)]
+        starts = [op.operands[0] for op in self.reductions]
+        return not any(self.depths[value] for value in (*starts, *walked))
+
     def is_walked(self, value: Value) -> bool:
         """Whether a value lies along what is reduced, so that loops compute it."""
         return not self.layout.reduced.isdisjoint(self.layout.lies[value])
 
-    def rounds(self, block: Block) -> Iterator[tuple[Sequence[Op], Sequence[Value]]]:
+    def rounds(self) -> Iterator[tuple[Sequence[Op], Sequence[Value]]]:
         """Each round: its reductions, and what it yields that lies along what is reduced."""
-        walked = [value for value in block.returns if self.is_walked(value)]
+        walked = [value for value in self.block.returns if self.is_walked(value)]
         starts = [self.depths[op.operands[0]] for op in self.reductions]
         for depth in range(max([*starts, *(self.depths[value] for value in walked)]) + 1):
             yield (

@@ -25,6 +25,8 @@ class Sizes:
     """Elements of the tile of short rows."""
     columns: int = 64
     """How many columns a program reduces side by side."""
+    narrow: int = 64
+    """Bytes of the fewest columns that neighbouring threads load together."""
     depth: int = 32
     """How many of their rows it takes at once."""
     column: int = 128

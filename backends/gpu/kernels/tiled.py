@@ -63,11 +63,7 @@ def tile_of(group: Group, sizes: Sizes) -> Tile:
     layout = group.layout
     kept, ended = layout.size(layout.kept), layout.size(layout.ended)
     if layout.kept and layout.kept[-1] == len(layout.extents) - 1:
-        columns = min(sizes.columns, above(kept))
-        room = max(sizes.columns // columns, 1)
-        rows = above(ended)
-        if rows > sizes.column * room:
-            rows = sizes.depth * room
+        columns, rows = _columns(group, sizes, kept, ended)
         return _tile(group, (rows, ended), (columns, kept), is_row=False)
     held = max(sum(len(layout.strides[value]) == len(layout.extents) for value in group.params), 1)
     columns = above(ended)
@@ -77,6 +73,24 @@ def tile_of(group: Group, sizes: Sizes) -> Tile:
     while rows > 1 and ceil(kept, rows) < sizes.programs:
         rows //= 2
     return _tile(group, (columns, ended), (rows, kept), is_row=True)
+
+
+def _columns(group: Group, sizes: Sizes, kept: int, ended: int) -> tuple[int, int]:
+    """How many columns a tile has, and how many of their rows.
+
+    Few columns are shared among more programs, if their reductions are not cut in parts.
+    """
+    columns = min(sizes.columns, above(kept))
+    is_cut = Rounds(group.writer()).are_one and above(ended) > sizes.column
+    while (
+        not is_cut
+        and ceil(kept, columns) < sizes.programs
+        and columns * group.itemsize > sizes.narrow
+    ):
+        columns //= 2
+    room = max(sizes.columns // columns, 1)
+    rows = above(ended)
+    return columns, rows if rows <= sizes.column * room else sizes.depth * room
 
 
 def _tile(group: Group, ended: tuple[int, int], kept: tuple[int, int], is_row: bool) -> Tile:
@@ -129,7 +143,7 @@ def begin(group: Group, tile: Tile, writer: Writer) -> None:
 def _rounds(group: Group, tile: Tile, writer: Writer) -> None:
     """A loop for each round of reductions, and what is kept between and after them."""
     rounds = Rounds(writer)
-    for reductions, yields in rounds.rounds(group.block):
+    for reductions, yields in rounds.rounds():
         loop(group, tile, writer, reductions, [(v, p) for v, p, _ in group.stores() if v in yields])
         for op in reductions:
             finish(writer, op, tile)

@@ -79,13 +79,36 @@ class Writer:
         return op.spec in REDUCTIONS and lies[op.operands[0]] != lies[op.result]
 
     def emit(self, values: Sequence[Value]) -> None:
-        """Loads and operations, in order: loads first."""
+        """Loads and operations, in order: loads first.
+
+        But what several rows or columns share, and caches have, is loaded where it is first used:
+        until the reductions are done, registers have better things to hold.
+        """
         for value in values:
-            if value not in self.makers:
+            if value not in self.makers and not self.is_shared(value):
                 self.load(value)
         for value in values:
             if value in self.makers and value not in self.terms:
                 self.compute(self.makers[value])
+        for value in values:
+            self.term(value)
+
+    def term(self, value: Value) -> Term:
+        """What stands for a value; the line of its load is written if it has to be."""
+        if value not in self.terms:
+            op = self.makers.get(value)
+            if op is None:
+                self.load(value)
+            elif op.spec is constant:
+                self.terms[value] = number(op.attrs["value"], value.type.dtype)
+            else:
+                self.terms[value] = self.term(op.operands[0])
+        return self.terms[value]
+
+    def is_shared(self, value: Value) -> bool:
+        """Whether a parameter lies along some axes only, beside reductions."""
+        layout = self.layout
+        return bool(layout.reduced) and len(layout.strides[value]) < len(layout.extents)
 
     def load(self, value: Value) -> None:
         self.loaded.add(value)
@@ -107,21 +130,16 @@ class Writer:
         self.terms[value] = Term(self.names[value], value.type.dtype, spans=spans)
 
     def compute(self, op: Op) -> None:
-        """The line of an operation, or the term of what needs none."""
+        """The line of an operation, if it needs one."""
         value = op.result
-        if op.spec is constant:
-            self.terms[value] = number(op.attrs["value"], value.type.dtype)
-        elif op.spec is iota:
+        if op.spec is iota:
             self.count(op)
-        elif is_free(op) or (op.spec in REDUCTIONS and not self.ends(op)):
-            self.terms[value] = self.terms[op.operands[0]]
-        elif op.spec in REDUCTIONS:
-            (x,) = op.operands
-            side = self.ended()
-            text = reduced(op, self.full(self.terms[x]), side.mask, self.axis(side))
-            self.name(value, self.as_used(op, text), self.terms[x].spans - side.spans)
-        else:
-            args = [self.terms[operand] for operand in op.operands]
+        elif self.ends(op):
+            x, side = self.term(op.operands[0]), self.ended()
+            text = reduced(op, self.full(x), side.mask, self.axis(side))
+            self.name(value, self.as_used(op, text), x.spans - side.spans)
+        elif not is_free(op) and op.spec not in REDUCTIONS:
+            args = [self.term(operand) for operand in op.operands]
             spans = frozenset[str]().union(*(arg.spans for arg in args))
             self.name(value, self.as_used(op, expression(op, args)), spans)
 
@@ -164,7 +182,7 @@ class Writer:
         offset, spans = self.offset(value)
         mask = self.mask(spans)
         rest = f", {mask}" if mask else ""
-        self.line(f"tl.store({pointer}{offset}, {self.terms[value].text}{rest})")
+        self.line(f"tl.store({pointer}{offset}, {self.term(value).text}{rest})")
 
     def ended(self) -> Side:
         """The side that reductions end."""
