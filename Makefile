@@ -42,6 +42,10 @@ array-api: $(VENV)/.test ## the Array API's own tests: make array-api CHECKOUT=.
 jax-tests: $(VENV)/.test ## JAX's own tests of public names: make jax-tests CHECKOUT=../jax
 	$(BIN)/python -m tests.jax_suite "$(CHECKOUT)"
 
+.PHONY: jax-documents
+jax-documents: $(VENV)/.test ## pages written for JAX, run as they stand: make jax-documents FOLDER=../pages
+	$(BIN)/python -m tests.jax_documents "$(FOLDER)"
+
 .PHONY: bench
 bench: $(VENV)/.test ## one table per file of benchmarks/
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
