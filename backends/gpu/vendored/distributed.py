@@ -103,6 +103,13 @@ class DistComm(Comm):
             _scatter(view(made), view(sent), told, group=self._of(group))
         return self._received(made)
 
+    def all_gather(self, x: Tensor, dim: int, axes: Axes) -> Tensor:
+        group = self._group(axes)
+        if dim or len(group) == 1 or not x.numel():
+            return super().all_gather(x, dim, axes)
+        # Rows of a group are one after the other already.
+        return self._gathered(x, group).flatten(0, 1)
+
     def all_to_all(self, x: Tensor, split: int, concat: int, axes: Axes) -> Tensor:
         group = self._group(axes)
         if len(group) == 1 or not x.numel():
