@@ -180,11 +180,13 @@ def _freed(lines: Sequence[Line], names: Names, kept: set[Value]) -> Iterator[Li
             for value in (*line.uses, *line.defines):
                 if names[value] in large:
                     last[names[value]] = number
+    gone: dict[int, list[str]] = {}
+    for name, number in last.items():
+        gone.setdefault(number, []).append(name)
     for number, step in enumerate(steps):
         yield from step
-        gone = [name for name, end in last.items() if end == number]
-        if gone and number + 1 < len(steps):
-            yield Line(f"del {', '.join(gone)}", step[0].depth)
+        if number in gone and number + 1 < len(steps):
+            yield Line(f"del {', '.join(gone[number])}", step[0].depth)
 
 
 def _statements(lines: Sequence[Line]) -> list[list[Line]]:
