@@ -7,6 +7,7 @@ Tensors that have all elements are walked as they lie, so that neighbouring thre
 from shardir.backends.gpu.kernels.group import Group
 from shardir.backends.gpu.kernels.kernel import Kernel, Launch
 from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
+from shardir.backends.gpu.kernels.texts import function_text
 
 
 def flat(group: Group, sizes: Sizes) -> Kernel:
@@ -28,5 +29,5 @@ def flat(group: Group, sizes: Sizes) -> Kernel:
     constants = {"BLOCK": block} if axes else {}
     grid = (ceil(size, block),)
     launch = Launch(f"{group.name}_kernel", grid, pointers, constants, min(warps(block), 4))
-    text = group.function(launch, group.docstring(), writer.lines)
+    text = function_text(launch, group.docstring(), writer.lines)
     return group.kernel([text], [launch])

@@ -1,21 +1,21 @@
 """A group while its kernel is written: names, tensors, and the text of functions and launches."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
-from shardir.backends.gpu.kernels.helpers import LIBDEVICE, functions, helpers_of
-from shardir.backends.gpu.kernels.kernel import IMPORTS, Kernel, Launch
+from shardir.backends.gpu.kernels.helpers import functions
+from shardir.backends.gpu.kernels.kernel import Kernel, Launch
 from shardir.backends.gpu.kernels.layout import Layout, layout_of
 from shardir.backends.gpu.kernels.names import fresh, identifier, identifiers, words_of
 from shardir.backends.gpu.kernels.sides import Counting, Side
-from shardir.backends.gpu.kernels.terms import POINTERS, TORCH
+from shardir.backends.gpu.kernels.terms import POINTERS
+from shardir.backends.gpu.kernels.texts import allocation_text, kernel_of
 from shardir.backends.gpu.kernels.writer import Writer
 from shardir.ir import Block, Op, Value
 from shardir.text.printer import Printer
 from shardir.types import NUMPY_DTYPES
 
-WIDTH = 100
 RESERVED = ("tl", "triton", "torch", "libdevice", "device", "float", "range")
 LETTERS = "ijklmnpqrstuvwxyz"
 
@@ -84,65 +84,29 @@ class Group:
             for value, name in zip(self.block.returns, self.results, strict=True)
         ]
 
-    def function(self, launch: Launch, docstring: str, lines: Sequence[str]) -> str:
-        """The text of a kernel."""
-        params = [*launch.pointers, *(f"{name}: tl.constexpr" for name in launch.constants)]
-        head = f"def {launch.function}({', '.join(params)}):"
-        if len(head) > WIDTH:
-            head = "\n    ".join((f"def {launch.function}(", *(f"{p}," for p in params))) + "\n):"
-        body = "\n".join(f"    {line}" for line in lines)
-        return f"@triton.jit\n{head}\n{docstring}\n{body}\n"
-
-    def docstring(self) -> str:
+    def docstring(self) -> list[str]:
         """What the group computes, as the IR says it."""
         printer = Printer(())
-        lines = [self.op.why, ""] if self.op.why else []
         names = {value: f"%{word}" for value, word in self.words.items()}
+        lines = [self.op.why, ""] if self.op.why else []
         lines += [str(printer.op(op, names)) for op in self.block.ops]
-        lines.append(f"yield {', '.join(names[value] for value in self.block.returns)}")
-        raw = "r" if any("\\" in line for line in lines) else ""
-        first, *rest = (*lines, '"""')
-        return "\n".join((f'    {raw}"""{first}', *(f"    {line}".rstrip() for line in rest)))
+        return [*lines, f"yield {', '.join(names[value] for value in self.block.returns)}"]
 
     def allocation(self, name: str, shape: Sequence[int], dtype: str) -> str:
         """The line of the launch that makes a tensor."""
         operands = [self.names[value] for value in self.block.params]
-        device = f"{operands[0]}.device" if operands else "device"
-        sizes = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
-        return f"{name} = torch.empty({sizes}, dtype={TORCH[dtype]}, device={device})"
-
-    def call(self, launch: Launch) -> str:
-        """The line of the launch that calls a kernel."""
-        grid = f"({', '.join(map(str, launch.grid))}{',' * (len(launch.grid) == 1)})"
-        args = [name.removesuffix("_ptr") for name in launch.pointers]
-        args += [f"{name}={value}" for name, value in launch.constants.items()]
-        args.append(f"num_warps={launch.num_warps}")
-        args += [f"{name}={value}" for name, value in launch.options.items()]
-        head = f"{launch.function}[{grid}]("
-        line = f"{head}{', '.join(args)})"
-        return (
-            line if len(line) <= WIDTH - 4 else "\n    ".join((head, f"{', '.join(args)}")) + "\n)"
+        return allocation_text(
+            name, shape, dtype, f"{operands[0]}.device" if operands else "device"
         )
 
     def kernel(
         self, texts: Sequence[str], launches: Sequence[Launch], scratch: Sequence[str] = ()
     ) -> Kernel:
         """Everything about the group."""
-        text = "\n\n".join(texts)
-        helpers = helpers_of(text)
-        code = text + "".join(functions()[name] for name in helpers)
-        imports: tuple[str, ...] = IMPORTS
-        if "libdevice." in code:
-            imports = (*IMPORTS, LIBDEVICE)
-            options = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
-            launches = [replace(launch, options=options) for launch in launches]
         results = zip(self.block.returns, self.results, strict=True)
         lines = [self.allocation(name, v.type.shape, v.type.dtype) for v, name in results]
-        lines += [*scratch, *map(self.call, launches)]
-        operands = tuple(self.names[value] for value in self.block.params)
-        return Kernel(
-            text, "\n".join(lines), operands, self.results, tuple(launches), helpers, imports
-        )
+        operands = [self.names[value] for value in self.block.params]
+        return kernel_of(texts, launches, [*lines, *scratch], operands, self.results)
 
 
 def group_of(op: Op, name: str) -> Group:

@@ -13,6 +13,7 @@ from shardir.backends.gpu.kernels.reducing import neutral, reduced
 from shardir.backends.gpu.kernels.rounds import Rounds
 from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil
 from shardir.backends.gpu.kernels.terms import NARROW, POINTERS, Term
+from shardir.backends.gpu.kernels.texts import function_text
 from shardir.backends.gpu.kernels.tiled import Tile, begin, loop
 from shardir.ir import Op
 
@@ -86,7 +87,7 @@ def _first(
         tile.constants,
         tile.warps,
     )
-    return group.function(launch, group.docstring(), writer.lines), launch
+    return function_text(launch, group.docstring(), writer.lines), launch
 
 
 def _second(group: Group, tile: Tile, scratch: dict[Op, str], parts: int) -> tuple[str, Launch]:
@@ -122,5 +123,5 @@ def _second(group: Group, tile: Tile, scratch: dict[Op, str], parts: int) -> tup
     pointers.update((pointer, type) for _, pointer, type in stores)
     constants = {side.block: side.length for side in (part, kept) if side and side.length > 1}
     launch = Launch(f"{group.name}_kernel", (both.programs,), pointers, constants, both.warps)
-    docstring = f'    """What follows from the parts that `{group.name}_parts` reduced."""'
-    return group.function(launch, docstring, writer.lines), launch
+    docstring = [f"What follows from the parts that `{group.name}_parts` reduced."]
+    return function_text(launch, docstring, writer.lines), launch

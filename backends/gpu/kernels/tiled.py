@@ -16,6 +16,7 @@ from shardir.backends.gpu.kernels.rounds import Rounds
 from shardir.backends.gpu.kernels.sides import Side
 from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
 from shardir.backends.gpu.kernels.terms import Term
+from shardir.backends.gpu.kernels.texts import function_text
 from shardir.backends.gpu.kernels.writer import Writer
 from shardir.ir import Op, Value
 
@@ -125,7 +126,7 @@ def tiled(group: Group, tile: Tile) -> Kernel:
     pointers = group.pointers(group.params)
     pointers.update((pointer, type) for _, pointer, type in group.stores())
     launch = Launch(f"{group.name}_kernel", (tile.programs,), pointers, tile.constants, tile.warps)
-    return group.kernel([group.function(launch, group.docstring(), writer.lines)], [launch])
+    return group.kernel([function_text(launch, group.docstring(), writer.lines)], [launch])
 
 
 def begin(group: Group, tile: Tile, writer: Writer) -> None:
