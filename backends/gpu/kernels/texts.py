@@ -1,0 +1,64 @@
+"""The text of kernels as functions, and of their launches."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardir.backends.gpu.kernels.helpers import LIBDEVICE, functions, helpers_of
+from shardir.backends.gpu.kernels.kernel import IMPORTS, Kernel, Launch
+from shardir.backends.gpu.kernels.terms import TORCH
+
+WIDTH = 100
+
+
+def function_text(launch: Launch, docstring: Sequence[str], lines: Sequence[str]) -> str:
+    """A kernel that is launched so."""
+    params = [*launch.pointers, *(f"{name}: tl.constexpr" for name in launch.constants)]
+    head = f"def {launch.function}({', '.join(params)}):"
+    if len(head) > WIDTH:
+        head = "\n    ".join((f"def {launch.function}(", *(f"{p}," for p in params))) + "\n):"
+    raw = "r" if any("\\" in line for line in docstring) else ""
+    first, *rest = docstring
+    told = [f'{raw}"""{first}', *rest]
+    told = [*told, '"""'] if rest else [f'{told[0]}"""']
+    body = "\n".join(f"    {line}".rstrip() for line in (*told, *lines))
+    return f"@triton.jit\n{head}\n{body}\n"
+
+
+def allocation_text(name: str, shape: Sequence[int], dtype: str, device: str) -> str:
+    """The line that makes a tensor."""
+    return f"{name} = torch.empty({_tuple(shape)}, dtype={TORCH[dtype]}, device={device})"
+
+
+def call_text(launch: Launch) -> str:
+    """The call of a kernel; in three lines where it is long."""
+    args = [name.removesuffix("_ptr") for name in launch.pointers]
+    args += [f"{name}={value}" for name, value in launch.constants.items()]
+    args.append(f"num_warps={launch.num_warps}")
+    args += [f"{name}={value}" for name, value in launch.options.items()]
+    head, rest = f"{launch.function}[{_tuple(launch.grid)}](", ", ".join(args)
+    short = len(head) + len(rest) < WIDTH - 4
+    return f"{head}{rest})" if short else f"{head}\n    {rest}\n)"
+
+
+def _tuple(numbers: Sequence[int]) -> str:
+    return f"({', '.join(map(str, numbers))}{',' * (len(numbers) == 1)})"
+
+
+def kernel_of(
+    texts: Sequence[str],
+    launches: Sequence[Launch],
+    allocations: Sequence[str],
+    operands: Sequence[str],
+    results: Sequence[str],
+) -> Kernel:
+    """All that is written of kernels that are launched one after the other."""
+    text = "\n\n".join(texts)
+    helpers = helpers_of(text)
+    code = text + "".join(functions()[name] for name in helpers)
+    imports: tuple[str, ...] = IMPORTS
+    if "libdevice." in code:
+        imports = (*IMPORTS, LIBDEVICE)
+        options = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
+        launches = [replace(launch, options=options) for launch in launches]
+    lines = "\n".join([*allocations, *map(call_text, launches)])
+    return Kernel(text, lines, tuple(operands), tuple(results), tuple(launches), helpers, imports)
