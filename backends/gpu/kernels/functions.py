@@ -175,3 +175,31 @@ def odd_from_u64(x):
     short = libdevice.ull2float_rz(x)
     odd = (short.to(tl.int32, bitcast=True) | 1).to(tl.float32, bitcast=True)
     return tl.where(libdevice.float2ull_rz(short) == x, short, odd)
+
+
+@triton.jit
+def four_rounds(x, y, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr, D: tl.constexpr):
+    """Four rounds of Threefry: the second word is rotated by so many bits in each."""
+    x = x + y
+    y = ((y << A) | (y >> (32 - A))) ^ x
+    x = x + y
+    y = ((y << B) | (y >> (32 - B))) ^ x
+    x = x + y
+    y = ((y << C) | (y >> (32 - C))) ^ x
+    x = x + y
+    y = ((y << D) | (y >> (32 - D))) ^ x
+    return x, y
+
+
+@triton.jit
+def threefry(key, high, low):
+    """Pairs of counter words (u32) hashed by keys (u64): Threefry-2x32 of twenty rounds."""
+    key0 = (key >> 32).to(tl.uint32)
+    key1 = key.to(tl.uint32)
+    key2 = key0 ^ key1 ^ 0x1BD11BDA
+    x, y = four_rounds(high + key0, low + key1, 13, 15, 26, 6)
+    x, y = four_rounds(x + key1, y + key2 + 1, 17, 29, 16, 24)
+    x, y = four_rounds(x + key2, y + key0 + 2, 13, 15, 26, 6)
+    x, y = four_rounds(x + key0, y + key1 + 3, 17, 29, 16, 24)
+    x, y = four_rounds(x + key1, y + key2 + 4, 13, 15, 26, 6)
+    return x + key2, y + key0 + 5

@@ -1,0 +1,114 @@
+"""Random bits and keys, hashed where they are stored: one kernel instead of a hundred.
+
+An element depends on its key and on its own index in all that this key makes, so that a kernel
+needs nothing but the keys, and where a piece begins.
+"""
+
+from math import prod
+
+from shardir.backends.gpu.kernels.kernel import Kernel, Launch, Refusal
+from shardir.backends.gpu.kernels.names import fresh, identifier
+from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil, warps
+from shardir.backends.gpu.kernels.terms import OWN, POINTERS
+from shardir.backends.gpu.kernels.texts import allocation_text, function_text, kernel_of
+from shardir.ir import Op
+from shardir.types import NUMPY_DTYPES
+
+MADE = ("random_bits", "random_bits_at", "random_split", "random_split_at")
+_OWN_NAMES = ("at", "mask", "place", "which", "high", "low", "device", "tl", "torch", "triton")
+
+
+def write_random(op: Op, name: str, sizes: Sizes | None = None) -> Kernel | Refusal:
+    """The kernel of an operation of `MADE`; keys are tensors of `torch.uint64`.
+
+    Names are as those of `write_kernel`: the launch calls the operands and the result after the
+    values.
+    """
+    type = op.result.type
+    if op.attrs.get("scheme", "partitionable") != "partitionable":
+        return Refusal(f"{op.name} makes the words of scheme={op.attrs['scheme']} in pairs")
+    if not type.size:
+        return Refusal(f"%{op.result.name}: {type} has no elements")
+    size = (sizes or Sizes()).flat
+    block = min(size, above(type.size))
+    names = _names(op, name)
+    launch = Launch(
+        f"{name}_kernel",
+        (ceil(type.size, block),),
+        {f"{word}_ptr": _pointer(value.type.dtype) for word, value in zip(
+            names, op.tensors, strict=True)},
+        {"BLOCK": block},
+        min(warps(block), 4),
+    )  # fmt: skip
+    text = function_text(launch, [_told(op)], _lines(op, names, block))
+    stored = "u64" if type.dtype == "key" else type.dtype
+    made = allocation_text(names[-1], type.shape, stored, f"{names[0]}.device")
+    return kernel_of([text], [launch], [made], names[:-1], names[-1:])
+
+
+def _names(op: Op, name: str) -> list[str]:
+    """What the operands and the result are called."""
+    taken = [*_OWN_NAMES, "threefry", name, f"{name}_kernel"]
+    for value in op.tensors:
+        taken.append(fresh(identifier(value.name), taken, "_"))
+    return taken[len(_OWN_NAMES) + 3 :]
+
+
+def _pointer(dtype: str) -> str:
+    return POINTERS["u64" if dtype == "key" else dtype]
+
+
+def _told(op: Op) -> str:
+    keys, made = op.operands[0], op.result
+    whole = op.attrs.get("shape", ())
+    piece = f", a piece of {list(whole)}" if whole else ""
+    return f"{op.name} of %{keys.name}: {keys.type} gives %{made.name}: {made.type}{piece}."
+
+
+def _lines(op: Op, names: list[str], block: int) -> list[str]:
+    """The body of the kernel."""
+    keys, *starts, result = names
+    type, rank = op.result.type, op.operands[0].type.rank
+    piece = type.shape[rank:]
+    whole = op.attrs.get("shape", piece)
+    is_large = max(type.size, prod(whole)) >= 1 << 30
+    masked = type.size % block != 0
+    lines = [
+        f"at = tl.program_id(0){'.to(tl.int64)' if is_large else ''} * BLOCK + tl.arange(0, BLOCK)"
+    ]
+    lines += [f"mask = at < {type.size}"] if masked else []
+    among = ", mask" if masked else ""
+    if rank:
+        lines.append(f"{keys} = tl.load({keys}_ptr + at // {prod(piece)}{among})")
+        lines.append(f"which = at % {prod(piece)}")
+    else:
+        lines.append(f"{keys} = tl.load({keys}_ptr)")
+        lines.append("which = at")
+    if not starts:
+        lines[-1] = lines[-1].replace("which", "place")
+    else:
+        lines += _place(starts, piece, whole, is_large)
+    high = "(place >> 32).to(tl.uint32)" if prod(whole) >= 1 << 30 else "tl.full((), 0, tl.uint32)"
+    lines.append(f"high, low = threefry({keys}, {high}, place.to(tl.uint32))")
+    bits = NUMPY_DTYPES[type.dtype].itemsize * 8
+    if bits == 64:
+        made = "(high.to(tl.uint64) << 32) | low.to(tl.uint64)"
+    else:
+        made = "high ^ low" if bits == 32 else f"(high ^ low).to({OWN[type.dtype]})"
+    return [*lines, f"tl.store({result}_ptr + at, {made}{among})"]
+
+
+def _place(
+    starts: list[str], piece: tuple[int, ...], whole: tuple[int, ...], is_large: bool
+) -> list[str]:
+    """The index in the whole of each element of a piece; none begins before the whole."""
+    lines = []
+    terms = []
+    for dim, (start, extent) in enumerate(zip(starts, piece, strict=True)):
+        begin = f"tl.maximum(tl.load({start}_ptr), 0)"
+        lines.append(f"{start} = {begin}.to(tl.{'int64' if is_large else 'int32'})")
+        inner, step = prod(piece[dim + 1 :]), prod(whole[dim + 1 :])
+        index = f"which // {inner}" if inner > 1 else "which"
+        index = f"{index} % {extent}" if dim else index
+        terms.append(f"({start} + {index}){f' * {step}' if step > 1 else ''}")
+    return [*lines, f"place = {' + '.join(terms)}"]
