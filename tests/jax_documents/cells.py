@@ -14,6 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 MARK = re.compile(r"In \[\d*\]:")
+SHOWN = "\x1f"
+"""Begins a line that is known to be no code."""
+
 MAGIC = ("%", "!")
 CLAUSE = re.compile(r"\s|(?:except|finally|elif|else)\b")
 
@@ -57,6 +60,11 @@ def cells_of(text: str) -> list[Cell]:
             i += 1
             continue
         end = i + 1
+        if line.startswith(SHOWN):
+            if cells:
+                cells[-1].shown.append(line[1:])
+            i = end
+            continue
         magic = line.startswith(MAGIC)
         if not magic and line[:1] not in ("", " ", "\t"):
             end = _statement(lines, i, known)

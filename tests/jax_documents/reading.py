@@ -1,9 +1,15 @@
 """Documents as text: names, spoiled characters, and sizes that may be smaller."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.jax_documents.cells import SHOWN
+
+MARK = "In []:"
+"""Begins a cell."""
 
 SPOILED = {
     chr(read): byte
@@ -63,11 +69,50 @@ class Document:
 
 
 def documents_in(folder: Path) -> Sequence[Document]:
-    """The documents in a folder: all of its text files, by name."""
+    """The documents in a folder, by name: notebooks, pages of Markdown, and text."""
     found = []
-    for path in sorted([*folder.glob("*.txt"), *folder.glob("*.md")]):
-        text = unspoiled(path.read_text(encoding="utf-8"))
-        first = next((line for line in text.splitlines() if line.strip()), "")
-        title = first.strip("# ").strip()
-        found.append(Document(path, title, text))
+    for path in sorted(each for each in folder.iterdir() if each.suffix in READERS):
+        text = unspoiled(READERS[path.suffix](path.read_text(encoding="utf-8")))
+        first = next((line for line in text.splitlines() if line.strip(f"{SHOWN} ")), "")
+        found.append(Document(path, first.strip(f"{SHOWN}# "), text))
     return found
+
+
+def _notebook(text: str) -> str:
+    """A notebook as Jupyter keeps it."""
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] != "code":
+            parts.append(_shown(source))
+            continue
+        foreign = source.startswith("%%") and not source.startswith(TIMED)
+        parts += [MARK, re.sub("(?m)^", "!", source) if foreign else source]
+        for output in cell["outputs"]:
+            told = output.get("text") or output.get("data", {}).get("text/plain", "")
+            parts.append(_shown("".join(told)))
+    return "\n".join(parts)
+
+
+TIMED = ("%%time", "%%capture")
+"""Magics above code that is Python."""
+
+
+def _page(text: str) -> str:
+    """A page of Markdown: blocks of Python are cells, all else is shown, if there is one."""
+    blocks = re.split(r"(?m)^```(\w*)[^\n]*\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    if "python" not in blocks[1::3]:
+        return text
+    parts = [_shown(blocks[0])]
+    for language, body, after in zip(blocks[1::3], blocks[2::3], blocks[3::3], strict=True):
+        parts += [MARK, body] if language == "python" else [_shown(body)]
+        parts.append(_shown(after))
+    return "\n".join(parts)
+
+
+def _shown(text: str) -> str:
+    return "\n".join(f"{SHOWN}{line}" for line in text.splitlines())
+
+
+READERS: Mapping[str, Callable[[str], str]] = {".ipynb": _notebook, ".md": _page, ".txt": str}
+"""What makes text of a document, by the ending of its name."""

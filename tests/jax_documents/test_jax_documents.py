@@ -1,5 +1,6 @@
 """The runner of documents, on documents of our own that are written as such are."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,43 @@ def test_cells_are_run_and_their_output_compared() -> None:
         "UncoveredName: jax.nothing is not covered by shardir; nothing here is near to it"
     )
     assert not outcome.good
+
+
+def test_notebooks_and_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def code(source: str, *outputs: dict[str, object]) -> dict[str, object]:
+        return {"cell_type": "code", "source": source.splitlines(True), "outputs": outputs}
+
+    def result(text: str) -> dict[str, object]:
+        return {"output_type": "execute_result", "data": {"text/plain": text}}
+
+    cells = [
+        {"cell_type": "markdown", "source": ["# A notebook\n", "\n", "total\n"]},
+        code("%matplotlib inline\nimport jax.numpy as jnp\ntotal = jnp.ones(3).sum()"),
+        code(
+            "print('total')\ntotal + 1",
+            {"output_type": "stream", "text": ["total\n"]},
+            result("Array(4., dtype=float32)"),
+        ),
+        code("%%bash\nls"),
+        code("%%time\ntotal.shape", result("()")),
+    ]
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells}))
+    fence = "```"
+    (tmp_path / "b.md").write_text(
+        f"# A page\n\nIt has code:\n\n{fence}python\nimport jax\nx = jax.numpy.arange(2)\n"
+        f"print(x)\n{fence}\n\n{fence}text\n[0 1]\n{fence}\n\nx\n\n{fence}sh\nls\n{fence}\n"
+    )
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "A notebook (a.ipynb)",
+        "  line    4: ok, 1 lines for the notebook skipped",
+        "  line    8: ok, same output",
+        "  line   16: ok, same output, 1 lines for the notebook skipped",
+        "  3 of 3 cells run; 2 same output",
+        "A page (b.md)",
+        "  line    5: ok, same output",
+        "  1 of 1 cells run; 1 same output",
+    ]
 
 
 def test_numbers_may_be_rounded() -> None:
