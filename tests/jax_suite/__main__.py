@@ -3,8 +3,10 @@
     python -m tests.jax_suite CHECKOUT [FILE ...] [--only PATTERN] [--counts COUNTS.json]
 
 `CHECKOUT` is a folder with `tests/` of JAX, FILE is `batching` for `batching_test.py`. What counts
-is what passes on the stand-in; it is kept in COUNTS.json when that is named, since it never
-changes. Every file runs in processes of its own.
+is listed in `counted/`; of that what passes on the stand-in, which is kept in COUNTS.json when that
+is named, since it never changes, or all of it with `--all`. Why a test does not pass is told in
+`reasons/`; the command says which have no reason, and which pass though they have one. Every file
+runs in processes of its own.
 """
 
 import json
@@ -18,13 +20,16 @@ from importlib import import_module
 from pathlib import Path
 
 from tests.jax_suite.lending import lend
-from tests.jax_suite.running import PASSED, asks_internals, run_file
+from tests.jax_suite.lists import counted, outdated, reasons, unexplained
+from tests.jax_suite.running import PASSED, innocent, run_file
 from tests.jax_suite.stand_in import stand_in
 
-FILES = ("batching", "lax_vmap", "random", "nn", "tree_util")
+FILES = (
+    *("pmap", "shard_map", "array", "pjit", "batching", "lax_vmap", "random", "tree_util"),
+    *("nn", "api"),
+)
 
 ENVIRONMENT = {
-    "JAX_NUM_GENERATED_CASES": "10",
     "JAX_PLATFORMS": "cpu",
     "PYTHONWARNINGS": "ignore",
     "SHARDIR_CPU_DEVICES": "8",
@@ -42,19 +47,28 @@ def main(arguments: list[str]) -> int:
     failed = 0
     known = json.loads(options.counts.read_text()) if _has(options.counts) else {}
     for file in options.files or FILES:
-        if file not in known:
+        if file not in known and not options.all:
             passing = _run_apart(options, file, "stand_in")
             known[file] = [name for name, how in passing.items() if how == PASSED]
             if options.counts:
                 options.counts.write_text(json.dumps(known, indent=1))
-        asks = asks_internals(_path(options, file))
-        count = [name for name in known[file] if re.search(options.only, name) and not asks(name)]
+        path = _path(options, file)
+        counts = counted(file, path) or innocent(path)
         found = _run_apart(options, file, "shardir")
+        names = found if options.all else known[file]
+        count = [name for name in names if re.search(options.only, name) and counts(name)]
         lost = {name: found.get(name, "absent") for name in count}
         lost = {name: how for name, how in lost.items() if how != PASSED}
         print(f"{file}: {len(count) - len(lost)} of {len(count)}", flush=True)
+        told = reasons(file)
+        for name in unexplained(lost, told) if told else ():
+            print(f"  no reason is told for {name}: {lost[name]}", flush=True)
+        if not options.only:
+            for name in outdated([name for name in count if name not in lost], lost, told):
+                print(f"  a reason is told for {name}, which passes or is not there", flush=True)
         kinds = {name: _kind(how) for name, how in lost.items()}
-        for kind, times in Counter(kinds.values()).most_common(options.reasons):
+        shown = options.kinds if not told else 0
+        for kind, times in Counter(kinds.values()).most_common(shown):
             example = next(name for name, each in kinds.items() if each == kind)
             print(f"  {times:4d}  {example}: {lost[example]}", flush=True)
         failed += len(lost)
@@ -72,7 +86,11 @@ def _options(arguments: list[str]) -> Namespace:
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"of {', '.join(FILES)}, ...")
     parser.add_argument("--only", default="", help="a pattern that names of tests must hold")
     parser.add_argument("--counts", type=Path, help="where the tests that count are kept")
-    parser.add_argument("--reasons", type=int, default=40, help="how many reasons to print")
+    parser.add_argument("--all", action="store_true", help="count what fails on JAX too")
+    parser.add_argument("--cases", type=int, default=10, help="how many cases a test generates")
+    parser.add_argument("--limit", type=int, default=120, help="the seconds that a test may take")
+    parser.add_argument("--numpy", action="store_true", help="run programs by NumPy, not compiled")
+    parser.add_argument("--kinds", type=int, default=40, help="how many kinds of failures to print")
     parser.add_argument("--wording", action="store_true", help="errors must read as JAX's do")
     parser.add_argument("--library", default="", help="print as JSON how tests end on this one")
     return parser.parse_args(arguments)
@@ -90,9 +108,15 @@ def _run_apart(options: Namespace, file: str, library: str) -> dict[str, str]:
     command = [sys.executable, "-m", "tests.jax_suite", str(options.checkout), file]
     command += ["--library", library]
     if library == "shardir":
-        command += ["--only", options.only, *(["--wording"] if options.wording else [])]
+        command += ["--only", options.only, "--limit", str(options.limit)]
+        command += [f"--{name}" for name in ("wording", "numpy") if getattr(options, name)]
+    around = {**os.environ, **ENVIRONMENT, "JAX_NUM_GENERATED_CASES": str(options.cases)}
     ran = subprocess.run(
-        command, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True, check=True
+        command,
+        env=around,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     found: dict[str, str] = json.loads(ran.stdout.splitlines()[-1])
     return found
@@ -103,7 +127,8 @@ def _run_here(options: Namespace, file: str) -> dict[str, str]:
     if options.library == "stand_in":
         return run_file(path, stand_in(), {}, options.only)
     library = import_module(options.library)
-    return run_file(path, library, lend(library, wording=options.wording), options.only)
+    stubs = lend(library, wording=options.wording, compiled=not options.numpy)
+    return run_file(path, library, stubs, options.only, options.limit)
 
 
 if __name__ == "__main__":

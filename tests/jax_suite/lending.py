@@ -51,11 +51,16 @@ class Settings:
             self._library.config.update(name, value)
 
 
-def lend(library: Any, *, wording: bool = False) -> Mapping[str, Any]:
+def lend(library: Any, *, wording: bool = False, compiled: bool = True) -> Mapping[str, Any]:
     """Point the machinery to `library`; what test files see instead of some names of `jax`.
 
-    Unless `wording` is asked for, an error need not read as JAX's does; its type counts.
+    Unless `wording` is asked for, an error need not read as JAX's does; its type counts. Unless
+    programs are to be `compiled`, NumPy runs them.
     """
+    if not compiled:
+        for name in ("executing", "taking"):
+            module: Any = import_module(f"{library.__name__}.frontend.{name}")
+            module.available = lambda: False
     machinery: Any = import_module("jax._src.test_util")
     public: Any = import_module("jax._src.public_test_util")
     config = import_module("jax._src.config")

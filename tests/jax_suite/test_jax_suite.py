@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.jax_suite.lists import counted, outdated, unexplained
+
 ROOT = Path(__file__).parents[2]
 FILE = """
 from absl.testing import absltest, parameterized
@@ -51,3 +53,30 @@ def test_what_passes_and_what_counts(tmp_path: Path) -> None:
         check=False,
     )  # fmt: skip
     assert strict.stdout.startswith("small: 0 of 1")
+
+
+def test_lists_of_names(tmp_path: Path) -> None:
+    path = tmp_path / "array_test.py"
+    path.write_text("  def test_array_delete(\n  def test_pspec_tuple(\n  def test_pspec(\n")
+    counts = counted("array", path)
+    assert counts is not None
+    assert counts("ShardingTest.test_pspec_tuple")
+    assert not counts("ShardingTest.test_pspec")
+    assert counted("no_such_file", path) is None
+    told = [("A.test_a*", "why"), ("B.test_b", "why"), ("C.test_c", "why")]
+    assert unexplained(["A.test_a3", "D.test_d"], told) == ["D.test_d"]
+    assert outdated(["A.test_a1"], {"A.test_a3": "", "B.test_b": ""}, told) == [
+        "A.test_a1", "C.test_c",
+    ]  # fmt: skip
+
+
+def test_tests_end_in_time(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    slow = FILE.replace("self.assertEqual(jnp.arange(2).dtype", "import time; time.sleep(9)  # ")
+    (tmp_path / "tests" / "small_test.py").write_text(slow)
+    command = [sys.executable, "-m", "tests.jax_suite", str(tmp_path), "small", "--numpy"]
+    command += ["--all", "--only", "wide", "--limit", "1"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines() == [
+        "small: 0 of 1", "     1  SmallTest.test_wide: TimeLimit: it takes longer than 1 s",
+    ]  # fmt: skip
