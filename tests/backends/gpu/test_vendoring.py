@@ -2,6 +2,10 @@
 
 import ast
 import io
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -9,6 +13,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
+from shardir.backends import emission as emissions
 from shardir.backends.emission import Emission
 from shardir.backends.gpu.vendored.program import Program, Tensor
 from shardir.backends.gpu.vendoring import data_files, file_names, program_text, runtime_files
@@ -35,11 +40,6 @@ def emission(text: str = TEXT, samples: bool = False) -> Emission:
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """A target without passes."""
-    import sys
-    from types import SimpleNamespace
-
-    from shardir.backends import emission as emissions
-
     target = SimpleNamespace(pipeline="")
     monkeypatch.setitem(sys.modules, "plain", SimpleNamespace(TARGET=target))
     monkeypatch.setitem(emissions._PLACES, "plain", ("plain", "TARGET"))
@@ -126,3 +126,15 @@ def test_arrays_that_a_function_refers_to_are_written() -> None:
     array = np.load(io.BytesIO(data_files(given)[last.value]))
     np.testing.assert_array_equal(array, np.arange(3.0, dtype=np.float32))
     assert len(declared(program_text(given)).passed) == 1
+
+
+def test_programs_are_written_where_torch_is_not(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['torch'] = sys.modules['triton'] = None\n"
+        "import numpy as np, shardir as sd\n"
+        "step = sd.jit(lambda x: sd.nn.softmax(x @ x))\n"
+        "step.lower(np.zeros((4, 4), 'float32')).emit('gpu', sys.argv[1])\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=120)
+    assert (tmp_path / "lambda.py").exists()
