@@ -20,8 +20,8 @@ from shardir.backends.cpu.native.contraction import (
     across, along, direct, kernel, lowering, tile,
 )
 assert all(each.host() is machine for each in (across, along, direct, kernel, lowering, tile))
-from shardir.backends.cpu.native.llvm import compiler
-compiler.host = lambda: here
+from shardir.backends.cpu.native.llvm import compiler, emission, naming
+compiler.host = emission.host = naming.host = lambda: here
 
 from tests.backends.cpu.native.contraction import test_convolution, test_dot
 for dims, left, right in test_dot.SHAPES:
