@@ -25,6 +25,7 @@ class Mesh:
         self.sizes = dict(sizes)
         self.size = prod(self.sizes.values())
         self._strides: dict[str, int] = {}
+        self._known: dict[tuple[int, Axes], tuple[int, ...]] = {}
         stride = self.size
         for name, size in self.sizes.items():
             stride //= size
@@ -40,7 +41,10 @@ class Mesh:
 
     def group(self, device: int, axes: Axes) -> tuple[int, ...]:
         """The devices that differ from `device` only along `axes`, in order of their positions."""
-        return self._group(device, self._parts(axes))
+        found = self._known.get((device, axes))
+        if found is None:
+            found = self._known[device, axes] = self._group(device, self._parts(axes))
+        return found
 
     def groups(self, axes: Axes) -> tuple[tuple[int, ...], ...]:
         """All such groups, the one with device 0 first."""

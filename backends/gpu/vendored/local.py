@@ -178,8 +178,12 @@ def run_threads(
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException as error:  # of the user's, who wants no more of it
+        world.fail(error)
+        raise
     if world.error is not None:
         raise world.error
     for device in dict.fromkeys(map(str, devices)):
