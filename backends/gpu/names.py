@@ -3,6 +3,7 @@
 import builtins
 import keyword
 import re
+import sys
 from collections.abc import Iterable
 
 from shardir.ir import Value
@@ -17,6 +18,13 @@ def identifier(name: str) -> str:
     """A name of the IR as a Python identifier: `h.1` is `h_1`, `0` is `v0`."""
     word = _WORD.sub("_", name) or "value"
     return f"v{word}" if word[0].isdigit() else word
+
+
+def file_name(title: str) -> str:
+    """What the file of a program is called; never as a module that it imports, or that those do."""
+    word = identifier(title)
+    taken = {*sys.stdlib_module_names, "torch", "triton", "numpy", "sympy", "networkx"}
+    return f"{word}_program.py" if word in taken else f"{word}.py"
 
 
 class Names:

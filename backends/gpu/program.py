@@ -10,7 +10,7 @@ from shardir.backends.gpu.constants import constant_files, constants_text
 from shardir.backends.gpu.kernels.helpers import functions
 from shardir.backends.gpu.library_text import definitions, library_text
 from shardir.backends.gpu.lowering import lower
-from shardir.backends.gpu.names import Names, identifier
+from shardir.backends.gpu.names import Names, file_name
 from shardir.backends.gpu.spelling import NARROW
 from shardir.backends.gpu.vendoring import FOLDER, program_text
 from shardir.backends.gpu.writer import Needs, Writer
@@ -62,7 +62,7 @@ def _header(emission: Emission) -> str:
     axes = ", ".join(f"{name}={size}" for name, size in mesh.axes)
     devices = f"{mesh.size} device{'s' * (mesh.size != 1)}"
     where = f"Each device of the mesh [{axes}] runs it on its part:" if axes else "One device:"
-    file = f"{identifier(emission.title)}.py"
+    file = file_name(emission.title)
     lines = [
         f'"""{emission.title} on {devices}, in torch and Triton.',
         "",
@@ -72,22 +72,28 @@ def _header(emission: Emission) -> str:
         "",
         *_table("result", emission.results),
         "",
-        "Run it:",
-        "",
-        *_commands(file, mesh.size),
+        *_commands(file, emission),
     ]
     lines += ["", f"`python {file} --help` tells the rest; it is written by shardir.", '"""']
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _commands(file: str, size: int) -> list[str]:
-    """How the program is started."""
-    alone = f"    python {file} --selftest"
+def _commands(file: str, emission: Emission) -> list[str]:
+    """How the program is started: by itself, or once for each device."""
+    size = emission.mesh.size
+    rest = "--selftest" if emission.samples else "--arguments DIR --results DIR"
+    alone = ["Run it:", "", f"    python {file} {rest}"]
     if size == 1:
-        return [alone]
-    many = f"    torchrun --nproc-per-node={size} {file} --selftest"
-    width = len(many) + 2
-    return [f"{alone:{width}}# devices are threads of one process", f"{many:{width}}# or processes"]
+        return alone
+    return [
+        *alone,
+        "",
+        "with the devices as threads of one process, or with a process for each:",
+        "",
+        f"    torchrun --nproc-per-node={size} {file} {rest}",
+        f"    srun --ntasks={size} python {file} {rest}",
+        f"    mpiexec -n {size} python {file} {rest}",
+    ]
 
 
 def _table(what: str, boundaries: Sequence[Boundary]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from shardir.backends.emission import Emission, EmissionError, Target
 from shardir.backends.gpu.kernels import WITHOUT
-from shardir.backends.gpu.names import identifier
+from shardir.backends.gpu.names import file_name
 from shardir.backends.gpu.program import PRECISIONS, write_program
 from shardir.backends.gpu.vendoring import data_files, runtime_files
 
@@ -31,7 +31,7 @@ class GPU(Target):
             )
         text, arrays = write_program(emission, precision)
         return {
-            f"{identifier(emission.title)}.py": text,
+            file_name(emission.title): text,
             **arrays,
             **runtime_files(),
             **data_files(emission),

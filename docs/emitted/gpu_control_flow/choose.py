@@ -13,8 +13,13 @@ Each device of the mesh [data=2, model=2] runs it on its part:
 
 Run it:
 
-    python choose.py --selftest                       # devices are threads of one process
-    torchrun --nproc-per-node=4 choose.py --selftest  # or processes
+    python choose.py --arguments DIR --results DIR
+
+with the devices as threads of one process, or with a process for each:
+
+    torchrun --nproc-per-node=4 choose.py --arguments DIR --results DIR
+    srun --ntasks=4 python choose.py --arguments DIR --results DIR
+    mpiexec -n 4 python choose.py --arguments DIR --results DIR
 
 `python choose.py --help` tells the rest; it is written by shardir.
 """

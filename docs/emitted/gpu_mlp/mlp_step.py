@@ -19,8 +19,13 @@ Each device of the mesh [data=2, model=2] runs it on its part:
 
 Run it:
 
-    python mlp_step.py --selftest                       # devices are threads of one process
-    torchrun --nproc-per-node=4 mlp_step.py --selftest  # or processes
+    python mlp_step.py --arguments DIR --results DIR
+
+with the devices as threads of one process, or with a process for each:
+
+    torchrun --nproc-per-node=4 mlp_step.py --arguments DIR --results DIR
+    srun --ntasks=4 python mlp_step.py --arguments DIR --results DIR
+    mpiexec -n 4 python mlp_step.py --arguments DIR --results DIR
 
 `python mlp_step.py --help` tells the rest; it is written by shardir.
 """

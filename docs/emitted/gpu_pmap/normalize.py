@@ -12,8 +12,13 @@ Each device of the mesh [i=4] runs it on its part:
 
 Run it:
 
-    python normalize.py --selftest                       # devices are threads of one process
-    torchrun --nproc-per-node=4 normalize.py --selftest  # or processes
+    python normalize.py --arguments DIR --results DIR
+
+with the devices as threads of one process, or with a process for each:
+
+    torchrun --nproc-per-node=4 normalize.py --arguments DIR --results DIR
+    srun --ntasks=4 python normalize.py --arguments DIR --results DIR
+    mpiexec -n 4 python normalize.py --arguments DIR --results DIR
 
 `python normalize.py --help` tells the rest; it is written by shardir.
 """

@@ -9,6 +9,7 @@ import shardir as sd
 from shardir.backends.emission import EmissionError, get_target
 from shardir.backends.gpu.layout import tidied, wrapped
 from shardir.backends.gpu.library_text import definitions, library_text, used_by
+from shardir.backends.gpu.names import file_name
 from shardir.build import Builder
 from shardir.ir import Function, Module
 from shardir.opset import Dense
@@ -350,6 +351,16 @@ def constant_0(device):
     numbers = np.load(Path(__file__).with_name("constants") / "constant_0.npy")
     return torch.from_numpy(numbers).to(device)
 """ in str(files["f.py"])
+
+
+def test_no_file_is_called_as_a_module_that_it_needs() -> None:
+    assert [file_name(title) for title in ("step", "random", "torch", "f.1", "2d")] == [
+        "step.py",
+        "random_program.py",
+        "torch_program.py",
+        "f_1.py",
+        "v2d.py",
+    ]
 
 
 def test_the_library_is_given_as_far_as_it_is_used() -> None:
