@@ -59,15 +59,19 @@ def _define(w: Writer, op: Op) -> str:
         text = _reference(w, op, name, f"No Triton kernel: {kernel.reason}.")
         w.needs.functions.append(text)
         return name
+    define(w, kernel, name, _reference(w, op, f"{name}_reference", "The same in plain torch."))
+    return name
+
+
+def define(w: Writer, kernel: Kernel, name: str, reference: str) -> None:
+    """Let the program have a kernel, the function `<name>_reference`, and the launch, `name`."""
     for helper in kernel.helpers:
         w.needs.kernels[helper] = None
     for line in kernel.imports:
         w.needs.imports[line] = None
-    reference = _reference(w, op, f"{name}_reference", "The same in plain torch.")
     w.needs.functions.append(
         f"{kernel.text.rstrip()}\n\n\n{reference}\n\n\n{_launch(kernel, name)}"
     )
-    return name
 
 
 def _reference(w: Writer, op: Op, name: str, says: str) -> str:

@@ -1,19 +1,47 @@
 """Random bits as functions of keys, bit for bit as everywhere else."""
 
+from shardir.backends.gpu.kernels import Kernel, write_random
+from shardir.backends.gpu.layout import tidied
 from shardir.backends.gpu.lowering import lowers
+from shardir.backends.gpu.names import identifier
+from shardir.backends.gpu.rules.groups import define
 from shardir.backends.gpu.spelling import TORCH, listed
-from shardir.backends.gpu.writer import Writer
+from shardir.backends.gpu.writer import WIDTH, Writer
 from shardir.ir import Op
+
+FEW = 64
+"""Fewer numbers than that are not worth a kernel of their own."""
 
 
 @lowers("random_bits", "random_bits_at")
 def _bits(w: Writer, op: Op, keys: str, *starts: str) -> str:
-    return w.call("draw_bits", keys, TORCH[op.result.type.dtype], *_place(op, starts))
+    return _drawn(w, op, "draw_bits", TORCH[op.result.type.dtype], keys, *starts)
 
 
 @lowers("random_split", "random_split_at")
 def _split(w: Writer, op: Op, keys: str, *starts: str) -> str:
-    return w.call("split_keys", keys, *_place(op, starts))
+    return _drawn(w, op, "split_keys", "", keys, *starts)
+
+
+def _drawn(w: Writer, op: Op, function: str, dtype: str, keys: str, *starts: str) -> str:
+    """A call of the kernel that draws so much of what a key makes; of torch for a few numbers."""
+    about = [dtype] if dtype else []
+    if op.result.type.size < FEW:
+        return w.call(function, keys, *about, *_place(op, starts))
+    types = tuple(value.type for value in op.tensors)
+    key = (op.name, types, tuple(sorted(op.attrs.items())))
+    name = w.needs.groups.get(key)
+    if name is None:
+        name = w.names.reserved(f"compute_{identifier(op.result.name)}")
+        kernel = write_random(op, name)
+        if not isinstance(kernel, Kernel):
+            return w.call(function, keys, *about, *_place(op, starts))
+        first, *rest = kernel.operands
+        call = w.call(function, first, *about, *_place(op, tuple(rest)))
+        text = f"def {name}_reference({', '.join(kernel.operands)}):\n    return {call}"
+        define(w, kernel, name, tidied(text, WIDTH))
+        w.needs.groups[key] = name
+    return f"{name}({', '.join((keys, *starts))})"
 
 
 def _place(op: Op, starts: tuple[str, ...]) -> tuple[str, str, str, str]:
