@@ -33,7 +33,7 @@ def _fused(w: Writer, op: Op) -> str | None:
 
 
 def _key(op: Op) -> Any:
-    """What a group computes, names aside."""
+    """What a group computes, names aside. Zeros that differ in their sign are equal, but for text."""
     (block,) = op.blocks
     numbers: dict[Value, int] = {}
     for value in block.values():
@@ -42,7 +42,7 @@ def _key(op: Op) -> Any:
         (
             step.name,
             tuple(numbers[x] for x in step.operands),
-            tuple(sorted(step.attrs.items(), key=lambda item: item[0])),
+            tuple((name, repr(step.attrs[name])) for name in sorted(step.attrs)),
             tuple(y.type for y in step.results),
         )
         for step in block.ops

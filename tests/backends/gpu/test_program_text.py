@@ -226,6 +226,24 @@ def main(comm, x, y):
     )
 
 
+def test_groups_that_differ_in_the_sign_of_a_zero_differ() -> None:
+    group = """\
+  %{0} = fused(%x) : f32[4] {{
+    (%{0}.x: f32[4]) =>
+    %{0}.c = constant(value={1}) : f32[4]
+    %{0}.s = add(%{0}.x, %{0}.c) : f32[4]
+    %{0}.n = neg(%{0}.s) : f32[4]
+    yield %{0}.n
+  }}
+"""
+    head, tail = "func @f(%x: f32[4]) -> (f32[4], f32[4]) {\n", "  return %a, %b\n}\n"
+    text = main_of(parse(head + group.format("a", "0.0") + group.format("b", "-0.0") + tail))
+    assert text.splitlines()[1:3] == [
+        "    a = compute_a(x)  # fused: f32[4]",
+        "    b = compute_b(x)  # fused: f32[4]",
+    ]
+
+
 def test_a_group_has_a_reference_and_a_launch_beside_its_kernel() -> None:
     text = text_of(parse(GROUPS))
     assert "@triton.jit\ndef compute_a_kernel(" in text
