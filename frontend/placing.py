@@ -129,3 +129,7 @@ def block_until_ready(x: Any) -> Any:
         if isinstance(leaf, Array):
             leaf.block_until_ready()
     return x
+
+
+def effects_barrier() -> None:
+    """Nothing: a program has had its effects, such as `debug.print`, when a call of it returns."""

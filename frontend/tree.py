@@ -6,6 +6,7 @@ a dataclass is one once it is registered. Everything else is a leaf. The work is
 
 import builtins
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from functools import lru_cache
@@ -219,7 +220,10 @@ def register_node(
 ) -> Class:
     """Make `kind` a container: `flatten(x)` is (children, the rest), `unflatten(rest, children)`
     makes it again."""
-    optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
+    with warnings.catch_warnings():
+        # A named tuple is a container already; here it becomes another one, as it is asked for.
+        warnings.simplefilter("ignore", UserWarning)
+        optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
     return kind
 
 
@@ -232,7 +236,7 @@ def static(**options: Any) -> Any:
 def register_dataclass(
     kind: Class,
     data_fields: Sequence[str] | None = None,
-    meta_fields: Sequence[str] = (),
+    meta_fields: Sequence[str] | None = None,
     drop_fields: Sequence[str] = (),
 ) -> Class:
     """Make a dataclass a container; may be used as its decorator.
@@ -243,7 +247,7 @@ def register_dataclass(
     `meta_fields` are part of the structure and must compare and hash. Without either, those made
     by `static()` are the meta fields. `drop_fields` are in neither, and are their defaults again.
     """
-    if not is_dataclass(kind) and data_fields is None:
+    if not is_dataclass(kind) and (data_fields is None or meta_fields is None):
         raise StructureError(
             f"{kind.__name__} is no dataclass; decorate it with @dataclass first, or name its "
             "data_fields and meta_fields"
@@ -251,7 +255,7 @@ def register_dataclass(
     known = fields(kind) if is_dataclass(kind) else ()
     names = [each.name for each in known if each.init and each.name not in drop_fields]
     made = {each.name: each.default_factory for each in known if each.name in drop_fields}
-    meta = tuple(meta_fields)
+    meta = tuple(meta_fields or ())
     if not is_dataclass(kind):
         names = [*(data_fields or ()), *meta]
     if data_fields is None and not meta:

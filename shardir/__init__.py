@@ -49,6 +49,7 @@ TABLE = {
         "copy_to_host_async",
         "device_get",
         "device_put",
+        "effects_barrier",
     ),
     "shardir.frontend.placing_shards": ("device_put_replicated", "device_put_sharded"),
     "shardir.frontend.positional_sharding": ("PositionalSharding",),
@@ -187,6 +188,7 @@ if TYPE_CHECKING:
         copy_to_host_async as copy_to_host_async,
         device_get as device_get,
         device_put as device_put,
+        effects_barrier as effects_barrier,
     )
     from shardir.frontend.placing_shards import (
         device_put_replicated as device_put_replicated,

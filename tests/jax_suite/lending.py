@@ -5,6 +5,7 @@ with JAX; those few places are pointed to the library under test. A setting that
 changed in both.
 """
 
+import re
 import unittest
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -90,6 +91,7 @@ def lend(library: Any, *, wording: bool = False, compiled: bool = True) -> Mappi
     _call_privately(library)
     _spare_specs(library.sharding.PartitionSpec)
     stubs["jax.test_util"] = public
+    stubs["jax.make_jaxpr"] = stubs["jax._src.api.make_jaxpr"] = _spelled(library)
     return stubs
 
 
@@ -127,6 +129,20 @@ def _mesh_maker(library: Any) -> Any:
         return library.sharding.Mesh(devices, names, **keywords)
 
     return create_mesh
+
+
+def _spelled(library: Any) -> Any:
+    """`make_ir` in the place of `make_jaxpr`: what is left of a program when nothing is in vain.
+
+    The text has a space after an operation's name.
+    """
+    tidy = import_module(f"{library.__name__}.passes.pipeline").Pipeline.parse("dce")
+
+    def make_jaxpr(*args: Any, **options: Any) -> Any:
+        program = library.make_ir(*args, **options)
+        return lambda *args: re.sub(r"= (\w+)\(", r"= \1 (", str(tidy(program(*args))))
+
+    return make_jaxpr
 
 
 def _on_numpy(promote: Any) -> Any:
