@@ -33,7 +33,7 @@ def _fused(w: Writer, op: Op) -> str | None:
 
 
 def _key(op: Op) -> Any:
-    """What a group computes, names aside. Zeros that differ in their sign are equal, but for text."""
+    """What a group computes, names aside; numbers as text, which tells 0.0 from -0.0."""
     (block,) = op.blocks
     numbers: dict[Value, int] = {}
     for value in block.values():
