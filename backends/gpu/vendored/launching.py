@@ -28,26 +28,28 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Words:
-    """What a launcher calls its variables; `locals` is how many processes are on this host."""
+    """What a launcher calls its variables; `count` is how many processes are on this host."""
 
     by: str
     rank: str
     size: str
-    local: tuple[str, ...]
-    locals: tuple[str, ...] = ()
+    local: str
+    count: str = ""
 
 
 _KNOWN = (
-    _Words("torchrun", "RANK", "WORLD_SIZE", ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)),
+    _Words("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     _Words(
         "mpiexec",
         "OMPI_COMM_WORLD_RANK",
         "OMPI_COMM_WORLD_SIZE",
-        ("OMPI_COMM_WORLD_LOCAL_RANK",),
-        ("OMPI_COMM_WORLD_LOCAL_SIZE",),
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
-    _Words("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID",)),
-    _Words("mpiexec", "PMI_RANK", "PMI_SIZE", ("MPI_LOCALRANKID",), ("MPI_LOCALNRANKS",)),
+    # Inside of a job of Slurm's, processes of MPICH's mpiexec see Slurm's variables as well, which
+    # are those of the one process that started them; and those of srun see PMI_RANK alone.
+    _Words("mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    _Words("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
 )
 
 
@@ -57,9 +59,12 @@ def launched(environment: Mapping[str, str]) -> Launch | None:
     Raises `CommError` where it does not say how to find the first process.
     """
     for words in _KNOWN:
-        if words.rank in environment and words.size in environment:
+        needed = [words.rank, words.size]
+        if words.by != "torchrun":  # what else sets its variables may leave this one out
+            needed.append(words.local)
+        if all(name in environment for name in needed):
             rank, size = int(environment[words.rank]), int(environment[words.size])
-            local = next((int(environment[name]) for name in words.local if name in environment), 0)
+            local = int(environment.get(words.local, 0))
             port = int(environment.get("MASTER_PORT", PORT + _job(environment)))
             host = _host(environment, words, size)
             return Launch(rank, size, local, host, port, words.by)
@@ -73,8 +78,7 @@ def _host(environment: Mapping[str, str], words: _Words, size: int) -> str:
     nodes = environment.get("SLURM_STEP_NODELIST", environment.get("SLURM_JOB_NODELIST"))
     if words.by == "srun" and nodes:
         return first_node(nodes)
-    here = next((int(environment[name]) for name in words.locals if name in environment), None)
-    if here == size or size == 1:
+    if size == 1 or environment.get(words.count) == str(size):
         return "127.0.0.1"
     raise CommError(
         f"{words.by} started {size} processes, and nothing says where the first one is; set "

@@ -33,14 +33,31 @@ SLURM = {
     [
         ({}, None),
         (TORCHRUN, Launch(5, 8, 1, "node0", 1234, "torchrun")),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a"},
+            Launch(1, 2, 0, "a", 29500, "torchrun"),
+        ),
         (OPEN_MPI, Launch(3, 4, 3, "127.0.0.1", 29500, "mpiexec")),
         (MPICH, Launch(1, 2, 1, "127.0.0.1", 29500, "mpiexec")),
         (SLURM, Launch(9, 16, 1, "gpu04", 29956, "srun")),
+        ({**SLURM, "PMI_RANK": "9", "PMI_SIZE": "16"}, Launch(9, 16, 1, "gpu04", 29956, "srun")),
+        ({**MPICH, **SLURM}, Launch(1, 2, 1, "127.0.0.1", 29956, "mpiexec")),
         ({**SLURM, "MASTER_ADDR": "10.0.0.1"}, Launch(9, 16, 1, "10.0.0.1", 29956, "srun")),
         # A batch script of Slurm's is no process of a run.
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "16", "SLURM_JOB_ID": "1"}, None),
     ],
-    ids=["alone", "torchrun", "open mpi", "mpich", "srun", "told", "batch script"],
+    ids=[
+        "alone",
+        "torchrun",
+        "by hand",
+        "open mpi",
+        "mpich",
+        "srun",
+        "pmi",
+        "mpich in slurm",
+        "told",
+        "batch script",
+    ],
 )
 def test_launchers_are_understood(environment: dict[str, str], wanted: Launch | None) -> None:
     assert launched(environment) == wanted
