@@ -183,4 +183,11 @@ from shardir.frontend.lax.solves import (
     custom_root as custom_root,
 )
 from shardir.frontend.lax.transposed_convolution import conv_transpose as conv_transpose
+from shardir.frontend.lax.window_shapes import (
+    conv_general_permutations as conv_general_permutations,
+    conv_general_shape_tuple as conv_general_shape_tuple,
+    conv_shape_tuple as conv_shape_tuple,
+    conv_transpose_shape_tuple as conv_transpose_shape_tuple,
+    reduce_window_shape_tuple as reduce_window_shape_tuple,
+)
 from shardir.frontend.lax.windows import reduce as reduce, reduce_window as reduce_window

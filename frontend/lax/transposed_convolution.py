@@ -75,7 +75,7 @@ def conv_transpose(
     if named or use_consistent_padding:
         reach = [(w.shape[d] - 1) * by + 1 for d, by in zip(spatial, spread, strict=True)]
         each = [padding] * len(steps) if named else padding
-        pads = [_turned(*given) for given in zip(reach, steps, each, strict=True)]
+        pads = [pads_turned(*given) for given in zip(reach, steps, each, strict=True)]
     if transpose_kernel:
         out, into = numbers.rhs_spec[:2]
         order = list(range(w.ndim))
@@ -94,7 +94,7 @@ def conv_transpose(
     )
 
 
-def _turned(reach: int, step: int, padding: str | Sequence[int]) -> tuple[int, int]:
+def pads_turned(reach: int, step: int, padding: str | Sequence[int]) -> tuple[int, int]:
     """The padding with which a filter that reaches so far undoes a convolution with `padding`."""
     if padding == "SAME":
         whole = reach + step - 2

@@ -8,6 +8,7 @@ from typing import Any
 import shardir
 from shardir.frontend.locations import point
 from shardir.interop.in_place_of_jax import stand_ins
+from shardir.interop.in_place_of_jax.lent import LENT, lend
 from shardir.interop.in_place_of_jax.names import EMPTY, GUARDS, MOVED, NOTHING, newer
 from shardir.interop.in_place_of_jax.nearest import UncoveredName, uncovered
 from shardir.interop.in_place_of_jax.settings import Settings, obey_flags
@@ -75,6 +76,8 @@ def _elsewhere(full: str) -> Any:
         return stand_ins.do_nothing
     if full in EMPTY:
         return Facade(full, None)
+    if full in LENT and (lent := lend(full)) is not None:
+        return lent
     if (recent := newer(full)) != full:
         return of_jax(recent)
     raise Missing(full)

@@ -1,11 +1,12 @@
 """What shardir has no use for itself, but programs of JAX ask for."""
 
+from collections.abc import Callable, Iterable
 from contextlib import ContextDecorator
 from typing import Any
 
 import numpy.typing as npt
 
-from shardir.frontend.array import Array
+from shardir.frontend.array import Array, ShapeDtypeStruct
 from shardir.frontend.devices import (
     Device,
     default_backend,
@@ -15,8 +16,10 @@ from shardir.frontend.devices import (
     local_devices,
 )
 from shardir.frontend.mesh import DeviceArray, create_device_mesh
+from shardir.frontend.operands import abstract_of
 from shardir.frontend.platforms import TRAY
 from shardir.frontend.processes import process_count, process_index
+from shardir.frontend.promotion import user_dtype
 
 ArrayLike = Array | npt.ArrayLike
 DTypeLike = npt.DTypeLike
@@ -95,3 +98,28 @@ def device_mesh_of_jax(mesh_shape: Any, devices: Any = None, **options: Any) -> 
 
 
 all_devices = devices
+
+
+def typeof(x: Any) -> ShapeDtypeStruct:
+    """What is known of an array without its numbers."""
+    known = abstract_of(x)
+    sharding = getattr(x, "sharding", None)
+    return ShapeDtypeStruct(
+        known.type.shape, user_dtype(known.type.dtype), sharding=sharding, weak_type=known.weak
+    )
+
+
+def safe_zip(*sequences: Any) -> list[Any]:
+    """Tuples of what stands in the same place, in sequences that are as long."""
+    return list(zip(*sequences, strict=True))
+
+
+def safe_map(function: Callable[..., Any], *sequences: Any) -> list[Any]:
+    """`function` of what stands in the same place, in sequences that are as long."""
+    return [function(*each) for each in zip(*sequences, strict=True)]
+
+
+def unzip2(pairs: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The first of each pair, and the second."""
+    kept = list(pairs)
+    return tuple(one for one, _ in kept), tuple(other for _, other in kept)

@@ -55,6 +55,24 @@ def test_its_gradient() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_shapes_alone(padding: str) -> None:
+    for (sizes, window, strides, _, _), x in zip(CASES, ("H", "HW", "HW", "HW", "H"), strict=True):
+        numbers = (f"N{x}C", f"{x}IO", f"N{x}C")
+        lhs, rhs = (-1, *sizes, 3), (*window, 3, 4)
+        for name in ("conv_general_shape_tuple", "conv_transpose_shape_tuple"):
+            found = getattr(lax, name)(lhs, rhs, strides, padding, numbers)
+            assert found == getattr(jax.lax, name)(lhs, rhs, strides, padding, numbers)
+        pads = lax.padtype_to_pads(sizes, window, strides, padding)
+        found = lax.reduce_window_shape_tuple(sizes, window, strides, padding)
+        assert found == jax.lax.reduce_window_shape_tuple(sizes, window, strides, pads)
+        assert lax.conv_general_permutations(numbers) == tuple(
+            map(tuple, jax.lax.conv_general_permutations(numbers))
+        )
+    given: Any = (2, 3, 8, 9), (4, 3, 3, 3), (1, 2), [(1, 1), (0, 2)]
+    assert lax.conv_shape_tuple(*given) == jax.lax.conv_shape_tuple(*given)
+
+
 def test_errors() -> None:
     with pytest.raises(OperationTypeError) as caught:
         lax.conv_transpose(normal(1, 4, 2), normal(3, 2, 2), (2,), "FULL")
