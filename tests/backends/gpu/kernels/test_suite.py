@@ -1,0 +1,37 @@
+"""Every kernel of the suite of emitted programs compiles."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import shardir as sd
+from shardir.backends.gpu.kernels import Kernel, write_kernel, write_random
+from shardir.backends.gpu.kernels.compiling import compile_ahead
+from shardir.backends.gpu.kernels.random_bits import MADE
+from shardir.ops.fused import fused
+from tests.backends.gpu.programs import PROGRAMS
+
+QUICK = ("mlp_dp_tp", "random_numbers")
+CAPABILITIES = (80, 90, 100)
+
+
+def kernels(name: str) -> Iterator[Kernel]:
+    """The kernels of a program, each text once."""
+    known: set[str] = set()
+    with sd.cpu_devices(4):
+        module = PROGRAMS[name]().emission("gpu").module
+    for op in module.main.body.walk():
+        if op.spec is fused or op.name in MADE:
+            write = write_kernel if op.spec is fused else write_random
+            kernel = write(op, f"compute_{len(known)}")
+            if isinstance(kernel, Kernel) and kernel.text not in known:
+                known.add(kernel.text)
+                yield kernel
+
+
+def test_the_kernels_of_programs_compile(request: pytest.FixtureRequest) -> None:
+    long = request.config.getoption("--long")
+    for name in PROGRAMS if long else QUICK:
+        for kernel in kernels(name):
+            for capability in CAPABILITIES if long else (90,):
+                assert all(compile_ahead(kernel, capability).values()), name
