@@ -86,6 +86,7 @@ class Mapping:
     out_axes: Any
     devices: tuple[Device, ...] | None
     axis_size: int | None
+    backend: str | None = None
     inner: list[Level] = field(default_factory=list)
 
 
@@ -186,7 +187,7 @@ class Call:
         """The mesh of an outermost pmap, with an axis for each of those inside."""
         name, wanted = self.mapping.name, prod(size for _, size in levels)
         mine = self.mapping.devices
-        there = all_devices() if mine is None else mine
+        there = all_devices(self.mapping.backend) if mine is None else mine
         if mine is not None and len(levels) == 1 and len(mine) < wanted:
             raise BatchError(
                 point(

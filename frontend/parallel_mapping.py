@@ -49,8 +49,9 @@ def pmap(
 
     `axis_name` is what collectives such as `lax.psum` inside `fun` call the mapped axis.
     `static_broadcasted_argnums` are arguments that reach `fun` as they are, `donate_argnums` those
-    that may not be used after the call. `backend` is accepted and changes nothing. `uneven` is
-    that of `jit`: the mapped axis always divides, and this is for what `fun` cuts further.
+    that may not be used after the call. With `backend="gpu"` the devices are GPUs; other backends
+    change nothing. `uneven` is that of `jit`: the mapped axis always divides, and this is for what
+    `fun` cuts further.
 
     The function is compiled for each kind of arguments. Its results are cut over the devices along
     the mapped axis. Raises `BatchError` for sizes that do not go together, and when there are not
@@ -80,7 +81,9 @@ def pmap(
         if devices is not None:
             listed: list[Device] = as_device_array(list(devices), f"pmap of {name}").tolist()
             chosen = tuple(listed)
-        mapping = Mapping(name, fun, parameters, axis_name, ins, out_axes, chosen, axis_size)
+        # Programs name what they were written for; what is here stands for other machines.
+        kind = backend if backend in ("gpu", "cuda") else None
+        mapping = Mapping(name, fun, parameters, axis_name, ins, out_axes, chosen, axis_size, kind)
         mode = uneven_mode(uneven, f"pmap of {name}") if uneven is not None else None
         return PmapFunction(mapping, static_broadcasted_argnums, donate_argnums, mode)
 

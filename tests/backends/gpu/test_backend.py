@@ -117,6 +117,14 @@ def test_a_training_step_under_two_axes() -> None:
 
 
 @pytest.mark.usefixtures("four")
+def test_mapped_functions_run_on_all_gpus() -> None:
+    mean = sd.pmap(lambda x: x - sd.lax.pmean(x, "i"), axis_name="i", backend="gpu")
+    made = mean(numbers(4, 3))
+    np.testing.assert_allclose(made, numbers(4, 3) - numbers(4, 3).mean(0), rtol=1e-6)
+    assert list(made.sharding.device_assignment) == sd.devices("gpu")
+
+
+@pytest.mark.usefixtures("four")
 def test_uneven_parts_come_back_without_padding() -> None:
     x = sd.device_put(numbers(5), NamedSharding(grid(), P("data")), uneven="pad")
     got = sd.jit(lambda x: x - 1, uneven="pad")(x)
