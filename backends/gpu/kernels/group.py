@@ -17,7 +17,7 @@ from shardir.text.printer import Printer
 from shardir.types import NUMPY_DTYPES
 
 RESERVED = ("tl", "triton", "torch", "libdevice", "device", "float", "range")
-LETTERS = "ijklmnpqrstuvwxyz"
+LETTERS = (*"ijklmnpqrst", *(f"i{number}" for number in range(2, 100)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,13 @@ class Side:
     slot: str = ""
     mask: str = ""
     """The variable that says which numbers exist; empty where all do."""
+    is_wide: bool = False
+    """Whether `line` has 64 bits; so has a number that is made of a program's."""
 
     @property
     def line(self) -> str:
         """As many numbers as the tile has, from 0, in the place of the side."""
-        return f"tl.arange(0, {self.block}){self.slot}"
+        return f"tl.arange(0, {self.block}){self.slot}{'.to(tl.int64)' if self.is_wide else ''}"
 
     def bound(self) -> list[str]:
         """The line that says which numbers exist, if not all do."""
@@ -51,6 +53,9 @@ class Counting:
     letters: list[str]
     """Free names, used one after the other."""
     known: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
+    """The variables that have been made where the next line stands."""
+    given: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
+    """Their names, which are the same in every loop."""
 
     def number(self, side: Side, run: Run, lines: list[str]) -> str:
         """The variable that counts along a run of axes; its line is appended if it is new."""
@@ -64,6 +69,8 @@ class Counting:
                 text = f"{text} // {self.layout.size(inner)}"
             if run.axes[0] != side.axes[0]:
                 text = f"{text} % {self.layout.size(run.axes)}"
-            self.known[key] = self.letters.pop(0)
+            if key not in self.given:
+                self.given[key] = self.letters.pop(0)
+            self.known[key] = self.given[key]
             lines.append(f"{self.known[key]} = {text}")
         return self.known[key]

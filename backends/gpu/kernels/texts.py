@@ -53,12 +53,21 @@ def kernel_of(
 ) -> Kernel:
     """All that is written of kernels that are launched one after the other."""
     text = "\n\n".join(texts)
-    helpers = helpers_of(text)
-    code = text + "".join(functions()[name] for name in helpers)
-    imports: tuple[str, ...] = IMPORTS
-    if "libdevice." in code:
-        imports = (*IMPORTS, LIBDEVICE)
-        options = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
-        launches = [replace(launch, options=options) for launch in launches]
+    calls = [_calls_libdevice(text) for text in texts]
+    options = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
+    launches = [
+        replace(launch, options=options) if calls_it else launch
+        for launch, calls_it in zip(launches, calls, strict=True)
+    ]
+    imports: tuple[str, ...] = (*IMPORTS, LIBDEVICE) if any(calls) else IMPORTS
     lines = "\n".join([*allocations, *map(call_text, launches)])
-    return Kernel(text, lines, tuple(operands), tuple(results), tuple(launches), helpers, imports)
+    return Kernel(
+        text, lines, tuple(operands), tuple(results), tuple(launches), helpers_of(text), imports
+    )
+
+
+def _calls_libdevice(text: str) -> bool:
+    """Whether a kernel does, or a function that it calls."""
+    return any(
+        "libdevice." in code for code in (text, *(functions()[name] for name in helpers_of(text)))
+    )

@@ -7,7 +7,7 @@ more, a loop for each round of reductions loads it again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardir.backends.gpu.kernels.group import Group
 from shardir.backends.gpu.kernels.kernel import Kernel, Launch
@@ -107,6 +107,7 @@ def _tile(group: Group, ended: tuple[int, int], kept: tuple[int, int], is_row: b
         return group.side(word, axes, size, length, block, "" if flat else slot)
 
     of_ended = side(column if is_row else row, layout.ended, *ended)
+    of_ended = replace(of_ended, is_wide=group.is_large)
     of_kept = side(row if is_row else column, layout.kept, *kept)
     return Tile(of_kept if layout.kept else None, of_ended)
 

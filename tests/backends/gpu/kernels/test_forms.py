@@ -254,3 +254,21 @@ func @large(%x: u8[70000, 70000]) -> (u8[70000, 70000]) {
     kernel = write_kernel(op, "large")
     assert isinstance(kernel, Kernel)
     assert "at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)" in kernel.text
+
+
+def test_so_have_those_of_what_is_reduced() -> None:
+    text = """\
+func @large(%x: f32[70000, 70000]) -> (f32[70000]) {
+  %a = exp(%x) : f32[70000, 70000]
+  %s = sum(%a, dims=[DIM]) : f32[70000]
+  return %s
+}
+"""
+    columns, rows = (
+        write_kernel(groups(fuse(parse(text.replace("DIM", dim))))[0], "large") for dim in "01"
+    )
+    assert isinstance(columns, Kernel)
+    assert isinstance(rows, Kernel)
+    assert "row = start + tl.arange(0, ROWS)[:, None].to(tl.int64)" in columns.text
+    assert "column = start + tl.arange(0, COLUMNS).to(tl.int64)" in rows.text
+    assert "row = tl.program_id(0).to(tl.int64)" in rows.text
