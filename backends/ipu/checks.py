@@ -119,6 +119,18 @@ def in_bytes(size: int) -> str:
     return f"{size / 2**10:.1f} KiB" if size < 2**20 else f"{size / 2**20:.1f} MiB"
 
 
+def check_complete(emission: Emission) -> None:
+    """Raises `EmissionError` for an argument or a result that is a sum of what replicas hold."""
+    for what, boundaries in (("argument", emission.arguments), ("result", emission.results)):
+        for boundary in boundaries:
+            if pending := boundary.sharding.unreduced:
+                axes = ", ".join(axis.name for axis in pending)
+                raise EmissionError(
+                    f"{what} {boundary.label!r} is still to be reduced over {axes}, and the host "
+                    "cuts arrays without reducing them; reshard it so that nothing is pending"
+                )
+
+
 def memory_of(emission: Emission) -> Memory:
     """What a replica has to hold."""
     block = emission.module.main.body

@@ -7,6 +7,7 @@ a dimension there and back is a view.
 from collections.abc import Sequence
 
 from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view, shuffle_view
+from shardir.backends.ipu.indexing import sliced
 from shardir.backends.ipu.reductions import SIGN, as_float, as_stored
 from shardir.backends.ipu.replicas import (
     comm_group,
@@ -18,7 +19,7 @@ from shardir.backends.ipu.replicas import (
     steps,
 )
 from shardir.backends.ipu.table import lowers
-from shardir.backends.ipu.types import NARROW_INTEGERS, braces, element, physical
+from shardir.backends.ipu.types import NARROW_INTEGERS, UNSLICED, braces, element, physical
 from shardir.groups import senders
 from shardir.ir import Op, Value
 from shardir.placement import Axes
@@ -83,8 +84,13 @@ def _reduced(e: Emitter, text: str, type: TensorType, op: str, label: str) -> st
     return text
 
 
-def _around(e: Emitter, helper: str, text: str, axes: Axes, label: str, combine: str = "") -> str:
+def _around(
+    e: Emitter, helper: str, text: str, dtype: str, axes: Axes, label: str, combine: str = ""
+) -> str:
     """The call of a function that exchanges around the rings of the axes."""
+    if dtype in UNSLICED:
+        wide = e.cast(text, "i32", label)
+        return e.cast(_around(e, helper, wide, "i32", axes, label, combine), dtype, label)
     more = f", {combine}" if combine else ""
     arguments = f"graph, {text}, {ring(e, axes)}, {position(e, axes)}{more}"
     return f"{e.use(helper)}({arguments}, {e.sequence}, {label})"
@@ -108,7 +114,7 @@ def _all_reduce(e: Emitter, op: Op) -> None:
             text = f"gcl::allReduceCrossReplica(graph, {arguments}, {group}, {label})"
         else:
             combine = _combine(dtype, how)
-            text = _around(e, "ring_all_reduce", text, axes, label, combine)
+            text = _around(e, "ring_all_reduce", text, dtype, axes, label, combine)
     e.define(y, _reduced(e, text, x.type, how, label))
 
 
@@ -117,12 +123,12 @@ def _rows_to(dim: int, rank: int) -> list[int]:
     return [*range(1, dim + 1), 0, *range(dim + 1, rank + 1)]
 
 
-def _gathered(e: Emitter, text: str, axes: Axes, label: str) -> str:
+def _gathered(e: Emitter, text: str, dtype: str, axes: Axes, label: str) -> str:
     """A row from each member of the group."""
     if is_native(e, axes):
         group = comm_group(e, axes)
         return f"gcl::allGatherCrossReplica(graph, {text}, {e.sequence}, {group}, {label})"
-    return _around(e, "ring_gather", text, axes, label)
+    return _around(e, "ring_gather", text, dtype, axes, label)
 
 
 @lowers("all-gather", "all-gather-start")
@@ -133,7 +139,7 @@ def _all_gather(e: Emitter, op: Op) -> None:
     exchanges = steps(e, op.attrs["axes"], ordered=True)
     for axes in reversed(exchanges):
         size = len(e.groups(axes)[0])
-        rows = _gathered(e, text, axes, e.label(y))
+        rows = _gathered(e, text, x.type.dtype, axes, e.label(y))
         view = shuffle_view(rows, _rows_to(dim, len(shape)))
         shape[dim] *= size
         text = f"{view}.reshape({braces(shape)})"
@@ -167,7 +173,8 @@ def _reduce_scatter(e: Emitter, op: Op) -> None:
             made = f"gcl::reduceScatterCrossReplica(graph, {arguments}, {group}, {label})"
             text = f"{made}.reshape({braces(row)})"
         else:
-            text = _around(e, "ring_reduce_scatter", rows, axes, label, _combine(dtype, how))
+            combine = _combine(dtype, how)
+            text = _around(e, "ring_reduce_scatter", rows, dtype, axes, label, combine)
         shape = row
     e.define(y, _reduced(e, text, x.type, how, label))
 
@@ -188,7 +195,7 @@ def _all_to_all(e: Emitter, op: Op) -> None:
         group = comm_group(e, axes)
         made = f"gcl::allToAllCrossReplica(graph, {rows}, {e.sequence}, {group}, {label})"
     else:
-        made = _around(e, "ring_all_to_all", rows, axes, label)
+        made = _around(e, "ring_all_to_all", rows, x.type.dtype, axes, label)
     view = shuffle_view(made, _rows_to(concat, len(row)))
     e.define(y, f"{view}.reshape({braces(physical(y.type).shape)})")
 
@@ -205,8 +212,8 @@ def _all_slice(e: Emitter, op: Op) -> None:
     start = position(e, axes)
     if size > 1:
         start = e.map(f"pe::_1 * pe::Const({size}u)", [start], e.label(y))
-    arguments = f"{e.text(x)}, {start}.reshape({{1}}), {{{dim}}}, {{{size}}}, {e.sequence}"
-    e.define(y, f"popops::dynamicSlice(graph, {arguments}, {e.label(y)})")
+    offset = f"{start}.reshape({{1}})"
+    e.define(y, sliced(e, e.text(x), x.type.dtype, offset, [dim], [size], e.label(y)))
 
 
 @lowers("axis-index")
@@ -274,6 +281,8 @@ def _chosen(e: Emitter, y: Value, replicas: Sequence[int], yes: str, no: str) ->
     chosen = e.once(key, "takes", helper)
     shape = physical(y.type).shape
     flag = broadcast_view(chosen, (), (), shape)
-    return e.temporary(
-        y.name, e.map("pe::Select(pe::_1, pe::_2, pe::_3)", [yes, no, flag], e.label(y))
-    )
+    either = "pe::Select(pe::_1, pe::_2, pe::_3)"
+    if y.type.dtype in NARROW_INTEGERS:
+        wide = "pe::Select(pe::Cast(pe::_1, poplar::INT), pe::Cast(pe::_2, poplar::INT), pe::_3)"
+        either = f"pe::Cast({wide}, {element(y.type).poplar})"
+    return e.temporary(y.name, e.map(either, [yes, no, flag], e.label(y)))

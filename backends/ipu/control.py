@@ -8,8 +8,9 @@ variables change places.
 from collections.abc import Sequence
 
 from shardir.backends.ipu.emitter import Emitter, reshape_view
+from shardir.backends.ipu.indexing import unsliced
 from shardir.backends.ipu.table import lower, lowers
-from shardir.backends.ipu.types import physical
+from shardir.backends.ipu.types import UNSLICED, physical
 from shardir.ir import Block, Op, Value
 
 
@@ -94,6 +95,9 @@ def _go_on(e: Emitter, body: Block, names: Sequence[str], carried: Sequence[Valu
 def _scan(e: Emitter, op: Op) -> None:
     e.comment(op)
     (body,) = op.blocks
+    for value in (*op.operands[op.attrs["carries"] :], *op.results[op.attrs["carries"] :]):
+        if value.type.dtype in UNSLICED:
+            raise unsliced(e, op, value.type.dtype)
     carries, length = op.attrs["carries"], op.attrs["length"]
     names = _carried(e, op.operands[:carries], op.results[:carries])
     stacked = op.results[carries:]

@@ -157,6 +157,10 @@ class Emitter:
         listed = ", ".join(tensors)
         return f"popops::map(graph, {expression}, {{{listed}}}, {self.sequence}, {label})"
 
+    def cast(self, text: str, dtype: str, label: str) -> str:
+        """The expression of a tensor as one of another element type of the device."""
+        return f"popops::cast(graph, {text}, {ELEMENTS[dtype].poplar}, {self.sequence}, {label})"
+
     def groups(self, axes: Axes) -> tuple[tuple[int, ...], ...]:
         """The replicas that differ along the axes only, each group in order of its positions."""
         return groups(self.mesh, axes)

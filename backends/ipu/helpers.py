@@ -152,11 +152,11 @@ Tensor for_replica(Graph &graph, const Tensor &replica, const std::initializer_l
 // `high` after them; negative numbers take elements away.
 Tensor padded(Tensor t, const Tensor &fill, unsigned dim, long low, long high, long between) {
   const auto filling = [&](std::size_t size) {
-    Tensor made = fill;
-    Shape shape = t.shape();
+    Shape shape = t.shape(), ones(shape.size(), 1);
     shape[dim] = size;
-    made = made.reshape(Shape(shape.size(), 1));
-    for (unsigned i = 0; i < shape.size(); ++i) made = made.broadcast(shape[i], i);
+    if (fill.rank() == 1) ones.back() = fill.dim(0);  // both words of a key
+    Tensor made = fill.reshape(ones);
+    for (unsigned i = 0; i < shape.size(); ++i) made = made.broadcast(shape[i] / ones[i], i);
     return made;
   };
   if (between > 0 && t.dim(dim) > 1) {

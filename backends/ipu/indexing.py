@@ -7,11 +7,12 @@ they are moved inside first, as the program's own rules say.
 from collections.abc import Sequence
 from math import prod
 
+from shardir.backends.emission import EmissionError
 from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view, shuffle_view
 from shardir.backends.ipu.groups import count_up
 from shardir.backends.ipu.reductions import extreme_of
 from shardir.backends.ipu.table import lowers
-from shardir.backends.ipu.types import NARROW_INTEGERS, braces, physical
+from shardir.backends.ipu.types import NARROW_INTEGERS, UNSLICED, braces, physical
 from shardir.ir import Op, Value
 from shardir.ops.indexing import GATHER, SCATTER, Layout
 
@@ -56,9 +57,24 @@ def _dynamic_slice(e: Emitter, op: Op) -> None:
         return
     e.comment(op)
     dims, offsets = _offsets(e, starts, x.type.shape, y.type.shape, y)
-    sizes = braces([y.type.shape[d] for d in dims])
-    arguments = f"{e.text(x)}, {offsets}, {braces(dims)}, {sizes}, {e.sequence}, {e.label(y)}"
-    e.define(y, f"popops::dynamicSlice(graph, {arguments})")
+    sizes = [y.type.shape[d] for d in dims]
+    e.define(y, sliced(e, e.text(x), y.type.dtype, offsets, dims, sizes, e.label(y)))
+
+
+def sliced(
+    e: Emitter,
+    text: str,
+    dtype: str,
+    offsets: str,
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    label: str,
+) -> str:
+    """The expression of a part of a tensor that begins where another tensor says."""
+    held = e.cast(text, "i32", label) if dtype in UNSLICED else text
+    arguments = f"{held}, {offsets}, {braces(dims)}, {braces(sizes)}, {e.sequence}, {label}"
+    made = f"popops::dynamicSlice(graph, {arguments})"
+    return e.cast(made, dtype, label) if dtype in UNSLICED else made
 
 
 @lowers("dynamic_update_slice")
@@ -69,11 +85,22 @@ def _dynamic_update_slice(e: Emitter, op: Op) -> None:
         e.alias(y, e.text(update), update)
         return
     e.comment(op)
+    if x.type.dtype in UNSLICED:
+        raise unsliced(e, op, x.type.dtype)
     dims, offsets = _offsets(e, starts, x.type.shape, update.type.shape, y)
     copied(e, y, e.text(x))
     sizes = braces([update.type.shape[d] for d in dims])
     arguments = f"{e.text(y)}, {e.text(update)}, {offsets}, {braces(dims)}, {sizes}"
     e.add(f"popops::dynamicUpdate(graph, {arguments}, {e.sequence}, {e.label(y)});")
+
+
+def unsliced(e: Emitter, op: Op, dtype: str) -> EmissionError:
+    """The error for writing slices of what poplibs takes no slices of."""
+    return e.refuse(
+        op,
+        f"writes {dtype} at places that are known only at run time, for which poplibs has no call",
+        "convert to i32 first",
+    )
 
 
 def copied(e: Emitter, value: Value, source: str) -> None:

@@ -14,6 +14,7 @@ from shardir.backends.ipu.checks import (
     TILE_BYTES,
     TILES,
     WARNING,
+    check_complete,
     check_memory,
     check_replicas,
     check_streams,
@@ -113,6 +114,7 @@ def program_text(emission: Emission, options: Mapping[str, str]) -> str:
     strided, nan = _choice(options, "strided"), _choice(options, "nan")
     emission = downcast(emission, parse_casts(options.get("downcast", "")))
     check_replicas(emission)
+    check_complete(emission)
     check_types(emission)
     check_streams(emission)
     memory = memory_of(emission)

@@ -38,6 +38,9 @@ halves; what is narrower is stored, moved and converted."""
 NARROW_INTEGERS = ("i8", "u8", "i16", "u16")
 """Integers that are computed as `poplar::INT`."""
 
+UNSLICED = ("i16", "u16")
+"""Element types of which poplibs takes no slices at places known only at run time."""
+
 CASTS = {
     "f64": "f32",
     "bf16": "f16",

@@ -16,7 +16,18 @@ TYPES = (
 """Names of Poplar that are no calls: types and enumerations."""
 QUALIFIED = re.compile(r"\b((?:poplar|poplin|popops|poputil|gcl)::\w+(?:::\w+)*)\s*(?:<|\()")
 RUNNER = ("argument", "result")
-STANDARD = ("begin", "data", "front", "insert", "push_back", "rank", "numElements", "shape", "size")
+STANDARD = (
+    "back",
+    "begin",
+    "data",
+    "front",
+    "insert",
+    "push_back",
+    "rank",
+    "numElements",
+    "shape",
+    "size",
+)
 """Methods of the standard library, and of tensors those that ask what they are."""
 
 

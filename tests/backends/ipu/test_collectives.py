@@ -93,7 +93,15 @@ def test_permutations_are_completed_and_masked() -> None:
     def move(pairs: Any) -> Any:
         return lambda x: lax.ppermute(x, "x", pairs)
 
+    def tail(x: Any) -> Any:
+        return lax.dynamic_slice(lax.all_gather(x, "x", tiled=True), (3,), (4,))
+
     cases = {name: mapped(mesh, move(p), P("x"), P("x"), x) for name, p in PAIRS.items()}
+    for dtype in (np.int8, np.uint16, np.float16):
+        few = put(mesh, np.arange(8).astype(dtype), "x")
+        name = np.dtype(dtype).name
+        cases[name] = mapped(mesh, move(PAIRS["partial"]), P("x"), P("x"), few)
+        cases[f"{name} gathered"] = mapped(mesh, tail, P("x"), P(), few)
     cases["bool"] = mapped(mesh, move(PAIRS["partial"]), P("x"), P("x"), flags)
     both = grid(2, 2)
     y = put(both, draw(8), ("data", "model"))

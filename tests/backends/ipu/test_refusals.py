@@ -100,6 +100,25 @@ def test_numbers_of_devices() -> None:
     )
 
 
+PENDING = """
+mesh @m = [x=2]
+
+func @f(
+  %a: f32[4@-] unreduced(x),
+) -> (f32[4]) {
+  %b = neg(%a) : f32[4]
+  return %b
+}
+"""
+
+
+def test_sums_that_are_pending() -> None:
+    assert refused_text(PENDING) == (
+        "argument 'a' is still to be reduced over x, and the host cuts arrays without reducing "
+        "them; reshard it so that nothing is pending"
+    )
+
+
 LARGE = """
 func @f(
   %x: f32[{0}, 1024],

@@ -1,0 +1,59 @@
+"""Random programs for IPUs: what the fuzzer of passes draws, less what cannot be emitted."""
+
+from collections.abc import Iterator
+
+from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
+
+from shardir.backends.emission import EmissionError
+from shardir.backends.ipu.target import program_text
+from shardir.errors import PartitionError
+from shardir.frontend.emitting import emission_of
+from shardir.ir import Module
+from shardir.mesh import Mesh
+from shardir.passes.inline import inlined
+from shardir.passes.pipeline import Pipeline
+from tests.backends.ipu.running import Case
+from tests.passes.random_cases import PIPELINES, annotated, functions
+
+SIZES = ((2,), (4,), (2, 2), (2, 4), (4, 2), (2, 2, 2))
+
+
+@st.composite
+def modules(draw: st.DrawFn) -> tuple[str, Module]:
+    """A random program over a mesh of two to eight devices, and how it is partitioned."""
+    mesh = Mesh("m", tuple(zip("xyz", draw(st.sampled_from(SIZES)), strict=False)))
+    function = inlined(draw(functions(mesh, 6)))
+    return draw(st.sampled_from(PIPELINES)), Module((mesh,), (annotated(draw, function, mesh),))
+
+
+def drawn(number: int, count: int) -> list[tuple[str, Module]]:
+    """Random programs, the same for the same number."""
+    found: list[tuple[str, Module]] = []
+
+    @seed(number)
+    @settings(
+        max_examples=count,
+        database=None,
+        derandomize=False,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(modules())
+    def collect(case: tuple[str, Module]) -> None:
+        found.append(case)
+
+    collect()
+    return found
+
+
+def random_programs(number: int, count: int) -> Iterator[tuple[str, Case]]:
+    """Those of so many random programs that can be emitted, with random arguments."""
+    for i, (pipeline, module) in enumerate(drawn(number, count)):
+        try:
+            emission = emission_of(module, "ipu", None, Pipeline.parse(pipeline), samples=True)
+            program_text(emission, {})
+        except (EmissionError, PartitionError):
+            continue
+        assert emission.samples is not None
+        yield f"{number}-{i}", Case(emission, module, emission.samples.arguments, {})
