@@ -18,8 +18,8 @@ from shardir.ir import Module
 from shardir.mesh import Mesh
 
 RESERVED = (
-    "F", "INTERPRETED", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm", "device",
-    "itertools", "libdevice", "main", "math", "np", "os", "run", "tl", "torch", "triton",
+    "Callable", "F", "INTERPRETED", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm",
+    "device", "itertools", "libdevice", "main", "math", "np", "os", "run", "tl", "torch", "triton",
 )  # fmt: skip
 """What a program calls by these names, so that no value may."""
 PRECISIONS = ("ieee", "tf32")
@@ -132,6 +132,8 @@ def _imports(emission: Emission, needs: Needs, main: str, precision: str) -> str
     text = "\n".join([main, library_text(needs.library), _groups(needs), arrays])
     plain = [f"import {name}" for name in ("itertools", "math", "os")
              if re.search(rf"\b{name}\.", text) or (name == "os" and needs.groups)]  # fmt: skip
+    if "Callable[" in text:
+        plain.append("from collections.abc import Callable")
     if arrays:
         plain.append("from functools import cache")
     if "Path(" in arrays:

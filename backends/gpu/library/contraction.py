@@ -4,6 +4,9 @@ The matrix units of GPUs do not know integers. These are cut into limbs of 16 bi
 limbs are summed in f64, which holds them exactly, and put together with the wrapping of the type.
 """
 
+import math
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -44,33 +47,44 @@ def limb(x: Tensor, number: int) -> Tensor:
 
 def contract_integers(dims: str, x: Tensor, y: Tensor) -> Tensor:
     """An einsum of two tensors of integers."""
+    return contract(dims, as_words(x), as_words(y), multiply_exactly).view(x.dtype)
+
+
+def contract_widely(dims: str, x: Tensor, y: Tensor) -> Tensor:
+    """An einsum of two tensors of 16-bit floats, in f32."""
+    return contract(dims, x, y, multiply_widely)
+
+
+def contract(
+    dims: str, x: Tensor, y: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """An einsum of two tensors as a product of batches of matrices."""
     operands, output = dims.split("->")
     left, right = operands.split(",")
     size = dict(zip(left + right, (*x.shape, *y.shape), strict=True))
+    x, left = without_others(x, left, right + output)
+    y, right = without_others(y, right, left + output)
     both = [d for d in left if d in right and d in output]
     summed = [d for d in left if d in right and d not in output]
-    rows = [d for d in left if d not in right and d in output]
-    columns = [d for d in right if d not in left and d in output]
-    alone = [d for d in left + right if d not in both + summed + rows + columns]
-    a, b = as_words(x), as_words(y)
-    for letter in alone:
-        if letter in left:
-            a = a.sum(left.index(letter), dtype=a.dtype)
-            left = left.replace(letter, "")
-        else:
-            b = b.sum(right.index(letter), dtype=b.dtype)
-            right = right.replace(letter, "")
+    rows = [d for d in left if d not in right]
+    columns = [d for d in right if d not in left]
 
-    def extent(letters: list[str]) -> int:
-        count = 1
-        for letter in letters:
-            count *= size[letter]
-        return count
+    def matrices(of: Tensor, letters: str, *groups: list[str]) -> Tensor:
+        shape = [math.prod(size[d] for d in group) for group in groups]
+        return of.permute([letters.index(d) for group in groups for d in group]).reshape(shape)
 
-    a = a.permute([left.index(d) for d in both + rows + summed])
-    b = b.permute([right.index(d) for d in both + summed + columns])
-    a = a.reshape(extent(both), extent(rows), extent(summed))
-    b = b.reshape(extent(both), extent(summed), extent(columns))
-    made = multiply_exactly(a, b).reshape([size[d] for d in both + rows + columns])
+    made = multiply(
+        matrices(x, left, both, rows, summed), matrices(y, right, both, summed, columns)
+    )
     order = both + rows + columns
-    return made.permute([order.index(d) for d in output]).view(x.dtype)
+    made = made.reshape([size[d] for d in order])
+    return made.permute([order.index(d) for d in output])
+
+
+def without_others(x: Tensor, letters: str, kept: str) -> tuple[Tensor, str]:
+    """A tensor summed over the dimensions whose letters are nowhere else."""
+    for letter in letters:
+        if letter not in kept:
+            x = x.sum(letters.index(letter), dtype=x.dtype)
+            letters = letters.replace(letter, "")
+    return x, letters

@@ -16,13 +16,32 @@ from shardir.types import COMPLEX, INTEGERS
 def _dot(w: Writer, op: Op, x: str, y: str) -> str:
     dims, dtype = op.attrs["dims"], op.result.type.dtype
     if op.operands[0].type.dtype != dtype:
-        product = _matmul(dims, x, y)
-        if op.operands[0].type.dtype in NARROW and dtype == "f32" and product and "@" in product:
-            return w.call("multiply_widely", *product.split(" @ "))
+        if op.operands[0].type.dtype in NARROW and dtype == "f32" and _is_whole(dims):
+            product = _matmul(dims, x, y)
+            if product and "@" in product:
+                return w.call("multiply_widely", *product.split(" @ "))
+            return w.call("contract_widely", f'"{dims}"', x, y)
         x, y = (f"{name}.to({TORCH[dtype]})" for name in (x, y))
     if dtype in INTEGERS:
         return w.call("contract_integers", f'"{dims}"', x, y)
-    return _matmul(dims, x, y) or f'torch.einsum("{dims}", {x}, {y})'
+    return _matmul(dims, x, y) or _einsum(dims, x, y)
+
+
+def _is_whole(dims: str) -> bool:
+    """Whether each dimension is in the result or in both operands."""
+    operands, output = dims.split("->")
+    left, right = operands.split(",")
+    return all(d in output or (d in left and d in right) for d in left + right)
+
+
+def _einsum(dims: str, x: str, y: str) -> str:
+    """The operand first whose own dimensions come first in the result, which so needs no copy."""
+    operands, output = dims.split("->")
+    left, right = operands.split(",")
+    own = [d for d in output if (d in left) != (d in right)]
+    if own and own[0] in right:
+        return f'torch.einsum("{right},{left}->{output}", {y}, {x})'
+    return f'torch.einsum("{dims}", {x}, {y})'
 
 
 def _matmul(dims: str, x: str, y: str) -> str | None:

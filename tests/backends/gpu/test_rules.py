@@ -194,6 +194,23 @@ def test_large_integers_multiply_exactly() -> None:
             applied("dot", dtype, x, y, dims=dims)
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize(
+    "dims", ["bi,ih->bh", "ib,hi->hb", "abi,ih->abh", "abi,abh->ih", "baij,bjk->ikab", "ai,aj->a"]
+)
+def test_16_bit_floats_are_contracted_in_f32(dims: str, dtype: str) -> None:
+    size = dict(zip("abhijk", (2, 3, 4, 5, 6, 7), strict=True))
+    operands, output = dims.split("->")
+    types = (t(dtype, *(size[d] for d in term)) for term in operands.split(","))
+    sample = Sample(
+        OPS["dot"], tuple(types), {"dims": dims}, result=t("f32", *(size[d] for d in output))
+    )
+    (want,), (got,) = both(sample)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    wide = "_widely(" in text_of(sample.function())
+    assert wide is (dims != "ai,aj->a")
+
+
 @pytest.mark.parametrize("name", ["callback", "opaque"])
 def test_what_is_refused_says_what_to_do(name: str) -> None:
     b = Builder()
