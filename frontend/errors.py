@@ -47,6 +47,14 @@ class TracedValueError(ShardirError, TypeError):
     """A traced value used where its numbers would have to be known."""
 
 
+class TracedTruthError(TracedValueError, ValueError):
+    """The truth value asked of a traced array that has more elements than one, or none."""
+
+
+class TracedPlaceError(TracedValueError, AttributeError):
+    """A traced value asked where its parts live, which is not decided yet."""
+
+
 class TracedMaskError(TracedValueError, IndexError):
     """A traced mask as an index: how many elements it takes is not known."""
 

@@ -7,7 +7,12 @@ and names the way out.
 
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
-from shardir.frontend.errors import LeakedTracerError, TracedValueError
+from shardir.frontend.errors import (
+    LeakedTracerError,
+    TracedPlaceError,
+    TracedTruthError,
+    TracedValueError,
+)
 from shardir.frontend.locations import Site, point, underline
 from shardir.frontend.operators import Operators
 from shardir.frontend.promotion import Abstract, DType, user_dtype
@@ -60,15 +65,18 @@ class Tracer(Operators):
             message += f"\nit was made here:\n{underline(self._site.loc, self._site.width)}"
         raise LeakedTracerError(message)
 
-    def _refuse(self, wanted: str, way_out: str) -> NoReturn:
+    def _refuse(
+        self, wanted: str, way_out: str, kind: type[TracedValueError] = TracedValueError
+    ) -> NoReturn:
         text = f"a traced {self.value.type} has no {wanted} while {self._trace.what} is traced"
-        raise TracedValueError(point(f"{text}; {way_out}"))
+        raise kind(point(f"{text}; {way_out}"))
 
     def __bool__(self) -> bool:
         if self.size != 1:
             self._refuse(
                 "single truth value",
                 "reduce it with .all() or .any(), and choose with snp.where or lax.cond",
+                TracedTruthError,
             )
         self._refuse(
             "truth value",
@@ -129,6 +137,7 @@ class Tracer(Operators):
             "sharding",
             "it is decided when the program is compiled; look at the result's .sharding, or ask "
             "for one with lax.with_sharding_constraint",
+            TracedPlaceError,
         )
 
     def block_until_ready(self) -> "Tracer":

@@ -256,9 +256,15 @@ def _bound(bound: Any, name: str) -> Tracer:
     return tracer
 
 
-@public(static=("new_dtype",))
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     """`operand` with another element type, converted as C does."""
+    if type(operand) is int and dtype_of(new_dtype) in FLOATS:
+        operand = float(operand)  # which holds more whole numbers than integers here
+    return _converted(operand, new_dtype)
+
+
+@public(static=("new_dtype",), name="convert_element_type")
+def _converted(operand: Any, new_dtype: Any) -> Any:
     return convert(as_tracer(operand), dtype_of(new_dtype))
 
 

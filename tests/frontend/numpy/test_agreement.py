@@ -140,3 +140,17 @@ def test_named_numbers_may_be_returned() -> None:
 def test_a_conjugate_is_complex() -> None:
     assert shardir.lax.conj(np.float32(3)).dtype == np.complex64
     assert shardir.grad(lambda x: shardir.lax.conj(x).real)(3.0) == 1.0
+
+
+def test_whole_numbers_become_floats_however_large() -> None:
+    assert shardir.lax.convert_element_type(2**100, np.float32) == np.float32(2**100)
+
+
+def test_what_is_not_known_while_tracing() -> None:
+    def place(x: Any) -> Any:
+        assert not hasattr(x, "sharding")
+        return x
+
+    shardir.jit(place)(1.0)
+    with pytest.raises(ValueError, match=r"^a traced i32\[0\] has no single truth value while "):
+        shardir.jit(bool)(np.zeros(0, np.int32))
