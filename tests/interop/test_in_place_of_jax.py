@@ -185,6 +185,8 @@ NEAREST = {
     "jax.experimental.host_callback": "the nearest is jax.pure_callback",
     "jax.export": "the nearest is shardir.stablehlo.printer.show",
     "jax.random.normall": "the nearest is jax.random.normal",
+    "jax.lax.convolution": "nothing here is near to it",
+    "jax.types": "nothing here is near to it",
     "jax.qqq": "nothing here is near to it",
 }
 

@@ -20,6 +20,10 @@ ASKING = frozenset(["devices", "device_count", "local_devices", "local_device_co
 """Names of `jax` by which a program asks what devices there are."""
 
 
+INNER = frozenset(["fft", "initializers", "linalg", "special", "stats"])
+"""Modules of JAX's that are attributes of others here."""
+
+
 class Missing(Exception):
     """There is no such name."""
 
@@ -107,9 +111,15 @@ def _attribute(owner: ModuleType | None, name: str) -> Any:
     if owner is shardir and name not in _names_of_root():
         raise Missing(name)
     try:
-        return getattr(owner, name)
+        found = getattr(owner, name)
     except AttributeError:
         pass
+    else:
+        # Files that names come from are attributes too, and none of JAX's modules.
+        inner = isinstance(found, ModuleType) and found.__name__.startswith("shardir.frontend.")
+        if inner and name not in INNER:
+            raise Missing(name)
+        return found
     try:
         return import_module(f"{owner.__name__}.{name}")
     except ImportError:
@@ -119,7 +129,8 @@ def _attribute(owner: ModuleType | None, name: str) -> Any:
 def _names_of_root() -> frozenset[str]:
     """The public names of shardir itself, its modules among them."""
     names = {name for names in shardir.TABLE.values() for name in names}
-    return frozenset(names | {module.rpartition(".")[2] for module in shardir.TABLE})
+    modules = {module.rpartition(".")[2] for module, lent in shardir.TABLE.items() if not lent}
+    return frozenset(names | modules)
 
 
 def _bridge(full: str) -> ModuleType:
@@ -135,7 +146,6 @@ def _mesh_utils(full: str) -> ModuleType:
 
 
 MADE: Mapping[str, Callable[[str], Any]] = {
-    "jax.__version__": lambda full: VERSION,
     "jax.config": lambda full: Settings(),
     "jax.experimental.mesh_utils": _mesh_utils,
     "jax.lib.xla_bridge": _bridge,

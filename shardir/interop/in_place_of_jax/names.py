@@ -108,6 +108,7 @@ EMPTY = frozenset(
         "jax.custom_batching",
         "jax.custom_derivatives",
         "jax.dlpack",
+        "jax.errors",
         "jax.example_libraries",
         "jax.experimental.sharding",
         "jax.interpreters",

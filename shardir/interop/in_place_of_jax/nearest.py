@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 
 import shardir
 from shardir.errors import ShardirError
@@ -63,6 +64,7 @@ NAMESPACES = (
     "lax",
     "random",
     "nn",
+    "nn.initializers",
     "sharding",
     "tree_util",
     "scipy.special",
@@ -124,6 +126,9 @@ def covered() -> tuple[str, ...]:
 def _covered() -> Iterator[str]:
     yield from (f"jax.{name}" for names in shardir.TABLE.values() for name in sorted(names))
     for space in NAMESPACES:
-        module = import_module(f"shardir.{space}")
-        yield from (f"jax.{space}.{name}" for name in dir(module) if name[0] != "_")
+        outer, _, last = f"shardir.{space}".rpartition(".")
+        module = getattr(import_module(outer), last)
+        for name in dir(module):
+            if name[0] != "_" and not isinstance(getattr(module, name), ModuleType):
+                yield f"jax.{space}.{name}"
     yield from (name for table in (MOVED, GUARDS, NOTHING) for name in sorted(table))

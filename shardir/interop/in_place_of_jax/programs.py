@@ -122,7 +122,7 @@ def _of_jax(name: str, wanted: tuple[str, ...]) -> Any:
         if each != "*" and not hasattr(found, each):
             raise UncoveredImport(point(uncovered(f"{name}.{each}")), name=name)
     if "*" in wanted:
-        found.__all__ = dir(found)
+        found.__all__ = [each for each in dir(found) if hasattr(found, each)]
     return found if wanted else JAX
 
 
