@@ -17,7 +17,8 @@ def function_text(launch: Launch, docstring: Sequence[str], lines: Sequence[str]
     if len(head) > WIDTH:
         head = "\n    ".join((f"def {launch.function}(", *(f"{p}," for p in params))) + "\n):"
     raw = "r" if any("\\" in line for line in docstring) else ""
-    first, *rest = docstring
+    # A value may have any name, also one that would end the docstring.
+    first, *rest = (line.replace('"""', "...") for line in docstring)
     told = [f'{raw}"""{first}', *rest]
     told = [*told, '"""'] if rest else [f'{told[0]}"""']
     body = "\n".join(f"    {line}".rstrip() for line in (*told, *lines))

@@ -124,6 +124,17 @@ func @f(
     compile(program(made), "program", "exec")
 
 
+def test_no_name_ends_the_docstring() -> None:
+    b = Builder()
+    x = b.param(TensorType((8,), "f32"), 'a"""b\\')
+    block = b.block([x], [b.neg(x)])
+    z, y = (b.param(TensorType((8,), "f32"), name) for name in ('"""', "y"))
+    made = write_kernel(Op(fused, (z,), (y,), {}, (block,)), "odd")
+    assert isinstance(made, Kernel)
+    assert "%y = neg(%...) : f32[8]" in made.text
+    compile(program(made), "program", "exec")
+
+
 def test_a_tensor_given_twice_has_two_names() -> None:
     b = Builder()
     x, y = (b.param(TensorType((8,), "f32")) for _ in range(2))
