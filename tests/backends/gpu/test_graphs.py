@@ -10,7 +10,8 @@ from shardir.backends.gpu.vendored.comm import CommError
 from shardir.backends.gpu.vendored.graphs import captured
 from shardir.backends.gpu.vendored.layout import Mesh
 from shardir.backends.gpu.vendored.local import LocalComm
-from shardir.backends.gpu.vendored.program import Program
+from shardir.backends.gpu.vendored.program import Program, Tensor
+from tests.backends.gpu.fake_cuda import pretend
 
 PROGRAM = Program("p", {"data": 2}, (), ())
 LOOP = Program("p", {"data": 2}, (), (), no_graph="while (%x) makes the host read")
@@ -40,3 +41,34 @@ def test_what_is_no_graph_is_refused(comm: Any, program: Program, reason: str) -
     with pytest.raises(CommError) as caught:
         captured(lambda comm: (), comm, [], program)
     assert str(caught.value).startswith(f"--graph is not possible: {reason}")
+
+
+def test_a_replay_fills_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch)
+    seen: list[Any] = []
+    arguments = (Tensor("x", "f32", (2,)), Tensor("w", "f32", (2,), donated=True))
+
+    def main(comm: Any, x: Any, w: Any) -> tuple[Any, ...]:
+        seen[:] = [x, w]
+        return (x,)
+
+    comm: Any = LocalComm(Mesh({}), 0, GPU, None)
+    x, w = torch.zeros(2), torch.ones(2)
+    replay = captured(main, comm, [x, w], Program("p", {}, arguments, ()))
+    own_x, own_w = seen
+    assert own_x is not x
+    assert own_w is not w
+
+    x += 3
+    (made,) = replay(comm, x, w)
+    assert made is own_x
+    assert own_x.tolist() == [3, 3]
+    own_x.zero_()
+    own_w.zero_()
+    replay(comm, x, w)
+    # Nobody has written into x, so that it was not copied again; w is the program's to write into.
+    assert own_x.tolist() == [0, 0]
+    assert own_w.tolist() == [1, 1]
+    x += 1
+    replay(comm, x, w)
+    assert own_x.tolist() == [4, 4]
