@@ -11,8 +11,10 @@ from shardir.backends.gpu.kernels.helpers import functions
 from shardir.backends.gpu.kernels.kernel import Kernel, Launch
 
 
-def compile_ahead(kernel: Kernel, capability: int) -> dict[str, bytes]:
+def compile_ahead(kernel: Kernel, capability: int, form: str = "cubin") -> dict[str, bytes]:
     """The machine code of a group's kernels, by name, for a compute capability such as 90.
+
+    `form` is `cubin`, or that of a step before, as Triton calls it: `ptx`, `llir`, `ttgir`, `ttir`.
 
     Raises Triton's `CompilationError` for a text that it does not take, and `RuntimeError` where
     it interprets kernels instead.
@@ -22,7 +24,8 @@ def compile_ahead(kernel: Kernel, capability: int) -> dict[str, bytes]:
     with TemporaryDirectory() as folder:
         module = _loaded(_text(kernel), Path(folder) / "kernels_ahead.py")
         return {
-            launch.function: _compiled(module, launch, capability) for launch in kernel.launches
+            launch.function: _compiled(module, launch, capability, form)
+            for launch in kernel.launches
         }
 
 
@@ -48,7 +51,7 @@ def _loaded(text: str, path: Path) -> ModuleType:
     return module
 
 
-def _compiled(module: ModuleType, launch: Launch, capability: int) -> bytes:
+def _compiled(module: ModuleType, launch: Launch, capability: int, form: str) -> bytes:
     """The kernel as it is launched: on addresses that 16 divides, as torch allocates them."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -59,5 +62,5 @@ def _compiled(module: ModuleType, launch: Launch, capability: int) -> bytes:
     source = ASTSource(getattr(module, launch.function), signature, dict(launch.constants), aligned)
     options = {"num_warps": launch.num_warps, **launch.options}
     target = GPUTarget("cuda", capability, 32)
-    code: bytes = triton.compile(source, target=target, options=options).asm["cubin"]
-    return code
+    code: bytes | str = triton.compile(source, target=target, options=options).asm[form]
+    return code if isinstance(code, bytes) else code.encode()

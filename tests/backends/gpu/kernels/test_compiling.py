@@ -1,5 +1,6 @@
 """Kernels compile for GPUs that are not there: sm_80, sm_90 and sm_100."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -92,6 +93,38 @@ def test_every_reduction_compiles(
 def reduced(dims: tuple[int, ...], b: Builder, params: list[Value]) -> list[Value]:
     """Every reduction along some dimensions."""
     return [y for spec in REDUCTIONS for y in tried(b, spec, params[0], dims=dims)]
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_no_rounding_is_optimized_away(capability: int) -> None:
+    """A thread has 16 elements here, each rounded after the first function and by the store."""
+
+    def rows(b: Builder, params: list[Value]) -> list[Value]:
+        return [b.tanh(b.tanh(params[0]))]
+
+    (kernel,) = kernels(group([TensorType((4096,), "bf16")], rows), Sizes())
+    (code,) = compile_ahead(kernel, capability, "ptx").values()
+    roundings = re.findall(r"cvt\.rn\.bf16(x2)?\.f32", code.decode())
+    assert sum(2 if pair else 1 for pair in roundings) == 32
+
+
+def test_products_and_sums_are_not_contracted() -> None:
+    def rows(b: Builder, params: list[Value]) -> list[Value]:
+        return [b.add(b.mul(params[0], params[0]), params[0])]
+
+    (kernel,) = kernels(group([TensorType((4096,), "f32")], rows), Sizes())
+    (code,) = compile_ahead(kernel, 90, "ptx").values()
+    assert b"fma" not in code
+    assert b"mul.rn.f32" in code
+
+
+def test_a_chain_loads_and_stores_16_bytes_at_once() -> None:
+    (kernel,) = kernels(fuse(parse(PROGRAMS["flat chain"])), Sizes())
+    (code,) = compile_ahead(kernel, 90, "ptx").values()
+    moves = re.findall(rb"(?:ld|st)\.global\.?(?:v\d)?", code)
+    narrow = [move for move in moves if not move.endswith(b".v4")]
+    assert len(moves) > 4
+    assert len(narrow) == 1, "the scalar"
 
 
 def test_no_kernel_is_compiled_where_kernels_are_interpreted(

@@ -112,6 +112,16 @@ func @loss(%x: bf16[30, 41], %y: bf16[30, 41]) -> (f32[]) {
 }
 """
 
+CHAIN = """\
+func @chain(%x: f32[8, 4, 128], %b: f32[4, 128], %s: f32[]) -> (f32[8, 4, 128]) {
+  %bb = broadcast(%b, dims=[1, 2]) : f32[8, 4, 128]
+  %sb = broadcast(%s, dims=[]) : f32[8, 4, 128]
+  %a = add(%x, %bb) : f32[8, 4, 128]
+  %c = mul(%a, %sb) : f32[8, 4, 128]
+  return %c
+}
+"""
+
 SINGLE = """\
 func @single(%x: f32[1, 1], %y: f32[]) -> (f32[1, 1]) {
   %yb = broadcast(%y, dims=[]) : f32[1, 1]
@@ -160,6 +170,7 @@ PROGRAMS = {
     "broadcasts": BROADCASTS,
     "columns": COLUMNS,
     "loss": LOSS,
+    "flat chain": CHAIN,
     "names of kernels": NAMES,
     "one element": SINGLE,
     "no operands": MASK,
