@@ -10,11 +10,11 @@ from sys import getrefcount
 from typing import Any, final
 
 from shardir.backends.base import Launch, WholeExecutable
-from shardir.backends.cpu.native.runtime import launching
+from shardir.backends.cpu.native.runtime import launching, looping
 from shardir.backends.cpu.native.runtime.memory import Block, allocate
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import pool
-from shardir.backends.cpu.native.schedule.items import Segment
+from shardir.backends.cpu.native.schedule.items import Loop, Segment
 from shardir.backends.cpu.native.schedule.memory import Kind, aligned
 from shardir.backends.cpu.native.schedule.schedule import ARENA, Schedule
 from shardir.backends.storage import Storage
@@ -50,15 +50,17 @@ class NativeProgram(WholeExecutable):
     def _steps_of(self) -> tuple[Step, ...]:
         items = self.schedule.items
         if len(items) == 1 and isinstance(items[0], Segment):
-            return (self._load(items[0]),)
+            return (self._load(items[0], None),)
         from shardir.backends.cpu.native.schedule.steps import steps_of
 
         return steps_of(items, self._load)
 
-    def _load(self, segment: Segment) -> Step:
+    def _load(self, segment: Segment, loop: Loop | None) -> Step:
         causes = segment.causes or self._causes
         enter = load(segment.phases, self.schedule.slots, causes=causes)
         self._entered.append(enter)
+        if loop is not None:
+            return _rounds(enter, loop, sum(phase.cost for phase in segment.phases))
 
         def step(bases: list[int]) -> None:
             enter(*bases[1:])
@@ -195,3 +197,18 @@ class NativeProgram(WholeExecutable):
         from shardir.backends.cpu.native.schedule.describe import describe
 
         return describe(*self._origin())
+
+
+def _rounds(enter: Any, loop: Loop, cost: float) -> Step:
+    """All rounds of a loop that has one native call for its body."""
+    rows = [(each.row, each.start.slot, each.start.offset, each.step) for each in loop.rows]
+    code = pool().code["loop"]
+    run = looping.looper(code, enter, loop.length, loop.backwards, rows, loop.swaps, cost)
+
+    def step(bases: list[int]) -> None:
+        run(*bases[1:])
+        if loop.length % 2:
+            for read, write in loop.swaps:
+                bases[read], bases[write] = bases[write], bases[read]
+
+    return step

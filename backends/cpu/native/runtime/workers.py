@@ -24,7 +24,13 @@ from typing import final
 from shardir.backends.cpu.native.llvm.compiler import Library, lock, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
-from shardir.backends.cpu.native.runtime import control as at, gathering, launching, readiness
+from shardir.backends.cpu.native.runtime import (
+    control as at,
+    gathering,
+    launching,
+    looping,
+    readiness,
+)
 from shardir.backends.cpu.native.runtime.entry import (
     address,
     define_entry,
@@ -51,7 +57,7 @@ def code(how: str = "") -> Library:
     libc = ctypes.CDLL(None)
     imports = python_addresses((*launching.SYMBOLS, *gathering.SYMBOLS, *readiness.SYMBOLS))
     imports |= {name: address(libc[name]) for name in symbols(triple, chosen)}
-    exports = ["work", "rouse", "entry", "launch", "gather", "ready"]
+    exports = ["work", "rouse", "entry", "launch", "gather", "ready", "loop"]
     return named(f"runtime {chosen}", lambda: _text(triple, chosen), exports, imports)
 
 
@@ -62,6 +68,7 @@ def _text(triple: str, how: str) -> str:
     launching.define_launch(module)
     gathering.define_gather(module)
     readiness.define_ready(module)
+    looping.define_loop(module)
     return module.text()
 
 

@@ -4,7 +4,7 @@ A program is found by its text, and by everything that its schedule depends on: 
 operations and this backend, the processor, and the number of workers. What is kept is data, read as
 JSON: the phases by the names of their kernels (`kernels` has their code, or they are compiled
 anew), slots, and the numbers of constants. Programs that are one native call can be kept, and so
-nothing that refers to Python: loops that Python drives, what NumPy does, functions of users.
+nothing that refers to Python: what goes between native calls, what NumPy does, functions of users.
 """
 
 import base64

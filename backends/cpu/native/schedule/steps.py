@@ -1,7 +1,8 @@
 """A schedule's items as steps that run: native calls, NumPy calls, loops and branches.
 
 A step is called with the table of base addresses of one run of the program. A loop moves the
-addresses in it from round to round, so that the code of its body is the same in each.
+addresses in it from round to round, so that the code of its body is the same in each. Where that
+is one native call, so are all rounds of a scan.
 """
 
 import ctypes
@@ -31,8 +32,8 @@ Bases = list[int]
 
 Step = Callable[[Bases], None]
 
-Load = Callable[[Segment], Step]
-"""Compiles the phases of a segment."""
+Load = Callable[[Segment, Loop | None], Step]
+"""Compiles the phases of a segment, which may be the body of a loop: for all of its rounds."""
 
 
 def steps_of(items: Sequence[Item], load: Load) -> tuple[Step, ...]:
@@ -42,7 +43,7 @@ def steps_of(items: Sequence[Item], load: Load) -> tuple[Step, ...]:
 
 def _step(item: Item, load: Load) -> Step:
     if isinstance(item, Segment):
-        return load(item)
+        return load(item, None)
     if isinstance(item, Host):
         return _host(item)
     if isinstance(item, Loop):
@@ -96,6 +97,8 @@ def _in_steps(block: Block) -> Callable[..., list[Any]]:
 
 
 def _loop(item: Loop, load: Load) -> Step:
+    if len(item.body) == 1 and isinstance(item.body[0], Segment):
+        return load(item.body[0], item)
     body = steps_of(item.body, load)
     rounds = range(item.length)
     order = rounds[::-1] if item.backwards else rounds
