@@ -1,7 +1,7 @@
 """One program as text: what it is, what it needs, and what one device of the mesh does."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardir.backends.emission import Boundary, Emission
@@ -61,21 +61,24 @@ def _header(emission: Emission) -> str:
     mesh = emission.mesh
     axes = ", ".join(f"{name}={size}" for name, size in mesh.axes)
     devices = f"{mesh.size} device{'s' * (mesh.size != 1)}"
-    where = f"Each device of the mesh [{axes}] runs it on its part:" if axes else "One device:"
+    where = (
+        f"Each device of the mesh [{axes}] runs it on its part:" if axes else "It takes and gives:"
+    )
     file = file_name(emission.title)
     lines = [
-        f'"""{emission.title} on {devices}, in torch and Triton.',
+        f"{emission.title} on {devices}, in torch and Triton.",
         "",
         where,
         "",
-        *_table("argument", emission.arguments),
+        *_table("argument", emission.arguments, mesh.size),
         "",
-        *_table("result", emission.results),
+        *_table("result", emission.results, mesh.size),
         "",
         *_commands(file, emission),
     ]
-    lines += ["", f"`python {file} --help` tells the rest; it is written by shardir.", '"""']
-    return "\n".join(line.rstrip() for line in lines)
+    lines += ["", f"`python {file} --help` tells the rest; it is written by shardir."]
+    text = "\n".join(line.rstrip() for line in lines)
+    return '"""' + text.replace("\\", "\\\\").replace('"""', "'''") + '\n"""'
 
 
 def _commands(file: str, emission: Emission) -> list[str]:
@@ -96,21 +99,29 @@ def _commands(file: str, emission: Emission) -> list[str]:
     ]
 
 
-def _table(what: str, boundaries: Sequence[Boundary]) -> list[str]:
-    rows = [(what, "whole", "on each device", "")]
+def _table(what: str, boundaries: Sequence[Boundary], devices: int) -> list[str]:
+    rows = [[what, "whole", "on each device"] if devices > 1 else [what, "type"]]
+    notes = [""]
     for boundary in boundaries:
-        said = []
-        if boundary.donated:
-            said.append("donated")
-        if boundary.value is not None:
-            said.append("a constant of the function")
-        rows.append((boundary.label, _cut(boundary), str(boundary.part), ", ".join(said)))
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+        part = [str(boundary.part)] if devices > 1 else []
+        rows.append([boundary.label, _cut(boundary), *part])
+        notes.append(", ".join(_notes(boundary)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        f"    {'  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))}"
-        f"{'  ' + row[3] if row[3] else ''}"
-        for row in rows
+        "  ".join(["  ", *(cell.ljust(n) for cell, n in zip(row, widths, strict=True)), note])
+        for row, note in zip(rows, notes, strict=True)
     ]
+
+
+def _notes(boundary: Boundary) -> Iterator[str]:
+    """What else is to be said of an argument or a result."""
+    if boundary.donated:
+        yield "donated"
+    if boundary.value is not None:
+        yield "an array that the function refers to"
+    if boundary.sharding.unreduced:
+        axes = ", ".join(map(_axis, boundary.sharding.unreduced))
+        yield f"to be combined over {axes}: {boundary.sharding.reduction}"
 
 
 def _cut(boundary: Boundary) -> str:

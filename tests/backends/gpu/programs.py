@@ -319,3 +319,37 @@ def constants() -> Any:
         return x * table + snp.arange(256), snp.cos(x) * snp.asarray([[0.25], [4.0]] * 4)
 
     return sd.jit(f).lower(placed(mesh, ("data", "model"), 8, 256))
+
+
+@program
+def alone() -> Any:
+    """A training step for one device."""
+    params = {
+        "w1": np.zeros((16, 32), np.float32),
+        "b1": np.zeros(32, np.float32),
+        "w2": np.zeros((32, 8), np.float32),
+        "b2": np.zeros(8, np.float32),
+    }
+    x, y = np.zeros((8, 16), np.float32), np.zeros((8, 8), np.float32)
+    return sd.jit(mlp_step, donate_argnums=0).lower(params, x, y)
+
+
+@program
+def boards() -> Any:
+    """Steps of rule 30, each cell by its neighbours on other devices."""
+    mesh = grid(4)
+
+    def step(board: Any) -> Any:
+        def next_row(row: Any, _: Any) -> Any:
+            left = lax.ppermute(row[-1:], "data", [(i, (i + 1) % 4) for i in range(4)])
+            right = lax.ppermute(row[:1], "data", [(i, (i - 1) % 4) for i in range(4)])
+            wide = snp.concatenate([left, row, right])
+            made = wide[:-2] ^ (wide[1:-1] | wide[2:])
+            return made, made
+
+        return lax.scan(next_row, board, None, length=6)
+
+    mapped = sd.shard_map(
+        step, mesh=mesh, in_specs=P("data"), out_specs=(P("data"), P(None, "data"))
+    )
+    return sd.jit(mapped).lower(np.zeros(16, bool))

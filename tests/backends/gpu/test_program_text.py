@@ -322,6 +322,27 @@ Each device of the mesh [data=2, model=2] runs it on its part:
     )
 
 
+def test_the_header_of_a_program_for_one_device() -> None:
+    emission = PROGRAMS["alone"]().emission("gpu")
+    text = get_target("gpu").emit(emission, {})["mlp_step.py"]
+    assert str(text).startswith("""\
+\"\"\"mlp_step on 1 device, in torch and Triton.
+
+It takes and gives:
+
+    argument   type
+    params.b1  f32[32]      donated
+    params.b2  f32[8]       donated
+    params.w1  f32[16, 32]  donated
+    params.w2  f32[32, 8]   donated
+    x          f32[8, 16]
+    y          f32[8, 8]
+
+    result       type
+""")
+    assert "    python mlp_step.py --arguments DIR --results DIR\n\n`python" in str(text)
+
+
 def test_f32_is_multiplied_as_the_option_says() -> None:
     with sd.cpu_devices(4):
         emission = PROGRAMS["mlp_dp"]().emission("gpu")
