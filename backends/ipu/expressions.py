@@ -152,7 +152,8 @@ def _show(node: Node, places: Mapping[str, int]) -> str:
     if head in ("~", "!"):
         return f"{head}{_held(parts[0], node.arguments[0])}"
     if len(parts) == 1 and head == "-":
-        return f"-{_held(parts[0], node.arguments[0])}"
+        held = _held(parts[0], node.arguments[0])
+        return f"-({held})" if held.startswith("-") else f"-{held}"
     if head in _INFIX:
         left = _beside(parts[0], node.arguments[0], head, 0)
         right = _beside(parts[1], node.arguments[1], head, 1)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from shardir.backends.ipu import special as special
+from shardir.backends.ipu import integers as integers, special as special
+from shardir.backends.ipu.conversion import conversion_repeats, convert
 from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view
 from shardir.backends.ipu.expressions import (
     PLACEHOLDERS,
@@ -27,8 +28,6 @@ from shardir.backends.ipu.pointwise import (
     EXTREMES,
     POINTWISE,
     NotExpressible,
-    conversion_repeats,
-    convert,
     keep_nan,
 )
 from shardir.backends.ipu.table import REFUSED, lowers

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shardir.backends.ipu.expressions import Apply, Node, Number, apply, cast, narrowed, number
-from shardir.backends.ipu.types import NARROW_INTEGERS
-from shardir.types import FLOATS, INTEGERS, UNSIGNED
+from shardir.types import FLOATS, UNSIGNED
 
 Rule = Callable[..., Node]
 
@@ -142,30 +141,6 @@ for _name in (
     pointwise(_name)(_same)
 
 
-@pointwise("popcnt")
-def _popcnt(x: Node) -> Node:
-    return apply("POPCOUNT", _bits(x), dtype=x.dtype)
-
-
-@pointwise("clz")
-def _clz(x: Node) -> Node:
-    """Of narrow integers without the zeros that they get in front when they are widened."""
-    zeros = apply("COUNT_LEADING_ZEROS", _bits(x), dtype=x.dtype)
-    width = _width(x.dtype)
-    return zeros if width == 32 else apply("-", zeros, constant_like(32 - width, x))
-
-
-def _width(dtype: str) -> int:
-    return int(dtype[1:])
-
-
-def _bits(x: Node) -> Node:
-    """A narrow integer with zeros in front of its own bits."""
-    if x.dtype not in NARROW_INTEGERS or x.dtype in UNSIGNED:
-        return x
-    return apply("&", x, number((1 << _width(x.dtype)) - 1, "i32"), dtype=x.dtype)
-
-
 def _binary(name: str, operator: str, boolean: str = "") -> None:
     @pointwise(name)
     def rule(x: Node, y: Node) -> Node:
@@ -200,65 +175,9 @@ _bitwise("maximum", "Max", "||")
 _bitwise("minimum", "Min", "&&")
 
 
-@pointwise("div", 0, 1, of=INTEGERS)
-def _div(x: Node, y: Node) -> Node:
-    """Of integers truncated; x / 0 = -1 and min / -1 = min, which C++ leaves open."""
-    if x.dtype in FLOATS:
-        return apply("/", x, y)
-    one, all_bits = constant_like(1, x), constant_like(-1, x)
-    if x.dtype in UNSIGNED:
-        all_bits = constant_like((1 << _width(x.dtype)) - 1, x)
-        return _unless_zero(y, apply("/", x, _safe(y, one)), all_bits)
-    if isinstance(y, Number) and int(y.value) not in (0, -1):
-        return apply("/", x, y)
-    minus = compare("==", y, all_bits)
-    quotient = where(minus, narrowed(apply("-", x)), apply("/", x, _safe(y, one, minus)))
-    return _unless_zero(y, quotient, all_bits)
-
-
-@pointwise("rem", 0, 1, of=INTEGERS)
-def _rem(x: Node, y: Node) -> Node:
-    """With the sign of `x`; of integers x rem 0 = x and min rem -1 = 0."""
-    if x.dtype in FLOATS or (isinstance(y, Number) and int(y.value) not in (0, -1)):
-        return apply("%", x, y)
-    one = constant_like(1, x)
-    if x.dtype in UNSIGNED:
-        return _unless_zero(y, apply("%", x, _safe(y, one)), x)
-    minus = compare("==", y, constant_like(-1, x))
-    return _unless_zero(y, apply("%", x, _safe(y, one, minus)), x)
-
-
-def _safe(y: Node, one: Node, also: Node | None = None) -> Node:
-    """A divisor that may be divided by."""
-    if isinstance(y, Number) and int(y.value) != 0:
-        return y
-    zero = compare("==", y, constant_like(0, y))
-    return where(apply("||", zero, also) if also is not None else zero, one, y)
-
-
-def _unless_zero(y: Node, quotient: Node, otherwise: Node) -> Node:
-    if isinstance(y, Number):
-        return otherwise if int(y.value) == 0 else quotient
-    return where(compare("==", y, constant_like(0, y)), otherwise, quotient)
-
-
-@pointwise("pow", 0, of=INTEGERS)
-def _pow(x: Node, y: Node) -> Node:
-    if x.dtype in FLOATS:
-        return apply("Pow", x, y)
-    if not isinstance(y, Number):
-        raise NotExpressible(
-            "raises integers to powers that are known only at run time, for which poplibs has no "
-            "call",
-            "convert to f32, or multiply",
-        )
-    power = int(y.value)
-    if power < 0:
-        raise NotExpressible("raises integers to a negative power", "convert to f32")
-    product: Node = constant_like(1, x)
-    for _ in range(power):
-        product = x if isinstance(product, Number) else narrowed(apply("*", product, x))
-    return product
+def width(dtype: str) -> int:
+    """How many bits an element of a type of integers has."""
+    return int(dtype[1:])
 
 
 class NotExpressible(Exception):
@@ -272,62 +191,6 @@ class NotExpressible(Exception):
 @pointwise("atan2")
 def _atan2(y: Node, x: Node) -> Node:
     return apply("Atan2", y, x)
-
-
-@pointwise("shift_left", 1)
-def _shift_left(x: Node, amount: Node) -> Node:
-    shifted = narrowed(apply("<<", x, _amount(x, amount)))
-    return _shifted(x, amount, shifted, constant_like(0, x))
-
-
-@pointwise("shift_right_logical", 1)
-def _shift_right_logical(x: Node, amount: Node) -> Node:
-    shifted = narrowed(apply(">>", _bits(x), _amount(x, amount), dtype=x.dtype))
-    return _shifted(x, amount, shifted, constant_like(0, x))
-
-
-@pointwise("shift_right_arithmetic", 0, 1)
-def _shift_right_arithmetic(x: Node, amount: Node) -> Node:
-    """Copies of the highest bit come in from the left, also for unsigned numbers."""
-    if x.dtype in UNSIGNED and x.dtype != "u32":
-        bits = _width(x.dtype)
-        x = apply("-", x, _top_bit(x, bits), dtype=x.dtype)
-    last = constant_like(_width(x.dtype) - 1, x)
-    if isinstance(amount, Number):
-        within: Node = amount if _inside(amount) else last
-    else:
-        within = where(_few(x, amount), amount, last)
-    return narrowed(Apply("ShrSE", (x, within), x.dtype))
-
-
-def _top_bit(x: Node, bits: int) -> Node:
-    """Twice the highest bit, which makes an unsigned number the signed one of the same bits."""
-    top = compare(">=", x, number(1 << (bits - 1), "i32"))
-    return where(top, number(1 << bits, "i32"), number(0, "i32"))
-
-
-def _inside(amount: Number) -> bool:
-    return 0 <= int(amount.value) < _width(amount.dtype)
-
-
-def _few(x: Node, amount: Node) -> Node:
-    """Whether a shift leaves anything; amounts count as unsigned."""
-    less = compare("<", amount, constant_like(_width(x.dtype), x))
-    if x.dtype in UNSIGNED:
-        return less
-    return apply("&&", compare(">=", amount, constant_like(0, x)), less)
-
-
-def _amount(x: Node, amount: Node) -> Node:
-    if isinstance(amount, Number):
-        return amount if _inside(amount) else constant_like(0, x)
-    return where(_few(x, amount), amount, constant_like(0, x))
-
-
-def _shifted(x: Node, amount: Node, shifted: Node, otherwise: Node) -> Node:
-    if isinstance(amount, Number):
-        return shifted if _inside(amount) else otherwise
-    return where(_few(x, amount), shifted, otherwise)
 
 
 def _comparison(name: str, operator: str) -> None:
@@ -357,47 +220,3 @@ def _clamp(low: Node, x: Node, high: Node) -> Node:
     if x.dtype == "bool":
         return apply("&&", apply("||", x, low), high)
     return apply("Min", apply("Max", x, low), high)
-
-
-def convert(x: Node, to: str) -> Node:
-    """Elements as another type, as `shardir.ops.numerics.convert` says.
-
-    Floats become integers towards zero, the nearest that exists when out of range, 0 for NaN: of
-    that the device's conversion promises only the first. An operand that is not stored is
-    repeated then; see `conversion_repeats`.
-    """
-    if x.dtype == to:
-        return x
-    if to == "bool":
-        return compare("!=", x, constant_like(0, x))
-    if x.dtype not in FLOATS or to in FLOATS:
-        narrow = to in NARROW_INTEGERS and not _within(x.dtype, to)
-        if x.dtype == "u32" and narrow:
-            return narrowed(Apply("Cast", (cast(x, "i32"),), to))
-        return narrowed(cast(x, to)) if narrow else cast(x, to)
-    wide = cast(x, "f32") if x.dtype == "f16" else x
-    info = np.iinfo(np.dtype(f"{'u' if to in UNSIGNED else 'i'}{_width(to) // 8}"))
-    least, most = np.float32(info.min), np.nextafter(np.float32(info.max) + 1, np.float32(0))
-    if _width(to) < 32:
-        most = np.float32(info.max)
-    inside = apply(
-        "Max", apply("Min", wide, number(float(most), "f32")), number(float(least), "f32")
-    )
-    whole: Node = Apply("Cast", (apply("Trunc", inside),), to)
-    if _width(to) == 32:
-        above = compare(">=", wide, number(float(np.float32(info.max)), "f32"))
-        whole = where(above, number(info.max, to), whole)
-    return where(compare("==", wide, wide), whole, number(0, to))
-
-
-def conversion_repeats(source: str, to: str) -> bool:
-    """Whether a conversion speaks of its operand more than once."""
-    return source in FLOATS and to in INTEGERS
-
-
-def _within(source: str, to: str) -> bool:
-    """Whether every number of one integer type is one of another."""
-    if source == "bool":
-        return True
-    have, want = (np.iinfo(np.dtype(f"{t[0]}{_width(t) // 8}")) for t in (source, to))
-    return bool(want.min <= have.min and have.max <= want.max)

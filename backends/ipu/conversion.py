@@ -1,0 +1,52 @@
+"""Conversions between element types, with what the device leaves open decided."""
+
+import numpy as np
+
+from shardir.backends.ipu.expressions import Apply, Node, apply, cast, narrowed, number
+from shardir.backends.ipu.pointwise import compare, constant_like, where, width
+from shardir.backends.ipu.types import NARROW_INTEGERS
+from shardir.types import FLOATS, INTEGERS, UNSIGNED
+
+
+def convert(x: Node, to: str) -> Node:
+    """Elements as another type, as `shardir.ops.numerics.convert` says.
+
+    Floats become integers towards zero, the nearest that exists when out of range, 0 for NaN: of
+    that the device's conversion promises only the first. An operand that is not stored is
+    repeated then; see `conversion_repeats`.
+    """
+    if x.dtype == to:
+        return x
+    if to == "bool":
+        return compare("!=", x, constant_like(0, x))
+    if x.dtype not in FLOATS or to in FLOATS:
+        narrow = to in NARROW_INTEGERS and not _within(x.dtype, to)
+        if x.dtype == "u32" and narrow:
+            return narrowed(Apply("Cast", (cast(x, "i32"),), to))
+        return narrowed(cast(x, to)) if narrow else cast(x, to)
+    wide = cast(x, "f32") if x.dtype == "f16" else x
+    info = np.iinfo(np.dtype(f"{'u' if to in UNSIGNED else 'i'}{width(to) // 8}"))
+    least, most = np.float32(info.min), np.nextafter(np.float32(info.max) + 1, np.float32(0))
+    if width(to) < 32:
+        most = np.float32(info.max)
+    inside = apply(
+        "Max", apply("Min", wide, number(float(most), "f32")), number(float(least), "f32")
+    )
+    whole: Node = Apply("Cast", (apply("Trunc", inside),), to)
+    if width(to) == 32:
+        above = compare(">=", wide, number(float(np.float32(info.max)), "f32"))
+        whole = where(above, number(info.max, to), whole)
+    return where(compare("==", wide, wide), whole, number(0, to))
+
+
+def conversion_repeats(source: str, to: str) -> bool:
+    """Whether a conversion speaks of its operand more than once."""
+    return source in FLOATS and to in INTEGERS
+
+
+def _within(source: str, to: str) -> bool:
+    """Whether every number of one integer type is one of another."""
+    if source == "bool":
+        return True
+    have, want = (np.iinfo(np.dtype(f"{t[0]}{width(t) // 8}")) for t in (source, to))
+    return bool(want.min <= have.min and have.max <= want.max)
