@@ -121,7 +121,7 @@ def _is_finite(op: Op, args: Sequence[Term]) -> str:
 @writes("sign")
 def _sign(op: Op, args: Sequence[Term]) -> str:
     if args[0].dtype in UNSIGNED:
-        return f"tl.minimum({args[0].text}, 1)"
+        return f"({args[0].tensor} != 0).to({OWN[args[0].dtype]})"
     return f"sign({args[0].typed})"
 
 
@@ -203,13 +203,13 @@ def _pow(op: Op, args: Sequence[Term]) -> str:
 
 @writes("maximum", "minimum")
 def _extreme(op: Op, args: Sequence[Term]) -> str:
-    return f"{op.name}({args[0].text}, {args[1].text})"
+    return f"{op.name}({args[0].typed}, {args[1].typed})"
 
 
 @writes("clamp")
 def _clamp(op: Op, args: Sequence[Term]) -> str:
     low, x, high = args
-    return f"minimum(maximum({x.text}, {low.text}), {high.text})"
+    return f"minimum(maximum({x.typed}, {low.typed}), {high.typed})"
 
 
 @writes("select")
