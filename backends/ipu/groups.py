@@ -81,6 +81,8 @@ class Group:
             node = self._spread(op)
         elif op.result in self.e.sums.operands:
             node = self._rounded_once(op)
+        elif op.name == "nextafter":
+            node = self._neighbour(op)
         elif op.operands[0].type.dtype == "key" and op.name in ("eq", "ne"):
             node = self._same_keys(op)
         else:
@@ -113,6 +115,18 @@ class Group:
         arguments = f"graph, {parts}, {e.sequence}, {e.label(y)}"
         made = e.temporary(y.name, f"{e.use('multiply_add')}({arguments})")
         return Tensor(made, op.result.type.dtype)
+
+    def _neighbour(self, op: Op) -> Node:
+        """The next number, by a step of the bits."""
+        e, y = self.e, self._named(op.result)
+        if op.result.type.dtype != "f32":
+            raise e.refuse(
+                op, f"steps through the bits of {op.result.type.dtype}", "convert to f32"
+            )
+        parts = ", ".join(map(self.store, op.operands))
+        arguments = f"graph, {parts}, {e.sequence}, {e.label(y)}"
+        made = e.temporary(y.name, f"{e.use('next_after')}({arguments})")
+        return Tensor(made, "f32")
 
     def _same_keys(self, op: Op) -> Node:
         """Keys are equal where both of their words are."""
@@ -272,5 +286,5 @@ def _alone(e: Emitter, op: Op) -> None:
     group.give(op.result, op.result)
 
 
-for _name in (*POINTWISE, "convert"):
+for _name in (*POINTWISE, "convert", "nextafter"):
     lowers(_name)(_alone)

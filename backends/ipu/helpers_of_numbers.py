@@ -64,6 +64,26 @@ Tensor total_order(Graph &graph, const Tensor &t, Sequence &step, const std::str
 }
 """
     ),
+    "next_after": Helper(
+        """
+// The neighbour of `x` in the direction of `y`: one step of the bits, away from zero or to it.
+Tensor next_after(Graph &graph, const Tensor &x, const Tensor &y, Sequence &step,
+                  const std::string &name) {
+  const pe::Const zero(0.0f), one(1), least(std::numeric_limits<int>::min() + 1);
+  Tensor moved = popops::map(
+      graph,
+      pe::Select(pe::Select(one, least, pe::_3 > zero),
+                 pe::Select(pe::_1 - one, pe::_1 + one, (pe::_3 > pe::_2) != (pe::_2 > zero)),
+                 pe::_2 == zero),
+      {x.reinterpret(poplar::INT), x, y}, step, name);
+  return popops::map(
+      graph,
+      pe::Select(pe::_2 + pe::_3, pe::Select(pe::_3, pe::_1, pe::_2 == pe::_3),
+                 pe::IsNaN(pe::_2) || pe::IsNaN(pe::_3)),
+      {moved.reinterpret(poplar::FLOAT), x, y}, step, name);
+}
+"""
+    ),
     "multiply_add": Helper(
         """
 // a * b + c, rounded once: what rounding loses of the product and of the sum is added in the end.

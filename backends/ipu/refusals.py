@@ -25,11 +25,6 @@ refuses(
     fix=_HOST,
 )  # fmt: skip
 refuses(
-    "nextafter",
-    reason="has no expression in poplibs",
-    fix="add a multiple of the element type's precision",
-)
-refuses(
     "callback", "pure-callback", "inspect-sharding",
     reason="calls Python, which an emitted program runs without",
     fix="return the value, and look at it on the host",
