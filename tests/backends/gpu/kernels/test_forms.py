@@ -122,6 +122,22 @@ func @chain(%x: f32[8, 4, 128], %b: f32[4, 128], %s: f32[]) -> (f32[8, 4, 128]) 
 }
 """
 
+SCALARS = """\
+func @scalars(
+  %p: bool[],
+  %x: f32[6, 40],
+  %y: f32[6, 40],
+  %l: f32[],
+  %h: f32[6, 40],
+) -> (f32[6, 40], f32[6]) {
+  %s = select(%p, %x, %y) : f32[6, 40]
+  %c = clamp(%l, %s, %h) : f32[6, 40]
+  %e = sub(%c, %x) : f32[6, 40]
+  %r = sum(%e, dims=[1]) : f32[6]
+  return %e, %r
+}
+"""
+
 SINGLE = """\
 func @single(%x: f32[1, 1], %y: f32[]) -> (f32[1, 1]) {
   %yb = broadcast(%y, dims=[]) : f32[1, 1]
@@ -171,6 +187,7 @@ PROGRAMS = {
     "columns": COLUMNS,
     "loss": LOSS,
     "flat chain": CHAIN,
+    "scalars": SCALARS,
     "names of kernels": NAMES,
     "one element": SINGLE,
     "no operands": MASK,
