@@ -197,7 +197,9 @@ def test_threads_may_call_one_program() -> None:
 def test_an_unknown_backend_names_the_known_ones() -> None:
     with pytest.raises(UnknownBackendError) as error:
         get_backend("tpu")
-    assert str(error.value) == "no backend is called 'tpu'; the backends are cpu, gpu, isolated, numpy"
+    assert str(error.value) == (
+        "no backend is called 'tpu'; the backends are cpu, gpu, isolated, numpy"
+    )
 
 
 def test_what_nobody_can_compute_names_the_table() -> None:
