@@ -1,9 +1,10 @@
-"""The programs of Graphcore's tutorial on `pmap` over IPUs, emitted and run on the host model.
+"""The programs of Graphcore's tutorial on `pmap` over IPUs: on CPU devices, and emitted.
 
 https://github.com/graphcore-research/jax-experimental: examples/pmap_quickstart.ipynb. The numbers
 are those that its cells show.
 """
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,11 +13,11 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as jnp
-from shardir import lax
+from shardir import lax, tree_util
 from shardir.backends.ipu.host_model import build
-from shardir.backends.ipu.host_model.program import HostProgram
 from shardir.backends.ipu.target import program_text
 
+Program = Callable[..., tuple[Any, ...]]
 DATA = np.arange(12, dtype=np.float32).reshape(4, 3)
 DEVICES = 4
 
@@ -112,40 +113,54 @@ def rule_30() -> Any:
     return step.lower(board())
 
 
-@pytest.fixture(scope="module")
-def programs() -> dict[str, HostProgram]:
-    made = (square, normalise, normalise_by_mean, rows_and_columns, rule_30)
-    return build({f.__name__: program_text(f().emission("ipu"), {}) for f in made})
+MADE = (square, normalise, normalise_by_mean, rows_and_columns, rule_30)
 
 
-def test_square(programs: dict[str, HostProgram]) -> None:
+def on_cpu(lowered: Any) -> Program:
+    """A program on CPU devices, as an emitted one is called."""
+    compiled = lowered.compile()
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        return tuple(map(np.asarray, tree_util.tree_leaves(compiled(*args))))
+
+    return run
+
+
+@pytest.fixture(scope="module", params=["cpu", "emitted"])
+def programs(request: pytest.FixtureRequest) -> Mapping[str, Program]:
+    if request.param == "cpu":
+        return {f.__name__: on_cpu(f()) for f in MADE}
+    return build({f.__name__: program_text(f().emission("ipu"), {}) for f in MADE})
+
+
+def test_square(programs: Mapping[str, Program]) -> None:
     (once,) = programs["square"](DATA)
     np.testing.assert_array_equal(once, [[0, 1, 4], [9, 16, 25], [36, 49, 64], [81, 100, 121]])
     (twice,) = programs["square"](once)
     np.testing.assert_array_equal(twice[3], [6561, 10000, 14641])
 
 
-def test_normalising_across_devices(programs: dict[str, HostProgram]) -> None:
+def test_normalising_across_devices(programs: Mapping[str, Program]) -> None:
     (normal,) = programs["normalise"](DATA[:2])
     np.testing.assert_array_equal(normal, f32([[0, 0.2, 0.2857143], [1, 0.8, 0.71428573]]))
     np.testing.assert_array_equal(normal.sum(0), [1, 1, 1])
 
 
-def test_nested_rows_and_columns(programs: dict[str, HostProgram]) -> None:
+def test_nested_rows_and_columns(programs: Mapping[str, Program]) -> None:
     rows, columns, both = programs["rows_and_columns"](np.arange(4, dtype=np.float32).reshape(2, 2))
     np.testing.assert_array_equal(rows, [[0, 0.25], [1, 0.75]])
     np.testing.assert_array_equal(columns, f32([[0, 1], [0.4, 0.6]]))
     np.testing.assert_array_equal(both, f32([[0, 0.16666667], [0.33333334, 0.5]]))
 
 
-def test_some_of_the_devices(programs: dict[str, HostProgram]) -> None:
+def test_some_of_the_devices(programs: Mapping[str, Program]) -> None:
     (mean,) = programs["normalise_by_mean"](DATA[2:])
     np.testing.assert_array_equal(
         mean, f32([[0.8, 0.8235294, 0.84210527], [1.2, 1.1764706, 1.1578947]])
     )
 
 
-def test_rule_30_draws_the_tutorials_picture(programs: dict[str, HostProgram]) -> None:
+def test_rule_30_draws_the_tutorials_picture(programs: Mapping[str, Program]) -> None:
     lines, current = [], board()
     for _ in range(21):
         lines.append("".join("*" if x else " " for x in current.ravel()).rstrip())
