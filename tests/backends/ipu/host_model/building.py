@@ -11,7 +11,7 @@ import numpy.typing as npt
 from shardir.backends.ipu.host_model import HostProgram, build
 
 PROGRAMS = Path(__file__).parent / "programs"
-STANDALONE = {"refusals"}
+STANDALONE = {"engine", "refusals"}
 """Those that have a `main` of their own."""
 
 Array = npt.NDArray[Any]
