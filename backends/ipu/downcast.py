@@ -18,6 +18,9 @@ from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 Casts = Mapping[str, str]
 
+_OF_BITS = ("bitcast", "random_bits", "random_bits_at", "clz", "popcnt", "shift_right_logical")
+"""Operations that are about the bits of their types, which others do not have."""
+
 
 def parse_casts(text: str) -> dict[str, str]:
     """The casts of an option's text, `f64:f32,i64:i32`; raises `EmissionError` for another text."""
@@ -108,6 +111,8 @@ class _Recast:
 
     def _op(self, op: Op) -> Op:
         attrs = op.attrs
+        if op.name in _OF_BITS:
+            self._check_bits(op)
         if op.name == "constant" and op.result.type.dtype in self.casts:
             attrs = {**attrs, "value": self._constant(op)}
         return replace(
@@ -117,6 +122,16 @@ class _Recast:
             attrs=attrs,
             blocks=tuple(map(self._block, op.blocks)),
         )
+
+    def _check_bits(self, op: Op) -> None:
+        for value in op.tensors:
+            dtype = value.type.dtype
+            if dtype in self.casts:
+                raise EmissionError.of(
+                    op,
+                    f"is about the bits of {dtype}, which are others as {self.casts[dtype]}",
+                    f"write it over {self.casts[dtype]} in the first place",
+                )
 
     def _constant(self, op: Op) -> Any:
         value, to = op.attrs["value"], self.casts[op.result.type.dtype]

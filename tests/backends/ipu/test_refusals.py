@@ -208,3 +208,18 @@ def test_a_constant_that_does_not_fit_its_new_type() -> None:
     assert refused_text(DOUBLE, downcast="f64:f32,i64:i32") == (
         "constant %k.1: holds numbers that are none of i32; leave its type out of downcast"
     )
+
+
+def test_bits_of_a_type_that_is_replaced() -> None:
+    text = """
+func @f(
+  %x: u16[4],
+) -> (bf16[4]) {
+  %y = bitcast(%x) : bf16[4]
+  return %y
+}
+"""
+    assert refused_text(text, downcast="bf16:f16") == (
+        "bitcast %y: is about the bits of bf16, which are others as f16; write it over f16 in the "
+        "first place"
+    )
