@@ -64,7 +64,7 @@ def _while(e: Emitter, op: Op) -> None:
     e.add(f"Sequence {tested};")
     for param, result in zip(condition.params, op.results, strict=True):
         e.alias(param, e.text(result), result)
-    with e.into(tested), e.indented():
+    with e.into(tested):
         write_block(e, condition)
         predicate = condition.returns[0]
         flag = e.text(predicate)
@@ -76,7 +76,7 @@ def _while(e: Emitter, op: Op) -> None:
     for param, result in zip(body.params, op.results, strict=True):
         e.alias(param, e.text(result), result)
         e.roots[param] = result
-    with e.into(repeated), e.indented():
+    with e.into(repeated), e.braced():
         write_block(e, body)
         _go_on(e, body, names, op.results)
     e.add(f"{e.sequence}.add(RepeatWhileTrue({tested}, {flag}, {repeated}));")
@@ -141,7 +141,7 @@ def _case(e: Emitter, op: Op) -> None:
     for number, block in enumerate(op.blocks):
         name = e.fresh(f"{first}_branch_{number}")
         e.add(f"Sequence {name};")
-        with e.into(name), e.indented():
+        with e.into(name), e.braced():
             write_block(e, block)
             for value, result in zip(block.returns, op.results, strict=True):
                 e.add(f"{e.sequence}.add(Copy({e.text(value)}, {e.text(result)}));")

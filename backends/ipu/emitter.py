@@ -93,6 +93,14 @@ class Emitter:
         yield
         self.depth -= 1
 
+    @contextmanager
+    def braced(self) -> Iterator[None]:
+        """Put what is added for a while into a block of its own."""
+        self.lines.append("  " * self.depth + "{")
+        with self.indented():
+            yield
+        self.lines.append("  " * self.depth + "}")
+
     def use(self, helper: str) -> str:
         """Have a function of `helpers` in the program; returns its name."""
         self.helpers[helper] = None
