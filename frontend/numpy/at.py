@@ -106,12 +106,13 @@ class Place:
     def get(self, *, fill_value: Any = None, **options: Any) -> Any:
         """What is there; indices out of range read the nearest element.
 
-        With `mode="fill"` they give `fill_value`: unless told NaN, for integers the lowest of
-        signed and the highest of unsigned ones, for bools true.
+        With `mode="fill"` (or `"drop"`) they give `fill_value`: unless told NaN, for integers the
+        lowest of signed and the highest of unsigned ones, for bools true.
         """
         from shardir.frontend.numpy.indexing import get
 
-        return get(self._array, self._index, _mode(options), fill_value)
+        mode = _mode(options)
+        return get(self._array, self._index, "fill" if mode == "drop" else mode, fill_value)
 
     def __getattr__(self, name: str) -> NoReturn:
         known = sorted(method for method in vars(Place) if not method.startswith("_"))
@@ -141,6 +142,13 @@ def _mode(options: dict[str, Any]) -> str | None:
             raise ArgumentError(
                 point(f"an update takes no option {option!r}; it takes {', '.join(known[:3])}")
             )
+    if not options.get("wrap_negative_indices", True):
+        raise ArgumentError(
+            point(
+                "negative indices count from the end, so wrap_negative_indices is True; give "
+                "indices that are out of range above instead"
+            )
+        )
     mode: str | None = options.get("mode")
     if mode is not None and mode not in MODES:
         raise ArgumentError(point(f"mode {mode!r} is unknown; the modes are {', '.join(MODES)}"))

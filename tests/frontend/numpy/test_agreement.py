@@ -154,3 +154,14 @@ def test_what_is_not_known_while_tracing() -> None:
     shardir.jit(place)(1.0)
     with pytest.raises(ValueError, match=r"^a traced i32\[0\] has no single truth value while "):
         shardir.jit(bool)(np.zeros(0, np.int32))
+
+
+def test_what_is_dropped_is_not_read() -> None:
+    x = snp.arange(5.0)
+    at = np.array([-1, -7, 2, 9])
+    for mode in ("drop", "fill"):
+        np.testing.assert_array_equal(x.at[at].get(mode=mode, fill_value=99), [4, 99, 2, 99])
+    with pytest.raises(ArgumentError, match=r"^negative indices count from the end, so wrap_neg"):
+        x.at[at].get(wrap_negative_indices=False)
+    with pytest.raises(ArgumentError, match=r"^negative indices count from the end, so wrap_neg"):
+        x.at[at].set(0, wrap_negative_indices=False)
