@@ -67,17 +67,26 @@ def hermitian_vectors(x: Tensor) -> tuple[Tensor, Tensor]:
     return only_where(found, values), only_where(found, vectors)
 
 
+def on_the_host(x: Tensor) -> Tensor:
+    """The matrices on the host, in double precision."""
+    wide = torch.complex128 if x.is_complex() else torch.float64
+    return without_endless(x).to("cpu", wide)
+
+
 def general_values(x: Tensor) -> Tensor:
     """The eigenvalues of square matrices, computed on the host."""
-    values = torch.linalg.eigvals(without_endless(x).cpu()).to(x.device)
+    narrow = torch.complex128 if x.dtype in (torch.float64, torch.complex128) else torch.complex64
+    values = torch.linalg.eigvals(on_the_host(x)).to(x.device, narrow)
     return only_where(finite_matrices(x), values)
 
 
 def general_vectors(x: Tensor) -> tuple[Tensor, Tensor]:
     """The eigenvalues of square matrices and eigenvectors as columns, computed on the host."""
-    values, vectors = torch.linalg.eig(without_endless(x).cpu())
+    narrow = torch.complex128 if x.dtype in (torch.float64, torch.complex128) else torch.complex64
+    values, vectors = torch.linalg.eig(on_the_host(x))
     found = finite_matrices(x)
-    return only_where(found, values.to(x.device)), only_where(found, vectors.to(x.device))
+    values, vectors = values.to(x.device, narrow), vectors.to(x.device, narrow)
+    return only_where(found, values), only_where(found, vectors)
 
 
 def pseudo_inverse(x: Tensor, cutoff: Tensor) -> Tensor:

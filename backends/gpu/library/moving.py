@@ -66,4 +66,4 @@ def shrink_bits(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 def grow_bits(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Elements that the last dimension holds the parts of, lowest first."""
-    return x.contiguous().view(dtype).squeeze(-1)
+    return x.clone(memory_format=torch.contiguous_format).view(dtype).squeeze(-1)

@@ -223,7 +223,8 @@ def _native(x: Tensor, op: str) -> tuple[Any, Callable[[Tensor], Tensor]] | None
 
 def _bytes(x: Tensor) -> Tensor:
     """The memory of a contiguous tensor."""
-    return x.reshape(-1).view(torch.uint8)
+    # Of dimensions of size 1 a contiguous tensor may have any strides.
+    return x.as_strided((x.numel(),), (1,)).view(torch.uint8)
 
 
 def _stacked(x: Tensor, dim: int, count: int) -> Tensor:

@@ -11,6 +11,8 @@ from shardir.frontend.emitting import emission_of
 from shardir.passes.pipeline import Pipeline
 from tests.passes.random_cases import Case, cases
 
+UNDETERMINED = ("eig", "eigh", "svd")
+"""What two libraries may answer in other orders and directions."""
 MOST = 8
 """Devices that a program may have."""
 
@@ -30,7 +32,9 @@ def drawn(number: int, count: int) -> list[Case]:
     )
     @given(cases())
     def collect(case: Case) -> None:
-        if all(mesh.size <= MOST for mesh in case.module.meshes):
+        ops = case.module.main.body.walk()
+        small = all(mesh.size <= MOST for mesh in case.module.meshes)
+        if small and not any(op.name in UNDETERMINED for op in ops):
             found.append(case)
 
     collect()

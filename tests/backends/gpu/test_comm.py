@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from shardir.backends.gpu.vendored import distributed
 from shardir.backends.gpu.vendored.arrays import to_torch
 from shardir.backends.gpu.vendored.comm import Comm, CommError
 from shardir.backends.gpu.vendored.layout import Mesh
@@ -99,3 +100,10 @@ def test_processes_exchange_as_the_reference_does() -> None:
         timeout=300,
     )
     assert done.stdout == f"{len(CASES)} exchanges\n", done.stderr
+
+
+def test_single_elements_with_any_stride_are_sent_as_bytes() -> None:
+    x = torch.arange(4.0)[2:4:2]
+    assert x.is_contiguous()
+    assert x.stride() == (2,)
+    assert distributed._bytes(x).tolist() == [0, 0, 0, 64]
