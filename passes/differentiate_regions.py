@@ -14,7 +14,7 @@ from shardir.ir import Block, Op, Value
 from shardir.passes.activity import active_values
 from shardir.passes.policies import is_saved, saves_everything
 from shardir.passes.pullback import Handler, Pullback
-from shardir.passes.regions import check_closed, landed, parted, rule_of
+from shardir.passes.regions import check_closed, landed, opened, parted, rule_of
 from shardir.passes.residuals import live
 from shardir.types import INEXACT
 
@@ -100,6 +100,7 @@ def _through_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tupl
     b, count, known = outer.b, len(op.operands), len(op.results)
     tangents, slopes = rule.params[count:], rule.returns[known:]
     still, moved = parted(rule.ops, tangents)
+    moved = _by_their_blocks(moved, active_values(Block((), tuple(moved), ()), tangents))
 
     way = outer.inner()
     way.active = active_values(Block((), tuple(moved), ()), tangents)
@@ -126,6 +127,28 @@ def _through_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tupl
         if gradient is not None:
             outer.give(x, new.get(gradient, gradient))
     return forward
+
+
+def _by_their_blocks(ops: Sequence[Op], moving: set[Value]) -> list[Op]:
+    """With custom jvps of what is moving taken apart: a rule is linear in that as it stands.
+
+    A rule that calls its own function on tangents would ask for itself without end.
+    """
+    made: list[Op] = []
+    for op in ops:
+        if op.name == "custom-jvp" and any(value in moving for value in op.operands):
+            inner = opened(op)
+            moving |= active_values(Block((), inner, ()), [x for x in op.operands if x in moving])
+            made += _by_their_blocks(inner, moving)
+        elif op.blocks and op.name != "custom-jvp":
+            blocks = tuple(
+                replace(block, ops=tuple(_by_their_blocks(block.ops, moving)))
+                for block in op.blocks
+            )
+            made.append(replace(op, blocks=blocks))
+        else:
+            made.append(op)
+    return made
 
 
 HANDLERS: dict[str, Handler] = {

@@ -273,3 +273,20 @@ def test_on_each_device() -> None:
         "%0 = total has a gradient of its own (custom_vjp) and a result that devices share, the "
         "sum over them; take the sum outside of it"
     )
+
+
+def test_a_rule_may_call_its_own_function_on_tangents() -> None:
+    """What it does with tangents is linear as it stands, and asks for no rule again."""
+
+    @custom_jvp
+    def triple(x: Any) -> Any:
+        return 3.0 * x
+
+    @triple.defjvp
+    def _rule(primals: Any, tangents: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        return triple(x), triple(triple(t)) * snp.sin(x)
+
+    np.testing.assert_allclose(grad(triple)(1.0), 9 * np.sin(1.0), rtol=1e-6)
+    np.testing.assert_allclose(grad(grad(triple))(1.0), 9 * np.cos(1.0), rtol=1e-6)
+    np.testing.assert_allclose(jvp(grad(triple), (1.0,), (1.0,))[1], 9 * np.cos(1.0), rtol=1e-6)
