@@ -177,7 +177,8 @@ def sayable(module: Module) -> bool:
     """Whether XLA knows all operations: no decompositions of ours, no calls of the host."""
     unknown = {*CALLED, "callback", "pure-callback", "inspect-sharding"}
     body = module.main.body
-    if unknown & names(body) or any(op.name == "scatter" and sticks_out(op) for op in every(body)):
+    scatters = [op for op in every(body) if op.name == "scatter"]
+    if unknown & names(body) or any(sticks_out(op) or is_nowhere(op) for op in scatters):
         return False
     return "scheme=original" not in str(module)
 
@@ -189,6 +190,11 @@ def sticks_out(op: Op) -> bool:
     windowed = [dim for dim in range(x.rank) if dim not in gone]
     pairs = zip(windowed, op.attrs["update_window_dims"], strict=True)
     return any(updates.shape[there] > 1 for dim, there in pairs if dim in op.attrs["scatter_dims"])
+
+
+def is_nowhere(op: Op) -> bool:
+    """Whether indices have no numbers: XLA's own simplification of such scatters goes wrong."""
+    return op.operands[1].type.shape[-1] == 0
 
 
 def is_plain(module: Module) -> bool:
