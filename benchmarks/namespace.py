@@ -7,10 +7,14 @@ take turns in one process; a figure is the ratio of medians, below 1 where shard
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
+
+# Else threads of NumPy's BLAS keep a core busy for a while after each of its calls.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
 
 import numpy as np
 from rich.console import Console
@@ -166,8 +170,9 @@ def measured(
 ) -> tuple[float, float]:
     """Seconds of shardir and of NumPy, each the median of its rounds."""
     ours, theirs = getattr(snp, name), getattr(np, name)
+    arrays = {id(x): snp.asarray(x) for x in arguments if isinstance(x, np.ndarray)}
     put = sd.tree_util.tree_map(
-        lambda x: snp.asarray(x) if isinstance(x, np.ndarray) else x, arguments
+        lambda x: arrays.get(id(x), snp.asarray(x)) if isinstance(x, np.ndarray) else x, arguments
     )
     if name == "bincount":
         keywords, own = {"minlength": 8}, keywords
