@@ -89,6 +89,10 @@ def write(
     chosen = get_target(target)
     stated = {name: _text(value) for name, value in options.items()}
     chosen.check_options(stated)
+    if not isinstance(directory, (str, Path)):
+        raise EmissionError(
+            f"programs are written into a folder, given as a path, got {directory!r}"
+        )
     files = chosen.emit(emission, stated)
     paths = []
     for name, content in files.items():

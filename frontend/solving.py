@@ -27,10 +27,17 @@ Function = Callable[..., Any]
 Solver = Callable[[Function, Any], Any]
 
 
+def _check(name: str, **given: object) -> None:
+    for word, function in given.items():
+        if not callable(function):
+            raise ArgumentError(point(f"{word} of {name} is {function!r}, which is no function"))
+
+
 def root(
     f: Function, initial_guess: Any, solve: Solver, tangent_solve: Solver, has_aux: bool
 ) -> Any:
     """See `lax.custom_root`."""
+    _check("custom_root", f=f, solve=solve, tangent_solve=tangent_solve)
     if current() is None:
         return solve(f, initial_guess)
     equation, moving = closure_convert(f, initial_guess)
@@ -67,11 +74,7 @@ def linear(
     has_aux: bool,
 ) -> Any:
     """See `lax.custom_linear_solve`."""
-    for word, given in (("matvec", matvec), ("solve", solve)):
-        if not callable(given):
-            raise ArgumentError(
-                point(f"{word} of custom_linear_solve is {given!r}, which is no function")
-            )
+    _check("custom_linear_solve", matvec=matvec, solve=solve)
     if current() is None:
         return solve(matvec, b)
     if transpose_solve is None and symmetric:

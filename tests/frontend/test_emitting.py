@@ -234,3 +234,11 @@ def test_the_command_says_what_is_wrong(
     assert run("emit", file, "-o", "out", *words) == 1
 
     assert capsys.readouterr().err == f"error: {told}\n"
+
+
+def test_a_folder_is_a_path() -> None:
+    lowered = sd.jit(snp.sin).lower(np.ones(4, np.float32))
+    five: Any = 5
+    with pytest.raises(EmissionError) as error:
+        lowered.emit("gpu", five)
+    assert str(error.value) == "programs are written into a folder, given as a path, got 5"
