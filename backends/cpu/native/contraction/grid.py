@@ -1,7 +1,9 @@
 """How a product is split into tasks."""
 
 from dataclasses import dataclass
-from itertools import product
+from typing import Any
+
+import numpy as np
 
 from shardir.backends.cpu.native.contraction.kernel import LINES, Sizes
 
@@ -36,36 +38,33 @@ def grid_of(
     """The grid that should be done first.
 
     `rate` is how many products and sums a nanosecond sees; `reused` says whether products of the
-    batch share the right operand.
+    batch share the right operand. All grids are weighed at once: arrays over the cuts of the rows,
+    those of the columns, and whether the right operand is packed.
     """
     tile = sizes.tile
-    best: tuple[float, Grid] | None = None
-    for cut_rows, cut_columns in product(
-        _cuts(rows, tile.height, LINES), _cuts(columns, tile.columns, sizes.columns)
-    ):
-        if staged and cut_rows * cut_columns > sizes.staged:
-            continue
-        # Small products are done together.
-        row_blocks, column_blocks = -(-rows // cut_rows), -(-columns // cut_columns)
-        high, wide = _padded(cut_rows, tile.height), _padded(cut_columns, tile.columns)
-        multiply = 2.0 * high * wide * inner / rate
-        left, right = (lines * inner * LINE_COST for lines in (cut_rows, cut_columns))
-        for packed in (False, True):
-            if packed and ((row_blocks == 1 and not reused) or not packable):
-                continue
-            one = multiply + left + right * (PACKED_COST if packed else 1.0) + TASK_COST
-            together = max(1, min(int(SMALL / one), -(-batch // (4 * workers))))
-            tasks = -(-batch // together) * row_blocks * column_blocks
-            task = together * one
-            before = right * column_blocks * (1 if reused else batch) if packed else 0.0
-            before += TASK_COST if packed else 0
-            rounds = -(-tasks // workers)
-            # The rest of a task is what the others may have to wait for.
-            time = rounds * task + 0.2 * task * (workers > 1) + before / workers
-            if best is None or time < best[0]:
-                best = time, Grid(cut_rows, cut_columns, packed, tasks * task + before, together)
-    assert best is not None
-    return best[1]
+    high = np.array(_cuts(rows, tile.height, LINES))[:, None, None]
+    wide = np.array(_cuts(columns, tile.columns, sizes.columns))[None, :, None]
+    packed = np.array([False, True])
+    row_blocks, column_blocks = -(-rows // high), -(-columns // wide)
+    possible = ~(packed & ((row_blocks == 1) & (not reused) | (not packable)))
+    possible = possible & ((high * wide <= sizes.staged) | (not staged))
+    multiply = 2.0 * _padded(high, tile.height) * _padded(wide, tile.columns) * inner / rate
+    left, right = high * inner * LINE_COST, wide * inner * LINE_COST
+    one = multiply + left + right * np.where(packed, PACKED_COST, 1.0) + TASK_COST
+    # Small products are done together.
+    together = np.clip((SMALL / one).astype(np.int64), 1, max(1, -(-batch // (4 * workers))))
+    tasks = -(-batch // together) * row_blocks * column_blocks
+    task = together * one
+    packing = right * column_blocks * (1 if reused else batch) + TASK_COST
+    before = np.where(packed, packing, 0.0)
+    # The rest of a task is what the others may have to wait for.
+    time = -(-tasks // workers) * task + 0.2 * task * (workers > 1) + before / workers
+    row, column, pack = np.unravel_index(np.argmin(np.where(possible, time, np.inf)), time.shape)
+    best = row, column, pack
+    return Grid(
+        int(high[row, 0, 0]), int(wide[0, column, 0]), bool(packed[pack]),
+        float((tasks * task + before)[best]), int(together[best]),
+    )  # fmt: skip
 
 
 def _cuts(extent: int, step: int, most: int) -> list[int]:
@@ -74,5 +73,6 @@ def _cuts(extent: int, step: int, most: int) -> list[int]:
     return sorted({min(size, most) for size in sizes} | {min(most, max(extent, 1))})
 
 
-def _padded(extent: int, step: int) -> int:
+def _padded(extent: Any, step: int) -> Any:
+    """Extents in whole steps: an integer, or an array of them."""
     return -(-extent // step) * step
