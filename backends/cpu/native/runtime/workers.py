@@ -208,22 +208,24 @@ class Pool:
 
 
 _pools: list[Pool] = []
+_shared: list[Pool] = []
+"""The one of this process, from when it is made."""
 
 
 def pool() -> Pool:
     """The workers of this process."""
     with lock:
-        return _pool()
-
-
-@cache
-def _pool() -> Pool:
-    return Pool(allowed())
+        if not _shared:
+            _shared.append(Pool(allowed()))
+        return _shared[0]
 
 
 def worker_count() -> int:
-    """How many threads share the tasks of a phase, the caller included."""
-    return pool().count
+    """How many threads share the tasks of a phase, the caller included.
+
+    Does not wait for the pool where it is still being made.
+    """
+    return _shared[0].count if _shared else allowed()
 
 
 @contextmanager
