@@ -22,24 +22,25 @@ def prepare(platform: str) -> None:
 Gather = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
 Ready = Callable[[Any], bool]
 
-_gatherers: dict[type, Gather] = {}
+_gatherers: dict[tuple[type, bool], Gather] = {}
 _checkers: dict[type, Ready] = {}
 
 
-def gatherer(kind: type) -> Gather:
+def gatherer(kind: type, literals: bool = False) -> Gather:
     """What gathers arrays of a class out of containers quicker than Python, for programs that have
     a launcher: their leaves and what calls like this one are found by. `None` where anything else
-    is in there.
+    is in there; with `literals`, integers, bools, strings and classes may be.
     """
-    known = _gatherers.get(kind)
+    known = _gatherers.get((kind, literals))
     if known is not None:
         return known
     from shardir.backends.cpu.native.runtime import gathering, readiness, workers
 
     code = workers.pool().code
     _checkers[kind] = readiness.checker(code["ready"], kind) or (lambda _: False)
-    _gatherers[kind] = gathering.gatherer(code["gather"], kind) or (lambda *_: None)
-    return _gatherers[kind]
+    made = gathering.gatherer(code["gather"], kind, literals) or (lambda *_: None)
+    _gatherers[kind, literals] = made
+    return made
 
 
 def ready(x: Any, kind: type) -> bool:

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from shardir import ops
+from shardir.frontend import calling
 from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.config import enable_x64
 from shardir.frontend.devices import devices
 from shardir.frontend.eager import UnhashableError, parameters_of, public, static_key
 from shardir.frontend.errors import (
     ArgumentError,
+    DeletedArrayError,
     IncompatibleDevicesError,
     LeakedTracerError,
     NotAnArrayError,
@@ -211,3 +213,70 @@ def test_parameters_are_those_of_the_signature() -> None:
     in_order = ("a", "b", "rest", "c", "more")
     assert parameters_of(wrapped) == (in_order, positional, "rest")
     assert parameters_of(partial(plain, 1)) == (in_order[1:], ("b",), "rest")
+
+
+def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of calls that do not go the quick way, from now on."""
+    called: list[str] = []
+
+    def counted(eager: Any, args: Any, options: Any) -> Any:
+        called.append(eager.name)
+        return call_eagerly(eager, args, options)
+
+    call_eagerly = calling.call_eagerly
+    monkeypatch.setattr(calling, "call_eagerly", counted)
+    return called
+
+
+def test_calls_of_arrays_are_quick_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    @public(static=("dim",))
+    def summed(pair: Any, dim: Any = 0, other: Any = None) -> Any:
+        x = as_tracer(pair[0])
+        found = emit(ops.sum_, x, dims=(int(dim),))
+        return (found, emit(ops.neg, as_tracer(pair[1]))) if other is None else emit(ops.neg, x)
+
+    slow = slow_calls(monkeypatch)
+    x, y = from_numpy(NUMBERS), from_numpy(NUMBERS + 1)
+
+    def check(dim: Any) -> None:
+        made = summed((x, y), dim)
+        np.testing.assert_array_equal(made[0], NUMBERS.sum(int(dim)))
+        np.testing.assert_array_equal(made[1], -NUMBERS - 1)
+
+    for dim in (0, 1, True, False, "1", np.int64(1), 1.0):
+        for _ in range(3):
+            check(dim)
+    # Numbers of NumPy and floats are left to Python.
+    assert len(slow) == 5 + 3 + 3
+    with enable_x64(True):
+        for _ in range(3):
+            check(0)
+    assert len(slow) == 5 + 3 + 3 + 1
+    # As it was before, and then quick again.
+    check(0), check(0)
+    assert len(slow) == 5 + 3 + 3 + 2
+    assert summed((x, y), other=y, dim=1).shape == (8, 4)
+    with make_mesh((2,), ("a",)):
+        check(0), check(0)
+    assert len(slow) == 5 + 3 + 3 + 4
+
+
+def test_names_of_arguments_count_on_the_quick_way() -> None:
+    @public()
+    def difference(a: Any, b: Any) -> Any:
+        return emit(ops.sub, as_tracer(a), as_tracer(b))
+
+    x, y = from_numpy(NUMBERS), from_numpy(NUMBERS * 3)
+    for _ in range(3):
+        np.testing.assert_array_equal(difference(a=x, b=y), NUMBERS * -2)
+        np.testing.assert_array_equal(difference(b=x, a=y), NUMBERS * 2)
+        np.testing.assert_array_equal(difference(x, b=y), NUMBERS * -2)
+
+
+def test_a_deleted_array_is_missed_on_the_quick_way() -> None:
+    x, y = from_numpy(NUMBERS), from_numpy(NUMBERS)
+    for _ in range(3):
+        plus(x, y)
+    y.delete()
+    with pytest.raises(DeletedArrayError):
+        plus(x, y)
