@@ -100,7 +100,8 @@ class _Group:
         start = 0
         for op, size in zip(self.ops, sizes, strict=True):
             type = TensorType((sent.type.shape[0], size), sent.type.dtype)
-            part = b.slice(sent, starts=(0, start), strides=(1, 1), result=type)
+            name = f"{op.result.name}.row"
+            part = b.slice(sent, starts=(0, start), strides=(1, 1), result=type, name=name)
             _finish(b, part, op)
             start += size
         return b.ops
@@ -108,7 +109,8 @@ class _Group:
 
 def _row(b: Builder, value: Value) -> Value:
     """All elements of a value in one row."""
-    row: Value = b.reshape(value, result=value.type.with_shape((1, value.type.size)))
+    type = value.type.with_shape((1, value.type.size))
+    row: Value = b.reshape(value, result=type, name=f"{value.name}.row")
     return row
 
 

@@ -8,12 +8,13 @@ from shardir.backends.emission import Boundary, Emission
 from shardir.backends.gpu import rules as rules
 from shardir.backends.gpu.constants import constant_files, constants_text
 from shardir.backends.gpu.kernels.helpers import functions
+from shardir.backends.gpu.layout import wrapped
 from shardir.backends.gpu.library_text import definitions, library_text
 from shardir.backends.gpu.lowering import lower
 from shardir.backends.gpu.names import Names, file_name
 from shardir.backends.gpu.spelling import NARROW
 from shardir.backends.gpu.vendoring import FOLDER, program_text
-from shardir.backends.gpu.writer import Needs, Writer
+from shardir.backends.gpu.writer import WIDTH, Needs, Writer
 from shardir.ir import Module
 from shardir.mesh import Mesh
 
@@ -24,8 +25,9 @@ RESERVED = (
 """What a program calls by these names, so that no value may."""
 PRECISIONS = ("ieee", "tf32")
 """How f32 is multiplied on GPUs: as it is, or rounded to 10 bits first."""
-HOST_READS = ("while", "case", "eig")
-"""Operations for which the host reads what the device has computed."""
+HOST_READS = ("while", "case", "eig", "eigh", "svd", "pinv")
+"""Operations for which the host reads what the device has computed, if only to see whether it
+converged."""
 
 
 def write_program(
@@ -76,7 +78,8 @@ def _header(emission: Emission) -> str:
         "",
         *_commands(file, emission),
     ]
-    lines += ["", f"`python {file} --help` tells the rest; it is written by shardir."]
+    lines += ["", "It needs torch 2.11, Triton 3.6, or later ones, and the files beside it."]
+    lines += [f"`python {file} --help` tells the rest; it is written by shardir."]
     text = "\n".join(line.rstrip() for line in lines)
     return '"""' + text.replace("\\", "\\\\").replace('"""', "'''") + '\n"""'
 
@@ -204,11 +207,12 @@ def _main(emission: Emission, needs: Needs) -> str:
     returned = [writer.name(value) for value in body.returns]
     text = writer.text(body.returns)
     lines = [f"def main({', '.join(['comm', *params])}):"]
-    if len(lines[0]) > 100:
+    if len(lines[0]) > WIDTH:
         lines = ["def main(", *(f"    {name}," for name in ["comm", *params]), "):"]
     if re.search(r"\bdevice\b", text):
         lines.append("    device = comm.device")
     if text:
         lines.append(text)
-    lines.append(f"    return ({', '.join(returned)}{',' if len(returned) == 1 else ''})")
+    back = f"    return ({', '.join(returned)}{',' if len(returned) == 1 else ''})"
+    lines.append(wrapped(back, WIDTH))
     return "\n".join(lines)

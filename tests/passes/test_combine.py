@@ -41,14 +41,14 @@ def test_sums_travel_in_one_row() -> None:
     assert (
         combined(SUMS)
         == """\
-  %0 = reshape(%p) : f32[1, 8]
-  %1 = reshape(%q) : f32[1, 3]
-  %a.joined = concatenate(%0, %1, dim=1) : f32[1, 11]
+  %p.row = reshape(%p) : f32[1, 8]
+  %q.row = reshape(%q) : f32[1, 3]
+  %a.joined = concatenate(%p.row, %q.row, dim=1) : f32[1, 11]
   %a.together = all-reduce(%a.joined, axes=[x], op=add) : f32[1, 11]
-  %2 = slice(%a.together, starts=[0, 0], strides=[1, 1]) : f32[1, 8]
-  %a = reshape(%2) : f32[4, 2]
-  %3 = slice(%a.together, starts=[0, 8], strides=[1, 1]) : f32[1, 3]
-  %b = reshape(%3) : f32[3]
+  %a.row = slice(%a.together, starts=[0, 0], strides=[1, 1]) : f32[1, 8]
+  %a = reshape(%a.row) : f32[4, 2]
+  %b.row = slice(%a.together, starts=[0, 8], strides=[1, 1]) : f32[1, 3]
+  %b = reshape(%b.row) : f32[3]
   return %a, %b
 """
     )

@@ -21,6 +21,7 @@ with the devices as threads of one process, or with a process for each:
     srun --ntasks=4 python choose.py --arguments DIR --results DIR
     mpiexec -n 4 python choose.py --arguments DIR --results DIR
 
+It needs torch 2.11, Triton 3.6, or later ones, and the files beside it.
 `python choose.py --help` tells the rest; it is written by shardir.
 """
 

@@ -27,6 +27,7 @@ with the devices as threads of one process, or with a process for each:
     srun --ntasks=4 python mlp_step.py --arguments DIR --results DIR
     mpiexec -n 4 python mlp_step.py --arguments DIR --results DIR
 
+It needs torch 2.11, Triton 3.6, or later ones, and the files beside it.
 `python mlp_step.py --help` tells the rest; it is written by shardir.
 """
 
@@ -339,37 +340,39 @@ def compute_v36(params_w1_grad, params_w1):
 
 
 @triton.jit
-def compute_v39_kernel(params_b1_grad_ptr, params_b1_ptr, v39_ptr, BLOCK: tl.constexpr):
+def compute_v39_kernel(params_b1_grad_row_ptr, params_b1_ptr, v39_ptr, BLOCK: tl.constexpr):
     """mul, sub over 16
 
     %90 = constant(value=0.1) : f32[16]
+    %params.b1.grad = reshape(%params.b1.grad.row) : f32[16]
     %91 = mul(%90, %params.b1.grad) : f32[16]
     %39 = sub(%params.b1, %91) : f32[16]
     yield %39
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    params_b1_grad = tl.load(params_b1_grad_ptr + at)
+    params_b1_grad_row = tl.load(params_b1_grad_row_ptr + at)
     params_b1 = tl.load(params_b1_ptr + at)
-    v91 = 0.1 * params_b1_grad
+    v91 = 0.1 * params_b1_grad_row
     v39 = params_b1 - v91
     tl.store(v39_ptr + at, v39)
 
 
-def compute_v39_reference(params_b1_grad, params_b1):
+def compute_v39_reference(params_b1_grad_row, params_b1):
     """The same in plain torch."""
+    params_b1_grad = params_b1_grad_row.reshape(16)  # reshape: f32[16]
     v91 = 0.1 * params_b1_grad  # mul: f32[16]
     v39 = params_b1 - v91  # sub: f32[16]
     return v39
 
 
-def compute_v39(params_b1_grad, params_b1):
-    if not (params_b1_grad.is_cuda or INTERPRETED):
-        return compute_v39_reference(params_b1_grad, params_b1)
-    params_b1_grad = params_b1_grad.contiguous()
+def compute_v39(params_b1_grad_row, params_b1):
+    if not (params_b1_grad_row.is_cuda or INTERPRETED):
+        return compute_v39_reference(params_b1_grad_row, params_b1)
+    params_b1_grad_row = params_b1_grad_row.contiguous()
     params_b1 = params_b1.contiguous()
-    v39 = torch.empty((16,), dtype=torch.float32, device=params_b1_grad.device)
+    v39 = torch.empty((16,), dtype=torch.float32, device=params_b1_grad_row.device)
     compute_v39_kernel[(1,)](
-        params_b1_grad, params_b1, v39, BLOCK=16, num_warps=1, enable_fp_fusion=False
+        params_b1_grad_row, params_b1, v39, BLOCK=16, num_warps=1, enable_fp_fusion=False
     )
     return v39
 
@@ -411,37 +414,39 @@ def compute_v42(params_w2_grad, params_w2):
 
 
 @triton.jit
-def compute_v45_kernel(params_b2_grad_ptr, params_b2_ptr, v45_ptr, BLOCK: tl.constexpr):
+def compute_v45_kernel(params_b2_grad_row_ptr, params_b2_ptr, v45_ptr, BLOCK: tl.constexpr):
     """mul, sub over 8
 
     %96 = constant(value=0.1) : f32[8]
+    %params.b2.grad = reshape(%params.b2.grad.row) : f32[8]
     %97 = mul(%96, %params.b2.grad) : f32[8]
     %45 = sub(%params.b2, %97) : f32[8]
     yield %45
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    params_b2_grad = tl.load(params_b2_grad_ptr + at)
+    params_b2_grad_row = tl.load(params_b2_grad_row_ptr + at)
     params_b2 = tl.load(params_b2_ptr + at)
-    v97 = 0.1 * params_b2_grad
+    v97 = 0.1 * params_b2_grad_row
     v45 = params_b2 - v97
     tl.store(v45_ptr + at, v45)
 
 
-def compute_v45_reference(params_b2_grad, params_b2):
+def compute_v45_reference(params_b2_grad_row, params_b2):
     """The same in plain torch."""
+    params_b2_grad = params_b2_grad_row.reshape(8)  # reshape: f32[8]
     v97 = 0.1 * params_b2_grad  # mul: f32[8]
     v45 = params_b2 - v97  # sub: f32[8]
     return v45
 
 
-def compute_v45(params_b2_grad, params_b2):
-    if not (params_b2_grad.is_cuda or INTERPRETED):
-        return compute_v45_reference(params_b2_grad, params_b2)
-    params_b2_grad = params_b2_grad.contiguous()
+def compute_v45(params_b2_grad_row, params_b2):
+    if not (params_b2_grad_row.is_cuda or INTERPRETED):
+        return compute_v45_reference(params_b2_grad_row, params_b2)
+    params_b2_grad_row = params_b2_grad_row.contiguous()
     params_b2 = params_b2.contiguous()
-    v45 = torch.empty((8,), dtype=torch.float32, device=params_b2_grad.device)
+    v45 = torch.empty((8,), dtype=torch.float32, device=params_b2_grad_row.device)
     compute_v45_kernel[(1,)](
-        params_b2_grad, params_b2, v45, BLOCK=8, num_warps=1, enable_fp_fusion=False
+        params_b2_grad_row, params_b2, v45, BLOCK=8, num_warps=1, enable_fp_fusion=False
     )
     return v45
 
@@ -458,23 +463,37 @@ def main(comm, params_b1, params_b2, params_w1, params_w2, x, y):
     v19 = comm.all_reduce(v19_part, op="add", axes=("data",))  # all-reduce: f32[]
     v21 = v19 / 64.0  # div: f32[]
     params_b2_grad_part = v17_grad.sum(0)  # sum: f32[8]
-    # all-reduce: f32[8]
-    params_b2_grad = comm.all_reduce(params_b2_grad_part, op="add", axes=("data",))
     h_grad = v17_grad @ params_w2.T  # dot: f32[4, 16]
     params_w2_grad_part = h.T @ v17_grad  # dot: f32[16, 8]
-    # all-reduce: f32[16, 8]
-    params_w2_grad = comm.all_reduce(params_w2_grad_part, op="add", axes=("data",))
     # fused: f32[4, 16], f32[16]
     v2_grad, params_b1_grad_part = compute_v2_grad(v0, params_b1, v12, h_grad)
-    # all-reduce: f32[16]
-    params_b1_grad = comm.all_reduce(params_b1_grad_part, op="add", axes=("data",))
     params_w1_grad_part = x.T @ v2_grad  # dot: f32[16, 16]
-    # all-reduce: f32[16, 16]
-    params_w1_grad = comm.all_reduce(params_w1_grad_part, op="add", axes=("data",))
+    params_b2_grad_part_row = params_b2_grad_part.reshape(1, 8)  # reshape: f32[1, 8]
+    params_w2_grad_part_row = params_w2_grad_part.reshape(1, 128)  # reshape: f32[1, 128]
+    params_b1_grad_part_row = params_b1_grad_part.reshape(1, 16)  # reshape: f32[1, 16]
+    params_w1_grad_part_row = params_w1_grad_part.reshape(1, 256)  # reshape: f32[1, 256]
+    # concatenate: f32[1, 408]
+    params_b2_grad_joined = torch.cat(
+        [
+            params_b2_grad_part_row,
+            params_w2_grad_part_row,
+            params_b1_grad_part_row,
+            params_w1_grad_part_row,
+        ],
+        dim=1,
+    )
+    # all-reduce: f32[1, 408]
+    params_b2_grad_together = comm.all_reduce(params_b2_grad_joined, op="add", axes=("data",))
+    params_b2_grad_row = params_b2_grad_together[:, :8]  # slice: f32[1, 8]
+    params_w2_grad_row = params_b2_grad_together[:, 8:136]  # slice: f32[1, 128]
+    params_w2_grad = params_w2_grad_row.reshape(16, 8)  # reshape: f32[16, 8]
+    params_b1_grad_row = params_b2_grad_together[:, 136:152]  # slice: f32[1, 16]
+    params_w1_grad_row = params_b2_grad_together[:, 152:]  # slice: f32[1, 256]
+    params_w1_grad = params_w1_grad_row.reshape(16, 16)  # reshape: f32[16, 16]
     v36 = compute_v36(params_w1_grad, params_w1)  # fused: f32[16, 16]
-    v39 = compute_v39(params_b1_grad, params_b1)  # fused: f32[16]
+    v39 = compute_v39(params_b1_grad_row, params_b1)  # fused: f32[16]
     v42 = compute_v42(params_w2_grad, params_w2)  # fused: f32[16, 8]
-    v45 = compute_v45(params_b2_grad, params_b2)  # fused: f32[8]
+    v45 = compute_v45(params_b2_grad_row, params_b2)  # fused: f32[8]
     return (v39, v45, v36, v42, v21)
 
 

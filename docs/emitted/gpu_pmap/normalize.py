@@ -20,6 +20,7 @@ with the devices as threads of one process, or with a process for each:
     srun --ntasks=4 python normalize.py --arguments DIR --results DIR
     mpiexec -n 4 python normalize.py --arguments DIR --results DIR
 
+It needs torch 2.11, Triton 3.6, or later ones, and the files beside it.
 `python normalize.py --help` tells the rest; it is written by shardir.
 """
 
@@ -85,9 +86,9 @@ def main(comm, x):
     v11 = x.reshape(6)  # reshape: f32[6]
     v16 = v4.expand(6)  # broadcast: f32[6]
     v6 = v11 / v16  # div: f32[6]
-    v7 = comm.all_reduce(v1, op="max", axes=("i",))  # all-reduce: f32[6]
     v8 = comm.axis_index(("i",))  # axis-index: i32[]
     v12 = v6.reshape(1, 6)  # reshape: f32[1, 6]
+    v7 = comm.all_reduce(v1, op="max", axes=("i",))  # all-reduce: f32[6]
     v13 = v7.reshape(1, 6)  # reshape: f32[1, 6]
     v14 = v8.reshape(1)  # reshape: i32[1]
     return (v12, v13, v14)

@@ -35,6 +35,7 @@ with the devices as threads of one process, or with a process for each:
     srun --ntasks=4 python transformer_step.py --arguments DIR --results DIR
     mpiexec -n 4 python transformer_step.py --arguments DIR --results DIR
 
+It needs torch 2.11, Triton 3.6, or later ones, and the files beside it.
 `python transformer_step.py --help` tells the rest; it is written by shardir.
 """
 
@@ -1363,40 +1364,42 @@ def compute_v143(v98, v140, params_embed):
 
 
 @triton.jit
-def compute_v146_kernel(v104_ptr, v124_ptr, params_scale_ptr, v146_ptr, BLOCK: tl.constexpr):
+def compute_v146_kernel(v104_row_ptr, v124_ptr, params_scale_ptr, v146_ptr, BLOCK: tl.constexpr):
     """add, mul, sub over 8
 
-    %params.scale.grad = add(%104, %124) : f32[8]
+    %294 = reshape(%104.row) : f32[8]
+    %params.scale.grad = add(%294, %124) : f32[8]
     %296 = constant(value=0.1) : f32[8]
     %297 = mul(%296, %params.scale.grad) : f32[8]
     %146 = sub(%params.scale, %297) : f32[8]
     yield %146
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    v104 = tl.load(v104_ptr + at)
+    v104_row = tl.load(v104_row_ptr + at)
     v124 = tl.load(v124_ptr + at)
     params_scale = tl.load(params_scale_ptr + at)
-    params_scale_grad = v104 + v124
+    params_scale_grad = v104_row + v124
     v297 = 0.1 * params_scale_grad
     v146 = params_scale - v297
     tl.store(v146_ptr + at, v146)
 
 
-def compute_v146_reference(v104, v124, params_scale):
+def compute_v146_reference(v104_row, v124, params_scale):
     """The same in plain torch."""
-    params_scale_grad = v104 + v124  # add: f32[8]
+    v294 = v104_row.reshape(8)  # reshape: f32[8]
+    params_scale_grad = v294 + v124  # add: f32[8]
     v297 = 0.1 * params_scale_grad  # mul: f32[8]
     v146 = params_scale - v297  # sub: f32[8]
     return v146
 
 
-def compute_v146(v104, v124, params_scale):
-    if not (v104.is_cuda or INTERPRETED):
-        return compute_v146_reference(v104, v124, params_scale)
-    v104, v124, params_scale = (x.contiguous() for x in (v104, v124, params_scale))
-    v146 = torch.empty((8,), dtype=torch.float32, device=v104.device)
+def compute_v146(v104_row, v124, params_scale):
+    if not (v104_row.is_cuda or INTERPRETED):
+        return compute_v146_reference(v104_row, v124, params_scale)
+    v104_row, v124, params_scale = (x.contiguous() for x in (v104_row, v124, params_scale))
+    v146 = torch.empty((8,), dtype=torch.float32, device=v104_row.device)
     compute_v146_kernel[(1,)](
-        v104, v124, params_scale, v146, BLOCK=8, num_warps=1, enable_fp_fusion=False
+        v104_row, v124, params_scale, v146, BLOCK=8, num_warps=1, enable_fp_fusion=False
     )
     return v146
 
@@ -1578,22 +1581,18 @@ def main(
     v98 = v63_grad.T  # transpose: f32[16, 8]
     h_1_grad = x_2_grad @ params_down.T  # dot: f32[2, 6, 8]
     params_down_grad_part = torch.einsum("abi,abh->ih", h_1, x_2_grad)  # dot: f32[8, 8]
-    # all-reduce: f32[8, 8]
-    params_down_grad = comm.all_reduce(params_down_grad_part, op="add", axes=("data",))
     v60_grad = compute_v60_grad(h_1_grad, v61, v60)  # fused: f32[2, 6, 8]
     v59_grad_part = v60_grad @ params_up.T  # dot: f32[2, 6, 8]
-    v59_grad = comm.all_reduce(v59_grad_part, op="add", axes=("model",))  # all-reduce: f32[2, 6, 8]
     params_up_grad_part = torch.einsum("abi,abh->ih", v59, v60_grad)  # dot: f32[8, 8]
-    # all-reduce: f32[8, 8]
-    params_up_grad = comm.all_reduce(params_up_grad_part, op="add", axes=("data",))
+    v59_grad = comm.all_reduce(v59_grad_part, op="add", axes=("model",))  # all-reduce: f32[2, 6, 8]
     v104_part = compute_v104_part(x_1, v46, v55, v59_grad)  # fused: f32[8]
-    v104 = comm.all_reduce(v104_part, op="add", axes=("data",))  # all-reduce: f32[8]
+    params_down_grad_part_row = params_down_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
+    params_up_grad_part_row = params_up_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
+    v104_part_row = v104_part.reshape(1, 8)  # reshape: f32[1, 8]
     # fused: f32[2, 6, 8]
     x_1_grad = compute_x_1_grad(x_1, v46, v55, v59_grad, params_scale, x_2_grad)
     mixed_grad = torch.einsum("btd,hkd->bthk", x_1_grad, params_o)  # dot: f32[2, 6, 2, 4]
     params_o_grad_part = torch.einsum("bthk,btd->hkd", mixed, x_1_grad)  # dot: f32[2, 4, 8]
-    # all-reduce: f32[2, 4, 8]
-    params_o_grad = comm.all_reduce(params_o_grad_part, op="add", axes=("data",))
     attention_grad = torch.einsum("bthk,bshk->bhts", mixed_grad, v24)  # dot: f32[2, 2, 6, 6]
     v24_grad = torch.einsum("bhts,bthk->bshk", attention, mixed_grad)  # dot: f32[2, 6, 2, 4]
     v25_grad = compute_v25_grad(attention_grad, v40, attention, v39, mask)  # fused: f32[2, 2, 6, 6]
@@ -1601,16 +1600,42 @@ def main(
     v23_grad = torch.einsum("bhts,bthk->bshk", v25_grad, v22)  # dot: f32[2, 6, 2, 4]
     v120_part = torch.einsum("bthk,dhk->btd", v24_grad, params_v)  # dot: f32[2, 6, 8]
     params_v_grad_part = torch.einsum("btd,bthk->dhk", h, v24_grad)  # dot: f32[8, 2, 4]
-    # all-reduce: f32[8, 2, 4]
-    params_v_grad = comm.all_reduce(params_v_grad_part, op="add", axes=("data",))
     v121_part = torch.einsum("bthk,dhk->btd", v23_grad, params_k)  # dot: f32[2, 6, 8]
     params_k_grad_part = torch.einsum("btd,bthk->dhk", h, v23_grad)  # dot: f32[8, 2, 4]
-    # all-reduce: f32[8, 2, 4]
-    params_k_grad = comm.all_reduce(params_k_grad_part, op="add", axes=("data",))
     v123_part = torch.einsum("bthk,dhk->btd", v22_grad, params_q)  # dot: f32[2, 6, 8]
     params_q_grad_part = torch.einsum("btd,bthk->dhk", h, v22_grad)  # dot: f32[8, 2, 4]
-    # all-reduce: f32[8, 2, 4]
-    params_q_grad = comm.all_reduce(params_q_grad_part, op="add", axes=("data",))
+    params_o_grad_part_row = params_o_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
+    params_v_grad_part_row = params_v_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
+    params_k_grad_part_row = params_k_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
+    params_q_grad_part_row = params_q_grad_part.reshape(1, 64)  # reshape: f32[1, 64]
+    # concatenate: f32[1, 392]
+    params_down_grad_joined = torch.cat(
+        [
+            params_down_grad_part_row,
+            params_up_grad_part_row,
+            v104_part_row,
+            params_o_grad_part_row,
+            params_v_grad_part_row,
+            params_k_grad_part_row,
+            params_q_grad_part_row,
+        ],
+        dim=1,
+    )
+    # all-reduce: f32[1, 392]
+    params_down_grad_together = comm.all_reduce(params_down_grad_joined, op="add", axes=("data",))
+    params_down_grad_row = params_down_grad_together[:, :64]  # slice: f32[1, 64]
+    params_down_grad = params_down_grad_row.reshape(8, 8)  # reshape: f32[8, 8]
+    params_up_grad_row = params_down_grad_together[:, 64:128]  # slice: f32[1, 64]
+    params_up_grad = params_up_grad_row.reshape(8, 8)  # reshape: f32[8, 8]
+    v104_row = params_down_grad_together[:, 128:136]  # slice: f32[1, 8]
+    params_o_grad_row = params_down_grad_together[:, 136:200]  # slice: f32[1, 64]
+    params_o_grad = params_o_grad_row.reshape(2, 4, 8)  # reshape: f32[2, 4, 8]
+    params_v_grad_row = params_down_grad_together[:, 200:264]  # slice: f32[1, 64]
+    params_v_grad = params_v_grad_row.reshape(8, 2, 4)  # reshape: f32[8, 2, 4]
+    params_k_grad_row = params_down_grad_together[:, 264:328]  # slice: f32[1, 64]
+    params_k_grad = params_k_grad_row.reshape(8, 2, 4)  # reshape: f32[8, 2, 4]
+    params_q_grad_row = params_down_grad_together[:, 328:]  # slice: f32[1, 64]
+    params_q_grad = params_q_grad_row.reshape(8, 2, 4)  # reshape: f32[8, 2, 4]
     v124_part = compute_v124_part(x, v9, v18, v120_part, v121_part, v123_part)  # fused: f32[8]
     v124 = comm.all_reduce(v124_part, op="add", axes=("data", "model"))  # all-reduce: f32[8]
     # fused: f32[2, 6, 8]
@@ -1624,7 +1649,7 @@ def main(
     v140_part = scatter_windows(v210, v138, x_grad, "add", {2: 1}, [0], {})  # scatter: f32[16, 8]
     v140 = comm.all_reduce(v140_part, op="add", axes=("data", "model"))  # all-reduce: f32[16, 8]
     v143 = compute_v143(v98, v140, params_embed)  # fused: f32[16, 8]
-    v146 = compute_v146(v104, v124, params_scale)  # fused: f32[8]
+    v146 = compute_v146(v104_row, v124, params_scale)  # fused: f32[8]
     v149 = compute_v149(params_q_grad, params_q)  # fused: f32[8, 2, 4]
     v152 = compute_v149(params_k_grad, params_k)  # fused: f32[8, 2, 4]
     v155 = compute_v149(params_v_grad, params_v)  # fused: f32[8, 2, 4]

@@ -1,6 +1,7 @@
 """What emitted programs look like: one line a value, under the value's own name."""
 
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -340,7 +341,7 @@ It takes and gives:
 
     result       type
 """)
-    assert "    python mlp_step.py --arguments DIR --results DIR\n\n`python" in str(text)
+    assert "    python mlp_step.py --arguments DIR --results DIR\n\nIt needs torch" in str(text)
 
 
 def test_f32_is_multiplied_as_the_option_says() -> None:
@@ -425,3 +426,30 @@ def test_long_lines_are_broken_at_their_brackets() -> None:
         "x = (\n    f(a)\n    for a in (\n        first, second\n    )\n)"
     )
     assert tidied('"""\na long line that is text\n"""', 10) == '"""\na long line that is text\n"""'
+
+
+def test_small_collectives_travel_together() -> None:
+    """Sums of gradients are one exchange; the loss goes by itself, as it is needed before."""
+    with sd.cpu_devices(4):
+        lowered = PROGRAMS["mlp_dp"]()
+    text = str(get_target("gpu").emit(lowered.emission("gpu"), {})["mlp_step.py"])
+    assert text.count("comm.all_reduce(") == 2
+    assert "params_w1_grad = params_w1_grad_row.reshape(16, 32)" in text
+
+
+def test_all_lines_are_short_enough() -> None:
+    def many(*xs: Any) -> list[Any]:
+        return [x + 1 for x in xs]
+
+    given = [sd.ShapeDtypeStruct((4,), np.float32)] * 30
+    text = str(get_target("gpu").emit(sd.jit(many).lower(*given).emission("gpu"), {})["many.py"])
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_what_must_be_seen_by_the_host_is_no_graph() -> None:
+    def values(x: Any) -> Any:
+        return sd.numpy.linalg.eigvalsh(x)
+
+    emission = sd.jit(values).lower(sd.ShapeDtypeStruct((4, 4), np.float32)).emission("gpu")
+    text = str(get_target("gpu").emit(emission, {})["values.py"])
+    assert "makes the host read what the device has computed" in text
