@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -128,7 +129,9 @@ def _run(
 def gpu_of(launch: Launch, count: int, backend: str) -> int:
     """Which of this host's GPUs a process has; raises `CommError` where NCCL would not share it."""
     shares = os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
-    if launch.local_rank >= count and backend == "nccl" and not shares:
+    # A launcher that gives each process a GPU of its own shows it no other.
+    given = count == 1 and bool(re.fullmatch(r"[^,]+", os.environ.get("CUDA_VISIBLE_DEVICES", "")))
+    if launch.local_rank >= count and backend == "nccl" and not (shares or given):
         raise CommError(
             f"process {launch.local_rank} of this host has no GPU of its own, there are {count}; "
             "start as many as there are GPUs, or pass --local or --backend gloo (NCCL 2.30 and "
@@ -159,6 +162,11 @@ def connected(
             **told,
         )
     except (RuntimeError, ValueError) as error:
+        if "Duplicate GPU" in str(error):
+            raise CommError(
+                f"process {launch.rank} shares its GPU with another, which NCCL does not do; start "
+                "as many as there are GPUs, or pass --local or --backend gloo"
+            ) from None
         raise CommError(
             f"process {launch.rank} does not find the first one at {launch.host}:{launch.port}; "
             f"is MASTER_ADDR its host, and MASTER_PORT free there? {error}"

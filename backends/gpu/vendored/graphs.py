@@ -31,7 +31,8 @@ def captured(main: Main, comm: Comm, arguments: Sequence[Any], program: Program)
     torch.cuda.current_stream(comm.device).wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
+        # Only what this thread does is bound to be recordable: NCCL has one of its own that watches.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             results = main(comm, *static)
     except RuntimeError as error:
         raise CommError(f"--graph is not possible: {error}") from None

@@ -2,8 +2,9 @@
 
 With TRITON_INTERPRET=1 kernels run on the CPU, in NumPy. Of Triton 3.9's interpreter this file
 gives libdevice's functions a meaning (they are empty there), rounds f32 to bf16 to the nearest
-(it truncates), reduces by halves what it reduces element by element, and calls functions of
-kernels without preparing its whole language again for each. It needs nothing of shardir, so that
+(it truncates), keeps booleans that are spread over a tile booleans (it makes them of the type that
+was compared), reduces by halves what it reduces element by element, and calls functions of kernels
+without preparing its whole language again for each. It needs nothing of shardir, so that
 an emitted program can have it beside itself.
 """
 
@@ -28,6 +29,7 @@ def complete_interpreter() -> None:
     for name, (function, dtype) in TYPED.items():
         setattr(libdevice, name, _on_tensors(function, dtype))
     interpreter.InterpreterBuilder.create_fp_trunc = _fp_trunc
+    interpreter.InterpreterBuilder.create_splat = _splat
     interpreter.ReduceOps.generic_reduce = _generic_reduce
     interpreter.InterpretedFunction.__call__ = _call
 
@@ -138,6 +140,12 @@ def _fp_trunc(builder: Any, source: Any, type: Any) -> Any:
     quiet = ((bits >> np.uint64(16)) | np.uint64(0x40)).astype(np.uint16)
     data = np.where(np.isnan(source.data), quiet, short)
     return interpreter.TensorHandle(data, tl.bfloat16)
+
+
+def _splat(builder: Any, type: Any, source: Any) -> Any:
+    """One number for each element of a tile, of the type that its data is of."""
+    data = np.full(type.shape, np.ravel(source.data)[0])
+    return interpreter.TensorHandle(data, source.dtype.scalar)
 
 
 def _call(function: Any, *args: Any, **options: Any) -> Any:

@@ -152,7 +152,8 @@ def run_threads(
     stream on which the caller works.
     """
     if mesh.size == 1:
-        return [work(LocalComm(mesh, 0, devices[0], None))]
+        with _current(devices[0]):
+            return [work(LocalComm(mesh, 0, devices[0], None))]
     on_gpu = any(torch.device(device).type == "cuda" for device in devices)
     serial = on_gpu or os.environ.get("TRITON_INTERPRET") == "1"
     world, results = World(timeout, serial), [None] * mesh.size
@@ -193,6 +194,12 @@ def run_threads(
     return results
 
 
+def _current(device: Any) -> Any:
+    """A device as torch's own; kernels are launched on that one, wherever their tensors are."""
+    is_gpu = torch.device(device).type == "cuda"
+    return torch.cuda.device(device) if is_gpu else nullcontext()
+
+
 def _event(device: Any) -> Any:
     device = torch.device(device)
     return torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
@@ -208,7 +215,7 @@ def _stream(device: Any, rank: int) -> Any:
     key = str(device), rank
     if key not in _STREAMS:
         _STREAMS[key] = torch.cuda.Stream(device)
-    with torch.cuda.device(device), torch.cuda.stream(_STREAMS[key]):
+    with _current(device), torch.cuda.stream(_STREAMS[key]):
         yield _STREAMS[key]
 
 

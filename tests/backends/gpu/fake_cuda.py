@@ -58,13 +58,23 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Stream:
         finally:
             local.stream = before
 
+    @contextmanager
+    def on(device: str) -> Iterator[None]:
+        before = getattr(local, "device", "cuda:0")
+        local.device = device
+        try:
+            yield
+        finally:
+            local.device = before
+
     for name, fake in {
         "Stream": Stream,
         "CUDAGraph": Graph,
         "current_stream": current,
         "stream": entered,
-        "device": lambda device: nullcontext(),
-        "graph": lambda graph: nullcontext(),
+        "current_device": lambda: getattr(local, "device", "cuda:0"),
+        "device": lambda device: on(str(device)),
+        "graph": lambda graph, capture_error_mode: nullcontext(),
     }.items():
         monkeypatch.setattr(f"torch.cuda.{name}", fake)
     return first

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from shardir.backends.gpu.vendored.comm import CommError
-from shardir.backends.gpu.vendored.command import gpu_of, run
+from shardir.backends.gpu.vendored.command import connected, gpu_of, run
 from shardir.backends.gpu.vendored.launching import Launch
+from shardir.backends.gpu.vendored.program import Program
 from shardir.backends.gpu.vendoring import runtime_files
 
 TEXT = """
@@ -248,6 +249,31 @@ def test_processes_have_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> No
     )
     monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
     assert gpu_of(launches[2], 2, "nccl") == 0
+
+
+def test_a_process_that_was_given_one_gpu_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `srun --gpus-per-task=1` does: each process sees its own, as the first."""
+    monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE", raising=False)
+    launch = Launch(2, 3, 2, "here", 1, "srun")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    assert gpu_of(launch, 1, "nccl") == 0
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(CommError, match="has no GPU of its own, there are 1"):
+        gpu_of(launch, 1, "nccl")
+
+
+def test_nccl_does_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise RuntimeError("NCCL error: Duplicate GPU detected : rank 1 and rank 0 both on 1a000")
+
+    monkeypatch.setattr("torch.distributed.init_process_group", refuse)
+    launch = Launch(1, 2, 1, "here", 1, "srun")
+    with pytest.raises(CommError) as caught:
+        connected(launch, Program("p", {"i": 2}, (), ()), "cpu", None, 1.0)
+    assert str(caught.value) == (
+        "process 1 shares its GPU with another, which NCCL does not do; start as many as there are "
+        "GPUs, or pass --local or --backend gloo"
+    )
 
 
 def free_port() -> int:

@@ -72,6 +72,14 @@ def test_streams_are_the_same_from_run_to_run(caller: Stream) -> None:
     assert first == second
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_devices_work_with_their_own_gpu_as_torchs(caller: Stream, count: int) -> None:
+    """Triton launches kernels on that one, wherever their tensors are."""
+    mesh, places = Mesh({"i": count}), [f"cuda:{3 + rank}" for rank in range(count)]
+    assert run_threads(mesh, places, lambda comm: torch.cuda.current_device()) == places
+    assert torch.cuda.current_device() == GPU
+
+
 def test_one_device_works_on_the_stream_of_the_caller(caller: Stream) -> None:
     (stream,) = run_threads(Mesh({}), [GPU], lambda comm: torch.cuda.current_stream(comm.device))
     assert stream is caller

@@ -112,6 +112,21 @@ func @loss(%x: bf16[30, 41], %y: bf16[30, 41]) -> (f32[]) {
 }
 """
 
+COUNTED = """\
+func @counted(%x: f32[9], %y: f32[7]) -> (i32[7]) {
+  %xb = broadcast(%x, dims=[1]) : f32[7, 9]
+  %yb = broadcast(%y, dims=[0]) : f32[7, 9]
+  %l = lt(%xb, %yb) : bool[7, 9]
+  %n = ne(%yb, %yb) : bool[7, 9]
+  %m = eq(%xb, %xb) : bool[7, 9]
+  %a = and(%n, %m) : bool[7, 9]
+  %o = or(%l, %a) : bool[7, 9]
+  %i = convert(%o) : i32[7, 9]
+  %s = sum(%i, dims=[1]) : i32[7]
+  return %s
+}
+"""
+
 CHAIN = """\
 func @chain(%x: f32[8, 4, 128], %b: f32[4, 128], %s: f32[]) -> (f32[8, 4, 128]) {
   %bb = broadcast(%b, dims=[1, 2]) : f32[8, 4, 128]
@@ -191,6 +206,7 @@ PROGRAMS = {
     "names of kernels": NAMES,
     "one element": SINGLE,
     "no operands": MASK,
+    "counted": COUNTED,
 }
 
 
