@@ -8,12 +8,13 @@ from shardir.frontend.interop.rules import Equation, elementwise, rule, shaped
 from shardir.frontend.interop.shardings import constrained
 from shardir.frontend.operands import convert, splat
 from shardir.frontend.scipy import special
+from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS
 
 SAME = (
     "abs acos acosh add asin asinh atan atan2 atanh cbrt ceil clz complex conj cos cosh digamma "
-    "div eq erf erf_inv erfc exp exp2 expm1 floor ge gt imag is_finite le lgamma log log1p "
+    "div eq erf erfc exp exp2 expm1 floor ge gt imag is_finite le lgamma log log1p "
     "logistic lt max min mul ne neg nextafter population_count real rem rsqrt shift_left "
     "shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh"
 )
@@ -49,6 +50,13 @@ shaped("shard_alike", lambda x, y: (x, y))
 shaped("optimization_barrier", lambda *xs: lax.optimization_barrier(xs))
 shaped("reduce_precision", lax.reduce_precision,
        exponent_bits="exponent_bits", mantissa_bits="mantissa_bits")  # fmt: skip
+
+
+@rule("erf_inv")
+def _erf_inv(equation: Equation) -> Any:
+    """By XLA's polynomials: normal random numbers of JAX are made with it."""
+    (x,) = equation.aligned()
+    return emit("erf_inv", x, as_xla=True)
 
 
 @rule("pow")

@@ -33,7 +33,12 @@ def _number(value: Any, name: str) -> Tracer:
 def _standard(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
     dtype = NUMPY_DTYPES[name]
     low = np.nextafter(dtype.type(-1), dtype.type(0))
-    inverse: Tracer = emit("erf_inv", between(key, shape, name, _number(low, name), 1.0))
+    return _normal(between(key, shape, name, _number(low, name), 1.0))
+
+
+def _normal(uniform: Tracer) -> Tracer:
+    """Normal numbers from uniform ones, by the polynomials of XLA: they are to be JAX's."""
+    inverse: Tracer = emit("erf_inv", uniform, as_xla=True)
     return _times(inverse, np.sqrt(2))
 
 
@@ -89,8 +94,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     wanted = wanted_shape(shape, low, high)
     root = _number(np.sqrt(2), name)
     a, b = emit("erf", low / root), emit("erf", high / root)
-    inverse: Tracer = emit("erf_inv", between(single_key(key), wanted, name, a, b))
-    drawn = _times(inverse, np.sqrt(2))
+    drawn = _normal(between(single_key(key), wanted, name, a, b))
     nearest = emit("nextafter", low, snp.full_like(low, np.inf))
     farthest = emit("nextafter", high, snp.full_like(high, -np.inf))
     return snp.clip(drawn, nearest, farthest)

@@ -75,6 +75,7 @@ def _function(a: Application) -> Held | None:
     if a.dtype not in FLOATS:
         return None
     dtype = "f32" if a.dtype in NARROW else a.dtype
-    if library.symbol(a.op, dtype) is None:
+    name = "erf_inv_xla" if a.attrs.get("as_xla") else a.op
+    if library.symbol(name, dtype) is None:
         return None
-    return library.call(a.function, a.op, dtype, *(single(held) for held in a.operands))
+    return library.call(a.function, name, dtype, *(single(held) for held in a.operands))

@@ -36,7 +36,7 @@ BODIES: Functions = {
     **gamma.FUNCTIONS,
 }
 """The number of operands of each function, and what writes its instructions."""
-BY_DOUBLE = ("erfc", "lgamma", "digamma", "rem")
+BY_DOUBLE = ("erfc", "erf_inv", "lgamma", "digamma", "rem")
 """What is computed in f64 for f32, and rounded once."""
 
 _addresses: dict[str, int] = {}

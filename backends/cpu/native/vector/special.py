@@ -56,13 +56,7 @@ def erfc(x: Value, grade: str) -> Value:
 
 
 def erf_inv(x: Value, grade: str) -> Value:
-    """x times polynomials in w = -log(1 - x^2), or its root (the branches of M. Giles, 2012).
-
-    f32 by Giles' own polynomials in f32, as XLA does: random numbers are to be JAX's, whose error
-    is larger than any of our own would be.
-    """
-    if grade == "f32":
-        return _giles(x)
+    """x times polynomials in w = -log(1 - x^2), or its root (the branches of M. Giles, 2012)."""
     square, low = two_product(x, x)
     w = -log1p(-square, grade, -low)
     central = w.is_("olt", 6.25)
@@ -76,8 +70,10 @@ def erf_inv(x: Value, grade: str) -> Value:
     return where(size(x).is_("ugt", 1.0), NAN, value)
 
 
-def _giles(x: Value) -> Value:
-    """Step by step what `shardir.ops.special` does."""
+def erf_inv_xla(x: Value, grade: str) -> Value:
+    """Of f32 step by step what `shardir.ops.special` does: random numbers are to be JAX's."""
+    if grade != "f32":
+        return erf_inv(x, grade)
     w = -log1p(-(x * x), "f32")
     centre = w.is_("olt", 5.0)
     w = where(centre, w - 2.5, root(where(centre, constant(x, 9.0), w)) - 3.0)
@@ -88,4 +84,9 @@ def _giles(x: Value) -> Value:
     return where(size(x).is_("oeq", 1.0), signed_as(constant(x, INFINITY), x), value)
 
 
-FUNCTIONS: Functions = {"erf": (1, erf), "erfc": (1, erfc), "erf_inv": (1, erf_inv)}
+FUNCTIONS: Functions = {
+    "erf": (1, erf),
+    "erfc": (1, erfc),
+    "erf_inv": (1, erf_inv),
+    "erf_inv_xla": (1, erf_inv_xla),
+}
