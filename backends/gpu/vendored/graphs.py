@@ -31,7 +31,7 @@ def captured(main: Main, comm: Comm, arguments: Sequence[Any], program: Program)
     torch.cuda.current_stream(comm.device).wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     try:
-        # Only what this thread does is bound to be recordable: NCCL has one of its own that watches.
+        # Only what this thread does has to be recordable: one of NCCL's own watches over it.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             results = main(comm, *static)
     except RuntimeError as error:
