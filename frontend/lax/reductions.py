@@ -7,9 +7,9 @@ from typing import Any
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.along import piece
+from shardir.frontend.numpy.along import joined, piece, resized
 from shardir.frontend.numpy.axes import axes_of, axis_of
-from shardir.frontend.operands import as_tracer
+from shardir.frontend.operands import as_tracer, reshape
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
@@ -147,15 +147,47 @@ def _running(
     xs: list[Tracer],
     dim: int,
 ) -> list[Tracer]:
-    """By doubling: after each step an element has as many before it combined into it."""
-    size, reach = xs[0].shape[dim], 1
-    while reach < size:
-        early = [piece(x, dim, 0, size - reach) for x in xs]
-        late = [piece(x, dim, reach, size) for x in xs]
-        joined = combined(early, late)
-        xs = [
-            emit("concatenate", piece(x, dim, 0, reach), y, dim=dim)
-            for x, y in zip(xs, joined, strict=True)
-        ]
-        reach *= 2
-    return xs
+    """By halves: neighbours are combined, those pairs run, and every other result is one of them.
+
+    Each step reads every other element, which stays on its device where the dimension is cut, and
+    all of it takes fewer than two combinations for each element.
+    """
+    size = xs[0].shape[dim]
+    if size < 2:
+        return xs
+    pairs = combined(
+        [_every_other(x, dim, 0, size // 2) for x in xs],
+        [_every_other(x, dim, 1, size // 2) for x in xs],
+    )
+    ends = _running(combined, pairs, dim)
+    starts = [piece(x, dim, 0, 1) for x in xs]
+    inner = (size - 1) // 2
+    if inner:
+        between = combined(
+            [piece(end, dim, 0, inner) for end in ends],
+            [_every_other(x, dim, 2, inner) for x in xs],
+        )
+        starts = [joined((start, rest), dim) for start, rest in zip(starts, between, strict=True)]
+    return [_interleaved(a, b, dim) for a, b in zip(starts, ends, strict=True)]
+
+
+def _every_other(x: Tracer, dim: int, start: int, count: int) -> Tracer:
+    """`count` elements along `dim`, from `start` on, each two after the last."""
+    found: Tracer = emit(
+        "slice",
+        x,
+        starts=resized((0,) * x.ndim, dim, start),
+        strides=resized((1,) * x.ndim, dim, 2),
+        result=x.value.type.with_shape(resized(x.shape, dim, count)),
+        weak=x.weak_type,
+    )
+    return found
+
+
+def _interleaved(first: Tracer, second: Tracer, dim: int) -> Tracer:
+    """The elements of both in turn; the first may have one more."""
+    size = second.shape[dim]
+    row = (*second.shape[: dim + 1], 1, *second.shape[dim + 1 :])
+    rows = [reshape(x, row) for x in (piece(first, dim, 0, size), second)]
+    both = reshape(joined(rows, dim + 1), resized(second.shape, dim, 2 * size))
+    return joined((both, piece(first, dim, size, first.shape[dim])), dim)

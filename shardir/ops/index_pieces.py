@@ -5,7 +5,7 @@ then lies outside: a scatter drops such elements by itself, a gather gives the i
 over the devices, of which one has the element.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardir.factors import FactorRule, Kind
@@ -34,18 +34,24 @@ def scatter_cuts(
     op: str,
     **dims: Ints,
 ) -> list[int]:
-    """Dimensions that single elements are written to may be cut, windows that move may not.
+    """Dimensions that elements or smaller windows are written to may be cut.
 
-    Updates may be cut as well: each device then has a part of what is to be combined.
+    Updates may be cut as well: each device then has a part of what is to be combined. A window as
+    large as its dimension shares its loop, so that it may not be cut if it is moved.
     """
     layout = Layout.of(x.shape, updates.rank, SCATTER.read(dims))
-    moving = {
-        i for d in layout.window.values() if d in layout.index_map for i in rule.operands[0][d]
-    }
+    moved = [(s, d) for s, d in layout.window.items() if d in layout.index_map]
+    moving = {i for s, d in moved if _covers(x, updates, d, s) for i in rule.operands[0][d]}
+    smaller = [i for s, d in moved if not _covers(x, updates, d, s) for i in rule.operands[0][d]]
     fixed = {i for d in layout.dropped if d not in layout.index_map for i in rule.operands[0][d]}
     parts = rule.of_kind(Kind.REDUCE) if op != "set" else ()
-    cuts = dict.fromkeys((*natural_cuts(rule), *parts))
+    cuts = dict.fromkeys((*natural_cuts(rule), *smaller, *parts))
     return [i for i in cuts if i not in moving and i not in fixed]
+
+
+def _covers(x: TensorType, updates: TensorType, d: int, s: int) -> bool:
+    """Whether windows are as large as the dimension that they lie in."""
+    return updates.shape[s] == x.shape[d]
 
 
 def _looked_up(rule: FactorRule, index_map: Ints) -> list[int]:
@@ -87,16 +93,29 @@ def scatter_pieces(
     b: Any, local: Local, x: Any, indices: Any, updates: Any, *, op: str, **dims: Ints
 ) -> Any:
     """Write what falls into the piece; what is there already counts on one device only."""
+    whole, _, written = local.op.operands
     layout = Layout.of(x.type.shape, updates.type.rank, SCATTER.read(dims))
-    whole = local.op.operands[0]
-    starts = [local.start(b, whole, d) if d in layout.dropped else None for d in layout.index_map]
+    covering = [d for s, d in layout.window.items() if _covers(whole.type, written.type, d, s)]
+    starts = [local.start(b, whole, d) if d not in covering else None for d in layout.index_map]
     if any(start is not None for start in starts):
-        indices = _wide(b, indices)
+        indices = _signed(b, _wide(b, indices), [whole.type.shape[d] for d in layout.index_map])
         indices = b.sub(indices, _row(b, starts, indices))
     pending = _pending(local)
     if pending and op in ("add", "mul"):
         x = b.select(local.is_first(b, pending), x, b.full(identity(op, x.type.dtype), x.type))
-    return b.scatter(x, indices, updates, op=op, **dims)
+    room = {d: updates.type.shape[s] for s, d in layout.window.items()}
+    return _in_room(b, x, room, lambda x: b.scatter(x, indices, updates, op=op, **dims))
+
+
+def _in_room(b: Any, x: Any, room: dict[int, int], write: Callable[[Any], Any]) -> Any:
+    """Write to a piece, with room behind it for windows that are larger than the piece."""
+    more = tuple(max(room.get(d, 0) - size, 0) for d, size in enumerate(x.type.shape))
+    if not any(more):
+        return write(x)
+    none = (0,) * x.type.rank
+    zero = b.full(0, x.type.with_shape(()))
+    written = write(b.pad(x, zero, low=none, high=more, interior=none))
+    return b.slice(written, starts=none, strides=(1,) * x.type.rank, result=x.type)
 
 
 def _pending(local: Local) -> Axes:
@@ -110,6 +129,14 @@ def _wide(b: Any, indices: Any) -> Any:
     if indices.type.numpy.itemsize >= 4:
         return indices
     return b.convert(indices, result=indices.type.with_dtype("i32"))
+
+
+def _signed(b: Any, indices: Any, extents: Sequence[int]) -> Any:
+    """Indices from which more may be taken than they are; what lay outside still does."""
+    if not indices.type.dtype.startswith("u"):
+        return indices
+    low, high = b.full(0, indices.type), _row(b, extents, indices)
+    return b.convert(b.clamp(low, indices, high), result=indices.type.with_dtype("i32"))
 
 
 def _row(b: Any, numbers: Sequence[Any], indices: Any) -> Any:

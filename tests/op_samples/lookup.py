@@ -107,6 +107,12 @@ def _scatter() -> Iterator[Sample]:
             },
             sources=(anything, between(0, 8), between(0.5, 2)),
         )
+    yield Sample(  # a window that is seen from pieces of `x` begins before them
+        ops.scatter,
+        (t("f32", 6), t("u32", 1), t("f32", 4)),
+        {"update_window_dims": (0,), "inserted_window_dims": (), "scatter_dims": (0,), "op": "set"},
+        sources=(anything, between(0, 8), between(0.5, 2)),
+    )
 
 
 def _convolution() -> Iterator[Sample]:

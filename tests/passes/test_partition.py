@@ -329,3 +329,23 @@ func @f(
 """)
 
     assert body(module) == ["%c, %d = optimization_barrier(%a, %b) : f32[2], f32[1]"]
+
+
+def test_windows_are_written_where_their_elements_are() -> None:
+    """Each device writes what falls into its piece, though windows begin in others' pieces."""
+    rows = "operand_batching_dims=[0], indices_batching_dims=[0]"
+    dims = f"update_window_dims=[1], inserted_window_dims=[], op=set, scatter_dims=[1], {rows}"
+    module = partitioned(f"""\
+func @f(
+  %a: f32[2@-, 16@x],
+  %i: i32[2@-, 1@-],
+  %u: f32[2@-, 6@-],
+) -> (f32[2@-, 16@x]) {
+  %c = scatter(%a, %i, %u, {dims}) : f32[2@-, 16@x]
+  return %c
+}}
+""")
+    assert kinds(module) == ["axis-index"]
+    a, u = np.zeros((2, 16), np.float32), np.ones((2, 6), np.float32)
+    (written,) = run(module, [a, np.array([[3], [12]], np.int32), u])
+    assert written.tolist() == [[0.0] * 3 + [1.0] * 6 + [0.0] * 7, [0.0] * 12 + [1.0] * 4]

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import shardir as sd
+from shardir import testing
 from shardir.frontend import lax, numpy as snp, tree
 from shardir.frontend.array import from_numpy
 from shardir.frontend.errors import (
@@ -218,6 +220,30 @@ def test_associative_scan() -> None:
             wanted.append(value)
         same(b, np.array(wanted[::-1] if reverse else wanted, np.float32))
         same(a, np.cumprod(order)[::-1] if reverse else np.cumprod(order))
+
+
+def test_running_results_along_a_cut_stay_where_they_are() -> None:
+    """Every other element is on the device that has it: far less is sent than a gather would."""
+    devices = sd.devices()[:4]
+    mesh = sd.make_mesh((4,), ("x",), devices=devices)
+    rows = sd.device_put(
+        np.ones((64, 128), np.float32), sd.NamedSharding(mesh, sd.PartitionSpec("x"))
+    )
+
+    def calls(x: Any) -> Any:
+        return lax.associative_scan(snp.add, x)
+
+    sent = sum(each.sent * each.times for each in testing.collectives(sd.jit(calls), (rows,)))
+    assert 0 < sent <= 40 * 512
+    same(sd.jit(calls)(rows), np.cumsum(np.asarray(rows), 0))
+    seen: list[int] = []
+
+    def counted(a: Any, b: Any) -> Any:
+        seen.append(a.shape[0])
+        return a + b
+
+    run(lambda x: lax.associative_scan(counted, x), np.ones(100, np.float32))
+    assert sum(seen) < 200
 
 
 FAULTS: list[tuple[Callable[[Any], Any], str]] = [
