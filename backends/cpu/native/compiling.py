@@ -4,6 +4,7 @@ Not imported for programs whose schedules are on disk.
 """
 
 from shardir.backends.cpu.native.rules import ORDERS, RULES
+from shardir.backends.cpu.native.runtime.kernels import begin
 from shardir.backends.cpu.native.runtime.workers import worker_count
 from shardir.backends.cpu.native.schedule.building import Builder
 from shardir.backends.cpu.native.schedule.lowering import lower
@@ -13,4 +14,4 @@ from shardir.ir import Function
 
 def schedule_of(function: Function) -> Schedule:
     """The schedule of a function for one device."""
-    return Builder(lower(function, ORDERS), RULES, worker_count()).build()
+    return Builder(lower(function, ORDERS), RULES, worker_count(), begin).build()

@@ -27,35 +27,93 @@ def target_of(machine: Machine) -> Any:
     )
 
 
-def emitted(texts: Sequence[str]) -> bytes:
-    """The object code of several modules as one; functions that are internal to one stay so.
+class Prepared:
+    """Several modules as one, and the passes that clean it up, in a context nobody else has.
 
     Raises `RuntimeError` with LLVM's words when a text is no module or two define the same.
     """
-    target = target_of(host())
-    module = _optimised(texts, target)
-    try:
-        with ffi.OutputString() as words:
-            buffer = _EMIT(target, module, 1, words)
-            if not buffer:
-                raise RuntimeError(str(words))
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._target = target_of(host())
+        context = binding.create_context()
+        self._module = _parsed(texts[0], context, self._target)
+        for text in texts[1:]:
+            self._module.link_in(_parsed(text, context, self._target))
+        options = binding.create_pipeline_tuning_options(speed_level=2)
+        self._passes = binding.create_new_module_pass_manager()
+        self._passes.add_always_inliner_pass()
+        self._passes.add_sroa_pass()
+        self._passes.add_instruction_combine_pass()
+        self._passes.add_simplify_cfg_pass()
+        self._builder = binding.create_pass_builder(self._target, options)
+
+    def code(self) -> bytes:
+        """The object code, once; functions that are internal to one module stay so."""
         try:
-            start, size = ffi.lib.LLVMPY_GetBufferStart, ffi.lib.LLVMPY_GetBufferSize
-            return ctypes.string_at(start(buffer), size(buffer))
+            _RUN(self._passes, self._module, self._builder)
+            with ffi.OutputString() as words:
+                buffer = _EMIT(self._target, self._module, 1, words)
+                if not buffer:
+                    raise RuntimeError(str(words))
+            try:
+                start, size = ffi.lib.LLVMPY_GetBufferStart, ffi.lib.LLVMPY_GetBufferSize
+                return ctypes.string_at(start(buffer), size(buffer))
+            finally:
+                ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
         finally:
-            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
-    finally:
-        module.close()
+            self._module.close()
+
+
+class Ahead:
+    """Object code that is made on a thread while who began it does something else.
+
+    The texts are read where it is begun: that is many short calls, and after each of them a thread
+    would wait for the caller to let go of Python.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._prepared = Prepared(texts)
+        self._code = b""
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._make, name="shardir-compile")
+        try:
+            self._thread.start()
+        except RuntimeError:  # No thread can be had.
+            self._make()
+
+    @property
+    def ended(self) -> bool:
+        """Whether `code` would not wait."""
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Return when it has ended, well or badly."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def code(self) -> bytes:
+        """The object code; raises `RuntimeError` with LLVM's words where there is none."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        return self._code
+
+    def _make(self) -> None:
+        try:
+            self._code = self._prepared.code()
+        except BaseException as error:  # Raised again where it is wanted.
+            self._error = error
 
 
 def emitted_together(groups: Sequence[Sequence[str]]) -> list[bytes]:
-    """`emitted` of each group, at the same time; the caller is one of the threads."""
+    """The object code of each group of modules, made at the same time; the caller is one of the
+    threads. Raises as `Prepared` does."""
     made: list[bytes | None] = [None] * len(groups)
     errors: list[BaseException] = []
 
     def make(number: int) -> None:
         try:
-            made[number] = emitted(groups[number])
+            made[number] = Prepared(groups[number]).code()
         except BaseException as error:  # Raised again where it is wanted.
             errors.append(error)
 
@@ -74,28 +132,6 @@ def emitted_together(groups: Sequence[Sequence[str]]) -> list[bytes]:
     if errors:
         raise errors[0]
     return [each for each in made if each is not None]
-
-
-def assembly(text: str) -> str:
-    """The machine code of a module as text, for people."""
-    target = target_of(host())
-    return str(target.emit_assembly(_optimised([text], target)))
-
-
-def _optimised(texts: Sequence[str], target: Any) -> Any:
-    """The modules as one, cleaned up, in a context that nobody else has."""
-    context = binding.create_context()
-    module = _parsed(texts[0], context, target)
-    for text in texts[1:]:
-        module.link_in(_parsed(text, context, target))
-    options = binding.create_pipeline_tuning_options(speed_level=2)
-    passes = binding.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    _RUN(passes, module, binding.create_pass_builder(target, options))
-    return module
 
 
 def _parsed(text: str, context: Any, target: Any) -> Any:

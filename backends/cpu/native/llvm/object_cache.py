@@ -74,6 +74,12 @@ def load(key: str) -> bytes | None:
     return code
 
 
+def holds(key: str) -> bool:
+    """Whether there is a file for a key; `load` may still not trust it."""
+    place = folder()
+    return place is not None and (place / f"{key}.o").exists()
+
+
 def save(key: str, code: bytes) -> None:
     """Keep code under a key."""
     place = folder()

@@ -8,10 +8,12 @@ even made when its code is there.
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm import object_cache
-from shardir.backends.cpu.native.llvm.compiler import emit, link, lock
+from shardir.backends.cpu.native.llvm.compiler import emit, emit_ahead, link, lock, running_ahead
+from shardir.backends.cpu.native.llvm.emission import Ahead
 from shardir.backends.cpu.native.llvm.naming import key_of
 from shardir.backends.cpu.native.runtime import libraries
 from shardir.backends.cpu.native.runtime.workers import allowed
@@ -30,6 +32,40 @@ class ForgottenError(LookupError):
 _Written = tuple[Kernel, str]
 
 _addresses: dict[str, int] = {}
+_written: dict[str, _Written] = {}
+"""Kernels that were begun, as text: too few yet to be worth a thread."""
+_begun: dict[str, "_Share"] = {}
+"""By kernel, what is being compiled ahead."""
+
+
+@dataclass
+class _Share:
+    """Kernels that are compiled as one module."""
+
+    kernels: list[_Written]
+    code: Ahead
+
+
+def begin(kernel: Kernel) -> None:
+    """Compile a kernel that `addresses` will be asked for, while the caller goes on.
+
+    Nothing is done where there is no core for it.
+    """
+    name = kernel.name
+    with lock:
+        if any(name in known for known in (_addresses, _begun, _written)):
+            return
+        cores = allowed()
+        if cores < 2 or object_cache.holds(key_of("kernel", name)):
+            return
+        _written[name] = kernel, kernel.text()
+        enough = sum(len(text) for _, text in _written.values()) >= WORTHWHILE
+        if enough and running_ahead() < cores - 1:
+            written = list(_written.values())[:TOGETHER]
+            for each, _ in written:
+                del _written[each.name]
+            share = _Share(written, emit_ahead([text for _, text in written]))
+            _begun.update((each.name, share) for each, _ in written)
 
 
 def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
@@ -37,6 +73,8 @@ def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
     wanted = {kernel.name: kernel for kernel in kernels}
     with lock:
         missing = [kernel for name, kernel in wanted.items() if name not in _addresses]
+        begun = {id(_begun[k.name]): _begun[k.name] for k in missing if k.name in _begun}
+        missing = [kernel for kernel in missing if kernel.name not in _begun]
         if missing:
             missing = _load(missing)
     cores = allowed()
@@ -49,22 +87,38 @@ def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
                 _compile(left, cores)
         # Who listens may do anything, and so does not hold the lock.
         report("kernels", min(start + step, len(missing)), len(missing))
+    with lock:
+        _finish(begun.values())
     return {name: _addresses[name] for name in wanted}
 
 
 def _compile(kernels: Sequence[Kernel], cores: int) -> None:
     """Compile kernels as modules, one for each core, and keep them on disk."""
-    shares = _shares([(kernel, kernel.text()) for kernel in kernels], cores)
+    written = [_written.pop(k.name) if k.name in _written else (k, k.text()) for k in kernels]
+    shares = _shares(written, cores)
     codes = emit([[text for _, text in share] for share in shares])
     for share, code in zip(shares, codes, strict=True):
-        names = [kernel.name for kernel, _ in share]
-        imports = list(dict.fromkeys(symbol for kernel, _ in share for symbol in kernel.imports))
-        group = key_of("group", *names)
-        object_cache.save(group, code)
-        entry = json.dumps({"group": group, "names": names, "imports": imports}).encode()
-        for name in names:
-            object_cache.save(key_of("kernel", name), entry)
-        _addresses.update(link([code], names, libraries.addresses(imports)))
+        _keep([kernel for kernel, _ in share], code)
+
+
+def _finish(shares: Iterable[_Share]) -> None:
+    """Wait for what was compiled ahead, unless another thread has done so meanwhile."""
+    for share in shares:
+        names = [kernel.name for kernel, _ in share.kernels]
+        if all(_begun.pop(name, None) is share for name in names):
+            _keep([kernel for kernel, _ in share.kernels], share.code.code())
+
+
+def _keep(kernels: Sequence[Kernel], code: bytes) -> None:
+    """Keep the code of kernels on disk, and bring it into memory."""
+    names = [kernel.name for kernel in kernels]
+    imports = list(dict.fromkeys(symbol for kernel in kernels for symbol in kernel.imports))
+    group = key_of("group", *names)
+    object_cache.save(group, code)
+    entry = json.dumps({"group": group, "names": names, "imports": imports}).encode()
+    for name in names:
+        object_cache.save(key_of("kernel", name), entry)
+    _addresses.update(link([code], names, libraries.addresses(imports)))
 
 
 def _shares(written: Sequence[_Written], cores: int) -> list[list[_Written]]:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import final
 
-from shardir.backends.cpu.native.llvm.compiler import Library, lock, named
+from shardir.backends.cpu.native.llvm.compiler import Library, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
 from shardir.backends.cpu.native.runtime import (
@@ -210,11 +210,13 @@ class Pool:
 _pools: list[Pool] = []
 _shared: list[Pool] = []
 """The one of this process, from when it is made."""
+_making = threading.RLock()
+"""Held by who makes it, and not the lock of the compiler: others may compile meanwhile."""
 
 
 def pool() -> Pool:
     """The workers of this process."""
-    with lock:
+    with _making:
         if not _shared:
             _shared.append(Pool(allowed()))
         return _shared[0]
@@ -250,5 +252,12 @@ def _at_exit() -> None:
         each.stop(patience=1.0)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _after_fork_in_child() -> None:
+    _making.release()
+    _after_fork()
+
+
+os.register_at_fork(
+    before=_making.acquire, after_in_parent=_making.release, after_in_child=_after_fork_in_child
+)
 atexit.register(_at_exit)

@@ -4,11 +4,11 @@ The slots of a program: scratch, the arena, its arguments, results and constants
 changes its address while the program runs, and temporaries that one operation has for itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
-from shardir.backends.cpu.native.data import Phase, Rules, View
+from shardir.backends.cpu.native.data import Kernel, Phase, Rules, View
 from shardir.backends.cpu.native.moves.copying import copy_phases
 from shardir.backends.cpu.native.schedule.items import (
     Branch,
@@ -35,10 +35,15 @@ FIRST_ARGUMENT = 2
 
 
 class Builder:
-    """What rules may ask for, and the slots of everything."""
+    """What rules may ask for, and the slots of everything.
 
-    def __init__(self, lowered: Lowered, rules: Rules, workers: int) -> None:
-        self._lowered, self._rules = lowered, rules
+    `begin` is told of each kernel as soon as it is known to be needed.
+    """
+
+    def __init__(
+        self, lowered: Lowered, rules: Rules, workers: int, begin: Callable[[Kernel], None]
+    ) -> None:
+        self._lowered, self._rules, self._begin = lowered, rules, begin
         self.workers = workers
         self._temporaries: list[int] = []
         self._taken = 0
@@ -161,6 +166,8 @@ class Builder:
         assert isinstance(segment, Segment)
         segment.phases.extend(phases)
         segment.causes.extend([cause] * len(phases))
+        for phase in phases:
+            self._begin(phase.kernel)
 
     def _control(self, item: Item) -> Item:
         if isinstance(item, Loop):

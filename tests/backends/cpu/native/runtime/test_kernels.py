@@ -21,7 +21,8 @@ from tests.backends.cpu.native.runtime.samples import kernel
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No code on disk, no kernel known."""
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "code"))
-    monkeypatch.setattr(kernels, "_addresses", {})
+    for known in ("_addresses", "_begun", "_written"):
+        monkeypatch.setattr(kernels, known, {})
     object_cache.folder.cache_clear()
     yield
     object_cache.folder.cache_clear()
@@ -154,6 +155,50 @@ def test_much_text_is_shared_between_threads(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_share_has_at_most_so_many_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     written = [(adding(f"k{n}", n, []), "text") for n in range(2 * kernels.TOGETHER)]
     assert [len(share) for share in kernels._shares(written, 8)] == [kernels.TOGETHER] * 2
+
+
+def test_kernels_are_compiled_while_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "WORTHWHILE", 1)
+    monkeypatch.setattr(kernels, "allowed", lambda: 2)
+    made: list[str] = []
+    begun = [adding("a", 1, made), adding("b", 10, made)]
+    for each in begun:
+        kernels.begin(each)
+    kernels.begin(adding("a", 1, made))
+    assert made == ["a", "b"]
+    assert "a" in kernels._begun
+    assert run(*begun, adding("c", 100, made)) == 111
+    assert made == ["a", "b", "c"]
+    assert (kernels._begun, kernels._written) == ({}, {})
+    kernels.begin(begun[0])
+    forget()
+    assert run(*begun) == 11
+    assert made == ["a", "b", "c"]
+
+
+def test_one_core_compiles_nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "WORTHWHILE", 1)
+    monkeypatch.setattr(kernels, "allowed", lambda: 1)
+    made: list[str] = []
+    kernels.begin(adding("a", 1, made))
+    assert made == []
+
+
+def test_what_is_on_disk_is_not_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "allowed", lambda: 2)
+    made: list[str] = []
+    assert run(adding("a", 1, made)) == 1
+    forget()
+    kernels.begin(adding("a", 1, made))
+    assert made == ["a"]
+
+
+def test_an_error_ahead_is_raised_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "WORTHWHILE", 1)
+    monkeypatch.setattr(kernels, "allowed", lambda: 2)
+    with pytest.raises(RuntimeError, match="expected"):
+        kernels.begin(Kernel("bad", lambda: "no module"))
+    assert run(adding("a", 1, [])) == 1
 
 
 def test_an_error_in_another_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
