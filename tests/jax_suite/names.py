@@ -182,8 +182,16 @@ class Absent:
             return None
         raise AbsentName(f"the library has no {self._absent}")
 
-    __bool__ = __call__ = __enter__ = __exit__ = __ge__ = __getitem__ = __lt__ = _refuse
-    __setitem__ = _refuse
+    __bool__ = __enter__ = __exit__ = __ge__ = __getitem__ = __lt__ = __setitem__ = _refuse
+
+    def __call__(self, *args: object, **keywords: object) -> Any:
+        """What is made of it while a file is loaded is absent too, each under a name of its own."""
+        if Absent.loading:
+            return Absent(f"{self._absent}{(*args, *keywords.values())}")
+        return self._refuse()
+
+    def __repr__(self) -> str:
+        return str(self._absent)
 
     @property
     def dtype(self) -> Any:
@@ -290,7 +298,7 @@ def root_of(library: Any, stubs: Mapping[str, Any]) -> Facade:
             found = within(COUNTERPARTS[name])
         if isinstance(found, ModuleType):
             return Facade(full, found, resolve)
-        if found is None:
+        if found is None and _lacks(backing, name):
             return Inert if full in INERT else Absent(full)
         return found
 
@@ -330,3 +338,8 @@ def _attribute(owner: Any, name: str) -> Any:
         return import_module(f"{owner.__name__}.{name}")
     except ImportError:
         return None
+
+
+def _lacks(owner: Any, name: str) -> bool:
+    """Whether there is nothing of that name; some names, as `numpy.newaxis`, are of `None`."""
+    return _attribute(owner, name) is None and not hasattr(owner, name)

@@ -55,6 +55,34 @@ def test_what_passes_and_what_counts(tmp_path: Path) -> None:
     assert strict.stdout.startswith("small: 0 of 1")
 
 
+OLD = """
+from absl.testing import absltest, parameterized
+import jax
+import jax.numpy as jnp
+from jax._src import sharding_specs as specs
+from jax._src import test_util as jtu
+
+class PythonPmapTest(jtu.JaxTestCase):
+  @parameterized.parameters([(specs.Chunked([n]),) for n in range(9)])
+  def testOfAbsentNames(self, spec):
+    self.fail()
+
+  def testNestedBasic(self):
+    f = jax.pmap(jax.pmap(lambda x: jax.lax.psum(x, ("i", "j")), "i"), "j")
+    self.assertAllClose(f(jnp.ones((2, 2))), jnp.full((2, 2), 4.))
+    self.assertIsNone(jnp.newaxis)
+"""
+
+
+def test_maps_within_maps_of_an_old_checkout(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "pmap_test.py").write_text(OLD)
+    command = [sys.executable, "-m", "tests.jax_suite", str(tmp_path), "nested_pmap"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.stdout == "nested_pmap: 1 of 1\n", ran.stderr
+    assert ran.returncode == 0
+
+
 def test_lists_of_names(tmp_path: Path) -> None:
     path = tmp_path / "array_test.py"
     path.write_text("  def test_array_delete(\n  def test_pspec_tuple(\n  def test_pspec(\n")
