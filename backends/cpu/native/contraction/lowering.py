@@ -233,7 +233,11 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     item = work.out.itemsize
     if not _stored_at_once(work, item) and _stored_at_once(work.turned(), item):
         work = work.turned()
-    while not _dense_from(work.columns, item) and _run(work.columns, item) >= PARTED:
+    while (
+        not _dense_from(work.columns, item)
+        and _run(work.columns, item) >= PARTED
+        and not any(work.columns[0].steps)  # A batch is not checked against the image.
+    ):
         work = replace(work, batch=(work.columns[0], *work.batch), columns=work.columns[1:])
     sizes = Sizes.of(numbers, work.sizes[2])
     direct = _dense_from(work.columns, item)

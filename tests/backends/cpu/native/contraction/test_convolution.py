@@ -101,6 +101,17 @@ def test_random(
     assert_convolution(out, x, w, op.result.type, attrs)
 
 
+def test_places_outside_are_zero_where_they_are_outermost_in_memory() -> None:
+    """Columns of the product are not neighbours there, and those outside are among them."""
+    rng = np.random.default_rng(0)
+    attrs = attributes(1, "0fb,0io->0fb", padding=((1, 1),))
+    x, w = numbers(rng, (2, 1, 20), "f64"), numbers(rng, (1, 1, 2), "f64")
+    op = op_on(convolution, TensorType(x.shape, "f64"), TensorType(w.shape, "f64"), **attrs)
+    out = np.full((4, 2, 20), 7.0)
+    assert lowered(RULES["convolution"], op, [x, w], [out]) is not None
+    assert_convolution(out, x, w, op.result.type, attrs)
+
+
 LARGE = [
     ("b01f,01io->b01f", (3, 17, 19, 16), (3, 3, 16, 40), {"padding": ((1, 1), (1, 1))}),
     ("b01f,01io->b01f", (2, 32, 32, 3), (3, 3, 3, 32), {"padding": ((1, 1), (1, 1))}),
