@@ -7,6 +7,7 @@ a dimension there and back is a view.
 from collections.abc import Sequence
 
 from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view, shuffle_view
+from shardir.backends.ipu.expressions import Apply, Node, Tensor, number, show
 from shardir.backends.ipu.indexing import sliced
 from shardir.backends.ipu.reductions import SIGN, as_float, as_stored
 from shardir.backends.ipu.replicas import (
@@ -221,7 +222,7 @@ def _axis_index(e: Emitter, op: Op) -> None:
     y = op.result
     axes = tuple(axis for axis in op.attrs["axes"] if axis.size > 1)
     if not axes:
-        e.define(y, e.number(0, "i32"))
+        e.scalars[y] = 0
         return
     e.define(y, f"{position(e, axes)}.reinterpret(poplar::INT)")
 
@@ -259,30 +260,30 @@ def _permute(e: Emitter, op: Op) -> None:
         if copy.keep == everyone or not have:
             text = moved
         else:
-            text = _chosen(e, y, sorted(copy.keep), moved, text)
+            text = _chosen(e, y, sorted(copy.keep), [moved, text])
         have = have | copy.keep
     if not have:
         text = e.temporary(y.name, _zeros(e, y))
     elif have != everyone:
-        text = _chosen(e, y, sorted(have), text, _zeros(e, y))
+        text = _chosen(e, y, sorted(have), [text])
     e.alias(y, text, x if text == e.text(x) else None)
 
 
 def _zeros(e: Emitter, y: Value) -> str:
     dtype = physical(y.type).dtype
-    return broadcast_view(e.number(0, dtype), (), (), physical(y.type).shape)
+    return broadcast_view(e.constant(0, dtype), (), (), physical(y.type).shape)
 
 
-def _chosen(e: Emitter, y: Value, replicas: Sequence[int], yes: str, no: str) -> str:
-    """The name of a tensor that is `yes` on some replicas and `no` on the others."""
+def _chosen(e: Emitter, y: Value, replicas: Sequence[int], tensors: Sequence[str]) -> str:
+    """The name of what is the first tensor on some replicas, and the second or 0 on the others."""
     table = ", ".join("true" if r in replicas else "false" for r in range(e.mesh.size))
     key = f"replicas {replicas}"
     helper = f"{e.use('for_replica')}(graph, {replica(e)}, {{{table}}}, step)"
     chosen = e.once(key, "takes", helper)
-    shape = physical(y.type).shape
-    flag = broadcast_view(chosen, (), (), shape)
-    either = "pe::Select(pe::_1, pe::_2, pe::_3)"
-    if y.type.dtype in NARROW_INTEGERS:
-        wide = "pe::Select(pe::Cast(pe::_1, poplar::INT), pe::Cast(pe::_2, poplar::INT), pe::_3)"
-        either = f"pe::Cast({wide}, {element(y.type).poplar})"
-    return e.temporary(y.name, e.map(either, [yes, no, flag], e.label(y)))
+    held = physical(y.type)
+    nodes: list[Node] = [Tensor(text, held.dtype) for text in tensors]
+    if len(nodes) == 1:
+        nodes.append(number(0, held.dtype))
+    flag = Tensor(broadcast_view(chosen, (), (), held.shape), "bool")
+    text, listed = show(Apply("Select", (*nodes, flag), held.dtype), held.dtype)
+    return e.temporary(y.name, e.map(text, listed, e.label(y)))

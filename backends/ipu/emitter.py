@@ -31,6 +31,8 @@ from shardir.text.printer import Printer
 from shardir.types import TensorType
 
 _RESHAPED = re.compile(r"\.reshape\(\{[^{}]*\}\)$")
+_SPREAD = re.compile(r"(?:\.broadcast\(\d+, \d+\))+$")
+_ONE_SPREAD = re.compile(r"(\.reshape\(\{1(?:, 1)*\}\))(?:\.broadcast\(\d+, \d+\))+$")
 
 
 @dataclass
@@ -53,6 +55,8 @@ class Emitter:
     globals: dict[str, str] = field(default_factory=dict)
     """Constants in front of the function that builds the graph: the text of each, and its name."""
     texts: dict[Value, str] = field(default_factory=dict)
+    scalars: dict[Value, bool | int | float] = field(default_factory=dict)
+    """Values that are one number everywhere, which expressions hold as constants."""
     roots: dict[Value, Value] = field(default_factory=dict)
     """For a value that is a view of another's tensor, that value."""
     mixed: set[Value] = field(default_factory=set)
@@ -107,7 +111,10 @@ class Emitter:
         return helper
 
     def text(self, value: Value) -> str:
-        """The C++ expression of a value's tensor."""
+        """The C++ expression of a value's tensor; one of a single number is made when asked for."""
+        if value not in self.texts and value in self.scalars:
+            made = self.constant(self.scalars[value], value.type.dtype)
+            self.texts[value] = broadcast_view(made, (), (), value.type.shape)
         return self.texts[value]
 
     def label(self, value: Value) -> str:
@@ -160,9 +167,19 @@ class Emitter:
             return f"popops::cast(graph, {wide}, {held.poplar}, {self.sequence})"
         return f"{self.use('number')}<{held.cpp}>(graph, {held.poplar}, {text})"
 
+    def constant(self, value: object, dtype: str) -> str:
+        """The name of a constant without dimensions, which is made once."""
+        text = literal(value, dtype)
+        digits = re.sub(r"\W+", "_", text.split("::")[-1].removesuffix("()").rstrip("fu"))
+        sign = "minus_" if text.startswith("-") else ""
+        name = f"number_{sign}{digits.strip('_').removesuffix('_0')}"
+        with self.into("step"):
+            made = self.number(value, dtype)
+        return self.once(f"number {text} {dtype}", name, made)
+
     def map(self, expression: str, tensors: Sequence[str], label: str) -> str:
         """The call that evaluates an expression for each element."""
-        listed = ", ".join(tensors)
+        listed = ", ".join(_unspread(tensors))
         return f"popops::map(graph, {expression}, {{{listed}}}, {self.sequence}, {label})"
 
     def cast(self, text: str, dtype: str, label: str) -> str:
@@ -176,6 +193,19 @@ class Emitter:
     def refuse(self, op: Op, reason: str, fix: str) -> EmissionError:
         """The error for an operation that cannot be emitted."""
         return EmissionError.of(op, reason, fix)
+
+
+def _unspread(tensors: Sequence[str]) -> Sequence[str]:
+    """Operands of `popops::map`, without the broadcasts that it makes by itself.
+
+    It broadcasts as NumPy does, so that one operand of the result's shape is enough. Poplibs fuses
+    expressions of tensors of one shape and of single elements, and none of what is spread already.
+    """
+    for spread, left in ((_SPREAD, ""), (_ONE_SPREAD, r"\1")):
+        bare = [spread.sub(left, text) for text in tensors]
+        if any(before == after for before, after in zip(tensors, bare, strict=True)):
+            return bare
+    return tensors
 
 
 def broadcast_view(text: str, shape: Sequence[int], dims: Sequence[int], to: Sequence[int]) -> str:

@@ -20,6 +20,7 @@ from shardir.backends.ipu.expressions import (
     Number,
     Tensor,
     has_polynomial,
+    number,
     show,
     size,
     tensors,
@@ -50,19 +51,24 @@ class Group:
         self.yielded = yielded
         """The results of the group by what they are inside, whose names they give."""
         self.nodes: dict[Value, Node] = {}
-        self.numbers: dict[Value, str] = {}
-        """The tensors of values that are one number, which expressions hold as constants."""
         self.origins: dict[str, Value] = {}
         """For the text of a view, the operand of the group that it shows."""
 
     def take(self, value: Value, operand: Value) -> None:
         """An operand, under the name it has in the group."""
+        if operand in self.e.scalars:
+            self.nodes[value] = number(self.e.scalars[operand], value.type.dtype)
+            return
         text = self.e.text(operand)
         self.nodes[value] = Tensor(text, value.type.dtype)
         self.origins[text] = operand
 
     def give(self, value: Value, result: Value) -> None:
         """Bind a result of the group to what it is inside."""
+        node = self.nodes[value]
+        if isinstance(node, Number):
+            self.e.scalars[result] = node.value
+            return
         text = self.store(value)
         self.e.alias(result, text, self.origins.get(text))
 
@@ -89,6 +95,8 @@ class Group:
             node = self._expression(op)
         self.nodes[op.result] = node
         used = self.uses[op.result]
+        if isinstance(node, Number):
+            return
         if op.result in self.yielded or (used > 1 and size(node) > REPEATED):
             self.store(op.result)
 
@@ -211,11 +219,8 @@ class Group:
         if isinstance(node, Tensor):
             return node.text
         if isinstance(node, Number):
-            if value not in self.numbers:
-                scalar = self.e.number(node.value, node.dtype)
-                made = self.e.temporary(self._named(value).name, scalar)
-                self.numbers[value] = broadcast_view(made, (), (), value.type.shape)
-            return self.numbers[value]
+            made = self.e.constant(node.value, node.dtype)
+            return broadcast_view(made, (), (), value.type.shape)
         text, listed = show(node, value.type.dtype)
         if has_polynomial(node):
             self.e.use("polynomial")

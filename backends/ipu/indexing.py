@@ -260,7 +260,7 @@ def _rows(
             within = f"{held} >= pe::Const(0) && {held} < pe::Const({extent})"
             inside = f"{inside} && {within}" if inside else within
     if not places:
-        zero = e.number(0, "u32")
+        zero = e.constant(0, "u32")
         return broadcast_view(zero, (), (), (prod(shape), 1))
     label = e.label(op.result)
     safe = f"pe::Select({row}, pe::Const({prod(extents)}), {inside})" if inside else row

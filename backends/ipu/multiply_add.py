@@ -29,18 +29,19 @@ def multiply_adds(block: Block) -> MultiplyAdds:
                 uses.setdefault(value, set()).add(op)
         for value in inner.returns:
             uses.setdefault(value, set()).add(None)
-    found = MultiplyAdds()
-    taken: set[Op] = set()
-    for op in block.walk():
-        if matched := _matched(op, made):
-            found.operands[op.result] = matched[0]
-            taken |= {op, *matched[1]}
-    doubles = [op.result for op in taken if op.result.type.dtype == "f64"]
-    loose = {value for value in doubles if not uses.get(value, set()) <= taken}
-    if loose:
-        return MultiplyAdds()
-    found.between = set(doubles)
-    return found
+    sums = {op: matched for op in block.walk() if (matched := _matched(op, made))}
+    while True:
+        taken = {part for op, (_, parts) in sums.items() for part in (op, *parts)}
+        doubles = [op.result for op in taken if op.result.type.dtype == "f64"]
+        loose = {value for value in doubles if not uses.get(value, set()) <= taken}
+        if not loose:
+            operands = {op.result: matched[0] for op, matched in sums.items()}
+            return MultiplyAdds(operands, set(doubles))
+        sums = {
+            op: (operands, parts)
+            for op, (operands, parts) in sums.items()
+            if not any(part.result in loose for part in parts)
+        }
 
 
 def _blocks(block: Block) -> Iterator[Block]:

@@ -179,7 +179,7 @@ def _introduction(emission: Emission, memory: Memory) -> str:
         "",
         f"  g++ -std=c++17 -O2 {file_name(emission)} -o {stem(emission)} \\",
         "    -lgcl -lpoplin -lpopops -lpoputil -lpoplar",
-        f"  mkdir -p results && ./{stem(emission)} --arguments arguments --results results",
+        f"  ./{stem(emission)} --arguments arguments --results results",
     ]
     return "\n".join(f"// {line}".rstrip() for line in lines)
 

@@ -59,7 +59,7 @@ def _indices(e: Emitter, op: Op, shape: tuple[int, ...], whole: tuple[int, ...])
             terms.append(place if stride == 1 else f"{place} * pe::Const({stride}u)")
     name = f"{op.results[0].name}_index"
     if not terms:
-        return e.temporary(name, broadcast_view(e.number(0, "u32"), (), (), shape))
+        return e.temporary(name, broadcast_view(e.constant(0, "u32"), (), (), shape))
     if terms == ["pe::_1"]:
         return places[0]
     return e.temporary(name, e.map(" + ".join(terms), places, label))
@@ -72,7 +72,7 @@ def _hash(e: Emitter, op: Op, key: tuple[str, str], first: str, second: str) -> 
 
 
 def _zero(e: Emitter, shape: tuple[int, ...]) -> str:
-    zero = e.once("zero u32", "no_word", e.number(0, "u32"))
+    zero = e.constant(0, "u32")
     return broadcast_view(zero, (), (), shape)
 
 

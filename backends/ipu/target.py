@@ -23,6 +23,7 @@ from shardir.backends.ipu.checks import (
 )
 from shardir.backends.ipu.downcast import downcast, parse_casts
 from shardir.backends.ipu.expressions import PLACEHOLDERS
+from shardir.backends.ipu.preparing import prepared
 from shardir.backends.ipu.program import file_name, ports_of, write_program
 from shardir.threefry import halves
 from shardir.types import TensorType
@@ -112,7 +113,7 @@ sys.exit(worst > 1e-3)
 def program_text(emission: Emission, options: Mapping[str, str]) -> str:
     """The text of the program alone; raises `EmissionError` for what IPUs cannot do."""
     strided, nan = _choice(options, "strided"), _choice(options, "nan")
-    emission = downcast(emission, parse_casts(options.get("downcast", "")))
+    emission = prepared(downcast(emission, parse_casts(options.get("downcast", ""))))
     check_replicas(emission)
     check_complete(emission)
     check_types(emission)

@@ -28,6 +28,9 @@ def _shape(op: Op) -> tuple[int, ...]:
 @lowers("broadcast")
 def _broadcast(e: Emitter, op: Op) -> None:
     x, y = op.operands[0], op.result
+    if x in e.scalars:
+        e.scalars[y] = e.scalars[x]
+        return
     to = physical(y.type).shape
     words = (y.type.rank,) if len(to) > y.type.rank else ()
     view = broadcast_view(e.text(x), _shape(op), (*op.attrs["dims"], *words), to)
@@ -37,6 +40,9 @@ def _broadcast(e: Emitter, op: Op) -> None:
 @lowers("reshape")
 def _reshape(e: Emitter, op: Op) -> None:
     x = op.operands[0]
+    if x in e.scalars:
+        e.scalars[op.result] = e.scalars[x]
+        return
     to = physical(op.result.type).shape
     e.define(op.result, reshape_view(e.text(x), _shape(op), to), x)
 
@@ -117,10 +123,9 @@ def _pad(e: Emitter, op: Op) -> None:
 @lowers("constant")
 def _constant(e: Emitter, op: Op) -> None:
     value, y = op.attrs["value"], op.result
-    held = physical(y.type)
     if isinstance(value, Dense):
         if not y.type.shape and y.type.dtype != "key":
-            e.define(y, e.number(value.array.item(), y.type.dtype))
+            e.scalars[y] = value.array.item()
             return
         e.define(y, dense(e, value.array, y.type.dtype))
         return
@@ -129,8 +134,7 @@ def _constant(e: Emitter, op: Op) -> None:
         return
     assert op.spec.reference is not None
     scalar = np.asarray(op.spec.reference(value=value, result=y.type.with_shape(())))
-    made = e.number(scalar.item(), y.type.dtype)
-    e.define(y, broadcast_view(made, (), (), held.shape))
+    e.scalars[y] = scalar.item()
 
 
 def dense(

@@ -71,7 +71,7 @@ def _convolution(e: Emitter, op: Op) -> None:
     order = (of.first, *of.spatial, of.second)
     shape = [x.type.shape[d] for d in order]
     none, one = ((0, 0),), (1,)
-    fill = e.once(f"zero {x.type.dtype}", "nothing", e.number(0, x.type.dtype))
+    fill = e.constant(0, x.type.dtype)
     text, sizes = arranged(
         e, shuffle_view(e.text(x), order), shape,
         (*none, *attrs["padding"], *none), (*one, *attrs["lhs_dilation"], *one), fill,
@@ -142,9 +142,7 @@ def _reduce_window(e: Emitter, op: Op) -> None:
     e.comment(op)
     x, y, attrs = op.operands[0], op.result, op.attrs
     how = attrs["op"]
-    fill = e.once(
-        f"{how} of nothing {x.type.dtype}", "nothing", e.number(identity(how, x.type), x.type.dtype)
-    )
+    fill = e.constant(identity(how, x.type), x.type.dtype)
     text, sizes = arranged(
         e, e.text(x), x.type.shape, attrs["padding"], attrs["base_dilation"], fill
     )
@@ -166,9 +164,8 @@ def _select_and_scatter(e: Emitter, op: Op) -> None:
         raise e.refuse(op, f"compares {x.type.dtype} in windows", "convert to i32 first")
     e.comment(op)
     how, dtype = attrs["op"], x.type.dtype
-    worst = e.number(identity(how, x.type), dtype)
-    fill = e.once(f"{how} of nothing {dtype}", "nothing", worst)
-    zero = e.once(f"zero {dtype}", "nothing", e.number(0, dtype))
+    fill = e.constant(identity(how, x.type), dtype)
+    zero = e.constant(0, dtype)
     text, _ = arranged(e, e.text(x), x.type.shape, attrs["padding"], attrs["base_dilation"], fill)
     better = "pe::_1 > pe::_2" if how == "max" else "pe::_1 < pe::_2"
     if e.keeps_nan and dtype in FLOATS:

@@ -24,7 +24,7 @@
 //
 //   g++ -std=c++17 -O2 perceptron_step.cpp -o perceptron_step \
 //     -lgcl -lpoplin -lpopops -lpoputil -lpoplar
-//   mkdir -p results && ./perceptron_step --arguments arguments --results results
+//   ./perceptron_step --arguments arguments --results results
 
 #include "shardir_ipu_host.hpp"
 
@@ -57,14 +57,6 @@ namespace {
 using Groups = std::vector<std::vector<unsigned>>;
 
 using Shape = std::vector<std::size_t>;
-
-// A constant without dimensions.
-template <typename T>
-Tensor number(Graph &graph, const poplar::Type &type, T value) {
-  Tensor made = graph.addConstant<T>(type, {}, value);
-  graph.setTileMapping(made, 0);
-  return made;
-}
 
 // Which replica this is.
 Tensor replica_index(Graph &graph) {
@@ -195,9 +187,8 @@ void build(shardir_ipu::Program &program) {
 
   // %0 = dot(%x, %params.w1, dims="bi,ih->bh") : f32[8, 8]
   Tensor v0 = poplin::matMul(graph, x, params_w1, step, "0");
-  Tensor v6_grad = number<float>(graph, poplar::FLOAT, 0.015625f);
-  Tensor hidden = popops::map(graph, pe::Tanh(pe::_1 + pe::_2),
-      {v0, params_b1.reshape({1, 8}).broadcast(8, 0)}, step, "hidden");
+  Tensor hidden = popops::map(graph, pe::Tanh(pe::_1 + pe::_2), {v0, params_b1.reshape({1, 8})},
+      step, "hidden");
   Tensor v13 = popops::map(graph, pe::Const(1.0f) - pe::Square(pe::_1), {hidden}, step, "13");
   // %3.part = dot(%hidden, %params.w2, dims="bi,ih->bh") : f32[8, 4]
   Tensor v3_part = poplin::matMul(graph, hidden, params_w2, step, "3.part");
@@ -205,8 +196,7 @@ void build(shardir_ipu::Program &program) {
   Tensor v3 = gcl::allReduceCrossReplica(graph, v3_part, gcl::CollectiveOperator::ADD, step,
       along_model, "3");
   Tensor v5 = popops::map(graph, pe::Square(pe::_1 - pe::_2), {v3, y}, step, "5");
-  Tensor v31 = popops::map(graph, pe::_1 * (pe::_2 - pe::_3),
-      {v6_grad.reshape({1, 1}).broadcast(8, 0).broadcast(4, 1), v3, y}, step, "31");
+  Tensor v31 = popops::map(graph, pe::Const(0.015625f) * (pe::_1 - pe::_2), {v3, y}, step, "31");
   Tensor v4_grad = popops::map(graph, pe::_1 + pe::_1, {v31}, step, "4.grad");
   // %6.part = sum(%5, dims=[0, 1]) : f32[]
   Tensor v6_part = popops::reduce(graph, v5, {0, 1}, popops::Operation::ADD, step, "6.part");

@@ -17,7 +17,7 @@
 //
 //   g++ -std=c++17 -O2 step.cpp -o step \
 //     -lgcl -lpoplin -lpopops -lpoputil -lpoplar
-//   mkdir -p results && ./step --arguments arguments --results results
+//   ./step --arguments arguments --results results
 
 #include "shardir_ipu_host.hpp"
 

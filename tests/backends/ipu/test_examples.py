@@ -1,8 +1,15 @@
 """The emitted programs that the documentation shows are what is emitted, and read as meant."""
 
 import re
+from typing import Any
 
+import numpy as np
+
+import shardir as sd
+import shardir.numpy as snp
 from tests.backends.ipu.examples import FOLDER, examples
+from tests.backends.ipu.running import Case
+from tests.backends.ipu.training import draw
 
 
 def test_the_examples_are_what_is_emitted() -> None:
@@ -25,3 +32,16 @@ def test_a_value_keeps_its_name() -> None:
     text = next(text for path, text in examples().items() if path.name == "perceptron_step.cpp")
     assert re.search(r"Tensor hidden = popops::map\(graph, pe::Tanh\(pe::_1 \+ pe::_2\),", text)
     assert 'step, "hidden");' in text
+
+
+def test_numbers_are_constants_of_expressions_and_single_elements_are_not_spread() -> None:
+    """Poplibs fuses no expression over a tensor that is broadcast already."""
+
+    def scaled(x: Any, by: Any) -> Any:
+        total = x.sum()
+        return snp.tanh(x * by + 1.5) - total, sd.grad(lambda x: (x * x).mean())(x)
+
+    text = Case.of(sd.jit(scaled).lower(draw(4, 4), np.float32(2)), ()).text
+    assert ".broadcast(" not in text
+    assert "number" not in text
+    assert "pe::Const(1.5f)" in text

@@ -86,6 +86,36 @@ def test_random_numbers_to_the_bit() -> None:
     })  # fmt: skip
 
 
+def test_random_numbers_of_mapped_keys_and_bounds() -> None:
+    """Products that are rounded once, spread over batches and shared by groups, are still seen."""
+    mesh = grid(4, names=("x",))
+    low, high = put(mesh, draw(8), "x"), put(mesh, draw(8, seed=1) + 4, "x")
+
+    def numbers(key: Any, low: Any, high: Any) -> Any:
+        keys = random.split(key, 8)
+        return (
+            random.uniform(key, (8,), np.float32, low[0], high[0]),
+            sd.vmap(lambda k, a, b: random.uniform(k, (3,), np.float32, a, b))(keys, low, high),
+            sd.vmap(lambda k: random.normal(k, (3,), np.float32))(keys),
+            sd.vmap(lambda a: random.uniform(key, (3,), np.float32, a, 9), out_axes=1)(low),
+            random.truncated_normal(key, low, high, (8,)),
+            lax.scan(
+                lambda c, k: (c + random.normal(k, (4,), np.float32), c[0]),
+                snp.zeros(4, np.float32),
+                keys,
+            ),
+        )
+
+    check({"numbers": lowered(numbers, random.key(2), low, high)})
+
+
+def test_hypotenuses() -> None:
+    big, small = np.float32(1e30), np.float32(1e-30)
+    x = np.array([3, 0, np.inf, np.nan, big, small, -4, 0], np.float32)
+    y = np.array([4, 0, np.nan, 1, big, small, 3, -2], np.float32)
+    check({"pairs": lowered(snp.hypot, x, y)})
+
+
 def test_loops() -> None:
     mesh = grid(2, 2)
     w, xs = put(mesh, draw(8, 8), None, "model"), put(mesh, draw(5, 4, 8), None, "data")

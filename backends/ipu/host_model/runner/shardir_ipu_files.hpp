@@ -1,6 +1,8 @@
 // The command line of emitted programs: arguments from files, results into files.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -114,8 +116,21 @@ inline std::vector<char> read_argument(const Port& port, unsigned replicas,
   return bytes;
 }
 
+// Makes a folder, and those that it lies in, where they are not there yet.
+inline void make_folder(const std::string& path) {
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    ::mkdir(path.substr(0, end).c_str(), 0777);
+    if (end == std::string::npos) break;
+  }
+  struct stat found;
+  if (::stat(path.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
+    throw Error("the folder '" + path + "' cannot be made; name another one with --results");
+  }
+}
+
 inline void run_with_files(const Contract& contract, void (*build)(Program&),
                            const Options& options) {
+  make_folder(options.results);
   std::vector<std::vector<char>> arguments, results;
   std::vector<const void*> given;
   std::vector<void*> wanted;

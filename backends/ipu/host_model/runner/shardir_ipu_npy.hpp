@@ -149,7 +149,7 @@ inline Array read_npy(const std::string& path) {
 inline void write_npy(const std::string& path, const Element& element, const Shape& shape,
                       const std::vector<char>& bytes) {
   File file(path, "wb");
-  if (!file.open()) throw Error("'" + path + "' cannot be written; does its folder exist?");
+  if (!file.open()) throw Error("'" + path + "' cannot be written; is it write-protected?");
   std::string header = "{'descr': '" + std::string(element.file) +
                        "', 'fortran_order': False, 'shape': " + text(shape) + ", }";
   header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10, ' ');

@@ -93,7 +93,6 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(executable: Path, tmp_path: Path) -> Command:
     """Runs the program in a folder with all its arguments saved."""
     (tmp_path / "arguments").mkdir()
-    (tmp_path / "results").mkdir()
     for name, value in uneven_arguments().items():
         np.save(tmp_path / "arguments" / f"{name}.npy", value)
 
@@ -118,10 +117,10 @@ def test_files_of_whole_arrays(command: Command, tmp_path: Path) -> None:
 def test_files_of_parts(command: Command, tmp_path: Path) -> None:
     parts = parts_of(uneven_arguments()["x"])
     np.save(tmp_path / "arguments" / "x.npy", parts)
-    (tmp_path / "out").mkdir()
-    assert command("--sharded", "--results", "out", "--steps", "2").returncode == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / "y.npy"), parts * np.float16(2.5))
-    assert np.load(tmp_path / "out" / "sum.npy").shape == (8,)
+    assert command("--sharded", "--results", "new/out", "--steps", "2").returncode == 0
+    out = tmp_path / "new" / "out"
+    np.testing.assert_array_equal(np.load(out / "y.npy"), parts * np.float16(2.5))
+    assert np.load(out / "sum.npy").shape == (8,)
 
 
 @pytest.mark.parametrize("device", ["model", "cpu"])
@@ -158,8 +157,8 @@ OPTIONS = (
             "'elsewhere/x.npy' does not exist; save the argument batch['x'] there with numpy.save",
         ),
         (
-            ["--results", "nowhere"],
-            "'nowhere/y.npy' cannot be written; does its folder exist?",
+            ["--results", "arguments/x.npy/out"],
+            "the folder 'arguments/x.npy/out' cannot be made; name another one with --results",
         ),
     ],
 )

@@ -1,0 +1,131 @@
+"""What is said otherwise before a program is written, because IPUs lack a type on the way.
+
+Conversions to double precision come after what only arranges data, and into the groups that use
+them, so that a product and a sum that are rounded once are seen as such (`multiply_add`). The
+absolute value of a complex number is computed from its parts (`hypot` is that).
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+from shardir.backends.emission import Emission
+from shardir.build import Builder, Names
+from shardir.ir import Block, Function, Op, Value
+from shardir.opset import OPS
+
+_ARRANGING = ("broadcast", "reshape", "transpose", "slice", "reverse", "roll")
+
+
+def prepared(emission: Emission) -> Emission:
+    """The same program, with less of the types that IPUs lack."""
+    first, *rest = emission.module.functions
+    module = replace(emission.module, functions=(_function(first), *rest))
+    return replace(emission, module=module)
+
+
+def _function(function: Function) -> Function:
+    taken = [value.name for op in function.body.walk() for value in op.results]
+    taken += [value.name for block in _blocks(function.body) for value in block.params]
+    body = _Rewriter(Names(taken)).block(function.body)
+    return replace(function, body=_without_unused(body))
+
+
+class _Rewriter:
+    """Goes through blocks in order, and keeps what has made each value."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.made: dict[Value, Op] = {}
+
+    def block(self, block: Block) -> Block:
+        """A block with its operations, and those of the blocks within, said otherwise."""
+        b = Builder(self.names)
+        for op in block.ops:
+            start = len(b.ops)
+            self._write(b, op)
+            for written in b.ops[start:]:
+                self.made.update(dict.fromkeys(written.results, written))
+        return replace(block, ops=tuple(b.ops))
+
+    def _write(self, b: Builder, op: Op) -> None:
+        source = self.made.get(op.operands[0]) if len(op.operands) == 1 else None
+        b.loc = op.loc
+        if op.name == "fused":
+            self._write_group(b, op)
+        elif op.blocks:
+            b.append(replace(op, blocks=tuple(map(self.block, op.blocks))))
+        elif source is not None and op.name in _ARRANGING and _widens(source):
+            single = self._single(op.result)
+            b.append(replace(op, operands=source.operands, results=(single,)))
+            b.append(replace(source, operands=(single,), results=op.results))
+        elif source is not None and op.name == "abs" and source.name == "complex":
+            if op.result.type.dtype != "f32":
+                b.append(op)
+                return
+            _write_length(b, op, *source.operands)
+        else:
+            b.append(op)
+
+    def _single(self, double: Value) -> Value:
+        return replace(double, name=self.names.fresh(), type=double.type.with_dtype("f32"))
+
+    def _write_group(self, b: Builder, op: Op) -> None:
+        """A group that takes and gives single numbers, and converts them itself."""
+        (block,) = op.blocks
+        operands, params, conversions = list(op.operands), list(block.params), []
+        for i, (operand, param) in enumerate(zip(op.operands, block.params, strict=True)):
+            source = self.made.get(operand)
+            if source is not None and _widens(source):
+                operands[i], params[i] = source.operands[0], self._single(param)
+                conversions.append(replace(source, operands=(params[i],), results=(param,)))
+        block = self.block(Block(tuple(params), (*conversions, *block.ops), block.returns))
+        results, returns, after = list(op.results), list(block.returns), []
+        for i, (inside, result) in enumerate(zip(block.returns, op.results, strict=True)):
+            source = self.made.get(inside)
+            if source is not None and _widens(source):
+                results[i], returns[i] = self._single(result), source.operands[0]
+                after.append(replace(source, operands=(results[i],), results=(result,)))
+        block = replace(block, returns=tuple(returns))
+        changed = replace(op, operands=tuple(operands), results=tuple(results), blocks=(block,))
+        for written in (changed, *after):
+            b.append(written)
+
+
+def _widens(op: Op) -> bool:
+    if op.name != "convert":
+        return False
+    return (op.operands[0].type.dtype, op.result.type.dtype) == ("f32", "f64")
+
+
+def _write_length(b: Builder, op: Op, x: Value, y: Value) -> None:
+    """The square root of x * x + y * y, without squares that leave the range of their type."""
+    type = op.result.type
+    infinite = b.full(float("inf"), type)
+    x, y = b.abs(x), b.abs(y)
+    larger, smaller = b.maximum(x, y), b.minimum(x, y)
+    ratio = b.div(smaller, larger)
+    length = b.mul(larger, b.sqrt(b.add(b.full(1.0, type), b.mul(ratio, ratio))))
+    length = b.select(b.eq(larger, b.full(0.0, type)), larger, length)
+    either = getattr(b, "or")(b.eq(x, infinite), b.eq(y, infinite))
+    operands = (either, infinite, length)
+    b.append(replace(op, spec=OPS["select"], operands=operands, attrs={}))
+
+
+def _without_unused(body: Block) -> Block:
+    """A block without conversions and pairs that nothing uses any more."""
+    uses = Counter(value for op in body.walk() for value in op.operands)
+    uses.update(value for block in _blocks(body) for value in block.returns)
+
+    def kept(block: Block) -> Block:
+        ops = [
+            replace(op, blocks=tuple(map(kept, op.blocks))) if op.blocks else op
+            for op in block.ops
+            if op.name not in ("convert", "complex") or uses[op.result]
+        ]
+        return replace(block, ops=tuple(ops))
+
+    return kept(body)
+
+
+def _blocks(block: Block) -> list[Block]:
+    return [block, *(inner for op in block.walk() for inner in op.blocks)]
