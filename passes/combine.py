@@ -5,7 +5,8 @@ after:  the elements of `%p` and `%q` in one row, one all-reduce of it, and the 
 
 The bytes sent are the same, the messages fewer, and what that costs is copying. A collective waits
 for others of its kind until one of its results is needed or there are enough bytes. Results of the
-same element type, along the same axes, travel together.
+same element type, along the same axes, travel together. What is dealt out to devices (by
+`reduce-scatter`, `all-to-all`) has a row for each of them.
 """
 
 from collections.abc import Hashable
@@ -14,17 +15,23 @@ from math import prod
 
 from shardir.build import Builder, Names
 from shardir.ir import Block, Function, Module, Op, Value
-from shardir.opset import OPS
+from shardir.opset import OPS, Attr
 from shardir.passes.pipeline import Pass
 from shardir.passes.program import names_of
-from shardir.types import TensorType
 
-KINDS = ("all-reduce", "all-gather")
+PLACES: dict[str, tuple[str, ...]] = {
+    "all-reduce": (),
+    "all-gather": ("dim",),
+    "reduce-scatter": ("dim",),
+    "all-to-all": ("split", "concat"),
+    "collective-permute": (),
+}
+"""The kinds, with the attributes that say along which dimensions: these may differ."""
 
 
 @dataclass(frozen=True)
 class Combine(Pass, name="combine"):
-    """Join all-reduces, and all-gathers, until together they have `limit` bytes.
+    """Join collectives of each kind until together they have `limit` bytes.
 
     Bytes are those of the results on one device. A collective that has as many by itself travels
     alone.
@@ -54,10 +61,10 @@ class Combine(Pass, name="combine"):
             for key in dict.fromkeys(owner[v] for v in op.uses() if v in owner):
                 if key in waiting and waiting[key].makes(op):
                     send(key)
-            if op.name not in KINDS or op.result.type.nbytes >= self.limit:
+            if op.name not in PLACES or op.result.type.nbytes >= self.limit:
                 made.append(op)
                 continue
-            key = (op.name, op.attrs["axes"], op.attrs.get("op"), op.result.type.dtype)
+            key = (op.name, op.result.type.dtype, tuple(_shared(op).items()))
             if key in waiting and waiting[key].nbytes + op.result.type.nbytes > self.limit:
                 send(key)
             waiting.setdefault(key, _Group()).ops.append(op)
@@ -91,15 +98,17 @@ class _Group:
         b.why = f"{len(self.ops)} of them together: " + "; ".join(
             dict.fromkeys(op.why for op in self.ops if op.why)
         )
-        rows = [_row(b, op.operands[0]) for op in self.ops]
-        sizes = [row.type.size for row in rows]
+        rows = [_rows(b, op) for op in self.ops]
+        sizes = [row.type.shape[1] for row in rows]
         joined = b.concatenate(*rows, dim=1, name=f"{first.result.name}.joined")
-        attrs = dict(first.attrs) | ({"dim": 0} if first.name == "all-gather" else {})
+        dims = dict(zip(PLACES[first.name], (0, 1), strict=False))
         name = f"{first.result.name}.together"
-        sent: Value = b.emit(first.spec, joined, name=name, **attrs)
+        sent: Value = b.emit(first.spec, joined, name=name, **_shared(first), **dims)
+        if first.name == "all-to-all":  # what comes from each device is a row again
+            sent = b.reshape(sent, result=joined.type)
         start = 0
         for op, size in zip(self.ops, sizes, strict=True):
-            type = TensorType((sent.type.shape[0], size), sent.type.dtype)
+            type = sent.type.with_shape((sent.type.shape[0], size))
             name = f"{op.result.name}.row"
             part = b.slice(sent, starts=(0, start), strides=(1, 1), result=type, name=name)
             _finish(b, part, op)
@@ -107,20 +116,38 @@ class _Group:
         return b.ops
 
 
-def _row(b: Builder, value: Value) -> Value:
-    """All elements of a value in one row."""
-    type = value.type.with_shape((1, value.type.size))
-    row: Value = b.reshape(value, result=type, name=f"{value.name}.row")
-    return row
+def _shared(op: Op) -> dict[str, Attr]:
+    """The attributes that collectives which travel together have in common."""
+    return {name: value for name, value in op.attrs.items() if name not in PLACES[op.name]}
+
+
+def _rows(b: Builder, op: Op) -> Value:
+    """All elements of what is sent: in one row, or in one for each device they are dealt out to."""
+    (value,) = op.operands
+    name, shape, count = f"{value.name}.row", value.type.shape, 1
+    if op.name in ("reduce-scatter", "all-to-all"):
+        dim, count = op.attrs["dim" if "dim" in op.attrs else "split"], _devices(op)
+        apart = (*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :])
+        order = (dim, *(i for i in range(len(apart)) if i != dim))
+        value = b.transpose(b.reshape(value, result=value.type.with_shape(apart)), perm=order)
+    rows = value.type.with_shape((count, value.type.size // count))
+    made: Value = b.reshape(value, result=rows, name=name)
+    return made
 
 
 def _finish(b: Builder, part: Value, op: Op) -> None:
-    """Rows of one collective's elements as its result: for a gather, one row a device."""
+    """Rows of one collective's elements as its result: one row a device, or one for it alone."""
     b.loc, b.why = op.loc, op.why
-    local = op.operands[0].type.shape
-    if op.name == "all-gather":
-        dim, count = op.attrs["dim"], prod(axis.size for axis in op.attrs["axes"])
+    if op.name in ("all-gather", "all-to-all"):
+        dim = op.attrs["dim" if "dim" in op.attrs else "concat"]
+        count, shape = _devices(op), op.result.type.shape
+        local = (*shape[:dim], shape[dim] // count, *shape[dim + 1 :])
         pieces = b.reshape(part, result=part.type.with_shape((count, *local)))
         order = (*range(1, dim + 1), 0, *range(dim + 1, len(local) + 1))
         part = b.transpose(pieces, perm=order)
     b.append(Op(OPS["reshape"], (part,), (op.result,), {}, (), op.loc, op.why))
+
+
+def _devices(op: Op) -> int:
+    """How many devices take part in one exchange."""
+    return prod(axis.size for axis in op.attrs["axes"])

@@ -8,15 +8,16 @@ Runs after `reshard`. Which values are left pending is a minimum cut (`shardir.p
 found for one set of axes after the other, so that the program never gets dearer: parts of sums
 are added before they are reduced, a sum goes through what makes it smaller, out of a loop that
 adds it up, and no further than linear operations. Every `reshard` that completes a sum says
-which sums these are.
+which sums these are. A sum that is completed on its way to a third place goes there at once, for
+places that no sum can wait in would end its way.
 """
 
 from dataclasses import dataclass, replace
 
-from shardir.ir import Function, Module, Op, Value
+from shardir.ir import Block, Function, Module, Op, Value
 from shardir.passes.pipeline import Pass
-from shardir.passes.prices import LATENCY
-from shardir.passes.program import mesh_of
+from shardir.passes.prices import LATENCY, place_of, price
+from shardir.passes.program import mesh_of, use_counts
 from shardir.passes.sum_region import Region
 from shardir.passes.sum_rewrite import Rewriter
 from shardir.passes.uses import Uses, uses_of
@@ -43,6 +44,7 @@ def _function(function: Function, module: Module, latency: int) -> Function:
     mesh = mesh_of(function, module)
     if mesh is None:
         return function
+    function = _direct(function, mesh.name)
     done: dict[Axes, None] = {}
     while True:
         uses = uses_of(function)
@@ -55,6 +57,46 @@ def _function(function: Function, module: Module, latency: int) -> Function:
         pending = region.decide(latency)
         if pending is not None:
             function = Rewriter(function, region, pending).function()
+
+
+def _direct(function: Function, mesh: str) -> Function:
+    """The function with a pending sum moved once where it is moved on and not used in between."""
+    counts = use_counts(function.body)
+
+    def block(old: Block) -> Block:
+        first: dict[Value, Op] = {}
+        made: dict[Op, Op] = {}
+        for op in old.ops:
+            if op.blocks:
+                inner = tuple(map(block, op.blocks))
+                if any(a is not b for a, b in zip(inner, op.blocks, strict=True)):
+                    made[op] = replace(op, blocks=inner)
+            if op.name != "reshard":
+                continue
+            then = first.get(op.operands[0])
+            if then is not None and counts[then.result] == 1 and _no_dearer(then, op, mesh):
+                why = then.why if not op.why else f"{then.why}; {op.why}"
+                made[op] = replace(op, operands=then.operands, why=why)
+                made.pop(then, None)
+                gone.add(then)
+            if place_of(op.operands[0], mesh).unreduced:
+                first[op.result] = op
+        if not made:
+            return old
+        return replace(old, ops=tuple(made.get(op, op) for op in old.ops if op not in gone))
+
+    gone: set[Op] = set()
+    body = block(function.body)
+    return function if body is function.body else replace(function, body=body)
+
+
+def _no_dearer(first: Op, then: Op, mesh: str) -> bool:
+    """Whether it sends no more to go from where the first begins to where the other ends."""
+    places = [place_of(value, mesh) for value in (first.operands[0], first.result, then.result)]
+    start, middle, end = places
+    type = then.result.type
+    apart = price(start, middle, type)[0] + price(middle, end, type)[0]
+    return price(start, end, type)[0] <= apart
 
 
 def _sources(uses: Uses) -> dict[Axes, list[Value]]:

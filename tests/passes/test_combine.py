@@ -102,6 +102,53 @@ def test_gathers_along_any_dimension_travel_together() -> None:
     assert one.why.startswith("3 of them together")
 
 
+DEALT = """\
+mesh @m = [x=4, y=2]
+
+spmd func @f(
+  %p: f32[4, 8, 3] of f32[16@x, 8@-, 3@-],
+  %q: f32[12] of f32[12@-],
+) -> (
+  f32[4, 2, 3] of f32[4@-, 8@x, 3@-],
+  f32[3] of f32[12@x],
+  f32[1, 8, 12] of f32[4@x, 8@-, 12@-],
+  f32[4, 2, 12] of f32[4@-, 8@x, 12@-],
+  f32[4, 8, 3] of f32[16@x, 8@-, 3@-],
+  f32[12] of f32[48@x],
+) {
+  %a = reduce-scatter(%p, dim=1, axes=[x], op=add) : f32[4, 2, 3]
+  %b = reduce-scatter(%q, dim=0, axes=[x], op=add) : f32[3]
+  %c = all-to-all(%p, split=0, concat=2, axes=[x]) : f32[1, 8, 12]
+  %d = all-to-all(%p, split=1, concat=2, axes=[x]) : f32[4, 2, 12]
+  %e = collective-permute(%p, axes=[x], pairs=[[0, 1], [1, 2]]) : f32[4, 8, 3]
+  %g = collective-permute(%q, axes=[x], pairs=[[0, 1], [1, 2]]) : f32[12]
+  return %a, %b, %c, %d, %e, %g
+}
+"""
+
+
+def test_pieces_and_copies_travel_together_too() -> None:
+    before = parse(DEALT)
+    after = Combine()(before)
+    verify(after)
+    made = collectives(after)
+    kinds = ["reduce-scatter", "all-to-all", "collective-permute"]
+    assert [each.kind for each in made] == kinds
+    assert total(made).sent == total(collectives(before)).sent
+    args = random_arguments(before)
+    for want, got in zip(run(before, args), run(after, args), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_copies_between_other_places_travel_apart() -> None:
+    lines = """\
+  %a = collective-permute(%p, axes=[x], pairs=[[0, 1]]) : f32[4, 2]
+  %b = collective-permute(%q, axes=[x], pairs=[[1, 0]]) : f32[3]
+  return %a, %b
+"""
+    assert combined(lines) == lines
+
+
 def test_a_training_step_sends_the_same_bytes_in_one_message() -> None:
     module = parse("""\
 mesh @m = [data=4]

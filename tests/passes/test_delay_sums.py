@@ -183,3 +183,28 @@ def sent(module: Module) -> int:
         c.nbytes * received.get(c.kind, 1) * (2 if c.executions is None else c.executions)
         for c in collectives(module)
     )
+
+
+def test_sums_on_their_way_to_a_third_place_wait_too() -> None:
+    """Single rows of a cut dimension are added where they are, and their sum is sent once."""
+    module = Pipeline.parse("reshard,delay-sums")(
+        parse(
+            MESH
+            + """\
+func @f(
+  %a: f32[8@x, 4@-],
+) -> (f32[4@-]) {
+  %p = slice(%a, starts=[0, 0], strides=[1, 1]) : f32[1@x, 4@-]
+  %q = slice(%a, starts=[7, 0], strides=[1, 1]) : f32[1@x, 4@-]
+  %r = reshape(%p) : f32[4@-]
+  %t = reshape(%q) : f32[4@-]
+  %s = add(%r, %t) : f32[4@-]
+  return %s
+}
+"""
+        )
+    )
+    assert body(module)[-2:] == [
+        "%s.part = add(%r, %t) : f32[4@-] unreduced(x)",
+        "%s = reshard(%s.part) : f32[4@-]",
+    ]
