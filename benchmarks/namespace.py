@@ -2,14 +2,16 @@
 
 Each function is called as a NumPy user calls it, not traced, on numbers of 64 KB to 64 MB (with
 `--small`, of 64 bytes to 16 KB, where what counts are the microseconds of a call). Both libraries
-take turns in one process; a figure is the ratio of medians, below 1 where shardir is faster.
-`python benchmarks/namespace.py sort take` measures the functions whose names have such a part.
+take turns in one process; a figure is the ratio of the least times, to which other programs on
+the machine add least, below 1 where shardir is faster (with `--medians`, of the medians).
+`python benchmarks/namespace.py sort take` measures the functions whose names have such a part,
+`--sizes "64 KB,8 MB"` only these sizes.
 """
 
 import argparse
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -137,16 +139,21 @@ def main() -> None:
     options.add_argument("--small", action="store_true", help="small arrays: microseconds more")
     options.add_argument("--over", type=float, default=1.0, help="show functions above this ratio")
     options.add_argument("--rounds", type=int, default=ROUNDS)
+    options.add_argument("--medians", action="store_true", help="medians instead of least times")
+    options.add_argument("--sizes", help="only these sizes, with commas between them")
     options.add_argument("names", nargs="*")
     chosen = options.parse_args()
     sizes = SMALL if chosen.small else SIZES
+    if chosen.sizes:
+        sizes = {title: sizes[title.strip()] for title in chosen.sizes.split(",")}
+    middle = median if chosen.medians else min
     figures: dict[str, dict[str, tuple[float, float]]] = {}
     for title, size in sizes.items():
         for name, arguments, keywords in cases(size):
             if chosen.names and not any(part in name for part in chosen.names):
                 continue
             figures.setdefault(_title(name, arguments, keywords), {})[title] = measured(
-                name, arguments, keywords, chosen.rounds
+                name, arguments, keywords, chosen.rounds, middle
             )
     report(figures, list(sizes), chosen.small, chosen.over)
 
@@ -166,9 +173,13 @@ def _title(name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> s
 
 
 def measured(
-    name: str, arguments: tuple[Any, ...], keywords: dict[str, Any], rounds: int
+    name: str,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    rounds: int,
+    middle: Callable[[Sequence[float]], float],
 ) -> tuple[float, float]:
-    """Seconds of shardir and of NumPy, each the median of its rounds."""
+    """Seconds of shardir and of NumPy, each the least of its rounds, or their median."""
     ours, theirs = getattr(snp, name), getattr(np, name)
     arrays = {id(x): snp.asarray(x) for x in arguments if isinstance(x, np.ndarray)}
     put = sd.tree_util.tree_map(
@@ -188,12 +199,14 @@ def measured(
             np.array(result)
 
     run_ours(), run_ours(), run_theirs()
-    return alternated(run_ours, run_theirs, rounds)
+    ours_of_rounds, theirs_of_rounds = alternated(run_ours, run_theirs, rounds)
+    return middle(ours_of_rounds), middle(theirs_of_rounds)
 
 
 def alternated(
     ours: Callable[[], None], theirs: Callable[[], None], rounds: int
-) -> tuple[float, float]:
+) -> tuple[list[float], list[float]]:
+    """Seconds of one call, round by round."""
     times: tuple[list[float], list[float]] = [], []
     repeats = [_repeats(ours), _repeats(theirs)]
     for _ in range(rounds):
@@ -202,7 +215,7 @@ def alternated(
             for _ in range(repeats[which]):
                 run()
             times[which].append((time.perf_counter() - begin) / repeats[which])
-    return median(times[0]), median(times[1])
+    return times
 
 
 def _repeats(run: Callable[[], None]) -> int:

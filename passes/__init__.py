@@ -5,6 +5,7 @@ from shardir.passes.combine import Combine as Combine
 from shardir.passes.cse import CommonSubexpressions as CommonSubexpressions
 from shardir.passes.dce import DeadCode as DeadCode
 from shardir.passes.delay_sums import DelaySums as DelaySums
+from shardir.passes.fold_diagonals import FoldDiagonals as FoldDiagonals
 from shardir.passes.fold_sums import FoldSums as FoldSums
 from shardir.passes.fold_transposes import FoldTransposes as FoldTransposes
 from shardir.passes.fold_views import FoldViews as FoldViews
@@ -23,3 +24,4 @@ from shardir.passes.reshard_exactly import ReshardExactly as ReshardExactly
 from shardir.passes.resolve_conflicts import ResolveConflicts as ResolveConflicts
 from shardir.passes.share_reshards import ShareReshards as ShareReshards
 from shardir.passes.simplify import Simplify as Simplify
+from shardir.passes.want_places import WantPlaces as WantPlaces

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from shardir.backends.cpu.kernels import Kernel, kernels
 from shardir.ir import Op
+from shardir.ops.check import Ints
 from shardir.ops.numerics import NARROW, is_float, total_order
 from shardir.opset import OPS
 from shardir.types import dtype_name
@@ -30,7 +31,7 @@ SHARED = 1 << 17
 
 
 def sort(
-    *xs: Array, dim: int, result: Any, keys: int = 1, stable: bool = True
+    *xs: Array, dim: int, result: Any, keys: int = 1, stable: bool = True, wanted: Ints = ()
 ) -> tuple[Array, ...] | Array:
     """The operation `sort` on arrays; see `shardir.ops.sort`."""
     lined = tuple(np.moveaxis(x, dim, -1) for x in xs)

@@ -87,13 +87,33 @@ def _hundredth(q: Any) -> Any:
 
 def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool) -> Any:
     if method not in METHODS:
-        known = ", ".join(METHODS)
-        raise ArgumentError(point(f"{name} has no method {method!r}; the methods are {known}"))
+        told = ", ".join(METHODS)
+        raise ArgumentError(point(f"{name} has no method {method!r}; the methods are {told}"))
     if not is_number(q):
+        few = None if nans else _few(q)
+        if few is not None:
+            return _at_few(a, few, axis, method, keepdims, name)
         return _at_many(a, q, axis, method, keepdims, nans, name)
     if not 0 <= q <= 1:
         raise ArgumentError(point(f"{name} of q={q!r}, which is not between the ends"))
     return _at_one(a, float(q), axis, method, keepdims, nans, name)
+
+
+FEW = 7
+"""So many fractions that are known are looked for one by one, which needs no sorting."""
+
+
+def _few(q: Any) -> tuple[float, ...] | None:
+    """Fractions that are known, if they are a few in a row and between the ends."""
+    if not isinstance(q, np.ndarray):
+        listed = isinstance(q, (list, tuple))
+        if not listed or not all(is_number(each) or isinstance(each, np.generic) for each in q):
+            return None
+    known = np.asarray(q)
+    inside = known.dtype.kind in "iuf" and ((known >= 0) & (known <= 1)).all()
+    return (
+        tuple(map(float, known)) if inside and known.ndim == 1 and 0 < len(known) <= FEW else None
+    )
 
 
 STATIC = ("axis", "method", "keepdims", "nans", "name")
@@ -110,6 +130,18 @@ def _at_one(a: Any, q: float, axis: Any, method: str, keepdims: bool, nans: bool
         found = _with_nan(_element(lines, q * (lines.shape[0] - 1), method), lines)
     found = convert(found, inexact(x)[0])
     return kept(found, x, dims) if keepdims else found
+
+
+@public(static=("q", "axis", "method", "keepdims", "name"))
+def _at_few(a: Any, q: tuple[float, ...], axis: Any, method: str, keepdims: bool, name: str) -> Any:
+    x, lines, dims = _sorted(name, a, axis)
+    places = [each * (lines.shape[0] - 1) for each in q]
+    rows = [_with_nan(_element(lines, place, method), lines) for place in places]
+    rows = [convert(row, inexact(x)[0]) for row in rows]
+    if keepdims:
+        rows = [kept(row, x, dims) for row in rows]
+    rows = [reshape(row, (1, *row.shape)) for row in rows]
+    return emit("concatenate", *rows, dim=0) if len(rows) > 1 else rows[0]
 
 
 @public(static=STATIC)

@@ -7,7 +7,7 @@ import numpy as np
 from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ir import Op
-from shardir.ops.check import REAL, dim_of, listed
+from shardir.ops.check import REAL, Ints, dim_of, listed
 from shardir.ops.extreme_pieces import top_k_cuts, top_k_loops, top_k_pieces
 from shardir.ops.numerics import NARROW, total_order
 from shardir.opset import define
@@ -17,7 +17,12 @@ from shardir.types import TensorType, dtype_name
 
 
 def _sort_type(
-    *xs: TensorType, dim: int, result: Any, keys: int = 1, stable: bool = True
+    *xs: TensorType,
+    dim: int,
+    result: Any,
+    keys: int = 1,
+    stable: bool = True,
+    wanted: Ints = (),
 ) -> tuple[TensorType, ...]:
     if not xs:
         raise TypeError("takes at least one operand")
@@ -28,13 +33,20 @@ def _sort_type(
         raise TypeError(
             f"keys={keys} of {len(xs)} operands cannot be compared; name 1 to {len(xs)}"
         )
+    if any(not 0 <= place < xs[0].shape[dim] for place in wanted):
+        raise TypeError(f"wanted={list(wanted)} has places that dimension {dim} of {xs[0]} lacks")
     if any(x.dtype == "key" for x in xs[:keys]):
         raise TypeError("random keys have no order; sort by another operand")
     return xs
 
 
 def _sort_factors(
-    *xs: TensorType, dim: int, result: Any, keys: int = 1, stable: bool = True
+    *xs: TensorType,
+    dim: int,
+    result: Any,
+    keys: int = 1,
+    stable: bool = True,
+    wanted: Ints = (),
 ) -> FactorRule:
     count, shape = len(xs), xs[0].shape
     alone = all(size == 1 for d, size in enumerate(shape) if d != dim)
@@ -52,7 +64,12 @@ def _comparable(x: Any) -> Any:
 
 
 def _sort_reference(
-    *xs: Any, dim: int, result: Any, keys: int = 1, stable: bool = True
+    *xs: Any,
+    dim: int,
+    result: Any,
+    keys: int = 1,
+    stable: bool = True,
+    wanted: Ints = (),
 ) -> tuple[Any, ...] | Any:
     order = np.lexsort([_comparable(x) for x in reversed(xs[:keys])], axis=dim)
     results = tuple(np.take_along_axis(x, order, dim) for x in xs)
@@ -60,7 +77,7 @@ def _sort_reference(
 
 
 def _sort_vjp(
-    b: Any, g: Any, *values: Any, dim: int, keys: int = 1, stable: bool = True
+    b: Any, g: Any, *values: Any, dim: int, keys: int = 1, stable: bool = True, wanted: Ints = ()
 ) -> tuple[Any, ...]:
     """Sort the positions along, then sort the cotangents back by them."""
     xs = values[: len(values) // 2]
@@ -95,7 +112,8 @@ sort = define(
 """All operands in the order that sorts the first `keys` of them along `dim`, major key first.
 
 NaN comes after every number, -0 and +0 are equal, complex numbers go by their real parts first.
-Equal elements keep their order (with stable=false a target may change it).
+Equal elements keep their order (with stable=false a target may change it). Where `wanted` names
+places along `dim`, nobody reads the others: what a target has there may be anything.
 """
 
 

@@ -28,6 +28,7 @@ from shardir.backends.cpu.native.moves.lines import Lines, largest_word
 from shardir.backends.cpu.native.moves.lookup import gather_phase
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.network import RUN, sort_rows
+from shardir.backends.cpu.native.moves.picking import picked_phases
 from shardir.backends.cpu.native.moves.views import part
 from shardir.backends.cpu.native.schedule.views import order_of
 from shardir.ir import Op
@@ -47,7 +48,11 @@ def sort_rule(
     if x.size == 0:
         return []
     if len(operands) == 1:
-        return _lines_phases(x, results[0], dim, "", context)
+        phases = _lines_phases(x, results[0], dim, "", context)
+        wanted = op.attrs.get("wanted", ())
+        if phases is None and wanted:
+            phases = picked_phases(x, results[0], dim, wanted, context)
+        return phases
     order = _places(x, context)
     phases = _lines_phases(x, order, dim, "places", context)
     if phases is None:

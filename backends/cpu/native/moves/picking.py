@@ -1,0 +1,267 @@
+"""The elements at a few places of sorted lines, without sorting: of long lines, a few of them.
+
+Elements become unsigned integers in the same order. A round counts how many there are of each of
+their next eleven bits, the highest first, among those that agree with what is wanted so far; that
+tells the bits of the element at a place, and its place among those that agree. After three rounds
+(six for 64 bits) all bits are known. Tasks count parts of a line, and their counts are added.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Kernel, Phase, View
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import (
+    FLOATS,
+    Function,
+    Module,
+    Value,
+    Variable,
+    element,
+    lanes,
+    vector,
+)
+from shardir.backends.cpu.native.moves import numbers
+from shardir.backends.cpu.native.moves.casting import fits
+from shardir.backends.cpu.native.moves.grid import fence
+from shardir.backends.cpu.native.moves.loops import nest
+
+DIGIT = 11
+COUNTS = 1 << DIGIT
+COUNT_BYTES = 4 * COUNTS
+APART = 4
+"""Tables that neighbours are counted in by turns: adding to one number again at once takes long."""
+TASK_ELEMENTS = 1 << 15
+MOST = 1 << 31
+STATE = ("bits", "place", "match", "table")
+"""What is known of a place, a word each: the bits of its element, its place among those that agree,
+what the bits of those are (-1: somebody else's are the same), and who has counted them."""
+
+
+def picked_phases(
+    x: View, y: View, dim: int, wanted: Sequence[int], context: Context
+) -> list[Phase] | None:
+    """Phases that write the elements at `wanted` places of the sorted lines to where they are in
+    `y`, and nothing else; `None` for lines that do not lie together."""
+    steps, size = x.shape[dim], x.itemsize
+    lines = nest([_line_starts(x, dim), _line_starts(y, dim)]).loops
+    if x.strides[dim] != size or steps >= MOST or len(lines) > 1:
+        return None
+    count, from_line, to_line = (lines[0].extent, *lines[0].strides) if lines else (1, 0, 0)
+    width = 32 if size <= 4 else 64
+    each = max(TASK_ELEMENTS, -(-steps // (4 * context.workers) // 64) * 64)
+    parts, ranks = -(-steps // each), len(wanted)
+    if ranks * COUNT_BYTES + APART * COUNT_BYTES > SCRATCH_BYTES:
+        return None
+    tables = context.temporary(count * parts * ranks * COUNT_BYTES)
+    state = context.temporary(count * ranks * 8 * len(STATE))
+    phases = []
+    for number, low in enumerate(range(width - DIGIT, -DIGIT, -DIGIT)):
+        bits, low = DIGIT + min(low, 0), max(low, 0)
+        record = (x.slot, x.offset, from_line, steps, each, parts, tables, state)
+        name = f"moves_pick_count_{x.dtype}_{ranks}_{low}_{bits}"
+        text = partial(_counting, name, x.dtype, ranks, low, bits, number == 0)
+        cost = count * steps * (1.0 if number == 0 else 0.5)
+        phases.append(Phase(Kernel(name, text), record, count * parts, cost, "pick"))
+        found = (y.slot, y.offset, to_line, y.strides[dim], parts, tables, state, *wanted)
+        name = f"moves_pick_find_{x.dtype}_{ranks}_{low}_{bits}"
+        text = partial(_finding, name, x.dtype, ranks, low, bits, number == 0)
+        cost = 300.0 * parts + 2000.0 * ranks
+        phases.append(Phase(Kernel(name, text), found, count, count * cost, "pick"))
+    return phases
+
+
+def _line_starts(x: View, dim: int) -> View:
+    shape, strides = list(x.shape), list(x.strides)
+    del shape[dim], strides[dim]
+    return View(x.slot, x.offset, tuple(shape), tuple(strides), x.dtype)
+
+
+def _start(module: Module, name: str) -> tuple[Function, Sequence[Value]]:
+    f = Function(module, name, ("ptr", "ptr", "i64", "i64"))
+    return f, f.params
+
+
+def _word(f: Function, record: Value, index: int) -> Value:
+    return f.load(f.offset(record, 8 * index), "i64")
+
+
+def _base(f: Function, bases: Value, slot: Value) -> Value:
+    return f.load(f.offset(bases, slot, "ptr"), "ptr")
+
+
+def _entry(f: Function, state: Value, rank: Value | int, name: str) -> Value:
+    """Where a word of the state of a place is."""
+    return f.offset(f.offset(state, rank * (8 * len(STATE))), 8 * STATE.index(name))
+
+
+def _counting(name: str, dtype: str, ranks: int, low: int, bits: int, first: bool) -> str:
+    """A kernel that counts the digits `low` to `low + bits` in a part of a line."""
+    module = Module()
+    f, (bases, record, task, worker) = _start(module, name)
+    slot, offset, from_line, steps, each, parts, tables, states = (
+        _word(f, record, k) for k in range(8)
+    )
+    line, part = task // parts, task % parts
+    begin = part * each
+    extent = f.least(each, steps - begin)
+    kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
+    start = f.offset(_base(f, bases, slot), offset + line * from_line + begin * size)
+    mine = f.offset(_base(f, bases, tables), task * (ranks * COUNT_BYTES))
+    state = f.offset(_base(f, bases, states), line * (ranks * 8 * len(STATE)))
+    used = 1 if first else ranks
+    apart = APART if first else 1
+    kept = f.offset(_base(f, bases, f.value(0, "i64")), worker * SCRATCH_BYTES) if first else mine
+    wide = host().lanes(max(size, 4))
+    nothing = vector("i32", wide)
+    with f.loop(0, used * apart * COUNTS, wide) as i:
+        f.store(f.value(0, nothing), f.offset(kept, i, "i32"), 1)
+
+    def add(digit: Value, table: int) -> None:
+        place = f.offset(f.offset(kept, table * COUNT_BYTES), digit, "i32")
+        f.store(f.load(place, "i32") + 1, place)
+
+    matches = [
+        f.load(_entry(f, state, rank, "match"), "i64") for rank in range(0 if first else ranks)
+    ]
+    position = f.variable("i64", 0)
+    for count in (wide, 1):
+        with f.while_(partial(fits, position, extent, count)):
+            loaded = numbers.load(f, f.offset(start, position.get() * size), kind, count)
+            key = _ordered(f, loaded, dtype)
+            digits = _right(f, key, low) & ((1 << bits) - 1)
+            if first:
+                for lane in range(count):
+                    one = _lane(f, digits, lane) if count > 1 else digits
+                    add(_wide(one), lane % APART)
+            else:
+                above = _right(f, key, low + bits)
+                for rank, match in enumerate(matches):
+                    _add_matching(f, above, digits, match, partial(add, table=rank))
+            position.set(position.get() + count)
+    if first:
+        with f.loop(0, COUNTS, wide) as i:
+            total = f.load(f.offset(kept, i, "i32"), nothing, 1)
+            for other in range(1, APART):
+                place = f.offset(f.offset(kept, other * COUNT_BYTES), i, "i32")
+                total = total + f.load(place, nothing, 1)
+            f.store(total, f.offset(mine, i, "i32"), 1)
+    fence(f)
+    f.leave()
+    return module.text()
+
+
+def _add_matching(
+    f: Function, above: Value, digits: Value, match: Value, add: Callable[[Value], None]
+) -> None:
+    """Count those digits that come after the bits of `match`."""
+    count = lanes(above.type)
+    if count == 1:
+        with f.when(_wide(above).is_("eq", match)):
+            add(_wide(digits))
+        return
+    one = element(above.type)
+    wanted = match if one == "i64" else match.to("i32", "trunc")
+    mask = f"i{count}"
+    left = f.variable(mask, above.is_("eq", f.splat(wanted, count)).to(mask, "bitcast"))
+    with f.when(left.get().is_("ne", 0)):
+        held = f.variable(digits.type, digits)
+        f.module.declare(f"llvm.cttz.{mask}", mask, (mask, "i1"))
+        with f.while_(lambda: left.get().is_("ne", 0)):
+            now = left.get()
+            lane = f.emit(f"call {mask} @llvm.cttz.{mask}({mask} {now}, i1 true)", mask)
+            place = f.offset(held.address, lane.to("i64", "zext"), one)
+            add(_wide(f.load(place, one)))
+            left.set(now & (now - 1))
+
+
+def _finding(name: str, dtype: str, ranks: int, low: int, bits: int, first: bool) -> str:
+    """A kernel that finds the next digit of every place of a line, and then its element."""
+    module = Module()
+    f, (bases, record, task, _) = _start(module, name)
+    slot, offset, to_line, step, parts, tables, states = (_word(f, record, k) for k in range(7))
+    counted = f.offset(_base(f, bases, tables), task * parts * (ranks * COUNT_BYTES))
+    state = f.offset(_base(f, bases, states), task * (ranks * 8 * len(STATE)))
+    wide = host().lanes(4)
+    whole = vector("i32", wide)
+    with f.loop(1, parts) as other, f.loop(0, (1 if first else ranks) * COUNTS, wide) as i:
+        here = f.offset(counted, i, "i32")
+        more = f.load(f.offset(here, other * (ranks * COUNT_BYTES)), whole, 1)
+        f.store(f.load(here, whole, 1) + more, here, 1)
+    found: list[Value] = []
+    for rank in range(ranks):
+        wanted = _word(f, record, 7 + rank)
+        if first:
+            table, before, place = f.value(0, "i64"), f.value(0, "i64"), wanted
+        else:
+            table, before, place = (
+                f.load(_entry(f, state, rank, word), "i64") for word in ("table", "bits", "place")
+            )
+        digit, left = f.variable("i64", 0), f.variable("i64", place)
+        _walk(f, f.offset(counted, table * COUNT_BYTES), digit, left)
+        known = (before << bits) | digit.get()
+        found.append(known)
+        if not low:
+            target = f.offset(_base(f, bases, slot), offset + task * to_line + wanted * step)
+            numbers.store(f, _element(f, known, dtype), target, numbers.kind_of(dtype))
+            continue
+        table_of, match = f.value(rank, "i64"), known
+        for earlier in range(rank - 1, -1, -1):
+            same = found[earlier].is_("eq", known)
+            table_of, match = f.select(same, earlier, table_of), f.select(same, -1, match)
+        for word, value in zip(STATE, (known, left.get(), match, table_of), strict=True):
+            f.store(value, _entry(f, state, rank, word))
+    f.leave()
+    return module.text()
+
+
+def _walk(f: Function, counts: Value, digit: Variable, left: Variable) -> None:
+    """Go to the digit of the place that `left` says, and leave its place among its equals."""
+
+    def count() -> Value:
+        return f.load(f.offset(counts, digit.get(), "i32"), "i32").to("i64", "zext")
+
+    with f.while_(lambda: count().is_("sle", left.get())):
+        left.set(left.get() - count())
+        digit.set(digit.get() + 1)
+
+
+def _lane(f: Function, value: Value, lane: int) -> Value:
+    return f.emit(f"extractelement {value.type} {value}, i64 {lane}", element(value.type))
+
+
+def _wide(value: Value) -> Value:
+    return value if value.type == "i64" else value.to("i64", "zext")
+
+
+def _right(f: Function, value: Value, by: int) -> Value:
+    """Shifted towards the lowest bit, zeros coming in."""
+    return f.emit(f"lshr {value.type} {value}, {f.value(by, value.type)}", value.type)
+
+
+def _ordered(f: Function, value: Value, dtype: str) -> Value:
+    """Numbers as unsigned integers in their order, all NaN last."""
+    count, size = lanes(value.type), numbers.SIZES[dtype]
+    width = 32 if size <= 4 else 64
+    whole, top = vector(f"i{width}", count), -(1 << width - 1)
+    if numbers.kind_of(dtype).type in FLOATS:
+        bits = value.to(whole, "bitcast")
+        nan = 0x7FC00000 if width == 32 else 0x7FF8 << 48
+        bits = f.select(value.is_("uno", value), nan, bits)
+        return f.select(bits.is_("slt", 0), bits ^ -1, bits ^ top)
+    unsigned = dtype == "bool" or dtype[0] == "u"
+    if size * 8 < width:
+        value = value.to(whole, "zext" if unsigned else "sext")
+    return value if unsigned else value ^ top
+
+
+def _element(f: Function, key: Value, dtype: str) -> Value:
+    """The number that became such an integer, from 64 bits."""
+    size, type = numbers.SIZES[dtype], numbers.kind_of(dtype).type
+    width = 32 if size <= 4 else 64
+    word, top = f"i{width}", -(1 << width - 1)
+    key = key if width == 64 else key.to(word, "trunc")
+    if type in FLOATS:
+        return f.select(key.is_("slt", 0), key ^ top, key ^ -1).to(type, "bitcast")
+    key = key if dtype == "bool" or dtype[0] == "u" else key ^ top
+    return key.to(type, "trunc") if size * 8 < width else key
