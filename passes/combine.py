@@ -12,6 +12,7 @@ same element type, along the same axes, travel together. What is dealt out to de
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
 from shardir.build import Builder, Names
 from shardir.ir import Block, Function, Module, Op, Value
@@ -101,7 +102,7 @@ class _Group:
         rows = [_rows(b, op) for op in self.ops]
         sizes = [row.type.shape[1] for row in rows]
         joined = b.concatenate(*rows, dim=1, name=f"{first.result.name}.joined")
-        dims = dict(zip(PLACES[first.name], (0, 1), strict=False))
+        dims: dict[str, Any] = dict(zip(PLACES[first.name], (0, 1), strict=False))
         name = f"{first.result.name}.together"
         sent: Value = b.emit(first.spec, joined, name=name, **_shared(first), **dims)
         if first.name == "all-to-all":  # what comes from each device is a row again
