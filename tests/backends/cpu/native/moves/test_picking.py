@@ -74,7 +74,8 @@ def test_numbers_are_those_of_numpy(function: str) -> None:
     }
     given = cases[function]
     for arguments in given:
-        for options in ({}, {"axis": 1}, {"axis": 0, "keepdims": True}):
+        choices: list[dict[str, Any]] = [{}, {"axis": 1}, {"axis": 0, "keepdims": True}]
+        for options in choices:
             got = getattr(snp, function)(x, *arguments, **options)
             want = getattr(np, function)(x, *arguments, **options)
             assert got.shape == want.shape
