@@ -28,7 +28,7 @@ WITHOUT = "+".join(sorted(REFUSED))
 """They, as the pass `fuse` takes them: `fuse{without=...}`."""
 EXACT = (
     *("neg", "abs", "sign", "floor", "ceil", "round", "rem", "maximum", "minimum"),
-    *("select", "clamp", "convert", "stop_gradient"),
+    *("select", "clamp", "convert", "stop_gradient", "max", "min"),
 )
 """What gives numbers of 16 bits for such, so that nothing is left to round."""
 

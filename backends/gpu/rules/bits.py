@@ -1,7 +1,8 @@
 """The bits of elements seen as elements of another type."""
 
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.spelling import TORCH
+from shardir.backends.gpu.rules.arithmetic import as_word, back
+from shardir.backends.gpu.spelling import TORCH, WORDS
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op
 
@@ -13,10 +14,10 @@ def _bitcast(w: Writer, op: Op, x: str) -> str:
     if source == to:
         return x
     if source.rank < to.rank:
-        made = w.call("shrink_bits", x, TORCH[to.dtype])
-        return f"{made}[..., [1, 0]]" if source.dtype == "key" else made
+        made = w.call("shrink_bits", x, WORDS.get(to.dtype, TORCH[to.dtype]))
+        made = f"{made}.flip(-1)" if source.dtype == "key" else made
+        return back(made, to.dtype)
     if source.rank > to.rank:
-        if to.dtype == "key":
-            x = f"{x}[..., [1, 0]]"
-        return w.call("grow_bits", x, TORCH[to.dtype])
+        x = as_word(w, op.operands[0])
+        return w.call("grow_bits", f"{x}.flip(-1)" if to.dtype == "key" else x, TORCH[to.dtype])
     return f"{x}.view({TORCH[to.dtype]})"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shardir.backends.gpu.vendored.layout import Mesh
+from tests.backends.gpu.as_on_gpus import AsOnGPUs
 
 MESH = {"ranks": 4}
 RUNTIME = "shardir_runtime"
@@ -55,14 +56,16 @@ def _work(places: list[Path], root: Path, rank: int) -> None:
         if program.devices.size == MESH["ranks"]:
             wishes = worker.Wishes(results=path.parent / "gloo")
             comm = distributed.DistComm(program.devices, rank, "cpu", program.groups)
-            worker.Worker(module.main, program, comm, wishes).work()
+            with AsOnGPUs():
+                worker.Worker(module.main, program, comm, wishes).work()
     for path in places[rank :: MESH["ranks"]]:
         module = modules[path]
         wishes = worker.Wishes(results=path.parent / "threads")
         mesh = module.PROGRAM.devices
 
         def work(comm: Any, module: Any = module, wishes: Any = wishes) -> Any:
-            return worker.Worker(module.main, module.PROGRAM, comm, wishes).work()
+            with AsOnGPUs():
+                return worker.Worker(module.main, module.PROGRAM, comm, wishes).work()
 
         try:
             local.run_threads(mesh, ["cpu"] * mesh.size, work)
