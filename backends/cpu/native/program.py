@@ -5,16 +5,23 @@ becomes a schedule, and that is compiled. A run takes the addresses of its argum
 for its results and for one arena, and calls.
 """
 
+import ctypes
 from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any, final
 
 from shardir.backends.base import Launch, WholeExecutable
-from shardir.backends.cpu.native.runtime import launching, looping
+from shardir.backends.cpu.native.runtime import kernels, launching, looping
 from shardir.backends.cpu.native.runtime.memory import Block, allocate
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import pool
-from shardir.backends.cpu.native.schedule.items import Loop, Segment
+from shardir.backends.cpu.native.schedule.instructions import (
+    Writer,
+    are_native,
+    moved,
+    segments,
+)
+from shardir.backends.cpu.native.schedule.items import Item, Segment
 from shardir.backends.cpu.native.schedule.memory import Kind, aligned
 from shardir.backends.cpu.native.schedule.schedule import ARENA, Schedule
 from shardir.backends.storage import Storage
@@ -43,35 +50,69 @@ class NativeProgram(WholeExecutable):
 
     def __init__(self, schedule: Schedule, made: Callable[[], Made]) -> None:
         self.schedule, self._origin = schedule, made
-        self._entered: list[Any] = []
+        self._segments = segments(schedule.items)
+        # All at once, so that cores share the work of compiling what is not known yet.
+        kernels.addresses(phase.kernel for each in self._segments for phase in each.phases)
+        self._enter = self._entered(schedule.items) if are_native(schedule.items) else None
         self._steps = self._steps_of()
         self._prepare()
 
     def _steps_of(self) -> tuple[Step, ...]:
-        items = self.schedule.items
-        if len(items) == 1 and isinstance(items[0], Segment):
-            return (self._load(items[0], None),)
-        from shardir.backends.cpu.native.schedule.steps import steps_of
+        enter = self._enter
+        if enter is None:
+            from shardir.backends.cpu.native.schedule.steps import steps_of
 
-        return steps_of(items, self._load)
-
-    def _load(self, segment: Segment, loop: Loop | None) -> Step:
-        causes = segment.causes or self._causes
-        enter = load(segment.phases, self.schedule.slots, causes=causes)
-        self._entered.append(enter)
-        if loop is not None:
-            return _rounds(enter, loop, sum(phase.cost for phase in segment.phases))
+            return steps_of(self.schedule.items, self._part)
 
         def step(bases: list[int]) -> None:
             enter(*bases[1:])
 
-        return step
+        return (step,)
 
-    def _causes(self) -> Sequence[object]:
+    def _entered(self, items: Sequence[Item], entry: str = "entry") -> Any:
+        """Items without a call of NumPy as one function of addresses."""
+        if len(items) == 1 and isinstance(items[0], Segment):
+            return self._load(items[0])
+        loaded: list[Any] = []
+
+        def address(segment: Segment) -> int:
+            loaded.append(self._load(segment))
+            program: int = loaded[-1].__self__
+            return program
+
+        writer = Writer(address)
+        writer.write(items)
+        code, slots = pool().code[entry], self.schedule.slots
+        return looping.driver(code, writer.written, writer.registers, slots, loaded)
+
+    def _load(self, segment: Segment) -> Any:
+        number = next(i for i, each in enumerate(self._segments) if each is segment)
+        causes = segment.causes or (lambda: self._causes(number))
+        return load(segment.phases, self.schedule.slots, causes=causes)
+
+    def _part(self, items: Sequence[Item]) -> Step:
+        """Items between calls of NumPy as a step, which leaves addresses where they have gone."""
+        slots = moved(items)
+        if not slots:
+            enter = self._entered(items)
+
+            def step(bases: list[int]) -> None:
+                enter(*bases[1:])
+
+            return step
+        run, count = self._entered(items, "loop"), self.schedule.slots
+
+        def moving(bases: list[int]) -> None:
+            table = (ctypes.c_int64 * count)(*bases)
+            run(ctypes.addressof(table))
+            for slot in slots:
+                bases[slot] = table[slot]
+
+        return moving
+
+    def _causes(self, number: int) -> Sequence[object]:
         _, schedule = self._origin()
-        (segment,) = schedule.items
-        assert isinstance(segment, Segment)
-        return segment.causes
+        return segments(schedule.items)[number].causes
 
     def _prepare(self) -> None:
         """What every run needs."""
@@ -138,8 +179,8 @@ class NativeProgram(WholeExecutable):
         self, kind: type, made: Sequence[tuple[object, object]], captured: Sequence[Storage]
     ) -> Launch | None:
         schedule = self.schedule
-        alone = len(schedule.items) == 1 and isinstance(schedule.items[0], Segment)
-        if not alone or not self._plain:
+        enter = self._enter
+        if enter is None or not schedule.items or not self._plain:
             return None
         template = self._template.copy()
         seen = len(schedule.arguments) - len(captured)
@@ -161,7 +202,6 @@ class NativeProgram(WholeExecutable):
             results.append(launching.Result(len(sizes) - 1, taken, shape, dtype, *each))
             taken += size
             sizes[-1] = taken
-        (enter,) = self._entered
         launch = launching.launcher(
             pool().code["launch"], enter.__self__, kind, template, schedule.arguments[:seen],
             places, results, (self, captured),
@@ -197,18 +237,3 @@ class NativeProgram(WholeExecutable):
         from shardir.backends.cpu.native.schedule.describe import describe
 
         return describe(*self._origin())
-
-
-def _rounds(enter: Any, loop: Loop, cost: float) -> Step:
-    """All rounds of a loop that has one native call for its body."""
-    rows = [(each.row, each.start.slot, each.start.offset, each.step) for each in loop.rows]
-    code = pool().code["loop"]
-    run = looping.looper(code, enter, loop.length, loop.backwards, rows, loop.swaps, cost)
-
-    def step(bases: list[int]) -> None:
-        run(*bases[1:])
-        if loop.length % 2:
-            for read, write in loop.swaps:
-                bases[read], bases[write] = bases[write], bases[read]
-
-    return step

@@ -64,12 +64,15 @@ CHECK = 4
 """After it, Python's signal handlers get their turn."""
 RELEASE = 8
 """Of a whole program: other Python threads may run meanwhile."""
+STEPS = 16
+"""Of a whole program: its table is not of phases but of instructions, see `looping`."""
 
 PROGRAM_CONTROL = 0
 PROGRAM_TABLE = 8
 PROGRAM_ENTRIES = 16
 PROGRAM_SLOTS = 24
 PROGRAM_FLAGS = 32
+PROGRAM_REGISTERS = 40
 PROGRAM_BYTES = 64
 """What an entry from Python finds behind its `self`."""
 

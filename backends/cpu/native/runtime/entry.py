@@ -69,7 +69,7 @@ def function(code: int, program: int, keep: object) -> Any:
 
 
 def define_entry(module: Module) -> None:
-    """Define `entry`, which calls the functions of `phases` in the same module."""
+    """Define `entry`, which calls functions of `phases` and `looping` in the same module."""
     for name, result, params in (
         ("PyLong_AsVoidPtr", "ptr", ["ptr"]),
         ("PyErr_Occurred", "ptr", []),
@@ -90,6 +90,7 @@ def define_entry(module: Module) -> None:
         + '\\00"'
     )
     _define_start(module)
+    _define_run_phases(module)
     _define_run(module)
     f = Function(module, "entry", ["ptr", "ptr", "i64"], "ptr")
     self, args, count = f.params
@@ -146,8 +147,22 @@ def _discard(f: Function, thing: Value) -> None:
 
 
 def _define_run(module: Module) -> None:
-    """`run(program, bases) -> i1`: run all phases; false when a signal's handler raised."""
+    """`run(program, bases) -> i1`: run a program; false when a signal's handler raised."""
     f = Function(module, "run", ["ptr", "ptr"], "i1", "nounwind", internal=True)
+    program, bases = f.params
+    flags = f.load(f.offset(program, at.PROGRAM_FLAGS), "i64")
+    good = f.variable("i1")
+    f.choose(
+        (flags & at.STEPS).is_("ne", 0),
+        lambda: good.set(f.call("drive", [program, bases], "i1")),
+        lambda: good.set(f.call("run_phases", [program, bases], "i1")),
+    )
+    f.leave(good.get())
+
+
+def _define_run_phases(module: Module) -> None:
+    """`run_phases(program, bases) -> i1`: run all phases of a table."""
+    f = Function(module, "run_phases", ["ptr", "ptr"], "i1", "nounwind", internal=True)
     program, bases = f.params
     control = f.load(f.offset(program, at.PROGRAM_CONTROL), "ptr")
     table = f.load(f.offset(program, at.PROGRAM_TABLE), "ptr")

@@ -1,131 +1,204 @@
-"""Many rounds of one program in one call of machine code.
+"""Loops and branches around tables of phases, in one call of machine code.
 
-    rounds = looper(code, enter, length, backwards, rows, swaps, cost)
-    rounds(*addresses)
+    run = driver(entry, instructions, registers, slots, keep)
+    run(*addresses)          # of slots 1, 2, ..., slots - 1, as what `load` gives
 
-Between rounds some slots move on: those of `rows` show the next row of what they are rows of, and
-the two of each pair in `swaps` change places, so that what was written is read. A loop of short
-rounds keeps the GIL, but for a moment every 5 ms, in which Python's signal handlers get their turn
-too.
+A program of loops and branches is a list of instructions, of a code and three numbers each. They
+run tables of phases, move addresses from slot to slot, and jump by what the phases left in memory.
+Numbers of their own, such as rounds that are left, are in registers. A loop of short rounds keeps
+the GIL, but for a moment every 5 ms, in which Python's signal handlers get their turn too.
 """
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from enum import IntEnum
 
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime import control as at
 from shardir.backends.cpu.native.runtime.entry import function
 
-HEADER = ("program", "length", "first", "by", "rows", "row_table", "swaps", "swap_table", "every")
-"""The words behind `self`; rounds are numbered from `first`, `by` one up or down."""
-ROW_WORDS = 4
-"""(slot, slot of what it shows rows of, offset of the first row, bytes between rows)"""
-PATIENCE = 5_000_000.0
+Instruction = tuple[int, int, int, int]
+"""A code of `Do`, and its three numbers."""
+
+
+class Do(IntEnum):
+    """What an instruction does; its numbers are named in order."""
+
+    RUN = 0
+    """The phases of the program at an address."""
+    JUMP = 1
+    """To the instruction of a number."""
+    AGAIN = 2
+    """Jump to the next round of a loop; the second number says what a round weighs."""
+    UNLESS = 3
+    """Jump where the byte in slot, offset is 0: (slot, offset, to)."""
+    COUNT = 4
+    """Take one from a register, or jump where it is 0: (register, to)."""
+    SWAP = 5
+    """The addresses of two slots change places."""
+    START = 6
+    """A register becomes a slot's address and so many bytes: (register, slot, bytes)."""
+    SET = 7
+    """A register becomes a number."""
+    SHOW = 8
+    """A slot shows what a register says, and the register moves on: (slot, register, bytes)."""
+    CHOOSE = 9
+    """Jump over as many instructions as the i32 in slot, offset says: (slot, offset, last).
+    What is below 0 or above `last` counts as `last`."""
+
+
+INSTRUCTION_BYTES = 32
+PATIENCE = 5_000_000
 """Nanoseconds after which others get their turn."""
+LOOK = 1 << 20
+"""Nanoseconds that rounds may be estimated to take between two looks at the clock."""
+LEAST_WEIGHT = LOOK >> 6
+"""What a round weighs at least, for those that are estimated too low."""
 
 
-def looper(
-    code: int,
-    enter: Any,
-    length: int,
-    backwards: bool,
-    rows: Sequence[tuple[int, int, int, int]],
-    swaps: Sequence[tuple[int, int]],
-    cost: float,
+def driver(
+    entry: int, instructions: Sequence[Instruction], registers: int, slots: int, keep: object
 ) -> Callable[..., None]:
-    """A function that runs what `load` gave so many times; `code` is that of `loop`.
-
-    A round is estimated to take `cost` nanoseconds. The function takes the addresses of slots as
-    they are before the first round.
-    """
-    tables = [
-        (ctypes.c_int64 * max(1, width * len(table)))(*(word for row in table for word in row))
-        for table, width in ((rows, ROW_WORDS), (swaps, 2))
-    ]
-    row_table, swap_table = map(ctypes.addressof, tables)
-    first, by = (length - 1, -1) if backwards else (0, 1)
-    every = max(1, min(int(PATIENCE / max(cost, 50.0)), 1 << 20))
-    words = (
-        enter.__self__, length, first, by, len(rows), row_table, len(swaps), swap_table, every,
-    )  # fmt: skip
-    header = (ctypes.c_int64 * len(words))(*words)
-    made: Callable[..., None] = function(code, ctypes.addressof(header), (enter, tables, header))
+    """A function that follows instructions; `entry` is the address of the function of that name
+    or of `loop`, `keep` is what must live as long."""
+    words = [word for each in instructions for word in each]
+    memory = (ctypes.c_int64 * (at.PROGRAM_BYTES // 8 + len(words)))()
+    address = ctypes.addressof(memory)
+    table = address + at.PROGRAM_BYTES
+    header = (0, table, len(instructions), slots, at.STEPS, registers, 0, 0)
+    memory[:] = [*header, *words]
+    made: Callable[..., None] = function(entry, address, (memory, keep))
     return made
 
 
 def define_loop(module: Module) -> None:
-    """Define `loop`, which calls `run` of the same module."""
+    """Define `drive`, which `run` of the same module calls, and `loop`.
+
+    `loop` is called from Python with the address of the addresses of slots, and leaves there what
+    became of them.
+    """
     f = Function(module, "loop", ["ptr", "ptr", "i64"], "ptr")
     self, args, count = f.params
-    header = f.call("PyLong_AsVoidPtr", [self], "ptr")
-    program = f.load(header, "ptr")
-    slots = f.load(f.offset(program, at.PROGRAM_SLOTS), "i64")
+    program = f.call("PyLong_AsVoidPtr", [self], "ptr")
     answer = f.variable("ptr", 0)
 
     def refuse() -> None:
         kind, words = Value("@shardir_type_error", "ptr", f), Value("@wrong_count", "ptr", f)
         f.call("PyErr_SetString", [kind, words])
 
-    f.choose(
-        (count + 1).is_("eq", slots),
-        lambda: _rounds(f, header, program, args, count, answer),
-        refuse,
-    )
+    def go() -> None:
+        bases = f.call("PyLong_AsVoidPtr", [f.load(args, "ptr")], "ptr")
+        with f.when(bases.is_("ne", 0)), f.when(f.call("run", [program, bases], "i1")):
+            none = Value("@shardir_none", "ptr", f)
+            f.call("Py_IncRef", [none])
+            answer.set(none)
+
+    f.choose(count.is_("eq", 1), go, refuse)
     f.leave(answer.get())
+    _define_patience(module)
+    _Drive(module)
 
 
-def _rounds(
-    f: Function, header: Value, program: Value, args: Value, count: Value, answer: Variable
-) -> None:
-    def word(name: str, type: str = "i64") -> Value:
-        return f.load(f.offset(header, 8 * HEADER.index(name)), type)
-
-    bases = f.emit(f"alloca i64, i64 {count + 1}, align 64", "ptr")
+def _define_patience(module: Module) -> None:
+    """`patience(since) -> i1`: let others have their turn where it is time; false: one raised."""
+    f = Function(module, "patience", ["ptr"], "i1", "nounwind noinline", internal=True)
+    (since,) = f.params
     good = f.variable("i1", 1)
-    with f.loop(0, count) as k:
-        base = f.call("PyLong_AsVoidPtr", [f.load(f.offset(args, k, "ptr"), "ptr")], "ptr")
-        f.store(base, f.offset(bases, k + 1, "ptr"))
-        with (
-            f.when(base.is_("eq", 0)),
-            f.when(f.call("PyErr_Occurred", [], "ptr").is_("ne", 0)),
-        ):
-            good.set(0)
-    rows, table = word("rows"), word("row_table", "ptr")
-    starts = f.emit(f"alloca i64, i64 {rows + 1}, align 64", "ptr")
-    with f.loop(0, rows) as k:
-        row = f.offset(table, k * (8 * ROW_WORDS))
-        source = f.load(f.offset(row, 8), "i64")
-        base = f.load(f.offset(bases, source, "i64"), "i64")
-        f.store(base + f.load(f.offset(row, 16), "i64"), f.offset(starts, k, "i64"))
-    number, index = f.variable("i64", 0), f.variable("i64", word("first"))
-    left = f.variable("i64", word("every"))
-    with f.while_(lambda: number.get().is_("slt", word("length")) & good.get()):
-        with f.loop(0, rows) as k:
-            row = f.offset(table, k * (8 * ROW_WORDS))
-            moved = index.get() * f.load(f.offset(row, 24), "i64")
-            slot = f.load(row, "i64")
-            start = f.load(f.offset(starts, k, "i64"), "i64")
-            f.store(start + moved, f.offset(bases, slot, "i64"))
-        good.set(f.call("run", [program, bases], "i1"))
-        _swap(f, bases, word("swaps"), word("swap_table", "ptr"))
-        number.set(number.get() + 1)
-        index.set(index.get() + word("by"))
-        left.set(left.get() - 1)
-        with f.when(left.get().is_("eq", 0) & good.get()):
-            left.set(word("every"))
-            f.call("PyEval_RestoreThread", [f.call("PyEval_SaveThread", [], "ptr")])
-            good.set(f.call("PyErr_CheckSignals", [], "i32").is_("eq", 0))
-    with f.when(good.get()):
-        none = Value("@shardir_none", "ptr", f)
-        f.call("Py_IncRef", [none])
-        answer.set(none)
+    now = f.call("now", [], "i64")
+    with f.when((now - f.load(since, "i64")).is_("sgt", PATIENCE)):
+        f.call("PyEval_RestoreThread", [f.call("PyEval_SaveThread", [], "ptr")])
+        good.set(f.call("PyErr_CheckSignals", [], "i32").is_("eq", 0))
+        f.store(f.call("now", [], "i64"), since)
+    f.leave(good.get())
 
 
-def _swap(f: Function, bases: Value, count: Value, table: Value) -> None:
-    with f.loop(0, count) as k:
-        pair = f.offset(table, k * 16)
-        a, b = (f.offset(bases, f.load(f.offset(pair, 8 * side), "i64"), "i64") for side in (0, 1))
-        one, other = f.load(a, "i64"), f.load(b, "i64")
-        f.store(other, a)
-        f.store(one, b)
+class _Drive:
+    """`drive(program, bases) -> i1`: follow instructions; false when a signal's handler raised."""
+
+    def __init__(self, module: Module) -> None:
+        f = self.f = Function(module, "drive", ["ptr", "ptr"], "i1", "nounwind", internal=True)
+        program, self.bases = f.params
+        table = f.load(f.offset(program, at.PROGRAM_TABLE), "ptr")
+        end = f.load(f.offset(program, at.PROGRAM_ENTRIES), "i64")
+        count = f.load(f.offset(program, at.PROGRAM_REGISTERS), "i64")
+        self.registers = f.emit(f"alloca i64, i64 {count + 1}, align 64", "ptr")
+        self.next, self.good = f.variable("i64", 0), f.variable("i1", 1)
+        self.left, self.since = f.variable("i64", LOOK), f.variable("i64")
+        self.since.set(f.call("now", [], "i64"))
+        with f.while_(lambda: self.next.get().is_("ult", end) & self.good.get()):
+            at_ = f.offset(table, self.next.get() * INSTRUCTION_BYTES)
+            code, *numbers = (f.load(f.offset(at_, 8 * k), "i64") for k in range(4))
+            self.next.set(self.next.get() + 1)
+            self._dispatch(code, numbers, tuple(Do))
+        f.leave(self.good.get())
+
+    def _dispatch(self, code: Value, numbers: Sequence[Value], among: Sequence[Do]) -> None:
+        """By halves: the one of some that a code is."""
+        if len(among) == 1:
+            getattr(self, f"_{among[0].name.lower()}")(*numbers)
+            return
+        half = len(among) // 2
+        self.f.choose(
+            code.is_("slt", among[half]),
+            lambda: self._dispatch(code, numbers, among[:half]),
+            lambda: self._dispatch(code, numbers, among[half:]),
+        )
+
+    def _slot(self, slot: Value) -> Value:
+        return self.f.offset(self.bases, slot, "i64")
+
+    def _register(self, register: Value) -> Value:
+        return self.f.offset(self.registers, register, "i64")
+
+    def _place(self, slot: Value, offset: Value) -> Value:
+        return self.f.offset(self.f.load(self._slot(slot), "ptr"), offset)
+
+    def _run(self, program: Value, *_: Value) -> None:
+        address = program.to("ptr", "inttoptr")
+        self.good.set(self.f.call("run_phases", [address, self.bases], "i1"))
+
+    def _jump(self, to: Value, *_: Value) -> None:
+        self.next.set(to)
+
+    def _again(self, to: Value, weight: Value, *_: Value) -> None:
+        self.next.set(to)
+        self.left.set(self.left.get() - weight)
+        with self.f.when(self.left.get().is_("sle", 0)):
+            self.left.set(LOOK)
+            self.good.set(self.f.call("patience", [self.since.address], "i1"))
+
+    def _unless(self, slot: Value, offset: Value, to: Value) -> None:
+        with self.f.when(self.f.load(self._place(slot, offset), "i8").is_("eq", 0)):
+            self.next.set(to)
+
+    def _count(self, register: Value, to: Value, _: Value) -> None:
+        place = self._register(register)
+        left = self.f.load(place, "i64")
+        self.f.choose(
+            left.is_("sle", 0),
+            lambda: self.next.set(to),
+            lambda: self.f.store(left - 1, place),
+        )
+
+    def _swap(self, a: Value, b: Value, _: Value) -> None:
+        f, first, second = self.f, self._slot(a), self._slot(b)
+        one, other = f.load(first, "i64"), f.load(second, "i64")
+        f.store(other, first)
+        f.store(one, second)
+
+    def _start(self, register: Value, slot: Value, offset: Value) -> None:
+        base = self.f.load(self._slot(slot), "i64")
+        self.f.store(base + offset, self._register(register))
+
+    def _set(self, register: Value, number: Value, _: Value) -> None:
+        self.f.store(number, self._register(register))
+
+    def _show(self, slot: Value, register: Value, step: Value) -> None:
+        place = self._register(register)
+        address = self.f.load(place, "i64")
+        self.f.store(address, self._slot(slot))
+        self.f.store(address + step, place)
+
+    def _choose(self, slot: Value, offset: Value, last: Value) -> None:
+        index = self.f.load(self._place(slot, offset), "i32").to("i64", "zext")
+        self.next.set(self.next.get() + self.f.least(index, last))

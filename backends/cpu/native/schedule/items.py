@@ -39,10 +39,10 @@ class Loop:
     """A scan: `length` rounds, from the last if `backwards`.
 
     After each round the slots of each pair in `swaps` change places: what was written becomes
-    what is read.
+    what is read. `op` is not known of what was kept on disk.
     """
 
-    op: Op
+    op: Op | None
     length: int
     backwards: bool
     rows: tuple[Rows, ...]
@@ -54,7 +54,7 @@ class Loop:
 class While:
     """Rounds as long as the condition's items leave true in `going`."""
 
-    op: Op
+    op: Op | None
     condition: "Items"
     going: View
     swaps: tuple[tuple[int, int], ...]
@@ -65,7 +65,7 @@ class While:
 class Branch:
     """One of several lists of items, by the number that lies in `index`."""
 
-    op: Op
+    op: Op | None
     index: View
     branches: tuple["Items", ...]
 

@@ -3,15 +3,17 @@
 A program is found by its text, and by everything that its schedule depends on: the files of passes,
 operations and this backend, the processor, and the number of workers. What is kept is data, read as
 JSON: the phases by the names of their kernels (`kernels` has their code, or they are compiled
-anew), slots, and the numbers of constants. Programs that are one native call can be kept, and so
-nothing that refers to Python: what goes between native calls, what NumPy does, functions of users.
+anew), the loops and branches around them, slots, and the numbers of constants. Programs that are
+one native call can be kept, and so nothing that refers to Python: what NumPy does, functions of
+users.
 """
 
 import base64
 import hashlib
 import json
 import os
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,11 +21,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 import shardir.ir
-from shardir.backends.cpu.native.data import Kernel, Phase
+from shardir.backends.cpu.native.data import Kernel, Phase, View
 from shardir.backends.cpu.native.llvm import object_cache
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.runtime.kernels import ForgottenError
-from shardir.backends.cpu.native.schedule.items import Segment
+from shardir.backends.cpu.native.schedule.instructions import are_native, segments
+from shardir.backends.cpu.native.schedule.items import Branch, Item, Loop, Rows, Segment, While
 from shardir.backends.cpu.native.schedule.memory import Kind
 from shardir.backends.cpu.native.schedule.schedule import Schedule
 from shardir.ir import Module
@@ -46,11 +49,11 @@ def key_of(module: Module, workers: int) -> str:
 
 def keep(key: str, schedule: Schedule) -> None:
     """Keep a schedule under a key, if it is one native call."""
-    if len(schedule.items) != 1 or not isinstance(schedule.items[0], Segment):
+    if not schedule.items or not are_native(schedule.items):
         return
     if sum(array.nbytes for _, array in schedule.constants) > MOST_CONSTANTS:
         return
-    phases = schedule.items[0].phases
+    phases = [phase for each in segments(schedule.items) for phase in each.phases]
     kernels = {phase.kernel.name: phase.kernel.imports for phase in phases}
     numbers = {name: number for number, name in enumerate(kernels)}
     made: dict[str, Any] = {
@@ -65,10 +68,7 @@ def keep(key: str, schedule: Schedule) -> None:
         for slot, array in schedule.constants
     ]
     made["kernels"] = list(kernels.items())
-    made["phases"] = [
-        (numbers[phase.kernel.name], phase.record, phase.tasks, phase.cost, phase.label)
-        for phase in phases
-    ]
+    made["items"] = _words(schedule.items, numbers)
     object_cache.save(key, json.dumps(made).encode())
 
 
@@ -82,12 +82,8 @@ def kept(key: str) -> Schedule | None:
         return None
     read = json.loads(found)
     kernels = [Kernel(name, _forgotten, tuple(imports)) for name, imports in read.pop("kernels")]
-    phases = [
-        Phase(kernels[number], tuple(record), tasks, cost, label)
-        for number, record, tasks, cost, label in read.pop("phases")
-    ]
     return Schedule(
-        items=(Segment(phases),),
+        items=_items(read.pop("items"), kernels),
         buffers=(),
         types=tuple(TensorType(tuple(shape), dtype) for shape, dtype in read.pop("types")),
         sources=tuple((Kind(kind), number) for kind, number in read.pop("sources")),
@@ -97,6 +93,56 @@ def kept(key: str) -> Schedule | None:
         ),
         **{name: _tuples(value) for name, value in read.items()},
     )
+
+
+def _words(items: Sequence[Item], numbers: Mapping[str, int]) -> list[Any]:
+    """Items as JSON has them; kernels are `numbers` by their names."""
+    made: list[Any] = []
+    for item in items:
+        if isinstance(item, Segment):
+            phases = [
+                (numbers[phase.kernel.name], phase.record, phase.tasks, phase.cost, phase.label)
+                for phase in item.phases
+            ]
+            made.append(["phases", phases])
+        elif isinstance(item, Loop):
+            rows = [(each.row, astuple(each.start), each.step) for each in item.rows]
+            body = _words(item.body, numbers)
+            made.append(["loop", item.length, item.backwards, rows, item.swaps, body])
+        elif isinstance(item, While):
+            asked, body = (_words(each, numbers) for each in (item.condition, item.body))
+            made.append(["while", asked, astuple(item.going), item.swaps, body])
+        else:
+            assert isinstance(item, Branch)
+            branches = [_words(branch, numbers) for branch in item.branches]
+            made.append(["branch", astuple(item.index), branches])
+    return made
+
+
+def _items(words: Sequence[Any], kernels: Sequence[Kernel]) -> tuple[Item, ...]:
+    """What `_words` wrote."""
+    made: list[Item] = []
+    for kind, *rest in words:
+        if kind == "phases":
+            phases = [
+                Phase(kernels[number], tuple(record), tasks, cost, label)
+                for number, record, tasks, cost, label in rest[0]
+            ]
+            made.append(Segment(phases))
+        elif kind == "loop":
+            length, backwards, rows, swaps, body = rest
+            shown = tuple(Rows(row, View(*_tuples(start)), step) for row, start, step in rows)
+            inner = _items(body, kernels)
+            made.append(Loop(None, length, backwards, shown, _tuples(swaps), inner))
+        elif kind == "while":
+            asked, going, swaps, body = rest
+            condition, inner = (_items(each, kernels) for each in (asked, body))
+            made.append(While(None, condition, View(*_tuples(going)), _tuples(swaps), inner))
+        else:
+            index, branches = rest
+            chosen = tuple(_items(branch, kernels) for branch in branches)
+            made.append(Branch(None, View(*_tuples(index)), chosen))
+    return tuple(made)
 
 
 def _tuples(value: Any) -> Any:

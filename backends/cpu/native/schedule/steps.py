@@ -1,13 +1,15 @@
 """A schedule's items as steps that run: native calls, NumPy calls, loops and branches.
 
 A step is called with the table of base addresses of one run of the program. A loop moves the
-addresses in it from round to round, so that the code of its body is the same in each. Where that
-is one native call, so are all rounds of a scan.
+addresses in it from round to round, so that the code of its body is the same in each. What needs
+no Python is one native call, all loops and branches in it included: only programs with something
+for NumPy to do come here, and of those only that and the loops around it are done by Python.
 """
 
 import ctypes
 import time
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,8 @@ import numpy.typing as npt
 from shardir.backends.cpu.kernels import kernel_of
 from shardir.backends.cpu.marks import mark
 from shardir.backends.cpu.native.data import View
-from shardir.backends.cpu.native.schedule.items import (
-    Branch,
-    Host,
-    Item,
-    Loop,
-    Segment,
-    While,
-)
+from shardir.backends.cpu.native.schedule.instructions import are_native
+from shardir.backends.cpu.native.schedule.items import Branch, Host, Item, Loop, While
 from shardir.ir import Block, Op
 from shardir.types import TensorType
 
@@ -32,18 +28,20 @@ Bases = list[int]
 
 Step = Callable[[Bases], None]
 
-Load = Callable[[Segment, Loop | None], Step]
-"""Compiles the phases of a segment, which may be the body of a loop: for all of its rounds."""
+Load = Callable[[Sequence[Item]], Step]
+"""Compiles items that need no Python as one call."""
 
 
 def steps_of(items: Sequence[Item], load: Load) -> tuple[Step, ...]:
     """What runs the items, in order."""
-    return tuple(_step(item, load) for item in items)
+    steps: list[Step] = []
+    for native, group in groupby(items, lambda item: are_native((item,))):
+        together = tuple(group)
+        steps += [load(together)] if native else [_step(item, load) for item in together]
+    return tuple(steps)
 
 
 def _step(item: Item, load: Load) -> Step:
-    if isinstance(item, Segment):
-        return load(item, None)
     if isinstance(item, Host):
         return _host(item)
     if isinstance(item, Loop):
@@ -97,8 +95,6 @@ def _in_steps(block: Block) -> Callable[..., list[Any]]:
 
 
 def _loop(item: Loop, load: Load) -> Step:
-    if len(item.body) == 1 and isinstance(item.body[0], Segment):
-        return load(item.body[0], item)
     body = steps_of(item.body, load)
     rounds = range(item.length)
     order = rounds[::-1] if item.backwards else rounds

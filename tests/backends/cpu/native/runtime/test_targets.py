@@ -5,6 +5,7 @@ import pytest
 
 from shardir.backends.cpu.native.llvm.text import Module
 from shardir.backends.cpu.native.runtime.entry import PYTHON_SYMBOLS, define_entry
+from shardir.backends.cpu.native.runtime.looping import define_loop
 from shardir.backends.cpu.native.runtime.parking import architecture, parking, symbols, system
 from shardir.backends.cpu.native.runtime.phases import define_interpreter
 
@@ -23,6 +24,7 @@ def test_code_is_made_for_every_system(triple: str, how: str, pause: str) -> Non
     module = Module()
     define_interpreter(module, triple, how)
     define_entry(module)
+    define_loop(module)
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     parsed = binding.parse_assembly(module.text())

@@ -1,7 +1,7 @@
 """Schedules on disk: found by programs that are the same, and as good as new."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from shardir.backends.cpu.native.program import NativeProgram
 from shardir.backends.cpu.native.runtime import kernels
 from shardir.backends.cpu.native.runtime.workers import worker_count
 from shardir.backends.cpu.native.schedule import keeping
-from shardir.backends.cpu.native.schedule.items import Segment
+from shardir.backends.cpu.native.schedule.instructions import are_native, every
+from shardir.backends.cpu.native.schedule.items import Item, Segment
 from shardir.backends.storage import Storage
 from shardir.ir import Module
 from tests.samples import SAMPLES
@@ -88,21 +89,31 @@ def test_what_comes_back_is_what_was_kept(sample: Sample) -> None:
     schedule = schedule_of(sample.function())
     keeping.keep("key", schedule)
     found = keeping.kept("key")
-    if len(schedule.items) != 1 or not isinstance(schedule.items[0], Segment):
+    if not schedule.items or not are_native(schedule.items):
         assert found is None
         return
     assert found is not None
-    (segment,) = found.items
-    assert isinstance(segment, Segment)
-    for phase, before in zip(segment.phases, schedule.items[0].phases, strict=True):
-        assert replace(phase, kernel=before.kernel) == before
-        assert (phase.kernel.name, phase.kernel.imports) == (
-            before.kernel.name, before.kernel.imports,
-        )  # fmt: skip
+    for one, item in zip(every(found.items), every(schedule.items), strict=True):
+        if isinstance(item, Segment):
+            assert isinstance(one, Segment)
+            for phase, before in zip(one.phases, item.phases, strict=True):
+                assert replace(phase, kernel=before.kernel) == before
+                assert (phase.kernel.name, phase.kernel.imports) == (
+                    before.kernel.name, before.kernel.imports,
+                )  # fmt: skip
+        else:
+            assert _facts(one) == _facts(item)
     for (slot, array), (its, other) in zip(found.constants, schedule.constants, strict=True):
         assert (slot, array.tobytes()) == (its, other.tobytes())
     same = replace(schedule, items=(), buffers=(), constants=())
     assert replace(found, items=(), buffers=(), constants=()) == same
+
+
+def _facts(item: Item) -> list[Any]:
+    """What a loop or a branch is, without what is in it."""
+    left_out = ("op", "body", "condition", "branches")
+    shown = [each.name for each in fields(item) if each.name not in left_out]
+    return [type(item), *(getattr(item, name) for name in shown)]
 
 
 def test_other_programs_are_others() -> None:
@@ -139,18 +150,36 @@ def test_the_key_changes_with_the_files_that_make_schedules(
     assert facts[0] != facts[1]
 
 
-def test_programs_that_python_drives_are_made_each_time() -> None:
-    def loop(x: Any) -> Any:
-        return sd.lax.fori_loop(0, 3, lambda i, y: y * 2, x)
+def test_loops_and_branches_are_kept() -> None:
+    def rounds(x: Any) -> Any:
+        def more(carried: Any) -> Any:
+            return carried[0].sum() < 1e6
 
-    for function in (loop, sd.numpy.linalg.svd):
-        asked: list[str] = []
-        module = of(function, X)
-        plan = schedule_of(module.main)
-        alone = len(plan.items) == 1 and isinstance(plan.items[0], Segment)
-        brought(module, asked)
-        brought(module, asked)
-        assert len(asked) == (1 if alone else 2)
+        def another(carried: Any) -> Any:
+            y, i = carried
+            twice = sd.lax.cond(y[0, 0] > 3, lambda z: z * 2, lambda z: z + 1, y)
+            return sd.lax.switch(
+                i % 3, [sd.numpy.abs, lambda z: z + 2, lambda z: z * 3], twice
+            ), i + 1
+
+        final, count = sd.lax.while_loop(more, another, (x, 0))
+        return sd.lax.scan(lambda c, row: (c * row[0] + 1, c), final, final, reverse=True), count
+
+    asked: list[str] = []
+    module = of(rounds, X)
+    first, second = brought(module, asked), brought(module, asked)
+    assert asked == ["lowered"]
+    assert results(second, X) == results(first, X)
+    assert second.describe() == first.describe()
+
+
+def test_programs_with_work_for_numpy_are_made_each_time() -> None:
+    asked: list[str] = []
+    module = of(sd.numpy.linalg.svd, X)
+    assert not are_native(schedule_of(module.main).items)
+    brought(module, asked)
+    brought(module, asked)
+    assert asked == ["lowered"] * 2
 
 
 def test_a_program_whose_kernels_are_gone_is_made_anew(place: Path) -> None:

@@ -1,0 +1,265 @@
+"""Loops and branches by data, all in one native call; what may happen meanwhile does no harm."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir import lax
+from shardir.backends.cpu.native.runtime import memory
+from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
+from shardir.sharding import NamedSharding, PartitionSpec as P
+from tests.counting import count_calls
+
+X = np.linspace(0.5, 2, 8, dtype=np.float32)
+
+
+def doubled(x: Any, limit: Any) -> Any:
+    """Doubled or increased until the sum reaches the limit, and how often."""
+
+    def more(carried: Any) -> Any:
+        return carried[1].sum() < limit
+
+    def another(carried: Any) -> Any:
+        count, y = carried
+        return count + 1, lax.cond(count % 3 == 0, lambda z: z * 2, lambda z: z + 1, y)
+
+    return lax.while_loop(more, another, (0, x))
+
+
+def expected(x: Any, limit: float) -> tuple[int, Any]:
+    count = 0
+    while x.sum() < limit:
+        x = x * 2 if count % 3 == 0 else x + np.float32(1)
+        count += 1
+    return count, x
+
+
+DOUBLED = sd.jit(doubled)
+
+
+@pytest.mark.parametrize("limit", [-1.0, 20.0, 25.0, 100.0, 1e4])
+def test_rounds_and_branches_depend_on_data(limit: float) -> None:
+    count, y = DOUBLED(X, limit)
+    rounds, wanted = expected(X, limit)
+    assert int(count) == rounds
+    np.testing.assert_array_equal(y, wanted)
+
+
+def test_python_does_nothing_between_rounds() -> None:
+    x, few, many = map(snp.asarray, (X, np.float32(30), np.float32(1e30)))
+    for limit in (few, many):
+        DOUBLED(x, limit)
+    assert count_calls(lambda: DOUBLED(x, many)) == count_calls(lambda: DOUBLED(x, few))
+
+
+def test_loops_in_loops_and_branches_of_many() -> None:
+    def f(x: Any) -> Any:
+        def body(carried: Any, row: Any) -> Any:
+            def another(inner: Any) -> Any:
+                y, i = inner
+                ways = [lambda z: z + row, lambda z: z * 2, snp.abs, lambda z: z - 1]
+                return lax.switch(i % 6 - 1, ways, y) + 1, i + 1
+
+            y, i = lax.while_loop(lambda inner: inner[0].sum() < 40, another, (carried, 0))
+            return y / 9, (y, i)
+
+        return lax.scan(body, x[0], x, reverse=True)
+
+    x = np.random.default_rng(0).uniform(0.1, 1, (7, 4)).astype(np.float32)
+    last, (stacked, rounds) = sd.jit(f)(x)
+    rows: list[Any] = []
+    counts: list[int] = []
+    carried = x[0]
+    for row in x[::-1]:
+        y, i = carried, 0
+        while y.sum() < 40:
+            way = min(max(i % 6 - 1, 0), 3)
+            y = [y + row, y * 2, np.abs(y), y - 1][way] + 1
+            i += 1
+        carried = y / np.float32(9)
+        rows.insert(0, y)
+        counts.insert(0, i)
+    assert rounds.tolist() == counts
+    np.testing.assert_allclose(stacked, rows, rtol=1e-5)
+    np.testing.assert_allclose(last, carried, rtol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [20.0, 25.0, 100.0])
+def test_around_work_for_numpy_python_goes_on_where_machine_code_left(limit: float) -> None:
+    """A loop leaves its results in one of two places, and which one depends on the rounds."""
+
+    def f(x: Any, limit: Any) -> Any:
+        def body(i: Any, carried: Any) -> Any:
+            count, y = doubled(carried, limit + i)
+            sizes = snp.linalg.svd(y.reshape(2, 4), compute_uv=False)
+            return y / 3 + sizes.sum() * 0 + count * 0
+
+        return lax.fori_loop(0, 3, body, x)
+
+    y = X
+    for i in range(3):
+        y = expected(y, limit + i)[1] / np.float32(3)
+    np.testing.assert_allclose(sd.jit(f)(X, limit), y, rtol=1e-5)
+
+
+def test_on_eight_devices() -> None:
+    mesh = sd.make_mesh((8,), ("x",))
+    x = sd.device_put(X, NamedSharding(mesh, P("x")))
+    count, y = DOUBLED(x, 1e4)
+    rounds, wanted = expected(X, 1e4)
+    assert int(count) == rounds
+    np.testing.assert_array_equal(y, wanted)
+
+
+class Interrupted(Exception):
+    """What the signal's handler raises."""
+
+
+@contextmanager
+def soon(seconds: float = 0.1) -> Iterator[None]:
+    """A signal whose handler raises, unless what is in here ends before."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("size", [8, 1 << 16, 1 << 21])
+def test_a_loop_without_an_end_can_be_interrupted(size: int) -> None:
+    """Whether a round takes nanoseconds or milliseconds; nothing is broken afterwards."""
+    endless = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: snp.sin(y), x))
+    x = snp.ones(size) / 2
+    with pytest.raises(Interrupted), soon(1.0 if size == 8 else 2.0):
+        endless(x)
+    np.testing.assert_array_equal(x, np.full(size, 0.5, np.float32))
+    np.testing.assert_array_equal(endless(x + 9), np.full(size, 9.5, np.float32))
+
+
+def test_other_threads_run_while_a_loop_does() -> None:
+    """Loops of rounds too short to give up the GIL for give it up now and then."""
+    endless = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y * 0.5, x))
+    x = snp.ones(8)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    begun = threading.Event()
+
+    def send() -> None:
+        begun.wait()
+        assert int(DOUBLED(X, 100.0)[0]) == expected(X, 100.0)[0]
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    def wait() -> None:
+        begun.set()
+        endless(x)
+
+    other = threading.Thread(target=send)
+    other.start()
+    try:
+        with pytest.raises(Interrupted):
+            wait()
+    finally:
+        other.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_several_threads_run_one_program_at_once() -> None:
+    limits = [20.0 * 3**k for k in range(8)]
+    wanted = [expected(X, limit) for limit in limits]
+    faults: list[Any] = []
+
+    def call(start: int) -> None:
+        for k in range(40):
+            number = (start + k) % 8
+            count, y = DOUBLED(X, limits[number])
+            if int(count) != wanted[number][0] or not np.array_equal(y, wanted[number][1]):
+                faults.append((number, count, y))
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+
+
+def test_without_memory_a_loop_does_not_begin() -> None:
+    x = snp.ones(1 << 20)
+    loop = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y + snp.flip(y), x))
+    wanted = np.asarray(loop(x))
+    memory.trim()
+    with memory.limited(1), pytest.raises(OutOfMemoryError):
+        loop(x)
+    np.testing.assert_array_equal(loop(x), wanted)
+
+
+ENDS = {
+    "fork": """
+thread = threading.Thread(target=lambda: [f(x, 1e30) for _ in range(200)])
+thread.start()
+codes = []
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if int(f(x, 1e30)[0]) == want else 1)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread.join()
+print(codes)
+sys.exit(any(codes))
+""",
+    "ctrl-c": """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y * 0.5, x))(x)
+except KeyboardInterrupt:
+    sys.exit(int(f(x, 1e30)[0]) != want)
+sys.exit(2)
+""",
+    "exit while a thread is inside": """
+endless = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y * 0.5, x))
+threading.Thread(target=lambda: endless(x), daemon=True).start()
+time.sleep(0.3)
+sys.exit(0)
+""",
+}
+SETUP = """
+import os, signal, sys, threading, time, warnings
+warnings.simplefilter("ignore")
+import numpy as np, shardir as sd
+from shardir import lax
+def count(x, n):
+    return lax.while_loop(lambda c: c[1][0] < n, lambda c: (c[0] + 1, c[1] * 2), (0, x))
+f = sd.jit(count)
+x = sd.numpy.ones(8)
+want = int(f(x, 1e30)[0])
+assert want == 100
+"""
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_processes_end_well(name: str) -> None:
+    words = [sys.executable, "-c", SETUP + ENDS[name]]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
