@@ -14,25 +14,32 @@ from jax.extend import core
 
 from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.custom_vjp import custom_vjp
-from shardir.frontend.interop.rules import Equation, rule
+from shardir.frontend.interop.rules import Equation, ImportedProgramError, rule
 from shardir.frontend.interop.tracing import program_of, struct_of
+from shardir.frontend.locations import point
 from shardir.frontend.tracer import Tracer
 from shardir.types import INEXACT
+
+
+def _variables(atoms: Sequence[Any]) -> list[Any]:
+    return list(dict.fromkeys(atom for atom in atoms if not isinstance(atom, core.Literal)))
 
 
 class Alone:
     """One equation as a function of the variables that it is applied to, each once.
 
-    `args` are their values, `moving` the numbers of those that have derivatives.
+    `args` are their values, `moving` the numbers of those that have derivatives. Those in
+    `closed` have none: arrays that the function refers to, and its rule says nothing of.
     """
 
     def __init__(self, equation: Equation) -> None:
-        source = equation.source
+        source, count = equation.source, equation.params.get("num_consts", 0)
+        given = _variables(source.invars[count:])
+        referred = [each for each in _variables(source.invars[:count]) if each not in given]
         self.equation = equation
-        self.variables = list(
-            dict.fromkeys(atom for atom in source.invars if not isinstance(atom, core.Literal))
-        )
-        self.args = [equation.tracers[source.invars.index(v)] for v in self.variables]
+        self.variables = given + referred
+        args = [equation.tracers[source.invars.index(v)] for v in self.variables]
+        self.args, self.closed = args[: len(given)], args[len(given) :]
         self.moving = [i for i, x in enumerate(self.args) if x.value.type.dtype in INEXACT]
         self.inexact = [
             bool(jax.dtypes.issubdtype(aval.dtype, jax.numpy.inexact)) for aval in equation.results
@@ -47,6 +54,18 @@ class Alone:
                 self.equation.source.invars, self.equation.operands, strict=True
             )
         ]
+
+    @property
+    def name(self) -> str:
+        """The function's own name, if JAX tells it."""
+        params = self.equation.params
+        program = params.get("call_jaxpr") or params.get("fun_jaxpr")
+        about = getattr(getattr(program, "jaxpr", None), "debug_info", None)
+        return getattr(about, "func_name", self.equation.name)
+
+    def everything(self, args: Sequence[Any]) -> list[Any]:
+        """Values of all variables for these arguments."""
+        return [*args, *self.closed]
 
     @cached_property
     def by_jax(self) -> Callable[..., Any]:
@@ -89,13 +108,15 @@ def forward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
             made, out = jax.jvp(lambda *some: alone.of_moving(xs, some), some, slopes)
             return made, alone.parted(out)[0]
 
-        structs = [[struct_of(x) for x in primals], [struct_of(t) for t in moved]]
+        known = alone.everything(primals)
+        structs = [[struct_of(x) for x in known], [struct_of(t) for t in moved]]
         program, _ = program_of(function, structs)
-        found = reader.read(program, [*primals, *moved])
+        found = reader.read(program, [*known, *moved])
         made, slopes = found[: len(alone.inexact)], found[len(alone.inexact) :]
         none = [None] * (len(made) - len(slopes))
         return tuple(made), tuple(alone.joined(slopes, none))
 
+    primal.__name__ = alone.name
     function = custom_jvp(primal)
     function.defjvp(jvp)
     return function(*alone.args)
@@ -116,8 +137,18 @@ def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
             kept.append(structure)
             return alone.joined(moving, others), residuals
 
-        program, _ = program_of(function, [struct_of(x) for x in args])
-        found = reader.read(program, list(args))
+        known = alone.everything(args)
+        try:
+            program, _ = program_of(function, [struct_of(x) for x in known])
+            found = reader.read(program, known)
+        except (jax.errors.UnexpectedTracerError, jax.errors.TracerArrayConversionError):
+            raise ImportedProgramError(
+                point(
+                    f"the derivative of {primal.__name__} uses a value of the function around it, "
+                    "of which JAX's trace has ended; pass the value as an argument, or take the "
+                    "gradient by jax.grad inside of from_jax"
+                )
+            ) from None
         count = len(alone.inexact)
         return tuple(found[:count]), tuple(found[count:])
 
@@ -132,6 +163,7 @@ def backward_by_jax(alone: Alone, primal: Callable[..., Any]) -> Any:
         found = iter(reader.read(program, [*residuals, *given]))
         return tuple(next(found) if i in alone.moving else None for i in range(len(alone.args)))
 
+    primal.__name__ = alone.name
     function = custom_vjp(primal)
     function.defvjp(ahead, back)
     return function(*alone.args)
@@ -142,7 +174,7 @@ def _with_tangents(equation: Equation) -> Any:
     alone, program = Alone(equation), equation.params["call_jaxpr"]
 
     def primal(*args: Tracer) -> Any:
-        return tuple(equation.reader.read(program, alone.operands(args)))
+        return tuple(equation.reader.read(program, alone.operands(alone.everything(args))))
 
     return forward_by_jax(alone, primal)
 
@@ -153,7 +185,7 @@ def _with_gradient(equation: Equation) -> Any:
     program = params["call_jaxpr"] if "call_jaxpr" in params else params["fun_jaxpr"]
 
     def primal(*args: Tracer) -> Any:
-        return tuple(equation.reader.read(program, alone.operands(args)))
+        return tuple(equation.reader.read(program, alone.operands(alone.everything(args))))
 
     return backward_by_jax(alone, primal)
 
@@ -166,7 +198,7 @@ def _solved(equation: Equation) -> Any:
     before = lengths.matvec + lengths.vecmat
 
     def primal(*args: Tracer) -> Any:
-        given = alone.operands(args)
+        given = alone.operands(alone.everything(args))
         consts = given[before : before + lengths.solve]
         return tuple(equation.reader.read(solve, [*consts, *given[sum(lengths) :]]))
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.callbacks import io_callback, pure_callback
-from shardir.frontend.debugging import callback
+from shardir.frontend.debugging import callback, inspect_array_sharding
 from shardir.frontend.interop.rules import Equation, rule
 from shardir.frontend.signature import ShapeDtypeStruct
 
@@ -47,4 +47,12 @@ def _shown(equation: Equation) -> Any:
 
     shown.__name__ = equation.name
     callback(shown, *equation.tracers)
+    return []
+
+
+@rule("inspect_sharding")
+def _told(equation: Equation) -> Any:
+    """The callback gets a sharding of ours, when the program is compiled."""
+    (x,) = equation.tracers
+    inspect_array_sharding(x, callback=equation.params["callback"])
     return []

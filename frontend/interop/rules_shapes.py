@@ -7,6 +7,7 @@ from shardir.frontend.interop.rules import Equation, Scalar, rule, shaped
 from shardir.frontend.interop.shardings import typed
 from shardir.frontend.lax.folding import fold
 from shardir.frontend.operands import convert, splat
+from shardir.types import TensorType
 
 shaped("squeeze", lax.squeeze, dimensions="dimensions")
 shaped("expand_dims", lax.expand_dims, dimensions="dimensions")
@@ -61,6 +62,13 @@ def _counted(equation: Equation) -> Any:
         equation.results[0].dtype, equation.shape(), equation.params["dimension"]
     )
     return typed(made, equation.params.get("sharding"))
+
+
+@rule("empty", "empty2")
+def _empty(equation: Equation) -> Any:
+    """Zeros, where JAX has an array that nobody has filled yet."""
+    made = splat(0, TensorType(equation.shape(), equation.dtype()))
+    return typed(made, equation.params.get("out_sharding"))
 
 
 @rule("dynamic_slice")

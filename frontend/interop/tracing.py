@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import jax
+import numpy as np
 
 from shardir.frontend.config import config
 from shardir.frontend.mesh import Mesh, current_mesh
@@ -32,10 +33,43 @@ def our_settings() -> Iterator[None]:
 
 
 def program_of(fun: Callable[..., Any], structs: Sequence[Any]) -> tuple[Any, Any]:
-    """The program of `fun` for arguments like `structs`, and its results' containers of structs."""
+    """The program of `fun` for arguments like `structs`, and its results' containers of structs.
+
+    JAX wants a mesh that a program names to be the one that is entered, down to the kind of its
+    devices. Ours has none, so a program that JAX refuses for that is traced with those of JAX's
+    own meshes, and then without a mesh around it, which allows any other.
+    """
     with our_settings():
-        program, results = jax.make_jaxpr(fun, return_shape=True)(*structs)
+        try:
+            return _traced(fun, structs)
+        except ValueError as error:
+            if "ontext mesh" not in str(error):
+                raise
+            refused = error
+        for mesh in _other_forms(jax.sharding.get_abstract_mesh()):
+            try:
+                with jax.sharding.use_abstract_mesh(mesh):
+                    return _traced(fun, structs)
+            except ValueError as error:
+                if "ontext mesh" not in str(error):
+                    raise
+        raise refused
+
+
+def _traced(fun: Callable[..., Any], structs: Sequence[Any]) -> tuple[Any, Any]:
+    program, results = jax.make_jaxpr(fun, return_shape=True)(*structs)
     return program, results
+
+
+def _other_forms(mesh: Any) -> Iterator[Any]:
+    """The mesh as one of devices such as JAX has here, and none."""
+    one = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("one",)).abstract_mesh
+    device = getattr(one, "abstract_device", None)
+    if device is not None and not mesh.empty:
+        yield jax.sharding.AbstractMesh(
+            mesh.axis_sizes, mesh.axis_names, mesh.axis_types, abstract_device=device
+        )
+    yield jax.sharding.AbstractMesh((), ())
 
 
 def struct_of(x: Tracer) -> Any:

@@ -378,3 +378,8 @@ program(
 )
 program("numbers less", lambda x, i: x.at[i % 4].subtract(0.5), X, K)
 program("unstacked", lambda x: jnp.unstack(x, axis=1), X)
+program("diagonals", lambda s: jnp.log(jnp.diag(s)), S)
+program(
+    "the gradient of a diagonal", jax.grad(lambda s: jnp.sum(jnp.log(jnp.diag(s)))), S, smooth=False
+)
+program("nothing yet", lambda x: lax.empty((4, 6), x.dtype).at[:].set(x), X)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.experimental.ode import odeint
 
 import shardir as sd
 from shardir.interop.jax import from_jax
@@ -111,3 +112,52 @@ def test_a_gradient_of_a_gradient_uses_the_rule_twice() -> None:
     inner = from_jax(jax.grad(f))
     found = sd.grad(lambda x: (inner(x) ** 2).sum())(X)
     np.testing.assert_allclose(found, jax.grad(twice(jax.grad))(X), rtol=1e-4)
+
+
+SCALES = np.linspace(0.5, 2, 4).astype("float32")
+
+
+def test_an_array_that_such_a_function_refers_to_has_no_derivative() -> None:
+    table = jnp.asarray(SCALES)
+    referring = jax.custom_vjp(lambda x: x * table)
+    referring.defvjp(lambda x: (x * table, None), lambda _, g: (2 * g * table,))
+    found = sd.grad(from_jax(lambda x: jnp.sum(referring(x))))(X)
+    np.testing.assert_allclose(found, np.broadcast_to(2 * SCALES, X.shape), rtol=1e-6)
+
+
+def test_solvers_of_equations_have_gradients_by_the_constants_of_functions() -> None:
+    def loss(rate: Any, y: Any) -> Any:
+        return jnp.sum(odeint(lambda y, t: jnp.sin(rate * y), y, jnp.array([0.0, 1.0])))
+
+    wanted = jax.grad(loss, (0, 1))(np.float32(0.5), X[0])
+    for a, b in zip(sd.grad(from_jax(loss), (0, 1))(np.float32(0.5), X[0]), wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4)
+
+
+def inner(w: Any, x: Any) -> Any:
+    """A function with a rule that refers to an argument of the function around it."""
+
+    @jax.custom_vjp
+    def within(x: Any) -> Any:
+        return w * x
+
+    within.defvjp(lambda x: (w * x, w), lambda saved, g: (saved * g,))
+    return jnp.sum(within(x))
+
+
+def test_what_a_rule_refers_to_is_not_differentiated_in_silence() -> None:
+    w = np.float32(2)
+    with pytest.raises(sd.ShardirError) as caught:
+        sd.grad(from_jax(inner))(w, X)
+    assert str(caught.value).startswith(
+        "within has a derivative of its own, and it uses %w: f32[] from outside, which the "
+        "derivative is asked of too; pass it as an argument"
+    )
+    with pytest.raises(sd.ShardirError) as caught:
+        sd.grad(from_jax(inner), 1)(w, X)
+    assert str(caught.value).startswith(
+        "the derivative of within uses a value of the function around it, of which JAX's trace "
+        "has ended; pass the value as an argument, or take the gradient by jax.grad inside of "
+        "from_jax"
+    )
+    np.testing.assert_allclose(from_jax(jax.grad(inner, 1))(w, X), np.full_like(X, 2))

@@ -151,3 +151,21 @@ def test_other_shardings_than_named_ones_are_refused() -> None:
         "Odd() of JAX is no NamedSharding, and only those are known here; make it one, over a mesh "
         "with named axes"
     )
+
+
+def test_the_mesh_of_devices_that_a_program_names_may_be_the_one_entered_or_another() -> None:
+    theirs = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def doubled(x: Any) -> Any:
+        whole = jax.shard_map(
+            lambda x: lax.psum(2 * x, "data"), mesh=theirs, in_specs=JP("data"), out_specs=JP()
+        )
+        return whole(x)
+
+    def held(x: Any) -> Any:
+        return lax.with_sharding_constraint(doubled(x), JP("data"))
+
+    with sd.make_mesh((1,), ("data",)):
+        np.testing.assert_array_equal(from_jax(held)(X), 2 * X)
+    with sd.make_mesh((4, 2), ("data", "model")):
+        np.testing.assert_array_equal(from_jax(doubled)(X), 2 * X)

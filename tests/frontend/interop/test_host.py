@@ -10,6 +10,7 @@ import pytest
 
 import shardir as sd
 from shardir.interop.jax import from_jax
+from shardir.sharding import NamedSharding, PartitionSpec as P
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 
@@ -60,3 +61,16 @@ def test_callbacks_inside_of_gradients_are_called() -> None:
 
     np.testing.assert_allclose(sd.grad(from_jax(f))(X), np.cos(X), rtol=1e-6)
     assert seen == [15.0]
+
+
+def test_shardings_are_told() -> None:
+    told: list[Any] = []
+
+    def looked_at(x: Any) -> Any:
+        jax.debug.inspect_array_sharding(x * 2, callback=told.append)
+        return x + 1
+
+    mesh = sd.make_mesh((4, 2), ("data", "model"))
+    cut = sd.device_put(np.ones((8, 4), "float32"), NamedSharding(mesh, P("data", "model")))
+    np.testing.assert_array_equal(from_jax(looked_at)(cut), np.full((8, 4), 2))
+    assert [each.spec for each in told] == [P("data", "model")]
