@@ -21,9 +21,10 @@ def identifier(name: str) -> str:
 
 
 def file_name(title: str) -> str:
-    """What the file of a program is called; never as a module that it imports, or that those do."""
+    """What the file of a program is called: so that it can be imported, and hides no other."""
     word = identifier(title)
     taken = {*sys.stdlib_module_names, "torch", "triton", "numpy", "sympy", "networkx"}
+    taken.update(keyword.kwlist)
     return f"{word}_program.py" if word in taken else f"{word}.py"
 
 

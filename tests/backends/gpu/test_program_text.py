@@ -394,10 +394,12 @@ def constant_0(device):
 
 
 def test_no_file_is_called_as_a_module_that_it_needs() -> None:
-    assert [file_name(title) for title in ("step", "random", "torch", "f.1", "2d")] == [
+    titles = ("step", "random", "torch", "lambda", "f.1", "2d")
+    assert [file_name(title) for title in titles] == [
         "step.py",
         "random_program.py",
         "torch_program.py",
+        "lambda_program.py",
         "f_1.py",
         "v2d.py",
     ]

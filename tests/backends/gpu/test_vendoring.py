@@ -137,4 +137,4 @@ def test_programs_are_written_where_torch_is_not(tmp_path: Path) -> None:
         "step.lower(np.zeros((4, 4), 'float32')).emit('gpu', sys.argv[1])\n"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=120)
-    assert (tmp_path / "lambda.py").exists()
+    assert (tmp_path / "lambda_program.py").exists()
