@@ -1,8 +1,19 @@
 """What `shardir.lax` shows: operations close to the IR."""
 
 from shardir.frontend.lax import linalg as linalg
-from shardir.frontend.lax.annotate import with_sharding_constraint as with_sharding_constraint
-from shardir.frontend.lax.branches import cond as cond, switch as switch
+from shardir.frontend.lax.annotate import (
+    composite as composite,
+    with_sharding_constraint as with_sharding_constraint,
+)
+from shardir.frontend.lax.approximate import (
+    approx_max_k as approx_max_k,
+    approx_min_k as approx_min_k,
+)
+from shardir.frontend.lax.branches import (
+    cond as cond,
+    platform_dependent as platform_dependent,
+    switch as switch,
+)
 from shardir.frontend.lax.collectives import (
     all_gather as all_gather,
     all_to_all as all_to_all,
@@ -24,6 +35,7 @@ from shardir.frontend.lax.contraction import (
     batch_matmul as batch_matmul,
     dot as dot,
     dot_general as dot_general,
+    ragged_dot as ragged_dot,
 )
 from shardir.frontend.lax.convolution import (
     ConvDimensionNumbers as ConvDimensionNumbers,
@@ -32,6 +44,12 @@ from shardir.frontend.lax.convolution import (
     conv_general_dilated as conv_general_dilated,
     conv_with_general_padding as conv_with_general_padding,
     padtype_to_pads as padtype_to_pads,
+)
+from shardir.frontend.lax.drawing import rng_uniform as rng_uniform
+from shardir.frontend.lax.elements import (
+    index_take as index_take,
+    scatter_apply as scatter_apply,
+    scatter_sub as scatter_sub,
 )
 from shardir.frontend.lax.elementwise import (
     Precision as Precision,
@@ -89,6 +107,7 @@ from shardir.frontend.lax.elementwise import (
     population_count as population_count,
     pow as pow,
     real as real,
+    reciprocal as reciprocal,
     rem as rem,
     round as round,
     rsqrt as rsqrt,
@@ -167,6 +186,13 @@ from shardir.frontend.lax.reductions import (
     sort_key_val as sort_key_val,
     top_k as top_k,
 )
+from shardir.frontend.lax.shapes import (
+    broadcast_like as broadcast_like,
+    broadcast_to_rank as broadcast_to_rank,
+    dtype as dtype,
+    empty as empty,
+    shape_as_value as shape_as_value,
+)
 from shardir.frontend.lax.slicing import (
     dynamic_index_in_dim as dynamic_index_in_dim,
     dynamic_slice as dynamic_slice,
@@ -182,6 +208,15 @@ from shardir.frontend.lax.solves import (
     custom_linear_solve as custom_linear_solve,
     custom_root as custom_root,
 )
+from shardir.frontend.lax.special import (
+    bessel_i0e as bessel_i0e,
+    bessel_i1e as bessel_i1e,
+    betainc as betainc,
+    igamma as igamma,
+    igammac as igammac,
+    polygamma as polygamma,
+    zeta as zeta,
+)
 from shardir.frontend.lax.transposed_convolution import conv_transpose as conv_transpose
 from shardir.frontend.lax.window_shapes import (
     conv_general_permutations as conv_general_permutations,
@@ -190,4 +225,8 @@ from shardir.frontend.lax.window_shapes import (
     conv_transpose_shape_tuple as conv_transpose_shape_tuple,
     reduce_window_shape_tuple as reduce_window_shape_tuple,
 )
-from shardir.frontend.lax.windows import reduce as reduce, reduce_window as reduce_window
+from shardir.frontend.lax.windows import (
+    reduce as reduce,
+    reduce_window as reduce_window,
+    reduce_xor as reduce_xor,
+)

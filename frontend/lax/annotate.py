@@ -1,5 +1,7 @@
 """Telling the compiler how a value is to be spread."""
 
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any
 
 from shardir.frontend import tree
@@ -67,3 +69,11 @@ def _held(value: Tracer, to: Sharding | None) -> Tracer:
         return constrain(value, to)
     except ShardingError as error:
         raise type(error)(point(str(error))) from None
+
+
+def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:
+    """`decomposition` as a function that JAX shows to compilers under a name of its own.
+
+    It is part of the program here as any other function is; attributes are given by keyword.
+    """
+    return wraps(decomposition)(partial(decomposition))

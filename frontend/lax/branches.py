@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import promotion, tree
+from shardir.frontend.devices import local_devices
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.lax.blocks import Kind, kind, several, shown, trace_body, with_kinds
@@ -115,3 +116,23 @@ def _case(
         return tree.unflatten(first.structure, [])
     made = several(emit("case", which, blocks=tuple(body.block for body in bodies)))
     return tree.unflatten(first.structure, with_kinds(made, [weak for _, weak in kinds]))
+
+
+def platform_dependent(
+    *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
+) -> Any:
+    """What the function for the kind of devices here makes of `args`: `cpu=...`, or `default`.
+
+    Raises `ControlFlowError` where there is neither.
+    """
+    platform = local_devices()[0].platform
+    chosen = per_platform.get(platform, default)
+    if chosen is None:
+        known = ", ".join(sorted(per_platform)) or "none"
+        raise ControlFlowError(
+            point(
+                f"platform_dependent has functions for {known} and is to run on {platform}; "
+                "give it a default"
+            )
+        )
+    return chosen(*args)

@@ -83,3 +83,41 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
         )
     batch = tuple(range(rank - 2))
     return dot_general(lhs, rhs, (((rank - 1,), (rank - 2,)), (batch, batch)), precision)
+
+
+@public(static=("precision", "preferred_element_type"))
+def ragged_dot(
+    lhs: Any,
+    rhs: Any,
+    group_sizes: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The rows of `lhs` in groups that follow each other, each times a matrix of its own.
+
+    `lhs` is of shape (rows, inner), `rhs` of (groups, inner, columns), and `group_sizes` says how
+    many rows each group has; rows that are left over give zeros. One product of all rows is made
+    for each group.
+    """
+    from shardir.frontend import lax, numpy as snp
+
+    x, y, sizes = as_tracer(lhs), as_tracer(rhs), as_tracer(group_sizes)
+    fits = x.ndim == 2 and y.ndim == 3 and x.shape[1] == y.shape[1]
+    if not fits or sizes.shape != y.shape[:1]:
+        raise OperationTypeError(
+            point(
+                "ragged_dot takes shapes (rows, inner), (groups, inner, columns) and (groups,), "
+                f"got {x.shape}, {y.shape} and {sizes.shape}"
+            )
+        )
+    ends = snp.cumsum(sizes)
+    rows = snp.arange(x.shape[0], dtype=ends.dtype)
+    wanted = preferred_element_type or snp.result_type(x, y)
+
+    def add(total: Any, group: tuple[Any, Any, Any]) -> tuple[Any, None]:
+        matrix, size, end = group
+        there = (rows < end) & (rows >= end - size)
+        return total + dot(snp.where(there[:, None], x, 0), matrix, None, wanted), None
+
+    nothing = snp.zeros((x.shape[0], y.shape[2]), wanted)
+    return lax.scan(add, nothing, (y, sizes, ends))[0]

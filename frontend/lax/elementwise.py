@@ -179,6 +179,11 @@ def integer_pow(x: Any, y: int) -> Any:
     return div(1, result) if y < 0 else result
 
 
+def reciprocal(x: Any) -> Any:
+    """One divided by every element."""
+    return integer_pow(x, -1)
+
+
 @public(static=("rounding_method",))
 def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
     """The nearest whole number; what is halfway goes away from zero, or to the even one."""

@@ -87,6 +87,13 @@ def reduce(
     return emit(name, reduced, broadcast(convert(first, dtype), reduced.shape))
 
 
+def reduce_xor(operand: Any, axes: Any) -> Any:
+    """The exclusive or of the elements along `axes`, which are integers or truth values."""
+    from shardir.frontend.lax.elementwise import bitwise_xor
+
+    return reduce(operand, np.zeros((), operand.dtype), bitwise_xor, axes)
+
+
 def reduce_window(
     operand: Any,
     init_value: Any,

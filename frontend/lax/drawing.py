@@ -1,0 +1,43 @@
+"""Numbers that are drawn anew each time, under the name of `jax.lax`; `shardir.random` has keys."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.callbacks import io_callback
+from shardir.frontend.locations import point
+from shardir.frontend.operands import kind_of
+from shardir.frontend.signature import ShapeDtypeStruct
+from shardir.types import FLOATS, TensorType
+
+
+def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
+    """Numbers between `a` and `b`, which is left out, that no call draws twice.
+
+    The bounds are numbers of one type, floats or integers. NumPy draws, each time that the
+    program runs, so nobody can repeat it: `shardir.random.uniform` takes a key that says what
+    is drawn. It has no derivative.
+    """
+    kind, other = kind_of(a)[0], kind_of(b)[0]
+    if kind != other or np.shape(a) or np.shape(b):
+        raise OperationTypeError(
+            point(
+                f"rng_uniform takes two numbers of one type, got {kind} of shape {np.shape(a)} "
+                f"and {other} of shape {np.shape(b)}"
+            )
+        )
+    sizes = tuple(shape)
+    dtype = TensorType(sizes, kind).numpy
+
+    def draw(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        source = np.random.default_rng()
+        if kind not in FLOATS:
+            return source.integers(low, high, sizes, dtype)
+        parts = source.random(sizes)
+        drawn = (np.float64(low) + parts * (np.float64(high) - np.float64(low))).astype(dtype)
+        return np.where(drawn < high, drawn, low).astype(dtype)  # rounding may reach the end
+
+    return io_callback(draw, ShapeDtypeStruct(sizes, dtype), a, b)

@@ -1,0 +1,107 @@
+"""Single elements by indices, under the names of `jax.lax`: read, subtracted from, and mapped."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.eager import public
+from shardir.frontend.lax.indexing import ScatterDimensionNumbers, scatter_add
+from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer, reshape
+from shardir.frontend.tracer import Tracer
+
+
+def scatter_sub(
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """A copy of `operand` with windows of updates subtracted at index vectors.
+
+    See `scatter_add`.
+    """
+    from shardir.frontend import numpy as snp
+
+    negated = snp.negative(updates)
+    return scatter_add(operand, scatter_indices, negated, dimension_numbers, mode=mode)
+
+
+@public(
+    static=(
+        "func",
+        "dimension_numbers",
+        "update_shape",
+        "indices_are_sorted",
+        "unique_indices",
+        "mode",
+    ),
+    cached=False,
+)
+def scatter_apply(
+    operand: Any,
+    scatter_indices: Any,
+    func: Callable[[Any], Any],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """A copy of `operand` with `func` applied to the elements of windows at index vectors.
+
+    `update_shape` is that of the updates that `scatter` would take. An element that is in several
+    windows is mapped as often, unless `unique_indices` promises that there is none. `func` takes
+    and returns a number.
+    """
+    from shardir.frontend import lax, numpy as snp
+    from shardir.frontend.vectorizing import vmap
+
+    x = as_tracer(operand)
+
+    def mapped(values: Any) -> Any:
+        flat = vmap(func)(reshape(values, (values.size,)))
+        return lax.convert_element_type(snp.reshape(flat, x.shape), x.dtype)
+
+    times = scatter_add(
+        snp.zeros(x.shape, "int32"),
+        scatter_indices,
+        snp.ones(tuple(update_shape), "int32"),
+        dimension_numbers,
+        mode=mode,
+    )
+    if unique_indices or not x.size:
+        return snp.where(times > 0, mapped(x), x) if x.size else x
+
+    def step(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        done, values = state
+        return done + 1, snp.where(times > done, mapped(values), values)
+
+    most = snp.max(times)
+    return lax.while_loop(lambda state: state[0] < most, step, (as_tracer(0), x))[1]
+
+
+@public(static=("axes",))
+def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+    """The elements of `src` at places of `axes`, which `idxs` gives as lines of one length.
+
+    The result has the length of these lines in front, and then the other dimensions of `src`.
+    Indices wrap around.
+    """
+    x, places = as_tracer(src), [as_tracer(line) for line in idxs]
+    dims = [axis + x.ndim if axis < 0 else axis for axis in axes]
+    if len(places) != len(dims) or any(line.ndim != 1 for line in places):
+        shapes = ", ".join(str(line.shape) for line in places)
+        raise OperationTypeError(
+            point(f"index_take takes a line of indices for each of axes {dims}, got {shapes}")
+        )
+    from shardir.frontend import numpy as snp
+
+    front: Tracer = snp.moveaxis(x, dims, range(len(dims)))
+    wrapped = [line % size for line, size in zip(places, front.shape, strict=False)]
+    return front[tuple(wrapped)]
