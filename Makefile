@@ -50,6 +50,10 @@ jax-documents: $(VENV)/.test ## pages written for JAX, run as they stand: make j
 bench: $(VENV)/.test ## one table per file of benchmarks/
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
+.PHONY: sweep
+sweep: $(VENV)/.test ## the errors of vector functions over all bit patterns, in half an hour
+	$(BIN)/python -m tests.backends.cpu.native.vector.sweep --patterns all
+
 .PHONY: gpu
 gpu: $(VENV)/.test ## the emitted programs and their kernels, compiled, on a machine with a GPU
 	$(BIN)/python -m tests.backends.gpu.compiled

@@ -126,9 +126,13 @@ def acosh(x: Value, grade: str) -> Value:
 
 
 def atanh(x: Value, grade: str) -> Value:
-    """log1p(2x / (1 - x)) / 2"""
+    """log1p(2x / (1 - x)) / 2, with what the difference and the quotient lose."""
     a = size(x)
-    value = 0.5 * log1p(2.0 * (a / (1.0 - a)), grade)
+    below = 1.0 - a
+    lost = (1.0 - below) - a
+    ratio = 2.0 * (a / below)
+    low = (fma(-ratio, below, 2.0 * a) - ratio * lost) / below
+    value = 0.5 * log1p(ratio, grade, low)
     value = where(a.is_("olt", 2.0**-28), a, value)
     return signed_as(where(a.is_("ugt", 1.0), NAN, value), x)
 

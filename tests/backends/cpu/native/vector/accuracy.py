@@ -14,17 +14,17 @@ from tests.backends.cpu.native.vector.applying import Array
 Truth = Callable[..., Any]
 
 SINGLE = {
-    "exp": 1.0, "exp2": 1.0, "expm1": 1.3, "log": 0.95, "log2": 1.25, "log1p": 1.0, "sin": 1.6,
+    "exp": 1.0, "exp2": 1.0, "expm1": 1.3, "log": 1.0, "log2": 1.3, "log1p": 1.0, "sin": 1.6,
     "cos": 1.6, "tan": 1.1, "asin": 1.2, "acos": 1.0, "atan": 1.9, "sinh": 1.7,
-    "cosh": 1.5, "tanh": 1.4, "asinh": 1.2, "acosh": 1.6, "atanh": 2.0, "logistic": 1.4,
-    "cbrt": 0.9, "sqrt": 0.5, "rsqrt": 1.5, "erf": 1.0, "erfc": 0.51, "erf_inv": 0.51,
+    "cosh": 1.5, "tanh": 1.4, "asinh": 1.35, "acosh": 1.85, "atanh": 1.1, "logistic": 1.4,
+    "cbrt": 0.9, "sqrt": 0.5, "rsqrt": 1.5, "erf": 1.15, "erfc": 0.51, "erf_inv": 0.51,
     "lgamma": 0.51, "digamma": 0.51, "pow": 1.2, "atan2": 1.9, "rem": 0.0,
 }  # fmt: skip
 """The largest errors of f32, in ulp."""
 DOUBLE = {
     "exp": 1.0, "exp2": 1.0, "expm1": 1.5, "log": 0.9, "log2": 1.15, "log1p": 0.9, "sin": 0.9,
     "cos": 0.9, "tan": 1.1, "asin": 1.2, "acos": 1.0, "atan": 1.9, "sinh": 1.85, "cosh": 1.5,
-    "tanh": 1.6, "asinh": 1.4, "acosh": 1.85, "atanh": 2.0, "logistic": 1.5, "cbrt": 0.9,
+    "tanh": 1.6, "asinh": 1.4, "acosh": 1.85, "atanh": 1.0, "logistic": 1.5, "cbrt": 0.9,
     "sqrt": 0.5, "rsqrt": 1.5, "erf": 1.0, "erfc": 3.0, "erf_inv": 2.0, "lgamma": 2.5,
     "digamma": 2.5, "pow": 1.0, "atan2": 1.9, "rem": 0.0,
 }  # fmt: skip

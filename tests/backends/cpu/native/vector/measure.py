@@ -1,9 +1,9 @@
-"""Prints the table of docs/numerics.md: the largest errors of the vector functions.
+"""Prints columns of the table in docs/numerics.md: the largest errors in f64, and NumPy's in f32.
 
     python -m tests.backends.cpu.native.vector.measure [stride]
 
-f32 over every so-many-th bit pattern (1 takes hours), f64 over random numbers. Takes the extended
-precision of x86 for f64.
+f32 over every so-many-th bit pattern (`sweep` takes all of ours), f64 over random numbers. Takes
+the extended precision of x86 for f64.
 """
 
 import sys

@@ -52,20 +52,6 @@ def test_f32_keeps_its_bound(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", UNARY)
-def test_more_of_f32_keeps_its_bound(op: str, request: pytest.FixtureRequest) -> None:
-    """Hundreds of millions of patterns with --long, in slices; otherwise one short slice.
-
-    All 2^32 are measured by `measure`, in hours.
-    """
-    long = request.config.getoption("--long")
-    for number in range(64 if long else 1):
-        x = patterns(1024, 16 * number + 5) if long else patterns(100003, 17)
-        with np.errstate(all="ignore"):
-            truth = TRUTHS[op](x.astype(np.float64))
-        worst(op, "f32", [x], truth, SINGLE[op])
-
-
-@pytest.mark.parametrize("op", UNARY)
 def test_f64_keeps_its_bound(op: str) -> None:
     x = np.concatenate([specials("f64"), doubles(op)])
     with np.errstate(all="ignore"):
