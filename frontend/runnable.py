@@ -14,6 +14,7 @@ import numpy as np
 from shardir.backends.base import Executable, Launch, Shards, Storage, WholeExecutable
 from shardir.backends.device_shards import DeviceExecutable
 from shardir.errors import PipelineError
+from shardir.frontend import viewing
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, cut, full_shape, padded
@@ -136,7 +137,10 @@ class Runnable:
                 self._storage(array, i, []) for i, array in enumerate(captured, visible)
             ]
             if self._full[:visible] == [type.shape for type in types[:visible]]:
-                self.launch = self._whole.launcher(Array, self._made, self._stored)
+                launch = None
+                if self._one and not captured:
+                    launch = viewing.launcher(plan.module.main, self._made)
+                self.launch = launch or self._whole.launcher(Array, self._made, self._stored)
         elif not self._nowhere:
             self._captured = [self._parts(array, i) for i, array in enumerate(captured, visible)]
 

@@ -13,9 +13,19 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.known import is_known
 from shardir.frontend.numpy.pointwise import known
 from shardir.frontend.numpy.searching import searchsorted
-from shardir.frontend.operands import as_tracer, is_number, promote_inexact, reshape
+from shardir.frontend.operands import (
+    as_tracer,
+    convert,
+    is_number,
+    promote_inexact,
+    reshape,
+    splat,
+)
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS
+
+FEW = 33
+"""So many edges are compared with every element, which is quicker than to look for its bin."""
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
@@ -121,19 +131,34 @@ def _histogram(a: Any, weights: Any, edges: Any, density: bool) -> Any:
     from shardir.frontend import numpy as snp
 
     x, edges = promote_inexact(*known(a, edges))
-    if weights is None:
-        counted: Tracer = snp.ones(x.shape, x.dtype)
+    if weights is None and edges.shape[0] <= FEW:
+        counts = _few_counts(x, edges)
     else:
-        counted = as_tracer(weights)
-        if counted.shape != x.shape:
-            raise OperationTypeError(
-                point(f"histogram takes as many weights as elements, got {counted.value.type}")
-            )
-    counts = _counts([reshape(x, (x.size,))], [edges], reshape(counted, (x.size,)))
+        if weights is None:
+            counted: Tracer = snp.ones(x.shape, x.dtype)
+        else:
+            counted = as_tracer(weights)
+            if counted.shape != x.shape:
+                raise OperationTypeError(
+                    point(f"histogram takes as many weights as elements, got {counted.value.type}")
+                )
+        counts = _counts([reshape(x, (x.size,))], [edges], reshape(counted, (x.size,)))
     if not density:
         return counts
     widths = edges[1:] - edges[:-1]
     return counts / widths / snp.sum(counts)
+
+
+def _few_counts(x: Tracer, edges: Tracer) -> Tracer:
+    """The elements in each of a few bins: how many reach an edge, less how many reach the next."""
+    from shardir.frontend import numpy as snp
+
+    if edges.shape[0] < 2:
+        return splat(0, x.value.type.with_shape((0,)))
+    reached = [snp.count_nonzero(x >= edges[k]) for k in range(edges.shape[0] - 1)]
+    beyond = snp.count_nonzero(x > edges[-1])
+    made: Tracer = snp.stack(reached) - snp.stack([*reached[1:], beyond])
+    return convert(made, x.value.type.dtype)
 
 
 def _counts(columns: Sequence[Tracer], edges: Sequence[Tracer], weights: Tracer) -> Tracer:

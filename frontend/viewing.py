@@ -1,0 +1,105 @@
+"""Programs that only look at their arguments in another way: reshapes, and parts in one piece.
+
+What they make are windows into the memory of an argument, and nothing runs. A part keeps all of
+that memory, so it is a copy where it is a small part of something large.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import NamedTuple
+
+from shardir.backends.base import Launch
+from shardir.backends.storage import Storage
+from shardir.frontend.array import Array
+from shardir.frontend.shardings import Sharding
+from shardir.frontend.signature import Signature
+from shardir.ir import Function, Op, Value
+
+SMALL_BYTES = 1 << 12
+"""What is no larger may be kept for the sake of any part of it."""
+SHARE = 8
+"""A window keeps at most so many times the bytes that are seen of it."""
+
+
+class Window(NamedTuple):
+    """Elements of a parameter that lie together, from one of them on."""
+
+    param: int
+    begin: int
+    shape: tuple[int, ...]
+    part: bool
+
+
+def launcher(function: Function, made: Sequence[tuple[Signature, Sharding]]) -> Launch | None:
+    """What makes the results of a function from its arguments' memory; `None`: more is to be done.
+
+    `made` are the results' signatures and shardings. The launch returns `None` for arguments that
+    are no arrays in one piece here.
+    """
+    body = function.body
+    makers = {value: op for op in body.ops for value in op.results}
+    params = {value: number for number, value in enumerate(body.params)}
+    windows: list[Window] = []
+    for value in body.returns:
+        window = _window(value, params, makers)
+        if window is None:
+            return None
+        windows.append(window)
+    if not windows:
+        return None
+    shapes = [value.type.shape for value in body.params]
+    for number, value in enumerate(body.params):
+        seen = sum(prod(each.shape) for each in windows if each.param == number)
+        if value.type.nbytes > SMALL_BYTES and 0 < seen * SHARE < value.type.size:
+            return None
+    plans = [(*window, *each) for window, each in zip(windows, made, strict=True)]
+
+    def launch(leaves: list[Array]) -> list[Array] | None:
+        held: list[Storage] = []
+        for leaf, shape in zip(leaves, shapes, strict=True):
+            memory = leaf.held if type(leaf) is Array else None
+            if type(memory) is not Storage or memory.shape != shape:
+                return None
+            held.append(memory)
+        results = []
+        for number, begin, shape, part, signature, sharding in plans:
+            memory = held[number]
+            # Who owns a part is no block that a program might write into from its beginning.
+            owner = memory if part and type(memory.owner) is not Storage else memory.owner
+            address = memory.address + begin * memory.dtype.itemsize
+            results.append(Array(signature, sharding, Storage(address, owner, shape, memory.dtype)))
+        return results
+
+    return launch
+
+
+def _window(value: Value, params: Mapping[Value, int], makers: Mapping[Value, Op]) -> Window | None:
+    """What of a parameter a value is."""
+    shape, begin = value.type.shape, 0
+    while value not in params:
+        op = makers[value]
+        if op.name == "slice":
+            start = _begin(op)
+            if start is None:
+                return None
+            begin += start
+        elif op.name != "reshape":
+            return None
+        (value,) = op.operands
+    return Window(params[value], begin, shape, prod(shape) != value.type.size)
+
+
+def _begin(op: Op) -> int | None:
+    """Where in the flat order of its operand a slice begins, if its elements lie together there."""
+    whole, kept = op.operands[0].type.shape, op.result.type.shape
+    begin, step, together = 0, 1, True
+    for size, extent, start, stride in zip(
+        reversed(whole), reversed(kept), *map(reversed, (op.attrs["starts"], op.attrs["strides"])),
+        strict=True,
+    ):  # fmt: skip
+        if extent > 1 and (stride != 1 or not together):
+            return None
+        together = together and extent == size
+        begin += start * step
+        step *= size
+    return begin

@@ -1,0 +1,121 @@
+"""Results that are windows into the memory of arguments."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.backends.storage import Storage
+from shardir.frontend.errors import DeletedArrayError
+
+NUMBERS = np.arange(24 * 64, dtype=np.float32).reshape(24, 64)
+
+
+def memory(x: Any) -> Storage:
+    assert isinstance(x.held, Storage)
+    return x.held
+
+
+def owner(x: Any) -> Any:
+    """What keeps the memory of an array, through whatever windows."""
+    found = memory(x).owner
+    return found.owner if isinstance(found, Storage) else found
+
+
+@pytest.mark.parametrize(
+    ("index", "begin"),
+    [
+        (slice(3, 9), 3 * 64),
+        (5, 5 * 64),
+        ((5, slice(8, None)), 5 * 64 + 8),
+        ((slice(4, 5), slice(2, 40)), 4 * 64 + 2),
+        ((slice(None), slice(0, 64)), 0),
+        (-1, 23 * 64),
+        ((slice(None, None, 2),), None),
+        ((slice(None), slice(1, 64)), None),
+        ((slice(None, None, -1),), None),
+        ((slice(2, 8), 3), None),
+    ],
+)
+def test_what_lies_together_is_seen_where_it_is(index: Any, begin: int | None) -> None:
+    small = NUMBERS[:12] if begin is not None and begin < 12 * 64 else NUMBERS
+    x = snp.asarray(small) + 0
+    for _ in range(3):
+        y = x[index]
+        np.testing.assert_array_equal(y, small[index])
+        np.testing.assert_array_equal(y + 1, small[index] + 1)
+    far = memory(y).address - memory(x).address
+    if begin is None:
+        assert owner(y) is not owner(x)
+    elif 8 * y.nbytes >= x.nbytes or x.nbytes <= 4096:
+        assert far == 4 * begin
+        assert owner(y) is owner(x)
+    else:
+        assert owner(y) is not owner(x)
+
+
+def test_a_small_part_does_not_keep_the_whole() -> None:
+    x = snp.asarray(NUMBERS) + 0
+    assert owner(x[:3]) is owner(x)
+    assert owner(x[:2]) is not owner(x)
+    for parts in (snp.split(x, 12), sd.jit(lambda x: snp.split(x, 12))(x)):
+        assert all(owner(part) is owner(x) for part in parts)
+        np.testing.assert_array_equal(np.concatenate(parts), NUMBERS)
+
+
+def test_windows_into_windows() -> None:
+    x = snp.asarray(NUMBERS) + 0
+    y = x[4:20][3:].reshape(-1)[10:]
+    assert memory(y).address - memory(x).address == 4 * (7 * 64 + 10)
+    del x
+    np.testing.assert_array_equal(y, NUMBERS[7:20].reshape(-1)[10:])
+
+
+def test_results_beside_windows_are_computed() -> None:
+    f = sd.jit(lambda x: (x[2:12], x * 2))
+    for _ in range(3):
+        part, twice = f(snp.asarray(NUMBERS))
+        np.testing.assert_array_equal(part, NUMBERS[2:12])
+        np.testing.assert_array_equal(twice, NUMBERS * 2)
+
+
+@pytest.mark.parametrize("whole_first", [True, False])
+def test_donating_spares_what_others_see(whole_first: bool) -> None:
+    double = sd.jit(lambda x: x * 2, donate_argnums=0)
+    for cut in (slice(0, 16), slice(8, 24)):
+        x = snp.asarray(NUMBERS) + 0
+        y = x[cut]
+        if whole_first:
+            np.testing.assert_array_equal(double(x), NUMBERS * 2)
+            np.testing.assert_array_equal(y, NUMBERS[cut])
+        else:
+            del x
+            np.testing.assert_array_equal(double(y), NUMBERS[cut] * 2)
+
+
+def test_an_array_that_is_gone_is_missed() -> None:
+    x = snp.asarray(NUMBERS) + 0
+    y = x[2:20]
+    x.delete()
+    with pytest.raises(DeletedArrayError):
+        x[2:20]
+    np.testing.assert_array_equal(y, NUMBERS[2:20])
+
+
+def test_numbers_of_numpy_are_copied() -> None:
+    given = NUMBERS.copy()
+    f = sd.jit(lambda x: x[2:20])
+    for _ in range(3):
+        made = f(given)
+    given[:] = 0
+    np.testing.assert_array_equal(made, NUMBERS[2:20])
+
+
+def test_arrays_on_several_devices_are_cut_as_ever() -> None:
+    mesh = sd.make_mesh((4,), ("a",))
+    x = sd.device_put(NUMBERS, sd.NamedSharding(mesh, sd.P("a")))
+    for _ in range(2):
+        np.testing.assert_array_equal(x[2:20], NUMBERS[2:20])
+        np.testing.assert_array_equal(x.reshape(48, 32), NUMBERS.reshape(48, 32))
