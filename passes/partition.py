@@ -134,9 +134,18 @@ class _Cutter:
             inner = Builder(self.names, b.loc)
             inner.why = b.why
             made = declared.lower(inner, local, *operands, **op.attrs)
+            self.explain(op, inner)
             self.rename(op, (made,) if isinstance(made, Value) else tuple(made), inner, b)
         else:
             self.keep(replace(op, operands=operands), op, b)
+
+    def explain(self, op: Op, inner: Builder) -> None:
+        """Say why an operation communicates that is lowered to collectives."""
+        rule = loops_of(op)
+        for i, new in enumerate(inner.ops):
+            if rule is not None and new.spec.collective and new.why == op.why:
+                why = self.words.within(op, rule)
+                inner.ops[i] = replace(new, why=f"{why}; {op.why}" if op.why else why)
 
     def manual(self, op: Op, operands: Sequence[Value], b: Builder) -> None:
         """The body of a manual computation takes its place: it is a per-device program already."""

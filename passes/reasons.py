@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from shardir.factors import FactorRule, Kind
 from shardir.ir import Op, Value
 from shardir.mesh import Mesh
-from shardir.passes.align import Alignment
+from shardir.passes.align import Alignment, cuts_of
 from shardir.passes.uneven import uneven_dims
 from shardir.placement import Axes, Sharding
 from shardir.text.printer import show_axis
@@ -36,6 +36,56 @@ class Words:
         verb = "needs" if cuttable else "cannot be cut and needs"
         result = f"%{op.results[0].name} = " if op.results else ""
         return f"operand {operand} of {result}{op.name} {verb} {self.shown(sharding)}"
+
+    def instead(
+        self, op: Op, value: Value, operand: int, rule: FactorRule, fitting: Alignment
+    ) -> str:
+        """Which loops give up the cuts that an operand loses, as a part of a sentence."""
+        if value.sharding is None:
+            return ""
+        cuttable = cuts_of(op, rule)
+        said: dict[str, None] = {}
+        for dim, loops in zip(value.sharding.dims, rule.operands[operand], strict=True):
+            kept = [axis for i in loops for axis in fitting.cuts[i]]
+            lost = tuple(a for a in dim.axes if not any(a.overlaps(b) for b in kept))
+            if not lost or not loops:
+                continue
+            name = loop_name(op, rule, loops[0])
+            whole = [i for i in loops if i not in cuttable]
+            other = [
+                i
+                for i, axes in enumerate(fitting.cuts)
+                if any(a.overlaps(b) for a in lost for b in axes)
+            ]
+            if whole:
+                said[f"{loop_name(op, rule, whole[0])} has to be whole"] = None
+            elif other:
+                names = " and ".join(dict.fromkeys(loop_name(op, rule, i) for i in other))
+                said[f"{self.axes(lost)} cuts {names}, not {name}"] = None
+            else:
+                said[f"{name} is not cut over {self.axes(lost)}"] = None
+        return f": {' and '.join(said)}" if said else ""
+
+    def walked(self, op: Op, value: Value, sharding: Sharding) -> str:
+        """That a loop takes an operand apart along a cut, as a part of a sentence."""
+        lost = value.sharding and value.sharding.dims and value.sharding.dims[0].axes
+        if op.name != "scan" or not lost or sharding.dims[0].axes:
+            return ""
+        return f": it walks dimension 0 of %{value.name} one after the other"
+
+    def within(self, op: Op, rule: FactorRule) -> str:
+        """Why an operation communicates while it runs on pieces."""
+        cut: dict[int, Axes] = {}
+        for value, mapping in zip(op.operands, rule.operands, strict=True):
+            dims = value.sharding.dims if value.sharding else ()
+            for dim, loops in zip(dims, mapping, strict=False):
+                if dim.axes:
+                    cut |= dict.fromkeys(loops, dim.axes)
+        inner = [i for i in cut if rule.factors[i].kind is not Kind.PASS] or list(cut)
+        along = " and ".join(
+            f"{loop_name(op, rule, i)}, which is cut over {self.axes(cut[i])}" for i in inner
+        )
+        return f"%{op.results[0].name} = {op.name} runs along {along}"
 
     def cannot_pad(self, op: Op, value: Value, sharding: Sharding) -> str:
         """Which uneven cuts of an operand an operation cannot run with, as a part of a sentence."""
@@ -104,6 +154,8 @@ def loop_name(op: Op, rule: FactorRule, factor: int) -> str:
             if factor in factors:
                 dims = op.attrs.get("dims")
                 if isinstance(dims, str) and len(factors) == 1:
-                    return repr(dims.partition("->")[0].split(",")[i][dim])
+                    letter = dims.partition("->")[0].split(",")[i][dim]
+                    if not letter.isdigit():
+                        return repr(letter)
                 return f"dimension {dim} of %{op.operands[i].name}"
     return "a loop"

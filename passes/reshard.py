@@ -189,9 +189,11 @@ class Rewriter:
         for i, (value, sharding) in enumerate(zip(operands, fitting.tensors, strict=False)):
             if not self.same(self.of(value), sharding):
                 why = self.words.need(op, i, sharding, rule is not None)
-                why += self.words.cannot_pad(op, value, sharding)
+                padless = self.words.cannot_pad(op, value, sharding)
                 if rule is None:
-                    why += self.fallback(op, value, sharding)
+                    why += padless + self.fallback(op, value, sharding)
+                else:
+                    why += padless or self.words.instead(op, value, i, rule, fitting)
                 value = self.moved(value, sharding, scope, made, op.loc, why)
             moved.append(value)
         raw = []
@@ -279,7 +281,7 @@ class Rewriter:
         operands = []
         for i, value in enumerate(op.operands):
             sharding = flow.operands[i]
-            why = self.words.need(op, i, sharding)
+            why = self.words.need(op, i, sharding) + self.words.walked(op, value, sharding)
             operands.append(self.moved(scope.value(value), sharding, scope, made, op.loc, why))
         blocks = []
         for number, block in enumerate(op.blocks):

@@ -331,6 +331,19 @@ func @f(
     assert body(module) == ["%c, %d = optimization_barrier(%a, %b) : f32[2], f32[1]"]
 
 
+def test_exchanges_within_an_operation_say_along_which_loop() -> None:
+    module = partitioned("""\
+func @f(
+  %a: f32[8@x, 4@-],
+) -> (f32[8@x, 4@-]) {
+  %b = roll(%a, shift=1, dim=0) : f32[8@x, 4@-]
+  return %b
+}
+""")
+    (moved,) = (op for op in module.main.body.walk() if op.spec.collective)
+    assert moved.why == "%b = roll runs along dimension 0 of %a, which is cut over x"
+
+
 def test_windows_are_written_where_their_elements_are() -> None:
     """Each device writes what falls into its piece, though windows begin in others' pieces."""
     rows = "operand_batching_dims=[0], indices_batching_dims=[0]"

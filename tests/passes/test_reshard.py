@@ -86,7 +86,9 @@ func @f(
         "%b.cut = reshard(%b) : f32[8@x, 4@-]",
         "%c = add(%a, %b.cut) : f32[8@x, 4@-]",
     ]
-    assert reasons(module) == ["operand 1 of %c = add needs [x, -]"]
+    assert reasons(module) == [
+        "operand 1 of %c = add needs [x, -]: x cuts dimension 0 of %a, not dimension 1 of %a"
+    ]
 
 
 def test_a_result_that_comes_out_elsewhere_is_moved() -> None:
