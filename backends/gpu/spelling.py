@@ -64,11 +64,15 @@ def word_text(number: Any, dtype: str) -> str:
 
 
 def _shortest(number: Any, dtype: str) -> float:
-    """The shortest decimal number that is this one, once rounded to its element type."""
+    """The shortest decimal number that is this one, once rounded to its element type.
+
+    Of the largest f32 it would be above what torch takes for one.
+    """
     wide = float(np.asarray(number).astype(np.float64))
     if dtype != "f32" or not math.isfinite(wide):
         return wide
-    return float(str(np.float32(wide)))
+    short = float(str(np.float32(wide)))
+    return short if abs(short) <= float(np.finfo(np.float32).max) else wide
 
 
 def _float(value: float) -> str:

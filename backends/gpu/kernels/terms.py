@@ -94,7 +94,9 @@ def number(value: Any, dtype: str) -> Term:
         exact = narrowed(np.asarray(float(value)), NUMPY_DTYPES[dtype])
     wide = np.float64(exact) if dtype == "f64" else np.float32(exact)
     if np.isfinite(wide):
-        return Term(str(wide), dtype, True)
+        # The shortest decimal of the largest f32 is above it, so that Triton would take it for f64.
+        largest = dtype != "f64" and abs(float(str(wide))) > float(np.finfo(np.float32).max)
+        return Term(str(float(wide) if largest else wide), dtype, True)
     return Term(f'float("{wide}")', dtype, True)
 
 

@@ -15,6 +15,7 @@ from shardir.build import Builder
 from shardir.interpret import run
 from shardir.ir import Function
 from shardir.opset import OPS
+from shardir.text.parser import parse
 from shardir.types import TensorType
 from tests.backends.gpu.running import run_text, text_of
 from tests.samples import SAMPLES, samples_of
@@ -162,6 +163,20 @@ def test_special_floats_are_kept() -> None:
         for name in ("maximum", "minimum", "nextafter", "rem", "lt", "eq"):
             applied(name, dtype, a, b)
         applied("sort", dtype, x, dim=0)
+
+
+def test_the_largest_number_is_one() -> None:
+    """Its shortest decimal is above it."""
+    text = """\
+func @f(%x: f32[3], %p: bool[3]) -> (f32[3]) {
+  %c = constant(value=3.4028234663852886e+38) : f32[3]
+  %y = select(%p, %c, %x) : f32[3]
+  return %y
+}
+"""
+    x = np.array([1, 2, -3], np.float32)
+    (made,) = run_text(parse(text), [x, np.array([True, False, True])])
+    assert made.tolist() == [np.finfo(np.float32).max, 2, np.finfo(np.float32).max]
 
 
 @pytest.mark.parametrize("dtype", ["bool", *INTEGERS])

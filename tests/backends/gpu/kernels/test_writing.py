@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shardir import ops as ops  # declares the operations
@@ -9,6 +10,7 @@ from shardir.backends.gpu.kernels import Kernel, Refusal, Sizes, functions, writ
 from shardir.backends.gpu.kernels.arithmetic import WITHOUT
 from shardir.backends.gpu.kernels.helpers import helpers_of
 from shardir.backends.gpu.kernels.names import identifier
+from shardir.backends.gpu.kernels.terms import number
 from shardir.build import Builder
 from shardir.ir import Op
 from shardir.ops.fused import fused
@@ -96,6 +98,15 @@ def test_values_keep_their_names() -> None:
     assert [identifier(name) for name in ("h", "h.1", "3", "lambda", "a-b", "x_ptr")] == [
         "h", "h_1", "v3", "lambda_", "a_b", "x_ptr_",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_no_number_is_above_what_triton_takes_for_f32(dtype: str) -> None:
+    largest = float(np.finfo(np.float32).max)
+    assert number(0.1, "f32").text == "0.1"
+    for value in (largest, -largest, 3.3e38, 65504.0):
+        text = number(value, dtype).text
+        assert text.startswith("float(") or abs(float(text)) <= largest
 
 
 def test_names_clash_with_nothing() -> None:
