@@ -10,16 +10,17 @@ import numpy as np
 from shardir.build import substitute
 from shardir.errors import DifferentiateError
 from shardir.frontend import tree
-from shardir.frontend.calling import returned
+from shardir.frontend.calling import is_array_like, returned
 from shardir.frontend.custom import Call, Primal, fitted, moving, numbers, positional
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.operands import as_tracer, convert, kind_of
 from shardir.frontend.parameters import name_of
 from shardir.frontend.trace import current, require, trace_block, wrap
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.ir import Block, Value
-from shardir.types import INEXACT
+from shardir.types import FLOATS, INEXACT
 
 
 @dataclass(frozen=True)
@@ -173,11 +174,22 @@ def _gradients(made: Any, call: Call, what: str) -> list[Tracer]:
         wanted, structure = tree.flatten(arg)
         given = [None] * len(wanted) if gradient is None else _leaves(gradient, structure, what)
         leaves += [
-            fitted(x, like.abstract, f"a gradient of {what}")
+            fitted(_rounded(x, like), like.abstract, f"a gradient of {what}")
             for x, like in zip(given, wanted, strict=True)
             if like.value.type.dtype in INEXACT
         ]
     return leaves
+
+
+def _rounded(gradient: Any, like: Tracer) -> Any:
+    """A gradient of floats in the element type of its argument: many are computed in a wider one.
+
+    What is no array is left to be complained of.
+    """
+    dtype = like.value.type.dtype
+    if not is_array_like(gradient) or kind_of(gradient)[0] not in FLOATS or dtype not in FLOATS:
+        return gradient
+    return convert(as_tracer(gradient), dtype)
 
 
 def _leaves(gradient: Any, structure: tree.PyTreeDef, what: str) -> list[Any]:

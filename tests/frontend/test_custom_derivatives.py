@@ -164,6 +164,18 @@ def test_a_gradient_with_its_function() -> None:
     assert [float(g) for g in grad(two, (0, 1))(3.0, 5.0)] == [5, 3]
 
 
+def test_gradients_may_be_computed_in_wider_floats() -> None:
+    @custom_vjp
+    def f(x: Any) -> Any:
+        return x * x
+
+    f.defvjp(lambda x: (f(x), x), lambda x, g: (2 * x.astype("float32") * g.astype("float32"),))
+    x = snp.asarray([1.0, 3.0], "bfloat16")
+    slope = jit(grad(lambda x: f(x).sum()))(x)
+    assert slope.dtype == x.dtype
+    np.testing.assert_array_equal(slope.astype("float32"), [2.0, 6.0])
+
+
 def test_in_loops() -> None:
     f = doubled()
 
