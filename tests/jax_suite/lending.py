@@ -7,7 +7,7 @@ changed in both.
 
 import re
 import unittest
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 
 from tests.jax_suite.names import Absent
+
+NAMED = {"dot": "dot_general"}
+"""What JAX calls operations that tests count in the text of a program."""
 
 SHARED = ("enable_x64", "threefry_partitionable")
 """Settings that the machinery and the library both read."""
@@ -91,7 +94,8 @@ def lend(library: Any, *, wording: bool = False, compiled: bool = True) -> Mappi
     _call_privately(library)
     _spare_specs(library.sharding.PartitionSpec)
     stubs["jax.test_util"] = public
-    stubs["jax.make_jaxpr"] = stubs["jax._src.api.make_jaxpr"] = _spelled(library)
+    spelled = stubs["jax.make_jaxpr"] = stubs["jax._src.api.make_jaxpr"] = _spelled(library)
+    stubs["jax.linearize"] = stubs["jax._src.api.linearize"] = _readable(library, spelled)
     return stubs
 
 
@@ -134,15 +138,51 @@ def _mesh_maker(library: Any) -> Any:
 def _spelled(library: Any) -> Any:
     """`make_ir` in the place of `make_jaxpr`: what is left of a program when nothing is in vain.
 
-    The text has a space after an operation's name.
+    The text has a space after an operation's name, and calls a contraction what JAX does.
     """
     tidy = import_module(f"{library.__name__}.passes.pipeline").Pipeline.parse("dce")
 
     def make_jaxpr(*args: Any, **options: Any) -> Any:
         program = library.make_ir(*args, **options)
-        return lambda *args: re.sub(r"= (\w+)\(", r"= \1 (", str(tidy(program(*args))))
+        return lambda *args: re.sub(
+            r"= (\w+)\(",
+            lambda found: f"= {NAMED.get(found[1], found[1])} (",
+            str(tidy(program(*args))),
+        )
 
     return make_jaxpr
+
+
+def _readable(library: Any, spelled: Any) -> Any:
+    """`linearize` whose function of tangents shows its program where JAX has its jaxpr."""
+
+    def linearize(fun: Any, *primals: Any, **options: Any) -> Any:
+        results, onward, *rest = library.linearize(fun, *primals, **options)
+        text = Shown(lambda: str(spelled(onward)(*library.tree.map(np.zeros_like, primals))))
+        readable = Readable(onward.func, text)
+        return (results, library.tree_util.Partial(readable, *onward.args), *rest)
+
+    return linearize
+
+
+class Readable:
+    """A function that shows the text of its program as its first argument."""
+
+    def __init__(self, fun: Callable[..., Any], *args: Any) -> None:
+        self._fun, self.args = fun, args
+
+    def __call__(self, *args: Any) -> Any:
+        return self._fun(*args)
+
+
+class Shown:
+    """A text that is made when it is asked for."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+
+    def __str__(self) -> str:
+        return self._make()
 
 
 def _on_numpy(promote: Any) -> Any:
