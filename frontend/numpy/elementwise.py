@@ -129,28 +129,34 @@ def hypot(x: Any, y: Any, /) -> Any:
     return convert(same("abs", whole), name, weak)
 
 
-def _gap(x: Tracer, y: Tracer) -> Tracer:
-    """-|x - y|, and 0 where both are the same infinity."""
-    gap = same("sub", x, y)
-    safe = same("select", same("ne", gap, gap), like(gap, 0), gap)
-    # Flat at 0, as |x - y| is not, so that equal arguments count by halves.
-    return same("minimum", safe, same("neg", safe))
+def _joined(x: Tracer, y: Tracer, power: str) -> tuple[Tracer, Tracer]:
+    """One of two numbers, and log(1 + `power` of the other less it), which is not above 0.
+
+    The two are joined by one choice, so that their derivatives of every order add up to those of
+    the whole, which is smooth: a maximum and -|x - y| have none where both are the same.
+    """
+    lower = same("lt", x, y)
+    gap = same("select", lower, same("sub", x, y), same("sub", y, x))
+    # The same infinities; NaN stays what it is.
+    lost = same("and", same("eq", x, y), same("ne", gap, gap))
+    safe = same("select", lost, like(gap, 0), gap)
+    return same("select", lower, y, x), same("log1p", same(power, safe))
 
 
 @public()
 def logaddexp(x: Any, y: Any, /) -> Any:
     """log(exp(x) + exp(y)), elementwise, where the exponentials may be too large."""
     x, y = _floats(*ordered("logaddexp", x, y))
-    part = same("log1p", same("exp", _gap(x, y)))
-    return same("add", same("maximum", x, y), part)
+    most, rest = _joined(x, y, "exp")
+    return same("add", most, rest)
 
 
 @public()
 def logaddexp2(x: Any, y: Any, /) -> Any:
     """log2(2**x + 2**y), elementwise, where the powers may be too large."""
     x, y = _floats(*ordered("logaddexp2", x, y))
-    part = same("log1p", same("exp2", _gap(x, y)))
-    return same("add", same("maximum", x, y), same("div", part, like(part, log_of(2))))
+    most, rest = _joined(x, y, "exp2")
+    return same("add", most, same("div", rest, like(rest, log_of(2))))
 
 
 @public()

@@ -77,7 +77,8 @@ def logit(x: Any) -> Any:
 def xlogy(x: Any, y: Any) -> Any:
     """x log(y), 0 where x is 0."""
     x, y = _floats(x, y)
-    nothing = x == 0
+    # Elsewhere the logarithm is finite: x times it is 0 as well, and it is the slope in x.
+    nothing = (x == 0) & ~((y > 0) & (y < snp.inf))
     made = x * snp.log(snp.where(nothing, like(y, 1), y))
     return snp.where(nothing, like(x, 0), made)
 
@@ -86,7 +87,7 @@ def xlogy(x: Any, y: Any) -> Any:
 def xlog1py(x: Any, y: Any) -> Any:
     """x log(1 + y), 0 where x is 0."""
     x, y = _floats(x, y)
-    nothing = x == 0
+    nothing = (x == 0) & ~((y > -1) & (y < snp.inf))
     made = x * snp.log1p(snp.where(nothing, like(y, 0), y))
     return snp.where(nothing, like(x, 0), made)
 

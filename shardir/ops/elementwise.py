@@ -124,8 +124,11 @@ def _sign(g: Term, x: Term, y: Term) -> Any:
 
 
 def _pow(g: Term, x: Term, y: Term, z: Term) -> Any:
-    """Finite where it can be: no slope in `x` for y = 0, none in `y` for x = 0 (as in JAX)."""
-    flat = y.eq(0)
+    """Finite where it can be: no slope in `x` for x = y = 0, none in `y` for x = 0 (as in JAX).
+
+    For y = 0 and any other x the slope is the product, which is 0, but has slopes of its own.
+    """
+    flat = y.eq(0).and_(x.eq(0))
     slope = (y * x.pow((y - 1).where(flat.not_(), 1))).where(flat.not_(), 0)
     return g * slope, g * (x.where(x.ne(0), 1).log() * z)
 

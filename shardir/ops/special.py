@@ -245,5 +245,6 @@ def trigamma(x: Term) -> Term:
     for coefficient in (-1 / 30, 1 / 42, -1 / 30, 1 / 6):
         series = (series + coefficient) * square
     value = total + inverse * (1 + inverse * 0.5 + series)
-    sine = ((x - x.round()) * pi).sin()
+    # Not 0 where nothing is reflected: there the slope of this side would be 0 times infinity.
+    sine = ((x - x.round()) * pi).where(reflected, 1).sin()
     return (pi**2 / (sine * sine) - value).where(reflected, value)
