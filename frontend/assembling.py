@@ -82,6 +82,17 @@ def make_array_from_callback(
     The function is called once for all devices of this process that hold the same part.
     """
     sizes = tuple(shape)
+    if not isinstance(sharding, Sharding):
+        raise ArgumentError(
+            point(
+                f"the sharding of make_array_from_callback is {sharding!r}; "
+                "write NamedSharding(mesh, PartitionSpec(...))"
+            )
+        )
+    if not callable(data_callback):
+        raise ArgumentError(
+            point(f"make_array_from_callback takes a function, got {data_callback!r}")
+        )
     sharding.check_divides(sizes, REMEDY)
     made: dict[tuple[tuple[int, int, int], ...], Any] = {}
     parts: list[Any] = []

@@ -142,7 +142,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 def find_setting(name: str) -> Setting:
     """The setting called `name`, with or without the prefix `jax_`."""
-    if (setting := SETTINGS.get(name.removeprefix("jax_"))) is None:
+    if (setting := SETTINGS.get(str(name).removeprefix("jax_"))) is None:
         raise UnknownSetting(
             f"no setting is called {name!r}; the settings are {', '.join(SETTINGS)}"
         )

@@ -11,7 +11,7 @@ from shardir.frontend import tree
 from shardir.frontend.custom import Call, Primal, fitted, moving, numbers, positional
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.parameters import name_of
+from shardir.frontend.parameters import check_call, name_of
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wrt import NO_GRADIENT
@@ -114,7 +114,9 @@ def _traced(rule: Rule, call: Call, primal: Primal) -> Block:
             next(given) if a.type.dtype in INEXACT else np.zeros(a.type.shape, NO_GRADIENT)
             for a in abstracts
         ]
-        made = rule(*call.rest, call.moving(primals), call.moving(tangents))
+        args = (*call.rest, call.moving(primals), call.moving(tangents))
+        check_call(rule, what, args)
+        made = rule(*args)
         if not (isinstance(made, (tuple, list)) and len(made) == 2):
             raise DifferentiateError(
                 point(f"{what} must return (results, tangents); it returned {made!r}")

@@ -22,6 +22,7 @@ import numpy as np
 from shardir.backends.base import Launch
 from shardir.errors import ShardirError
 from shardir.frontend.executing import Gather
+from shardir.frontend.refusals import FOREIGN, refusal
 from shardir.frontend.trace import current
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -63,9 +64,8 @@ def public(
                         if made is not None:
                             return made[0] if structure is None else structure(made)
                 return outside(args, options)
-            except TypeError as error:
-                if not isinstance(error, ShardirError):
-                    outside.check(args, options)
+            except FOREIGN as error:
+                outside.check(args, options, error)
                 raise
 
         return wrapper  # type: ignore[return-value]
@@ -101,11 +101,17 @@ class Eager:
         self.programs: dict[Any, Any] = {}
         self.quick: dict[tuple[Any, ...], Quick] = {}
 
-    def check(self, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Raises `ArgumentError` for a call that lacks arguments or has unknown ones."""
+    def check(self, args: tuple[Any, ...], options: dict[str, Any], error: Exception) -> None:
+        """Raises `ArgumentError` for a call that met `error` because of its arguments."""
+        if isinstance(error, ShardirError):
+            return
         from shardir.frontend.parameters import check_call
 
-        check_call(self.fun, self.name, args, options)
+        if isinstance(error, TypeError):
+            check_call(self.fun, self.name, args, options)
+        found = refusal(self.name, args, options, error)
+        if found is not None:
+            raise found from error
 
     def __call__(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         from shardir.frontend.calling import call_eagerly

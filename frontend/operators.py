@@ -12,12 +12,39 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shardir.frontend.errors import ImmutableError
+from shardir.errors import suggestion
+from shardir.frontend.errors import ImmutableError, NotAnArrayError, UnknownMethod
 from shardir.frontend.locations import point
 from shardir.frontend.promotion import Abstract, DType
 from shardir.frontend.signature import ShapeDtypeStruct
 
 _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
+
+
+_STRANGERS = (str, bytes, list, tuple, set, frozenset, dict, type(None))
+"""What is no operand, nor has operators of its own for arrays."""
+
+
+_SYMBOLS = {
+    "add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "floor_divide": "//",
+    "remainder": "%", "divmod": "divmod()", "power": "** or pow()", "matmul": "@",
+    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "left_shift": "<<",
+    "right_shift": ">>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
+}  # fmt: skip
+"""What Python calls the operators, but for those that have an answer for anything."""
+
+
+def _unsupported(function: str, x: Any, y: Any, swapped: bool) -> NotAnArrayError:
+    """What Python says of such operands, with the user's line and a way out."""
+    names = " and ".join(repr(type(z).__name__) for z in ((y, x) if swapped else (x, y)))
+    symbol = _SYMBOLS[function]
+    way_out = "make it an array with snp.array" if isinstance(y, (list, tuple)) else ""
+    text = (
+        f"{symbol!r} not supported between instances of {names}"
+        if function.startswith(("less", "greater"))
+        else f"unsupported operand type(s) for {symbol}: {names}"
+    )
+    return NotAnArrayError(point(f"{text}; {way_out}" if way_out else text))
 
 
 @cache
@@ -33,7 +60,11 @@ def _indexing(name: str) -> Any:
 def _binary(function: str, swapped: bool = False) -> Any:
     def operator(self: "Operators", other: Any) -> Any:
         if not isinstance(other, (Operators, *_NUMBERS)) and not hasattr(other, "__array__"):
-            return NotImplemented
+            # Nothing is equal to a stranger, and a list times a whole number is Python's.
+            python = function not in _SYMBOLS or (swapped and function == "multiply")
+            if python or type(other) not in _STRANGERS:
+                return NotImplemented
+            raise _unsupported(function, self, other, swapped)
         return _function(function)(other, self) if swapped else _function(function)(self, other)
 
     return operator
@@ -62,6 +93,17 @@ class Operators:
 
     # NumPy arrays leave `ndarray + x` to `x`.
     __array_priority__: ClassVar[int] = 100
+
+    def __getattr__(self, name: str) -> Any:
+        """Python asks here for what there is not, and for properties that raised such an error."""
+        known = getattr(type(self), name, None)
+        if isinstance(known, property) and known.fget is not None:
+            return known.fget(self)
+        text = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name.startswith("_"):
+            raise AttributeError(text)  # Libraries ask for these to see what it is.
+        guess = suggestion(name, (each for each in dir(type(self)) if each[0] != "_"))
+        raise UnknownMethod(point(f"{text}; {guess}" if guess else text))
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from shardir.frontend import tree
 from shardir.frontend.array import Array
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.locations import point
+from shardir.frontend.locations import point, pointed
 from shardir.frontend.mesh import Mesh, as_device_array
 from shardir.frontend.operands import abstract_of, to_numpy
 from shardir.frontend.partition_spec import PartitionSpec
@@ -22,6 +22,7 @@ AXIS = "pmap"
 """What the axis of the mesh is called along which shards are stacked."""
 
 
+@pointed
 def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
     """Arrays that stack `shards` along a new first axis, each shard on the device of its place.
 
@@ -66,6 +67,7 @@ def _stacked(shards: Sequence[Any], sharding: NamedSharding) -> Array:
     return _placed(parts, first, sharding)
 
 
+@pointed
 def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
     """Arrays with a new first axis along which `x` repeats, once on each device.
 

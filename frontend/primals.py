@@ -18,7 +18,7 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import point
 from shardir.frontend.manual import explicit
 from shardir.frontend.operands import abstract_of, as_tracer, convert, kind_of
-from shardir.frontend.parameters import Parameters, labels_of
+from shardir.frontend.parameters import Parameters, check_call, labels_of
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.trace import (
     Program,
@@ -205,7 +205,9 @@ class Primals:
             filled = list(self.leaves)
             for i, tracer in zip(self.active, inner, strict=True):
                 filled[i] = tracer
-            out = self.fun(*tree.unflatten(self.structure, filled))
+            args = tree.unflatten(self.structure, filled)
+            check_call(self.fun, self.name, args)
+            out = self.fun(*args)
             if self.has_aux and not (isinstance(out, tuple) and len(out) == 2):
                 raise ArgumentError(
                     point(

@@ -139,8 +139,10 @@ def join(*kinds: tuple[str, bool]) -> tuple[str, bool]:
         if all(name == "key" for name, _ in kinds):
             return "key", False
         raise OperationTypeError(
-            "random keys do not mix with numbers; draw numbers from a key with shardir.random, "
-            "or take its words with shardir.random.key_data"
+            point(
+                "random keys do not mix with numbers; draw numbers from a key with "
+                "shardir.random, or take its words with shardir.random.key_data"
+            )
         )
     all_weak = all(weak for _, weak in kinds)
     nodes = [_node(name, weak and not all_weak) for name, weak in kinds]

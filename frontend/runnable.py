@@ -19,7 +19,7 @@ from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, cut, full_shape, padded
 from shardir.frontend.config import config
-from shardir.frontend.errors import NumberError
+from shardir.frontend.errors import NotAnArrayError, NumberError
 from shardir.frontend.executing import added_pipeline, executable
 from shardir.frontend.foreign_keys import packed
 from shardir.frontend.inspecting import inspector
@@ -29,7 +29,7 @@ from shardir.frontend.operands import is_number, narrowed
 from shardir.frontend.processes import process_index
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import Sharding
-from shardir.frontend.signature import signature_of
+from shardir.frontend.signature import ShapeDtypeStruct, signature_of
 from shardir.ir import Module
 from shardir.memory import Memory
 from shardir.passes.pipeline import DEFAULT, EXACT, Pass, Pipeline, Watch, watches
@@ -123,11 +123,12 @@ class Runnable:
         visible = len(types) - len(captured)
         self._one = len(plan.devices) == 1 and plan.devices[0].process_index == process_index()
         self.donated: Sequence[int] = ()
-        """The arguments that nobody needs after a call; set by who knows."""
+        """The arguments that nobody needs after a call."""
         self._captured: list[Sequence[Buffer]] = []
         self._stored: list[Storage] = []
         self.launch: Launch | None = None
-        """The way of arrays that are as they are needed, where nothing is donated."""
+        """The way of arrays that are as they are needed."""
+        self._views = False
         if self._whole is not None:
             self._full: list[tuple[int, ...]] = [
                 full_shape(type.shape, sharding)
@@ -140,9 +141,16 @@ class Runnable:
                 launch = None
                 if self._one and not captured:
                     launch = viewing.launcher(plan.module.main, self._made)
+                self._views = launch is not None
                 self.launch = launch or self._whole.launcher(Array, self._made, self._stored)
         elif not self._nowhere:
             self._captured = [self._parts(array, i) for i, array in enumerate(captured, visible)]
+
+    def donate(self, numbers: Sequence[int]) -> None:
+        """Let results take the memory of these arguments, which nobody needs after a call."""
+        self.donated = numbers
+        if self.launch is not None and self._whole is not None and not self._views:
+            self.launch = self._whole.launcher(Array, self._made, self._stored, numbers)
 
     def _compile(self, plan: Plan) -> None:
         steps = pipeline(plan)
@@ -159,7 +167,7 @@ class Runnable:
 
     def __call__(self, leaves: list[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
-        if self.launch is not None and not self.donated:
+        if self.launch is not None:
             made = self.launch(leaves)
             if made is not None:
                 return made
@@ -269,6 +277,13 @@ class Runnable:
                 return keys
             if hasattr(leaf, "__jax_array__"):
                 leaf = leaf.__jax_array__()
+            if isinstance(leaf, ShapeDtypeStruct):
+                raise NotAnArrayError(
+                    point(
+                        f"%{self._names[i]} is {leaf!r}, which has no numbers; give an array, or "
+                        "look at the program with .lower of the function"
+                    )
+                )
             return narrowed(np.asarray(leaf), self._types[i], f"%{self._names[i]}")
         try:
             return np.asarray(leaf, self._types[i])

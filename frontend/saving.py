@@ -48,6 +48,8 @@ def save(folder: str | os.PathLike[str], arrays: Any, *, overwrite: bool = False
     Called by every process, with a folder that all of them see. Raises `CheckpointError` when the
     folder exists, unless it is to be overwritten: then it is kept until the new one is complete.
     """
+    if not isinstance(folder, (str, os.PathLike)):
+        raise CheckpointError(f"a checkpoint is saved to a folder, got {folder!r}")
     target, there = Path(folder), here()
     need_safetensors()
     if target.exists() and not overwrite:
@@ -58,7 +60,10 @@ def save(folder: str | os.PathLike[str], arrays: Any, *, overwrite: bool = False
     growing = target.with_name(f".{target.name}.part")
     if there.index == 0:
         shutil.rmtree(growing, ignore_errors=True)
-        growing.mkdir(parents=True)
+        try:
+            growing.mkdir(parents=True)
+        except OSError as error:
+            raise CheckpointError(f"{target} cannot be written: {error}") from None
     barrier(f"saving {target}")
     entries: dict[str, Entry] = {}
     mine: dict[str, Buffer] = {}

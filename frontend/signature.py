@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any, final
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 from shardir.frontend.errors import ShapeError, ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.partition_spec import PartitionSpec
@@ -56,6 +58,8 @@ class ShapeDtypeStruct:
         weak_type: bool = False,
     ) -> None:
         sizes = tuple(shape)
+        if not all(isinstance(size, (int, np.integer)) for size in sizes):
+            raise ShapeError(point(f"shape {sizes} has a size that is no whole number"))
         if min(sizes, default=0) < 0:
             raise ShapeError(point(f"shape {sizes} has a negative size"))
         self.abstract = Abstract(TensorType(sizes, dtype_of(dtype)), weak_type)

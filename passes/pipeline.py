@@ -63,6 +63,8 @@ class Pipeline:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read a pipeline; raises `PipelineError` naming what is unknown and what is known."""
+        if not isinstance(text, str):
+            raise PipelineError(f"a pipeline is text, got {text!r}")
         steps, at = [], 0
         text = text.strip()
         while at < len(text):

@@ -12,7 +12,7 @@ import numpy as np
 
 from shardir.frontend import tree
 from shardir.frontend.eager import public
-from shardir.frontend.errors import ControlFlowError
+from shardir.frontend.errors import ArgumentError, ControlFlowError
 from shardir.frontend.lax.blocks import (
     Body,
     check_structure,
@@ -226,4 +226,6 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
     `batch_size` is accepted for compatibility and ignored.
     """
+    if not callable(f):
+        raise ArgumentError(point(f"map takes a function, got {f!r}"))
     return scan(lambda _, x: (None, f(x)), None, xs)[1]

@@ -112,7 +112,9 @@ def associative_scan(
     The first result is the first element; with `reverse` the running starts at the end.
     """
     from shardir.frontend import tree
+    from shardir.frontend.parameters import check_call
 
+    check_call(fn, "the function of associative_scan", (elems, elems))
     leaves, structure = tree.flatten(elems)
     tracers = [as_tracer(x) for x in leaves]
     if not tracers:

@@ -16,7 +16,16 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, check_fits, convert, kind_of
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import KEY, DType, dtype_of, user_dtype
-from shardir.types import COMPLEX, FLOATS, INEXACT, NUMPY_DTYPES, SIGNED, UNSIGNED, dtype_name
+from shardir.types import (
+    COMPLEX,
+    FLOATS,
+    INEXACT,
+    INTEGERS,
+    NUMPY_DTYPES,
+    SIGNED,
+    UNSIGNED,
+    dtype_name,
+)
 
 pi: Final = float(np.pi)
 e: Final = float(np.e)
@@ -133,12 +142,18 @@ class Finfo:
 
 def finfo(dtype: Any) -> Any:
     """The limits of a floating type: `eps`, `max`, `min`, `tiny`, `bits` and more."""
-    return Finfo(_numpy(dtype))
+    kind = _numpy(dtype)
+    if dtype_of(kind) not in INEXACT:
+        raise ArgumentError(point(f"finfo takes floating-point types, got {kind}; use iinfo"))
+    return Finfo(kind)
 
 
 def iinfo(dtype: Any) -> Any:
     """The limits of an integer type: `max`, `min`, `bits`."""
-    return np.iinfo(_numpy(dtype))
+    kind = _numpy(dtype)
+    if dtype_of(kind) not in INTEGERS:
+        raise ArgumentError(point(f"iinfo takes integer types, got {kind}; use finfo for floats"))
+    return np.iinfo(kind)
 
 
 def result_type(*operands: Any) -> DType:

@@ -60,6 +60,10 @@ def _spelled(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any
     if isinstance(subscripts, str):
         return subscripts.replace(" ", ""), operands
     items = (subscripts, *operands)
+    if len(items) < 2 or not all(isinstance(each, (list, tuple)) for each in items[1::2]):
+        raise ArgumentError(
+            point("einsum takes subscripts as text, or arrays that alternate with lists of axes")
+        )
     arrays, lists = items[: len(items) // 2 * 2 : 2], items[1::2]
     tail = items[-1:] if len(items) % 2 else ()
     labels = sorted({n for each in (*lists, *tail) for n in each if n is not Ellipsis})

@@ -31,6 +31,8 @@ from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
 def _count(name: str, num: Any) -> int:
+    if not hasattr(num, "__index__"):
+        raise ArgumentError(point(f"{name} of {num!r} numbers; num must be a whole number"))
     count = index(num)
     if count < 0:
         raise ArgumentError(point(f"{name} of {count} numbers; num must not be negative"))

@@ -11,7 +11,7 @@ from lark import Token
 
 from shardir import ops as ops  # declares the operations
 from shardir.build import infer
-from shardir.errors import OperationTypeError, counted, suggestion
+from shardir.errors import OperationTypeError, ParseError, counted, suggestion
 from shardir.ir import Block, Function, Global, Interface, Loc, Module, Op, Value
 from shardir.opset import OPS, Attr, OpSpec
 from shardir.signature import signature_of
@@ -22,6 +22,8 @@ from shardir.types import TensorType
 
 def parse(text: str, file: str = "<text>") -> Module:
     """Read a module. Raises `ParseError` at the first thing that is not one."""
+    if not isinstance(text, str):
+        raise ParseError(f"a program is text, got {text!r}", "", 1, 1, 1, file)
     source = syntax.Source(text, file)
     try:
         return _module(source, source.module())

@@ -8,6 +8,7 @@ stacks up (`targets`). Until the arena is arranged, a view's slot is the number 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -227,10 +228,10 @@ class Lowering:
     def _constant(self, op: Op) -> None:
         """One number stands for a tensor full of it."""
         given, type = op.attrs["value"], op.result.type
-        whole = op.spec.reference(result=type, **op.attrs) if op.spec.reference else given
-        array = np.asarray(whole)
-        full = not isinstance(given, Dense) and array.size > 0
-        kept = np.ascontiguousarray(array.reshape(-1)[:1] if full else array)
+        full = not isinstance(given, Dense) and prod(type.shape) > 0
+        whole = type.with_shape((1,)) if full else type
+        made = op.spec.reference(result=whole, **op.attrs) if op.spec.reference else given
+        kept = np.ascontiguousarray(made)
         number = len(self.constants)
         self.constants.append(kept)
         self.buffers.append(Buffer(Kind.CONSTANT, kept.nbytes, number, op.result.name))

@@ -1,0 +1,186 @@
+"""Values of kinds that nobody looked at: errors say whose argument they are, and where."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir import NamedSharding, PartitionSpec as P, lax, numpy as snp, random
+from shardir.errors import ParseError, PipelineError, ShardirError
+from shardir.frontend.errors import (
+    ArgumentError,
+    NotAnArrayError,
+    ShapeError,
+    UnknownMethod,
+    UnknownSetting,
+)
+from shardir.passes import Pipeline
+
+
+def wrong_rule() -> Any:
+    @sd.custom_jvp
+    def same(x: Any) -> Any:
+        return x
+
+    same.defjvp(lambda primals: (primals[0], 1.0))
+    return sd.grad(same)(1.0)
+
+
+X = np.ones(3, np.float32)
+CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
+    (
+        lambda: snp.eye(3, k="a"),  # type: ignore[arg-type]
+        ArgumentError,
+        "eye does not take (3, None, 'a', None): 'str' object cannot be interpreted as an integer",
+    ),
+    (
+        lambda: snp.reshape(X, "ab"),
+        ArgumentError,
+        "reshape does not take (an array of shape (3,), 'ab'): "
+        "invalid literal for int() with base 10: 'ab'",
+    ),
+    (
+        lambda: lax.dot_general(snp.ones((2, 3)), snp.ones((2, 3)), 3),
+        ArgumentError,
+        "dot_general does not take (f32[2, 3], f32[2, 3], 3): "
+        "cannot unpack non-iterable int object",
+    ),
+    (
+        lambda: random.dirichlet(random.key(0), snp.ones(())),
+        ArgumentError,
+        "dirichlet does not take (key[], f32[]): tuple index out of range",
+    ),
+    (
+        lambda: snp.linspace(0, 1, 2.5),  # type: ignore[arg-type]
+        ArgumentError,
+        "linspace of 2.5 numbers; num must be a whole number",
+    ),
+    (
+        lambda: snp.einsum(snp.ones(3)),
+        ArgumentError,
+        "einsum takes subscripts as text, or arrays that alternate with lists of axes",
+    ),
+    (
+        lambda: snp.iinfo("float32"),
+        ArgumentError,
+        "iinfo takes integer types, got float32; use finfo for floats",
+    ),
+    (
+        lambda: snp.finfo("int32"),
+        ArgumentError,
+        "finfo takes floating-point types, got int32; use iinfo",
+    ),
+    (
+        lambda: snp.ones(3) + "a",
+        NotAnArrayError,
+        "unsupported operand type(s) for +: 'Array' and 'str'",
+    ),
+    (
+        lambda: [1, 2, 3] - snp.ones(3),
+        NotAnArrayError,
+        "unsupported operand type(s) for -: 'list' and 'Array'; make it an array with snp.array",
+    ),
+    (
+        lambda: snp.ones(3) < None,
+        NotAnArrayError,
+        "'<' not supported between instances of 'Array' and 'NoneType'",
+    ),
+    (
+        lambda: sd.jit(lambda x: x**None)(X),
+        NotAnArrayError,
+        "unsupported operand type(s) for ** or pow(): 'Tracer' and 'NoneType'",
+    ),
+    (
+        lambda: snp.ones(3).reshap(3),
+        UnknownMethod,
+        "'Array' object has no attribute 'reshap'; did you mean 'reshape'?",
+    ),
+    (lambda: lax.map(3, X), ArgumentError, "map takes a function, got 3"),  # type: ignore[arg-type]
+    (
+        lambda: lax.associative_scan("max", X),  # type: ignore[arg-type]
+        ArgumentError,
+        "the function of associative_scan must be a function, got 'max'",
+    ),
+    (
+        lambda: sd.linearize(lambda x: x),
+        ArgumentError,
+        "lambda takes (x): missing a required argument: 'x'",
+    ),
+    (
+        wrong_rule,
+        ArgumentError,
+        "the rule of same takes (primals): too many positional arguments",
+    ),
+    (
+        lambda: sd.ShapeDtypeStruct("a", "float32"),  # type: ignore[arg-type]
+        ShapeError,
+        "shape ('a',) has a size that is no whole number",
+    ),
+    (
+        lambda: sd.jit(lambda x: x)(sd.ShapeDtypeStruct((3,), "float32")),
+        NotAnArrayError,
+        "%x is ShapeDtypeStruct(shape=(3,), dtype=float32), which has no numbers; give an array, "
+        "or look at the program with .lower of the function",
+    ),
+    (
+        lambda: sd.make_array_from_callback((8,), "x", lambda index: X),  # type: ignore[arg-type]
+        ArgumentError,
+        "the sharding of make_array_from_callback is 'x'; "
+        "write NamedSharding(mesh, PartitionSpec(...))",
+    ),
+    (
+        lambda: sd.make_array_from_callback(
+            (8,),
+            NamedSharding(sd.make_mesh((4, 2), ("x", "y")), P("x")),
+            3,  # type: ignore[arg-type]
+        ),
+        ArgumentError,
+        "make_array_from_callback takes a function, got 3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[text[:30] for *_, text in CASES])
+def test_an_error_says_whose_argument_it_is(
+    wrong: Callable[[], Any], kind: type[ShardirError], text: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        wrong()
+    first, _, where = str(caught.value).partition("\n")
+    assert first == text
+    assert "test_refusals.py:" in where
+
+
+def test_errors_of_a_users_function_stay_what_they_are() -> None:
+    def broken(x: Any, y: Any) -> Any:
+        return int("no number")
+
+    with pytest.raises(ValueError, match="invalid literal") as caught:
+        lax.associative_scan(broken, snp.ones(4))
+    assert not isinstance(caught.value, ShardirError)
+
+
+def test_properties_keep_their_own_errors() -> None:
+    with pytest.raises(ShardirError, match="sharding"):
+        sd.jit(lambda x: x.sharding)(X)
+    assert not hasattr(snp.ones(3), "__cuda_array_interface__")
+    assert not hasattr(snp.ones(3), "detach")
+
+
+def test_nothing_is_equal_to_what_is_no_array() -> None:
+    assert (snp.ones(3) == None) is False  # noqa: E711
+    assert (snp.ones(3) != "a") is True
+    assert [0] * snp.array(2) == [0, 0]
+
+
+def test_text_is_text() -> None:
+    with pytest.raises(ParseError, match=r"^a program is text, got 3\n"):
+        sd.parse(3)  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match=r"^a pipeline is text, got 3$"):
+        Pipeline.parse(3)  # type: ignore[arg-type]
+    with pytest.raises(UnknownSetting, match=r"^no setting is called 3;"):
+        sd.config.update(3, 4)  # type: ignore[arg-type]
+    with pytest.raises(ShardirError, match=r"^no memory for 4.194e[+]06 GiB: "):
+        snp.zeros(2**50)
