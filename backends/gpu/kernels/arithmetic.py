@@ -139,7 +139,7 @@ def _logistic(op: Op, args: Sequence[Term]) -> str:
 
 @writes("erf_inv")
 def _erf_inv(op: Op, args: Sequence[Term]) -> str:
-    name = "libdevice.erfinv" if args[0].dtype == "f64" else "erf_inv"
+    name = "erf_inv" if op.attrs.get("as_xla") and args[0].dtype != "f64" else "libdevice.erfinv"
     return f"{name}({args[0].typed})"
 
 

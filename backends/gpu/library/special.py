@@ -5,6 +5,19 @@ import math
 import torch
 from torch import Tensor
 
+ERROR_POLYNOMIALS = (
+    (2.81022636e-08, -0.000200214257),
+    (3.43273939e-07, 0.000100950558),
+    (-3.5233877e-06, 0.00134934322),
+    (-4.39150654e-06, -0.00367342844),
+    (0.00021858087, 0.00573950773),
+    (-0.00125372503, -0.0076224613),
+    (-0.00417768164, 0.00943887047),
+    (0.246640727, 1.00167406),
+    (1.50140941, 2.83297682),
+)
+"""Of both intervals, the highest power first."""
+
 
 def cube_root(x: Tensor) -> Tensor:
     """The real cube root; one step of Halley's makes the power exact but for the last digit."""
@@ -39,6 +52,17 @@ def digamma_of(x: Tensor) -> Tensor:
 def complementary_error(x: Tensor) -> Tensor:
     """1 - erf(x), of f32 computed in f64: its tail needs the digits."""
     return torch.erfc(x.to(torch.float64)).to(x.dtype)
+
+
+def inverse_error_as_xla(x: Tensor) -> Tensor:
+    """The same by Giles' polynomials alone, in f32, as XLA has it for random numbers."""
+    w = -torch.log1p(-x * x)
+    near = w < 5
+    w = torch.where(near, w - 2.5, torch.sqrt(w) - 3)
+    value = torch.zeros_like(w)
+    for a, b in ERROR_POLYNOMIALS:
+        value = value * w + torch.where(near, a, b).to(w.dtype)
+    return torch.where(x.abs() == 1, torch.copysign(torch.full_like(x, math.inf), x), value * x)
 
 
 def inverse_error(x: Tensor) -> Tensor:

@@ -60,7 +60,8 @@ def _function(w: Writer, op: Op, x: str) -> str:
     narrow = dtype in NARROW and op.name not in EXACT
     wide = f"{x}.float()" if narrow else x
     if op.name in LIBRARY:
-        made = w.call(LIBRARY[op.name], wide)
+        as_xla = op.attrs.get("as_xla") and dtype != "f64"
+        made = w.call("inverse_error_as_xla" if as_xla else LIBRARY[op.name], wide)
     else:
         made = f"torch.{PLAIN[op.name]}({wide})"
     return f"{made}.to({TORCH[dtype]})" if narrow else made

@@ -165,6 +165,19 @@ def test_special_floats_are_kept() -> None:
         applied("sort", dtype, x, dim=0)
 
 
+@pytest.mark.parametrize("as_xla", ["true", "false"])
+def test_the_inverse_of_erf_is_xlas_where_that_is_asked_for(as_xla: str) -> None:
+    text = f"""\
+func @f(%x: f32[200]) -> (f32[200]) {{
+  %y = erf_inv(%x, as_xla={as_xla}) : f32[200]
+  return %y
+}}
+"""
+    x = np.nextafter(np.linspace(-1, 1, 200).astype(np.float32), np.float32(0))
+    module = parse(text)
+    np.testing.assert_array_max_ulp(run_text(module, [x])[0], run(module, [x])[0], 8)
+
+
 def test_the_largest_number_is_one() -> None:
     """Its shortest decimal is above it."""
     text = """\

@@ -109,6 +109,23 @@ def test_no_number_is_above_what_triton_takes_for_f32(dtype: str) -> None:
         assert text.startswith("float(") or abs(float(text)) <= largest
 
 
+@pytest.mark.parametrize(
+    ("dtype", "as_xla", "name"),
+    [("f32", True, "erf_inv"), ("f32", False, "libdevice.erfinv"), ("bf16", True, "erf_inv"),
+     ("f64", True, "libdevice.erfinv")],
+)  # fmt: skip
+def test_the_inverse_of_erf_is_xlas_where_that_is_asked_for(
+    dtype: str, as_xla: bool, name: str
+) -> None:
+    module = group(
+        [TensorType((100,), dtype)],
+        lambda b, params: [b.erf_inv(b.neg(params[0]), as_xla=as_xla)],
+    )
+    made = write_kernel(module.main.body.ops[0], "group")
+    assert isinstance(made, Kernel)
+    assert f" {name}(" in made.text.partition('"""\n    at')[2]
+
+
 def test_names_clash_with_nothing() -> None:
     """Values that are called as what kernels use, as Python's words, or as each other."""
     text = """\
