@@ -117,7 +117,20 @@ def conj(x: Any) -> Any:
 
 add = _binary("add")
 sub = _binary("sub")
-mul = _binary("mul")
+
+
+@public(static=("out_dtype",))
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """The operation `mul` of every element.
+
+    With `out_dtype` it is of operands in that element type, which may differ before.
+    """
+    if out_dtype is not None:
+        x, y = (convert(as_tracer(each), dtype_of(out_dtype)) for each in (x, y))
+    first, second = _aligned("mul", x, y)
+    return emit("mul", first, second, weak=first.weak_type and second.weak_type)
+
+
 div = _binary("div")
 rem = _binary("rem")
 pow = _binary("pow")

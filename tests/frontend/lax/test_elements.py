@@ -137,6 +137,15 @@ def test_rows_in_groups_have_matrices_of_their_own() -> None:
     )
 
 
+def test_products_in_another_type() -> None:
+    half, whole = np.array([3.0, 200.0], np.float16), np.array([2, 300], np.int32)
+    made = both(lambda x, y: lax.mul(x, y, out_dtype="float32"), half, whole)
+    assert made.dtype == np.float32
+    np.testing.assert_array_equal(made, [6.0, 60000.0])
+    with pytest.raises(OperationTypeError):
+        lax.mul(half, whole)
+
+
 def test_functions_for_platforms_and_with_names() -> None:
     assert lax.platform_dependent(3, cpu=lambda x: x + 1, default=lambda x: x) == 4
     assert lax.platform_dependent(3, cuda=lambda x: x + 1, default=lambda x: x) == 3
