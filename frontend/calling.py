@@ -28,6 +28,7 @@ from shardir.frontend.mesh import current_mesh
 from shardir.frontend.operands import abstract_of, as_tracer, is_number
 from shardir.frontend.runnable import Runnable
 from shardir.frontend.running import conditions
+from shardir.frontend.scalars import numbers_as_arrays
 from shardir.frontend.signature import ShapeDtypeStruct, Signature, signature_of
 from shardir.frontend.trace import Traced, trace_program
 from shardir.frontend.tracer import Tracer
@@ -131,6 +132,19 @@ def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Trace
 
 def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Call a function of a namespace outside of a trace."""
+    wrapped = (
+        numbers_as_arrays(args, options, eager.static_positions, eager.static)
+        if eager.cached
+        else None
+    )
+    if wrapped is not None:
+        args, options = wrapped
+        found = eager.gather(args, options) if eager.quick else None
+        known = None if found is None else eager.quick.get(found[1])
+        if found is not None and known is not None and unchanged(known[2]):
+            made = known[0](found[0])
+            if made is not None:
+                return made[0] if known[1] is None else known[1](made)
     leaves: list[Any] = []
     shape: list[Any] = []
     try:
@@ -143,14 +157,14 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
         raise _unhashable(eager, args, options) from error
     signatures = tuple([x.signature if type(x) is Array else signature_of_leaf(x) for x in leaves])
     where = (tuple(shape), signatures, surroundings())
-    found = eager.programs.get(where) if eager.cached else None
-    if found is None:
-        found = _make(eager, args, options, signatures)
+    there = eager.programs.get(where) if eager.cached else None
+    if there is None:
+        there = _make(eager, args, options, signatures)
         if eager.cached:
             if len(eager.programs) >= MANY:
                 eager.programs.clear()
-            eager.programs[where] = found
-    program, structure, more = found
+            eager.programs[where] = there
+    program, structure, more = there
     results = program(leaves + more)
     if program.launch is not None and eager.cached and set(map(type, leaves)) <= ONLY_ARRAYS:
         _remember(eager, program.launch, structure, where[2], args, options, leaves)

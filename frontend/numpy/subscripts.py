@@ -82,6 +82,12 @@ Parsed = tuple[Subscript, tuple[Any, ...]]
 """A subscript and its index arrays: one known array of index vectors, or one for each dimension."""
 
 
+MANY = 4096
+"""So many subscripts are remembered at most."""
+
+_parsed: dict[Any, Parsed] = {}
+
+
 def parse(shape: tuple[int, ...], index: Any, beyond: bool = False) -> Parsed:
     """Understand `index` as NumPy would for an array of `shape`.
 
@@ -90,6 +96,41 @@ def parse(shape: tuple[int, ...], index: Any, beyond: bool = False) -> Parsed:
     Raises `IndexingError` for what is no index, or out of range; `TracedValueError` for a mask or
     the bounds of a slice whose numbers are not known.
     """
+    plain = _plain(index)
+    if plain is None or beyond:
+        return _parse(shape, index, beyond)
+    key = shape, plain
+    found = _parsed.get(key)
+    if found is None:
+        if len(_parsed) >= MANY:
+            _parsed.clear()
+        found = _parsed[key] = _parse(shape, index, beyond)
+    return found
+
+
+def _plain(index: Any) -> tuple[Any, ...] | None:
+    """An index of Python's integers and slices of them, `None` and `...` as something hashable."""
+    found: list[Any] = []
+    for item in index if isinstance(index, tuple) else (index,):
+        kind = type(item)
+        if kind is int:
+            found.append(item)
+        elif kind is slice:
+            bounds = item.start, item.stop, item.step
+            if not _BOUNDS.issuperset(map(type, bounds)):
+                return None
+            found.append(bounds)
+        elif item is None or item is Ellipsis:
+            found.append(kind)
+        else:
+            return None
+    return tuple(found)
+
+
+_BOUNDS = {int, type(None)}
+
+
+def _parse(shape: tuple[int, ...], index: Any, beyond: bool) -> Parsed:
     items = _expanded(
         [item_of(i) for i in (index if isinstance(index, tuple) else (index,))], shape
     )

@@ -386,3 +386,15 @@ def test_errors_of_updates() -> None:
     assert error(lambda: run(lambda x, i: x[i], empty, np.array([0])), IndexingError) == (
         "dimension 0 of shape (0, 3) has no elements to index"
     )
+
+
+def test_indices_that_are_equal_are_told_apart() -> None:
+    x = np.arange(24).reshape(2, 3, 4)
+    array = snp.asarray(x)
+    indices: list[Any] = [
+        1, True, np.int64(1), None, ..., (1,), (1, None), (None, 1), slice(1, None), slice(1),
+        slice(None, None, 1), (slice(0, 1), slice(0, True)), (0, 1), (0, True), (False, 1), -1, (),
+        (slice(None), slice(0, 2)), (slice(None), (0, 2)),
+    ]  # fmt: skip
+    for index in indices * 2:
+        np.testing.assert_array_equal(array[index], x[index])
