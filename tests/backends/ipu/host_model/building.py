@@ -11,8 +11,8 @@ import numpy.typing as npt
 from shardir.backends.ipu.host_model import HostProgram, build
 
 PROGRAMS = Path(__file__).parent / "programs"
-STANDALONE = {"engine", "refusals"}
-"""Those that have a `main` of their own."""
+STANDALONE = {"engine", "refusals", "more_refusals"}
+"""Those that are no programs for the runner."""
 
 Array = npt.NDArray[Any]
 

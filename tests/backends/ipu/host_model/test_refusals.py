@@ -247,16 +247,123 @@ REFUSALS = {
         "poprand::uniform: random numbers of the hardware are not the same anywhere else; "
         "compute them with popops::map from a counter"
     ),
+    "map_option": "poplar::OptionFlags: 'fast'=1 is not modelled; leave options as they are",
+    "no_tensor": (
+        "popops::map: a tensor of no graph is no tensor of this graph; make it with this graph"
+    ),
+    "concat_types": "poplar::concat: 'i' INT [4, 6] does not join 'x' FLOAT [4, 6] in dimension 0",
+    "slice_backwards": "Tensor::slice: 'x' FLOAT [4, 6] has no elements 3 to 1 in dimension 0",
+    "reverse_dimension": "Tensor::reverse: 'x' FLOAT [4, 6] has no dimension 2",
+    "no_stride": "Tensor::subSample: every 0th element of 'x' FLOAT [4, 6]",
+    "mapped_too_late": (
+        "poplibs: 'late' FLOAT [3] is not mapped to tiles yet; map it before it is used"
+    ),
+    "mapped_too_late_for_gcl": (
+        "gcl::allGatherCrossReplica: 'late' FLOAT [3] is not mapped to tiles yet; map it before"
+        " it is used"
+    ),
+    "other_graph_sequence": (
+        "Engine::run: 'x' FLOAT [4, 6] is no tensor of this graph; make it with this graph"
+    ),
+    "stream_to_constant": (
+        "program::Copy: 'one' is a constant and cannot be written; copy it to a variable first"
+    ),
+    "stream_to_twice": (
+        "program::Copy: an element of 'y' is in the destination twice; write to a variable that"
+        " is not broadcast"
+    ),
+    "stream_type": "program::Copy: the stream 'in' of 24 INT does not fit 'x' FLOAT [4, 6]",
+    "permutation_shape": (
+        "program::CrossReplicaCopy: 'x' FLOAT [4, 6] does not fit into 'y' FLOAT [6]; give both"
+        " one shape and type"
+    ),
+    "permutation_type": (
+        "program::CrossReplicaCopy: 'x' FLOAT [4, 6] does not fit into 'i' INT [4, 6]; give "
+        "both one shape and type"
+    ),
+    "permutation_to_twice": (
+        "program::CrossReplicaCopy: an element of 'y' is in the destination twice; write to a "
+        "variable that is not broadcast"
+    ),
+    "permutation_to_constant": (
+        "program::CrossReplicaCopy: 'index' is a constant and cannot be written; copy it to a "
+        "variable first"
+    ),
+    "while_type": "program::RepeatWhileTrue: 'u' UNSIGNED_INT [1] is not one element of type BOOL",
+    "control_type": "program::Switch: 'x' FLOAT [] is not one element of type INT",
+    "inside_itself": "Sequence::add: a sequence is no part of itself; make another one",
+    "product_rank": "poplin::matMul: matrices of shapes [6] and [4, 6] have no product",
+    "product_narrower": "poplin::matMul: a product of FLOAT does not become HALF; cast afterwards",
+    "product_out_type": "poplin::matMul: a product does not become INT; cast afterwards",
+    "product_groups": (
+        "poplin::matMulGrouped: matrices of shapes [2, 2, 6] and [4, 6, 1] have no product"
+    ),
+    "slice_of_shorts": (
+        "popops::dynamicSlice: there is no codelet for SHORT; cast to a type that it has"
+    ),
+    "update_constant": (
+        "popops::dynamicUpdate: 'one' is a constant and cannot be written; copy it to a "
+        "variable first"
+    ),
+    "update_twice": (
+        "popops::dynamicUpdate: an element of 'x' is in the destination twice; write to a "
+        "variable that is not broadcast"
+    ),
+    "update_by_itself": (
+        "popops::dynamicUpdate: source and destination share an element of 'x'; copy through a "
+        "variable between them"
+    ),
+    "gather_index_type": (
+        "popops::gather: 'y' FLOAT [1] holds no positions; indices are UNSIGNED_INT, and one of"
+        " their dimensions, or the next, goes over a position's components"
+    ),
+    "scatter_index_type": (
+        "popops::scatter: 'y' FLOAT [2, 1] holds no positions; indices are UNSIGNED_INT, and "
+        "one of their dimensions, or the next, goes over a position's components"
+    ),
+    "scatter_to_constant": (
+        "popops::scatter: 'one' is a constant and cannot be written; copy it to a variable first"
+    ),
+    "zero_constant": (
+        "popops::zero: 'one' is a constant and cannot be written; copy it to a variable first"
+    ),
+    "top_none": "popops::topK: 'x' FLOAT [4, 6] has not 0 elements to take in its last dimension",
+    "top_of_shorts": (
+        "popops::topK: there is no codelet for keys of SHORT; cast to a type that it has"
+    ),
+    "reduce_dimension": "popops::reduce: 'x' FLOAT [4, 6] has no dimension 2",
+    "sum_of_shorts": (
+        "gcl::allReduceCrossReplica: there is no ADD of SHORT between replicas; cast to a type "
+        "that it has"
+    ),
+    "sum_into_constant": (
+        "gcl::allReduceInPlaceCrossReplica: 'one' is a constant and cannot be written; copy it "
+        "to a variable first"
+    ),
+    "sum_into_twice": (
+        "gcl::allReduceInPlaceCrossReplica: an element of 'y' is in the destination twice; "
+        "write to a variable that is not broadcast"
+    ),
+    "sum_into_other_shape": (
+        "gcl::allReduceToDestinationCrossReplica: 'x' FLOAT [4, 6] does not fit into 'y' FLOAT "
+        "[6]; give both one shape and type"
+    ),
+    "sum_into_overlap": (
+        "gcl::allReduceToDestinationCrossReplica: source and destination share an element of "
+        "'x'; copy through a variable between them"
+    ),
 }
-"""By the case in `programs/refusals.cpp`."""
+"""By the case in `programs/refusals.cpp`, or `more_refusals.cpp`."""
 
 
 @cache
 def said() -> dict[str, str]:
+    bench, lines = (PROGRAMS / "refusal_bench.hpp").read_text("utf-8"), ""
     with TemporaryDirectory() as folder:
-        program = Path(folder) / "refusals"
-        build_executable((PROGRAMS / "refusals.cpp").read_text("utf-8"), program)
-        lines = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+        for name in ("refusals", "more_refusals"):
+            program = Path(folder) / name
+            build_executable(bench + (PROGRAMS / f"{name}.cpp").read_text("utf-8"), program)
+            lines += subprocess.run([program], capture_output=True, text=True, check=True).stdout
     pairs = (line.split("\t") for line in lines.splitlines())
     return {case: message for case, message in pairs}
 

@@ -1,10 +1,11 @@
-// Options as pairs of strings.
+// Options as pairs of strings. Poplar refuses those that a call does not have; the model has none.
 #pragma once
 
 #include <initializer_list>
-#include <map>
 #include <string>
 #include <utility>
+
+#include <shardir_host_model/refusals.hpp>
 
 namespace poplar {
 
@@ -12,17 +13,13 @@ class OptionFlags {
  public:
   OptionFlags() = default;
   OptionFlags(std::initializer_list<std::pair<std::string, std::string>> options) {
-    for (const auto& option : options) values[option.first] = option.second;
+    for (const auto& option : options) set(option.first, option.second);
   }
 
-  void set(const std::string& name, const std::string& value) { values[name] = value; }
-  std::string get(const std::string& name, const std::string& otherwise) const {
-    auto found = values.find(name);
-    return found == values.end() ? otherwise : found->second;
+  void set(const std::string& name, const std::string& value) {
+    shardir_host_model::refuse("poplar::OptionFlags: " + shardir_host_model::quoted(name) + "=" +
+                               value + " is not modelled; leave options as they are");
   }
-
- private:
-  std::map<std::string, std::string> values;
 };
 
 }  // namespace poplar

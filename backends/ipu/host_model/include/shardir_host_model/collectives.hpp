@@ -125,6 +125,7 @@ inline Members check_exchange(const poplar::Graph& graph, const poplar::Tensor& 
   const GraphState& state = *graph.model();
   state.need_codelets("popops", call);
   check_tensor(data, state, call);
+  check_mapped(data, call);
   return members_of(state, group, call);
 }
 

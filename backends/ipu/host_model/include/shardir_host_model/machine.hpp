@@ -78,6 +78,7 @@ namespace shardir_host_model {
 
 SHARDIR_HOST_MODEL_FUNCTION std::vector<Bits> Machine::read(unsigned replica,
                                                             const poplar::Tensor& tensor) const {
+  check_tensor(tensor, *graph, "Engine::run");
   const Replica& from = replicas[replica];
   const Addresses& addresses = addresses_of(tensor);
   std::vector<Bits> bits(addresses.size());
@@ -94,6 +95,7 @@ SHARDIR_HOST_MODEL_FUNCTION std::vector<Bits> Machine::read(unsigned replica,
 
 SHARDIR_HOST_MODEL_FUNCTION void Machine::write(unsigned replica, const poplar::Tensor& tensor,
                                                 const std::vector<Bits>& bits) {
+  check_tensor(tensor, *graph, "Engine::run");
   Replica& to = replicas[replica];
   const Addresses& addresses = addresses_of(tensor);
   for (std::size_t i = 0; i < bits.size(); ++i) {
@@ -139,6 +141,8 @@ SHARDIR_HOST_MODEL_FUNCTION poplar::program::Program step(std::function<void(Mac
 SHARDIR_HOST_MODEL_FUNCTION void add_compute(poplar::program::Sequence& sequence,
                                              std::vector<poplar::Tensor> inputs,
                                              poplar::Tensor out, Compute compute) {
+  for (const poplar::Tensor& input : inputs) check_mapped(input, "poplibs");
+  check_mapped(out, "poplibs");
   sequence.add(step([inputs = std::move(inputs), out = std::move(out),
                      compute = std::move(compute)](Machine& machine) {
     std::vector<std::vector<Bits>> bits(inputs.size());

@@ -68,6 +68,9 @@ inline poplar::Tensor add_product(poplar::Graph& graph, const poplar::Tensor& a,
   if (!is_floating(out_type)) {
     refuse(call + ": a product does not become " + out_type.toString() + "; cast afterwards");
   }
+  if (a.elementType() == poplar::FLOAT && out_type == poplar::HALF) {
+    refuse(call + ": a product of FLOAT does not become HALF; cast afterwards");
+  }
   Shape shape = a.shape(), out_shape = a.shape();
   const std::size_t columns = b.shape()[rank - 1];
   out_shape[rank - 1] = columns;

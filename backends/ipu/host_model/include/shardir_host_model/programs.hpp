@@ -109,6 +109,9 @@ SHARDIR_HOST_MODEL_FUNCTION void Sequence::add(const Program& program) {
   if (sequence.used) {
     refuse("Sequence::add: the sequence is a part of another program already; complete it before");
   }
+  if (program.step == step) {
+    refuse("Sequence::add: a sequence is no part of itself; make another one");
+  }
   sequence.programs.push_back(used(program));
 }
 

@@ -87,6 +87,9 @@ std::string described(const poplar::Tensor& tensor);
 // That the tensor exists and belongs to the graph.
 void check_tensor(const poplar::Tensor& tensor, const GraphState& graph, const std::string& call);
 
+// That the tensor lies on tiles already: the libraries place what they compute beside it.
+void check_mapped(const poplar::Tensor& tensor, const std::string& call);
+
 // That the tensor can be written: no constant in it, and no element twice.
 void check_destination(const poplar::Tensor& tensor, const std::string& call);
 
@@ -172,6 +175,17 @@ SHARDIR_HOST_MODEL_FUNCTION void check_tensor(const poplar::Tensor& tensor,
                                               const GraphState& graph, const std::string& call) {
   if (TensorAccess::graph(tensor) != &graph) {
     refuse(call + ": " + described(tensor) + " is no tensor of this graph; make it with this graph");
+  }
+}
+
+SHARDIR_HOST_MODEL_FUNCTION void check_mapped(const poplar::Tensor& tensor,
+                                              const std::string& call) {
+  const GraphState& graph = *TensorAccess::graph(tensor);
+  for (std::uint32_t address : addresses_of(tensor)) {
+    if (graph.tiles[address] == unmapped) {
+      refuse(call + ": " + described(tensor) +
+             " is not mapped to tiles yet; map it before it is used");
+    }
   }
 }
 
