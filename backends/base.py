@@ -48,14 +48,18 @@ class WholeExecutable(ABC):
         """
 
     def launcher(
-        self, kind: type, made: Sequence[tuple[object, object]], captured: Sequence[Storage]
+        self,
+        kind: type,
+        made: Sequence[tuple[object, object]],
+        captured: Sequence[Storage],
+        donated: Sequence[int] = (),
     ) -> Launch | None:
         """A quicker way to run, from arrays of the class `kind` to such arrays; `None`: no way.
 
         It takes a list of the arguments but for the last ones, which are `captured`, and gives
         `None` where they are not all arrays that hold storages of the shape that is needed. An
         array is made of its `signature` and `sharding`, those of each result are in `made`.
-        Nothing is donated.
+        Results may be written over arguments in `donated` that nobody else holds.
         """
         return None
 

@@ -52,8 +52,9 @@ Numbers = int | Sequence[int] | None
 Names = str | Sequence[str] | None
 
 
-_Quick = tuple[Launch, tree.PyTreeDef | None, Surroundings]
-"""What runs a call of arrays alone, the containers of several results, and where that holds."""
+_Quick = tuple[Launch, tree.PyTreeDef | None, Surroundings, Sequence[int]]
+"""What runs a call of arrays alone, the containers of several results, where that holds, and
+which arrays are donated."""
 
 
 @final
@@ -82,20 +83,28 @@ class JitFunction:
         self._programs: dict[Any, tuple[Runnable, tree.PyTreeDef]] = {}
         self._quick: dict[tuple[Any, ...], _Quick] = {}
         self._gather: Gather
+        self._static = parameters.has_static
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The function's result for these arguments."""
         if current() is not None:
             return self._inlined(args, options)
         if self._quick:
-            found = self._gather(args, options)
+            found = self._gathered(args, options) if self._static else self._gather(args, options)
             known = None if found is None else self._quick.get(found[1])
-            if found is not None and known is not None:
-                launch, results, where = known
-                made = launch(found[0]) if unchanged(where) else None
+            if found is not None and known is not None and unchanged(known[2]):
+                launch, results, _, donated = known
+                leaves = found[0]
+                made = self._donating(launch, leaves, donated) if donated else launch(leaves)
                 if made is not None:
                     return made[0] if results is None else tree.unflatten(results, made)
         return self._called(args, options)
+
+    def _gathered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The arrays of a call, and its tokens together with what static arguments are found by."""
+        dynamic, static = self._parameters.divide(args, options)
+        found = self._gather(*dynamic)
+        return found and (found[0], (found[1], static))
 
     def _called(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """The result for any arguments; the program is found, or made."""
@@ -123,40 +132,38 @@ class JitFunction:
             prepare(uncommitted_device().backend)
             found = self._programs[key] = self._lowered(args, options).program()
             if known.donated:
-                given = {id(leaf) for leaf in tree.leaves(known.donations(args, options))}
-                found[0].donated = [i for i, leaf in enumerate(leaves) if id(leaf) in given]
+                numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
+                positions, named = known.join(numbers, args, options)
+                found[0].donate(tree.leaves(known.donations(tuple(positions), named)))
         program, results = found
+        made = self._donating(program, leaves, program.donated)
+        out = tree.unflatten(results, made)
+        if program.launch is not None:
+            # Calls like this one go the quick way, if their arguments are arrays alone.
+            self._gather = gatherer(Array)
+            alone = (self._gathered if self._static else self._gather)(args, options)
+            if alone is not None:
+                if len(self._quick) >= MANY:
+                    self._quick.clear()
+                form = None if results.is_leaf() else results
+                self._quick[alone[1]] = program.launch, form, key[2], program.donated
+        return out
+
+    def _donating(
+        self, run: Callable[[list[Any]], Any], leaves: list[Any], donated: Sequence[int]
+    ) -> Any:
+        """What a run gives; afterwards the donated arrays are gone."""
         try:
-            made = program(leaves)
+            made = run(leaves)
         except BaseException as error:
             # After Ctrl-C, say, results may lie in the memory of what was donated. Errors of ours
             # are found before anything runs, but for those of callbacks.
-            early = isinstance(error, ShardirError) and not isinstance(error, ArgumentError)
-            if known.donated and not early:
-                self._give_up(args, options)
+            if not isinstance(error, ShardirError) or isinstance(error, ArgumentError):
+                self._give_up([leaves[i] for i in donated])
             raise
-        out = tree.unflatten(results, made)
-        if known.donated:
-            self._give_up(args, options)
-        elif program.launch is not None and not known.has_static:
-            self._remember(program.launch, results, key[2], args, options)
-        return out
-
-    def _remember(
-        self,
-        launch: Launch,
-        results: tree.PyTreeDef,
-        where: Surroundings,
-        args: tuple[Any, ...],
-        options: dict[str, Any],
-    ) -> None:
-        """Have calls like this one go the quick way, if their arguments are arrays alone."""
-        self._gather = gatherer(Array)
-        found = self._gather(args, options)
-        if found is not None:
-            if len(self._quick) >= MANY:
-                self._quick.clear()
-            self._quick[found[1]] = launch, None if results.is_leaf() else results, where
+        if made is not None:
+            self._give_up([leaves[i] for i in donated])
+        return made
 
     def lower(self, *args: Any, **options: Any) -> Lowered:
         """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running anything."""
@@ -280,15 +287,16 @@ class JitFunction:
             ],
         )
 
-    def _give_up(self, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        place = here()
+    def _give_up(self, leaves: Sequence[Any]) -> None:
+        place = here() if leaves else None
         where = f" at {place.site.loc}" if place else ""
-        for leaf in tree.leaves(self._parameters.donations(args, options)):
+        reason = (
+            f"has been donated to {self._parameters.name}{where}; "
+            "go on with what that call returned, or donate a copy"
+        )
+        for leaf in leaves:
             if type(leaf) is Array:
-                leaf.give_up(
-                    f"has been donated to {self._parameters.name}{where}; "
-                    "go on with what that call returned, or donate a copy"
-                )
+                leaf.give_up(reason)
 
 
 @overload

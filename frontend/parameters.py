@@ -82,23 +82,29 @@ class Parameters:
         if not self.has_static:
             return (args, options), ()
         static: list[Any] = []
-        for i in sorted(self.static):
-            if i < len(args):
-                static.append((i, self._key(self.label(i), args[i])))
+        dynamic: list[Any] = []
+        for i, arg in enumerate(args):
+            if i in self.static:
+                static.append((i, self._key(i, arg)))
+            else:
+                dynamic.append(arg)
         named = {}
         for name in sorted(options):
             if name in self.static_names:
                 static.append((name, self._key(name, options[name])))
             else:
                 named[name] = options[name]
-        dynamic = tuple(arg for i, arg in enumerate(args) if i not in self.static)
-        return (dynamic, named), tuple(static)
+        return (tuple(dynamic), named), tuple(static)
 
-    def _key(self, label: str, value: Any) -> Any:
+    def _key(self, which: int | str, value: Any) -> Any:
+        kind = type(value)
+        if kind is int or kind is bool:  # most are, and each call comes here
+            return kind, value
         try:
             hash(value)  # a list whose numbers change later must not stand for a program
             return static_key(value)
         except TypeError:
+            label = self.label(which) if isinstance(which, int) else which
             raise ArgumentError(
                 point(
                     f"static argument {label} of {self.name} is {value!r} of type "

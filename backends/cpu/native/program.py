@@ -6,7 +6,7 @@ for its results and for one arena, and calls.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from sys import getrefcount
 from typing import Any, final
 
@@ -176,7 +176,11 @@ class NativeProgram(WholeExecutable):
         return results
 
     def launcher(
-        self, kind: type, made: Sequence[tuple[object, object]], captured: Sequence[Storage]
+        self,
+        kind: type,
+        made: Sequence[tuple[object, object]],
+        captured: Sequence[Storage],
+        donated: Sequence[int] = (),
     ) -> Launch | None:
         schedule = self.schedule
         enter = self._enter
@@ -192,12 +196,20 @@ class NativeProgram(WholeExecutable):
             sizes.append(schedule.arena_bytes)
             places += [(ARENA, 0, 0), *((slot, 0, offset) for slot, offset in schedule.pinned)]
         results = []
+        over = {
+            result: argument
+            for argument, result in schedule.offered
+            if argument in donated and schedule.result_bytes[result] > SMALL_BYTES
+        }
+        given: dict[int, int] = {}
         taken = SMALL_BYTES + 1  # so that the first result begins a block
-        for (_, slot, nbytes, shape, dtype), each in zip(self._made, made, strict=True):
+        for (number, slot, nbytes, shape, dtype), each in zip(self._made, made, strict=True):
             size = aligned(nbytes)
             if taken + size > SMALL_BYTES:
                 sizes.append(0)
                 taken = 0
+            if number in over:
+                given[len(sizes) - 1] = over[number]
             places.append((slot, len(sizes) - 1, taken))
             results.append(launching.Result(len(sizes) - 1, taken, shape, dtype, *each))
             taken += size
@@ -208,6 +220,8 @@ class NativeProgram(WholeExecutable):
         )  # fmt: skip
         if launch is None:
             return None
+        if given:
+            return _donating(launch, kind, sizes, given)
         if len(sizes) == 1:
             (size,) = sizes
             return lambda leaves: launch(leaves, allocate(size))
@@ -237,3 +251,33 @@ class NativeProgram(WholeExecutable):
         from shardir.backends.cpu.native.schedule.describe import describe
 
         return describe(*self._origin())
+
+
+def _donating(
+    launch: Callable[..., Any], kind: type, sizes: Sequence[int], given: Mapping[int, int]
+) -> Launch:
+    """A launch whose blocks are those of arguments, for each block in `given` that it names."""
+
+    def run(leaves: list[Any]) -> Any:
+        blocks: list[Block] = []
+        # What is given twice is read while it is written.
+        apart = len({id(leaf) for leaf in leaves}) == len(leaves)
+        for number, size in enumerate(sizes):
+            block = _own(leaves[given[number]], kind) if apart and number in given else None
+            blocks.append(allocate(size) if block is None else block)
+        return launch(leaves, *blocks)
+
+    return run
+
+
+def _own(leaf: Any, kind: type) -> Block | None:
+    """The memory of an array, if nobody else holds it and it begins there."""
+    held: Any = getattr(leaf, "held", None) if type(leaf) is kind else None
+    if type(held) is not Storage:
+        return None
+    owner = held.owner
+    # One reference less than in a run, which has a list of storages.
+    alone = getrefcount(held) < STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
+    if alone and isinstance(owner, Block) and held.untouched:
+        return owner if held.address == owner.address else None
+    return None
