@@ -123,11 +123,12 @@ class Runnable:
         visible = len(types) - len(captured)
         self._one = len(plan.devices) == 1 and plan.devices[0].process_index == process_index()
         self.donated: Sequence[int] = ()
-        """The arguments that nobody needs after a call; set by who knows."""
+        """The arguments that nobody needs after a call."""
         self._captured: list[Sequence[Buffer]] = []
         self._stored: list[Storage] = []
         self.launch: Launch | None = None
-        """The way of arrays that are as they are needed, where nothing is donated."""
+        """The way of arrays that are as they are needed."""
+        self._views = False
         if self._whole is not None:
             self._full: list[tuple[int, ...]] = [
                 full_shape(type.shape, sharding)
@@ -140,9 +141,16 @@ class Runnable:
                 launch = None
                 if self._one and not captured:
                     launch = viewing.launcher(plan.module.main, self._made)
+                self._views = launch is not None
                 self.launch = launch or self._whole.launcher(Array, self._made, self._stored)
         elif not self._nowhere:
             self._captured = [self._parts(array, i) for i, array in enumerate(captured, visible)]
+
+    def donate(self, numbers: Sequence[int]) -> None:
+        """Let results take the memory of these arguments, which nobody needs after a call."""
+        self.donated = numbers
+        if self.launch is not None and self._whole is not None and not self._views:
+            self.launch = self._whole.launcher(Array, self._made, self._stored, numbers)
 
     def _compile(self, plan: Plan) -> None:
         steps = pipeline(plan)
@@ -159,7 +167,7 @@ class Runnable:
 
     def __call__(self, leaves: list[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
-        if self.launch is not None and not self.donated:
+        if self.launch is not None:
             made = self.launch(leaves)
             if made is not None:
                 return made
