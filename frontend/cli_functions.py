@@ -10,19 +10,20 @@ early, or None. A function whose module has nothing of shardir is one of JAX's.
 
 import re
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shardir.errors import suggestion
+from shardir.errors import ShardirError, suggestion
 from shardir.frontend import tree
 from shardir.frontend.abstract_mesh import AbstractMesh
 from shardir.frontend.cli_files import CommandError, module_of, places_of, read_text
 from shardir.frontend.jit import jit
+from shardir.frontend.locations import raised_at
 from shardir.frontend.mesh import Mesh
 from shardir.frontend.operands import abstract_of
 from shardir.frontend.partition_spec import PartitionSpec
@@ -71,8 +72,27 @@ def program_of(target: str, mesh: str | None, args: str | None, specs: str | Non
             known = known()
         given: tuple[Any, ...] = known if isinstance(known, tuple) else (known,)
         cut = _wanted(specs, module, SPECS, None)
-        lowered = _lowered(function, of_jax, used, given, cut)
+        with _told(target):
+            lowered = _lowered(function, of_jax, used, given, cut)
+        if used is not None and not lowered.module.meshes:
+            raise CommandError(
+                f"nothing says how {target} is cut on {mesh}; let {module.__name__}.{SPECS} be the "
+                "specs of its arguments, or name some by --specs"
+            )
     return Asked(lowered.module, lowered.places, lowered)
+
+
+@contextmanager
+def _told(target: str) -> Iterator[None]:
+    """Inside, an error of the user's program is one of the command, with the user's line."""
+    try:
+        yield
+    except ShardirError:
+        raise
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        told = f"{target} cannot be traced: {type(error).__name__}: {first}"
+        raise CommandError(told + raised_at(error)) from error
 
 
 def mesh_of(text: str) -> Mesh:

@@ -10,11 +10,13 @@ import inspect
 import linecache
 import os
 import sys
+import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
+from importlib.util import find_spec
 from operator import itemgetter
 from types import CodeType, FrameType
 from typing import TypeVar, cast
@@ -27,11 +29,14 @@ from shardir.ir import Loc
 
 
 def _folders() -> tuple[str, ...]:
-    """Folders whose frames are never the user's: this package's own and the tree library's."""
+    """Folders whose frames are never the user's: ours, the tree library's, those of commands."""
     package = os.path.dirname(os.path.abspath(ir.__file__))
     inside = [package, *(os.path.join(package, n) for n in ("frontend", "passes", "backends"))]
     inside += [os.path.realpath(path) for path in inside]
     inside.append(os.path.dirname(os.path.abspath(optree.__file__)))
+    inside.append(os.path.dirname(sys.executable))
+    found = [find_spec(name) for name in ("typer", "click")]
+    inside += [os.path.dirname(spec.origin) for spec in found if spec and spec.origin]
     return tuple(dict.fromkeys(path + os.sep for path in inside))
 
 
@@ -262,6 +267,18 @@ def point(message: str, site: Site | None = None) -> str:
             return message
         site = place.site
     return message + "\n" + underline(site.loc, site.width)
+
+
+def raised_at(error: BaseException) -> str:
+    """The last of the user's lines on the way to an error, below a message; empty without one."""
+    refresh()
+    for step in reversed(traceback.extract_tb(error.__traceback__)):
+        own = "site-packages" not in step.filename and not step.filename.startswith(_INTERNAL)
+        if own and step.lineno:
+            loc = Loc(_shown(step.filename), step.lineno, (step.colno or 0) + 1)
+            same = step.end_lineno == step.lineno and step.end_colno is not None
+            return "\n" + underline(loc, (step.end_colno or 0) - loc.column + 1 if same else 1)
+    return ""
 
 
 def pointed(function: Function) -> Function:

@@ -5,6 +5,7 @@ not a library's, is where it stands; the variable that its value goes to gives t
 """
 
 import os
+import sys
 import sysconfig
 from collections.abc import Sequence
 from functools import cache
@@ -45,12 +46,14 @@ class Places:
     """The places of the equations of one call of an imported function."""
 
     def __init__(self) -> None:
-        self._outside = here()
+        outside = here()
+        # Under a command nobody's frame is outside.
+        self._frame = sys._getframe() if outside is None else outside.frame
         self._calls: dict[tuple[int, int], object] = {}
 
     def of(self, equation: Any) -> Place | None:
         """Where an equation comes from; `None` where JAX does not know either."""
-        if self._outside is None or equation.source_info.traceback is None:
+        if equation.source_info.traceback is None:
             return None
         codes, offsets = equation.source_info.traceback.raw_frames()
         at = _own(codes)
@@ -59,7 +62,7 @@ class Places:
         site = site_in(codes[at], offsets[at])
         key = id(codes[at]), offsets[at]
         call = self._calls.setdefault(key, object())
-        return ForeignPlace(site, self._outside.frame, call, _names(codes, offsets, at, site))
+        return ForeignPlace(site, self._frame, call, _names(codes, offsets, at, site))
 
 
 def _own(codes: Sequence[CodeType]) -> int | None:

@@ -3,8 +3,11 @@
 from typing import Any
 
 from shardir.frontend import lax
+from shardir.frontend.errors import ShardingError
 from shardir.frontend.interop.rules import Equation, rule
 from shardir.frontend.interop.shardings import constrained, mesh_of, spec_of
+from shardir.frontend.locations import point
+from shardir.frontend.mesh import Mesh
 from shardir.frontend.shard_mapping import shard_map
 from shardir.frontend.tracer import Tracer
 
@@ -30,6 +33,7 @@ def _mapped(equation: Equation) -> Any:
     if axes is None:
         axes = [name for name in mesh.axis_names if name not in params.get("auto", ())]
     names = [name for name in mesh.axis_names if name in axes]
+    _check_sizes(params["mesh"], mesh, names)
 
     def local(*args: Tracer) -> Any:
         return tuple(equation.reader.read_open(params["jaxpr"], (), args))
@@ -42,6 +46,21 @@ def _mapped(equation: Equation) -> Any:
         axis_names=names,
         check_vma=bool(params.get("check_vma", params.get("check_rep", True))),
     )(*equation.tracers)
+
+
+def _check_sizes(theirs: Any, ours: Mesh, names: list[str]) -> None:
+    """Raises `ShardingError` where what each device does is written for another mesh."""
+    written = {name: int(theirs.shape[name]) for name in names}
+    if any(ours.shape[name] != size for name, size in written.items()):
+        there, here = (
+            ", ".join(f"{name}={each[name]}" for name in names) for each in (written, ours.shape)
+        )
+        raise ShardingError(
+            point(
+                f"shard_map of JAX over {there}, on a mesh of {here}; leave its mesh out, which "
+                "takes the one that is entered"
+            )
+        )
 
 
 def _axes(equation: Equation, key: str = "axes") -> Any:

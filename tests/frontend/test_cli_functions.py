@@ -1,5 +1,6 @@
 """`shardir explain module:function`: functions of JAX and of ours, on a mesh nobody has."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,13 +59,31 @@ example_specs = P("data")
 """
 
 
+BARE = """\
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+
+def f(x):
+    return x
+
+
+def wrong(x):
+    return None + 1
+
+
+one = np.zeros(4, "float32")
+specs = P("dta")
+"""
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     Path("of_jax.py").write_text(JAX)
     Path("of_ours.py").write_text(OURS)
-    Path("bare.py").write_text("def f(x):\n    return x\n")
+    Path("bare.py").write_text(BARE)
     yield
     for name in ("bare", "of_jax", "of_ours"):
         sys.modules.pop(name, None)
@@ -122,6 +141,12 @@ def test_a_function_of_ours_is_explained(capsys: pytest.CaptureFixture[str]) -> 
          "of its arguments, or name one by --args"),
         (("of_ours:example_specs",), "of_ours:example_specs is PartitionSpec('data',), "
          "which is no function"),
+        (("bare:f", "--args", "one", "--mesh", "data=2"), "nothing says how bare:f is cut on "
+         "data=2; let bare.example_specs be the specs of its arguments, or name some by --specs"),
+        (("bare:wrong", "--args", "one", "--mesh", "data=2"), "bare:wrong cannot be traced: "
+         "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'"),
+        (("bare:f", "--args", "one", "--specs", "specs", "--mesh", "data=2"), "PartitionSpec("
+         "'dta',) cuts over 'dta', which is no axis of the mesh; its axes are 'data'"),
         (("f.ir", "--mesh", "data=2"), "--mesh is for functions, and 'f.ir' is a file; name a "
          "function as mymodule:train_step"),
     ],
@@ -131,3 +156,14 @@ def test_errors_say_what_to_do(
 ) -> None:
     assert run("explain", *words) == 1
     assert capsys.readouterr().err.splitlines()[0] == f"error: {told}"
+
+
+def test_errors_show_lines_of_the_program_and_none_of_the_command(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--args", "one", "--mesh", "data=2"]
+    for asked in (["bare:wrong", *words], ["bare:f", *words, "--specs", "specs"]):
+        command = [sys.executable, "-m", "shardir", "explain", *asked]
+        assert subprocess.run(command, check=False).returncode == 1
+    told = capfd.readouterr().err
+    assert [line for line in told.splitlines() if "--> " in line] == ["  --> bare.py:10:12"]

@@ -20,6 +20,9 @@ class UncoveredImport(ShardirError, ImportError):
 
 
 INSTEAD = {
+    "jax.abstract_arrays": "jax.ShapeDtypeStruct",
+    "jax.core.ShapedArray": "jax.ShapeDtypeStruct",
+    "jax.core": "shardir.make_ir",
     "jax.dlpack": "jax.numpy.from_dlpack",
     "jax.example_libraries.optimizers": "shardir.optim",
     "jax.example_libraries.stax": "jax.nn",
@@ -27,6 +30,7 @@ INSTEAD = {
     "jax.experimental.custom_partitioning": "shardir.register_rule",
     "jax.experimental.host_callback": "jax.pure_callback",
     "jax.experimental.jax2tf": "shardir.stablehlo.printer.show",
+    "jax.experimental.loops": "jax.lax.fori_loop",
     "jax.experimental.maps.xmap": "jax.shard_map",
     "jax.experimental.optimizers": "shardir.optim",
     "jax.experimental.pallas": "shardir.register_rule",
@@ -36,7 +40,14 @@ INSTEAD = {
     "jax.extend": "shardir.make_ir",
     "jax.ffi": "jax.pure_callback",
     "jax.interpreters": "shardir.make_ir",
+    "jax.lax.tie_in": "jax.lax.optimization_barrier",
     "jax.lax.rng_uniform": "jax.random.uniform",
+    "jax.ops.index": "jax.Array.at",
+    "jax.ops.index_add": "jax.Array.at",
+    "jax.ops.index_max": "jax.Array.at",
+    "jax.ops.index_min": "jax.Array.at",
+    "jax.ops.index_mul": "jax.Array.at",
+    "jax.ops.index_update": "jax.Array.at",
     "jax.profiler": "shardir.profile",
     "jax.test_util": "shardir.testing",
 }
@@ -126,6 +137,7 @@ def covered() -> tuple[str, ...]:
 def _covered() -> Iterator[str]:
     yield from (f"jax.{name}" for names in shardir.TABLE.values() for name in sorted(names))
     for space in NAMESPACES:
+        yield f"jax.{space}"
         outer, _, last = f"shardir.{space}".rpartition(".")
         module = getattr(import_module(outer), last)
         for name in dir(module):

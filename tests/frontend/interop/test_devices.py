@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import shardir as sd
+from shardir.frontend.errors import ShardingError
 from shardir.frontend.interop.shardings import sharding_of
 from shardir.interop.jax import from_jax
 from shardir.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
@@ -169,3 +170,19 @@ def test_the_mesh_of_devices_that_a_program_names_may_be_the_one_entered_or_anot
         np.testing.assert_array_equal(from_jax(held)(X), 2 * X)
     with sd.make_mesh((4, 2), ("data", "model")):
         np.testing.assert_array_equal(from_jax(doubled)(X), 2 * X)
+
+
+def test_what_each_device_does_is_written_for_the_sizes_of_its_mesh() -> None:
+    def summed(x: Any, mesh: Any) -> Any:
+        return jax.shard_map(
+            lambda x: lax.psum(x, "data"), mesh=mesh, in_specs=JP("data"), out_specs=JP()
+        )(x)
+
+    with AbstractMesh((8, 2), ("data", "model")):
+        with pytest.raises(ShardingError) as caught:
+            from_jax(lambda x: summed(x, MESH)).lower(X)
+        from_jax(lambda x: summed(x, None)).lower(X)
+    assert str(caught.value).startswith(
+        "shard_map of JAX over data=4, model=2, on a mesh of data=8, model=2; leave its mesh out, "
+        "which takes the one that is entered"
+    )
