@@ -119,7 +119,8 @@ def _abs(g: Term, x: Term, y: Term) -> Term:
 def _sign(g: Term, x: Term, y: Term) -> Any:
     if not _is_complex(x):
         return (None,)
-    turn = (g * y).imag() / x.abs()
+    size = x.abs()
+    turn = (g * y).imag() / size.where(size.ne(0), 1)  # Nothing turns at 0, where the sign is 0.
     return turn.full(0).complex(turn) * y.conj()
 
 

@@ -63,3 +63,11 @@ def test_a_logarithm_is_the_slope_of_what_it_is_multiplied_with(
 @pytest.mark.parametrize(("at", "bend"), [(1.0, -2.4041138), (2.0, -0.4041138), (0.3, -75.272514)])
 def test_digamma_bends_at_whole_numbers(at: float, bend: float) -> None:
     np.testing.assert_allclose(grad(grad(special.digamma))(at), bend, rtol=1e-5)
+
+
+def test_spectra_of_silence_have_finite_derivatives() -> None:
+    def power(x: Any) -> Any:
+        return (snp.abs(snp.fft.rfft(x)) ** 2)[1]
+
+    assert np.isfinite(hessian(power)(snp.zeros(3))).all()
+    np.testing.assert_allclose(grad(power)(snp.zeros(3)), 0)
