@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.callbacks import io_callback
 from shardir.frontend.locations import point
 from shardir.frontend.operands import kind_of
 from shardir.frontend.signature import ShapeDtypeStruct
@@ -21,6 +20,8 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
     program runs, so nobody can repeat it: `shardir.random.uniform` takes a key that says what
     is drawn. It has no derivative.
     """
+    from shardir.frontend.callbacks import io_callback
+
     kind, other = kind_of(a)[0], kind_of(b)[0]
     if kind != other or np.shape(a) or np.shape(b):
         raise OperationTypeError(
@@ -39,5 +40,7 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
         parts = source.random(sizes)
         drawn = (np.float64(low) + parts * (np.float64(high) - np.float64(low))).astype(dtype)
         return np.where(drawn < high, drawn, low).astype(dtype)  # rounding may reach the end
+
+    from shardir.frontend.callbacks import io_callback  # which needs this package
 
     return io_callback(draw, ShapeDtypeStruct(sizes, dtype), a, b)
