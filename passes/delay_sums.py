@@ -45,15 +45,16 @@ def _function(function: Function, module: Module, latency: int) -> Function:
     if mesh is None:
         return function
     function = _direct(function, mesh.name)
-    done: dict[Axes, None] = {}
+    done: dict[tuple[str, Axes], None] = {}
     while True:
         uses = uses_of(function)
         sources = _sources(uses)
-        axes = next((axes for axes in sources if axes not in done), None)
-        if axes is None:
+        kind = next((kind for kind in sources if kind not in done), None)
+        if kind is None:
             return function
-        done[axes] = None
-        region = Region(uses, mesh, axes, sources[axes])
+        done[kind] = None
+        reduction, axes = kind
+        region = Region(uses, mesh, axes, sources[kind], reduction)
         pending = region.decide(latency)
         if pending is not None:
             function = Rewriter(function, region, pending).function()
@@ -99,17 +100,17 @@ def _no_dearer(first: Op, then: Op, mesh: str) -> bool:
     return price(start, end, type)[0] <= apart
 
 
-def _sources(uses: Uses) -> dict[Axes, list[Value]]:
-    """The values that are sums over some axes by their own making."""
-    found: dict[Axes, list[Value]] = {}
+def _sources(uses: Uses) -> dict[tuple[str, Axes], list[Value]]:
+    """The values that are to be reduced, how and over which axes, by their own making."""
+    found: dict[tuple[str, Axes], list[Value]] = {}
     for value in uses.times:
         sharding = value.sharding
-        if sharding is None or not sharding.unreduced or sharding.reduction != "add":
+        if sharding is None or not sharding.unreduced:
             continue
         maker = uses.maker.get(value)
         if value in uses.owner or (maker and (maker.name == "reshard" or _passes(maker, sharding))):
             continue
-        found.setdefault(sharding.unreduced, []).append(value)
+        found.setdefault((sharding.reduction, sharding.unreduced), []).append(value)
     return found
 
 

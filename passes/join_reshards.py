@@ -12,7 +12,7 @@ reduce-scatters into one.
 from dataclasses import dataclass, replace
 
 from shardir.ir import Block, Function, Module, Op, Value
-from shardir.linearity import groups_of
+from shardir.linearity import carries
 from shardir.opset import OPS
 from shardir.passes.pipeline import Pass
 from shardir.passes.prices import place_of, price, weight
@@ -94,7 +94,7 @@ class _Joiner:
             return None
         (source,) = sources
         assert source is not None
-        if source.unreduced and not self.linear(op, moved):
+        if source.unreduced and not self.carried(op, moved, source.reduction):
             return None
         now = [price(source, place_of(v, self.mesh), v.type) for v in moved]
         after = price(source, place_of(op.result, self.mesh), op.result.type)
@@ -113,9 +113,9 @@ class _Joiner:
             source = replace(source, dims=tuple(source.dims[d] for d in turn.attrs["perm"]))
         return source
 
-    def linear(self, op: Op, moved: list[Value]) -> bool:
-        """Whether what is pending is all that an operation is linear in."""
-        groups = [[op.operands[i] for i in group] for group in groups_of(op)]
+    def carried(self, op: Op, moved: list[Value], reduction: str) -> bool:
+        """Whether what is pending may as well be completed after an operation."""
+        groups = [[op.operands[i] for i in group] for group in carries(op, reduction)]
         return any(set(group) == set(moved) and len(group) > 1 for group in groups)
 
     def constant(self, value: Value) -> bool:

@@ -21,7 +21,7 @@ from shardir.divergence import divergences
 from shardir.errors import OperationTypeError, PartitionError
 from shardir.factors import FactorRule, Kind
 from shardir.ir import Block, Function, Global, Interface, Module, Op, Value
-from shardir.linearity import groups_of
+from shardir.linearity import carries
 from shardir.mesh import Mesh
 from shardir.ops.manual import manual_computation
 from shardir.opset import OPS
@@ -295,21 +295,20 @@ class _Cutter:
     def passing(self, op: Op) -> Axes:
         """The axes over which sums are pending in operands, and so in the result.
 
-        Raises `PartitionError` unless the operation is linear in what is pending.
+        Raises `PartitionError` unless they may as well be completed after the operation.
         """
-        waiting: dict[Axis, set[int]] = {}
+        waiting: dict[tuple[str, Axis], set[int]] = {}
         for i, value in enumerate(op.operands):
             sharding = self.sharding(value)
             for axis in sharding.unreduced:
-                waiting.setdefault(axis, set()).add(i)
-                if sharding.reduction != "add":
-                    raise self.misfit(op, f"is given %{value.name}, which is not complete")
-        groups = list(map(set, groups_of(op)))
-        for places in waiting.values():
-            if places not in groups or op.results[0].sharding is None:
+                waiting.setdefault((sharding.reduction, axis), set()).add(i)
+        for (reduction, _), places in waiting.items():
+            made = op.results[0].sharding if op.results else None
+            groups = map(set, carries(op, reduction))
+            if places not in groups or made is None or made.reduction != reduction:
                 value = op.operands[min(places)]
                 raise self.misfit(op, f"is given %{value.name}, which is not complete")
-        return tuple(waiting)
+        return tuple(axis for _, axis in waiting)
 
     def disagreement(self, op: Op, rule: FactorRule, tensor: int) -> str:
         """Which loop is cut in two ways, or cannot be cut."""

@@ -32,6 +32,6 @@ def place_of(value: Value, mesh: str) -> Sharding:
     return value.sharding or Sharding.whole(mesh, value.type.rank)
 
 
-def pending_over(sharding: Sharding, axes: Axes) -> Sharding:
-    """The same cuts with sums pending over `axes`."""
-    return replace(sharding, unreduced=axes, reduction="add")
+def pending_over(sharding: Sharding, axes: Axes, reduction: str = "add") -> Sharding:
+    """The same cuts with sums, or other reductions, pending over `axes`."""
+    return replace(sharding, unreduced=axes, reduction=reduction if axes else "add")

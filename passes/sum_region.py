@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shardir.axes import overlap
 from shardir.ir import Op, Value
-from shardir.linearity import groups_of
+from shardir.linearity import carries
 from shardir.mesh import Mesh
 from shardir.passes.mincut import ENDLESS, Network
 from shardir.passes.prices import pending_over, place_of, price, weight
@@ -36,10 +36,20 @@ class Way:
 
 
 class Region:
-    """The flows that a sum over `axes` can reach, and the way to each."""
+    """The flows that a sum over `axes` can reach, and the way to each.
 
-    def __init__(self, uses: Uses, mesh: Mesh, axes: Axes, sources: Sequence[Value]) -> None:
-        self.uses, self.mesh, self.axes = uses, mesh, axes
+    What is said of sums holds for any `reduction`.
+    """
+
+    def __init__(
+        self,
+        uses: Uses,
+        mesh: Mesh,
+        axes: Axes,
+        sources: Sequence[Value],
+        reduction: str = "add",
+    ) -> None:
+        self.uses, self.mesh, self.axes, self.reduced_by = uses, mesh, axes, reduction
         self.ways: dict[Value, Way] = {source: Way(None, ()) for source in sources}
         self.sources = frozenset(sources)
         self.nodes: dict[Value, int] = {}
@@ -65,7 +75,7 @@ class Region:
             return None
         if use.name == "reshard":
             return (use.result, Way(use, use.operands)) if self.free(use.result) else None
-        for group in groups_of(use):
+        for group in carries(use, self.reduced_by):
             members = tuple(dict.fromkeys(use.operands[i] for i in group))
             others = (v for i, v in enumerate(use.operands) if i not in group)
             tensors = (*members, use.result)
@@ -77,7 +87,7 @@ class Region:
     def free(self, value: Value) -> bool:
         """Whether a sum over the axes may be pending in a value, or is by its own making."""
         sharding = self.place(value)
-        if self.cuts(value) or (sharding.unreduced and sharding.reduction != "add"):
+        if self.cuts(value) or (sharding.unreduced and sharding.reduction != self.reduced_by):
             return False
         return value in self.sources or not overlap(self.axes, sharding.unreduced)
 
@@ -94,14 +104,15 @@ class Region:
         if value not in self.sources:
             return sharding
         left = tuple(a for a in sharding.unreduced if a not in self.axes)
-        return pending_over(sharding, left)
+        return pending_over(sharding, left, self.reduced_by)
 
     def pending(self, value: Value) -> Sharding:
         """A value's sharding with the sum."""
         sharding = self.place(value)
         if value in self.sources:
             return sharding
-        return pending_over(sharding, in_order((*sharding.unreduced, *self.axes), self.mesh))
+        axes = in_order((*sharding.unreduced, *self.axes), self.mesh)
+        return pending_over(sharding, axes, self.reduced_by)
 
     def reduction(self, value: Value) -> int:
         """What it costs to complete a value where it is."""

@@ -8,7 +8,7 @@ from shardir.opset import OPS
 from shardir.passes.planner import same_placement
 from shardir.passes.prices import place_of, price
 from shardir.passes.program import names_of
-from shardir.passes.reasons import Words
+from shardir.passes.reasons import WORDS, Words
 from shardir.passes.reshard import told
 from shardir.passes.sum_region import Region
 from shardir.passes.uses import SKIPPED, Tie, Use
@@ -99,8 +99,9 @@ class Rewriter:
 
     def reason(self, part: Value) -> str:
         sums = self.sums.get(part, ())
+        word = WORDS.get(self.region.reduced_by, "result")
         more = f" and {len(sums) - REASONS} more" if len(sums) > REASONS else ""
-        return "; ".join(sums[:REASONS]) + more or f"%{part.name} is a sum that is needed whole"
+        return "; ".join(sums[:REASONS]) + more or f"%{part.name} is a {word} that is needed whole"
 
     def part(self, value: Value, block: Block, made: list[Op], op: Op) -> Value:
         """A value as a pending one; a complete one becomes the part of the first device."""
@@ -111,12 +112,16 @@ class Rewriter:
             sharding = self.region.pending(value)
             found = Value(value.type, self.names.fresh(f"{value.name}.part"), sharding)
             maker = self.uses.maker.get(value)
-            if maker is not None and maker.name == "constant" and maker.attrs["value"] == 0:
+            nothing = self.region.reduced_by == "add" and maker and maker.name == "constant"
+            if maker is not None and nothing and maker.attrs["value"] == 0:
                 made.append(replace(maker, results=(found,)))
             else:
                 over = self.words.axes(self.region.axes)
                 result = f"%{op.results[0].name} = " if op.results else ""
-                why = f"{result}{op.name} adds it to sums that are pending over {over}"
+                word = WORDS.get(self.region.reduced_by, "result")
+                why = f"{result}{op.name} puts it to each {word} that is pending over {over}"
+                if self.region.reduced_by == "add":
+                    why = f"{result}{op.name} adds it to sums that are pending over {over}"
                 made.append(self.reshard(self.whole[value], found, why))
             self.joined[value, block] = found
         return found

@@ -7,6 +7,10 @@ several operands at once; a product is linear in each factor alone, while the ot
 What an operation says about tangents says this too: `jvp=linear` is linear in all floating
 operands at once, `jvp=multilinear` in each of them. Others declare `linear`. Only floating and
 complex numbers count: whole numbers wrap, and no tangents are known for them.
+
+Maxima and minima may wait as well, for operations that only choose among elements. Others that
+never turn an order around do not count: a device that has nothing to compare holds an infinity,
+and adding to that or taking a root of it can give NaN.
 """
 
 from functools import lru_cache
@@ -51,6 +55,30 @@ def _groups(
     if spec.jvp is multilinear:
         return tuple((i,) for i in moving)
     return ()
+
+
+_MOVING = ("reshape", "transpose", "broadcast", "slice", "reverse")
+_LARGEST, _SMALLEST = ("maximum", "or"), ("minimum", "and")
+_JOINT = {"max": _LARGEST, "min": _SMALLEST}
+_ALONE = {"max": _SMALLEST, "min": _LARGEST}
+_FOLDS = {"max": ("max", "any"), "min": ("min", "all")}
+
+
+def carries(op: Op, reduction: str) -> Groups:
+    """The groups of operands whose parts may just as well be combined by `reduction` afterwards."""
+    if reduction == "add":
+        return groups_of(op)
+    if reduction not in _JOINT or len(op.results) != 1 or op.blocks or op.spec.edges:
+        return ()
+    if op.name in ("or", "and") and op.result.type.dtype != "bool":
+        return ()
+    if op.name in _MOVING or op.name in _FOLDS[reduction]:
+        return ((0,),)
+    if op.name == "concatenate" or op.name in _JOINT[reduction]:
+        return (tuple(range(len(op.operands))),)
+    if op.name == "select":
+        return ((1, 2),)
+    return ((0,), (1,)) if op.name in _ALONE[reduction] else ()
 
 
 def _narrows(source: TensorType, result: TensorType) -> bool:

@@ -9,7 +9,7 @@ from shardir.agreement import rounding
 from shardir.build import Builder
 from shardir.interpret import evaluate
 from shardir.ir import Block, Function, Module, Op
-from shardir.linearity import groups_of
+from shardir.linearity import carries, groups_of
 from shardir.types import TensorType
 from tests.samples import SAMPLES
 from tests.sampling import Sample
@@ -87,3 +87,43 @@ def test_converting_to_fewer_digits_is_not_linear() -> None:
 def test_curves_are_not_linear() -> None:
     assert groups_of(made(lambda b, x: b.exp(x("f32")))) == ()
     assert groups_of(made(lambda b, x: b.maximum(x("f32"), x("f32")))) == ()
+
+
+CHOOSING = [
+    pytest.param(sample, reduction, id=f"{sample.id} {reduction}")
+    for sample in SAMPLES
+    for reduction in ("max", "min")
+    if carries(sample.function().body.ops[-1], reduction)
+]
+
+
+@pytest.mark.parametrize(("sample", "reduction"), CHOOSING)
+def test_an_extreme_may_be_taken_after_what_chooses(sample: Sample, reduction: str) -> None:
+    function = sample.function()
+    op = function.body.ops[-1]
+    number = {param: i for i, param in enumerate(function.body.params)}
+    arrays = sample.arrays()
+    if op.operands[0].type.dtype in ("key", "c64", "c128"):
+        return
+    rng = np.random.default_rng(7)
+    extreme = np.maximum if reduction == "max" else np.minimum
+    for group in carries(op, reduction):
+        moved = {number[op.operands[i]] for i in group if op.operands[i] in number}
+        if len(moved) < len(group):
+            continue
+        first = [
+            rng.permutation(x.reshape(-1)).reshape(x.shape) if i in moved else x
+            for i, x in enumerate(arrays)
+        ]
+        both = [
+            extreme(x, y) if i in moved else x
+            for i, (x, y) in enumerate(zip(arrays, first, strict=True))
+        ]
+        (one,), (other,), (found,) = (evaluate(function, x) for x in (arrays, first, both))
+        np.testing.assert_array_equal(found, extreme(one, other))
+
+
+def test_an_extreme_is_not_taken_after_what_computes() -> None:
+    for build in (lambda b, x: b.add(x("f32"), x("f32")), lambda b, x: b.sqrt(x("f32"))):
+        assert carries(made(build), "max") == ()
+    assert carries(made(lambda b, x: b.or_(x("i32"), x("i32"))), "max") == ()

@@ -208,3 +208,57 @@ func @f(
         "%s.part = add(%r, %t) : f32[4@-] unreduced(x)",
         "%s = reshard(%s.part) : f32[4@-]",
     ]
+
+
+EXTREMES = """\
+func @f(
+  %a: f32[8@x, 4@-],
+  %b: f32[8@x, 4@-],
+) -> (f32[]) {
+  %p.part = max(%a, dims=[0]) : f32[4@-] unreduced[max](x)
+  %p = reshard(%p.part) : f32[4@-]
+  %q.part = max(%b, dims=[0]) : f32[4@-] unreduced[max](x)
+  %q = reshard(%q.part) : f32[4@-]
+"""
+
+
+def test_maxima_wait_for_what_only_chooses_among_elements() -> None:
+    """The larger of two maxima, and the largest of a row, are known after one reduction."""
+    text = EXTREMES + (
+        "  %r = maximum(%p, %q) : f32[4@-]\n  %s = max(%r, dims=[0]) : f32[]\n  return %s\n}\n"
+    )
+    module = delayed(text)
+    names = [op.name for op in module.main.body.walk()]
+    assert names == ["max", "max", "maximum", "max", "reshard"]
+    assert body(module)[-1].startswith("%s = reshard(%s.part)")
+    must_agree(module, "partition")
+
+
+def test_whether_any_is_true_is_known_after_one_reduction() -> None:
+    module = Pipeline.parse("reshard,delay-sums")(
+        parse(
+            MESH
+            + """\
+func @f(
+  %a: bool[8@x, 4@-],
+  %b: bool[8@x, 4@-],
+) -> (bool[4@-]) {
+  %p = any(%a, dims=[0]) : bool[4@-]
+  %q = any(%b, dims=[0]) : bool[4@-]
+  %r = or(%p, %q) : bool[4@-]
+  return %r
+}
+"""
+        )
+    )
+    assert [op.name for op in module.main.body.walk()] == ["any", "any", "or", "reshard"]
+    must_agree(module, "partition")
+
+
+def test_sums_of_maxima_wait_for_both() -> None:
+    text = EXTREMES + (
+        "  %r = add(%p, %q) : f32[4@-]\n  %s = sum(%r, dims=[0]) : f32[]\n  return %s\n}\n"
+    )
+    module = Pipeline.parse("delay-sums,join-reshards,share-reshards")(parse(MESH + text))
+    assert [op.name for op in module.main.body.walk()].count("reshard") == 2
+    must_agree(module, "partition")
