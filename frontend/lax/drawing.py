@@ -20,8 +20,6 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
     program runs, so nobody can repeat it: `shardir.random.uniform` takes a key that says what
     is drawn. It has no derivative.
     """
-    from shardir.frontend.callbacks import io_callback
-
     kind, other = kind_of(a)[0], kind_of(b)[0]
     if kind != other or np.shape(a) or np.shape(b):
         raise OperationTypeError(
