@@ -13,6 +13,7 @@ from shardir.backends.ipu.groups import count_up
 from shardir.backends.ipu.reductions import extreme_of
 from shardir.backends.ipu.table import lowers
 from shardir.backends.ipu.types import NARROW_INTEGERS, UNSLICED, braces, physical
+from shardir.backends.ipu.views import slice_view
 from shardir.ir import Op, Value
 from shardir.ops.indexing import GATHER, SCATTER, Layout
 
@@ -55,6 +56,9 @@ def _dynamic_slice(e: Emitter, op: Op) -> None:
     if x.type.shape == y.type.shape:
         e.alias(y, e.text(x), x)
         return
+    if (places := _known(e, starts, x.type.shape, y.type.shape)) is not None:
+        e.define(y, _piece(e.text(x), x.type.shape, places, y.type.shape), x)
+        return
     e.comment(op)
     dims, offsets = _offsets(e, starts, x.type.shape, y.type.shape, y)
     sizes = [y.type.shape[d] for d in dims]
@@ -85,6 +89,11 @@ def _dynamic_update_slice(e: Emitter, op: Op) -> None:
         e.alias(y, e.text(update), update)
         return
     e.comment(op)
+    if (places := _known(e, starts, x.type.shape, update.type.shape)) is not None:
+        copied(e, y, e.text(x))
+        piece = _piece(e.text(y), y.type.shape, places, update.type.shape)
+        e.add(f"{e.sequence}.add(Copy({e.text(update)}, {piece}));")
+        return
     if x.type.dtype in UNSLICED:
         raise unsliced(e, op, x.type.dtype)
     dims, offsets = _offsets(e, starts, x.type.shape, update.type.shape, y)
@@ -92,6 +101,24 @@ def _dynamic_update_slice(e: Emitter, op: Op) -> None:
     sizes = braces([update.type.shape[d] for d in dims])
     arguments = f"{e.text(y)}, {e.text(update)}, {offsets}, {braces(dims)}, {sizes}"
     e.add(f"popops::dynamicUpdate(graph, {arguments}, {e.sequence}, {e.label(y)});")
+
+
+def _known(
+    e: Emitter, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]
+) -> list[int] | None:
+    """Where a part begins, if that is known before the program runs."""
+    places = []
+    for start, have, size in zip(starts, shape, sizes, strict=True):
+        if have != size and start not in e.scalars:
+            return None
+        place = int(e.scalars[start]) if have != size else 0
+        places.append(min(max(place, 0), have - size))
+    return places
+
+
+def _piece(text: str, shape: Sequence[int], places: Sequence[int], sizes: Sequence[int]) -> str:
+    """The view of a part of a tensor."""
+    return slice_view(text, shape, places, [1] * len(shape), sizes)
 
 
 def unsliced(e: Emitter, op: Op, dtype: str) -> EmissionError:

@@ -2,10 +2,11 @@
 
 WIDTH = 100
 _OPERATORS = (" + ", " - ", " * ", " / ", " && ", " || ", " ^ ", " | ", " & ")
+_VIEWS = (".reshape({", ".dimShuffle({", ".broadcast(", ".slice(")
 
 
 def wrapped(line: str, indent: str) -> list[str]:
-    """A statement in lines of at most 100 characters, broken after commas.
+    """A statement in lines of at most 100 characters, broken after commas or before methods.
 
     It is broken as far outside as can be, so that what belongs together stays together; strings
     are never broken.
@@ -25,7 +26,8 @@ def wrapped(line: str, indent: str) -> list[str]:
 def _cut(text: str, room: int) -> int | None:
     """Where to break: behind the comma or operator that is least nested, the last of those.
 
-    One near the beginning of the line is taken only where there is no other.
+    One near the beginning of the line is taken only where there is no other. The methods of views
+    are places too, so that their numbers stay together.
     """
     best: tuple[int, int, int] | None = None
     depth, quoted = 0, False
@@ -57,6 +59,8 @@ def _end(text: str, i: int) -> int | None:
     """Where a comma or an operator ends that begins at `i`."""
     if text[i : i + 2] == ", ":
         return i + 1
+    if text.startswith(_VIEWS, i) and i > 0:
+        return i
     for operator in _OPERATORS:
         if text.startswith(operator, i):
             return i + len(operator) - 1

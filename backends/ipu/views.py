@@ -11,6 +11,7 @@ from shardir.backends.ipu.emitter import Emitter, broadcast_view, reshape_view, 
 from shardir.backends.ipu.groups import counted
 from shardir.backends.ipu.table import lowers
 from shardir.backends.ipu.types import (
+    NARROW_INTEGERS,
     braces,
     element,
     literal,
@@ -148,6 +149,8 @@ def dense(
     if dtype == "key":
         array = np.stack(halves(array), -1)
         dtype = "u32"
+    if dtype in NARROW_INTEGERS:
+        return f"popops::cast(graph, {dense(e, array, 'i32')}, {held.poplar}, {e.sequence})"
     shape = braces(array.shape)
     if dtype == "f16":
         words = ", ".join(f"0x{int(word):04x}" for word in array.view(np.uint16).ravel())

@@ -76,10 +76,12 @@ def _convolution(e: Emitter, op: Op) -> None:
         e, shuffle_view(e.text(x), order), shape,
         (*none, *attrs["padding"], *none), (*one, *attrs["lhs_dilation"], *one), fill,
     )  # fmt: skip
+    text = e.temporary(f"{y.name}_padded", text)
     kernel = [w.type.shape[d] for d in by.spatial]
     text, places, walked = in_windows(
         e, text, sizes, (1, *kernel, 1), (1, *attrs["strides"], 1), (1, *attrs["rhs_dilation"], 1)
     )
+    text = e.temporary(f"{y.name}_windows", text)
     inputs, outputs = w.type.shape[by.first], w.type.shape[by.second]
     batch = places[0] // batch_groups
     # batch groups, batch, places..., groups, inputs, kernel... -> parts, rows, kernel and inputs
@@ -149,6 +151,7 @@ def _reduce_window(e: Emitter, op: Op) -> None:
     text, _, walked = in_windows(
         e, text, sizes, attrs["window"], attrs["strides"], attrs["window_dilation"]
     )
+    text = e.temporary(f"{y.name}_windows", text)
     rank = x.type.rank
     shape = TensorType((*y.type.shape, *(attrs["window"][d] for d in walked)), x.type.dtype)
     dims = tuple(range(rank, rank + len(walked)))

@@ -7,6 +7,8 @@ import numpy as np
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir import lax
+from shardir.backends.ipu.layout import wrapped
 from tests.backends.ipu.examples import FOLDER, examples
 from tests.backends.ipu.running import Case
 from tests.backends.ipu.training import draw
@@ -45,3 +47,29 @@ def test_numbers_are_constants_of_expressions_and_single_elements_are_not_spread
     assert ".broadcast(" not in text
     assert "number" not in text
     assert "pe::Const(1.5f)" in text
+
+
+def test_long_statements_are_broken_before_methods_of_views_and_not_within_their_numbers() -> None:
+    line = (
+        "Tensor y = poplin::matMulGrouped(graph, x.dimShuffle({0, 1, 3, 2}).reshape({2, 8, 8}), "
+        'step, "y").reshape({2, 1, 8, 4}).dimShuffle({0, 2, 1, 3});'
+    )
+    assert wrapped(line, "  ") == [
+        "  Tensor y = poplin::matMulGrouped(graph, x.dimShuffle({0, 1, 3, 2}).reshape({2, 8, 8}), "
+        'step, "y")',
+        "      .reshape({2, 1, 8, 4}).dimShuffle({0, 2, 1, 3});",
+    ]
+    assert wrapped(f"program.take(x{'.reshape({1, 2, 3, 4})' * 6});", "") == [
+        f"program.take(x{'.reshape({1, 2, 3, 4})' * 3}",
+        f"    {'.reshape({1, 2, 3, 4})' * 3});",
+    ]
+
+
+def test_places_that_are_known_are_views() -> None:
+    def moved(x: Any) -> Any:
+        part = lax.dynamic_slice(x, (1, 9), (2, 2))
+        return part, lax.dynamic_update_slice(x.astype(np.int16), snp.zeros((2, 2), "i2"), (-1, 0))
+
+    text = Case.of(sd.jit(moved).lower(draw(4, 4)), ()).text
+    assert "popops::dynamic" not in text
+    assert re.search(r"x\.slice\(1, 3, 0\)\.slice\(2, 4, 1\)", text)

@@ -109,6 +109,29 @@ def test_random_numbers_of_mapped_keys_and_bounds() -> None:
     check({"numbers": lowered(numbers, random.key(2), low, high)})
 
 
+def test_constants_of_every_type() -> None:
+    mesh = grid(4, names=("x",))
+
+    def constants(x: Any) -> Any:
+        arrays = [
+            snp.array([1, 0, 3], dtype)
+            for dtype in (bool, "i1", "u1", "i2", "u2", "i4", "u4", "f2", "f4")
+        ]
+        numbers = [snp.full((2,), array[2]) for array in arrays]
+        views = snp.ones((3, 4)).T @ x[:3], snp.cumsum(snp.ones(5)), snp.roll(snp.ones(8), 1) * x.T
+        loops = (
+            lax.scan(lambda c, _: (c + 1, c), snp.zeros(2), None, length=3),
+            lax.cond(x[0, 0] > 0, lambda: snp.ones(2), lambda: snp.zeros(2)),
+        )
+        pieces = (
+            lax.dynamic_slice(x, (1, 9), (2, 2)),
+            lax.dynamic_update_slice(x, x[:2, :2] * 2, (-1, 5)),
+        )
+        return arrays, numbers, views, loops, snp.inf * snp.ones(2), pieces
+
+    check({"constants": lowered(constants, put(mesh, draw(8, 4), "x"))})
+
+
 def test_hypotenuses() -> None:
     big, small = np.float32(1e30), np.float32(1e-30)
     x = np.array([3, 0, np.inf, np.nan, big, small, -4, 0], np.float32)
