@@ -1,11 +1,13 @@
 """On CPUs torch computes more than on GPUs: what it lacks there is refused here as well.
 
-`with AsOnGPUs():` around torch's work raises `AssertionError` for an operation that has no kernel
+`with as_on_gpus():` around torch's work raises `AssertionError` for an operation that has no kernel
 on GPUs for the element type it is given: almost all on unsigned integers of more than 8 bits (as
-in `"index_cuda" not implemented for 'UInt16'`), and products of matrices of integers.
+in `"index_cuda" not implemented for 'UInt16'`), and products of matrices of integers. A program
+that can be a CUDA graph is to let the host read nothing: `as_on_gpus(reads=False)`.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -21,14 +23,15 @@ MADE = (
 COPIED = ("copy_", "clone", "_to_copy", "_local_scalar_dense")
 MULTIPLIED = ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "vdot", "convolution")
 ORDERED = ("argmax", "argmin", "cummax", "cummin", "scatter_reduce", "sort")
+READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
 EXCHANGED = "c10d"
 
 
-class AsOnGPUs(TorchDispatchMode):
+def as_on_gpus(reads: bool = True) -> AbstractContextManager[Any]:
     """Inside, torch has no kernels but those that it has on GPUs."""
 
-    def __torch_dispatch__(
-        self,
+    def dispatch(
+        mode: Any,
         func: Any,
         types: Sequence[Any],
         args: Sequence[Any] = (),
@@ -38,7 +41,13 @@ class AsOnGPUs(TorchDispatchMode):
         tensors = [x for x in tree_leaves((args, kwargs, made)) if isinstance(x, torch.Tensor)]
         reason = _missing(func, {x.dtype for x in tensors})
         assert not reason, f"{func} {reason}"
+        assert reads or func.overloadpacket.__name__ not in READ, f"{func} makes the host wait"
         return made
+
+    mode: AbstractContextManager[Any] = type(
+        "AsOnGPUs", (TorchDispatchMode,), {"__torch_dispatch__": dispatch}
+    )()
+    return mode
 
 
 def _missing(func: Any, dtypes: set[torch.dtype]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shardir.backends.gpu.vendored.layout import Mesh
-from tests.backends.gpu.as_on_gpus import AsOnGPUs
+from tests.backends.gpu.as_on_gpus import as_on_gpus
 
 MESH = {"ranks": 4}
 RUNTIME = "shardir_runtime"
@@ -56,7 +56,7 @@ def _work(places: list[Path], root: Path, rank: int) -> None:
         if program.devices.size == MESH["ranks"]:
             wishes = worker.Wishes(results=path.parent / "gloo")
             comm = distributed.DistComm(program.devices, rank, "cpu", program.groups)
-            with AsOnGPUs():
+            with as_on_gpus(reads=bool(program.no_graph)):
                 worker.Worker(module.main, program, comm, wishes).work()
     for path in places[rank :: MESH["ranks"]]:
         module = modules[path]
@@ -64,7 +64,7 @@ def _work(places: list[Path], root: Path, rank: int) -> None:
         mesh = module.PROGRAM.devices
 
         def work(comm: Any, module: Any = module, wishes: Any = wishes) -> Any:
-            with AsOnGPUs():
+            with as_on_gpus(reads=bool(module.PROGRAM.no_graph)):
                 return worker.Worker(module.main, module.PROGRAM, comm, wishes).work()
 
         try:

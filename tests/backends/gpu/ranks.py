@@ -56,7 +56,7 @@ def _fork(
 
 def main() -> None:
     from shardir.backends.gpu.vendored.arrays import to_numpy, to_torch
-    from tests.backends.gpu.as_on_gpus import AsOnGPUs
+    from tests.backends.gpu.as_on_gpus import as_on_gpus
     from tests.backends.gpu.exchanges import CASES, MESH, check_one, part_of
 
     groups = (("a",), ("b",), ("a", "b"))
@@ -67,7 +67,7 @@ def main() -> None:
                 x = to_torch(part_of(case, comm.rank), case.dtype)
                 kept = to_numpy(x).tobytes()
                 try:
-                    with AsOnGPUs():
+                    with as_on_gpus():
                         made = case.call(comm, x)
                     check_one(case, comm.rank, made)
                     assert kept == to_numpy(x).tobytes(), "the operand changed"

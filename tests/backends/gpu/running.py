@@ -13,7 +13,7 @@ from shardir.backends.gpu.vendored.arrays import to_numpy, to_torch
 from shardir.ir import Function, Module, Value
 from shardir.mesh import Mesh
 from shardir.placement import Sharding
-from tests.backends.gpu.as_on_gpus import AsOnGPUs
+from tests.backends.gpu.as_on_gpus import as_on_gpus
 
 Array = npt.NDArray[Any]
 ALONE = Mesh("mesh", ())
@@ -51,7 +51,7 @@ def run_text(module: Module, args: list[Array]) -> list[Array]:
     exec(compile(text, "program.py", "exec"), space)
     params = module.main.body.params
     given = [to_torch(x, p.type.dtype) for x, p in zip(args, params, strict=True)]
-    with AsOnGPUs():
+    with as_on_gpus():
         made = space["main"](SimpleNamespace(device=torch.device("cpu")), *given)
     return [seen(to_numpy(x), v) for x, v in zip(made, module.main.body.returns, strict=True)]
 

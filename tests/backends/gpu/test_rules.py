@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
 from shardir.agreement import ROUNDING, distance
 from shardir.backends.emission import EmissionError
@@ -17,6 +18,7 @@ from shardir.ir import Function
 from shardir.opset import OPS
 from shardir.text.parser import parse
 from shardir.types import TensorType
+from tests.backends.gpu.as_on_gpus import as_on_gpus
 from tests.backends.gpu.running import run_text, text_of
 from tests.samples import SAMPLES, samples_of
 from tests.sampling import Sample, t
@@ -255,3 +257,15 @@ def test_what_is_refused_says_what_to_do(name: str) -> None:
         text_of(function)
     why, instead = REFUSED[name]
     assert str(caught.value) == f"{name} %{made[0].name}: {why}; {instead}"
+
+
+def test_tests_refuse_what_torch_lacks_on_gpus() -> None:
+    words, rows = torch.ones(3, dtype=torch.uint16), torch.ones(2, 2, dtype=torch.int32)
+    with as_on_gpus():
+        assert words.view(torch.int16)[[2, 0]].shape == (2,)
+        with pytest.raises(AssertionError, match=r"is not there for \['torch.uint16'\]"):
+            words[[2, 0]]
+        with pytest.raises(AssertionError, match="multiplies no"):
+            rows @ rows
+    with as_on_gpus(reads=False), pytest.raises(AssertionError, match="makes the host wait"):
+        rows.sum().item()
