@@ -165,8 +165,8 @@ class Lowering:
             op = makers.get(value)
         makes = op is not None and (op.name not in control.HANDLERS or op.name in control.WRITING)
         if makes and value not in self.targets and strides is not None:
-            shape = value.type.shape
-            self.targets[value] = View(view.slot, view.offset, shape, strides, view.dtype)
+            type = value.type
+            self.targets[value] = View(view.slot, view.offset, type.shape, strides, type.dtype)
 
     def _may_stand(self, view: View) -> bool:
         """Whether a result may be this view: all of an argument's or of a result's memory."""

@@ -20,6 +20,7 @@ MOVING_NOTHING = frozenset(
         "reshape",
         "slice",
         "reverse",
+        "bitcast",
         "stop_gradient",
         "sharding_constraint",
         "optimization_barrier",
@@ -55,6 +56,10 @@ def seen_through(op: Op, views: Sequence[View]) -> tuple[View, ...] | None:
         steps = zip(op.attrs["strides"], view.strides, strict=True)
         strides = tuple(step * stride for step, stride in steps)
         return (replace(view, offset=offset, shape=shape, strides=strides),)
+    if op.name == "bitcast":
+        type = op.results[0].type
+        same = type.numpy.itemsize == view.itemsize
+        return (replace(view, dtype=type.dtype),) if same else None
     if op.name == "reverse":
         offset, turned = view.offset, list(view.strides)
         for dim in op.attrs["dims"]:
