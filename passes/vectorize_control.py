@@ -121,7 +121,7 @@ def _masked_while(
     step.b.why = "those that are done keep what they have"
     news = _fitted(step, body.returns, carried)
     kept = [
-        step.b.select(beside(step.b, going, new.type), new, old) if flag else old
+        step.b.select(beside(step.b, going, new.type), new, old) if flag and new != old else old
         for new, old, flag in zip(news, params, carried, strict=True)
     ]
     further = _condition(step, condition, kept)

@@ -73,7 +73,7 @@ def _repeated(equation: Equation) -> Any:
         made = equation.reader.read(params["body_jaxpr"], [*second, *carry])
         told = asks(carry) if batched else None
         return tuple(
-            new if told is None else _where(told, new, old)
+            new if told is None or new.value is old.value else _where(told, new, old)
             for new, old in zip(made, carry, strict=True)
         )
 

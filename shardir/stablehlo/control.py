@@ -13,7 +13,11 @@ Typed = tuple[str, TensorType]
 
 @RULES.rule(OPS["while"])
 def _while(w: Writer, op: Op) -> None:
-    w.op(op, "stablehlo.while", regions=[_block(w, block) for block in op.blocks])
+    """XLA takes what a loop leaves as it is out of the loop, and trips over its sharding there."""
+    body = op.blocks[1]
+    still = any(x is y for x, y in zip(body.params, body.returns, strict=True))
+    regions = [_block(w, block) for block in op.blocks]
+    w.op(op, "stablehlo.while", regions=regions, annotate=not (w.own_words and still))
 
 
 @RULES.rule(OPS["case"])

@@ -67,3 +67,14 @@ def test_a_gradient_with_random_numbers(xla: XLA) -> None:
     key = np.array([0, 3], np.uint32)
     gradient = jax.grad(loss)
     check(xla, from_jax(gradient).lower(w, x, key), [W, X, key], [gradient(W, X, key)])
+
+
+def test_a_mapped_loop_whose_counts_differ(xla: XLA) -> None:
+    def each(row: Any, count: Any) -> Any:
+        return lax.fori_loop(0, count, lambda i, x: x * 0.9, row)
+
+    mesh = sd.make_mesh((4, 2), ("data", "model"))
+    x = sd.device_put(X, NamedSharding(mesh, P("data", "model")))
+    counts = np.arange(16, dtype="int32") % 5
+    function = jax.vmap(each)
+    check(xla, from_jax(function).lower(x, counts), [X, counts], function(X, counts))
