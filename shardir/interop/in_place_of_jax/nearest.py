@@ -41,7 +41,6 @@ INSTEAD = {
     "jax.ffi": "jax.pure_callback",
     "jax.interpreters": "shardir.make_ir",
     "jax.lax.tie_in": "jax.lax.optimization_barrier",
-    "jax.lax.rng_uniform": "jax.random.uniform",
     "jax.ops.index": "jax.Array.at",
     "jax.ops.index_add": "jax.Array.at",
     "jax.ops.index_max": "jax.Array.at",
