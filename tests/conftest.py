@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("quick", max_examples=200, deadline=None, derandomize=True)
-settings.register_profile("long", max_examples=5000, deadline=None)
+settings.register_profile("long", max_examples=2000, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
