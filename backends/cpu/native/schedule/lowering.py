@@ -214,8 +214,17 @@ class Lowering:
                     self.pairs.append((self.position, old, new))
 
     def _rearranged(self, op: Op, source: View, items: list[Item]) -> None:
-        """A reshape whose operand does not lie evenly is a copy to where it does."""
+        """A reshape whose operand does not lie evenly is a copy to where it does.
+
+        So is one that is wanted elsewhere than its operand is.
+        """
         target = self.targets.get(op.result)
+        seen = seen_through(op, (source,))
+        if target is not None and seen is not None:
+            self.use(source, target)
+            self.views[op.result] = target
+            items.append(Copy(*seen, target, f"%{op.result.name} = reshape"))
+            return
         reached = target and restrided(target.shape, target.strides, source.shape)
         lies = target if target is not None and reached else self.buffer(op.result)
         strides = reached or restrided(lies.shape, lies.strides, source.shape)

@@ -75,3 +75,16 @@ def test_a_given_array_is_updated_where_it_lies() -> None:
     made = sd.jit(lambda x, i: x.at[i].set(5.0), donate_argnums=0)(x, 3)
     assert made.storage.address == address
     assert made[:5].tolist() == [1, 1, 1, 5, 1]
+
+
+def test_what_is_cut_turned_and_joined_is_copied_once() -> None:
+    """As an all-to-all is, seen as a program over whole arrays."""
+    x = np.arange(48, dtype=np.float32).reshape(4, 12)
+
+    def exchanged(x: Any) -> Any:
+        return x.reshape(4, 3, 4).transpose(1, 0, 2).reshape(12, 4)
+
+    compiled = sd.jit(exchanged).lower(x).compile()
+    _, _, phases = str(compiled.as_text("schedule")).partition("\nphases\n")
+    assert phases.splitlines()[1:] == ["    copy: 1 task, about 30 ns"]
+    np.testing.assert_array_equal(compiled(x), exchanged(x))
