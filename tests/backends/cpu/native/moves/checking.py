@@ -65,12 +65,12 @@ def check(
     return True
 
 
+@np.errstate(invalid="ignore")  # NumPy warns of NaNs that signal.
 def assert_same_bits(out: Any, want: Any) -> None:
     """Equal with the signs of zeros; any NaN equals any other."""
     assert (out.shape, out.dtype) == (want.shape, want.dtype)
     if want.dtype.itemsize == 2 and want.dtype.kind not in "iu":
-        with np.errstate(invalid="ignore"):  # NumPy warns of NaNs that signal.
-            out, want = out.astype(np.float32), want.astype(np.float32)
+        out, want = out.astype(np.float32), want.astype(np.float32)
     np.testing.assert_array_equal(out, want)
     if want.dtype.kind not in "biu":
         for part in ("real", "imag") if want.dtype.kind == "c" else ("real",):
