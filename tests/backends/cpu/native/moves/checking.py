@@ -65,9 +65,13 @@ def check(
     return True
 
 
-@np.errstate(invalid="ignore")  # NumPy warns of NaNs that signal.
 def assert_same_bits(out: Any, want: Any) -> None:
     """Equal with the signs of zeros; any NaN equals any other."""
+    with np.errstate(invalid="ignore"):  # NumPy warns of NaNs that signal.
+        _assert_same_bits(out, want)
+
+
+def _assert_same_bits(out: Any, want: Any) -> None:
     assert (out.shape, out.dtype) == (want.shape, want.dtype)
     if want.dtype.itemsize == 2 and want.dtype.kind not in "iu":
         out, want = out.astype(np.float32), want.astype(np.float32)

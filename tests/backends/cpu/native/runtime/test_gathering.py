@@ -108,12 +108,13 @@ def test_nothing_is_held_or_let_go() -> None:
 
 
 def test_orders_of_keys_are_not_kept_for_ever() -> None:
-    x = LEAVES[0]
+    x, gather = LEAVES[0], gatherer(pool().code["gather"], Leaf)
+    assert gather is not None
     for number in range(Orders.MANY + 100):
-        found, tokens = GATHER({f"b{number}": x, f"a{number}": LEAVES[1]})
+        found, tokens = gather({f"b{number}": x, f"a{number}": LEAVES[1]})
         assert found == [LEAVES[1], x]
         # The order in which they were put in does not matter.
-        assert GATHER({f"a{number}": LEAVES[1], f"b{number}": x}) == (found, tokens)
+        assert gather({f"a{number}": LEAVES[1], f"b{number}": x}) == (found, tokens)
 
 
 def test_offsets_are_those_of_slots() -> None:
