@@ -223,7 +223,7 @@ class Lowering:
         if target is not None and seen is not None:
             self.use(source, target)
             self.views[op.result] = target
-            items.append(Copy(*seen, target, f"%{op.result.name} = reshape"))
+            items.append(Copy(seen[0], target, f"%{op.result.name} = reshape"))
             return
         reached = target and restrided(target.shape, target.strides, source.shape)
         lies = target if target is not None and reached else self.buffer(op.result)
