@@ -108,7 +108,8 @@ def test_nothing_is_held_or_let_go() -> None:
 
 
 def test_orders_of_keys_are_not_kept_for_ever() -> None:
-    x, gather = LEAVES[0], gather_leaves()
+    gather: Callable[..., Any] = gather_leaves()
+    x = LEAVES[0]
     for number in range(Orders.MANY + 100):
         found, tokens = gather({f"b{number}": x, f"a{number}": LEAVES[1]})
         assert found == [LEAVES[1], x]
