@@ -212,6 +212,7 @@ def test_a_program_is_built_with_ziglang(request: pytest.FixtureRequest, tmp_pat
     x = np.arange(3, dtype="i4")
     (y,) = build({"negated": NEGATED}, compiler=zig)["negated"](x)
     np.testing.assert_array_equal(y, -x)
-    build_executable((PROGRAMS / "refusals.cpp").read_text("utf-8"), tmp_path / "it", compiler=zig)
+    parts = [(PROGRAMS / each).read_text("utf-8") for each in ("refusal_bench.hpp", "refusals.cpp")]
+    build_executable("".join(parts), tmp_path / "it", compiler=zig)
     done = subprocess.run([tmp_path / "it"], capture_output=True, text=True, check=True)
     assert "nothing is refused" not in done.stdout
