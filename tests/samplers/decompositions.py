@@ -73,7 +73,8 @@ def _(s: Scope, name: str) -> None:
 @sampler("eigh", "eig")
 def _(s: Scope, name: str) -> None:
     rows, _ = _sizes(s)
-    s.emit(name, _regular(s, rows, rows), vectors=s.flag())
+    # The sign of a vector of `eig` turns with the last bit of the matrix.
+    s.emit(name, _regular(s, rows, rows), vectors=name == "eigh" and s.flag())
 
 
 @sampler("pinv")
