@@ -152,7 +152,7 @@ def test_a_signal_ends_a_long_program_between_phases(crowd: Pool) -> None:
         began = time.perf_counter()
         with pytest.raises(Interrupted):
             long(out.ctypes.data)
-        assert time.perf_counter() - began < 5
+        assert time.perf_counter() - began < 20
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
