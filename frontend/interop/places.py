@@ -5,6 +5,7 @@ not a library's, is where it stands; the variable that its value goes to gives t
 """
 
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -18,14 +19,12 @@ from shardir.frontend.locations import Place, Site, here, is_internal, site_in
 
 _LIBRARIES = tuple(
     sorted(
-        os.path.realpath(path) + os.sep
-        for path in (
-            sysconfig.get_paths()["stdlib"],
-            sysconfig.get_paths()["purelib"],
-            sysconfig.get_paths()["platlib"],
-        )
+        os.path.realpath(sysconfig.get_paths()[kind]) + os.sep
+        for kind in ("stdlib", "purelib", "platlib")
     )
 )
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
+"""Also where the environment does not say so: a user's own folder, one that is lent by another."""
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 
 
@@ -81,7 +80,10 @@ def _own(codes: Sequence[CodeType]) -> int | None:
 
 @cache
 def _is_library(file: str) -> bool:
-    return file.startswith(_LIBRARIES) or os.path.realpath(file).startswith(_LIBRARIES)
+    return any(
+        each.startswith(_LIBRARIES) or _INSTALLED.search(each)
+        for each in (file, os.path.realpath(file))
+    )
 
 
 def _names(
