@@ -8,29 +8,32 @@ import numpy as np
 
 from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like, run_fleeting
+from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.blocks import several
 from shardir.frontend.locations import point
-from shardir.frontend.operands import abstract_of, as_tracer
+from shardir.frontend.operands import abstract_of, as_tracer, check_fits, kind_of, narrowed
 from shardir.frontend.parameters import name_of
-from shardir.frontend.promotion import dtype_of
+from shardir.frontend.promotion import NARROW, dtype_of, result_type
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.hosted import Hosted
-from shardir.types import TensorType
+from shardir.types import NUMPY_DTYPES, TensorType
 
 
 @dataclass(frozen=True)
 class Caller:
     """Calls a function with arrays in containers; equal when everything about it is.
 
-    `fixed` are what is no array, by their places among the leaves.
+    `fixed` are what is no array, by their places among the leaves. `narrows` says that NumPy's
+    types of 64 bits stand for those of 32, as they do unless `enable_x64` is set.
     """
 
     function: Callable[..., Any]
     structure: tree.PyTreeDef
     fixed: tuple[tuple[int, Any], ...]
     types: tuple[TensorType, ...] = ()
+    narrows: bool = True
 
     def __call__(self, *arrays: Any) -> list[Any]:
         rest, fixed = iter(arrays), dict(self.fixed)
@@ -42,14 +45,29 @@ class Caller:
         outs = tree.leaves(made)
         if len(outs) != len(self.types):
             return outs
-        return [_fitted(x, type) for x, type in zip(outs, self.types, strict=True)]
+        return [
+            _fitted(x, type, self.narrows, name_of(self.function))
+            for x, type in zip(outs, self.types, strict=True)
+        ]
 
 
-def _fitted(x: Any, type: TensorType) -> Any:
-    """A number of Python, or a wider or narrower one of the same kind, as what was promised."""
+def _fitted(x: Any, promised: TensorType, narrows: bool, name: str) -> Any:
+    """A number of Python, or what NumPy made of 64 bits because it does so, as what was promised.
+
+    Anything else stays as it is, and is refused where it is looked at.
+    """
+    dtype = promised.dtype
+    if type(x) in (int, float, complex):
+        check_fits(x, dtype)
+        if result_type((dtype, False), kind_of(x))[0] == dtype:
+            return np.asarray(x, promised.numpy)
     array = np.asarray(x)
-    same = array.dtype.kind == type.numpy.kind or isinstance(x, (int, float))
-    return array.astype(type.numpy) if same else array
+    if narrows and dtype in _WIDE and array.dtype == _WIDE[dtype]:
+        return narrowed(array, promised.numpy, f"the result of {name}")
+    return array
+
+
+_WIDE = {narrow: NUMPY_DTYPES[wide] for wide, narrow in NARROW.items()}
 
 
 def call(
@@ -65,11 +83,12 @@ def call(
     leaves, structure = tree.flatten((args, options))
     fixed = tuple((i, leaf) for i, leaf in enumerate(leaves) if not is_array_like(leaf))
     chosen = [leaf for leaf in leaves if is_array_like(leaf)]
-    caller = Hosted(name or name_of(function), Caller(function, structure, fixed, tuple(result)))
+    caller = Caller(function, structure, fixed, tuple(result), not config.enable_x64)
+    hosted = Hosted(name or name_of(function), caller)
     stated = result[0] if len(result) == 1 else tuple(result)
 
     def emitted(*tracers: Tracer) -> list[Tracer]:
-        return several(emit(spec, *tracers, function=caller, result=stated, **attrs))
+        return several(emit(spec, *tracers, function=hosted, result=stated, **attrs))
 
     if current() is not None:
         return emitted(*map(as_tracer, chosen))
@@ -88,7 +107,9 @@ def pure_callback(
     """`callback(*args, **options)` of NumPy arrays, in the middle of a program.
 
     `result_shape_dtypes` are the containers of the result with something that has a `shape` and a
-    `dtype` for each array. The function must do nothing but return; it may be called any number of
+    `dtype` for each array; numbers of Python, and unless `enable_x64` is set NumPy's types of 64
+    bits, become what is declared, anything else of another shape or type raises `InterpretError`
+    where it is called. The function must do nothing but return; it may be called any number of
     times. `vmap_method` says what it is called with under `vmap`: `"sequential"` (one example
     after the other), `"expand_dims"` (the batch in front, 1 for what all share) or
     `"broadcast_all"`. It has no derivative; give it one with `custom_jvp`.
@@ -101,7 +122,7 @@ def pure_callback(
                 "'expand_dims', 'broadcast_all' or None"
             )
         )
-    types, structure = _promised("pure_callback", result_shape_dtypes)
+    types, structure = _promised("pure_callback", callback, result_shape_dtypes)
     if not types:
         return result_shape_dtypes
     made = call("pure-callback", callback, types, args, options, method=vmap_method or "none")
@@ -121,11 +142,13 @@ def io_callback(
     `ordered` changes nothing: effects are always in the order of the program. It has no
     derivative.
     """
-    types, structure = _promised("io_callback", result_shape_dtypes)
+    types, structure = _promised("io_callback", callback, result_shape_dtypes)
     return tree.unflatten(structure, call("callback", callback, types, args, options))
 
 
-def _promised(what: str, shapes: Any) -> tuple[list[TensorType], tree.PyTreeDef]:
+def _promised(what: str, callback: Any, shapes: Any) -> tuple[list[TensorType], tree.PyTreeDef]:
+    if not callable(callback):
+        raise ArgumentError(point(f"{what} takes a function, got {callback!r}"))
     leaves, structure = tree.flatten(shapes)
     return [_promise(what, leaf) for leaf in leaves], structure
 

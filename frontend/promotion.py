@@ -48,14 +48,14 @@ def user_dtype(name: str) -> DType:
     return KEY if name == "key" else NUMPY_DTYPES[name]
 
 
-_NARROW = {"f64": "f32", "i64": "i32", "u64": "u32", "c128": "c64"}
+NARROW = {"f64": "f32", "i64": "i32", "u64": "u32", "c128": "c64"}
 _PYTHON = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
 
 
 def canonical(name: str) -> str:
     """The element type that stands for `name` under the setting `enable_x64`."""
-    if name in _NARROW and not config.enable_x64:
-        return _NARROW[name]
+    if name in NARROW and not config.enable_x64:
+        return NARROW[name]
     return name
 
 

@@ -1,7 +1,7 @@
 """How programs run: on which device, whether compiled, and how hard a compiler is to try."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,19 +46,23 @@ def uncommitted_device() -> Device:
     return devices()[0] if here().count == 1 else local_devices()[0]
 
 
-@contextmanager
-def default_device(device: Device | str | None) -> Iterator[None]:
+def default_device(device: Device | str | None) -> AbstractContextManager[None]:
     """A block in which arrays that nobody has placed are on `device`, where their programs run.
 
     `device` is one of `devices()`, the name of a platform for its first one, or `None` for the
-    first of all. Raises `ArgumentError` for anything else.
+    first of all. Raises `ArgumentError` for anything else, `DeviceError` for a name of none.
     """
     chosen = local_devices(backend=device)[0] if isinstance(device, str) else device
     if chosen is not None and not isinstance(chosen, Device):
         raise ArgumentError(
             point(f"default_device takes a device, a platform's name or None, got {device!r}")
         )
-    with _under(replace(conditions(), device=chosen)):
+    return _on_device(chosen)
+
+
+@contextmanager
+def _on_device(device: Device | None) -> Iterator[None]:
+    with _under(replace(conditions(), device=device)):
         yield
 
 

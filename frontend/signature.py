@@ -6,7 +6,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from shardir.frontend.errors import ShapeError, ShardingError
+from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.partition_spec import PartitionSpec
 from shardir.frontend.promotion import Abstract, DType, dtype_of, user_dtype
@@ -66,9 +66,16 @@ class ShapeDtypeStruct:
         self.sharding = sharding
         if isinstance(sharding, Sharding):
             sharding.check_compatible_aval(sizes)
-        elif isinstance(sharding, PartitionSpec) and len(sharding) > len(sizes):
-            raise ShardingError(
-                point(f"{sharding} has {len(sharding)} entries and shape {sizes} has {len(sizes)}")
+        elif isinstance(sharding, PartitionSpec):
+            if len(sharding) > len(sizes):
+                has = f"{sharding} has {len(sharding)} entries"
+                raise ShardingError(point(f"{has} and shape {sizes} has {len(sizes)}"))
+        elif sharding is not None:
+            raise ArgumentError(
+                point(
+                    f"the sharding of a ShapeDtypeStruct is {sharding!r}; "
+                    "write NamedSharding(mesh, PartitionSpec(...))"
+                )
             )
 
     @classmethod

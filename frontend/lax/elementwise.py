@@ -24,7 +24,7 @@ from shardir.frontend.operands import (
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import FLOATS, TensorType
+from shardir.types import FLOATS, INTEGERS, TensorType
 
 
 def _aligned(name: str, *xs: Any) -> tuple[Tracer, ...]:
@@ -218,9 +218,19 @@ def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
 
 @public()
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """Elements of `on_true` where `pred`, else of `on_false`. `pred` may be a scalar."""
+    """Elements of `on_true` where `pred`, else of `on_false`.
+
+    `pred`, of bools or integers, may be a scalar.
+    """
+    which = as_tracer(pred)
+    if which.value.type.dtype not in ("bool", *INTEGERS):
+        raise OperationTypeError(
+            point(
+                f"select takes a condition of bools, got {which.value.type}; compare it, as x > 0"
+            )
+        )
     first, second = _aligned("select", on_true, on_false)
-    which = convert(as_tracer(pred), "bool")
+    which = convert(which, "bool")
     return emit("select", which, first, second, weak=first.weak_type and second.weak_type)
 
 

@@ -50,6 +50,7 @@ def scan(
     Raises `ControlFlowError` when the carry changes its containers, shape or element type, or the
     leading sizes of `xs` differ.
     """
+    _check_unroll("scan", unroll)
     what = "the body of scan"
     carried, structure = tracers_of(init, "the carry of scan")
     stacked, stacked_structure = tracers_of(xs, "an entry of xs of scan")
@@ -86,6 +87,14 @@ def scan(
     weak = [*(c.weak_type for c in carried), *(y.weak for y in outs)]
     both: tuple[Any, Any] = tree.unflatten(traced.structure, with_kinds(results, weak))
     return both
+
+
+def _check_unroll(what: str, unroll: Any) -> None:
+    """Raises `ArgumentError` unless a loop may be unrolled so often, though none is."""
+    if not hasattr(unroll, "__index__") or unroll < 0:
+        raise ArgumentError(
+            point(f"unroll of {what} is {unroll!r}; it is a bool or a whole number from 0 on")
+        )
 
 
 def _pair(traced: Body, structure: tree.PyTreeDef, what: str) -> tuple[Abstract, ...]:
@@ -171,6 +180,8 @@ def fori_loop(
     With bounds known while tracing it is a `scan`, which has derivatives; otherwise a
     `while_loop`. Bounds must be integers. `unroll` is accepted for compatibility and ignored.
     """
+    if unroll is not None:
+        _check_unroll("fori_loop", unroll)
     start, stop = _known(lower), _known(upper)
     if start is not None and stop is not None:
         return _counted(start, max(stop - start, 0), body_fun, init_val)

@@ -16,6 +16,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import counted
+from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.numpy.choosing import not_in_place
 from shardir.frontend.numpy.known import as_ints, is_known
 from shardir.frontend.numpy.pointwise import truth
@@ -130,7 +131,7 @@ def unravel_index(indices: Any, shape: Any) -> Any:
     """
     from shardir.frontend import numpy as snp
 
-    sizes = as_ints(shape)
+    sizes = shape_of(shape)
     flat = _whole(indices, "unravel_index")
     size = prod(sizes)
     if len(sizes) == 1:

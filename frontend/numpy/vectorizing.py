@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardir.frontend import tree
+from shardir.frontend.described import check_function
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
@@ -44,6 +45,7 @@ def vectorize(
     broadcasts. Raises `ArgumentError` for a signature that cannot be read or that has not an entry
     for each argument, `ShapeError` for arguments whose dimensions it does not fit.
     """
+    check_function(pyfunc, "vectorize")
     inner = None if signature is None else _dimensions(signature)
 
     def function(*args: Any) -> Any:

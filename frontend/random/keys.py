@@ -7,7 +7,7 @@ import numpy as np
 
 from shardir.frontend.config import config
 from shardir.frontend.eager import public
-from shardir.frontend.errors import KeyKindError, RandomError
+from shardir.frontend.errors import KeyKindError, NumberError, RandomError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.operands import as_tracer, constant, convert
@@ -108,8 +108,20 @@ def _seeded(seed: Any) -> Any:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """A key as two 32-bit words, u32[2]; `key` makes a typed one."""
+    """A key as two 32-bit words, u32[2]; `key` makes a typed one.
+
+    Raises `NumberError` for a seed of more than 64 bits, `KeyKindError` for one that is no integer.
+    """
     _check(impl, dtype)
+    if isinstance(seed, int):
+        seed = int(seed)
+        if not -(2**63) <= seed < 2**63:
+            raise NumberError(
+                point(
+                    f"the seed {seed} does not fit into 64 bits; take what is left of it, "
+                    "as seed % 2**63"
+                )
+            )
     if type(seed) is int or (isinstance(seed, np.integer) and not config.enable_x64):
         whole = int(seed) & 0xFFFF_FFFF_FFFF_FFFF
         words = np.array([whole >> 32 if config.enable_x64 else 0, whole & 0xFFFF_FFFF], np.uint32)

@@ -1,5 +1,6 @@
 """Values of kinds that nobody looked at: errors say whose argument they are, and where."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,10 +9,18 @@ import pytest
 
 import shardir as sd
 from shardir import NamedSharding, PartitionSpec as P, lax, numpy as snp, random
-from shardir.errors import ParseError, PipelineError, ShardirError
+from shardir.errors import (
+    InterpretError,
+    OperationTypeError,
+    ParseError,
+    PipelineError,
+    ShardirError,
+)
 from shardir.frontend.errors import (
     ArgumentError,
+    DeviceError,
     NotAnArrayError,
+    NumberError,
     ShapeError,
     UnknownMethod,
     UnknownSetting,
@@ -139,6 +148,57 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         ArgumentError,
         "make_array_from_callback takes a function, got 3",
     ),
+    (
+        lambda: lax.select(X, X, X),
+        OperationTypeError,
+        "select takes a condition of bools, got f32[3]; compare it, as x > 0",
+    ),
+    (
+        lambda: lax.scan(lambda carry, x: (carry, x), 0, X, unroll=-1),
+        ArgumentError,
+        "unroll of scan is -1; it is a bool or a whole number from 0 on",
+    ),
+    (
+        lambda: lax.fori_loop(0, 3, lambda i, x: x, 0, unroll="a"),  # type: ignore[arg-type]
+        ArgumentError,
+        "unroll of fori_loop is 'a'; it is a bool or a whole number from 0 on",
+    ),
+    (
+        lambda: sd.ShapeDtypeStruct((3,), "float32", sharding="x"),  # type: ignore[arg-type]
+        ArgumentError,
+        "the sharding of a ShapeDtypeStruct is 'x'; write NamedSharding(mesh, PartitionSpec(...))",
+    ),
+    (
+        lambda: random.key(2**70),
+        NumberError,
+        "the seed 1180591620717411303424 does not fit into 64 bits; take what is left of it, "
+        "as seed % 2**63",
+    ),
+    (
+        lambda: sd.default_device("x"),
+        DeviceError,
+        "no devices on platform 'x'; the platforms are cpu, gpu",
+    ),
+    (
+        lambda: snp.vectorize(3),  # type: ignore[arg-type]
+        ArgumentError,
+        "vectorize takes a function, got 3",
+    ),
+    (
+        lambda: snp.unravel_index(7, (-2, 3)),
+        ShapeError,
+        "shape (-2, 3) has a negative size",
+    ),
+    (
+        lambda: sd.pure_callback(3, X),  # type: ignore[arg-type]
+        ArgumentError,
+        "pure_callback takes a function, got 3",
+    ),
+    (
+        lambda: sd.io_callback(3, X),  # type: ignore[arg-type]
+        ArgumentError,
+        "io_callback takes a function, got 3",
+    ),
 ]
 
 
@@ -151,6 +211,28 @@ def test_an_error_says_whose_argument_it_is(
     first, _, where = str(caught.value).partition("\n")
     assert first == text
     assert "test_refusals.py:" in where
+
+
+@pytest.mark.parametrize("made", ["float16", "float64", "int32", "bool"])
+def test_a_result_of_another_type_than_declared_is_refused(made: str) -> None:
+    declared = sd.ShapeDtypeStruct((3,), "float16" if made == "float64" else "float32")
+    returned = f"{made}[3], and it is to return {declared.abstract.type}"
+    with pytest.raises(InterpretError, match=rf"^lambda returned {re.escape(returned)}$"):
+        sd.pure_callback(lambda x: np.ones(3, made), declared, X)
+
+
+def test_what_numpy_widens_is_the_declared_type_again() -> None:
+    def made(result: Any, dtype: str) -> Any:
+        return sd.pure_callback(lambda: result, sd.ShapeDtypeStruct((), dtype))
+
+    assert made(np.float64(0.5), "float32") == made(0.5, "float16") == 0.5
+    assert made(np.int64(7), "int32") == made(7, "uint8") == made(7, "float32") == 7
+    with pytest.raises(InterpretError, match=r"^lambda returned float64\[\], .* return i32\[\]$"):
+        made(1.5, "int32")
+    with pytest.raises(NumberError, match=r"^the result of lambda has the number 1099511627776, "):
+        made(np.int64(2**40), "int32")
+    with sd.enable_x64(), pytest.raises(InterpretError, match="returned float64"):
+        made(np.float64(0.5), "float32")
 
 
 def test_errors_of_a_users_function_stay_what_they_are() -> None:
