@@ -40,10 +40,10 @@ def distance(want: Array, got: Array, tolerance: float) -> float:
     """
     if want.dtype.kind in "biu":
         return 0.0 if np.array_equal(want, got) else np.inf
-    a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (want, got))
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    finite = np.abs(a[np.isfinite(a)])
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # Of NaNs that signal, NumPy warns when they are widened.
+        a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (want, got))
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        finite = np.abs(a[np.isfinite(a)])
         gap = np.where(same, 0.0, np.abs(a - b)) / (tolerance * finite.max(initial=1.0) or 1e-300)
     return float(np.where(np.isnan(gap), np.inf, gap).max(initial=0.0))
 

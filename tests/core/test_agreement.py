@@ -6,6 +6,7 @@ from shardir.agreement import agree, distance, rounding, steady
 from shardir.interpret import run
 from shardir.sampling import random_arguments
 from shardir.text.parser import parse
+from shardir.types import NUMPY_DTYPES
 
 TEXT = """\
 func @f(
@@ -51,3 +52,8 @@ def test_a_program_that_makes_much_of_a_last_digit_is_not_steady() -> None:
         module = parse(text.format(name))
         arguments = [np.array([1, 2, 3, 4], np.float32)]
         assert steady(module, arguments, run(module, arguments), 2e-4) is calm
+
+
+def test_numbers_that_signal_are_equal_without_a_warning() -> None:
+    signalling = np.array([0x7F81], np.uint16).view(NUMPY_DTYPES["bf16"])
+    assert agree([signalling], [signalling], 0.0)
