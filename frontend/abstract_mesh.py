@@ -16,7 +16,7 @@ from shardir.frontend.axis_type import AxisType
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import DeviceError, MeshError
 from shardir.frontend.locations import point, pointed
-from shardir.frontend.mesh import Mesh, clean_shape
+from shardir.frontend.mesh import Mesh, clean_names, clean_shape
 
 
 class AbstractDevice(Device):
@@ -58,11 +58,11 @@ class AbstractMesh(Mesh):
     def __init__(
         self,
         axis_sizes: int | Sequence[int],
-        axis_names: str | Sequence[str],
+        axis_names: str | Sequence[str] = (),
         axis_types: AxisType | Sequence[AxisType] | None = None,
     ) -> None:
         sizes = clean_shape(axis_sizes)
-        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        names = clean_names(axis_names)
         if len(sizes) != len(names):
             raise MeshError(
                 f"an AbstractMesh has sizes {sizes} and axes {names}; name every dimension"

@@ -23,6 +23,10 @@ class DistributedError(ShardirError, RuntimeError):
     """Processes that cannot join, or that are asked for what only some of them have."""
 
 
+class MissingFileError(ShardirError, FileNotFoundError):
+    """A file to be read that is not there."""
+
+
 class CheckpointError(ShardirError, RuntimeError):
     """A checkpoint that cannot be written, or does not have what is asked for."""
 

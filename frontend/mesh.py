@@ -5,7 +5,7 @@ with mesh:                       # what a bare PartitionSpec refers to
     ...
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from functools import cached_property
 from math import prod
@@ -65,7 +65,7 @@ class Mesh(metaclass=_OneEach):
         axis_names: str | Sequence[str],
         axis_types: AxisType | Sequence[AxisType] | None = None,
     ) -> None:
-        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        names = clean_names(axis_names)
         nothing = not names and isinstance(devices, np.ndarray) and devices.tolist() is None
         array = np.array(None, dtype=object) if nothing else as_device_array(devices, "a Mesh")
         for name in names:
@@ -235,9 +235,17 @@ def make_mesh(
     return Mesh(create_device_mesh(shape, given[: prod(shape)]), axis_names, axis_types)
 
 
-def clean_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+def clean_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of a mesh's axes as a tuple; whether each is a string is not looked at."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        return (names,)
+    return tuple(names)
+
+
+def clean_shape(shape: Any) -> tuple[int, ...]:
     """The sizes of a mesh as a tuple; raises `MeshError` unless all are at least 1."""
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    single = isinstance(shape, str) or not isinstance(shape, Iterable)
+    sizes = (shape,) if single else tuple(shape)
     for size in sizes:
         if not isinstance(size, int | np.integer) or size < 1:
             raise MeshError(f"a mesh has shape {sizes}; every size must be a whole number above 0")

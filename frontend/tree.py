@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import optree
 
 from shardir.frontend.errors import StructureError
+from shardir.frontend.tree_checks import check_ends, check_kind, known_already
 
 __all__ = [
     "PyTreeDef",
@@ -41,8 +42,15 @@ _MISSING: Any = object()
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
-    """The leaves of `tree`, and the containers without them."""
-    found = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    """The leaves of `tree`, and the containers without them.
+
+    Raises `StructureError` for a list or a dictionary that contains itself.
+    """
+    try:
+        found = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    except RecursionError:
+        check_ends(tree)
+        raise
     if _adopters and _adopted(found[0]):
         return flatten(tree, is_leaf)
     return found
@@ -85,7 +93,11 @@ def walk(tree: Any, kind: type, sign: Sign) -> tuple[list[Any], tuple[Any, ...]]
     """
     leaves: list[Any] = []
     tokens: list[Any] = []
-    _walk(tree, kind, sign, leaves, tokens)
+    try:
+        _walk(tree, kind, sign, leaves, tokens)
+    except RecursionError:
+        check_ends(tree)
+        raise
     return leaves, tuple(tokens)
 
 
@@ -151,6 +163,9 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | N
         flatten(tree, is_leaf)
     try:
         return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
+    except RecursionError:
+        check_ends(tree)
+        raise
     except ValueError as error:
         mismatched = [other for other in rest if structure(other) != structure(tree)]
         if not mismatched:
@@ -219,11 +234,16 @@ def register_node(
     unflatten: Callable[[Any, Any], Any],
 ) -> Class:
     """Make `kind` a container: `flatten(x)` is (children, the rest), `unflatten(rest, children)`
-    makes it again."""
+    makes it again. Raises `StructureError` for what is no class or no function, and for a class
+    that is a container already."""
+    check_kind("register_node", kind, flatten=flatten, unflatten=unflatten)
     with warnings.catch_warnings():
         # A named tuple is a container already; here it becomes another one, as it is asked for.
         warnings.simplefilter("ignore", UserWarning)
-        optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
+        try:
+            optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
+        except ValueError:
+            raise known_already(kind) from None
     return kind
 
 

@@ -37,6 +37,7 @@ from shardir.frontend.tree import (
     structure as tree_structure,
     transpose as _transpose,
 )
+from shardir.frontend.tree_checks import check_kind, known_already
 
 __all__ = [
     "DictKey",
@@ -159,7 +160,11 @@ def register_pytree_node(
     flatten_with_keys_func: Flatten | None = None,
 ) -> None:
     """Make a class a container: `flatten_func(x)` is (children, the rest), `unflatten_func(rest,
-    children)` makes it again. `flatten_with_keys_func` gives (key, child) for each child."""
+    children)` makes it again. `flatten_with_keys_func` gives (key, child) for each child. Raises
+    `StructureError` for what is no class or no function, and for a class that is a container."""
+    check_kind(
+        "register_pytree_node", nodetype, flatten_func=flatten_func, unflatten_func=unflatten_func
+    )
     if flatten_with_keys_func is not None:
         register_pytree_with_keys(nodetype, flatten_with_keys_func, unflatten_func)
     else:
@@ -169,6 +174,8 @@ def register_pytree_node(
 def register_pytree_node_class(cls: Class) -> Class:
     """A decorator for containers with methods `tree_flatten` and `tree_unflatten`."""
     made: Any = cls
+    flatten, unflatten = (getattr(cls, f"tree_{word}", None) for word in ("flatten", "unflatten"))
+    check_kind("register_pytree_node_class", cls, tree_flatten=flatten, tree_unflatten=unflatten)
     register_pytree_node(cls, lambda x: x.tree_flatten(), made.tree_unflatten)
     return cls
 
@@ -181,6 +188,12 @@ def register_pytree_with_keys(
 ) -> None:
     """Make a class a container whose children have keys: `flatten_with_keys(x)` is (pairs of key
     and child, the rest)."""
+    check_kind(
+        "register_pytree_with_keys",
+        nodetype,
+        flatten_with_keys=flatten_with_keys,
+        unflatten_func=unflatten_func,
+    )
 
     def apart(x: Any) -> tuple[Iterable[Any], Any, Iterable[Any]]:
         pairs, rest = flatten_with_keys(x)
@@ -188,9 +201,12 @@ def register_pytree_with_keys(
         return [child for _, child in pairs], rest, [key for key, _ in pairs]
 
     kind: Any = nodetype
-    optree.register_pytree_node(
-        kind, apart, unflatten_func, path_entry_type=OwnKey, namespace=NAMESPACE
-    )
+    try:
+        optree.register_pytree_node(
+            kind, apart, unflatten_func, path_entry_type=OwnKey, namespace=NAMESPACE
+        )
+    except ValueError:
+        raise known_already(kind) from None
 
 
 def register_pytree_with_keys_class(cls: Class) -> Class:

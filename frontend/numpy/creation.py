@@ -34,6 +34,7 @@ from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import ShapeDtypeStruct
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_checks import check_ends
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
@@ -53,7 +54,7 @@ def asarray(
         raise ArgumentError(point(f"arrays are stored in row-major order, there is no {order!r}"))
     if type(a) is int and dtype is not None:
         check_fits(a, dtype_of(dtype))
-    if isinstance(a, (list, tuple)) and _is_plain(a):
+    if isinstance(a, (list, tuple)) and _all_plain(a):
         a = _wide(_numbers(a), dtype)
     if current() is not None:
         return _on(device, _asarray(a, dtype))
@@ -80,11 +81,19 @@ def array(
     return _on(device, made)
 
 
-def _is_plain(items: Any) -> bool:
+def _all_plain(items: Any) -> bool:
     """Whether a nested list holds nothing but Python's and NumPy's numbers.
 
     Then it is one array from the start, instead of an argument for each number.
     """
+    try:
+        return _is_plain(items)
+    except RecursionError:
+        check_ends(items)
+        raise
+
+
+def _is_plain(items: Any) -> bool:
     if isinstance(items, (list, tuple)):
         return all(map(_is_plain, items))
     return is_number(items) or isinstance(items, (np.generic, np.ndarray))

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.array import Array, uncommitted
+from shardir.frontend.errors import ArgumentError, MissingFileError
+from shardir.frontend.locations import point
 from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import Abstract
@@ -62,8 +64,16 @@ def savez(file: Any, *args: Any, **kwds: Any) -> None:
 
 
 def load(file: Any, **options: Any) -> Any:
-    """The array of a `.npy` file, or the arrays of a `.npz` file by name."""
-    found = np.load(file, **options)
+    """The array of a `.npy` file, or the arrays of a `.npz` file by name.
+
+    Raises `MissingFileError` when there is none, `ArgumentError` for what is no such file.
+    """
+    try:
+        found = np.load(file, **options)
+    except FileNotFoundError:
+        raise MissingFileError(point(f"there is no file {str(file)!r} to load")) from None
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(point(f"load cannot read {file!r}: {error}")) from None
     if isinstance(found, np.ndarray):
         return _read(found)
     with found:

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from shardir.frontend import numpy as snp, tree
+from shardir.frontend.calling import is_array_like
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
 from shardir.frontend.optim.chaining import Transformation, needed, stateless
 from shardir.frontend.optim.schedules import Schedule
 
@@ -34,9 +37,16 @@ def scale_by_schedule(schedule: Schedule) -> Transformation:
 
 
 def scale_by_learning_rate(rate: Any) -> Transformation:
-    """Updates times minus a learning rate, a number or a schedule."""
+    """Updates times minus a learning rate, a number or a schedule.
+
+    Raises `ArgumentError` for anything else.
+    """
     if callable(rate):
         return scale_by_schedule(lambda count: -rate(count))
+    if not is_array_like(rate):
+        raise ArgumentError(
+            point(f"a learning rate is a number or a function of the step, got {rate!r}")
+        )
     return scale(-rate)
 
 

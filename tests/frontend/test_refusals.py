@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir import NamedSharding, PartitionSpec as P, lax, numpy as snp, random
+from shardir import NamedSharding, PartitionSpec as P, lax, numpy as snp, optim, random
 from shardir.errors import (
     InterpretError,
     OperationTypeError,
@@ -19,13 +19,17 @@ from shardir.errors import (
 from shardir.frontend.errors import (
     ArgumentError,
     DeviceError,
+    MeshError,
+    MissingFileError,
     NotAnArrayError,
     NumberError,
     ShapeError,
+    StructureError,
     UnknownMethod,
     UnknownSetting,
 )
 from shardir.passes import Pipeline
+from shardir.sharding import AbstractMesh
 
 
 def wrong_rule() -> Any:
@@ -37,7 +41,18 @@ def wrong_rule() -> Any:
     return sd.grad(same)(1.0)
 
 
+class Own:
+    """A class that is no container."""
+
+
 X = np.ones(3, np.float32)
+ENDLESS: list[Any] = [1.0]
+ENDLESS.append(ENDLESS)
+LOOP: dict[str, Any] = {}
+LOOP["a"] = LOOP
+RULES: list[Any] = [len, len]
+NO_CLASS: list[Any] = [3, *RULES]
+WRONG: list[Any] = [4, len]
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.eye(3, k="a"),  # type: ignore[arg-type]
@@ -199,6 +214,71 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         ArgumentError,
         "io_callback takes a function, got 3",
     ),
+    (
+        lambda: snp.asarray(ENDLESS),
+        StructureError,
+        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+    ),
+    (
+        lambda: sd.jit(lambda x: x)({"a": ENDLESS}),
+        StructureError,
+        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+    ),
+    (
+        lambda: sd.tree.map(abs, {"a": LOOP}),
+        StructureError,
+        "the dict {'a': {...}} contains itself; arrays are found in containers that end",
+    ),
+    (
+        lambda: optim.adam("a"),
+        ArgumentError,
+        "a learning rate is a number or a function of the step, got 'a'",
+    ),
+    (
+        lambda: sd.tree_util.register_pytree_node(*NO_CLASS),
+        StructureError,
+        "register_pytree_node takes a class, got 3",
+    ),
+    (
+        lambda: sd.tree_util.register_pytree_node(Own, *WRONG),
+        StructureError,
+        "flatten_func of Own must be a function, got 4",
+    ),
+    (
+        lambda: sd.tree_util.register_pytree_with_keys(list, *RULES),
+        StructureError,
+        "the class list is a container already; register it once",
+    ),
+    (
+        lambda: sd.tree_util.register_pytree_node_class(Own),
+        StructureError,
+        "tree_flatten of Own must be a function, got None",
+    ),
+    (
+        lambda: AbstractMesh("x"),  # type: ignore[arg-type]
+        MeshError,
+        "a mesh has shape ('x',); every size must be a whole number above 0",
+    ),
+    (
+        lambda: AbstractMesh((4, 2)),
+        MeshError,
+        "an AbstractMesh has sizes (4, 2) and axes (); name every dimension",
+    ),
+    (
+        lambda: AbstractMesh((4,), 3),  # type: ignore[arg-type]
+        MeshError,
+        "an axis of a Mesh is called 3; a name is a string",
+    ),
+    (
+        lambda: snp.load("nowhere.npy"),
+        MissingFileError,
+        "there is no file 'nowhere.npy' to load",
+    ),
+    (
+        lambda: snp.load(3),
+        ArgumentError,
+        "load cannot read 3: expected str, bytes or os.PathLike object, not int",
+    ),
 ]
 
 
@@ -249,6 +329,16 @@ def test_properties_keep_their_own_errors() -> None:
         sd.jit(lambda x: x.sharding)(X)
     assert not hasattr(snp.ones(3), "__cuda_array_interface__")
     assert not hasattr(snp.ones(3), "detach")
+
+
+def test_lists_in_several_places_do_not_contain_themselves() -> None:
+    shared: list[Any] = [1.0, 2.0]
+    assert sd.tree.leaves([shared, {"a": (shared, shared)}]) == [1.0, 2.0] * 3
+    deep = shared
+    for _ in range(2000):
+        deep = [deep, deep]
+    with pytest.raises(RecursionError):
+        sd.tree.leaves(deep)
 
 
 def test_nothing_is_equal_to_what_is_no_array() -> None:

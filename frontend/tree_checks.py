@@ -1,0 +1,57 @@
+"""What cannot be a container of arrays: lists that never end, and classes that are wrongly told."""
+
+from typing import Any
+
+from shardir.frontend.errors import StructureError
+from shardir.frontend.locations import point
+
+
+def check_ends(container: Any) -> None:
+    """Raise `StructureError` if a list, tuple or dictionary in there contains itself.
+
+    It goes down by a loop, because it is called when recursion has met its limit.
+    """
+    path = [(container, iter(_parts(container)))]
+    above, done = {id(container)}, set[int]()
+    while path:
+        at, rest = path[-1]
+        for part in rest:
+            if id(part) in above:
+                text = repr(part)
+                shown = text if len(text) <= 40 else f"{text[:37]}..."
+                raise StructureError(
+                    point(
+                        f"the {type(part).__name__} {shown} contains itself; arrays are found in "
+                        "containers that end"
+                    )
+                )
+            if isinstance(part, (list, tuple, dict)) and id(part) not in done:
+                above.add(id(part))
+                path.append((part, iter(_parts(part))))
+                break
+        else:
+            path.pop()
+            above.discard(id(at))
+            done.add(id(at))
+
+
+def _parts(container: Any) -> Any:
+    return container.values() if isinstance(container, dict) else container
+
+
+def check_kind(what: str, kind: Any, **functions: Any) -> None:
+    """Raise `StructureError` unless a class and functions were given to `what`, by these names."""
+    if not isinstance(kind, type):
+        raise StructureError(point(f"{what} takes a class, got {kind!r}"))
+    for name, function in functions.items():
+        if not callable(function):
+            raise StructureError(
+                point(f"{name} of {kind.__name__} must be a function, got {function!r}")
+            )
+
+
+def known_already(kind: type) -> StructureError:
+    """The error for a class that is registered once more."""
+    return StructureError(
+        point(f"the class {kind.__name__} is a container already; register it once")
+    )
