@@ -17,6 +17,28 @@ class UnknownName(ShardirError, AttributeError):
     """A face has no such name."""
 
 
+class MissingModule(ShardirError, ModuleNotFoundError):
+    """Functions of JAX's that have no names here, though they can be called."""
+
+
+ELSEWHERE = {
+    "shardir.image": "jax.image",
+    "shardir.scipy.ndimage": "jax.scipy.ndimage",
+    "shardir.scipy.optimize": "jax.scipy.optimize",
+    "shardir.scipy.signal": "jax.scipy.signal",
+}
+"""What stands nearest to modules that are not here. Each is a file that says so."""
+
+
+def missing_module(name: str) -> MissingModule:
+    """The error for a module of `ELSEWHERE`."""
+    return MissingModule(f"there is no {name}; {_nearest(name)}")
+
+
+def _nearest(name: str) -> str:
+    return f"call the functions of {ELSEWHERE[name]} through shardir.interop.jax.from_jax"
+
+
 Face = tuple[Callable[[str], object], Callable[[], list[str]]]
 """What a module needs to be one: its `__getattr__` and its `__dir__` (PEP 562)."""
 
@@ -68,6 +90,9 @@ def lazy_module(face: str, home: str) -> Face:
 
 
 def _unknown(face: str, name: str, known: list[str]) -> UnknownName:
+    whole = f"{face}.{name}"
+    if whole in ELSEWHERE:
+        return UnknownName(f"{face} has no name {name!r}; {_nearest(whole)}")
     close = get_close_matches(name, known, 1)
     return UnknownName(
         f"{face} has no name {name!r}" + (f"; did you mean {close[0]!r}" if close else "")

@@ -66,6 +66,19 @@ def test_an_unknown_name_suggests_a_known_one() -> None:
     assert not hasattr(shardir, "qqq")
 
 
+@pytest.mark.parametrize(("name", "theirs"), _lazy.ELSEWHERE.items())
+def test_a_module_that_is_not_here_says_what_is_nearest(name: str, theirs: str) -> None:
+    nearest = f"call the functions of {theirs} through shardir.interop.jax.from_jax"
+    with pytest.raises(ImportError) as caught:
+        import_module(name)
+    assert str(caught.value) == f"there is no {name}; {nearest}"
+    face, _, last = name.rpartition(".")
+    with pytest.raises(AttributeError) as unknown:
+        getattr(import_module(face), last)
+    assert str(unknown.value) == f"{face} has no name {last!r}; {nearest}"
+    assert import_module(theirs)
+
+
 def test_importing_shardir_imports_nothing_heavy() -> None:
     code = "import shardir, sys; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
     done = subprocess.run(

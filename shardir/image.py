@@ -1,0 +1,5 @@
+"""What is nearest to `jax.image`: importing this tells."""
+
+from shardir._lazy import missing_module
+
+raise missing_module(__name__)
