@@ -11,6 +11,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from shardir.errors import ShardirError
 from shardir.frontend.array import Array
 from shardir.frontend.calling import MANY, is_array_like, surroundings
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
@@ -162,7 +163,19 @@ class _Program:
             args, options = unmarked(jax.tree_util.tree_unflatten(structure, filled))
             return self._results(function._fun(*args, **options))
 
-        self.closed, _ = program_of(flat, [struct_of(x) for x in tracers])
+        try:
+            self.closed, _ = program_of(flat, [struct_of(x) for x in tracers])
+        except TypeError as error:
+            # JAX names a value's class by its module, so ours are known by it.
+            if isinstance(error, ShardirError) or "'shardir." not in str(error):
+                raise
+            said = str(error).partition("\n")[0].rstrip(".")
+            raise NotAnArrayError(
+                point(
+                    f"{self.name} is written for JAX and met what is of shardir: {said}; give it "
+                    "arrays as arguments, and use the functions of one of both in it"
+                )
+            ) from None
 
     def _results(self, out: Any) -> list[Any]:
         """The arrays of a result; what else is in it is kept."""

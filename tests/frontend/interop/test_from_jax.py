@@ -224,6 +224,22 @@ def test_functions_of_one_library_are_not_mixed_with_those_of_the_other() -> Non
     assert "which is of shardir; use the functions of one of both in it" in str(caught.value)
 
 
+@pytest.mark.parametrize("ours", [sd.ShapeDtypeStruct((3,), "float32"), sd.numpy.ones(3), P("x")])
+def test_what_jax_cannot_take_of_ours_is_named(ours: Any) -> None:
+    def mixed(x: Any) -> Any:
+        return jax.lax.sin(ours) + x
+
+    with pytest.raises(sd.ShardirError) as caught:
+        from_jax(mixed)(X)
+    kind = type(ours)
+    assert str(caught.value).partition("\n")[0] == (
+        "mixed is written for JAX and met what is of shardir: Error interpreting argument to sin "
+        f"as a JAX value. The problematic value is of type <class '{kind.__module__}."
+        f"{kind.__name__}'> and was passed to sin at position 0; give it arrays as arguments, and "
+        "use the functions of one of both in it"
+    )
+
+
 def test_other_generators_are_refused() -> None:
     def drawn(seed: Any) -> Any:
         return jax.random.normal(jax.random.key(seed, impl="rbg"), (3,))
