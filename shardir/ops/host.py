@@ -64,7 +64,8 @@ def _checked(name: str, made: Any, types: tuple[TensorType, ...]) -> tuple[Any, 
     for array, type in zip(arrays, types, strict=True):
         if array.shape != type.shape or array.dtype != type.numpy:
             raise InterpretError(
-                f"{name} returned {array.dtype}{list(array.shape)}, and it is to return {type}"
+                f"{name} returned {array.dtype}{list(array.shape)}, and it is to return {type}; "
+                "convert it, or declare what it returns"
             )
     return arrays
 

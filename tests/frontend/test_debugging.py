@@ -122,7 +122,10 @@ def test_effects_happen_once_and_in_turn() -> None:
 def test_what_a_callback_returns_is_checked() -> None:
     with pytest.raises(ShardirError) as error:
         jit(lambda x: pure_callback(lambda x: np.ones(2), NUMBER, x))(1.0)
-    assert message(error) == "lambda returned float32[2], and it is to return f32[]"
+    assert message(error) == (
+        "lambda returned float32[2], and it is to return f32[]; "
+        "convert it, or declare what it returns"
+    )
     with pytest.raises(ShardirError) as error:
         pure_callback(np.sin, "f32", 1.0)
     assert message(error) == (
