@@ -7,6 +7,7 @@ from typing import Any
 import optree
 
 from shardir.frontend.tree import NAMESPACE, PyTreeDef, map as map_tree
+from shardir.frontend.tree_checks import check_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,11 @@ def flatten_with_path(
     """
     if is_leaf is not None and is_leaf_takes_path:
         return _flatten_by_path(tree, is_leaf)
-    places, leaves, spec = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=NAMESPACE)
+    try:
+        places, leaves, spec = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=NAMESPACE)
+    except RecursionError:
+        check_ends(tree)
+        raise
     return [(_keys(place), leaf) for place, leaf in zip(places, leaves, strict=True)], spec
 
 

@@ -72,7 +72,7 @@ def load(file: Any, **options: Any) -> Any:
         found = np.load(file, **options)
     except FileNotFoundError:
         raise MissingFileError(point(f"there is no file {str(file)!r} to load")) from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, IsADirectoryError) as error:
         raise ArgumentError(point(f"load cannot read {file!r}: {error}")) from None
     if isinstance(found, np.ndarray):
         return _read(found)

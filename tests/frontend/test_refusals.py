@@ -229,6 +229,11 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "the dict {'a': {...}} contains itself; arrays are found in containers that end",
     ),
     (
+        lambda: sd.tree_util.tree_leaves_with_path(LOOP),
+        StructureError,
+        "the dict {'a': {...}} contains itself; arrays are found in containers that end",
+    ),
+    (
         lambda: optim.adam("a"),
         ArgumentError,
         "a learning rate is a number or a function of the step, got 'a'",
@@ -277,6 +282,11 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         lambda: snp.load(3),
         ArgumentError,
         "load cannot read 3: expected str, bytes or os.PathLike object, not int",
+    ),
+    (
+        lambda: snp.load("."),
+        ArgumentError,
+        "load cannot read '.': [Errno 21] Is a directory: '.'",
     ),
 ]
 
