@@ -47,6 +47,9 @@ LONG = 16384
 """Steps of a sum from which on it is taken in parts, where the result is small."""
 SMALL = 4096
 """Numbers of a small result."""
+LONGER, LARGER = 65536, 65536
+"""The same for sums so long that the caches hold no operand: it is to be read once, not once for
+each block of the result."""
 PARTS = 32
 TASK = 20_000.0
 """Nanoseconds that a task should take at least."""
@@ -57,8 +60,8 @@ def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
     if not work.out.size:
         return []
     batch, rows, columns, inner = work.sizes
-    small = batch == 1 and rows * columns <= SMALL
-    if inner >= LONG and small and not any(work.inner[0].steps):
+    most = LARGER if inner >= LONGER else SMALL if inner >= LONG else 0
+    if batch == 1 and rows * columns <= most and not any(work.inner[0].steps):
         return _in_parts(work, min(PARTS, inner // (LONG // 2)), context, label)
     for each in (work, work.turned()):
         if batch == 1 and _swept(each) and inner * each.sizes[2] * work.out.itemsize >= FARTHER:
