@@ -2,7 +2,8 @@
 
 The sum is taken in parts of `STEPS` steps. For each part the block's columns of the right operand
 are packed (or have been by an earlier phase, which uses the same kernel), then `rows` rows of the
-left one at a time, which the caches hold while tile after tile is computed. Numbers are summed in
+left one at a time, which the caches hold while tile after tile is computed (`straight` says when
+rows need no packing). Numbers are summed in
 the order of the steps whatever the blocks are, so that results do not depend on how the work is
 split.
 """
@@ -14,6 +15,11 @@ from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithme
 from shardir.backends.cpu.native.contraction.packing import SEGMENT, emit_pack, neighbours
 from shardir.backends.cpu.native.contraction.patches import emit_patches
 from shardir.backends.cpu.native.contraction.record import Block, Reader
+from shardir.backends.cpu.native.contraction.straight import (
+    emit_starts,
+    emit_straight_tile,
+    lanes_of,
+)
 from shardir.backends.cpu.native.contraction.tables import OFFSETS, emit_offsets, emit_segments
 from shardir.backends.cpu.native.contraction.tile import Tile, emit_tile, fitting
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
@@ -59,10 +65,14 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Checked:
-    """The operand that is patches of an image ("lhs", "rhs" or ""), and its checked dimensions."""
+    """The operand that is patches of an image ("lhs", "rhs" or ""), and its checked dimensions.
+
+    `straight`: it is the left one, and read where it lies rather than packed.
+    """
 
     side: str = ""
     dims: int = 0
+    straight: bool = False
 
     def of(self, side: str) -> int:
         """How many dimensions of an operand are checked."""
@@ -74,7 +84,7 @@ def product_kernel(lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checked)
     """The kernel for operands and results of these element types."""
     name = f"product_{lhs}_{rhs}_{out}_{sizes.tile.height}x{sizes.tile.width}"
     if checked.dims:
-        name += f"_{checked.side}{checked.dims}"
+        name += f"_{checked.side}{checked.dims}" + "_straight" * checked.straight
     return Kernel(name, lambda: _text(name, lhs, rhs, out, sizes, checked))
 
 
@@ -82,11 +92,16 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
     module, numbers = Module(), arithmetic(out)
     tile = sizes.tile
     emit_offsets(module)
-    emit_tile(module, "tile", tile, numbers, host())
+    if checked.straight:
+        emit_straight_tile(module, "tile", tile, numbers, host(), checked.dims)
+    else:
+        emit_tile(module, "tile", tile, numbers, host())
     for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
         dims = checked.of(side)
         emit_segments(module, f"segments_{side}", dims)
-        if dims:
+        if dims and checked.straight:
+            emit_starts(module, f"starts_{side}", lines, sizes.steps, numbers, dims, 8 * LINES)
+        elif dims:
             emit_patches(
                 module, f"pack_{side}", lines, sizes.steps, dtype, numbers, dims, 8 * LINES
             )
@@ -136,8 +151,9 @@ class _Task:
     def _packed(
         self, side: str, base: Value, skipped: Value, lines: Value, first: Value, steps: Value,
         to: Value | None = None,
-    ) -> None:  # fmt: skip
-        """Pack lines of an operand, but for those skipped, for the steps from `first` on."""
+    ) -> Value:  # fmt: skip
+        """Pack lines of an operand, but for those skipped, for the steps from `first` on, or find
+        them in memory. How many segments these are."""
         f = self.f
         loops, number = self.record.loops(f"inner_{side}")
         segments = self.places[f"{side}_segments"]
@@ -145,11 +161,15 @@ class _Task:
         stride = f.load(f.offset(loops, 8), "i64")
         table = self.places["rows_lhs" if side == "lhs" else "columns_rhs"]
         table = f.offset(table, skipped, "i64")
-        args = [to or self.places[side], base, table, lines, segments, parts, steps, stride]
+        args = [to or self.places[side], base, table, lines, segments, parts]
+        straight = self.checked.straight and side == self.checked.side
+        if not straight:
+            args += [steps, stride]
         if self.checked.of(side):
             args.append(f.offset(self.places["positions"], skipped, "i64"))
             args.append(self.record.loops("bounds")[0])
-        f.call(f"pack_{side}", args)
+        f.call(f"starts_{side}" if straight else f"pack_{side}", args)
+        return parts
 
     def _panels(self) -> Value:
         """The columns of the right operand, the missing ones of the last panel among them."""
@@ -219,14 +239,15 @@ class _Task:
             adding = now.is_("ne", 0)
             with f.loop(0, block.rows, sizes.rows) as top:
                 count = f.least(block.rows - top, sizes.rows)
-                self._packed("lhs", lhs, top, count, now, steps)
-                self._tiles(right.get(), place, top, count, steps, adding)
+                parts = self._packed("lhs", lhs, top, count, now, steps)
+                self._tiles(right.get(), place, top, count, steps, parts, adding)
             after.set(1)
             first.set(now + sizes.steps)
 
     def _tiles(
-        self, right: Value, place: Value, top: Value, count: Value, steps: Value, adding: Value
-    ) -> None:
+        self, right: Value, place: Value, top: Value, count: Value, steps: Value, parts: Value,
+        adding: Value,
+    ) -> None:  # fmt: skip
         f, tile, size = self.f, self.sizes.tile, self.numbers.size
         columns = self.block.columns
         stripe = self.sizes.stripe
@@ -237,11 +258,17 @@ class _Task:
             f.loop(begin, f.least(columns, begin + stripe), tile.columns) as j,
         ):
             panel = f.offset(right, j * steps * size)
-            left = f.offset(self.places["lhs"], i * steps * size)
             where = f.offset(place, j * size)
             offsets = f.offset(self.places["rows_out"], top + i, "i64")
             rows, rest = count - i, columns - j
-            f.call("tile", [steps, left, panel, where, offsets, rows, rest, adding])
+            out = [panel, where, offsets, rows, rest, adding]
+            if self.checked.straight:
+                each = f.value(8 * lanes_of(tile.height), "i64") * parts
+                starts = f.offset(self.places["lhs"], i // tile.height * each)
+                f.call("tile", [parts, self.places["lhs_segments"], starts, *out])
+            else:
+                left = f.offset(self.places["lhs"], i * steps * size)
+                f.call("tile", [steps, left, *out])
 
 
 def _emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:

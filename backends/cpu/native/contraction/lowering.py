@@ -20,6 +20,7 @@ from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
 from shardir.backends.cpu.native.contraction.kernel import Checked, Sizes, product_kernel
 from shardir.backends.cpu.native.contraction.parts import parts_kernel
 from shardir.backends.cpu.native.contraction.record import written
+from shardir.backends.cpu.native.contraction.straight import readable
 from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
 from shardir.backends.cpu.native.llvm.target import host
 
@@ -281,7 +282,9 @@ def _packed_phases(
 ) -> list[Phase]:
     numbers = arithmetic(work.out.dtype)
     patches = work.patches
-    checked = Checked(patches.side, len(patches.starts)) if patches else Checked()
+    checked = Checked()
+    if patches:
+        checked = Checked(patches.side, len(patches.starts), readable(work))
     kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns

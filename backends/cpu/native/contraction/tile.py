@@ -5,6 +5,7 @@ numbers of one step of the sum are neighbours: `height` of the left one, a row o
 right one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -53,31 +54,41 @@ def emit_tile(module: Module, name: str, tile: Tile, numbers: Arithmetic, machin
               "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
     steps, lhs, rhs, *place = f.params
-    many = vector(numbers.type, tile.lanes)
-    sums = [
-        [[f.variable(many, 0) for _ in range(numbers.planes)] for _ in range(tile.width)]
-        for _ in range(tile.height)
-    ]
-    step = _Step(f, tile, numbers, machine, sums)
+    sums = TileSums(f, tile, numbers, machine)
     left, right = f.variable("ptr", lhs), f.variable("ptr", rhs)
     with f.loop(0, steps):
-        step.emit(left.get(), right.get())
+        start = left.get()
+        planes = [
+            [f.offset(start, (p * tile.height + i) * numbers.part) for i in range(tile.height)]
+            for p in range(numbers.planes)
+        ]
+        sums.add(planes, right.get())
         left.set(f.offset(left.get(), tile.height * numbers.size))
         right.set(f.offset(right.get(), tile.columns * numbers.size))
-    _write(f, tile, numbers, machine, sums, place)
+    sums.write(place)
     f.leave()
 
 
 @dataclass
-class _Step:
+class TileSums:
+    """The sums of a tile, in registers."""
+
     f: Function
     tile: Tile
     numbers: Arithmetic
     machine: Machine
-    sums: list[list[list[Variable]]]
 
-    def emit(self, lhs: Value, rhs: Value) -> None:
-        """Add the products of a step."""
+    def __post_init__(self) -> None:
+        tile, numbers = self.tile, self.numbers
+        many = vector(numbers.type, tile.lanes)
+        self.sums: list[list[list[Variable]]] = [
+            [[self.f.variable(many, 0) for _ in range(numbers.planes)] for _ in range(tile.width)]
+            for _ in range(tile.height)
+        ]
+
+    def add(self, lhs: Sequence[Sequence[Value]], rhs: Value) -> None:
+        """Add the products of a step: of the numbers at addresses (of each plane, of each row),
+        and of a row of vectors."""
         f, tile, numbers = self.f, self.tile, self.numbers
         many = vector(numbers.type, tile.lanes)
         right = [
@@ -92,18 +103,13 @@ class _Step:
             for j in range(tile.width)
         ]
         for i, sums in enumerate(self.sums):
-            left = [
-                f.splat(
-                    f.load(
-                        f.offset(lhs, (p * tile.height + i) * numbers.part),
-                        numbers.type,
-                    ),
-                    tile.lanes,
-                )
-                for p in range(numbers.planes)
-            ]
+            left = [f.splat(f.load(plane[i], numbers.type), tile.lanes) for plane in lhs]
             for j, place in enumerate(sums):
                 self._add(place, left, right[j])
+
+    def write(self, place: list[Value]) -> None:
+        """Write them, as `emit_tile` says: (out, offsets, rows, columns, adding)."""
+        _write(self.f, self.tile, self.numbers, self.machine, self.sums, place)
 
     def _add(self, sums: list[Variable], a: list[Value], b: list[Value]) -> None:
         def product(x: Value, y: Value, z: Value, minus: bool = False) -> Value:

@@ -61,7 +61,7 @@ def convolutions(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, Any]]:
     )
     groups, batch_groups = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2)]))
     sizes = {
-        "i": draw(st.integers(1, 5)), "b": draw(st.integers(1, 3)) * batch_groups,
+        "i": draw(st.sampled_from((1, 2, 3, 4, 5, 9))), "b": draw(st.integers(1, 3)) * batch_groups,
         "o": draw(st.integers(1, 5)) * groups * batch_groups,
     }  # fmt: skip
     sizes["f"] = sizes["i"] * groups
@@ -119,6 +119,11 @@ LARGE = [
     ("bf01,oi01->bf01", (2, 3, 30, 31), (8, 3, 5, 5), {"strides": (2, 2)}),
     ("b01f,01io->b01f", (2, 15, 15, 24), (3, 3, 24, 16),
      {"lhs_dilation": (2, 2), "padding": ((1, 2), (2, 1))}),
+    ("b01f,01io->b01f", (2, 9, 11, 70), (3, 3, 70, 150), {"padding": ((1, 2), (2, 1))}),
+    ("b01f,01io->b01f", (2, 9, 11, 50), (3, 3, 50, 12),
+     {"padding": ((2, 2), (2, 2)), "rhs_dilation": (2, 2), "strides": (1, 2)}),
+    ("b01f,01oi->b01f", (2, 12, 13, 40), (5, 5, 30, 20),
+     {"padding": ((2, 2), (2, 2)), "groups": 2}),
     ("f01b,i01o->01bf", (4, 16, 16, 24), (4, 16, 16, 40), {"padding": ((1, 1), (1, 1))}),
     ("fb01,io01->bf01", (4, 24, 16, 32), (4, 40, 16, 32), {"padding": ((1, 1), (1, 1))}),
     ("f01b,i01o->01bf", (37, 32, 32, 3), (37, 32, 32, 8), {"padding": ((1, 1), (1, 1))}),
@@ -154,3 +159,20 @@ def test_same_bits_for_any_number_of_workers(
     attrs = attributes(len(left) - 2, dims, **given)
     one, *others = (convolved(x, w, attrs, workers=workers).tobytes() for workers in (1, 2, 7))
     assert all(other == one for other in others)
+
+
+def test_patches_whose_channels_are_neighbours_are_not_packed() -> None:
+    """They are read where they lie; other element types are converted while they are packed."""
+
+    def kernels(dtype: str) -> set[str]:
+        rng = np.random.default_rng(0)
+        x, w = numbers(rng, (2, 9, 9, 16), dtype), numbers(rng, (3, 3, 16, 24), dtype)
+        attrs = attributes(2, "b01f,01io->b01f", padding=((1, 1), (1, 1)))
+        op = op_on(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
+        out = np.empty(op.result.type.shape, NUMPY_DTYPES[dtype])
+        phases = lowered(RULES["convolution"], op, [x, w], [out])
+        assert phases is not None
+        return {phase.kernel.name for phase in phases}
+
+    assert all("straight" in name for name in kernels("f32"))
+    assert not any("straight" in name for name in kernels("bf16"))
