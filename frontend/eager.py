@@ -24,6 +24,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.executing import Gather
 from shardir.frontend.refusals import FOREIGN, refusal
 from shardir.frontend.trace import current
+from shardir.frontend.tree_checks import check_ends
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -66,6 +67,9 @@ def public(
                 return outside(args, options)
             except FOREIGN as error:
                 outside.check(args, options, error)
+                raise
+            except RecursionError:
+                check_ends((*args, *options.values()))
                 raise
 
         return wrapper  # type: ignore[return-value]

@@ -9,6 +9,7 @@ from shardir.frontend.errors import IndexingError, TracedMaskError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, kind_of
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_checks import check_ends
 from shardir.types import INTEGERS
 
 
@@ -43,10 +44,11 @@ def _listed(item: Any) -> Any:
     """A list as an array of indices."""
     if not len(item):
         return np.zeros((0,), np.int32)
-    if _has_traced(item):
-        return as_tracer(item)
     try:
-        return np.asarray(item)
+        return as_tracer(item) if _has_traced(item) else np.asarray(item)
+    except RecursionError:
+        check_ends(item)
+        raise
     except ValueError as error:
         raise IndexingError(point(f"a list of different lengths is no index: {error}")) from None
 

@@ -229,6 +229,16 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "the dict {'a': {...}} contains itself; arrays are found in containers that end",
     ),
     (
+        lambda: snp.ones(3)[ENDLESS],
+        StructureError,
+        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+    ),
+    (
+        lambda: snp.zeros(ENDLESS),
+        StructureError,
+        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+    ),
+    (
         lambda: sd.tree_util.tree_leaves_with_path(LOOP),
         StructureError,
         "the dict {'a': {...}} contains itself; arrays are found in containers that end",
