@@ -231,14 +231,14 @@ def arange(
 ) -> Any:
     """start, start + step, ... before stop; with one number, 0, 1, ... before that.
 
-    The numbers must be known while tracing.
+    The numbers must be known while tracing. Raises `ArgumentError` for what is no number.
     """
     bounds = [start, stop, step]
     for bound in bounds:
         if isinstance(bound, Tracer):
             bound.__index__()  # an error that says why the numbers must be known
     bounds = [int(bound) if isinstance(bound, bool) else bound for bound in bounds]
-    numbers = [None if b is None else b if is_number(b) else np.asarray(b).item() for b in bounds]
+    numbers = [None if b is None else b if is_number(b) else _number(b) for b in bounds]
     if numbers[1] is None:
         numbers[:2] = [0, numbers[0]]
     if numbers[2] is None:
@@ -250,6 +250,16 @@ def arange(
         dtype = promotion.user_dtype(promotion.result_type(*map(kind_of, given))[0])
     first, last, gap = numbers
     return _on(device, _arange(first, last, gap, dtype))
+
+
+def _number(bound: Any) -> Any:
+    try:
+        number = np.asarray(bound).item()
+    except ValueError:
+        number = None
+    if not is_number(number):
+        raise ArgumentError(point(f"arange takes numbers, got {bound!r}"))
+    return number
 
 
 @public(static=("start", "stop", "step", "dtype"))

@@ -6,13 +6,18 @@ import numpy as np
 
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.operands import abstract_of
+from shardir.frontend.tree_checks import check_ends
 from shardir.types import COMPLEX, TensorType
 
 
 def type_of(x: Any) -> TensorType:
     """Shape and element type of an array, a number or a nested list."""
     if isinstance(x, (list, tuple)):
-        rows = [type_of(item) for item in x]
+        try:
+            rows = [type_of(item) for item in x]
+        except RecursionError:
+            check_ends(x)
+            raise
         inner = rows[0] if rows else abstract_of(np.zeros(())).type
         return inner.with_shape((len(rows), *inner.shape))
     return abstract_of(x).type

@@ -239,6 +239,21 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "the list [1.0, [...]] contains itself; arrays are found in containers that end",
     ),
     (
+        lambda: snp.arange(ENDLESS),
+        ArgumentError,
+        "arange takes numbers, got [1.0, [...]]",
+    ),
+    (
+        lambda: snp.arange("3"),
+        ArgumentError,
+        "arange takes numbers, got '3'",
+    ),
+    (
+        lambda: snp.shape(ENDLESS),
+        StructureError,
+        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+    ),
+    (
         lambda: sd.tree_util.tree_leaves_with_path(LOOP),
         StructureError,
         "the dict {'a': {...}} contains itself; arrays are found in containers that end",
