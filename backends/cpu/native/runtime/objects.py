@@ -45,14 +45,22 @@ def offsets(probe: object, names: Sequence[str]) -> tuple[int, ...] | None:
         at = _word(_word(id(descriptor) + _MEMBER) + _OFFSET)
         if not TYPE < at < kind.__basicsize__:
             return None
-        before, token = getattr(probe, name, None), object()
-        setattr(probe, name, token)
+        before, token = _held(descriptor, probe), object()
+        descriptor.__set__(probe, token)
         there = _word(id(probe) + at) == id(token)
-        setattr(probe, name, before)
+        descriptor.__set__(probe, before)
         if not there:
             return None
         found.append(at)
     return tuple(found)
+
+
+def _held(slot: MemberDescriptorType, probe: object) -> object:
+    """What a slot holds; `None` where nothing was written yet, which an array would explain."""
+    try:
+        return slot.__get__(probe)
+    except AttributeError:
+        return None
 
 
 def _word(address: int) -> int:
