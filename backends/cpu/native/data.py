@@ -7,9 +7,8 @@ at once; `record` holds the constants of a phase. `bases[0]` is scratch memory: 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,8 +21,7 @@ SCRATCH_BYTES = 4 << 20
 """The memory a worker has for itself while it runs a task, 64-byte aligned."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """Where a tensor lies: `offset` bytes into the buffer of `slot`, `strides` in bytes.
 
     A stride of 0 repeats, a negative one goes backwards. `dtype` is the IR's name of the elements.
@@ -51,8 +49,7 @@ class View:
         return self.size * self.itemsize
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(NamedTuple):
     """Machine code that is made when it is needed.
 
     `name` is its symbol and says what it does to the last instruction: kernels of one name are
@@ -65,8 +62,7 @@ class Kernel:
     imports: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(NamedTuple):
     """`tasks` calls of a kernel, in any order, by any worker, at the same time.
 
     All tasks of a phase are done before the next phase begins. `cost` estimates the nanoseconds

@@ -7,10 +7,9 @@ as it is, one for each remainder of a place: no product with a zero between elem
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product, merged
 from shardir.backends.cpu.native.contraction.elements import arithmetic, converts
@@ -49,8 +48,7 @@ def convolution_order(op: Op, operands: Sequence[View]) -> Sequence[int]:
     return sorted(like, key=lambda dim: (last and dim == to.second, -abs(image.strides[like[dim]])))
 
 
-@dataclass(frozen=True)
-class _Axis:
+class _Axis(NamedTuple):
     """Places and taps along a spatial dimension.
 
     Place q and tap t meet the image at `start + q * stride + t * dilation`; they are every
@@ -157,9 +155,9 @@ def _product(
     sizes = tuple(axes[d].size for d in checked)
     patches = Patches("lhs", starts, sizes) if checked else None
     return Product(
-        replace(x, offset=x.offset + move_x),
-        replace(w, offset=w.offset + move_w),
-        replace(out, offset=out.offset + move_out),
+        x._replace(offset=x.offset + move_x),
+        w._replace(offset=w.offset + move_w),
+        out._replace(offset=out.offset + move_out),
         merged([group]),
         merged(sorted(rows, key=lambda loop: (-abs(loop.lhs), -abs(loop.out)))),
         merged([feature]),

@@ -1,7 +1,6 @@
 """An einsum of two strided operands as loops of a matrix product."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
@@ -21,8 +20,7 @@ class Loop(NamedTuple):
     steps: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Patches:
+class Patches(NamedTuple):
     """What is checked of an operand ("lhs" or "rhs") that is patches of an image.
 
     Along each dimension patches begin at `starts`; only what is at least 0 and less than `sizes`
@@ -34,8 +32,7 @@ class Patches:
     sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """out[batch, row, column] = sum over inner of lhs[batch, row, inner] * rhs[..., column].
 
     Each is any number of loops, the outermost first. The order of `inner` is that of the sum.
@@ -65,9 +62,9 @@ class Product:
         ]
         patches = self.patches
         if patches:
-            patches = replace(patches, side="rhs" if patches.side == "lhs" else "lhs")
-        return replace(
-            self, lhs=self.rhs, rhs=self.lhs, batch=flip[0], rows=flip[1], columns=flip[2],
+            patches = patches._replace(side="rhs" if patches.side == "lhs" else "lhs")
+        return self._replace(
+            lhs=self.rhs, rhs=self.lhs, batch=flip[0], rows=flip[1], columns=flip[2],
             inner=flip[3], patches=patches,
         )  # fmt: skip
 

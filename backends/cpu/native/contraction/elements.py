@@ -6,7 +6,7 @@ vector, then all imaginary ones.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.llvm.text import Function, Value, lanes, vector
@@ -21,8 +21,7 @@ def stored(dtype: str) -> str:
     return _REAL.get(dtype) or f"i{8 * NUMPY_DTYPES[dtype].itemsize}"
 
 
-@dataclass(frozen=True)
-class Arithmetic:
+class Arithmetic(NamedTuple):
     """How results of an element type are computed.
 
     `type` is the LLVM type of a number, `planes` is 2 for complex numbers, `size` counts the bytes

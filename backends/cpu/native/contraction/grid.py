@@ -1,7 +1,6 @@
 """How a product is split into tasks."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ SMALL = 20_000.0
 SPLITS = (*range(1, 17), 20, 24, 32, 48, 64)
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """Blocks of `rows` by `columns`, of `products` products of a batch.
 
     `packed`: the right operand is packed by a phase before. `cost` is that of all tasks.

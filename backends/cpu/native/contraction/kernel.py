@@ -8,8 +8,8 @@ the order of the steps whatever the blocks are, so that results do not depend on
 split.
 """
 
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic, narrowed
 from shardir.backends.cpu.native.contraction.packing import SEGMENT, emit_pack, neighbours
@@ -37,8 +37,7 @@ LEFT, RIGHT, STAGE = 256 << 10, 2 << 20, 1 << 20
 """Bytes for packed rows, for packed columns, and for results that are not stored yet."""
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """What fits where, for one arithmetic."""
 
     tile: Tile
@@ -63,8 +62,7 @@ class Sizes:
         return Sizes(tile, steps, max(rows, tile.height), most, stripe, STAGE // numbers.size)
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(NamedTuple):
     """The operand that is patches of an image ("lhs", "rhs" or ""), and its checked dimensions.
 
     `straight`: it is the left one, and read where it lies rather than packed.

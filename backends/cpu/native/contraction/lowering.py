@@ -6,7 +6,6 @@ number depends on the shape alone: results are the same for any number of worker
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import ceil, prod
 
 from shardir.backends.cpu.native.contraction.across import across_kernel
@@ -98,23 +97,21 @@ def _in_parts(work: Product, count: int, context: Context, label: str) -> list[P
     place = View(slot, 0, (rows, columns), (columns * numbers.size, numbers.size), numbers.dtype)
     dense = _dense(work, numbers)
     part = loop._replace(extent=count, lhs=loop.lhs * steps, rhs=loop.rhs * steps, out=each)
-    short = replace(
-        work, out=place, batch=(part,), rows=dense[0], columns=dense[1],
+    short = work._replace(out=place, batch=(part,), rows=dense[0], columns=dense[1],
         inner=merged([loop._replace(extent=steps), *others]),
     )  # fmt: skip
     phases = _at_once(short, context, f"{label} in parts")
     if rest:
         done = count * steps
-        last = replace(
-            short,
-            lhs=replace(work.lhs, offset=work.lhs.offset + done * loop.lhs),
-            rhs=replace(work.rhs, offset=work.rhs.offset + done * loop.rhs),
-            out=replace(place, offset=count * each),
+        last = short._replace(
+            lhs=work.lhs._replace(offset=work.lhs.offset + done * loop.lhs),
+            rhs=work.rhs._replace(offset=work.rhs.offset + done * loop.rhs),
+            out=place._replace(offset=count * each),
             batch=(),
             inner=merged([loop._replace(extent=rest), *others]),
         )
         phases += _at_once(last, context, f"{label}, last part")
-    plain = replace(work, lhs=place, inner=(), patches=None)
+    plain = work._replace(lhs=place, inner=(), patches=None)
     fields, lists = described(plain, Grid(rows, columns, False, 0.0))
     fields["inner"] = count + bool(rest)
     cost = float(rows * columns * (count + 1))
@@ -225,9 +222,9 @@ def _spread(
     wanted = -(-wanted // -(-batch // products))
     grid = Grid(rows, columns, False, cost, products)
     if wanted > 1 and columns >= rows:
-        grid = replace(grid, columns=padded(ceil(columns / wanted), steps[1]))
+        grid = grid._replace(columns=padded(ceil(columns / wanted), steps[1]))
     elif wanted > 1:
-        grid = replace(grid, rows=padded(ceil(rows / wanted), steps[0]))
+        grid = grid._replace(rows=padded(ceil(rows / wanted), steps[0]))
     fields, lists = described(work, grid)
     return [Phase(kernel, written(fields, lists), tasks(fields), cost, label)]
 
@@ -242,7 +239,7 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
         and _run(work.columns, item) >= PARTED
         and not any(work.columns[0].steps)  # A batch is not checked against the image.
     ):
-        work = replace(work, batch=(work.columns[0], *work.batch), columns=work.columns[1:])
+        work = work._replace(batch=(work.columns[0], *work.batch), columns=work.columns[1:])
     sizes = Sizes.of(numbers, work.sizes[2])
     direct = _dense_from(work.columns, item)
     staged = numbers.dtype != work.out.dtype or not direct

@@ -6,7 +6,7 @@ distance (a table of offsets and lengths). A panel is as many lines as the tile 
 it holds a number of each line, zeros for lines that are missing.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
@@ -75,8 +75,7 @@ def neighbours(f: Function, table: Value, count: Value, item: int) -> Value:
     return wrong.get().is_("eq", 0)
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """The steps of one segment, of one panel.
 
     `starts` is a table of where lines begin; `paces` one of their strides, where they differ.

@@ -8,14 +8,14 @@ right one.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined, split
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """The sizes of a tile, in numbers of an arithmetic."""
 
     height: int

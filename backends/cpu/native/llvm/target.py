@@ -1,14 +1,13 @@
 """This machine, as LLVM sees it."""
 
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import llvmlite
 import llvmlite.binding as binding
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """What code is compiled for.
 
     `vector_bytes` is how wide the registers are that kernels should use: 64 with AVX-512, 32 with

@@ -5,6 +5,7 @@ elements go over the stack, so that there is one copy of a loop's body for both.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, lanes, vector
@@ -16,8 +17,7 @@ from shardir.types import REAL_OF
 _LAST = 63
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where an array's elements are: those of a vector begin at `address`, `stride` bytes apart."""
 
     address: Value

@@ -5,8 +5,8 @@ An array is anything with a stride along each axis: a view, or an index that an 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import View
 from shardir.backends.cpu.native.loops.body import Walk
@@ -17,8 +17,7 @@ UNIT, SPLAT, GENERAL = "unit", "splat", "general"
 """How an array lies along the axis of vectors: side by side, all the same, or anyhow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(NamedTuple):
     """What is read or written in a nest, or a counted index, which lies in no memory (it has no
     view) and begins at `begin`."""
 
@@ -32,8 +31,7 @@ class Array:
         return 1 if self.view is None else NUMPY_DTYPES[self.dtype].itemsize
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(NamedTuple):
     """A loop: its extent, the stride of each array, and whether reductions end it."""
 
     extent: int

@@ -5,7 +5,7 @@ left is the same for all shapes, so that its text can name a kernel.
 """
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardir.ir import Block, Op, Value
 from shardir.ops.create import constant, iota
@@ -16,8 +16,7 @@ from shardir.opset import Attr
 ARRAY, CONSTANT, IOTA, REDUCE, APPLY = "array", "constant", "iota", "reduce", "apply"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One value: an element of array `number`, a constant, counted index `number`, a reduction or
     an elementwise operation `op` of earlier values."""
 
@@ -29,8 +28,7 @@ class Step:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """Steps in order, and which of them are results."""
 
     steps: tuple[Step, ...]
@@ -53,8 +51,7 @@ def block_of(op: Op) -> Block:
     return Block(tuple(dict.fromkeys(op.operands)), (op,), op.results)
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(NamedTuple):
     """An operation as a nest and its body: which operand each array is, the axis of each index."""
 
     nest: Nest

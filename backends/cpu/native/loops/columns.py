@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
@@ -35,8 +36,7 @@ LIGHT = 6
 """Operations that are little."""
 
 
-@dataclass(frozen=True)
-class ColumnShape:
+class ColumnShape(NamedTuple):
     """What the text of a kernel for columns depends on."""
 
     stages: Stages

@@ -7,8 +7,8 @@ computes what lies along kept axes. What is needed later lies in temporary buffe
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.backends.cpu.native.loops.axes import Array, Axis, ordered
@@ -27,8 +27,7 @@ Walk = Callable[[Sequence[Axis], Stages, Sequence[Array], int, Context, str], Ph
 """The one phase of a walk with reductions, uncut."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """The number of the reduced axis that is cut, and how many blocks of which extent there are;
     what is left over is one more block."""
 
@@ -138,7 +137,7 @@ class Cutter:
                 self.moved(a, first * self.blocks[k])
                 for a, k in zip(arrays, [*chosen, *self.indices(part.counted)], strict=True)
             ]
-            axes[cut.axis] = replace(axes[cut.axis], extent=extent)
+            axes[cut.axis] = axes[cut.axis]._replace(extent=extent)
             along = tuple(self.blocks[k] for k in [*chosen, *self.indices(part.counted)])
             axes.append(Axis(count, along))
             kept = [i in partials for i, _ in targets]
@@ -153,7 +152,7 @@ class Cutter:
         part = _Part(self.body, self.known, set())
         body = part.body([i for i, _ in wanted])
         arrays, axes = self.picked([*part.arrays, *(k for _, k in wanted)], part.counted)
-        axes = [replace(axis, reduced=False) for axis in axes]
+        axes = [axis._replace(reduced=False) for axis in axes]
         counted = len(part.counted)
         return phases_of_map(axes, body, arrays, counted, self.context, self.label)
 
@@ -224,8 +223,8 @@ class Cutter:
     @staticmethod
     def moved(array: Array, distance: int) -> Array:
         if array.view is None:
-            return replace(array, begin=array.begin + distance)
-        return replace(array, view=replace(array.view, offset=array.view.offset + distance))
+            return array._replace(begin=array.begin + distance)
+        return array._replace(view=array.view._replace(offset=array.view.offset + distance))
 
 
 class _Part:
@@ -266,12 +265,12 @@ class _Part:
         elif i in self.known:
             made = Step(ARRAY, step.dtype, number=self.array(self.known[i]))
         elif step.kind == ARRAY:
-            made = replace(step, number=self.array(step.number))
+            made = step._replace(number=self.array(step.number))
         elif step.kind == IOTA:
             self.counted.append(step.number)
-            made = replace(step, number=len(self.counted) - 1)
+            made = step._replace(number=len(self.counted) - 1)
         else:
-            made = replace(step, operands=tuple(self.step(k) for k in step.operands))
+            made = step._replace(operands=tuple(self.step(k) for k in step.operands))
         self.numbers[i] = self.add(i, made)
         return self.numbers[i]
 

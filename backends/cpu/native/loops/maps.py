@@ -6,10 +6,10 @@ still there for the next row.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from math import prod
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import Context, Kernel, Phase
 from shardir.backends.cpu.native.llvm.target import host
@@ -49,8 +49,7 @@ STREAMING_BYTES = 32 << 20
 TASK_NANOSECONDS = 20_000.0
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """What the text of a map's kernel depends on.
 
     `kinds` has for each array its element type and how it lies along the columns; counted indices
@@ -191,7 +190,7 @@ def _module(shape: Shape, name: str) -> Module:
                 _row(shape, f, here, column_strides, width)
 
             if shape.streaming:
-                plain = replace(shape, streaming=False)
+                plain = shape._replace(streaming=False)
                 f.choose(_aligned(shape, f, here), lambda: row(shape), lambda: row(plain))
             else:
                 row(shape)

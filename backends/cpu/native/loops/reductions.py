@@ -7,8 +7,9 @@ depend on the number of workers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase
 from shardir.backends.cpu.native.llvm.target import host
@@ -37,8 +38,7 @@ LARGE = 1 << 17
 """Elements from which on cutting is worth further phases."""
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """The axes of a walk, told apart: the one that vectors go along, and the others."""
 
     arrays: tuple[Array, ...]
@@ -104,7 +104,7 @@ def _one_phase(
     if layout.column.reduced:
         if layout.column.extent >= 4 * layout.lanes and host().vector_bytes == WIDEST:
             # Two vectors at a time: an accumulator of one would wait for itself.
-            layout = replace(layout, lanes=2 * layout.lanes)
+            layout = layout._replace(lanes=2 * layout.lanes)
         return _rows(layout, stages, context, label)
     return _columns(layout, stages, context, label)
 

@@ -5,9 +5,9 @@ expensive and needed again waits in scratch memory.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
@@ -35,8 +35,7 @@ CHUNK = 64
 lose less so."""
 
 
-@dataclass(frozen=True)
-class RowShape:
+class RowShape(NamedTuple):
     """What the text of a kernel for rows depends on; `nested`: rows lie along several axes."""
 
     stages: Stages

@@ -5,8 +5,8 @@ which the copies of `moves` do at nearly the speed of memory.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.backends.cpu.native.loops.axes import (
@@ -26,8 +26,7 @@ SHORT = 8
 """Axes shorter than this are walked along anyhow."""
 
 
-@dataclass(frozen=True)
-class Straight:
+class Straight(NamedTuple):
     """The arrays and the axes of a walk whose large arrays do not lie across it; what is done
     before it, and after it."""
 
@@ -56,11 +55,11 @@ def straightened(
             made.after.extend(copy_phases(straight, seen, context))
         else:
             made.before.extend(copy_phases(seen, straight, context))
-        made.arrays[i] = replace(array, view=straight)
+        made.arrays[i] = array._replace(view=straight)
         for k, axis in enumerate(made.axes):
             changed = list(axis.strides)
             changed[i] = strides[k]
-            made.axes[k] = replace(axis, strides=tuple(changed))
+            made.axes[k] = axis._replace(strides=tuple(changed))
     return made
 
 
@@ -96,7 +95,7 @@ def _seen(axes: Sequence[Axis], i: int, view: View) -> View:
     """An array as it lies along the axes."""
     extents = tuple(axis.extent for axis in axes if axis.strides[i])
     strides = tuple(axis.strides[i] for axis in axes if axis.strides[i])
-    return replace(view, shape=extents, strides=strides)
+    return view._replace(shape=extents, strides=strides)
 
 
 def _along(axes: Sequence[Axis], i: int, strides: Sequence[int]) -> tuple[int, ...]:

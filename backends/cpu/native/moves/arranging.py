@@ -1,7 +1,6 @@
 """Rules of the operations that arrange data: copies of views, and of pieces of views."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
 from shardir.backends.cpu.native.moves.copying import copy_phases
@@ -25,14 +24,14 @@ def reshape_phases(source: View, target: View, context: Context) -> list[Phase]:
     """The elements of `source` in row-major order under the shape of `target`."""
     strides = restrided(source.shape, source.strides, target.shape)
     if strides is not None:
-        return copy_phases(replace(source, shape=target.shape, strides=strides), target, context)
+        return copy_phases(source._replace(shape=target.shape, strides=strides), target, context)
     strides = restrided(target.shape, target.strides, source.shape)
     if strides is not None:
-        return copy_phases(source, replace(target, shape=source.shape, strides=strides), context)
+        return copy_phases(source, target._replace(shape=source.shape, strides=strides), context)
     before, after = (TensorType(view.shape, source.dtype) for view in (source, target))
     slot = context.temporary(before.nbytes)
     dense = View(slot, 0, before.shape, packed(before), before.dtype)
-    again = replace(dense, shape=after.shape, strides=packed(after))
+    again = dense._replace(shape=after.shape, strides=packed(after))
     return [*copy_phases(source, dense, context), *copy_phases(again, target, context)]
 
 
@@ -108,7 +107,7 @@ def bitcast_rule(
         x = _in_parts(x, y, key)
     elif y.itemsize > x.itemsize:
         y = _in_parts(y, x, key)
-    return copy_phases(x, replace(y, dtype=x.dtype), context)
+    return copy_phases(x, y._replace(dtype=x.dtype), context)
 
 
 def _in_parts(wide: View, narrow: View, reverse: bool) -> View:

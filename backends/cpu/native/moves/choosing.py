@@ -6,7 +6,6 @@ writes there.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -81,17 +80,17 @@ def _temporary(type: TensorType, order: Sequence[int], context: Context) -> View
 def _counters(view: View, dims: Sequence[int]) -> list[View]:
     """A counter along each of the dimensions where windows move, then some that stand still."""
     found = [
-        replace(view, offset=0, strides=tuple(int(d == dim) for d in range(len(view.shape))))
+        view._replace(offset=0, strides=tuple(int(d == dim) for d in range(len(view.shape))))
         for dim in dims
     ]
-    still = replace(view, offset=0, strides=(0,) * len(view.shape))
+    still = view._replace(offset=0, strides=(0,) * len(view.shape))
     return [*found, *(still for _ in range(DIMS - len(dims)))]
 
 
 def _still(view: View, dims: Sequence[int], shape: Sequence[int]) -> View:
     """A view that stays at its first element along `dims`, where it gets other extents."""
     strides = tuple(0 if d in dims else s for d, s in enumerate(view.strides))
-    return replace(view, shape=tuple(shape), strides=strides)
+    return view._replace(shape=tuple(shape), strides=strides)
 
 
 def _choose(

@@ -7,7 +7,6 @@ themselves.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -36,7 +35,7 @@ def copy_phases(source: View, target: View, context: Context) -> list[Phase]:
 
     None where there is nothing to do. The views must be the same memory or have none in common.
     """
-    if source.size == 0 or replace(source, dtype=target.dtype) == target:
+    if source.size == 0 or source._replace(dtype=target.dtype) == target:
         return []
     name, body, grid, cost = plan(source, target)
     kernel = grid_kernel(name, Form(2), body)

@@ -6,7 +6,6 @@ keeps its best, and the best of those is found at the end.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View
@@ -41,8 +40,7 @@ def extreme_rule(
         return None
     if y.size == 0:
         return []
-    left = replace(
-        x,
+    left = x._replace(
         shape=(*x.shape[:dim], *x.shape[dim + 1 :]),
         strides=(*x.strides[:dim], *x.strides[dim + 1 :]),
     )

@@ -10,7 +10,6 @@ the program runs, the sum of `Start`s.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
@@ -62,8 +61,7 @@ class Form(NamedTuple):
     """Whether a task has all blocks of its columns, in order, rather than a run of blocks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(NamedTuple):
     """A nest of loops cut into blocks of `rows` by `columns`."""
 
     slots: tuple[int, ...]

@@ -6,7 +6,6 @@ single elements are, far apart, each has a range of places, and skips what falls
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
@@ -75,7 +74,7 @@ def _updates(
         part, zeros = target.itemsize // 2, (0,) * len(components)
         free.append(Loop(2, (0, part, part, *zeros)))
         dtype = numbers.PARTS[dtype]
-        target = replace(target, dtype=dtype)
+        target = target._replace(dtype=dtype)
     *around, column = (None, *joined(sorted(free, key=lambda loop: -abs(loop.strides[2]))))
     batch = joined(led)
     row = batch[-1] if batch else None

@@ -5,7 +5,6 @@ of comparisons (`network`) sorts the rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from shardir.backends.cpu.native.data import (
@@ -77,7 +76,7 @@ def top_k_rule(
     if phases is None:
         return None
     first = part(order, dim, 0, values.shape[dim])
-    still = replace(x, shape=values.shape)
+    still = x._replace(shape=values.shape)
     return [
         *phases,
         _taken(still, first, values, dim, context, x.shape[dim]),
@@ -96,8 +95,8 @@ def _taken(
     source: View, order: View, target: View, dim: int, context: Context, extent: int = 0
 ) -> Phase:
     """Elements of `source`, of which `order` says where along a dimension of `extent` they are."""
-    start = replace(
-        source, strides=tuple(0 if d == dim else stride for d, stride in enumerate(source.strides))
+    start = source._replace(
+        strides=tuple(0 if d == dim else stride for d, stride in enumerate(source.strides))
     )
     component = ((extent or source.shape[dim]) - 1, source.strides[dim])
     return gather_phase(order, start, target, [component], 0, context)

@@ -1,7 +1,6 @@
 """Views of views: what arranges elements without moving them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 from shardir.backends.cpu.native.data import View
@@ -12,8 +11,7 @@ Ints = Sequence[int]
 
 def transposed(view: View, perm: Ints) -> View:
     """Dimension i is dimension perm[i] of `view`."""
-    return replace(
-        view,
+    return view._replace(
         shape=tuple(view.shape[d] for d in perm),
         strides=tuple(view.strides[d] for d in perm),
     )
@@ -24,15 +22,14 @@ def broadcasted(view: View, dims: Ints, shape: Ints) -> View:
     strides = [0] * len(shape)
     for size, stride, dim in zip(view.shape, view.strides, dims, strict=True):
         strides[dim] = stride if size == shape[dim] else 0
-    return replace(view, shape=tuple(shape), strides=tuple(strides))
+    return view._replace(shape=tuple(shape), strides=tuple(strides))
 
 
 def in_parts(view: View) -> View:
     """Complex numbers as pairs of floats, along one more dimension; others as they are."""
     if view.dtype not in PARTS:
         return view
-    return replace(
-        view,
+    return view._replace(
         shape=(*view.shape, 2),
         strides=(*view.strides, view.itemsize // 2),
         dtype=PARTS[view.dtype],
@@ -42,8 +39,7 @@ def in_parts(view: View) -> View:
 def sliced(view: View, starts: Ints, steps: Ints, shape: Ints) -> View:
     """Every steps[d]-th element from starts[d] on, as many as `shape` says."""
     offset = sum(start * stride for start, stride in zip(starts, view.strides, strict=True))
-    return replace(
-        view,
+    return view._replace(
         offset=view.offset + (offset if prod(shape) else 0),
         shape=tuple(shape),
         strides=tuple(step * stride for step, stride in zip(steps, view.strides, strict=True)),
@@ -64,4 +60,4 @@ def turned(view: View, dims: Ints) -> View:
     for d in dims:
         offset += max(view.shape[d] - 1, 0) * strides[d]
         strides[d] = -strides[d]
-    return replace(view, offset=offset, strides=tuple(strides))
+    return view._replace(offset=offset, strides=tuple(strides))

@@ -5,7 +5,6 @@ out along the next. Where another dimension is contiguous, vectors run along it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -87,10 +86,10 @@ def _along(combine: str, x: View, y: View, dim: int, sliding: Sliding, context: 
     """Windows along one dimension."""
     step = x.strides[dim]
     x, y = in_parts(x), in_parts(y)
-    start = replace(
-        x, shape=y.shape, strides=tuple(0 if d == dim else s for d, s in enumerate(x.strides))
+    start = x._replace(
+        shape=y.shape, strides=tuple(0 if d == dim else s for d, s in enumerate(x.strides))
     )
-    place = replace(y, offset=0, strides=tuple(int(d == dim) for d in range(len(y.shape))))
+    place = y._replace(offset=0, strides=tuple(int(d == dim) for d in range(len(y.shape))))
     found = nest([start, y, place], counters=1)
     grid, together = window_grid([x, y], found, range(2), range(2, 3))
     way = "rows" if together else "items"

@@ -12,9 +12,8 @@ A result of the program is a storage in one of the blocks, and an array that hol
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
 from shardir.backends.cpu.native.runtime import control as at
@@ -51,8 +50,7 @@ SYMBOLS = (
 )
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """A result: where it lies, and what its array is."""
 
     block: int

@@ -17,8 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.backends.cpu.native.runtime.mapping import map_memory, unmap_memory, whole_pages
@@ -65,8 +64,7 @@ class Block:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(NamedTuple):
     """Bytes: `in_use` by blocks, `idle` in lists, `mapped` from the system, and the most of it."""
 
     in_use: int

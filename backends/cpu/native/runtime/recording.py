@@ -7,9 +7,8 @@ that ran it, with its begin and end on the clock of `time.monotonic_ns`. A ring 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,7 @@ from shardir.backends.cpu.native.runtime.program import Program, programs
 from shardir.backends.cpu.native.runtime.workers import Pool, pool
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """One task of a phase of a program, run by a thread: 0 is the caller, then come workers, then
     callers who ran alone. Times in nanoseconds."""
 

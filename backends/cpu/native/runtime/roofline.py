@@ -1,7 +1,7 @@
 """What this machine can do at most, measured with all workers: the roofline of profiles."""
 
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ ROUNDS = 25
 """Short ones, so that one of them has the machine for itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Roofline:
+class Roofline(NamedTuple):
     """Bytes per second that a copy reads and writes, and float32 operations per second."""
 
     bandwidth: float

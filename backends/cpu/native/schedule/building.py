@@ -130,7 +130,7 @@ class Builder:
         """The view in slots instead of buffers."""
         buffer = self._lowered.buffers[view.slot]
         slot = self._slots[view.slot]
-        return replace(view, slot=slot, offset=view.offset + buffer.offset * (slot == ARENA))
+        return view._replace(slot=slot, offset=view.offset + buffer.offset * (slot == ARENA))
 
     def _views(self, views: Sequence[View]) -> tuple[View, ...]:
         return tuple(map(self._view, views))
@@ -172,12 +172,11 @@ class Builder:
     def _control(self, item: Item) -> Item:
         if isinstance(item, Loop):
             rows = tuple(Rows(self._slots[r.row], self._view(r.start), r.step) for r in item.rows)
-            return replace(
-                item, rows=rows, swaps=self._pairs(item.swaps), body=self._items(item.body)
+            return item._replace(
+                rows=rows, swaps=self._pairs(item.swaps), body=self._items(item.body)
             )
         if isinstance(item, While):
-            return replace(
-                item,
+            return item._replace(
                 condition=self._items(item.condition),
                 going=self._view(item.going),
                 swaps=self._pairs(item.swaps),

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import Phase, View
 from shardir.ir import Op
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """An operation and where its operands and results lie."""
 
     op: Op
@@ -16,8 +16,7 @@ class Work:
     results: tuple[View, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """Elements that must lie elsewhere: for `why`."""
 
     source: View
@@ -25,8 +24,7 @@ class Copy:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """The slot `row` shows one row after the other of what begins at `start`."""
 
     row: int
@@ -34,8 +32,7 @@ class Rows:
     step: int
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     """A scan: `length` rounds, from the last if `backwards`.
 
     After each round the slots of each pair in `swaps` change places: what was written becomes
@@ -50,8 +47,7 @@ class Loop:
     body: "Items"
 
 
-@dataclass(frozen=True, slots=True)
-class While:
+class While(NamedTuple):
     """Rounds as long as the condition's items leave true in `going`."""
 
     op: Op | None
@@ -78,8 +74,7 @@ class Segment:
     causes: list[Work | Copy] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(NamedTuple):
     """An operation that NumPy does: no kernel is known for it."""
 
     op: Op

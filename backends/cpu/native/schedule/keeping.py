@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, fields
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -106,16 +106,16 @@ def _words(items: Sequence[Item], numbers: Mapping[str, int]) -> list[Any]:
             ]
             made.append(["phases", phases])
         elif isinstance(item, Loop):
-            rows = [(each.row, astuple(each.start), each.step) for each in item.rows]
+            rows = [(each.row, each.start, each.step) for each in item.rows]
             body = _words(item.body, numbers)
             made.append(["loop", item.length, item.backwards, rows, item.swaps, body])
         elif isinstance(item, While):
             asked, body = (_words(each, numbers) for each in (item.condition, item.body))
-            made.append(["while", asked, astuple(item.going), item.swaps, body])
+            made.append(["while", asked, item.going, item.swaps, body])
         else:
             assert isinstance(item, Branch)
             branches = [_words(branch, numbers) for branch in item.branches]
-            made.append(["branch", astuple(item.index), branches])
+            made.append(["branch", item.index, branches])
     return made
 
 

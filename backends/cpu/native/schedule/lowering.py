@@ -7,8 +7,8 @@ stacks up (`targets`). Until the arena is arranged, a view's slot is the number 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,7 @@ def is_map(op: Op) -> bool:
     return all(inner.spec.elementwise or inner.name in flat for inner in op.blocks[0].ops)
 
 
-@dataclass(frozen=True)
-class Lowered:
+class Lowered(NamedTuple):
     """A function as items of work, and the memory that they speak of.
 
     `types` are those of its results, `sources` says for each of them whose memory it is. `rows` are

@@ -7,7 +7,6 @@ it is wanted.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from shardir.backends.cpu.native.data import View
@@ -40,32 +39,32 @@ def seen_through(op: Op, views: Sequence[View]) -> tuple[View, ...] | None:
     (view,), shape = views, op.results[0].type.shape
     if op.name == "transpose":
         perm = op.attrs["perm"]
-        return (replace(view, shape=shape, strides=tuple(view.strides[d] for d in perm)),)
+        return (view._replace(shape=shape, strides=tuple(view.strides[d] for d in perm)),)
     if op.name == "reshape":
         strides = restrided(view.shape, view.strides, shape)
-        return None if strides is None else (replace(view, shape=shape, strides=strides),)
+        return None if strides is None else (view._replace(shape=shape, strides=strides),)
     if op.name == "broadcast":
         strides_by_dim = [0] * len(shape)
         for source, dim in enumerate(op.attrs["dims"]):
             if view.shape[source] == shape[dim]:
                 strides_by_dim[dim] = view.strides[source]
-        return (replace(view, shape=shape, strides=tuple(strides_by_dim)),)
+        return (view._replace(shape=shape, strides=tuple(strides_by_dim)),)
     if op.name == "slice":
         pairs = zip(op.attrs["starts"], view.strides, strict=True)
         offset = view.offset + sum(start * stride for start, stride in pairs)
         steps = zip(op.attrs["strides"], view.strides, strict=True)
         strides = tuple(step * stride for step, stride in steps)
-        return (replace(view, offset=offset, shape=shape, strides=strides),)
+        return (view._replace(offset=offset, shape=shape, strides=strides),)
     if op.name == "bitcast":
         type = op.results[0].type
         same = type.numpy.itemsize == view.itemsize
-        return (replace(view, dtype=type.dtype),) if same else None
+        return (view._replace(dtype=type.dtype),) if same else None
     if op.name == "reverse":
         offset, turned = view.offset, list(view.strides)
         for dim in op.attrs["dims"]:
             offset += max(view.shape[dim] - 1, 0) * view.strides[dim]
             turned[dim] = -view.strides[dim]
-        return (replace(view, offset=offset, strides=tuple(turned)),)
+        return (view._replace(offset=offset, strides=tuple(turned)),)
     return (view,)
 
 

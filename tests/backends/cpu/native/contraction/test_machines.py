@@ -10,11 +10,10 @@ import pytest
 
 SCRIPT = """
 import sys
-from dataclasses import replace
 from shardir.backends.cpu.native.llvm import target
 
 here, width, triple = target.host(), int(sys.argv[1]), sys.argv[2]
-machine = replace(here, vector_bytes=width, triple=triple or here.triple, fma=not triple)
+machine = here._replace(vector_bytes=width, triple=triple or here.triple, fma=not triple)
 target.host = lambda: machine
 from shardir.backends.cpu.native.contraction import (
     across, along, direct, kernel, lowering, tile,

@@ -1,6 +1,6 @@
 """Schedules on disk: found by programs that are the same, and as good as new."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ def test_what_comes_back_is_what_was_kept(sample: Sample) -> None:
         if isinstance(item, Segment):
             assert isinstance(one, Segment)
             for phase, before in zip(one.phases, item.phases, strict=True):
-                assert replace(phase, kernel=before.kernel) == before
+                assert phase._replace(kernel=before.kernel) == before
                 assert (phase.kernel.name, phase.kernel.imports) == (
                     before.kernel.name, before.kernel.imports,
                 )  # fmt: skip
@@ -112,7 +112,11 @@ def test_what_comes_back_is_what_was_kept(sample: Sample) -> None:
 def _facts(item: Item) -> list[Any]:
     """What a loop or a branch is, without what is in it."""
     left_out = ("op", "body", "condition", "branches")
-    shown = [each.name for each in fields(item) if each.name not in left_out]
+    if isinstance(item, tuple):
+        names: Sequence[str] = item._fields
+    else:
+        names = [each.name for each in fields(item)]
+    shown = [name for name in names if name not in left_out]
     return [type(item), *(getattr(item, name) for name in shown)]
 
 
