@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from importlib.util import find_spec
-from operator import itemgetter
+from operator import attrgetter
 from types import CodeType, FrameType
 from typing import TypeVar, cast
 
@@ -78,23 +78,23 @@ class Site:
 
 
 class _Code:
-    """What is known about a code object: its instructions in order, and those met by offset."""
+    """What is known about a code object: its instructions in order, and the sites met by offset."""
 
-    __slots__ = ("boundary", "code", "internal", "known", "sites")
+    __slots__ = ("boundary", "code", "internal", "sites", "steps")
 
     def __init__(self, code: CodeType) -> None:
         self.code = code  # kept, so that its id stays its own
         self.internal = code.co_filename.startswith(_INTERNAL)
         self.boundary = code in _boundaries
         self.sites: dict[int, Site] = {}
-        self.known: list[tuple[int, Site]] = []
+        self.steps: list[dis.Instruction] = []
 
     def learn(self, offset: int) -> Site:
         """The instruction at `offset`, or the one whose inline caches are there."""
-        if not self.known:
-            self.known = list(_read(self.code))
-        i = bisect_right(self.known, offset, key=itemgetter(0)) - 1
-        site = self.sites[offset] = self.known[max(i, 0)][1]
+        if not self.steps:
+            self.steps = list(dis.get_instructions(self.code))
+        i = bisect_right(self.steps, offset, key=attrgetter("offset")) - 1
+        site = self.sites[offset] = _site(self.code, self.steps, max(i, 0))
         return site
 
 
@@ -121,15 +121,12 @@ def _shown(file: str) -> str:
     return file[len(_folder) :] if _folder and file.startswith(_folder) else file
 
 
-def _read(code: CodeType) -> Iterator[tuple[int, Site]]:
-    file = _shown(code.co_filename)
-    steps = list(dis.get_instructions(code))
-    for i, step in enumerate(steps):
-        line, end, column, last = step.positions or (None, None, None, None)
-        width = (last or 0) - (column or 0) if end == line else 1
-        loc = Loc(file, line or code.co_firstlineno, (column or 0) + 1)
-        names, returned = _stored(steps, i + 1)
-        yield step.offset, Site(loc, max(width, 1), names, returned)
+def _site(code: CodeType, steps: list[dis.Instruction], number: int) -> Site:
+    line, end, column, last = steps[number].positions or (None, None, None, None)
+    width = (last or 0) - (column or 0) if end == line else 1
+    loc = Loc(_shown(code.co_filename), line or code.co_firstlineno, (column or 0) + 1)
+    names, returned = _stored(steps, number + 1)
+    return Site(loc, max(width, 1), names, returned)
 
 
 def _stored(steps: list[dis.Instruction], at: int) -> tuple[tuple[str, ...], bool]:
