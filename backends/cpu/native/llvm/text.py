@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Union, final
 
 Number = Union["Value", int, float]
@@ -27,11 +28,13 @@ def vector(type: str, lanes: int) -> str:
     return type if lanes == 1 else f"<{lanes} x {type}>"
 
 
+@cache
 def element(type: str) -> str:
     """The element type of a vector, or the type itself."""
     return type.split(" x ")[1][:-1] if type.startswith("<") else type
 
 
+@cache
 def lanes(type: str) -> int:
     """How many elements a value of a type has."""
     return int(type[1:].split(" ")[0]) if type.startswith("<") else 1
@@ -39,6 +42,8 @@ def lanes(type: str) -> int:
 
 def literal(type: str, number: int | float) -> str:
     """A constant; of a vector type the same number in all lanes. Floats are exact."""
+    if type[0] == "i":
+        return str(int(number))
     kind = element(type)
     if kind == "double" or kind == "float":
         exact = float(number)
@@ -71,7 +76,7 @@ class Value:
     def _binary(self, integer: str, real: str, other: Number) -> "Value":
         f = self.function
         name = real if element(self.type) in FLOATS else integer
-        return f.emit(f"{name} {self.type} {self}, {f.value(other, self.type)}", self.type)
+        return f.emit(f"{name} {self.type} {self.text}, {f.text_of(other, self.type)}", self.type)
 
     def __add__(self, other: Number) -> "Value":
         return self._binary("add", "fadd", other)
@@ -133,7 +138,7 @@ class Value:
         """A comparison, such as `slt` of integers and `olt` of floats."""
         f, kind = self.function, element(self.type)
         name = "fcmp" if kind in FLOATS else "icmp"
-        text = f"{name} {predicate} {self.type} {self}, {f.value(other, self.type)}"
+        text = f"{name} {predicate} {self.type} {self.text}, {f.text_of(other, self.type)}"
         return f.emit(text, vector("i1", lanes(self.type)))
 
     def to(self, type: str, how: str) -> "Value":
@@ -221,6 +226,10 @@ class Function:
         """A value as it is, a number as a constant of `type`."""
         return given if isinstance(given, Value) else Value(literal(type, given), type, self)
 
+    def text_of(self, given: Number, type: str) -> str:
+        """How a value, or a number as a constant of `type`, is written."""
+        return given.text if isinstance(given, Value) else literal(type, given)
+
     def emit(self, text: str, type: str) -> Value:
         """Append an instruction that has a result of `type`."""
         self._count += 1
@@ -244,13 +253,13 @@ class Function:
 
     def offset(self, address: Value, index: Number, type: str = "i8") -> Value:
         """The address `index` elements of `type` further on; bytes unless said otherwise."""
-        at = self.value(index, "i64")
-        return self.emit(f"getelementptr {type}, ptr {address}, i64 {at}", "ptr")
+        at = self.text_of(index, "i64")
+        return self.emit(f"getelementptr {type}, ptr {address.text}, i64 {at}", "ptr")
 
     def load(self, address: Value, type: str, align: int | None = None) -> Value:
         """Read a value; `align` in bytes, where it is not the type's own."""
         more = f", align {align}" if align else ""
-        return self.emit(f"load {type}, ptr {address}{more}", type)
+        return self.emit(f"load {type}, ptr {address.text}{more}", type)
 
     def store(
         self, value: Value, address: Value, align: int | None = None, streaming: bool = False
@@ -258,7 +267,7 @@ class Function:
         """Write a value; `streaming` goes past the caches, and needs full alignment."""
         more = f", align {align}" if align else ""
         more += f", {NONTEMPORAL}" if streaming else ""
-        self.do(f"store {value.type} {value}, ptr {address}{more}")
+        self.do(f"store {value.type} {value.text}, ptr {address.text}{more}")
 
     def select(self, condition: Value, yes: Number, no: Number) -> Value:
         """`yes` where the condition holds, `no` elsewhere; one of them may be a number."""
@@ -269,7 +278,7 @@ class Function:
     def call(self, name: str, args: Sequence[Value], result: str = "void") -> Value:
         """Call a function by name, or through an address that is a value's text."""
         target = name if name[0] == "%" else f"@{name}"
-        text = f"call {result} {target}({', '.join(f'{a.type} {a}' for a in args)})"
+        text = f"call {result} {target}({', '.join([f'{a.type} {a.text}' for a in args])})"
         if result == "void":
             self.do(text)
             return Value("void", "void", self)
