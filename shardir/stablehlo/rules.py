@@ -187,7 +187,7 @@ def _gather(w: Writer, op: Op) -> None:
     gone = (*op.attrs["collapsed_dims"], *op.attrs.get("operand_batching_dims", ()))
     offsets = iter(op.attrs["offset_dims"])
     shape = op.result.type.shape
-    sizes = [1 if d in gone else shape[next(offsets)] for d in range(x.rank)]
+    sizes = [min(1, n) if d in gone else shape[next(offsets)] for d, n in enumerate(x.shape)]
     numbers = {
         "offset_dims": list_of(op.attrs["offset_dims"]),
         "collapsed_slice_dims": list_of(op.attrs["collapsed_dims"]),
