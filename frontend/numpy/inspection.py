@@ -12,12 +12,16 @@ from shardir.types import COMPLEX, TensorType
 
 def type_of(x: Any) -> TensorType:
     """Shape and element type of an array, a number or a nested list."""
+    try:
+        return _type_of(x)
+    except RecursionError:  # Here, and not at the bottom, where there is no room to say anything.
+        check_ends(x)
+        raise
+
+
+def _type_of(x: Any) -> TensorType:
     if isinstance(x, (list, tuple)):
-        try:
-            rows = [type_of(item) for item in x]
-        except RecursionError:
-            check_ends(x)
-            raise
+        rows = [_type_of(item) for item in x]
         inner = rows[0] if rows else abstract_of(np.zeros(())).type
         return inner.with_shape((len(rows), *inner.shape))
     return abstract_of(x).type
