@@ -22,7 +22,7 @@ test: $(VENV)/.test ## everything that CI runs
 	$(BIN)/pytest -n 2
 
 .PHONY: test-long
-test-long: $(VENV)/.test ## the tests, with some thousands of random programs
+test-long: $(VENV)/.test ## the tests, with two thousand random programs for each that draws some
 	$(BIN)/pytest -n 2 --long
 
 .PHONY: fuzz

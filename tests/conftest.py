@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--long",
         action="store_true",
-        help="try some thousands of random programs where otherwise some hundreds are tried",
+        help="try two thousand random programs where otherwise two hundred are tried",
     )
 
 

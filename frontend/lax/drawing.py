@@ -18,7 +18,8 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
 
     The bounds are numbers of one type, floats or integers. NumPy draws, each time that the
     program runs, so nobody can repeat it: `shardir.random.uniform` takes a key that says what
-    is drawn. It has no derivative.
+    is drawn. It has no derivative. Raises `OperationTypeError` for bounds of several types or
+    shapes, and when it runs and `a` is above `b`, or no integer is between them.
     """
     kind, other = kind_of(a)[0], kind_of(b)[0]
     if kind != other or np.shape(a) or np.shape(b):
@@ -32,6 +33,9 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
     dtype = TensorType(sizes, kind).numpy
 
     def draw(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if low > high or (low == high and kind not in FLOATS):
+            text = f"rng_uniform draws from a up to b, got a = {low} and b = {high}; make b larger"
+            raise OperationTypeError(point(text))
         source = np.random.default_rng()
         if kind not in FLOATS:
             return source.integers(low, high, sizes, dtype)

@@ -96,6 +96,15 @@ def test_the_best_are_exact() -> None:
     assert (np.asarray(values).tolist(), np.asarray(places).tolist()) == ([-1.25, 0.5], [1, 0])
 
 
+@pytest.mark.parametrize("best", [lax.approx_max_k, lax.approx_min_k], ids=lambda f: f.__name__)
+def test_only_floats_have_approximate_bests(best: Any) -> None:
+    with pytest.raises(OperationTypeError) as told:
+        best(np.array([3, 0, 1], np.uint32), 2)
+    assert str(told.value).splitlines()[0] == (
+        f"{best.__name__} takes floats, got u32; lax.top_k takes integers, too"
+    )
+
+
 def test_exclusive_or_of_a_dimension() -> None:
     whole = np.array([[5, 3, 7], [1, 2, 8]], np.int32)
     made = both(lambda x: lax.reduce_xor(x, (0,)), whole)
@@ -117,6 +126,11 @@ def test_numbers_are_drawn_anew() -> None:
         lax.rng_uniform(0, 1.0, (2,))
     assert str(told.value).splitlines()[0] == (
         "rng_uniform takes two numbers of one type, got i32 of shape () and f32 of shape ()"
+    )
+    with pytest.raises(OperationTypeError) as told:
+        lax.rng_uniform(5, 5, (2,))
+    assert str(told.value).splitlines()[0] == (
+        "rng_uniform draws from a up to b, got a = 5 and b = 5; make b larger"
     )
 
 
