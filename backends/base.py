@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.storage import Storage as Storage
@@ -144,8 +143,3 @@ def get_backend(name: str) -> Backend:
     module, attribute = _PLACES[name]
     backend: Backend = getattr(import_module(module), attribute)
     return backend
-
-
-def as_shards(array: npt.ArrayLike, devices: int) -> Shards:
-    """The same whole array on every device."""
-    return [np.asarray(array)] * devices

@@ -69,11 +69,6 @@ def joined(high: Array, low: Array) -> Array:
     return words
 
 
-def key_of_seed(seed: int, wide: bool = False) -> Array:
-    """The key of a seed, of rank 0: the low 32 bits of the seed, or with `wide` all 64."""
-    return np.array(seed & (0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF), np.uint64)
-
-
 def fold_in(keys: Array, data: Array) -> Array:
     """New keys (u64) from keys and data (u32), all of one shape."""
     return joined(*hash_pairs(keys, np.zeros_like(data), data))

@@ -21,10 +21,6 @@ class Identifiers:
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
-    def reserve(self, *names: str) -> None:
-        """Keep identifiers from being given."""
-        self._taken.update(names)
-
     def fresh(self, name: str) -> str:
         """A new identifier, as close to a name as can be."""
         legal = re.sub(r"[^A-Za-z0-9_]", "_", name).strip("_") or "v"

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from shardir.build import Builder
 from shardir.ir import Block, Op, Value
-from shardir.opset import Attr, Dense
+from shardir.opset import Attr
 from shardir.passes.folding import views
 from shardir.passes.folding.views import Dims, View, seen_from
 from shardir.passes.merging.arrange import reshaped
@@ -161,7 +161,3 @@ class Folder:
         made = replace(op, operands=tuple(operands), results=(result,), attrs=attrs)
         self.append(made)
         return result
-
-
-def is_splat(op: Op) -> bool:
-    return op.name == "constant" and not isinstance(op.attrs["value"], Dense)

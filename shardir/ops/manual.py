@@ -19,7 +19,7 @@ from shardir.factors import pointwise
 from shardir.ir import Block, Value
 from shardir.ops.check import show
 from shardir.opset import Symbol, define
-from shardir.placement import Axes, Axis, Dim, Sharding
+from shardir.placement import Axes, Axis, Sharding
 from shardir.types import TensorType
 
 Cuts = tuple[Axes, ...]
@@ -107,43 +107,6 @@ def with_cuts(free: Sharding, cuts: Cuts) -> Sharding:
             axes = append(axes, axis)
         dims.append(replace(dim, axes=axes))
     return replace(free, dims=tuple(dims))
-
-
-def without_cuts(sharding: Sharding, cuts: Cuts, axes: Axes) -> Sharding:
-    """The sharding of the pieces along the free axes, from that of a whole tensor.
-
-    Cuts along the free axes count where they come after exactly the manual ones of `cuts`.
-    """
-    dims = []
-    for dim, manual in zip(sharding.dims, cuts, strict=True):
-        left: list[Axis] | None = list(dim.axes)
-        for axis in manual:
-            left = _behind(left, axis) if left is not None else None
-        kept = left or []
-        stop = next((i for i, axis in enumerate(kept) if _is_manual(axis, axes)), len(kept))
-        dims.append(Dim(tuple(kept[:stop]), dim.open, dim.priority))
-    return Sharding(
-        sharding.mesh,
-        tuple(dims),
-        tuple(axis for axis in sharding.replicated if not _is_manual(axis, axes)),
-        tuple(axis for axis in sharding.unreduced if not _is_manual(axis, axes)),
-        sharding.reduction,
-    )
-
-
-def _behind(axes: list[Axis], manual: Axis) -> list[Axis] | None:
-    """What follows `manual` at the front of `axes`; `None` if it is not there."""
-    if not axes or axes[0].name != manual.name or axes[0].pre != manual.pre:
-        return None
-    first, *rest = axes
-    if first.size % manual.size:
-        return None
-    size = first.size // manual.size
-    return rest if size == 1 else [Axis(first.name, manual.next, size), *rest]
-
-
-def _is_manual(axis: Axis, axes: Axes) -> bool:
-    return any(manual.overlaps(axis) for manual in axes)
 
 
 manual_computation = define("manual_computation", type=_type, blocks=1)

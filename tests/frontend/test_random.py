@@ -24,7 +24,9 @@ from shardir.frontend.promotion import KEY
 from shardir.frontend.shardings import NamedSharding
 from tests.namespace import eagerly, run, same
 
-VECTORS = json.loads((Path(__file__).parents[1] / "data" / "random.json").read_text())
+DATA = Path(__file__).parents[1] / "data"
+VECTORS = json.loads((DATA / "random.json").read_text())
+SEEDS = json.loads((DATA / "threefry.json").read_text())["seed_to_key"]
 SCHEMES = ["partitionable", "original"]
 TABLE = np.arange(12, dtype=np.int32).reshape(6, 2)
 CHANCES = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
@@ -127,6 +129,11 @@ def test_words_are_keys_too(name: str) -> None:
     same(np.asarray(call(raw)), wanted)
     same(np.asarray(jit(call)(typed)), wanted)
     same(np.asarray(jit(call)(raw)), wanted)
+
+
+@pytest.mark.parametrize(("seed", "key"), SEEDS.items())
+def test_a_seed_gives_the_key_that_jax_makes_of_it(seed: str, key: list[int]) -> None:
+    assert words(random.key(int(seed))) == key
 
 
 def test_keys() -> None:

@@ -21,11 +21,6 @@ def functions() -> Mapping[str, str]:
     }
 
 
-def helper_text(name: str) -> str:
-    """The text of a function that kernels call; raises `KeyError` if there is none."""
-    return functions()[name]
-
-
 def helpers_of(text: str) -> tuple[str, ...]:
     """The functions that a kernel's text calls, and those that they call; callees first."""
     known = functions()

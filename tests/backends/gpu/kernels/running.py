@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.gpu.kernels import Kernel, Sizes, helper_text, write_kernel
+from shardir.backends.gpu.kernels import Kernel, Sizes, functions, write_kernel
 from shardir.interpret import apply
 from shardir.ir import Module, Op, Value
 from shardir.ops.fused import fused
@@ -29,7 +29,7 @@ TINY = Sizes(
 
 def program(kernel: Kernel) -> str:
     """A kernel as a program of its own: `group` takes the operands, and gives the results."""
-    helpers = [helper_text(name) for name in kernel.helpers]
+    helpers = [functions()[name] for name in kernel.helpers]
     body = [f"    {line}" for line in kernel.launch.splitlines()]
     head = f"def group({', '.join(kernel.operands)}):"
     if not kernel.operands:
