@@ -28,6 +28,7 @@ from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.roofline import roofline
 from shardir.backends.cpu.native.runtime.workers import worker_count, workers
 from shardir.build import Builder
+from shardir.ir import Op
 from shardir.ops import convolution, dot
 from shardir.types import TensorType
 
@@ -47,7 +48,7 @@ class Case:
     attrs: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def op(self) -> Any:
+    def op(self) -> Op:
         """The operation on parameters."""
         b = Builder()
         types = [TensorType(shape, self.dtype) for shape in (self.lhs, self.rhs)]
@@ -62,7 +63,8 @@ class Case:
         sizes = dict(zip(left, self.lhs, strict=True)) | dict(zip(right, self.rhs, strict=True))
         if self.attrs:
             inside = prod(sizes[c] for c in right if c != "o")
-            return 2.0 * self.op.result.type.size * inside / prod(self.attrs["lhs_dilation"])
+            dilations: tuple[int, ...] = self.attrs["lhs_dilation"]
+            return 2.0 * self.op.result.type.size * inside / prod(dilations)
         return 2.0 * prod(sizes.values())
 
 

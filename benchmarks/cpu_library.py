@@ -94,12 +94,9 @@ class Worker:
         from cpu_workloads import workloads
 
         self.workloads = {each.name: each for each in workloads()}
-        self.library = {
-            "shardir": shardir,
-            "jax": jax,
-            "numpy": lambda: None,
-            "numba": lambda: None,
-        }[name]()
+        # Plain NumPy and Numba need no library.
+        make_library = {"shardir": shardir, "jax": jax}.get(name)
+        self.library = make_library() if make_library else None
         self.by_numba = name == "numba"
         self.run: Callable[[], Any] | None = None
 

@@ -98,7 +98,7 @@ def copy_bandwidth(kind: str, scale: int) -> float:
 
     x = torch.empty((1 << 30) // scale**2, dtype=torch.uint8, device=kind)
     y = torch.empty_like(x)
-    return 2 * x.numel() / seconds(lambda: y.copy_(x))
+    return 2.0 * float(x.numel()) / seconds(lambda: y.copy_(x))
 
 
 def numbers(result: Any) -> list[Any]:

@@ -198,7 +198,8 @@ def measured(
         if name in ("transpose", "ravel", "flip", "diagonal", "broadcast_to", "rot90", "moveaxis"):
             np.array(result)
 
-    run_ours(), run_ours(), run_theirs()
+    for run in (run_ours, run_ours, run_theirs):
+        run()
     ours_of_rounds, theirs_of_rounds = alternated(run_ours, run_theirs, rounds)
     return middle(ours_of_rounds), middle(theirs_of_rounds)
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -211,7 +212,7 @@ def main() -> None:
     with Progress(*columns, console=console) as progress:
         for placement in placements():
             task = progress.add_task(placement.name, total=steps)
-            outcomes.append(train(placement, data, epochs, lambda t=task: progress.advance(t)))
+            outcomes.append(train(placement, data, epochs, partial(progress.advance, task)))
     for outcome in outcomes:
         show_collectives(console, outcome)
         console.print("the first layer's weights, f32[64, 256]:")
