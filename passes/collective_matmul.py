@@ -20,9 +20,9 @@ from math import prod
 from typing import Any
 
 from shardir.build import Builder, Names
-from shardir.ir import Block, Function, Module, Op, Value
+from shardir.ir import Block, Module, Op, Value
 from shardir.passes.pipeline import Pass
-from shardir.passes.program import names_of
+from shardir.passes.program import rebuild_device_programs
 from shardir.placement import Axes
 from shardir.types import TensorType
 
@@ -37,12 +37,7 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
     minimum: int = 1 << 20
 
     def __call__(self, module: Module) -> Module:
-        return replace(module, functions=tuple(map(self.function, module.functions)))
-
-    def function(self, function: Function) -> Function:
-        if function.spmd is None:
-            return function
-        return replace(function, body=self.block(function.body, names_of(function)))
+        return rebuild_device_programs(module, self.block)
 
     def block(self, block: Block, names: Names) -> Block:
         uses = Counter(value for op in block.ops for value in op.uses())

@@ -15,10 +15,10 @@ from math import prod
 from typing import Any
 
 from shardir.build import Builder, Names
-from shardir.ir import Block, Function, Module, Op, Value
+from shardir.ir import Block, Module, Op, Value
 from shardir.opset import OPS, Attr
 from shardir.passes.pipeline import Pass
-from shardir.passes.program import names_of
+from shardir.passes.program import rebuild_device_programs
 
 PLACES: dict[str, tuple[str, ...]] = {
     "all-reduce": (),
@@ -41,12 +41,7 @@ class Combine(Pass, name="combine"):
     limit: int = 1 << 22
 
     def __call__(self, module: Module) -> Module:
-        return replace(module, functions=tuple(map(self.function, module.functions)))
-
-    def function(self, function: Function) -> Function:
-        if function.spmd is None:
-            return function
-        return replace(function, body=self.block(function.body, names_of(function)))
+        return rebuild_device_programs(module, self.block)
 
     def block(self, block: Block, names: Names) -> Block:
         made: list[Op] = []

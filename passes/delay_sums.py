@@ -15,9 +15,10 @@ places that no sum can wait in would end its way.
 from dataclasses import dataclass, replace
 
 from shardir.ir import Block, Function, Module, Op, Value
+from shardir.mesh import Mesh
 from shardir.passes.pipeline import Pass
 from shardir.passes.prices import LATENCY, place_of, price
-from shardir.passes.program import mesh_of, use_counts
+from shardir.passes.program import rebuild_global_programs, use_counts
 from shardir.passes.sum_region import Region
 from shardir.passes.sum_rewrite import Rewriter
 from shardir.passes.uses import Uses, uses_of
@@ -32,18 +33,12 @@ class DelaySums(Pass, name="delay-sums"):
     """As how many bytes a collective counts, where that does not make a program send more."""
 
     def __call__(self, module: Module) -> Module:
-        functions = tuple(
-            function if function.spmd else _function(function, module, self.latency)
-            for function in module.functions
+        return rebuild_global_programs(
+            module, lambda function, mesh: _function(function, mesh, self.latency)
         )
-        same = all(a is b for a, b in zip(functions, module.functions, strict=True))
-        return module if same else replace(module, functions=functions)
 
 
-def _function(function: Function, module: Module, latency: int) -> Function:
-    mesh = mesh_of(function, module)
-    if mesh is None:
-        return function
+def _function(function: Function, mesh: Mesh, latency: int) -> Function:
     function = _direct(function, mesh.name)
     done: dict[tuple[str, Axes], None] = {}
     while True:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.linearity import carries
+from shardir.mesh import Mesh
 from shardir.opset import OPS
 from shardir.passes.pipeline import Pass
 from shardir.passes.prices import place_of, price, weight
-from shardir.passes.program import mesh_of, names_of
+from shardir.passes.program import names_of, rebuild_global_programs
 from shardir.passes.reshard import told
 from shardir.passes.uses import SKIPPED, Uses, uses_of
 from shardir.placement import Sharding
@@ -27,18 +28,10 @@ class JoinReshards(Pass, name="join-reshards"):
     """Move results of pointwise operations instead of their operands."""
 
     def __call__(self, module: Module) -> Module:
-        functions = tuple(
-            function if function.spmd else _function(function, module)
-            for function in module.functions
-        )
-        same = all(a is b for a, b in zip(functions, module.functions, strict=True))
-        return module if same else replace(module, functions=functions)
+        return rebuild_global_programs(module, _function)
 
 
-def _function(function: Function, module: Module) -> Function:
-    mesh = mesh_of(function, module)
-    if mesh is None:
-        return function
+def _function(function: Function, mesh: Mesh) -> Function:
     joiner = _Joiner(function, mesh.name)
     body = joiner.block(function.body)
     return replace(function, body=body) if joiner.joined else function

@@ -17,10 +17,10 @@ from heapq import heappop, heappush
 from shardir.build import Names
 from shardir.cost import cost_of
 from shardir.errors import PipelineError
-from shardir.ir import Block, Function, Module, Op, Value
+from shardir.ir import Block, Module, Op, Value
 from shardir.ops.overlap import STARTED, done
 from shardir.passes.pipeline import Pass
-from shardir.passes.program import names_of
+from shardir.passes.program import rebuild_device_programs
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,7 @@ class Overlap(Pass, name="overlap"):
         for name in ("flops", "memory", "network"):
             if getattr(self, name) <= 0:
                 raise PipelineError(f"{name} of overlap is more than 0, got {getattr(self, name)}")
-        return replace(module, functions=tuple(map(self.function, module.functions)))
-
-    def function(self, function: Function) -> Function:
-        if function.spmd is None:
-            return function
-        return replace(function, body=self.block(function.body, names_of(function)))
+        return rebuild_device_programs(module, self.block)
 
     def block(self, block: Block, names: Names) -> Block:
         ops = [

@@ -29,7 +29,7 @@ from shardir.partitioning import Local, identity, local_type
 from shardir.passes.align import align, cuts_of, loops_of, reduction_of
 from shardir.passes.pipeline import Pass
 from shardir.passes.planner import PLANNERS, Step, plan, same_placement
-from shardir.passes.program import in_order, mesh_of, names_of
+from shardir.passes.program import in_order, names_of, rebuild_global_programs
 from shardir.passes.reasons import Words, loop_name
 from shardir.passes.reshard import IDENTITIES
 from shardir.passes.uneven import loops_that_pad, uneven_dims
@@ -60,17 +60,12 @@ class Partition(Pass, name="partition"):
     planner: str = "optimal"
 
     def __call__(self, module: Module) -> Module:
-        functions = tuple(
-            function if function.spmd else _function(function, module, self.planner)
-            for function in module.functions
+        return rebuild_global_programs(
+            module, lambda function, mesh: _function(function, mesh, self.planner)
         )
-        return replace(module, functions=functions)
 
 
-def _function(function: Function, module: Module, planner: str) -> Function:
-    mesh = mesh_of(function, module)
-    if mesh is None:
-        return function
+def _function(function: Function, mesh: Mesh, planner: str) -> Function:
     cutter = _Cutter(mesh, names_of(function), planner)
     body = function.body
     for value, asked in zip(body.returns, function.results, strict=True):
@@ -82,7 +77,7 @@ def _function(function: Function, module: Module, planner: str) -> Function:
     made = Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
     for found in divergences(made):
         origin = f" (from {found.collective.loc})" if found.collective.loc else ""
-        raise PartitionError(found.told(f"%{found.decision.name}", module.meshes) + origin)
+        raise PartitionError(found.told(f"%{found.decision.name}", (mesh,)) + origin)
     return made
 
 

@@ -1,7 +1,8 @@
 """Facts about a whole function that several passes need."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from shardir.axes import append
 from shardir.build import Names
@@ -57,6 +58,34 @@ def mesh_of(function: Function, module: Module) -> Mesh | None:
 def _shardings(function: Function) -> Iterator[Sharding]:
     yield from (v.sharding for v in values_of(function.body) if v.sharding)
     yield from (s for s in function.results if s)
+
+
+def rebuild_global_programs(
+    module: Module, rebuilt: Callable[[Function, Mesh], Function]
+) -> Module:
+    """The module with its programs of whole values rebuilt, each on its mesh if it has one.
+
+    It is the same module where nothing changes.
+    """
+
+    def function(old: Function) -> Function:
+        mesh = None if old.spmd else mesh_of(old, module)
+        return old if mesh is None else rebuilt(old, mesh)
+
+    functions = tuple(map(function, module.functions))
+    same = all(a is b for a, b in zip(functions, module.functions, strict=True))
+    return module if same else replace(module, functions=functions)
+
+
+def rebuild_device_programs(module: Module, rebuilt: Callable[[Block, Names], Block]) -> Module:
+    """The module with the bodies of its per-device programs rebuilt, given the names they have."""
+    return replace(
+        module,
+        functions=tuple(
+            replace(old, body=rebuilt(old.body, names_of(old))) if old.spmd else old
+            for old in module.functions
+        ),
+    )
 
 
 def in_order(axes: Axes, mesh: Mesh) -> Axes:

@@ -10,9 +10,9 @@ every device receives the tensor twice. Run it after `cse`, which would join the
 from dataclasses import dataclass, replace
 
 from shardir.build import Names, substitute
-from shardir.ir import Block, Function, Module, Op, Value
+from shardir.ir import Block, Module, Op, Value
 from shardir.passes.pipeline import Pass
-from shardir.passes.program import names_of
+from shardir.passes.program import rebuild_device_programs
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,7 @@ class Regather(Pass, name="regather"):
     idle: int = 50
 
     def __call__(self, module: Module) -> Module:
-        return replace(module, functions=tuple(map(self.function, module.functions)))
-
-    def function(self, function: Function) -> Function:
-        if function.spmd is None:
-            return function
-        return replace(function, body=self.block(function.body, names_of(function)))
+        return rebuild_device_programs(module, self.block)
 
     def block(self, block: Block, names: Names) -> Block:
         gathers = {

@@ -27,7 +27,7 @@ from shardir.passes.layouts import LAYOUTS, alignment_of
 from shardir.passes.pipeline import Pass
 from shardir.passes.planner import same_placement
 from shardir.passes.prices import price
-from shardir.passes.program import in_order, mesh_of, names_of
+from shardir.passes.program import in_order, names_of, rebuild_global_programs
 from shardir.passes.reasons import Words
 from shardir.passes.uneven import MODES, loops_that_pad, settled, uneven_dims
 from shardir.placement import Sharding
@@ -61,15 +61,9 @@ class Reshard(Pass, name="reshard"):
     on_fallback: str = "replicate"
 
     def __call__(self, module: Module) -> Module:
-        functions = tuple(
-            function if function.spmd else self.function(function, module)
-            for function in module.functions
+        return rebuild_global_programs(
+            module, lambda function, mesh: rebuilt(function, Rewriter(mesh, function, self))
         )
-        return replace(module, functions=functions)
-
-    def function(self, function: Function, module: Module) -> Function:
-        mesh = mesh_of(function, module)
-        return rebuilt(function, Rewriter(mesh, function, self)) if mesh else function
 
 
 def rebuilt(function: Function, rewriter: "Rewriter") -> Function:

@@ -16,10 +16,11 @@ from math import prod
 
 from shardir.build import substitute
 from shardir.ir import Block, Function, Module, Op, Value
+from shardir.mesh import Mesh
 from shardir.passes.pipeline import Pass
 from shardir.passes.planner import same_placement
 from shardir.passes.prices import place_of, price, weight
-from shardir.passes.program import mesh_of
+from shardir.passes.program import rebuild_global_programs
 from shardir.passes.turn_reshards import Turner
 from shardir.passes.uses import SKIPPED, UNKNOWN
 from shardir.placement import Sharding
@@ -30,12 +31,7 @@ class ShareReshards(Pass, name="share-reshards"):
     """Move each tensor to where it is needed by the cheapest tree of moves."""
 
     def __call__(self, module: Module) -> Module:
-        functions = tuple(
-            function if function.spmd else _function(function, module)
-            for function in module.functions
-        )
-        same = all(a is b for a, b in zip(functions, module.functions, strict=True))
-        return module if same else replace(module, functions=functions)
+        return rebuild_global_programs(module, _function)
 
 
 @dataclass(eq=False, slots=True)
@@ -58,10 +54,7 @@ class _Tensor:
     """Moved values that something other than a move uses, and where it does so first."""
 
 
-def _function(function: Function, module: Module) -> Function:
-    mesh = mesh_of(function, module)
-    if mesh is None:
-        return function
+def _function(function: Function, mesh: Mesh) -> Function:
     function = Turner(function, mesh.name).function()
     survey = _Survey()
     survey.block(function.body, [])
