@@ -1,18 +1,17 @@
 """Functions that say themselves how their results move: `custom_jvp`."""
 
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
 from typing import Any, final
 
 import numpy as np
 
 from shardir.errors import DifferentiateError
 from shardir.frontend import tree
-from shardir.frontend.custom import Call, Primal, fitted, moving, numbers, positional
+from shardir.frontend.custom import Call, Primal, fitted, moving, numbers
+from shardir.frontend.custom_function import CustomFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.parameters import check_call, name_of
-from shardir.frontend.trace import current
+from shardir.frontend.parameters import check_call
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.ir import Block
@@ -22,7 +21,7 @@ Rule = Callable[..., Any]
 
 
 @final
-class custom_jvp:
+class custom_jvp(CustomFunction):
     """A function with a derivative of its own.
 
     `f = custom_jvp(fun)`, then `f.defjvp(rule)` with `rule(primals, tangents)` that returns
@@ -36,17 +35,11 @@ class custom_jvp:
     something else than it has to.
     """
 
-    __name__: str
-    __wrapped__: Callable[..., Any]
-
     def __init__(
         self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
     ) -> None:
-        update_wrapper(self, fun)
-        self._fun, self._name, self._rule = fun, name_of(fun), None
-        self._fixed = numbers(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
-
-    _rule: Rule | None
+        super().__init__(fun, numbers(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames))
+        self._rule: Rule | None = None
 
     def defjvp(self, jvp: Rule, symbolic_zeros: bool = False) -> Rule:
         """Set the rule; may be used as a decorator."""
@@ -75,26 +68,16 @@ class custom_jvp:
 
         self.defjvp(jvp)
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        given = positional(self._fun, self._name, args, options)
+    def _check_rule(self) -> None:
         if self._rule is None:
             raise DifferentiateError(
                 point(f"custom_jvp {self._name} has no rule; give it one with defjvp")
             )
-        if current() is None:
-            return self._fun(*given)
-        call = Call.of(self._fun, given, self._fixed)
-        primal = call.primal(self._fun)
+
+    def _emit(self, call: Call, primal: Primal) -> Any:
         rule = self._rule
+        assert rule is not None
         return call.emit("custom-jvp", primal, lambda: (_traced(rule, call, primal),))
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return (
-            self if instance is None else lambda *args, **options: self(instance, *args, **options)
-        )
-
-    def __repr__(self) -> str:
-        return f"<custom_jvp of {self._name}>"
 
 
 def _summed(first: Any, *rest: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import update_wrapper, wraps
+from functools import wraps
 from typing import Any, final
 
 import numpy as np
@@ -12,6 +12,7 @@ from shardir.errors import DifferentiateError
 from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like, returned
 from shardir.frontend.custom import Call, Primal, fitted, moving, numbers, positional
+from shardir.frontend.custom_function import CustomFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert, kind_of
@@ -32,7 +33,7 @@ class CustomVJPPrimal:
 
 
 @final
-class custom_vjp:
+class custom_vjp(CustomFunction):
     """A function with a gradient of its own.
 
     `f = custom_vjp(fun)`, then `f.defvjp(fwd, bwd)`: `fwd` takes the arguments and returns
@@ -45,16 +46,11 @@ class custom_vjp:
     else than it has to.
     """
 
-    __name__: str
-    __wrapped__: Callable[..., Any]
-
     def __init__(
         self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
     ) -> None:
-        update_wrapper(self, fun)
-        self._fun, self._name = fun, name_of(fun)
+        super().__init__(fun, numbers(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames))
         self._rules: tuple[Callable[..., Any], Callable[..., Any], bool] | None = None
-        self._fixed = numbers(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
 
     def defvjp(
         self,
@@ -70,26 +66,16 @@ class custom_vjp:
                 raise ArgumentError(point(f"defvjp of {self._name} takes functions, got {rule!r}"))
         self._rules = fwd, bwd, symbolic_zeros
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        given = positional(self._fun, self._name, args, options)
+    def _check_rule(self) -> None:
         if self._rules is None:
             raise DifferentiateError(
                 point(f"custom_vjp {self._name} has no rule; give it one with defvjp")
             )
-        if current() is None:
-            return self._fun(*given)
-        call = Call.of(self._fun, given, self._fixed)
-        primal = call.primal(self._fun)
+
+    def _emit(self, call: Call, primal: Primal) -> Any:
+        assert self._rules is not None
         fwd, bwd, symbolic = self._rules
         return call.emit("custom-vjp", primal, lambda: _traced(fwd, bwd, symbolic, call, primal))
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return (
-            self if instance is None else lambda *args, **options: self(instance, *args, **options)
-        )
-
-    def __repr__(self) -> str:
-        return f"<custom_vjp of {self._name}>"
 
 
 def _traced(

@@ -1,19 +1,17 @@
 """Functions that say themselves how they are mapped: `custom_vmap`."""
 
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
 from typing import Any, final
 
 from shardir.errors import VectorizeError
 from shardir.frontend import tree
 from shardir.frontend.calling import returned
-from shardir.frontend.custom import Call, Primal, positional
+from shardir.frontend.custom import Call, Primal
+from shardir.frontend.custom_function import CustomFunction
 from shardir.frontend.errors import ArgumentError, BatchError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import convert
-from shardir.frontend.parameters import name_of
 from shardir.frontend.promotion import Abstract
-from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
 from shardir.hosted import Hosted
 from shardir.ir import Block
@@ -22,7 +20,7 @@ Rule = Callable[..., Any]
 
 
 @final
-class custom_vmap:
+class custom_vmap(CustomFunction):
     """A function with a way of its own to be mapped.
 
     `f = custom_vmap(fun)`, then `f.def_vmap(rule)` with `rule(axis_size, in_batched, *args)` that
@@ -36,14 +34,10 @@ class custom_vmap:
     `BatchError` for one that returns something else than it has to.
     """
 
-    __name__: str
-    __wrapped__: Callable[..., Any]
-
     def __init__(self, fun: Callable[..., Any]) -> None:
         if not callable(fun):
             raise ArgumentError(point(f"custom_vmap takes a function, got {fun!r}"))
-        update_wrapper(self, fun)
-        self._fun, self._name = fun, name_of(fun)
+        super().__init__(fun, frozenset())
         self._rule: Rule | None = None
 
     def def_vmap(self, vmap_rule: Rule) -> Rule:
@@ -55,13 +49,10 @@ class custom_vmap:
         self._rule = vmap_rule
         return vmap_rule
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        given = positional(self._fun, self._name, args, options)
-        if current() is None:
-            return self._fun(*given)
-        call = Call.of(self._fun, given, frozenset())
-        primal = call.primal(self._fun)
+    def _check_rule(self) -> None:
+        """Only what is mapped needs the rule."""
 
+    def _emit(self, call: Call, primal: Primal) -> Any:
         def batching(flags: Sequence[bool], size: int) -> Block:
             return _traced(self._rule, call, primal, flags, size)
 
@@ -72,14 +63,6 @@ class custom_vmap:
             barrier=False,
             batching=Hosted(self._name, batching),
         )
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return (
-            self if instance is None else lambda *args, **options: self(instance, *args, **options)
-        )
-
-    def __repr__(self) -> str:
-        return f"<custom_vmap of {self._name}>"
 
 
 def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:

@@ -1,0 +1,47 @@
+"""Functions that bring a rule of their own for one transformation."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import update_wrapper
+from types import MethodType
+from typing import Any
+
+from shardir.frontend.custom import Call, Primal, positional
+from shardir.frontend.parameters import name_of
+from shardir.frontend.trace import current
+
+
+class CustomFunction(ABC):
+    """The function itself outside of traces, and inside one operation that knows the rule.
+
+    `fixed` are the positions of arguments that the rule is not about.
+    """
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, fun: Callable[..., Any], fixed: frozenset[int]) -> None:
+        update_wrapper(self, fun)
+        self._fun, self._name, self._fixed = fun, name_of(fun), fixed
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        given = positional(self._fun, self._name, args, options)
+        self._check_rule()
+        if current() is None:
+            return self._fun(*given)
+        call = Call.of(self._fun, given, self._fixed)
+        return self._emit(call, call.primal(self._fun))
+
+    @abstractmethod
+    def _check_rule(self) -> None:
+        """Raise an error if no call can be without a rule, and there is none."""
+
+    @abstractmethod
+    def _emit(self, call: Call, primal: Primal) -> Any:
+        """The results of the operation for a call inside a trace."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._name}>"
