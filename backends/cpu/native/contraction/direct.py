@@ -12,7 +12,7 @@ from functools import cache
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.record import Block, Reader
-from shardir.backends.cpu.native.contraction.tile import masked_load, masked_store, within
+from shardir.backends.cpu.native.contraction.tile import masked_load, masked_store, prefetch, within
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
@@ -135,9 +135,3 @@ class _Strip:
                         masked_store(f, place.get(), at, mask, size)
                     else:
                         f.store(place.get(), at, size)
-
-
-def prefetch(f: Function, at: Value) -> None:
-    """Ask for what will be read soon."""
-    f.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
-    f.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")

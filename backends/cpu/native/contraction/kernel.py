@@ -21,7 +21,7 @@ from shardir.backends.cpu.native.contraction.straight import (
     lanes_of,
 )
 from shardir.backends.cpu.native.contraction.tables import OFFSETS, emit_offsets, emit_segments
-from shardir.backends.cpu.native.contraction.tile import Tile, emit_tile, fitting
+from shardir.backends.cpu.native.contraction.tile import Tile, emit_tile, fitting, parts_of
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
@@ -90,10 +90,11 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
     module, numbers = Module(), arithmetic(out)
     tile = sizes.tile
     emit_offsets(module)
-    if checked.straight:
-        emit_straight_tile(module, "tile", tile, numbers, host(), checked.dims)
-    else:
-        emit_tile(module, "tile", tile, numbers, host())
+    for part in parts_of(tile):
+        if checked.straight:
+            emit_straight_tile(module, _called(part), part, tile, numbers, host(), checked.dims)
+        else:
+            emit_tile(module, _called(part), part, tile, numbers, host())
     for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
         dims = checked.of(side)
         emit_segments(module, f"segments_{side}", dims)
@@ -247,26 +248,43 @@ class _Task:
         adding: Value,
     ) -> None:  # fmt: skip
         f, tile, size = self.f, self.sizes.tile, self.numbers.size
-        columns = self.block.columns
-        stripe = self.sizes.stripe
+        columns, stripe, low = self.block.columns, self.sizes.stripe, parts_of(tile)[-1].height
         # A panel of rows stays in the nearest cache while columns come from the next one.
-        with (
-            f.loop(0, columns, stripe) as begin,
-            f.loop(0, count, tile.height) as i,
-            f.loop(begin, f.least(columns, begin + stripe), tile.columns) as j,
-        ):
-            panel = f.offset(right, j * steps * size)
-            where = f.offset(place, j * size)
-            offsets = f.offset(self.places["rows_out"], top + i, "i64")
-            rows, rest = count - i, columns - j
-            out = [panel, where, offsets, rows, rest, adding]
-            if self.checked.straight:
-                each = f.value(8 * lanes_of(tile.height), "i64") * parts
-                starts = f.offset(self.places["lhs"], i // tile.height * each)
-                f.call("tile", [parts, self.places["lhs_segments"], starts, *out])
-            else:
-                left = f.offset(self.places["lhs"], i * steps * size)
-                f.call("tile", [steps, left, *out])
+        with f.loop(0, columns, stripe) as begin, f.loop(0, count, tile.height) as panel:
+            here = f.least(count - panel, tile.height)
+            high = f.select(here.is_("sgt", 2 * low), tile.height, low)
+            end = f.least(columns, begin + stripe)
+            with f.loop(0, here, high) as row, f.loop(begin, end, tile.columns) as j:
+                i, rest = panel + row, columns - j
+                offsets = f.offset(self.places["rows_out"], top + i, "i64")
+                out = [f.offset(right, j * steps * size), f.offset(place, j * size), offsets,
+                       here - row, rest, adding]  # fmt: skip
+                if self.checked.straight:
+                    each = f.value(8 * lanes_of(tile.height), "i64") * parts
+                    starts = f.offset(self.places["lhs"], panel // tile.height * each + row * 8)
+                    args = [parts, self.places["lhs_segments"], starts, *out]
+                else:
+                    left = f.offset(
+                        self.places["lhs"], panel * steps * size + row * self.numbers.part
+                    )
+                    args = [steps, left, *out]
+                f.call(self._fitting(high, rest), args)
+
+    def _fitting(self, high: Value, rest: Value) -> str:
+        """The function for tiles of so many rows, where so many columns are left."""
+        f, tile = self.f, self.sizes.tile
+        whole, *parts = parts_of(tile)
+        found = Value(f"@{_called(whole)}", "ptr", f)
+        for part in parts:
+            fits = high.is_("eq", part.height)
+            if part.width < tile.width:
+                fits = fits & rest.is_("sle", part.columns)
+            found = f.select(fits, Value(f"@{_called(part)}", "ptr", f), found)
+        return str(found)
+
+
+def _called(part: Tile) -> str:
+    return f"tile{part.height}x{part.width}"
 
 
 def _emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:

@@ -9,7 +9,8 @@ it holds a number of each line, zeros for lines that are missing.
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read
-from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
+from shardir.backends.cpu.native.contraction.tile import LINE
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, lanes
 from shardir.types import NUMPY_DTYPES
 
 SEGMENT = 16
@@ -102,11 +103,11 @@ class Panel(NamedTuple):
         f, numbers = self.f, self.numbers
         place, source = f.variable("ptr", self.packed), f.variable("ptr", start)
         widest = max(1, 64 // numbers.part)
+        item = NUMPY_DTYPES[self.dtype].itemsize
         with f.loop(0, self.length):
             done = 0
             while done < self.lines:
                 count = min(widest, 1 << (self.lines - done).bit_length() - 1)
-                item = NUMPY_DTYPES[self.dtype].itemsize
                 planes = read(
                     f, f.offset(source.get(), done * item), self.dtype, self.numbers, count
                 )
@@ -135,66 +136,53 @@ class Panel(NamedTuple):
             with f.loop(self.here, self.lines) as i:
                 put(i, [f.value(0, numbers.type)] * numbers.planes)
 
-    def square(self) -> int:
-        """The size of blocks that are transposed in registers; 0: none fits."""
-        size = 16 // self.numbers.part
-        if self.numbers.planes == 2 or self.lines % size:
-            return 0
-        return 2 * size if self.lines % (2 * size) == 0 and size < 16 else size
-
     def lines_apart(self, first: Value | int, last: Value) -> None:
-        """Steps from `first` on: if they are neighbours, blocks of lines and steps are transposed;
-        the rest goes number by number."""
+        """Steps from `first` on: if they are neighbours, blocks of lines and steps are transposed,
+        a cache line of each at a time if possible; the rest goes number by number."""
         f, numbers = self.f, self.numbers
-        item = NUMPY_DTYPES[self.dtype].itemsize
-        square = self.square()
+        few = 16 // numbers.part
         done = f.variable("i64", first)
-        if square:
-            length = last - first
-            whole = f.select(self.stride.is_("eq", item), length - length % square, 0) + first
-            with f.loop(first, whole, square) as k, f.loop(0, self.lines, square) as line:
-                entries = f.offset(self.starts, line, "ptr")
-                rows = []
-                for i in range(square):
-                    start = f.load(f.offset(entries, 8 * i), "ptr")
-                    rows += read(f, f.offset(start, k * item), self.dtype, numbers, square)
-                at = f.offset(self.packed, k * self.row + line * numbers.size)
-                for step, column in enumerate(transposed(f, rows, 16 // numbers.part)):
-                    f.store(column, f.offset(at, step * self.row), numbers.part)
-            done.set(whole)
+        if numbers.planes == 1 and self.lines % few == 0:
+            item = NUMPY_DTYPES[self.dtype].itemsize
+            end = f.select(self.stride.is_("eq", item), last, first)
+            for steps in dict.fromkeys((LINE // numbers.part, few)):
+                whole = end - (end - done.get()) % steps
+                with f.loop(done.get(), whole, steps) as k, f.loop(0, self.lines, few) as line:
+                    self._turn(k, line, steps, few)
+                done.set(whole)
         self.anyhow(done.get(), last)
 
+    def _turn(self, first: Value, line: Value, steps: int, lines: int) -> None:
+        """Transpose some steps of a few lines, the numbers of 16 bytes."""
+        f, item = self.f, NUMPY_DTYPES[self.dtype].itemsize
+        entries, rows = f.offset(self.starts, line, "ptr"), []
+        for i in range(lines):
+            start = f.load(f.offset(entries, 8 * i), "ptr")
+            rows += read(f, f.offset(start, first * item), self.dtype, self.numbers, steps)
+        at = f.offset(self.packed, first * self.row + line * self.numbers.size)
+        for i, column in enumerate(transposed(f, rows)):
+            for group in range(0, steps, lines):
+                part = f.shuffle(column, column, range(group, group + lines))
+                to = f.offset(at, (group + i) * self.row)
+                f.store(part, to, self.numbers.part)
 
-def transposed(f: Function, rows: list[Value], lane: int) -> list[Value]:
-    """The columns of a square of vectors.
 
-    First within lanes of `lane` numbers (16 bytes), by interleaving, then lanes are exchanged:
-    the instructions for both are the cheap ones.
+def transposed(f: Function, rows: list[Value]) -> list[Value]:
+    """The columns of squares side by side: each vector holds one of every square.
+
+    They are interleaved within the squares, which is cheap where a square's row has 16 bytes.
     """
-    size = len(rows)
-    out: list[Value] = []
-    for group in range(0, size, lane):
-        part = rows[group : group + lane]
-        for _ in range(lane.bit_length() - 1):
-            half, pairs = lane // 2, []
-            for i in range(half):
-                for high in (0, half):
-                    mask = [
-                        start + high + j + other
-                        for start in range(0, size, lane)
-                        for j in range(half)
-                        for other in (0, size)
-                    ]
-                    pairs.append(f.shuffle(part[i], part[i + half], mask))
-            part = pairs
-        out += part
-    distance = lane
-    while distance < size:
-        for i in range(size):
-            if not i & distance:
-                a, b = out[i], out[i + distance]
-                first = [j if not j & distance else size + j - distance for j in range(size)]
-                second = [j + distance if not j & distance else size + j for j in range(size)]
-                out[i], out[i + distance] = f.shuffle(a, b, first), f.shuffle(a, b, second)
-        distance *= 2
-    return out
+    size, width = len(rows), lanes(rows[0].type)
+    for _ in range(size.bit_length() - 1):
+        half, pairs = size // 2, []
+        for i in range(half):
+            for high in (0, half):
+                mask = [
+                    start + high + j + other
+                    for start in range(0, width, size)
+                    for j in range(half)
+                    for other in (0, width)
+                ]
+                pairs.append(f.shuffle(rows[i], rows[i + half], mask))
+        rows = pairs
+    return rows

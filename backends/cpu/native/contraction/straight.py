@@ -89,8 +89,9 @@ def emit_starts(
 
 
 def emit_straight_tile(
-    module: Module, name: str, tile: Tile, numbers: Arithmetic, machine: Machine, checks: int
-) -> None:
+    module: Module, name: str, tile: Tile, packed: Tile, numbers: Arithmetic, machine: Machine,
+    checks: int,
+) -> None:  # fmt: skip
     """`name(parts, segments, starts, rhs, out, offsets, rows, columns, adding)`.
 
     As `emit_tile`, with the lines of each segment where `starts` says.
@@ -99,15 +100,25 @@ def emit_straight_tile(
               "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
     parts, segments, starts, rhs, *place = f.params
-    sums = TileSums(f, tile, numbers, machine)
+    sums = TileSums(f, tile, packed, numbers, machine)
     right, table = f.variable("ptr", rhs), f.variable("ptr", starts)
     with f.loop(0, parts) as number:
         entry = f.offset(segments, number * (16 + 8 * checks))
         length = f.load(f.offset(entry, 8), "i64")
         lines = [f.load(f.offset(table.get(), 8 * i), "ptr") for i in range(tile.height)]
-        with f.loop(0, length) as k:
-            sums.add([[f.offset(line, k * numbers.size) for line in lines]], right.get())
-            right.set(f.offset(right.get(), tile.columns * numbers.size))
-        table.set(f.offset(table.get(), 8 * lanes_of(tile.height)))
+
+        def step(k: Value, lines: list[Value] = lines) -> None:
+            here = right.get()
+            sums.ask_ahead(here)
+            sums.add([[f.offset(line, k * numbers.size) for line in lines]], here)
+            right.set(f.offset(here, packed.columns * numbers.size))
+
+        asking = f.select(number.is_("eq", 0), f.least(length, tile.height), 0)
+        with f.loop(0, asking) as k:
+            sums.ask_for_row(place, k)
+            step(k)
+        with f.loop(asking, length) as k:
+            step(k)
+        table.set(f.offset(table.get(), 8 * lanes_of(packed.height)))
     sums.write(place)
     f.leave()

@@ -14,6 +14,11 @@ from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined,
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 
+LINE = 64
+"""Bytes that come from memory at a time."""
+AHEAD = 512
+"""How many bytes of packed columns ahead the next ones are asked for."""
+
 
 class Tile(NamedTuple):
     """The sizes of a tile, in numbers of an arithmetic."""
@@ -44,37 +49,56 @@ def fitting(numbers: Arithmetic, narrow: bool = False) -> Tile:
     return Tile(height if numbers.planes == 1 else height // 2, width, lanes)
 
 
-def emit_tile(module: Module, name: str, tile: Tile, numbers: Arithmetic, machine: Machine) -> None:
+def parts_of(tile: Tile) -> tuple[Tile, ...]:
+    """A tile, then the smaller ones that are made where fewer rows or columns are left."""
+    heights, widths = {tile.height: 0, max(1, tile.height // 3): 0}, {tile.width: 0, 1: 0}
+    return tuple(tile._replace(height=high, width=wide) for high in heights for wide in widths)
+
+
+def emit_tile(
+    module: Module, name: str, tile: Tile, packed: Tile, numbers: Arithmetic, machine: Machine
+) -> None:
     """`name(k, lhs, rhs, out, offsets, rows, columns, adding)`.
 
     Writes, or adds to, the first `rows` rows and `columns` columns at `out`; row i begins
-    `offsets[i]` bytes further on, and its columns are neighbours.
+    `offsets[i]` bytes further on, and its columns are neighbours. Operands lie as they are packed
+    for tiles of the size `packed`.
     """
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias",
               "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
     steps, lhs, rhs, *place = f.params
-    sums = TileSums(f, tile, numbers, machine)
+    sums = TileSums(f, tile, packed, numbers, machine)
     left, right = f.variable("ptr", lhs), f.variable("ptr", rhs)
-    with f.loop(0, steps):
-        start = left.get()
+
+    def step() -> None:
+        start, here = left.get(), right.get()
         planes = [
-            [f.offset(start, (p * tile.height + i) * numbers.part) for i in range(tile.height)]
+            [f.offset(start, (p * packed.height + i) * numbers.part) for i in range(tile.height)]
             for p in range(numbers.planes)
         ]
-        sums.add(planes, right.get())
-        left.set(f.offset(left.get(), tile.height * numbers.size))
-        right.set(f.offset(right.get(), tile.columns * numbers.size))
+        sums.ask_ahead(here)
+        sums.add(planes, here)
+        left.set(f.offset(start, packed.height * numbers.size))
+        right.set(f.offset(here, packed.columns * numbers.size))
+
+    asking = f.least(steps, tile.height)
+    with f.loop(0, asking) as k:
+        sums.ask_for_row(place, k)
+        step()
+    with f.loop(asking, steps):
+        step()
     sums.write(place)
     f.leave()
 
 
 @dataclass
 class TileSums:
-    """The sums of a tile, in registers."""
+    """The sums of a tile, in registers; `packed` is the tile that columns are packed for."""
 
     f: Function
     tile: Tile
+    packed: Tile
     numbers: Arithmetic
     machine: Machine
 
@@ -94,7 +118,7 @@ class TileSums:
         right = [
             [
                 f.load(
-                    f.offset(rhs, (p * tile.columns + j * tile.lanes) * numbers.part),
+                    f.offset(rhs, (p * self.packed.columns + j * tile.lanes) * numbers.part),
                     many,
                     numbers.part,
                 )
@@ -106,6 +130,20 @@ class TileSums:
             left = [f.splat(f.load(plane[i], numbers.type), tile.lanes) for plane in lhs]
             for j, place in enumerate(sums):
                 self._add(place, left, right[j])
+
+    def ask_for_row(self, place: list[Value], row: Value) -> None:
+        """Ask for a row of the result before it is written: one with each of the first steps, so
+        that steps need not wait behind them."""
+        f, out, offsets = self.f, place[0], place[1]
+        start = f.offset(out, f.load(f.offset(offsets, row, "i64"), "i64"))
+        nbytes = self.tile.columns * self.numbers.size
+        for at in (*range(0, nbytes, LINE), nbytes - 1):
+            prefetch(f, f.offset(start, at), writing=True)
+
+    def ask_ahead(self, rhs: Value) -> None:
+        """Ask for columns that are needed some steps later, which come from the second cache."""
+        for at in range(0, self.tile.columns * self.numbers.size, LINE):
+            prefetch(self.f, self.f.offset(rhs, AHEAD + at))
 
     def write(self, place: list[Value]) -> None:
         """Write them, as `emit_tile` says: (out, offsets, rows, columns, adding)."""
@@ -198,6 +236,12 @@ def masked_store(f: Function, value: Value, address: Value, mask: Value, align: 
     f.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])
     text = f"{value.type} {value}, ptr {address}, i32 {align}, {mask.type} {mask}"
     f.do(f"call void @{name}({text})")
+
+
+def prefetch(f: Function, at: Value, writing: bool = False) -> None:
+    """Ask for what will soon be read, or written."""
+    f.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+    f.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 {int(writing)}, i32 3, i32 1)")
 
 
 def _suffix(type: str) -> str:

@@ -197,3 +197,17 @@ def test_half_precision_is_rounded_once(dtype: str) -> None:
 def test_sizes_around_the_tiles(m: int, n: int, k: int) -> None:
     rng = np.random.default_rng(0)
     product(numbers(rng, (m, k), "f32"), numbers(rng, (k, n), "f32"), "mk,kn->mn")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "c64"])
+@pytest.mark.parametrize("columns", [800, 820, 15])
+def test_same_bits_where_few_rows_and_columns_are_left(columns: int, dtype: str) -> None:
+    """Smaller tiles at the edges sum in the same order as whole ones."""
+    rng = np.random.default_rng(0)
+    left, right = numbers(rng, (252, 420), dtype), numbers(rng, (420, columns), dtype)
+    whole = product(left, right, "mk,kn->mn")
+    for rows in (241, 244, 247, 251):
+        for fewer in (columns - 31, columns - 16, columns - 1):
+            if fewer > 8:
+                some = product(left[:rows], right[:, :fewer], "mk,kn->mn")
+                np.testing.assert_array_equal(some, whole[:rows, :fewer])
