@@ -20,13 +20,13 @@ from shardir.frontend.config import (
     dump_dir,
     enable_x64,
     set_cpu_devices,
-    settings_of,
     threefry_partitionable,
     uneven,
     verify,
 )
 from shardir.frontend.errors import SettingError, UnknownSetting
 from shardir.frontend.runnable import pipeline
+from shardir.frontend.settings import settings_of
 
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "

@@ -9,10 +9,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from shardir.errors import ShardirError
-from shardir.frontend.config import SETTINGS, config
+from shardir.frontend.config import config
 from shardir.frontend.errors import SettingError
 from shardir.frontend.locations import point
 from shardir.frontend.setting_values import PLATFORMS
+from shardir.frontend.settings import SETTINGS
 
 
 class UncoveredSetting(ShardirError, AttributeError):

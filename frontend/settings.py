@@ -1,0 +1,76 @@
+"""The settings there are: their names, defaults, environment variables, and what they may be.
+
+What each is for, `shardir.frontend.config.Config` says.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from shardir.frontend.errors import SettingError, UnknownSetting
+from shardir.frontend.setting_values import (
+    as_count,
+    as_fallback,
+    as_folder,
+    as_optional_count,
+    as_platform,
+    as_switch,
+    as_uneven,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing to choose. `check` returns the value to keep or raises `ValueError(must be)`."""
+
+    name: str
+    default: object
+    variable: str | None
+    check: Callable[[object], object]
+
+    def clean(self, value: object, source: str) -> object:
+        """`value` as the setting keeps it; `source` is what the error blames."""
+        try:
+            return self.check(value)
+        except ValueError as must:
+            raise SettingError(f"{source} is {value!r}; it must be {must}") from None
+
+
+SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("num_cpu_devices", 8, "SHARDIR_CPU_DEVICES", as_count),
+        Setting("enable_x64", False, "SHARDIR_ENABLE_X64", as_switch),
+        Setting("threefry_partitionable", True, None, as_switch),
+        Setting("dump_dir", None, "SHARDIR_DUMP", as_folder),
+        Setting("verify", False, "SHARDIR_VERIFY", as_switch),
+        Setting("uneven", None, "SHARDIR_UNEVEN", as_uneven),
+        Setting("on_fallback", "replicate", "SHARDIR_ON_FALLBACK", as_fallback),
+        Setting("shardy_exact", False, "SHARDIR_SHARDY_EXACT", as_switch),
+        Setting("isolated", False, "SHARDIR_ISOLATED", as_switch),
+        Setting("gather", False, "SHARDIR_GATHER", as_switch),
+        Setting("shown_platform", "cpu", "SHARDIR_SHOWN_PLATFORM", as_platform),
+        Setting("num_gpu_devices", None, "SHARDIR_GPU_DEVICES", as_optional_count),
+    )
+}
+
+
+def find_setting(name: str) -> Setting:
+    """The setting called `name`, with or without the prefix `jax_`."""
+    if (setting := SETTINGS.get(str(name).removeprefix("jax_"))) is None:
+        raise UnknownSetting(
+            f"no setting is called {name!r}; the settings are {', '.join(SETTINGS)}"
+        )
+    return setting
+
+
+def settings_of(environment: Mapping[str, str]) -> dict[str, object]:
+    """The settings that environment variables give; an empty variable gives none.
+
+    Raises `SettingError` naming a variable that makes no sense.
+    """
+    given = {}
+    for setting in SETTINGS.values():
+        if text := environment.get(setting.variable or "", ""):
+            word = f"the environment variable {setting.variable}"
+            given[setting.name] = setting.clean(text, word)
+    return given
