@@ -21,7 +21,7 @@ from shardir.frontend.cli_files import (
     read_text,
 )
 from shardir.frontend.cli_functions import program_of
-from shardir.interpret import cut, join, mesh_of
+from shardir.interpret import mesh_of
 from shardir.ir import Module
 from shardir.passes import Pipeline, Propagate
 from shardir.passes.check import Check
@@ -29,6 +29,7 @@ from shardir.passes.dump import Dump
 from shardir.passes.pipeline import DEFAULT, Watch, watches
 from shardir.placement import Sharding
 from shardir.sampling import parameter_types, random_arguments
+from shardir.shards import cut, join
 from shardir.text.printer import Printer, show
 from shardir.types import TensorType
 from shardir.verify import verify

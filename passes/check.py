@@ -14,10 +14,11 @@ import numpy as np
 
 from shardir.agreement import Array, agree, distance, rounding, steady
 from shardir.errors import InterpretError, NumbersError
-from shardir.interpret import cut, evaluate, join, mesh_of, run, run_devices
+from shardir.interpret import evaluate, mesh_of, run, run_devices
 from shardir.ir import Block, Function, Global, Module, Op, Value
 from shardir.passes.pipeline import Pass
 from shardir.sampling import random_arguments
+from shardir.shards import cut, join
 from shardir.text.printer import Printer, unique_names
 
 

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import InterpretError
-from shardir.groups import positions
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.mesh import Mesh
-from shardir.opset import OPS, Attr
-from shardir.partitioning import identity
+from shardir.opset import Attr
 from shardir.placement import Axes, Axis, Sharding
+from shardir.shards import cut, join
 from shardir.text.printer import AXES
-from shardir.types import TensorType, dtype_name
+from shardir.types import TensorType
 
 Array = npt.NDArray[Any]
 Environment = dict[Value, Array]
@@ -313,71 +312,3 @@ def _checked(
                 f"%{param.name} of @{function.name} is {type}, got {array.dtype}{list(array.shape)}"
             )
     return arrays
-
-
-def window(
-    sharding: Sharding, shape: tuple[int, ...], mesh: Mesh, device: int
-) -> tuple[slice, ...]:
-    """Which part of a tensor of `shape` a device holds.
-
-    Where a dimension does not divide, the last parts are shorter, or empty.
-    """
-    slices = []
-    for dim, size in zip(sharding.dims, shape, strict=True):
-        index = 0
-        for axis in dim.axes:
-            index = index * axis.size + device // axis.stride(mesh) % axis.size
-        step = -(-size // dim.pieces)
-        slices.append(slice(min(index * step, size), min((index + 1) * step, size)))
-    return tuple(slices)
-
-
-def cut(array: Array, sharding: Sharding, mesh: Mesh, device: int) -> Array:
-    """The part of a global array that a device holds.
-
-    A part that is shorter than the others is as long, and has the least welcome numbers at its
-    end: nothing may come of them. Of a pending array the first device along the pending axes
-    holds all there is.
-    """
-    part = array[window(sharding, array.shape, mesh, device)]
-    shape = sharding.local_shape(array.shape)
-    if part.shape != shape:
-        longer = np.full(shape, _worst(array.dtype), array.dtype)
-        longer[tuple(map(slice, part.shape))] = part
-        part = longer
-    if sharding.unreduced and positions(mesh, sharding.unreduced)[device]:
-        nothing = identity(sharding.reduction, dtype_name(array.dtype))
-        return np.full(part.shape, nothing, part.dtype)
-    return part
-
-
-def _worst(dtype: np.dtype[Any]) -> Any:
-    """What shows when it is counted in: not a number, the largest integer, true."""
-    return np.iinfo(dtype).max if dtype.kind in "iu" else True if dtype.kind == "b" else np.nan
-
-
-def join(shards: Sequence[Array], type: TensorType, sharding: Sharding, mesh: Mesh) -> Array:
-    """The global array whose parts the devices hold, without what lies past its end.
-
-    What is pending is combined. Raises `InterpretError` when two devices hold different values
-    for the same part.
-    """
-    if sharding.unreduced:
-        exchange = OPS["all-reduce"].exchange
-        assert exchange is not None
-        attrs = {"axes": sharding.unreduced, "op": sharding.reduction}
-        shards = exchange(mesh, [(shard,) for shard in shards], result=type, **attrs)
-    whole = np.empty(type.shape, type.numpy)
-    written: dict[tuple[tuple[int, int], ...], int] = {}
-    for device, shard in enumerate(shards):
-        place = window(sharding, type.shape, mesh, device)
-        own = shard[tuple(slice(s.stop - s.start) for s in place)]
-        earlier = written.setdefault(tuple((s.start, s.stop) for s in place), device)
-        if earlier == device:
-            whole[place] = own
-        elif whole[place].tobytes() != np.ascontiguousarray(own).tobytes():
-            raise InterpretError(
-                f"devices {earlier} and {device} hold different values for the same part of "
-                f"a tensor {type}"
-            )
-    return whole

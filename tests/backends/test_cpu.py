@@ -16,11 +16,12 @@ from shardir.backends.cpu import BACKEND
 from shardir.backends.cpu.kernels import kernel_of
 from shardir.build import substitute
 from shardir.errors import NoRule
-from shardir.interpret import cut, join, mesh_of, run
+from shardir.interpret import mesh_of, run
 from shardir.ir import Module
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT
 from shardir.sampling import random_arguments
+from shardir.shards import cut, join
 from shardir.text.parser import parse
 from tests.samples import SAMPLES
 from tests.sampling import Sample

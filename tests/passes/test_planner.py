@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shardir.groups import positions
-from shardir.interpret import cut
 from shardir.mesh import Mesh
 from shardir.ops import collective as collective
 from shardir.opset import OPS
 from shardir.passes.planner import PLANNERS, Step, plan
 from shardir.placement import Axis, Sharding
+from shardir.shards import cut
 from shardir.types import TensorType
 from tests.shardings import MESHES, shardings
 

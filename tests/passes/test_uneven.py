@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shardir.errors import PartitionError
-from shardir.interpret import cut, join, run
+from shardir.interpret import run
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.opset import OPS
@@ -17,6 +17,7 @@ from shardir.passes import Pipeline
 from shardir.passes.planner import plan
 from shardir.placement import Axis, Sharding
 from shardir.sampling import random_arguments
+from shardir.shards import cut, join
 from shardir.text.parser import parse
 from shardir.types import TensorType
 from shardir.verify import verify

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shardir.interpret import cut, join, mesh_of
+from shardir.interpret import mesh_of
 from shardir.ir import Module
 from shardir.placement import Sharding
+from shardir.shards import cut, join
 from shardir.stablehlo.printer import show
 from shardir.types import TensorType
 

@@ -13,9 +13,10 @@ import numpy as np
 from shardir.agreement import agree, rounding
 from shardir.backends.cpu import BACKEND
 from shardir.backends.mpi import World, connect, program
-from shardir.interpret import cut, mesh_of
+from shardir.interpret import mesh_of
 from shardir.ir import Module
 from shardir.sampling import random_arguments
+from shardir.shards import cut
 from shardir.text.parser import parse
 
 SEPARATOR = "\n# ----\n"
