@@ -1,0 +1,234 @@
+"""A call of a mapped function: arguments are cut, the function traced, results put together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from shardir.frontend import tree
+from shardir.frontend.annotations import constrain
+from shardir.frontend.array import Array
+from shardir.frontend.calling import is_array_like, returned, run_fleeting
+from shardir.frontend.errors import ArgumentError, IndivisibleError, NotAnArrayError, ShardingError
+from shardir.frontend.locations import point
+from shardir.frontend.manual import Cuts, Region
+from shardir.frontend.mesh import Mesh
+from shardir.frontend.operands import abstract_of, as_tracer, splat
+from shardir.frontend.parameters import Parameters, labels_of
+from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.placing import device_put
+from shardir.frontend.prefix import spread
+from shardir.frontend.shardings import NamedSharding
+from shardir.frontend.trace import current, emit
+from shardir.frontend.tracer import Tracer
+from shardir.passes.varying import Varying
+from shardir.types import TensorType
+
+
+def is_spec(x: Any) -> bool:
+    return isinstance(x, PartitionSpec)
+
+
+def is_entry(x: Any) -> bool:
+    return x is None or is_spec(x)
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
+
+
+@dataclass(frozen=True)
+class Call:
+    """How one function is mapped; `run` calls it.
+
+    `names` are the axes along which devices are on their own. `checked`: results that are said to
+    be whole must be. `pads`: what does not divide is filled with zeros.
+    """
+
+    name: str
+    fun: Callable[..., Any]
+    mesh: Mesh
+    names: tuple[str, ...]
+    checked: bool
+    pads: bool
+    in_specs: Any
+    out_specs: Any
+
+    def run(self, args: tuple[Any, ...], parameters: Parameters) -> Any:
+        every, structure = tree.flatten(args)
+        labels = [
+            label for i, arg in enumerate(args) for label in labels_of(parameters.label(i), arg)
+        ]
+        word = f"in_specs of shard_map of {self.name}"
+        several = isinstance(self.in_specs, (tuple, list)) and not is_spec(self.in_specs)
+        if several and len(self.in_specs) != len(args):
+            raise ArgumentError(
+                point(
+                    f"{word} has {len(self.in_specs)} entries, and it was called with "
+                    f"{len(args)} arguments; give one for each, or one spec for all"
+                )
+            )
+        asked = spread(_as_tuple(self.in_specs), tuple(args), is_entry, word)
+        chosen = [i for i, spec in enumerate(asked) if spec is not None]
+        leaves, labels = [every[i] for i in chosen], [labels[i] for i in chosen]
+        specs = [asked[i] for i in chosen]
+        cuts = []
+        for leaf, spec, label in zip(leaves, specs, labels, strict=True):
+            if not is_array_like(leaf):
+                raise NotAnArrayError(
+                    point(
+                        f"shard_map of {self.name} cuts {label}, which is {leaf!r} of type "
+                        f"{type(leaf).__name__} and no array; let the function refer to it"
+                    )
+                )
+            whole = abstract_of(leaf, label).type
+            cuts.append(self.cuts(spec, whole, f"{word} has {spec} for {label}", label))
+
+        def called(pieces: Sequence[Tracer]) -> Any:
+            filled = list(every)
+            for i, piece in zip(chosen, pieces, strict=True):
+                filled[i] = piece
+            with self.mesh:  # what specs inside speak of, and shard_map inside
+                return self.fun(*tree.unflatten(structure, filled))
+
+        def traced(*tracers: Tracer) -> Any:
+            whole = [self.padded(x, cut) for x, cut in zip(tracers, cuts, strict=True)]
+            return self.trace(called, whole, cuts, labels)
+
+        if current() is not None:
+            return traced(*map(as_tracer, leaves))
+        placed = [self.placed(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)]
+        return run_fleeting(traced, self.name, placed, labels)
+
+    def placed(self, leaf: Any, spec: PartitionSpec) -> Any:
+        """An argument on the devices of the mesh."""
+        on = leaf.sharding.device_assignment if isinstance(leaf, Array) else None
+        if on == self.mesh.device_assignment:
+            return leaf
+        uneven = "pad" if self.pads else None
+        return device_put(leaf, NamedSharding(self.mesh, spec), uneven=uneven)
+
+    def padded(self, x: Tracer, cuts: Cuts) -> Tracer:
+        """An argument with zeros at the end of the dimensions that do not divide."""
+        missing = tuple(-size % self.count(axes) for size, axes in zip(x.shape, cuts, strict=True))
+        if not any(missing):
+            return x
+        none = (0,) * x.ndim
+        zero = splat(0, TensorType((), x.value.type.dtype))
+        made: Tracer = emit("pad", x, zero, low=none, high=missing, interior=none, weak=x.weak_type)
+        return made
+
+    def count(self, axes: Sequence[str]) -> int:
+        """Into how many pieces axes cut a dimension."""
+        return prod(self.mesh.shape[axis] for axis in axes)
+
+    def trace(
+        self,
+        called: Callable[[Sequence[Tracer]], Any],
+        tracers: Sequence[Tracer],
+        cuts: Sequence[Cuts],
+        labels: Sequence[str],
+    ) -> Any:
+        found: list[tuple[tree.PyTreeDef, list[PartitionSpec]]] = []
+
+        def flat(*pieces: Tracer) -> list[Tracer]:
+            out = called(pieces)
+            leaves, outs = tree.flatten(out)
+            made = [returned(leaf, i, outs, self.name) for i, leaf in enumerate(leaves)]
+            word = f"out_specs of shard_map of {self.name}"
+            found.append((outs, spread(_as_tuple(self.out_specs), out, is_spec, word)))
+            return made
+
+        def whole(made: Sequence[Tracer], varying: Sequence[Varying]) -> list[Cuts]:
+            outs, specs = found[0]
+            paths = ["".join(f"[{entry!r}]" for entry in path) for path in outs.paths()]
+            return [
+                self.result(spec, tracer, path, along)
+                for spec, tracer, path, along in zip(specs, made, paths, varying, strict=True)
+            ]
+
+        region = Region(self.mesh, self.names, self.name, self.checked)
+        made = region.run(flat, tracers, cuts, labels, whole)
+        outs, specs = found[0]
+        if len(self.names) == len(self.mesh.axis_names):
+            made = [
+                constrain(tracer, NamedSharding(self.mesh, spec))
+                for tracer, spec in zip(made, specs, strict=True)
+            ]
+        return tree.unflatten(outs, made)
+
+    def result(self, spec: PartitionSpec, tracer: Tracer, path: str, varying: Varying) -> Cuts:
+        """How a result is put together; raises if it cannot be the same where that is said."""
+        told = f"result{path}" if path else "the result"
+        word = f"out_specs of shard_map of {self.name} has {spec} for {told}"
+        cuts = self.named(spec, tracer.value.type, word)
+        if not self.checked:
+            return cuts
+        axes = {axis: named.name for named in Region(self.mesh, self.names, self.name).named()
+                for axis in named.axes}  # fmt: skip
+        cut = [name for dim in cuts for name in dim]
+        differ = [name for axis, name in axes.items() if axis in varying and name not in cut]
+        if differ:
+            along = " and ".join(map(repr, differ))
+            raise ShardingError(
+                point(
+                    f"{word}, which says that it is the same along {along}, but it may differ "
+                    f"there from device to device; reduce it along {along} (lax.psum, lax.pmean), "
+                    f"name {along} in the spec, or pass check_vma=False"
+                )
+            )
+        return cuts
+
+    def named(self, spec: PartitionSpec, type: TensorType, word: str) -> Cuts:
+        """The axes that a spec cuts each dimension over, checked."""
+        if len(spec) > type.rank:
+            raise ShardingError(
+                point(f"{word}, which is {type}; a spec has an entry for each dimension at most")
+            )
+        cuts = []
+        seen: list[str] = []
+        for dim in range(type.rank):
+            axes = spec.axes(dim)
+            if axes is UNCONSTRAINED:
+                raise ShardingError(point(f"{word}; say how it is cut, UNCONSTRAINED does not"))
+            for axis in axes:
+                if axis not in self.mesh.axis_names:
+                    raise ShardingError(
+                        point(
+                            f"{word}, and {axis!r} is no axis of the mesh; its axes are "
+                            f"{listed(self.mesh.axis_names)}"
+                        )
+                    )
+                if axis not in self.names:
+                    raise ShardingError(
+                        point(
+                            f"{word}, and {axis!r} is not among the axis_names, which are "
+                            f"{listed(self.names)}; the compiler cuts along it"
+                        )
+                    )
+                if axis in seen:
+                    raise ShardingError(point(f"{word}, which cuts over {axis!r} twice"))
+                seen.append(axis)
+            cuts.append(axes)
+        return tuple(cuts)
+
+    def cuts(self, spec: PartitionSpec, type: TensorType, word: str, label: str) -> Cuts:
+        """The axes that cut each dimension of an argument; raises if they do not divide it."""
+        cuts = self.named(spec, type, word)
+        for dim, (size, axes) in enumerate(zip(type.shape, cuts, strict=True)):
+            count = self.count(axes)
+            if size % count and not self.pads:
+                over = " and ".join(f"{axis!r} of size {self.mesh.shape[axis]}" for axis in axes)
+                raise IndivisibleError(
+                    point(
+                        f"shard_map of {self.name} cuts dimension {dim} of {label}, which is "
+                        f"{type}, over {over}, and {size} is not divisible by {count}; pad it to "
+                        f"{-(-size // count) * count}, leave it whole, or pass "
+                        'uneven="pad"'
+                    )
+                )
+        return cuts
+
+
+def _as_tuple(specs: Any) -> Any:
+    return tuple(specs) if type(specs) is list else specs
