@@ -1,4 +1,7 @@
-"""The lattice of shardings of one tensor: its states, the steps between them, the cheapest path.
+"""The lattice of shardings of one tensor: what two of them share, and the states between them.
+
+The steps between states are in `shardir.passes.lattice_moves`, the way along them in
+`shardir.passes.lattice_search`.
 
 Cuts are seen as atoms: mesh axes, or the parts of axes that both ends of the path agree on. What
 both ends begin a dimension with stays out of it.
@@ -11,9 +14,7 @@ again. So a dimension that some cut does not divide is left alone or goes throug
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import combinations, count
+from itertools import combinations
 from math import prod
 
 from shardir.axes import coexist
@@ -25,27 +26,11 @@ Cuts = tuple[tuple[int, ...], ...]
 """For each dimension, the atoms that cut it."""
 State = tuple[Cuts, frozenset[int]]
 """The cuts, and the atoms over which a sum is pending."""
-Cost = tuple[int, int, int]
-"""Bytes received per device, collectives, local steps."""
 
 PRIMES = 4
 """Up to so many prime atoms, atoms of different sizes are split so that they can trade places."""
 FEW = 4
 """Up to so many atoms every step is tried; with more, only steps that lead towards the goal."""
-VISITS = 500
-"""How many states a search may settle before it takes the best path it has seen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One step on atoms; `dim` loses `atoms` or gains them, `other` is where they go."""
-
-    name: str
-    after: State
-    cost: Cost
-    atoms: tuple[int, ...] = ()
-    dim: int = -1
-    other: int = -1
 
 
 class Problem:
@@ -171,190 +156,3 @@ def _factored(axis: Axis) -> Iterator[Axis]:
             yield Axis(axis.name, pre, prime)
             pre, rest = pre * prime, rest // prime
         prime += 1
-
-
-def search(problem: Problem) -> list[Move]:
-    """Cheapest path from start to goal; what remains to be received at least guides it."""
-    start = problem.start
-    ticket = count()
-    queue = [(problem.left(start), 0, 0, 0, next(ticket), start)]
-    best: dict[State, tuple[int, int, int, int]] = {start: (0, 0, 0, 0)}
-    came: dict[State, tuple[State, Move]] = {}
-    settled: set[State] = set()
-    while queue and len(settled) < VISITS:
-        *_, state = heappop(queue)
-        if state == problem.goal:
-            break
-        if state in settled:
-            continue
-        settled.add(state)
-        here = best[state]
-        for move in _moves(problem, state):
-            # Of plans that cost the same, the one that fills less memory on its way.
-            made = problem.held(move.after[0]) if move.cost[1] else 0
-            received, collectives, local = (a + b for a, b in zip(here, move.cost, strict=False))
-            cost = (received, collectives, local, here[3] + made)
-            if move.after not in best or cost < best[move.after]:
-                best[move.after] = cost
-                came[move.after] = state, move
-                estimate = cost[0] + problem.left(move.after)
-                heappush(queue, (estimate, *cost[1:], next(ticket), move.after))
-    simple = plain(problem)
-    found = best.get(problem.goal)
-    if found is None or found[0] > sum(move.cost[0] for move in simple):
-        return simple
-    return _path(problem.goal, came)
-
-
-def _path(state: State, came: dict[State, tuple[State, Move]]) -> list[Move]:
-    moves = []
-    while state in came:
-        state, move = came[state]
-        moves.append(move)
-    return moves[::-1]
-
-
-def _moves(problem: Problem, state: State) -> Iterator[Move]:
-    """Every step that could be of use."""
-    cuts, pending = state
-    held = problem.held(cuts)
-    used = {a for cut in cuts for a in cut}
-    dims = range(len(cuts))
-    for a in problem.wanted:
-        if a not in used and a not in pending:
-            for dim in dims if problem.wide else (problem.home[a],):
-                if problem.fits(cuts, dim, (a,)):
-                    after = _changed(cuts, dim, (*cuts[dim], a))
-                    yield Move("all-slice", (after, pending), (0, 0, 1), (a,), dim)
-    for dim, atoms in _at_once(problem, cuts):
-        if not any(a in used or a in pending for a in atoms):
-            after = _changed(cuts, dim, atoms)
-            yield Move("all-slice", (after, pending), (0, 0, 1), atoms, dim)
-    for dim in dims:
-        for at in range(len(cuts[dim])):
-            kept, moved = cuts[dim][:at], cuts[dim][at:]
-            pieces = problem.pieces(moved)
-            less = _changed(cuts, dim, kept)
-            if problem.uneven[dim] and not problem.fits(less, dim, moved):
-                continue
-            yield Move("all-gather", (less, pending), (held * (pieces - 1), 1, 0), moved, dim)
-            for other in dims:
-                towards = problem.wide or problem.home.get(moved[0]) == other
-                if other != dim and towards and problem.fits(cuts, other, moved):
-                    after = _changed(less, other, (*cuts[other], *moved))
-                    cost = (problem.shared(cuts, other, moved) * (pieces - 1), 1, 0)
-                    yield Move("all-to-all", (after, pending), cost, moved, dim, other)
-    for after in _rearranged(problem, cuts, pending):
-        yield Move("collective-permute", (after, pending), (held, 1, 0))
-    yield from _reductions(problem, state, held)
-
-
-def _reductions(problem: Problem, state: State, held: int) -> Iterator[Move]:
-    cuts, pending = state
-    due = tuple(sorted(pending - problem.goal[1]))
-    if due:
-        after = cuts, problem.goal[1]
-        pieces = problem.pieces(due)
-        yield Move("all-reduce", after, (2 * held * (pieces - 1) // pieces, 1, 0), due)
-    for a in due:
-        for dim in range(len(cuts)):
-            if a in problem.wanted and problem.fits(cuts, dim, (a,)):
-                after = _changed(cuts, dim, (*cuts[dim], a)), pending - {a}
-                cost = (problem.shared(cuts, dim, (a,)) * (problem.sizes[a] - 1), 1, 0)
-                yield Move("reduce-scatter", after, cost, (a,), dim)
-    for dim, atoms in _at_once(problem, cuts):
-        if all(a in due for a in atoms):
-            after = _changed(cuts, dim, atoms), pending - set(atoms)
-            cost = (problem.shared(cuts, dim, atoms) * (problem.pieces(atoms) - 1), 1, 0)
-            yield Move("reduce-scatter", after, cost, atoms, dim)
-
-
-def _at_once(problem: Problem, cuts: Cuts) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Dimensions that are whole and have to be cut by several atoms at once, and by which."""
-    for dim, atoms in enumerate(problem.goal[0]):
-        if problem.uneven[dim] and len(atoms) > 1 and not (cuts[dim] or problem.prefix[dim]):
-            yield dim, atoms
-
-
-def _rearranged(problem: Problem, cuts: Cuts, pending: frozenset[int]) -> Iterator[Cuts]:
-    """The same number of pieces along each dimension, by other atoms or in another order."""
-    used = tuple(a for cut in cuts for a in cut)
-    pool = [a for a in dict.fromkeys((*used, *problem.wanted)) if a not in pending]
-    if problem.wide:
-        choices = _filled([problem.sizes[a] for a in used], pool, problem.sizes)
-    else:
-        choices = _directed(problem, cuts, pool)
-    for chosen in choices:
-        if chosen != used:
-            yield _dealt(chosen, cuts)
-
-
-def _filled(slots: list[int], pool: list[int], sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Every way to fill slots with different atoms of their sizes."""
-    if not slots:
-        yield ()
-        return
-    for a in pool:
-        if sizes[a] == slots[0]:
-            for rest in _filled(slots[1:], [b for b in pool if b != a], sizes):
-                yield (a, *rest)
-
-
-def _directed(problem: Problem, cuts: Cuts, pool: list[int]) -> Iterator[tuple[int, ...]]:
-    """Two arrangements: the goal's atoms in their places, and each dimension's own atoms in order
-    of where they go next: those that stay first, those that are to be gathered last."""
-    places: list[int] = []
-    for cut, want in zip(cuts, problem.goal[0], strict=True):
-        for i, a in enumerate(cut):
-            same = i < len(want) and problem.sizes[want[i]] == problem.sizes[a]
-            places.append(want[i] if same and want[i] in pool else -1)
-    used = [a for cut in cuts for a in cut]
-    rest = [a for a in dict.fromkeys((*used, *pool)) if a not in places]
-    for i, a in enumerate(used):
-        if places[i] < 0:
-            places[i] = next((b for b in rest if problem.sizes[b] == problem.sizes[a]), -1)
-            if places[i] < 0:
-                break
-            rest.remove(places[i])
-    else:
-        yield tuple(places)
-    yield tuple(a for dim, cut in enumerate(cuts) for a in _by_home(problem, dim, cut))
-
-
-def _by_home(problem: Problem, dim: int, cut: tuple[int, ...]) -> list[int]:
-    def order(a: int) -> tuple[bool, int]:
-        home = problem.home.get(a, len(problem.room))
-        return home != dim, home
-
-    return sorted(cut, key=order)
-
-
-def _dealt(atoms: tuple[int, ...], cuts: Cuts) -> Cuts:
-    """The atoms dealt out to dimensions in the numbers that `cuts` has."""
-    it = iter(atoms)
-    return tuple(tuple(next(it) for _ in cut) for cut in cuts)
-
-
-def _changed(cuts: Cuts, dim: int, atoms: tuple[int, ...]) -> Cuts:
-    return (*cuts[:dim], atoms, *cuts[dim + 1 :])
-
-
-def plain(problem: Problem) -> list[Move]:
-    """Reduce, gather what is in the way, slice: always right, seldom cheap."""
-    moves: list[Move] = []
-    cuts, pending = problem.start
-    if due := tuple(sorted(pending - problem.goal[1])):
-        pending = problem.goal[1]
-        pieces = problem.pieces(due)
-        cost = 2 * problem.held(cuts) * (pieces - 1) // pieces
-        moves.append(Move("all-reduce", (cuts, pending), (cost, 1, 0), due))
-    for dim, atoms in enumerate(cuts):
-        if atoms:
-            cost = problem.held(cuts) * (problem.pieces(atoms) - 1)
-            cuts = _changed(cuts, dim, ())
-            moves.append(Move("all-gather", (cuts, pending), (cost, 1, 0), atoms, dim))
-    for dim, atoms in enumerate(problem.goal[0]):
-        if atoms:
-            cuts = _changed(cuts, dim, atoms)
-            moves.append(Move("all-slice", (cuts, pending), (0, 0, 1), atoms, dim))
-    return moves

@@ -18,7 +18,9 @@ from math import prod
 from shardir.groups import merge
 from shardir.opset import Attr, Symbol
 from shardir.passes.greedy import Collective, greedy_collectives
-from shardir.passes.lattice import Cuts, Move, Problem, State, plain, search
+from shardir.passes.lattice import Cuts, Problem, State
+from shardir.passes.lattice_moves import Move
+from shardir.passes.lattice_search import plain, search
 from shardir.placement import Axis, Sharding
 from shardir.types import TensorType
 

@@ -1,0 +1,151 @@
+"""The steps from one sharding of a tensor to others, and what each costs.
+
+A step is one collective, or a slice that takes none. With few atoms all are tried, with more only
+those that lead towards the goal.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardir.passes.lattice import Cuts, Problem, State
+
+Cost = tuple[int, int, int]
+"""Bytes received per device, collectives, local steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One step on atoms; `dim` loses `atoms` or gains them, `other` is where they go."""
+
+    name: str
+    after: State
+    cost: Cost
+    atoms: tuple[int, ...] = ()
+    dim: int = -1
+    other: int = -1
+
+
+def moves_from(problem: Problem, state: State) -> Iterator[Move]:
+    """Every step that could be of use."""
+    cuts, pending = state
+    held = problem.held(cuts)
+    used = {a for cut in cuts for a in cut}
+    dims = range(len(cuts))
+    for a in problem.wanted:
+        if a not in used and a not in pending:
+            for dim in dims if problem.wide else (problem.home[a],):
+                if problem.fits(cuts, dim, (a,)):
+                    after = changed(cuts, dim, (*cuts[dim], a))
+                    yield Move("all-slice", (after, pending), (0, 0, 1), (a,), dim)
+    for dim, atoms in _at_once(problem, cuts):
+        if not any(a in used or a in pending for a in atoms):
+            after = changed(cuts, dim, atoms)
+            yield Move("all-slice", (after, pending), (0, 0, 1), atoms, dim)
+    for dim in dims:
+        for at in range(len(cuts[dim])):
+            kept, moved = cuts[dim][:at], cuts[dim][at:]
+            pieces = problem.pieces(moved)
+            less = changed(cuts, dim, kept)
+            if problem.uneven[dim] and not problem.fits(less, dim, moved):
+                continue
+            yield Move("all-gather", (less, pending), (held * (pieces - 1), 1, 0), moved, dim)
+            for other in dims:
+                towards = problem.wide or problem.home.get(moved[0]) == other
+                if other != dim and towards and problem.fits(cuts, other, moved):
+                    after = changed(less, other, (*cuts[other], *moved))
+                    cost = (problem.shared(cuts, other, moved) * (pieces - 1), 1, 0)
+                    yield Move("all-to-all", (after, pending), cost, moved, dim, other)
+    for after in _rearranged(problem, cuts, pending):
+        yield Move("collective-permute", (after, pending), (held, 1, 0))
+    yield from _reductions(problem, state, held)
+
+
+def _reductions(problem: Problem, state: State, held: int) -> Iterator[Move]:
+    cuts, pending = state
+    due = tuple(sorted(pending - problem.goal[1]))
+    if due:
+        after = cuts, problem.goal[1]
+        pieces = problem.pieces(due)
+        yield Move("all-reduce", after, (2 * held * (pieces - 1) // pieces, 1, 0), due)
+    for a in due:
+        for dim in range(len(cuts)):
+            if a in problem.wanted and problem.fits(cuts, dim, (a,)):
+                after = changed(cuts, dim, (*cuts[dim], a)), pending - {a}
+                cost = (problem.shared(cuts, dim, (a,)) * (problem.sizes[a] - 1), 1, 0)
+                yield Move("reduce-scatter", after, cost, (a,), dim)
+    for dim, atoms in _at_once(problem, cuts):
+        if all(a in due for a in atoms):
+            after = changed(cuts, dim, atoms), pending - set(atoms)
+            cost = (problem.shared(cuts, dim, atoms) * (problem.pieces(atoms) - 1), 1, 0)
+            yield Move("reduce-scatter", after, cost, atoms, dim)
+
+
+def _at_once(problem: Problem, cuts: Cuts) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Dimensions that are whole and have to be cut by several atoms at once, and by which."""
+    for dim, atoms in enumerate(problem.goal[0]):
+        if problem.uneven[dim] and len(atoms) > 1 and not (cuts[dim] or problem.prefix[dim]):
+            yield dim, atoms
+
+
+def _rearranged(problem: Problem, cuts: Cuts, pending: frozenset[int]) -> Iterator[Cuts]:
+    """The same number of pieces along each dimension, by other atoms or in another order."""
+    used = tuple(a for cut in cuts for a in cut)
+    pool = [a for a in dict.fromkeys((*used, *problem.wanted)) if a not in pending]
+    if problem.wide:
+        choices = _filled([problem.sizes[a] for a in used], pool, problem.sizes)
+    else:
+        choices = _directed(problem, cuts, pool)
+    for chosen in choices:
+        if chosen != used:
+            yield _dealt(chosen, cuts)
+
+
+def _filled(slots: list[int], pool: list[int], sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every way to fill slots with different atoms of their sizes."""
+    if not slots:
+        yield ()
+        return
+    for a in pool:
+        if sizes[a] == slots[0]:
+            for rest in _filled(slots[1:], [b for b in pool if b != a], sizes):
+                yield (a, *rest)
+
+
+def _directed(problem: Problem, cuts: Cuts, pool: list[int]) -> Iterator[tuple[int, ...]]:
+    """Two arrangements: the goal's atoms in their places, and each dimension's own atoms in order
+    of where they go next: those that stay first, those that are to be gathered last."""
+    places: list[int] = []
+    for cut, want in zip(cuts, problem.goal[0], strict=True):
+        for i, a in enumerate(cut):
+            same = i < len(want) and problem.sizes[want[i]] == problem.sizes[a]
+            places.append(want[i] if same and want[i] in pool else -1)
+    used = [a for cut in cuts for a in cut]
+    rest = [a for a in dict.fromkeys((*used, *pool)) if a not in places]
+    for i, a in enumerate(used):
+        if places[i] < 0:
+            places[i] = next((b for b in rest if problem.sizes[b] == problem.sizes[a]), -1)
+            if places[i] < 0:
+                break
+            rest.remove(places[i])
+    else:
+        yield tuple(places)
+    yield tuple(a for dim, cut in enumerate(cuts) for a in _by_home(problem, dim, cut))
+
+
+def _by_home(problem: Problem, dim: int, cut: tuple[int, ...]) -> list[int]:
+    def order(a: int) -> tuple[bool, int]:
+        home = problem.home.get(a, len(problem.room))
+        return home != dim, home
+
+    return sorted(cut, key=order)
+
+
+def _dealt(atoms: tuple[int, ...], cuts: Cuts) -> Cuts:
+    """The atoms dealt out to dimensions in the numbers that `cuts` has."""
+    it = iter(atoms)
+    return tuple(tuple(next(it) for _ in cut) for cut in cuts)
+
+
+def changed(cuts: Cuts, dim: int, atoms: tuple[int, ...]) -> Cuts:
+    """Cuts with other atoms along one dimension."""
+    return (*cuts[:dim], atoms, *cuts[dim + 1 :])
