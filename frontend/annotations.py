@@ -19,7 +19,8 @@ from shardir.frontend.errors import ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
 from shardir.frontend.shardings import NamedSharding
-from shardir.frontend.trace import Program, emit, require
+from shardir.frontend.trace import emit, require
+from shardir.frontend.traced_program import Program
 from shardir.ir import Block, Op, Value
 from shardir.opset import Attr
 from shardir.placement import OPEN, Axes, Axis, Dim, Sharding

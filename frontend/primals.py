@@ -20,14 +20,8 @@ from shardir.frontend.manual import explicit
 from shardir.frontend.operands import abstract_of, as_tracer, convert, kind_of
 from shardir.frontend.parameters import Parameters, check_call, labels_of
 from shardir.frontend.promotion import Abstract
-from shardir.frontend.trace import (
-    Program,
-    append_block,
-    current,
-    require,
-    trace_function,
-    wrap,
-)
+from shardir.frontend.trace import append_block, current, require, trace_function, wrap
+from shardir.frontend.traced_program import Program
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.ir import Block, Function, Value

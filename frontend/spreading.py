@@ -12,7 +12,7 @@ from shardir.frontend.errors import ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.partition_spec import UNCONSTRAINED, Entry, PartitionSpec
 from shardir.frontend.shardings import NamedSharding
-from shardir.frontend.trace import Program
+from shardir.frontend.traced_program import Program
 from shardir.passes.vectorize import in_front
 from shardir.placement import Axes, Sharding
 

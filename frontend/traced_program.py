@@ -1,0 +1,101 @@
+"""What the traces of one program share: arrays from outside, shardings, and what values are called.
+
+A value is called after the variable that the user's line puts it into; the last operation that
+one expression emits gets the name. All others get numbers in program order, when the outermost
+trace ends. Nothing is renamed before, so values are plain identities meanwhile.
+"""
+
+from typing import TYPE_CHECKING
+
+from shardir.build import Names
+from shardir.frontend.tracer import Tracer
+from shardir.ir import Block, Op, Value
+
+if TYPE_CHECKING:
+    from shardir.frontend.array import Array
+    from shardir.frontend.shardings import Sharding as UserSharding
+    from shardir.frontend.trace import Trace
+
+
+class Program:
+    """What the traces of one program share.
+
+    `captured` are the arrays from outside that became parameters, `asked` the user's shardings
+    (each for values of one rank) that `annotations.token` gave a number. A `fleeting` program is
+    traced for one call only, so the numbers it meets are none of its business: even small arrays
+    are parameters.
+    """
+
+    def __init__(self, name: str, fleeting: bool = False) -> None:
+        self.name, self.fleeting = name, fleeting
+        self.names = Names()
+        self.hints: dict[Value, str] = {}
+        self.captured: dict[int, tuple[Array, Tracer]] = {}
+        self.asked: dict[tuple[UserSharding, int], int] = {}
+        self._call: object = None
+        self._hinted: tuple[Value, ...] = ()
+        self._named: dict[Value, Value] = {}
+
+    def hint(self, call: object, names: tuple[str, ...], results: tuple[Value, ...]) -> None:
+        """Call `results` by the variables they go to, instead of what the same call made before."""
+        if call is not None and call is self._call:
+            for value in self._hinted:
+                self.hints.pop(value, None)
+        self._call, self._hinted = call, ()
+        if names and (len(names) == len(results) or len(names) == 1):
+            self._hinted = results
+            each = names if len(names) == len(results) else names * len(results)
+            self.hints.update(zip(results, each, strict=True))
+
+    def forget_frames(self) -> None:
+        self._call, self._hinted = None, ()
+
+    def named(self, value: Value) -> Value:
+        """The value under its final name; one that has a name keeps it."""
+        if value.name:
+            return value
+        found = self._named.get(value)
+        if found is None:
+            name = self.names.fresh(self.hints.get(value, ""))
+            found = self._named[value] = Value(value.type, name, value.sharding)
+        return found
+
+    def before_naming(self) -> dict[Value, Value]:
+        """From values under their final names to those they were recorded as."""
+        return {named: value for value, named in self._named.items()}
+
+    def call(self, value: Value, name: str) -> None:
+        """Call a value so, whether or not another has the name."""
+        self._named[value] = Value(value.type, name, value.sharding)
+
+    def settle(self, trace: "Trace") -> None:
+        """Give names to everything recorded so far in `trace` and those around it."""
+        if trace.parent is not None:
+            self.settle(trace.parent)
+        for value in trace.params:
+            self.named(value)
+        for op in trace.ops:
+            self._settle(op)
+
+    def _settle(self, op: Op) -> None:
+        for value in op.results:
+            self.named(value)
+        for block in op.blocks:
+            for value in block.params:
+                self.named(value)
+            for inner in block.ops:
+                self._settle(inner)
+
+    def renamed(self, block: Block) -> Block:
+        """The block with every value under its final name."""
+        params = tuple(map(self.named, block.params))
+        ops = []
+        for op in block.ops:
+            results = tuple(map(self.named, op.results))
+            operands = tuple([self._renamed(v) for v in op.operands])
+            blocks = tuple(map(self.renamed, op.blocks))
+            ops.append(Op(op.spec, operands, results, op.attrs, blocks, op.loc, op.why))
+        return Block(params, tuple(ops), tuple([self._renamed(v) for v in block.returns]))
+
+    def _renamed(self, value: Value) -> Value:
+        return value if value.name else self._named.get(value, value)
