@@ -5,21 +5,21 @@ walk and reported together, each with its line of text, the wrong part underline
 the user's program it came from.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
 
 from shardir.build import infer
 from shardir.divergence import divergences
 from shardir.errors import OperationTypeError, VerifyError, counted
-from shardir.ir import Block, Function, Global, Loc, Module, Op, Value
+from shardir.faults import Fault, Faults
+from shardir.ir import Block, Function, Global, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.ops.manual import manual_computation
 from shardir.ops.overlap import unfinished
 from shardir.opset import Attr
 from shardir.placement import Axes, Axis, Sharding
 from shardir.signature import check_call
-from shardir.text.printer import AXES, Printer, mesh_of, show_mesh, unique_names
+from shardir.text.printer import AXES, mesh_of, show_mesh
 from shardir.types import TensorType
 from shardir.wellformed import (
     attribute_faults,
@@ -31,33 +31,6 @@ from shardir.wellformed import (
 
 GLOBAL_ONLY = ("manual_computation", "reshard", "sharding_constraint")
 """Operations about shardings, which values of per-device programs do not have."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A rule that is broken: what is wrong, in which function, and the text it is about.
-
-    `op` and `value` are what it is about, where there is one; `width` characters of `line` from
-    `start` on are to blame.
-    """
-
-    message: str
-    function: str
-    line: str
-    start: int
-    width: int
-    op: Op | None = None
-    value: Value | None = None
-
-    @property
-    def loc(self) -> Loc | None:
-        return self.op.loc if self.op else None
-
-    def __str__(self) -> str:
-        place = f"@{self.function}" if self.function else "the module"
-        origin = f", from {self.loc}" if self.loc else ""
-        underline = f"{' ' * self.start}{'^' * max(self.width, 1)}"
-        return f"{self.message}\n --> {place}{origin}\n  |\n  | {self.line}\n  | {underline}"
 
 
 def verify(module: Module) -> None:
@@ -90,7 +63,7 @@ def faults(module: Module) -> list[Fault]:
             found.append(Fault(message, function.name, line, 0, len(line)))
         names.add(function.name)
         checker.check()
-        found += checker.found
+        found += checker.found.faults
     return found
 
 
@@ -99,7 +72,7 @@ class _Checker:
 
     def __init__(self, function: Function, meshes: dict[str, Mesh]) -> None:
         self.function, self.meshes = function, meshes
-        self.found: list[Fault] = []
+        self.found = Faults(function, meshes)
         self.visible: set[Value] = set()
         self.defined: set[Value] = set()
         self.named: dict[str, Value] = {}
@@ -113,7 +86,7 @@ class _Checker:
         self.results()
         if self.function.spmd:
             self.interface()
-            if not self.found:
+            if not self.found.faults:
                 self.meetings()
 
     def block(self, block: Block, owner: Op | None) -> None:
@@ -121,29 +94,31 @@ class _Checker:
         defined: list[Value] = []
         for i, param in enumerate(block.params):
             for _, message in self.definition(param, defined):
-                self.report_block(message, block, owner, "params", i)
+                self.found.at_block(message, block, owner, "params", i)
         for op in block.ops:
             self.op(op)
             for i, result in enumerate(op.results):
                 for part, message in self.definition(result, defined):
-                    self.report(message, op, "results" if part == "name" else "types", i, result)
+                    self.found.at_op(
+                        message, op, "results" if part == "name" else "types", i, result
+                    )
         for op, message in unfinished(block):
-            self.report(message, op)
+            self.found.at_op(message, op)
         for i, value in enumerate(block.returns):
             if value not in self.visible:
-                self.report_block(self.unseen(value), block, owner, "returns", i)
+                self.found.at_block(self.unseen(value), block, owner, "returns", i)
         self.visible.difference_update(defined)
 
     def op(self, op: Op) -> None:
         for i, value in enumerate(op.operands):
             if value not in self.visible:
-                self.report(self.unseen(value), op, "operands", i, value)
+                self.found.at_op(self.unseen(value), op, "operands", i, value)
         for i, (name, attr) in enumerate(op.attrs.items()):
             for message in attribute_faults(attr):
-                self.report(f"attribute {name!r} of {op.name} {message}", op, "attrs", i)
+                self.found.at_op(f"attribute {name!r} of {op.name} {message}", op, "attrs", i)
             if name in AXES:
                 for message in self.axes(attr):
-                    self.report(message, op, "attrs", i)
+                    self.found.at_op(message, op, "attrs", i)
         if op.spec is manual_computation:
             self.computation(op)
         else:
@@ -153,7 +128,7 @@ class _Checker:
         spmd = self.function.spmd is not None
         if op.spec.spmd and not spmd:
             if not self.manual:
-                self.report(
+                self.found.at_op(
                     f"{op.name} goes only into a spmd function or a manual_computation; partition "
                     "the module first",
                     op,
@@ -161,27 +136,29 @@ class _Checker:
             for i, (name, attr) in enumerate(op.attrs.items()):
                 for axis in mesh_axes(attr) if self.manual and name in AXES else ():
                     if not any(whole.contains(axis) for whole in self.manual_axes()):
-                        self.report(
+                        self.found.at_op(
                             f"{op.name} is along {axis.name!r}, which no manual_computation around "
                             f"it has among its axes; they have {self.manual_names()}",
                             op, "attrs", i,
                         )  # fmt: skip
         if spmd and op.name in GLOBAL_ONLY:
-            self.report(f"{op.name} has no meaning in a spmd function, whose values are local", op)
+            self.found.at_op(
+                f"{op.name} has no meaning in a spmd function, whose values are local", op
+            )
 
     def computation(self, op: Op) -> None:
         """A block that sees nothing around it, and whose values are local along some axes."""
         attr = list(op.attrs).index("axes") if "axes" in op.attrs else 0
         for axis in mesh_axes(op.attrs.get("axes")):
             if any(manual.overlaps(axis) for manual in self.manual_axes()):
-                self.report(f"{axis.name!r} is manual around this already", op, "attrs", attr)
+                self.found.at_op(f"{axis.name!r} is manual around this already", op, "attrs", attr)
         self.manual.append(op)
         for i, block in enumerate(op.blocks):
             for value in block.captures():
                 if value in self.visible:
-                    self.report(
-                        f"block {i} of {op.name} uses {self.name(value)} of the blocks around it; "
-                        "make it an operand, so that in_axes say how it is cut",
+                    self.found.at_op(
+                        f"block {i} of {op.name} uses {self.found.name(value)} of the blocks "
+                        "around it; make it an operand, so that in_axes say how it is cut",
                         op, value=value,
                     )  # fmt: skip
             self.block(block, op)
@@ -207,25 +184,27 @@ class _Checker:
                 op.blocks,
             )
         except OperationTypeError as error:
-            self.report(str(error), op)
+            self.found.at_op(str(error), op)
             return
         except Exception as error:  # what a rule says about values that it does not expect
             kind = type(error).__name__
-            self.report(f"{op.name}: its type rule fails on this ({kind}: {error})", op)
+            self.found.at_op(f"{op.name}: its type rule fails on this ({kind}: {error})", op)
             return
         if inferred == stated:
             return
         if len(inferred) != len(stated):
-            self.report(f"{op.name} has {counted(len(inferred), 'result')}, not {len(stated)}", op)
+            self.found.at_op(
+                f"{op.name} has {counted(len(inferred), 'result')}, not {len(stated)}", op
+            )
             return
         for i, (want, got) in enumerate(zip(inferred, stated, strict=True)):
             if want != got:
-                self.report(f"the result of {op.name} is {want}, not {got}", op, "types", i)
+                self.found.at_op(f"the result of {op.name} is {want}, not {got}", op, "types", i)
 
     def definition(self, value: Value, defined: list[Value]) -> Iterator[tuple[str, str]]:
         """Take the value up as defined; yields (name or type, what is wrong with it)."""
         if value in self.defined:
-            yield "name", f"{self.name(value)} is defined twice"
+            yield "name", f"{self.found.name(value)} is defined twice"
         elif value.name and self.named.setdefault(value.name, value) is not value:
             yield "name", f"two values are called %{value.name}"
         self.defined.add(value)
@@ -261,19 +240,18 @@ class _Checker:
 
     def unseen(self, value: Value) -> str:
         """Why a value cannot be used where it is."""
+        name = self.found.name(value)
         if value in self.defined:
-            return (
-                f"{self.name(value)} is defined in a block that has ended; let the block yield it"
-            )
+            return f"{name} is defined in a block that has ended; let the block yield it"
         if value in self._everything:
-            return f"{self.name(value)} is used before it is defined"
-        return f"{self.name(value)} is not defined"
+            return f"{name} is used before it is defined"
+        return f"{name} is not defined"
 
     def results(self) -> None:
         """Whether the shardings asked of the results fit them."""
         function, returns = self.function, self.function.body.returns
         if len(function.results) != len(returns):
-            self.report_head(
+            self.found.at_head(
                 f"@{function.name} returns {counted(len(returns), 'value')}, "
                 f"but asks for {counted(len(function.results), 'sharding')}"
             )
@@ -281,9 +259,9 @@ class _Checker:
             if sharding is None:
                 continue
             if function.spmd:
-                self.report_head("results of a spmd function are local and have no sharding", i)
+                self.found.at_head("results of a spmd function are local and have no sharding", i)
             for message in self.sharding(sharding, value.type):
-                self.report_head(message, i)
+                self.found.at_head(message, i)
 
     def interface(self) -> None:
         """Whether the values of a per-device function are the shards that they are said to be."""
@@ -294,22 +272,22 @@ class _Checker:
             ("result", function.body.returns, spmd.results),
         ):
             if len(values) != len(outer):
-                self.report_head(
+                self.found.at_head(
                     f"@{function.name} has {counted(len(values), noun)}, "
                     f"but says of {len(outer)} what they are shards of"
                 )
             for i, (value, whole) in enumerate(zip(values, outer, strict=False)):
                 for message in self.shard(value, whole):
                     if noun == "result":
-                        self.report_head(message, i)
+                        self.found.at_head(message, i)
                     else:
-                        self.report_block(message, function.body, None, "params", i)
+                        self.found.at_block(message, function.body, None, "params", i)
 
     def meetings(self) -> None:
         """Whether all devices meet the same collectives in the same order."""
         for found in divergences(self.function):
-            message = found.told(self.name(found.decision), tuple(self.meshes.values()))
-            self.report(message, found.collective)
+            message = found.told(self.found.name(found.decision), tuple(self.meshes.values()))
+            self.found.at_op(message, found.collective)
 
     def shard(self, value: Value, outer: Global) -> Iterator[str]:
         """Whether the value is what one device holds of the global tensor."""
@@ -319,18 +297,7 @@ class _Checker:
             return
         local = outer.type.with_shape(outer.sharding.local_shape(outer.type.shape))
         if value.type != local:
-            yield f"a shard of {self.printer.outer(outer)} is {local}, not {value.type}"
-
-    def name(self, value: Value) -> str:
-        return self.spellings[value]
-
-    @cached_property
-    def spellings(self) -> Mapping[Value, str]:
-        return unique_names(self.function)
-
-    @cached_property
-    def printer(self) -> Printer:
-        return Printer(tuple(self.meshes.values()))
+            yield f"a shard of {self.found.printer.outer(outer)} is {local}, not {value.type}"
 
     @cached_property
     def _everything(self) -> set[Value]:
@@ -341,46 +308,6 @@ class _Checker:
             *(v for op in self.function.body.walk() for b in op.blocks for v in b.params),
         }
 
-    def report(
-        self, message: str, op: Op, part: str = "name", index: int = 0, value: Value | None = None
-    ) -> None:
-        line = self.printer.op(op, self.spellings)
-        start, width = line.span(part, index)
-        self.add(message, str(line), start, width, op, value)
-
-    def report_block(
-        self, message: str, block: Block, owner: Op | None, part: str, index: int
-    ) -> None:
-        """About a parameter of a block, or a value that leaves it."""
-        values = block.params if part == "params" else block.returns
-        if part == "params":
-            pieces = [self.printer.param(p, self.spellings) for p in values]
-            before, after = ("(", ") =>") if owner else (f"func @{self.function.name}(", ")")
-        else:
-            pieces = [self.name(v) for v in values]
-            before, after = ("yield " if owner else "return "), ""
-        self.add(message, *_pointed(before, pieces, after, index), owner, values[index])
-
-    def report_head(self, message: str, index: int | None = None) -> None:
-        """About the results that the head of the function states."""
-        pieces = self.printer.results(self.function)
-        before = f"func @{self.function.name}(...) -> ("
-        if index is None:
-            self.add(message, f"{before}{', '.join(pieces)})", 5, len(self.function.name) + 1)
-        else:
-            self.add(message, *_pointed(before, pieces, ")", index))
-
-    def add(
-        self,
-        message: str,
-        line: str,
-        start: int,
-        width: int,
-        op: Op | None = None,
-        value: Value | None = None,
-    ) -> None:
-        self.found.append(Fault(message, self.function.name, line, start, width, op, value))
-
 
 def mesh_axes(attr: Attr) -> Iterator[Axis]:
     """The axes in an attribute, those in lists of lists included."""
@@ -388,9 +315,3 @@ def mesh_axes(attr: Attr) -> Iterator[Axis]:
         yield attr
     for item in attr if isinstance(attr, tuple) else ():
         yield from mesh_axes(item)
-
-
-def _pointed(before: str, pieces: list[str], after: str, index: int) -> tuple[str, int, int]:
-    """A line of pieces, and where one of them is."""
-    start = len(before) + sum(len(piece) + 2 for piece in pieces[:index])
-    return f"{before}{', '.join(pieces)}{after}", start, len(pieces[index])
