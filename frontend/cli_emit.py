@@ -7,27 +7,25 @@ import typer
 
 from shardir.frontend.cli_files import CommandError
 from shardir.frontend.cli_functions import program_of
+from shardir.frontend.cli_options import Arguments, FileOrFunction, MeshSizes, Specs
 from shardir.frontend.emitting import emission_of, write
+
+EXAMPLES = """Examples:
+
+  shardir emit mlp.ir --target gpu -o mlp/
+
+  shardir emit mymodule:train_step --mesh data=4,model=2 --target gpu -o step/ --selftest
+
+  shardir opt mlp.ir | shardir emit - --target ipu -o mlp/"""
 
 
 def emit(
-    file: Annotated[
-        str,
-        typer.Argument(help="a file of IR text, - for standard input, or module:function"),
-    ],
+    file: FileOrFunction,
     target: Annotated[str, typer.Option(help="what the program is for: gpu or ipu")],
     out: Annotated[Path, typer.Option("--out", "-o", help="the folder of the program's files")],
-    mesh: Annotated[
-        str | None, typer.Option(help="of a function: the mesh, as in data=16,model=16")
-    ] = None,
-    args: Annotated[
-        str | None,
-        typer.Option(help="of a function: module:name of its arguments; otherwise example_args"),
-    ] = None,
-    specs: Annotated[
-        str | None,
-        typer.Option(help="of a function: module:name of their specs; otherwise example_specs"),
-    ] = None,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
     selftest: Annotated[
         bool,
         typer.Option("--selftest", help="add random arguments, and the results they must give"),
@@ -46,15 +44,6 @@ def emit(
         emission = emission_of(program.module, target, samples=selftest, seed=seed)
     for path in write(emission, target, out, options):
         typer.echo(path)
-
-
-EXAMPLES = """Examples:
-
-  shardir emit mlp.ir --target gpu -o mlp/
-
-  shardir emit mymodule:train_step --mesh data=4,model=2 --target gpu -o step/ --selftest
-
-  shardir opt mlp.ir | shardir emit - --target ipu -o mlp/"""
 
 
 def _options(texts: list[str] | tuple[str, ...]) -> dict[str, str]:

@@ -1,0 +1,126 @@
+"""`shardir explain` says why tensors are cut as they are."""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from shardir.custom_rules import rules
+from shardir.frontend.cli_files import CommandError
+from shardir.frontend.cli_functions import program_of
+from shardir.frontend.cli_options import (
+    Arguments,
+    FileOrFunction,
+    MeshSizes,
+    Specs,
+    Stated,
+    stated_rules,
+)
+from shardir.passes import Pipeline, Propagate
+from shardir.passes.pipeline import DEFAULT
+
+EXAMPLES = """Examples:
+
+  shardir explain mlp.ir
+
+  shardir explain mlp.ir --value %h
+
+  shardir explain mlp.ir --conflicts
+
+  shardir explain mlp.ir --what-if "%w1: f32[128, 256@model]" --without %x
+
+  shardir explain mlp.ir --order
+
+  shardir explain mlp.ir --coverage
+
+  shardir explain mymodule:train_step --mesh data=16,model=16"""
+
+
+def explain(
+    file: FileOrFunction,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+    value: Annotated[
+        list[str] | None,
+        typer.Option(help="where each axis of a value comes from, why others are not there"),
+    ] = None,
+    conflicts: Annotated[
+        bool, typer.Option("--conflicts", help="wishes that met, who won, what the loser pays")
+    ] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(help="what changes with this annotation, as in %w: f32[128, 256@model]"),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="what changes if nothing is said of %w, or of `result 0`"),
+    ] = None,
+    order: Annotated[
+        bool, typer.Option("--order", help="values that another order of work cuts otherwise")
+    ] = False,
+    coverage: Annotated[
+        bool,
+        typer.Option("--coverage", help="operations, dimensions, annotations that were left out"),
+    ] = False,
+    communication: Annotated[
+        bool, typer.Option("--communication", help="the collectives in tables, by kind, axes, line")
+    ] = False,
+    collective: Annotated[
+        list[str] | None,
+        typer.Option(help="what stands behind the collective that makes this value"),
+    ] = None,
+    function: Annotated[
+        str | None, typer.Option(help="of the values; the first one otherwise")
+    ] = None,
+    passes: Annotated[
+        str, typer.Option(help="the propagation, as in propagate{level=basic}")
+    ] = "propagate",
+    rule: Stated = None,
+) -> None:
+    """Say why tensors are cut as they are, and what would change that."""
+    from shardir.passes import explain as explaining
+
+    with rules(stated_rules(rule or ())):
+        program = program_of(file, mesh, args, specs)
+        module = program.module
+        steps = Pipeline.parse(passes).passes
+        if len(steps) != 1 or not isinstance(steps[0], Propagate):
+            raise CommandError(
+                f"only propagation is explained, not {passes!r}; write propagate{{...}}"
+            )
+        found: dict[str, Any] = {"propagate": steps[0], "places": program.places}
+        reports: list[object] = [
+            explaining.explain(module, each, function=function, **found) for each in value or ()
+        ]
+        if conflicts:
+            reports.append(explaining.conflicts(module, **found))
+        if what_if or without:
+            reports.append(
+                explaining.what_if(
+                    module,
+                    what_if or (),
+                    without=without or (),
+                    function=function,
+                    propagate=steps[0],
+                )
+            )
+        _, *rest = Pipeline.parse(DEFAULT).passes
+        whole = str(Pipeline((replace(steps[0], leave_open=True), *rest)))
+        if communication:
+            parted = Pipeline.parse(whole)(module)
+            reports.append(explaining.communication(parted, places=found["places"]))
+        reports += [
+            explaining.explain_collective(module, each, pipeline=whole, **found)
+            for each in collective or ()
+        ]
+        if order:
+            reports.append(explaining.order_sensitive(module, **found))
+        if coverage:
+            reports.append(explaining.coverage(module, **found))
+        if not reports:
+            reports.append(explaining.summarize(module, **found))
+            if program.lowered is not None:
+                parted = Pipeline.parse(whole)(module)
+                reports.append(explaining.communication(parted, places=found["places"]))
+        typer.echo("\n\n".join(map(str, reports)))

@@ -1,0 +1,82 @@
+"""`shardir opt` runs passes on IR text."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shardir.custom_rules import rules
+from shardir.frontend.cli_files import Form, modules_of, read_text
+from shardir.frontend.cli_options import File, Stated, stated_rules
+from shardir.passes import Pipeline
+from shardir.passes.check import Check
+from shardir.passes.dump import Dump
+from shardir.passes.pipeline import DEFAULT, Watch, watches
+from shardir.text.printer import show
+from shardir.verify import verify
+
+EXAMPLES = """Examples:
+
+  shardir opt mlp.ir --passes propagate
+
+  shardir opt mlp.ir --passes "propagate,reshard,partition" --verify
+
+  shardir opt mlp.ir --dump-dir stages/
+
+  shardir opt mlp.ir --passes propagate --to stablehlo
+
+  shardir opt mlp.mlir --passes propagate
+
+  shardir opt mlp.mlir --passes propagate --rule "my_op: i j, j k -> i k reduction={j}"
+
+  cat mlp.ir | shardir opt - --passes cse,dce --locations"""
+
+
+def opt(
+    file: File = "-",
+    passes: Annotated[
+        str, typer.Option(help="the passes, as text; `none` only checks and prints")
+    ] = DEFAULT,
+    verify_numbers: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="run the program before and after each pass and compare the numbers"
+        ),
+    ] = False,
+    dump_dir: Annotated[
+        Path | None, typer.Option(help="write the program after each pass into this folder")
+    ] = None,
+    locations: Annotated[
+        bool, typer.Option("--locations", help="print where each operation came from")
+    ] = False,
+    from_: Annotated[
+        Form | None,
+        typer.Option("--from", help="what the file is; by default its name or beginning tells"),
+    ] = None,
+    to: Annotated[Form, typer.Option(help="what to print the result as")] = Form.ir,
+    rule: Stated = None,
+) -> None:
+    """Run passes on a module and print the result.
+
+    The parts of a .mlir file between lines of // ----- are modules of their own.
+    """
+    pipeline = Pipeline.parse("" if passes == "none" else passes)
+    modules = modules_of(*read_text(file), from_)
+    printed = []
+    for number, module in enumerate(modules):
+        chosen: list[Watch] = []
+        if dump_dir is not None:
+            folder = dump_dir if len(modules) == 1 else dump_dir / str(number)
+            chosen.append(Dump(folder, module))
+        if verify_numbers:
+            chosen.append(Check())
+        with rules(stated_rules(rule or ())):
+            result = pipeline(module, watches(*chosen))
+        verify(result)
+        if to is Form.stablehlo:
+            from shardir.stablehlo.printer import show as show_stablehlo
+
+            printed.append(show_stablehlo(result, locations=locations))
+        else:
+            printed.append(show(result, locations=locations))
+    typer.echo("\n// -----\n\n".join(printed), nl=False)
