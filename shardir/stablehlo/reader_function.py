@@ -16,6 +16,7 @@ from shardir.stablehlo import reader_records as records
 from shardir.stablehlo.opaque_rules import STATED
 from shardir.stablehlo.reader_call import READERS, SHARDING, Call, Unsupported
 from shardir.stablehlo.reader_opaque import carry_through
+from shardir.stablehlo.reader_unused import without_unused
 from shardir.types import TensorType
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class FunctionReader:
             self.sharding_of(result, type)
             for result, type in zip(written.results, types, strict=True)
         )
-        body = self.without_spare(Block(tuple(params), tuple(ops), tuple(returns)))
+        body = Block(tuple(params), tuple(ops), tuple(returns))
+        body = without_unused(body, self.spare, self.makers)
         body = substitute(body, self.said) if self.said else body
         return Function(self.types.string(written.name), body, shardings)
 
@@ -263,29 +265,6 @@ class FunctionReader:
                 self.spare.add(op)
                 self.spares(*op.operands)
 
-    def without_spare(self, body: Block) -> Block:
-        """The body without what has become useless."""
-        spare: set[Op] = set()
-        uses: dict[Value, int] = {}
-        for block in _blocks(body):
-            spare.update(self.spare.intersection(block.ops))
-            for op in block.ops:
-                for value in op.operands:
-                    uses[value] = uses.get(value, 0) + 1
-            for value in block.returns:
-                uses[value] = uses.get(value, 0) + 1
-        dropped: set[Op] = set()
-        waiting = [op for op in spare if not any(uses.get(v) for v in op.results)]
-        while waiting:
-            op = waiting.pop()
-            dropped.add(op)
-            for value in op.operands:
-                uses[value] -= 1
-                maker = self.makers.get(value)
-                if maker in spare and not any(uses.get(v) for v in maker.results):
-                    waiting.append(maker)
-        return _pruned(body, dropped) if dropped else body
-
     # Calls.
 
     def call(self, call: Call, symbol: Token) -> tuple[Value, ...]:
@@ -356,19 +335,3 @@ def _tokens(node: object) -> Iterator[Token]:
     elif isinstance(node, tuple | list):
         for part in node:
             yield from _tokens(part)
-
-
-def _blocks(block: Block) -> list[Block]:
-    inner = [each for op in block.ops for b in op.blocks for each in _blocks(b)]
-    return [block, *inner]
-
-
-def _pruned(block: Block, dropped: set[Op]) -> Block:
-    ops = []
-    for op in block.ops:
-        if op in dropped:
-            continue
-        blocks = tuple(_pruned(inner, dropped) for inner in op.blocks)
-        ops.append(op if not blocks else Op(op.spec, op.operands, op.results, op.attrs, blocks,
-                                            op.loc, op.why))  # fmt: skip
-    return Block(block.params, tuple(ops), block.returns)
