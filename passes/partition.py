@@ -21,19 +21,18 @@ from shardir.divergence import divergences
 from shardir.errors import OperationTypeError, PartitionError
 from shardir.factors import FactorRule, Kind
 from shardir.ir import Block, Function, Global, Interface, Module, Op, Value
-from shardir.linearity import carries
 from shardir.mesh import Mesh
 from shardir.ops.manual import manual_computation
 from shardir.opset import OPS
 from shardir.partitioning import Local, identity, local_type
-from shardir.passes.align import align, cuts_of, loops_of, reduction_of
+from shardir.passes.align import loops_of, reduction_of
+from shardir.passes.partition_checks import Checks
 from shardir.passes.pipeline import Pass
-from shardir.passes.planner import PLANNERS, Step, plan, same_placement
-from shardir.passes.program import in_order, names_of, rebuild_global_programs
-from shardir.passes.reasons import Words, loop_name
+from shardir.passes.planner import PLANNERS, Step, plan
+from shardir.passes.program import names_of, rebuild_global_programs
+from shardir.passes.reasons import Words
 from shardir.passes.reshard import IDENTITIES
-from shardir.passes.uneven import loops_that_pad, uneven_dims
-from shardir.placement import Axes, Axis, Dim, Sharding
+from shardir.passes.uneven import uneven_dims
 from shardir.types import COMPLEX
 
 SUFFIX = {
@@ -69,10 +68,10 @@ def _function(function: Function, mesh: Mesh, planner: str) -> Function:
     cutter = _Cutter(mesh, names_of(function), planner)
     body = function.body
     for value, asked in zip(body.returns, function.results, strict=True):
-        cutter.check_result(value, asked, function)
+        cutter.checks.check_result(value, asked, function)
     interface = Interface(
-        tuple(Global(p.type, cutter.sharding(p)) for p in body.params),
-        tuple(Global(v.type, cutter.sharding(v)) for v in body.returns),
+        tuple(Global(p.type, cutter.checks.sharding(p)) for p in body.params),
+        tuple(Global(v.type, cutter.checks.sharding(v)) for v in body.returns),
     )
     made = Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
     for found in divergences(made):
@@ -87,10 +86,8 @@ class _Cutter:
     def __init__(self, mesh: Mesh, names: Names, planner: str) -> None:
         self.mesh, self.names, self.planner = mesh, names, planner
         self.words = Words(mesh)
+        self.checks = Checks(mesh)
         self.local: dict[Value, Value] = {}
-
-    def sharding(self, value: Value) -> Sharding:
-        return value.sharding or Sharding.whole(self.mesh.name, value.type.rank)
 
     def piece(self, value: Value) -> Value:
         """What one device holds of a value, under the same name."""
@@ -123,7 +120,7 @@ class _Cutter:
             self.keep(replace(op, operands=operands), op, b)
             return
         local = Local(op, self.mesh)
-        operands = self.masked(local, self.check(op), operands, b)
+        operands = self.masked(local, self.checks.check(op), operands, b)
         declared = op.spec.partition
         if declared is not None and declared.lower is not None:
             inner = Builder(self.names, b.loc)
@@ -147,7 +144,7 @@ class _Cutter:
         (body,) = op.blocks
         for param, value in zip(body.params, operands, strict=True):
             if self.piece(param).type != value.type:
-                raise self.misfit(op)
+                raise self.checks.misfit(op)
             self.local[param] = value
         inner = Builder(self.names, b.loc)
         for each in body.ops:
@@ -163,9 +160,9 @@ class _Cutter:
         try:
             inferred = infer(op.spec, op.operands, stated, op.attrs, op.blocks)
         except OperationTypeError as error:
-            raise self.misfit(old) from error
+            raise self.checks.misfit(old) from error
         if inferred != types:
-            raise self.misfit(old)
+            raise self.checks.misfit(old)
         b.append(replace(op, results=results))
         self.local.update(zip(old.results, results, strict=True))
 
@@ -176,7 +173,7 @@ class _Cutter:
         for result, value in zip(op.results, made, strict=True):
             piece = self.piece(result)
             if value.type != piece.type:
-                raise self.misfit(op)
+                raise self.checks.misfit(op)
             if value in defined:
                 renamed.setdefault(value, piece)
             self.local[result] = renamed.get(value, value)
@@ -185,7 +182,9 @@ class _Cutter:
     def move(self, op: Op, b: Builder) -> Value:
         """The collectives that bring a value to another sharding."""
         (source,), result = op.operands, op.result
-        steps = plan(self.sharding(source), self.sharding(result), result.type, self.planner)
+        steps = plan(
+            self.checks.sharding(source), self.checks.sharding(result), result.type, self.planner
+        )
         value = self.local[source]
         for i, step in enumerate(steps):
             shape = step.sharding.local_shape(result.type.shape)
@@ -210,7 +209,7 @@ class _Cutter:
         if step.name == "unreduce":
             place = b.axis_index(**attrs)
             first = b.eq(place, b.full(0, place.type))
-            reduction = self.sharding(result).reduction
+            reduction = self.checks.sharding(result).reduction
             if reduction == "mul" and value.type.dtype in COMPLEX:
                 raise PartitionError(
                     f"%{result.name} cannot begin to wait for a product: complex numbers that are "
@@ -259,82 +258,6 @@ class _Cutter:
             made[i] = local.masked(b, operands[i], value, dims, filler)
             b.why, first = why, False
         return tuple(made)
-
-    # What must hold
-
-    def check(self, op: Op) -> FactorRule | None:
-        """Raises `PartitionError` unless the tensors of an operation are cut alike."""
-        rule = loops_of(op)
-        if rule is None:
-            made_in_pieces = op.spec.partition is not None and not op.operands
-            if not made_in_pieces:
-                raise self.misfit(op, "has no factors and cannot be cut")
-            return None
-        shardings = tuple(
-            replace(self.sharding(v), unreduced=(), reduction="add") for v in op.tensors
-        )
-        odd = any(uneven_dims(v.sharding, v.type.shape) for v in op.tensors)
-        padding = loops_that_pad(op, rule) if odd else ()
-        fitting = align(rule, shardings, cuts_of(op, rule), padding)
-        for i, (want, got) in enumerate(zip(fitting.tensors, shardings, strict=True)):
-            if want.axes != got.axes:
-                raise self.misfit(op, self.disagreement(op, rule, i))
-        pending = fitting.pending if reduction_of(op, rule) else ()
-        pending = in_order((*pending, *self.passing(op)), self.mesh)
-        zero = op.name == "constant" and op.attrs["value"] == 0
-        for value in () if zero else op.results:
-            if self.sharding(value).unreduced != pending:
-                raise self.misfit(op, "leaves sums that nothing completes")
-        return rule
-
-    def passing(self, op: Op) -> Axes:
-        """The axes over which sums are pending in operands, and so in the result.
-
-        Raises `PartitionError` unless they may as well be completed after the operation.
-        """
-        waiting: dict[tuple[str, Axis], set[int]] = {}
-        for i, value in enumerate(op.operands):
-            sharding = self.sharding(value)
-            for axis in sharding.unreduced:
-                waiting.setdefault((sharding.reduction, axis), set()).add(i)
-        for (reduction, _), places in waiting.items():
-            made = op.results[0].sharding if op.results else None
-            groups = map(set, carries(op, reduction))
-            if places not in groups or made is None or made.reduction != reduction:
-                value = op.operands[min(places)]
-                raise self.misfit(op, f"is given %{value.name}, which is not complete")
-        return tuple(axis for _, axis in waiting)
-
-    def disagreement(self, op: Op, rule: FactorRule, tensor: int) -> str:
-        """Which loop is cut in two ways, or cannot be cut."""
-        seen: dict[int, Dim] = {}
-        for value, mapping in zip(op.tensors, rule.tensors, strict=True):
-            for dim, factors in zip(self.sharding(value).dims, mapping, strict=True):
-                for factor in factors:
-                    other = seen.setdefault(factor, dim)
-                    if len(factors) == 1 and other.axes != dim.axes:
-                        return (
-                            f"cuts its factor {loop_name(op, rule, factor)} over "
-                            f"{self.words.axes(other.axes)} and over {self.words.axes(dim.axes)}"
-                        )
-        return f"cannot run with %{op.tensors[tensor].name} cut as it is"
-
-    def check_result(self, value: Value, asked: Sharding | None, function: Function) -> None:
-        made = self.sharding(value)
-        if asked is not None and not same_placement(made, asked):
-            raise PartitionError(
-                f"@{function.name} is asked a result {self.words.shown(asked)} and makes "
-                f"%{value.name} {self.words.shown(made)}; run 'reshard' before 'partition'"
-            )
-
-    def misfit(
-        self, op: Op, what: str = "does not fit the pieces of its operands"
-    ) -> PartitionError:
-        origin = f" (from {op.loc})" if op.loc else ""
-        name = op.results[0].name if op.results else ""
-        return PartitionError(
-            f"{op.name} {what}; run 'reshard' before 'partition', or constrain %{name}{origin}"
-        )
 
 
 def lengthened(b: Builder, value: Value, dim: int, size: int) -> Value:

@@ -1,0 +1,105 @@
+"""What must hold before a program is cut: the tensors of each operation fit together as they are.
+
+A program that skipped `reshard` is an error here, never a wrong number.
+"""
+
+from dataclasses import replace
+
+from shardir.errors import PartitionError
+from shardir.factors import FactorRule
+from shardir.ir import Function, Op, Value
+from shardir.linearity import carries
+from shardir.mesh import Mesh
+from shardir.passes.align import align, cuts_of, loops_of, reduction_of
+from shardir.passes.planner import same_placement
+from shardir.passes.program import in_order
+from shardir.passes.reasons import Words, loop_name
+from shardir.passes.uneven import loops_that_pad, uneven_dims
+from shardir.placement import Axes, Axis, Dim, Sharding
+
+
+class Checks:
+    """Checks the operations of a program on one mesh."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self.words = Words(mesh)
+
+    def sharding(self, value: Value) -> Sharding:
+        return value.sharding or Sharding.whole(self.mesh.name, value.type.rank)
+
+    def check(self, op: Op) -> FactorRule | None:
+        """The loops of an operation; raises `PartitionError` unless its tensors are cut alike."""
+        rule = loops_of(op)
+        if rule is None:
+            made_in_pieces = op.spec.partition is not None and not op.operands
+            if not made_in_pieces:
+                raise self.misfit(op, "has no factors and cannot be cut")
+            return None
+        shardings = tuple(
+            replace(self.sharding(v), unreduced=(), reduction="add") for v in op.tensors
+        )
+        odd = any(uneven_dims(v.sharding, v.type.shape) for v in op.tensors)
+        padding = loops_that_pad(op, rule) if odd else ()
+        fitting = align(rule, shardings, cuts_of(op, rule), padding)
+        for i, (want, got) in enumerate(zip(fitting.tensors, shardings, strict=True)):
+            if want.axes != got.axes:
+                raise self.misfit(op, self.disagreement(op, rule, i))
+        pending = fitting.pending if reduction_of(op, rule) else ()
+        pending = in_order((*pending, *self.passing(op)), self.mesh)
+        zero = op.name == "constant" and op.attrs["value"] == 0
+        for value in () if zero else op.results:
+            if self.sharding(value).unreduced != pending:
+                raise self.misfit(op, "leaves sums that nothing completes")
+        return rule
+
+    def passing(self, op: Op) -> Axes:
+        """The axes over which sums are pending in operands, and so in the result.
+
+        Raises `PartitionError` unless they may as well be completed after the operation.
+        """
+        waiting: dict[tuple[str, Axis], set[int]] = {}
+        for i, value in enumerate(op.operands):
+            sharding = self.sharding(value)
+            for axis in sharding.unreduced:
+                waiting.setdefault((sharding.reduction, axis), set()).add(i)
+        for (reduction, _), places in waiting.items():
+            made = op.results[0].sharding if op.results else None
+            groups = map(set, carries(op, reduction))
+            if places not in groups or made is None or made.reduction != reduction:
+                value = op.operands[min(places)]
+                raise self.misfit(op, f"is given %{value.name}, which is not complete")
+        return tuple(axis for _, axis in waiting)
+
+    def disagreement(self, op: Op, rule: FactorRule, tensor: int) -> str:
+        """Which loop is cut in two ways, or cannot be cut."""
+        seen: dict[int, Dim] = {}
+        for value, mapping in zip(op.tensors, rule.tensors, strict=True):
+            for dim, factors in zip(self.sharding(value).dims, mapping, strict=True):
+                for factor in factors:
+                    other = seen.setdefault(factor, dim)
+                    if len(factors) == 1 and other.axes != dim.axes:
+                        return (
+                            f"cuts its factor {loop_name(op, rule, factor)} over "
+                            f"{self.words.axes(other.axes)} and over {self.words.axes(dim.axes)}"
+                        )
+        return f"cannot run with %{op.tensors[tensor].name} cut as it is"
+
+    def check_result(self, value: Value, asked: Sharding | None, function: Function) -> None:
+        """Raises `PartitionError` unless a function returns a value as it is asked to."""
+        made = self.sharding(value)
+        if asked is not None and not same_placement(made, asked):
+            raise PartitionError(
+                f"@{function.name} is asked a result {self.words.shown(asked)} and makes "
+                f"%{value.name} {self.words.shown(made)}; run 'reshard' before 'partition'"
+            )
+
+    def misfit(
+        self, op: Op, what: str = "does not fit the pieces of its operands"
+    ) -> PartitionError:
+        """The error for an operation that cannot run on pieces."""
+        origin = f" (from {op.loc})" if op.loc else ""
+        name = op.results[0].name if op.results else ""
+        return PartitionError(
+            f"{op.name} {what}; run 'reshard' before 'partition', or constrain %{name}{origin}"
+        )
