@@ -43,6 +43,7 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 COMPLEX = ("c64", "c128")
 INEXACT = FLOATS + COMPLEX
 REAL_OF = {"c64": "f32", "c128": "f64"}
+COMPLEX_OF = {real: whole for whole, real in REAL_OF.items()}
 """The element type of the real and imaginary parts."""
 
 _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items() if name != "key"}

@@ -12,11 +12,11 @@ from shardir.backends.gpu.layout import wrapped
 from shardir.backends.gpu.library_text import definitions, library_text
 from shardir.backends.gpu.lowering import lower
 from shardir.backends.gpu.names import Names, file_name
-from shardir.backends.gpu.spelling import NARROW
 from shardir.backends.gpu.vendoring import FOLDER, program_text
 from shardir.backends.gpu.writer import WIDTH, Needs, Writer
 from shardir.ir import Module
 from shardir.mesh import Mesh
+from shardir.ops.numerics import NARROW
 
 RESERVED = (
     "Callable", "F", "INTERPRETED", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm",

@@ -39,8 +39,6 @@ WORDS = {
 }
 """Where torch lacks kernels: the type of the same bits that it computes in."""
 
-NARROW = ("f16", "bf16")
-
 
 def number_text(number: Any, dtype: str) -> str:
     """A number of an element type as a Python expression."""

@@ -26,9 +26,8 @@ from shardir.frontend.placing import device_put
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.opset import Symbol
-from shardir.types import REAL_OF
+from shardir.types import COMPLEX_OF, REAL_OF
 
-COMPLEX_OF = {real: name for name, real in REAL_OF.items()}
 NORMS = ("backward", "ortho", "forward")
 ONE = ("n", "axis", "norm")
 SEVERAL = ("s", "axes", "norm")

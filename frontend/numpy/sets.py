@@ -86,11 +86,7 @@ def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
 
     first, second = (snp.ravel(x) for x in promote(*known(ar1, ar2)))
     values, counts = unique(first, return_counts=True, size=max(first.shape[0], 1))
-    left = ~isin(values, second) & (counts > 0)
-    (where,) = snp.nonzero(left, size=size)
-    valid = snp.arange(size) < snp.sum(left, dtype=np.int32)
-    fill = snp.asarray(0 if fill_value is None else fill_value, values.dtype)
-    return snp.where(valid, snp.take(values, where, mode="clip"), fill)
+    return _those(values, ~isin(values, second) & (counts > 0), fill_value, size)
 
 
 def setxor1d(
@@ -114,9 +110,16 @@ def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     first, second = (snp.ravel(x) for x in promote(*known(ar1, ar2)))
     both = snp.concatenate([first, second])
     values, counts = unique(both, return_counts=True, size=max(both.shape[0], 1))
-    one = (isin(values, first) != isin(values, second)) & (counts > 0)
-    (where,) = snp.nonzero(one, size=size)
-    valid = snp.arange(size) < snp.sum(one, dtype=np.int32)
+    once = isin(values, first) != isin(values, second)
+    return _those(values, once & (counts > 0), fill_value, size)
+
+
+def _those(values: Any, mask: Any, fill_value: Any, size: int) -> Any:
+    """The values where `mask` is true, as many as `size`; 0 or `fill_value` where too few."""
+    from shardir.frontend import numpy as snp
+
+    (where,) = snp.nonzero(mask, size=size)
+    valid = snp.arange(size) < snp.sum(mask, dtype=np.int32)
     fill = snp.asarray(0 if fill_value is None else fill_value, values.dtype)
     return snp.where(valid, snp.take(values, where, mode="clip"), fill)
 

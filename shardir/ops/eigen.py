@@ -13,10 +13,9 @@ from shardir.batching import further
 from shardir.errors import DifferentiateError
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.decompositions import rows_at
-from shardir.ops.fft import COMPLEX_OF
 from shardir.ops.matrices import Array, Matrix, matrices, one_by_one, square
 from shardir.opset import define
-from shardir.types import REAL_OF, TensorType
+from shardir.types import COMPLEX_OF, REAL_OF, TensorType
 
 
 def _as_tuple(result: Any) -> tuple[TensorType, ...]:

@@ -33,10 +33,9 @@ from shardir.ops.check import (
 from shardir.ops.term import Term, formula
 from shardir.opset import OpSpec, define
 from shardir.tangents import Rule, linear
-from shardir.types import COMPLEX, REAL_OF, TensorType
+from shardir.types import COMPLEX, COMPLEX_OF, REAL_OF, TensorType
 
 LN2 = log_of(2)
-COMPLEX_OF = {real: whole for whole, real in REAL_OF.items()}
 
 
 def _same(x: TensorType) -> TensorType:

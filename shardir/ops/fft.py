@@ -15,7 +15,7 @@ from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import Domain
 from shardir.opset import Symbol, define
 from shardir.tangents import linear
-from shardir.types import REAL_OF, TensorType
+from shardir.types import COMPLEX_OF, REAL_OF, TensorType
 
 TRANSFORMS: dict[str, Callable[..., Any]] = {
     "fft": np.fft.fftn,
@@ -23,7 +23,6 @@ TRANSFORMS: dict[str, Callable[..., Any]] = {
     "rfft": np.fft.rfftn,
     "irfft": np.fft.irfftn,
 }
-COMPLEX_OF = {real: name for name, real in REAL_OF.items()}
 _COMPLEX = Domain("c64 or c128", tuple(REAL_OF))
 _REAL = Domain("f32 or f64", tuple(COMPLEX_OF))
 

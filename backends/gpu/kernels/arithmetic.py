@@ -8,8 +8,9 @@ which the result is held. Functions come from NVIDIA's libdevice, for their accu
 from collections.abc import Callable, Mapping, Sequence
 
 from shardir.backends.gpu.kernels.conversion import convert
-from shardir.backends.gpu.kernels.terms import NARROW, OWN, Term, grouped
+from shardir.backends.gpu.kernels.terms import OWN, Term, grouped
 from shardir.ir import Op
+from shardir.ops.numerics import NARROW
 from shardir.types import FLOATS, NUMPY_DTYPES, UNSIGNED
 
 Rule = Callable[[Op, Sequence[Term]], str]

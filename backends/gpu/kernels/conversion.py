@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from shardir.backends.gpu.kernels.terms import HELD, NARROW, OWN, Term, grouped
+from shardir.backends.gpu.kernels.terms import HELD, OWN, Term, grouped
+from shardir.ops.numerics import NARROW
 from shardir.types import FLOATS, NUMPY_DTYPES
 
 SHORT = ("bool", "i8", "u8")

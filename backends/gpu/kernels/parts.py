@@ -12,10 +12,11 @@ from shardir.backends.gpu.kernels.kernel import Kernel, Launch
 from shardir.backends.gpu.kernels.reducing import neutral, reduced
 from shardir.backends.gpu.kernels.rounds import Rounds
 from shardir.backends.gpu.kernels.sizes import Sizes, above, ceil
-from shardir.backends.gpu.kernels.terms import NARROW, POINTERS, Term
+from shardir.backends.gpu.kernels.terms import POINTERS, Term
 from shardir.backends.gpu.kernels.texts import function_text
 from shardir.backends.gpu.kernels.tiled import Tile, begin, loop
 from shardir.ir import Op
+from shardir.ops.numerics import NARROW
 
 
 def parts_of(group: Group, tile: Tile, sizes: Sizes) -> int:

@@ -12,7 +12,6 @@ import numpy as np
 from shardir.ops.numerics import narrowed
 from shardir.types import FLOATS, NUMPY_DTYPES
 
-NARROW = ("f16", "bf16")
 OWN = {
     "bool": "tl.int1",
     "i8": "tl.int8",
@@ -31,21 +30,6 @@ OWN = {
 """Triton's element types; the IR's others (`c64`, `c128`, `key`) have none."""
 HELD = {**OWN, "f16": "tl.float32", "bf16": "tl.float32"}
 """In which type a kernel computes with elements of a type."""
-TORCH = {
-    "bool": "torch.bool",
-    "i8": "torch.int8",
-    "i16": "torch.int16",
-    "i32": "torch.int32",
-    "i64": "torch.int64",
-    "u8": "torch.uint8",
-    "u16": "torch.uint16",
-    "u32": "torch.uint32",
-    "u64": "torch.uint64",
-    "f16": "torch.float16",
-    "bf16": "torch.bfloat16",
-    "f32": "torch.float32",
-    "f64": "torch.float64",
-}
 POINTERS = {dtype: f"*{dtype}" for dtype in OWN} | {
     "bool": "*i1",
     "f16": "*fp16",

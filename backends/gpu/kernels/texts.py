@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from shardir.backends.gpu.kernels.helpers import LIBDEVICE, functions, helpers_of
 from shardir.backends.gpu.kernels.kernel import IMPORTS, Kernel, Launch
-from shardir.backends.gpu.kernels.terms import TORCH
+from shardir.backends.gpu.spelling import TORCH
 
 WIDTH = 100
 

@@ -9,10 +9,11 @@ from shardir.backends.gpu.kernels.conversion import convert
 from shardir.backends.gpu.kernels.layout import Layout, is_free
 from shardir.backends.gpu.kernels.reducing import reduced
 from shardir.backends.gpu.kernels.sides import Counting, Side
-from shardir.backends.gpu.kernels.terms import NARROW, OWN, Term, grouped, number
+from shardir.backends.gpu.kernels.terms import OWN, Term, grouped, number
 from shardir.ir import Block, Op, Value
 from shardir.ops.create import constant, iota
 from shardir.ops.fused import REDUCTIONS
+from shardir.ops.numerics import NARROW
 
 WIDTH = 92
 """The longest line of a body, so that it fits into a hundred characters in most functions."""

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.spelling import NARROW, TORCH, WORDS, word_text
+from shardir.backends.gpu.spelling import TORCH, WORDS, word_text
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op, Value
+from shardir.ops.numerics import NARROW
 from shardir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED
 
 WRAPPING = {"add": "+", "sub": "-", "mul": "*"}

@@ -5,10 +5,11 @@ together of exact products of 16-bit limbs in f64.
 """
 
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.spelling import NARROW, TORCH, listed
+from shardir.backends.gpu.spelling import TORCH, listed
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op
 from shardir.ops.convolution_loops import sides
+from shardir.ops.numerics import NARROW
 from shardir.types import COMPLEX, INTEGERS
 
 

@@ -2,9 +2,10 @@
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back
-from shardir.backends.gpu.spelling import NARROW, TORCH
+from shardir.backends.gpu.spelling import TORCH
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op
+from shardir.ops.numerics import NARROW
 from shardir.types import COMPLEX, INTEGERS, UNSIGNED
 
 PLAIN = {

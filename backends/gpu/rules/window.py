@@ -2,9 +2,10 @@
 
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import as_word, back
-from shardir.backends.gpu.spelling import NARROW, TORCH, WORDS, limit_text, listed
+from shardir.backends.gpu.spelling import TORCH, WORDS, limit_text, listed
 from shardir.backends.gpu.writer import Writer
 from shardir.ir import Op
+from shardir.ops.numerics import NARROW
 
 WINDOW = ("window", "strides", "padding", "base_dilation", "window_dilation")
 

@@ -8,11 +8,12 @@ import pytest
 
 from shardir import ops as ops  # declares the operations
 from shardir.backends.gpu.kernels.arithmetic import REFUSED, RULES
-from shardir.backends.gpu.kernels.terms import NARROW, OWN
+from shardir.backends.gpu.kernels.terms import OWN
 from shardir.build import Builder
 from shardir.interpret import run
 from shardir.ir import Module, Value
 from shardir.ops.fused import is_pointwise
+from shardir.ops.numerics import NARROW
 from shardir.opset import OPS
 from shardir.types import FLOATS, TensorType
 from tests.backends.gpu.kernels.groups import group, numbers, tried
