@@ -10,50 +10,72 @@ Without mpiexec there is one process, and `initialize` does nothing.
 
 import os
 import sys
+from collections.abc import Mapping, Sequence, Sized
 from importlib.util import find_spec
+from inspect import signature
 
 from shardir.backends.base import Link
-from shardir.errors import counted
+from shardir.errors import counted, suggestion
 from shardir.frontend.config import config
 from shardir.frontend.devices import any_named
-from shardir.frontend.errors import DistributedError, SettingError
+from shardir.frontend.errors import ArgumentError, DistributedError, SettingError
+from shardir.frontend.joining import watched
 from shardir.frontend.launched import Launch, launch
 from shardir.frontend.locations import pointed
 from shardir.frontend.processes import Processes, here, join
+from shardir.frontend.sharing import barrier
 
+ALONE = "no launcher"
+"""What started a process that is the only one."""
 TIMEOUT_SECONDS = 300.0
 """How long a process waits for others unless told otherwise."""
 TIMEOUT_VARIABLE = "SHARDIR_COMM_TIMEOUT"
 OWN_SETTINGS = ("num_cpu_devices", "dump_dir")
 """Settings in which processes may differ."""
+COORDINATORS = (
+    "cluster_detection_method",
+    "coordinator_bind_address",
+    "heartbeat_timeout_seconds",
+    "shutdown_timeout_seconds",
+)
+"""What `jax.distributed.initialize` is told of its coordinator; here there is none."""
 
 
 @pointed
 def initialize(
-    *,
+    coordinator_address: str | None = None,
     num_processes: int | None = None,
     process_id: int | None = None,
+    local_device_ids: int | Sequence[int] | None = None,
+    *,
     local_device_count: int | None = None,
     timeout: float | None = None,
+    initialization_timeout: float | None = None,
     gather: bool | None = None,
+    **of_coordinator: object,
 ) -> None:
     """Join the processes that mpiexec, srun or the like started together with this one.
 
     The devices, as many as the setting `num_cpu_devices` says, are dealt out to the processes in
     order; or each process has `local_device_count` of its own. A process that waits for others for
-    longer than `timeout` seconds (300; `SHARDIR_COMM_TIMEOUT`) ends the job. With `gather`, the
-    setting of that name, reading an array that several processes hold gathers it. `num_processes`
-    and `process_id`, if given, are checked against what the launcher says.
+    longer than `timeout` seconds (300; `SHARDIR_COMM_TIMEOUT`) ends the job; for joining them,
+    `initialization_timeout` may say otherwise. With `gather`, the setting of that name, reading an
+    array that several processes hold gathers it.
+
+    What programs written for JAX say besides is checked against what the launcher says, as
+    `num_processes` and `process_id` are, or is of no use, as `coordinator_address` is: MPI knows
+    where the processes are.
 
     Called first, before any array or device; again, it does nothing. Raises `DistributedError`
     when the launcher and MPI disagree, when processes have other settings, or when it is too late.
     """
+    _check_words(local_device_ids, of_coordinator)
     if is_initialized():
         return
     if gather is not None:
         config.update("gather", gather)
-    found = launch() or Launch("no launcher", 1, 0)
-    _check_claims(found, num_processes, process_id)
+    found = launch() or Launch(ALONE, 1, 0)
+    _check_claims(found, num_processes, process_id, coordinator_address)
     if local_device_count is not None and local_device_count < 1:
         raise DistributedError(
             f"local_device_count is {local_device_count}; every process has a device at least"
@@ -67,7 +89,9 @@ def initialize(
             "distributed.initialize() comes too late: this program has named devices already, by "
             "an array, a mesh or devices(); call it first"
         )
-    world = _connect(found, timeout_seconds(timeout))
+    seconds = timeout_seconds(timeout)
+    patience = seconds if initialization_timeout is None else initialization_timeout
+    world = _connect(found, seconds, timeout_seconds(patience))
     _check_settings(world)
     mine = local_device_count or _share(found)
     counts = [int(row) for row in world.gather(str(mine).encode(), "distributed.initialize()")]
@@ -80,29 +104,71 @@ def is_initialized() -> bool:
     return here().link is not None
 
 
-def _check_claims(found: Launch, count: int | None, index: int | None) -> None:
+def shutdown() -> None:
+    """Wait until all processes have come here, as each does by itself at the end of its program.
+
+    For programs written for JAX; nothing is over by it.
+    """
+    barrier("distributed.shutdown()")
+
+
+def _check_words(ids: object, others: Mapping[str, object]) -> None:
+    """Raises errors for what `initialize` is told and cannot do."""
+    if ids is not None:
+        count = 1 if isinstance(ids, int) or not isinstance(ids, Sized) else len(ids)
+        raise DistributedError(
+            f"local_device_ids is {ids!r}, and the devices of a process are made, not chosen; "
+            f"pass local_device_count={count}"
+        )
+    for name in others:
+        if name not in COORDINATORS:
+            known = tuple(signature(initialize).parameters)[:-1]
+            hint = suggestion(name, known) or f"it takes {', '.join(known)}"
+            raise ArgumentError(f"distributed.initialize() takes no {name!r}; {hint}")
+
+
+def _check_claims(found: Launch, count: int | None, index: int | None, address: str | None) -> None:
+    """Raises `DistributedError` for what is claimed of the processes and does not hold."""
+    alone = found.by is ALONE
     for name, claimed, said in (
         ("num_processes", count, found.size),
         ("process_id", index, found.rank),
     ):
         if claimed is not None and claimed != said:
+            what = "nothing started this process together with others"
+            least = max(found.size, (index or 0) + 1) if count is None else count
             raise DistributedError(
-                f"{name} is {claimed}, and {found.by} says {said}; start the program with "
-                f"mpiexec -n {count if count is not None else found.size} python ..., and leave "
-                f"{name} out"
+                f"{name} is {claimed}, and {what if alone else f'{found.by} says {said}'}; start "
+                f"the program with mpiexec -n {least} python ..., and leave {name} out"
             )
+    if address is not None and count is None and alone:
+        raise DistributedError(
+            f"coordinator_address is {address!r}, and nothing started this process together with "
+            "others; processes find one another by MPI: start the program with "
+            "mpiexec -n 2 python ..., and leave coordinator_address out"
+        )
 
 
-def _connect(found: Launch, seconds: float) -> Link:
-    """The way to the other processes; raises `DistributedError` when there is none."""
+def _connect(found: Launch, seconds: float, patience: float) -> Link:
+    """The way to the other processes, who have `patience` seconds to join.
+
+    Raises `DistributedError` when there is none.
+    """
     if find_spec("mpi4py") is None:
         raise DistributedError(
             f"{found.by} started {found.size} processes, and mpi4py, by which they reach one "
             "another, is not installed; pip install 'shardir[mpi]'"
         )
-    from shardir.backends.mpi import connect
-
-    world = connect(seconds)
+    with watched(found, patience):
+        try:
+            from shardir.backends.mpi import connect
+        except (ImportError, RuntimeError) as error:
+            why = str(error).partition("\n")[0]
+            raise DistributedError(
+                f"{found.by} started {found.size} processes, and mpi4py cannot be loaded: {why}; "
+                "install an MPI for it, as pip install 'shardir[mpi]' does"
+            ) from error
+        world = connect(seconds)
     if (world.size, world.index) != (found.size, found.rank):
         own = os.path.join(os.path.dirname(sys.executable), "mpiexec")
         raise DistributedError(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
-    "shardir.frontend.distributed": ("initialize", "is_initialized"),
+    "shardir.frontend.distributed": ("initialize", "is_initialized", "shutdown"),
     "shardir.frontend.processes": ("process_count", "process_index"),
     "shardir.frontend.sharing": (
         "barrier",
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shardir.frontend.distributed import (
         initialize as initialize,
         is_initialized as is_initialized,
+        shutdown as shutdown,
     )
     from shardir.frontend.processes import (
         process_count as process_count,

@@ -19,9 +19,10 @@ from shardir.distributed import (
     is_initialized,
     process_count,
     process_index,
+    shutdown,
 )
 from shardir.frontend.devices import local_devices
-from shardir.frontend.errors import DeviceError, DistributedError, SettingError
+from shardir.frontend.errors import ArgumentError, DeviceError, DistributedError, SettingError
 from shardir.frontend.processes import Processes
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
@@ -80,13 +81,30 @@ def test_devices_are_dealt_out_in_order() -> None:
     [
         (
             {"num_processes": 4},
-            "num_processes is 4, and no launcher says 1; start the program with "
+            "num_processes is 4, and nothing started this process together with others; start the "
+            "program with "
             "mpiexec -n 4 python ..., and leave num_processes out",
         ),
         (
             {"process_id": 1},
-            "process_id is 1, and no launcher says 0; start the program with "
-            "mpiexec -n 1 python ..., and leave process_id out",
+            "process_id is 1, and nothing started this process together with others; start the "
+            "program with mpiexec -n 2 python ..., and leave process_id out",
+        ),
+        (
+            {"coordinator_address": "10.0.0.1:1234", "num_processes": 2, "process_id": 0},
+            "num_processes is 2, and nothing started this process together with others; start the "
+            "program with mpiexec -n 2 python ..., and leave num_processes out",
+        ),
+        (
+            {"coordinator_address": "10.0.0.1:1234"},
+            "coordinator_address is '10.0.0.1:1234', and nothing started this process together "
+            "with others; processes find one another by MPI: start the program with "
+            "mpiexec -n 2 python ..., and leave coordinator_address out",
+        ),
+        (
+            {"local_device_ids": [0, 1]},
+            "local_device_ids is [0, 1], and the devices of a process are made, not chosen; "
+            "pass local_device_count=2",
         ),
         ({"local_device_count": 0}, "local_device_count is 0; every process has a device at least"),
     ],
@@ -95,6 +113,17 @@ def test_claims_that_do_not_hold(claims: dict[str, int], message: str) -> None:
     with pytest.raises(DistributedError) as caught:
         initialize(**claims)  # type: ignore[arg-type]
     assert str(caught.value).startswith(message)
+
+
+def test_what_jax_says_of_its_coordinator_is_taken() -> None:
+    initialize("10.0.0.1:1234", 1, 0, cluster_detection_method="slurm", initialization_timeout=9)
+    assert not is_initialized()
+    shutdown()
+    with pytest.raises(ArgumentError) as caught:
+        initialize(num_proceses=1)
+    assert str(caught.value).startswith(
+        "distributed.initialize() takes no 'num_proceses'; did you mean 'num_processes'?"
+    )
 
 
 def joined(**environment: str) -> str:
@@ -135,6 +164,20 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert str(caught.value).startswith(
         "mpiexec started 2 processes, and mpi4py, by which they reach one another, is not "
         "installed; pip install 'shardir[mpi]'"
+    )
+
+
+def test_an_mpi_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
+    package = tmp_path / "mpi4py"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "MPI.py").write_text(
+        "raise RuntimeError('cannot load MPI library\\nlibmpi.so: ...')"
+    )
+    told = joined(PMI_SIZE="2", PMI_RANK="0", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert told.endswith(
+        "mpiexec started 2 processes, and mpi4py cannot be loaded: cannot load MPI library; "
+        "install an MPI for it, as pip install 'shardir[mpi]' does"
     )
 
 

@@ -105,6 +105,18 @@ def runs_on() -> None:
             Path(sys.argv[2]).touch()
 
 
+def ends_before_it_joins() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        raise ModuleNotFoundError("No module named 'dataset'")
+    ready()
+
+
+def joins_too_late() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        time.sleep(1000)
+    ready()
+
+
 def other_shapes() -> None:
     sd.distributed.initialize()
     size = 16 if other() else 8

@@ -33,6 +33,22 @@ def test_an_exception_ends_the_job(scenario: str, message: str, tmp_path: Path) 
     assert f"ends the job, because of the {name} above" in done.err[1]
 
 
+def test_a_process_that_ends_before_it_joins_ends_the_job(tmp_path: Path) -> None:
+    done = play("ends_before_it_joins", tmp_path)
+    assert done.code == 14
+    assert "ModuleNotFoundError: No module named 'dataset'" in done.err[1]
+    assert (
+        "distributed.initialize() waits for ever: process 1 ended before calling it; every process "
+        "of the job must\n"
+    ) in done.err[0]
+
+
+def test_joining_times_out(tmp_path: Path) -> None:
+    done = play("joins_too_late", tmp_path, SHARDIR_COMM_TIMEOUT="2")
+    assert done.code == 14
+    assert "): distributed.initialize() timed out after 2 s, waiting for the other" in done.err[0]
+
+
 @pytest.mark.parametrize(("scenario", "code"), [("is_killed", 9), ("leaves_at_once", 3)])
 def test_a_process_that_is_gone_ends_the_job(scenario: str, code: int, tmp_path: Path) -> None:
     assert play(scenario, tmp_path).code == code

@@ -1,0 +1,148 @@
+"""Run beside a process that joins others: it says so, and ends it, if they will never come.
+
+Until MPI has started, a process that waits for others cannot look at a clock, nor hear that one
+of them has ended. A small process of its own does: it runs this file and nothing else, and lives
+until the one that it watches has joined or is gone, which closes its input.
+
+On one machine the launcher's own processes tell more than the clock: whoever was started together
+with this one and is no longer there will not come.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+LOOK_SECONDS = 0.5
+"""How often the others are looked for."""
+GRACE_SECONDS = 3.0
+"""For how long one is missing before it counts as gone: the launcher may be still at work."""
+PROXY = "hydra_pmi_proxy"
+"""What mpiexec of MPICH starts on every machine, whose children are the processes there."""
+ENDING_SECONDS = 2.0
+
+Look = Callable[[], Sequence[int]]
+
+
+def parent_of(pid: int, root: Path) -> int:
+    """The parent of a process; 0 if it cannot be told."""
+    try:
+        # The name, in parentheses, may have any characters.
+        return int((root / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def is_alive(pid: int, root: Path) -> bool:
+    """Whether a process runs, and is not just remembered until somebody asks how it ended."""
+    try:
+        return (root / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False
+
+
+def proxy_of(pid: int, root: Path) -> int:
+    """The launcher's process on this machine, from which a process descends; 0 if there is none."""
+    seen = set()
+    while (pid := parent_of(pid, root)) > 1 and pid not in seen:
+        seen.add(pid)
+        try:
+            if (root / str(pid) / "comm").read_text().strip() == PROXY:
+                return pid
+        except OSError:
+            break
+    return 0
+
+
+def ranks_below(proxy: int, root: Path) -> list[int]:
+    """The ranks that the launcher has started on this machine and that are still alive."""
+    try:
+        texts = [path.read_text() for path in (root / str(proxy) / "task").glob("*/children")]
+        pids = [int(word) for text in texts for word in text.split()]
+    except (OSError, ValueError):
+        return []
+    found = []
+    for pid in pids:
+        try:
+            words = (root / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        rank = next((word[9:] for word in words if word.startswith(b"PMI_RANK=")), b"")
+        if rank.isdigit() and is_alive(pid, root):
+            found.append(int(rank))
+    return found
+
+
+def missing(pid: int, count: int, size: int, root: Path) -> Sequence[int]:
+    """Which ranks on this machine have ended, where that can be told.
+
+    `count` of all `size` processes were started here. If there are others elsewhere, nobody knows
+    which ranks those were: then there is as many times -1.
+    """
+    proxy = proxy_of(pid, root)
+    ranks = ranks_below(proxy, root) if proxy else []
+    if not ranks or len(ranks) >= count:
+        return ()
+    if count == size:
+        return sorted({*range(size)} - {*ranks})
+    return [-1] * (count - len(ranks))
+
+
+def watch(seconds: float, look: Look, wait: Callable[[float], bool]) -> str:
+    """Why waiting is in vain; empty once `wait` says that there is nobody to wait any more."""
+    end, gone, since = time.monotonic() + seconds, tuple[int, ...](), 0.0
+    while True:
+        now = time.monotonic()
+        if now >= end:
+            return (
+                f"distributed.initialize() timed out after {seconds:g} s, waiting for the other "
+                "processes; every process of the job must call it; if they need longer until then, "
+                "set SHARDIR_COMM_TIMEOUT to more seconds"
+            )
+        if wait(min(LOOK_SECONDS, end - now)):
+            return ""
+        found = tuple(look())
+        if found != gone:
+            gone, since = found, time.monotonic()
+        if gone and time.monotonic() - since > GRACE_SECONDS:
+            return f"distributed.initialize() waits for ever: {told(gone)}"
+
+
+def told(gone: Sequence[int]) -> str:
+    """Who has ended."""
+    if gone[0] < 0:
+        who = "another process" if len(gone) == 1 else f"{len(gone)} other processes"
+        return f"{who} of this host ended before calling it; every process of the job must"
+    names = ", ".join(map(str, gone[:8])) + (", ..." if len(gone) > 8 else "")
+    word = "process" if len(gone) == 1 else "processes"
+    return f"{word} {names} ended before calling it; every process of the job must"
+
+
+def is_over(seconds: float) -> bool:
+    """Whether the process that is watched has joined, or ended."""
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    return bool(ready)
+
+
+def main(words: Sequence[str]) -> None:
+    pid, rank, size, count, seconds = *map(int, words[:4]), float(words[4])
+    root = Path("/proc")
+    why = watch(seconds, lambda: missing(pid, count, size, root), is_over)
+    if not why:
+        return
+    print(f"shardir: process {rank} ({socket.gethostname()}): {why}", file=sys.stderr, flush=True)
+    for number in (signal.SIGALRM, signal.SIGKILL):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+        if is_over(ENDING_SECONDS):
+            return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
