@@ -7,6 +7,7 @@ they are in.
 import json
 import os
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,22 @@ from shardir.frontend import tree
 from shardir.frontend.array import Array
 from shardir.frontend.buffers import Buffer, lengthened
 from shardir.frontend.errors import CheckpointError
-from shardir.frontend.gathering import Box, boxes_of, common, inside
+from shardir.frontend.gathering import Box, boxes_of, common, inside, volume
 from shardir.frontend.locations import pointed
 from shardir.frontend.operands import abstract_of, is_number
 from shardir.frontend.prefix import spread
 from shardir.frontend.processes import here
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.running import uncommitted_device
+from shardir.frontend.same_checkpoint import Entry, agree_to_load
 from shardir.frontend.saving import (
     FORMAT,
     INDEX,
     VIEWS,
-    Entry,
     key_of,
     named_leaves,
     need_safetensors,
+    old_of,
 )
 from shardir.frontend.shardings import Sharding, SingleDeviceSharding
 from shardir.frontend.signature import ShapeDtypeStruct, signature_of
@@ -49,18 +51,23 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
     name. What has no sharding goes to the default device. Where `like` has a Python number, so has
     the result.
 
-    Raises `CheckpointError` when the folder is no checkpoint, or has other arrays than `like`.
+    Arrays on devices of several processes are loaded by all of these together.
+
+    Raises `CheckpointError` when the folder is no checkpoint, or has other arrays than `like`, and
+    in every process when one finds another checkpoint there.
     """
+    if not isinstance(folder, (str, os.PathLike)):
+        raise CheckpointError(f"a checkpoint is loaded from a folder, got {folder!r}")
     root = Path(folder)
     need_safetensors()
-    entries = _read_index(root)
+    index = _read(root)
+    entries = _entries(root, index)
     # Without `like`, numbers of which nothing is asked stand in its place.
     pattern = dict.fromkeys(entries, 0) if like is None else like
     wanted = named_leaves(pattern)
     word = "shardings of load"
     wishes = spread(shardings, pattern, is_wish, word)
-    files = _Files(root)
-    leaves: list[Any] = []
+    placed: list[tuple[str, Entry, Any, Sharding | None]] = []
     for (name, leaf), wish in zip(wanted.items(), wishes, strict=True):
         entry = _find(name, entries, root)
         number = like is not None and is_number(leaf)
@@ -68,34 +75,94 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
         if like is not None:
             _check_same_type(name, entry, leaf, root)
             sharding = sharding or _sharding_of(leaf)
-        array = _loaded(name, entry, sharding, files)
-        leaves.append(type(leaf)(np.asarray(array).item()) if number else array)
+        placed.append((name, entry, leaf if number else None, sharding))
+    if not all(each is None or each.is_fully_addressable for *_, each in placed):
+        agree_to_load(root, index)
+    files = _Files(root)
+    leaves = [
+        _loaded(name, entry, sharding, files)
+        if number is None
+        else _as_number(name, _loaded(name, entry, None, files), number, root)
+        for name, entry, number, sharding in placed
+    ]
     return tree.unflatten(tree.structure(pattern), leaves)
 
 
-def _read_index(root: Path) -> dict[str, Entry]:
-    path = root / INDEX
-    if not path.exists():
-        raise CheckpointError(f"{root} is no checkpoint: it has no {INDEX}; write one with save")
+def _as_number(name: str, array: Array, like: Any, root: Path) -> Any:
+    """A number of the class of `like`, if that can hold it."""
+    found = np.asarray(array).item()
     try:
-        index = json.loads(path.read_text())
+        made = type(like)(found)
+    except TypeError:  # a complex number where a real one is asked for
+        made = None
+    if made is None or (made != found and found == found):
+        raise CheckpointError(
+            f"{name!r} is {found!r} in the checkpoint {root}, and {like!r} of type "
+            f"{type(like).__name__} is asked for; give a like with a {type(found).__name__} there"
+        )
+    return made
+
+
+def _read(root: Path) -> bytes:
+    """The index of a checkpoint."""
+    path = root / INDEX
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        told = f"{root} is no checkpoint: it has no {INDEX}; "
+        old = old_of(root)
+        if not root.exists() and (old / INDEX).exists():
+            raise CheckpointError(
+                f"{told}a job that ended while it saved has left the one before: rename {old}"
+            ) from None
+        raise CheckpointError(f"{told}write one with save") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
+
+
+def _entries(root: Path, text: bytes) -> dict[str, Entry]:
+    path = root / INDEX
+    try:
+        index = json.loads(text)
         if index["format"] != FORMAT:
             raise CheckpointError(
                 f"{root} is of the format {index['format']!r}, and this version reads {FORMAT!r}"
             )
-        return {name: _read_entry(entry) for name, entry in index["arrays"].items()}
-    except (ValueError, KeyError, TypeError) as error:
+        entries = {name: _read_entry(entry) for name, entry in index["arrays"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f"{path} cannot be read as the index of a checkpoint") from error
+    for name, entry in entries.items():
+        if not _is_whole(entry):
+            raise CheckpointError(
+                f"{path} is damaged: the parts that it names of {name!r} are not all of an array "
+                f"{TensorType(entry.shape, entry.dtype)}"
+            )
+    return entries
+
+
+def _is_whole(entry: Entry) -> bool:
+    """Whether the parts of an array are all of it, and none is there twice."""
+    boxes = {box for _, box in entry.parts}
+    fit = all(
+        len(box) == len(entry.shape)
+        and all(
+            0 <= start <= stop <= size for (start, stop), size in zip(box, entry.shape, strict=True)
+        )
+        for box in boxes
+    )
+    return fit and len(boxes) == len(entry.parts) and sum(map(volume, boxes)) == prod(entry.shape)
 
 
 def _read_entry(entry: Mapping[str, Any]) -> Entry:
     parts = tuple(
-        (part["file"], tuple((start, stop) for start, stop in part["box"]))
+        (part["file"], tuple((int(start), int(stop)) for start, stop in part["box"]))
         for part in entry["parts"]
     )
-    return Entry(tuple(entry["shape"]), entry["dtype"], parts)
+    read = Entry(tuple(map(int, entry["shape"])), entry["dtype"], parts)
+    NUMPY_DTYPES[read.dtype]  # a KeyError for what there is none of
+    return read
 
 
 def _find(name: str, entries: Mapping[str, Entry], root: Path) -> Entry:
@@ -159,13 +226,30 @@ class _Files:
             if file not in self._open:
                 self._open[file] = safe_open(self.root / file, "np")
             opened = self._open[file]
+            if (found := opened.get_slice(key).get_shape()) != (wanted := _stored(part, entry)):
+                raise CheckpointError(
+                    f"{self.root / file} of the checkpoint is damaged: it has {key!r} of shape "
+                    f"{tuple(found)}, which should be {tuple(wanted)}"
+                )
             numbers = opened.get_slice(key)[inside(cut, part)] if cut else opened.get_tensor(key)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(
                 f"{self.root / file} of the checkpoint cannot be read: {error}"
             ) from error
+        kind = VIEWS.get(entry.dtype, NUMPY_DTYPES[entry.dtype])
+        if numbers.dtype != kind:
+            raise CheckpointError(
+                f"{self.root / file} of the checkpoint is damaged: it has {key!r} as "
+                f"{numbers.dtype}, which should be {np.dtype(kind)}"
+            )
         if entry.dtype not in VIEWS:
             return np.asarray(numbers)
         shape = [stop - start for start, stop in cut]
         flat = np.ascontiguousarray(numbers).reshape(-1)
         return flat.view(NUMPY_DTYPES[entry.dtype]).reshape(shape)
+
+
+def _stored(part: Box, entry: Entry) -> list[int]:
+    """The shape in which a part is stored."""
+    shape = [stop - start for start, stop in part]
+    return [*shape, 2] if entry.dtype == "c128" else shape

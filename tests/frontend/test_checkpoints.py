@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import shardir as sd
 import shardir.numpy as snp
@@ -164,3 +164,87 @@ def test_damage_is_told(tmp_path: Path) -> None:
     index.write_text(json.dumps({"format": "shardir checkpoint 9", "arrays": {}}))
     with pytest.raises(CheckpointError, match="is of the format 'shardir checkpoint 9', and this"):
         load(tmp_path / "a")
+
+
+def test_an_index_that_is_not_true_is_told(tmp_path: Path) -> None:
+    save(tmp_path / "a", {"w": put(W, "x")})
+    path = tmp_path / "a" / "index.json"
+    good = json.loads(path.read_text())
+
+    def told(**changes: Any) -> str:
+        entry = {**good["arrays"]["w"], **changes}
+        path.write_text(json.dumps({**good, "arrays": {"w": entry}}))
+        with pytest.raises(CheckpointError) as caught:
+            load(tmp_path / "a")
+        return str(caught.value).partition("\n")[0]
+
+    parts = good["arrays"]["w"]["parts"]
+    lacking = (
+        f"{path} is damaged: the parts that it names of 'w' are not all of an array f32[8, 12]"
+    )
+    assert told(parts=parts[1:]) == lacking
+    assert told(parts=[*parts[1:], parts[1]]) == lacking
+    assert told(shape=[8, 13]) == lacking.replace("12]", "13]")
+    assert told(parts=[{**parts[0], "box": [[0, 12]]}]) == lacking
+    assert "cannot be read as the index" in told(dtype="f77")
+    file = path.parent / "process-00000.safetensors"
+    assert told(dtype="i32") == (
+        f"{file} of the checkpoint is damaged: it has 'w[0:2, 0:12]' as float32, which should be "
+        "int32"
+    )
+    numbers = {key: part[:, :6].copy() for key, part in load_file(file).items()}
+    save_file(numbers, file)
+    assert told() == (
+        f"{file} of the checkpoint is damaged: it has 'w[0:2, 0:12]' of shape (2, 6), which should "
+        "be (2, 12)"
+    )
+
+
+def test_numbers_are_not_rounded_to_what_is_asked_for(tmp_path: Path) -> None:
+    save(tmp_path / "a", {"rate": 0.5, "step": 3, "best": float("nan"), "z": 1j})
+    found = load(tmp_path / "a", {"rate": 0.0, "step": 0.0, "best": 0.0, "z": 0j})
+    assert found["rate"] == 0.5
+    assert found["step"] == 3.0
+    assert np.isnan(found["best"])
+    assert found["z"] == 1j
+    with pytest.raises(
+        CheckpointError, match=r"'rate' is 0\.5 in the checkpoint .*, and 0 of type"
+    ):
+        load(tmp_path / "a", {"rate": 0})
+    with pytest.raises(CheckpointError, match="is asked for; give a like with a complex there"):
+        load(tmp_path / "a", {"z": 0.0})
+
+
+def test_a_save_that_cannot_be_finished_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "a", put(W, "x"))
+    rename = Path.rename
+
+    def refuse(self: Path, target: Path) -> Path:
+        if self.name == ".a.part":
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(CheckpointError, match=r"a cannot be written: \[Errno 28\] No space left"):
+        save(tmp_path / "a", put(W + 1, "x"), overwrite=True)
+    same(load(tmp_path / "a", put(W)), W)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_checkpoint_cut_short_between_two_names_is_found(tmp_path: Path) -> None:
+    save(tmp_path / ".a.old", put(W, "x"))
+    with pytest.raises(CheckpointError, match=r"has left the one before: rename .*/\.a\.old"):
+        load(tmp_path / "a")
+
+
+def test_folders_are_paths(tmp_path: Path) -> None:
+    for call in (save, load):
+        with pytest.raises(CheckpointError, match="a folder, got 3"):
+            call(3, W)  # type: ignore[arg-type]
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="file is no checkpoint: it has no index"):
+        load(tmp_path / "file")
+    with pytest.raises(CheckpointError, match=r"b cannot be written: \[Errno 20\] Not a directory"):
+        save(tmp_path / "file" / "b", W)

@@ -1,0 +1,93 @@
+"""What a checkpoint has of each array, and that all processes mean the same one by it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from shardir.frontend.buffers import Buffer
+from shardir.frontend.errors import CheckpointError
+from shardir.frontend.gathering import Box
+from shardir.frontend.processes import here
+from shardir.types import TensorType
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the index says of an array: its type, and the file and the box of each part."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    parts: tuple[tuple[str, Box], ...]
+
+
+def agree_to_save(target: Path, entries: Mapping[str, Entry], own: Mapping[str, Buffer]) -> None:
+    """Raises `CheckpointError` in all processes when they do not save the same arrays.
+
+    Of those that are each process's `own`, the numbers are to be the same as well: they are
+    written once.
+    """
+    link = here().link
+    if link is None:
+        return
+    mine = {
+        name: [str(TensorType(entry.shape, entry.dtype)), _digest(entry.parts), _digits(own, name)]
+        for name, entry in entries.items()
+    }
+    rows = link.gather(json.dumps(mine).encode(), f"saving {target}")
+    first: dict[str, list[str]] = json.loads(rows[0])
+    for process, row in enumerate(rows):
+        if row == rows[0]:
+            continue
+        here_has, one, other = json.loads(row), link.who(0), link.who(process)
+        for name in {**first, **here_has}:
+            told = _differs(repr(name), first.get(name), here_has.get(name), one, other)
+            if told:
+                raise CheckpointError(
+                    f"the processes do not save the same to {target}: {told}; "
+                    "every process must save the same containers"
+                )
+
+
+def _differs(
+    name: str, one: list[str] | None, other: list[str] | None, first: str, second: str
+) -> str:
+    """How what two processes save under one name differs; empty if it does not."""
+    if one is None or other is None:
+        has, lacks = (second, first) if one is None else (first, second)
+        return f"{has} has an array {name}, and {lacks} has none"
+    if one[0] != other[0]:
+        return f"{name} is {one[0]} in {first} and {other[0]} in {second}"
+    if one[1] != other[1]:
+        return f"{name} is on other devices in {second} than in {first}"
+    if one[2] != other[2]:
+        return f"{name} is not placed on devices, and has other numbers in {second} than in {first}"
+    return ""
+
+
+def agree_to_load(root: Path, index: bytes) -> None:
+    """Raises `CheckpointError` in all processes when they read different checkpoints."""
+    link = here().link
+    if link is None:
+        return
+    rows = link.gather(blake2b(index, digest_size=16).digest(), "loading a checkpoint")
+    for process, row in enumerate(rows):
+        if row != rows[0]:
+            raise CheckpointError(
+                f"{link.who(process)} finds another checkpoint than {link.who(0)}, here at {root}; "
+                "give a folder that all processes see"
+            )
+
+
+def _digits(own: Mapping[str, Buffer], name: str) -> str:
+    if name not in own:
+        return ""
+    numbers = np.ascontiguousarray(own[name]).reshape(-1).view(np.uint8)
+    return blake2b(numbers.data, digest_size=16).hexdigest()
+
+
+def _digest(parts: object) -> str:
+    return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
