@@ -49,13 +49,14 @@ from shardir.types import COMPLEX, INTEGERS, TensorType, dtype_name
 class Shard:
     """One device's part of an array: `data`, which is `index` of the whole.
 
-    `replica_id` counts the devices before this one that hold the same part.
+    `replica_id` counts the devices before this one that hold the same part. The `data` is an
+    `Array`; that of another process's device is not here, and `None`.
     """
 
     device: Device
     index: Index
     replica_id: int
-    data: "Array"
+    data: Any
 
 
 @final
@@ -154,6 +155,11 @@ class Array(Operators):
 
         Where a dimension does not divide, the last parts are shorter than the others, or empty.
         """
+        return [shard for shard in self.global_shards if shard.data is not None]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The part of each device of all processes; those of others have no data here."""
         seen: dict[tuple[tuple[int | None, int | None], ...], int] = {}
         shards = []
         where = list(self.sharding.stored_indices_map(self.shape).items())
@@ -165,6 +171,7 @@ class Array(Operators):
             replica = seen.get(place, 0)
             seen[place] = replica + 1
             if at not in parts:
+                shards.append(Shard(device, index, replica, None))
                 continue
             sharding = SingleDeviceSharding(device)
             stays = sharding if self.committed else None
@@ -178,13 +185,10 @@ class Array(Operators):
         """The part of each device of this process, as arrays on these devices."""
         return [shard.data for shard in self.addressable_shards]
 
-    @property
-    def global_shards(self) -> list[Shard]:
-        return self.addressable_shards
-
     def addressable_data(self, index: int) -> "Array":
         """The part of the device at `index`, as an array on that device."""
-        return self.addressable_shards[index].data
+        found: Array = self.addressable_shards[index].data
+        return found
 
     # Its numbers.
 

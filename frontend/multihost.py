@@ -9,17 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from shardir.backends.base import Storage
 from shardir.frontend import tree
-from shardir.frontend.array import Array
+from shardir.frontend.array import Array, uncommitted
 from shardir.frontend.assembling import make_array_from_process_local_data
+from shardir.frontend.buffers import Buffer
 from shardir.frontend.errors import DistributedError
+from shardir.frontend.gathering import box_of
 from shardir.frontend.locations import point
 from shardir.frontend.mesh import Mesh
+from shardir.frontend.placing import device_put
 from shardir.frontend.prefix import spread
 from shardir.frontend.processes import here
+from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.sharing import barrier, gather_to_all
 from shardir.frontend.wishes import is_wish
+from shardir.types import TensorType
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
@@ -74,6 +80,69 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
         for leaf, spec in zip(leaves, specs, strict=True)
     ]
     return tree.unflatten(structure, made)
+
+
+def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
+    """Of arrays spread over a mesh as specs say, what the devices of this process hold, side by
+    side: an array of this process's own for each of `global_inputs`.
+
+    Raises `DistributedError` when the mesh has no device of this process.
+    """
+    leaves, structure = tree.flatten(global_inputs)
+    word = "the specs of global_array_to_host_local_array"
+    specs = spread(pspecs, global_inputs, is_wish, word)
+    made = [
+        _local(device_put(leaf, NamedSharding(global_mesh, spec)), global_mesh)
+        for leaf, spec in zip(leaves, specs, strict=True)
+    ]
+    return tree.unflatten(structure, made)
+
+
+def _local(array: Array, mesh: Mesh) -> Array:
+    """What is here of an array, as an array of its own."""
+    shape, parts = array.shape, array.addressable_shards
+    if not parts:
+        raise DistributedError(
+            point(f"no device of {mesh} belongs to process {here().index}, which has no part")
+        )
+    boxes = [box_of(part.index, shape) for part in parts]
+    corners = list(zip(*boxes, strict=True)) if shape else []
+    low = [min(start for start, _ in each) for each in corners]
+    size = [max(stop for _, stop in each) - at for each, at in zip(corners, low, strict=True)]
+    whole = np.empty(size, array.type.numpy)
+    for part, box in zip(parts, boxes, strict=True):
+        at = tuple(slice(a - first, b - first) for (a, b), first in zip(box, low, strict=True))
+        whole[at] = part.data.whole()
+    return uncommitted(Storage.of(whole), Abstract(TensorType(tuple(size), array.type.dtype)))
+
+
+def assert_equal(in_tree: Any, fail_message: str = "") -> None:
+    """Raises an `AssertionError` in every process when one has other numbers than the first.
+
+    `in_tree` is a container of arrays or numbers that each process has for itself; of an array
+    that is spread over processes, each gives the part of its first device.
+    """
+    leaves, structure = tree.flatten(in_tree)
+    names = ["/".join(map(str, path)) for path in structure.paths()]
+    mine = [_own(leaf) for leaf in leaves]
+    numbers = [(str(x.dtype), x.shape, x.tobytes()) for x in mine]
+    rows = _of_all((names, numbers), "assert_equal")
+    for process, row in enumerate(rows):
+        if row == rows[0]:
+            continue
+        pairs = zip(row[0], row[1], rows[0][1], strict=False)
+        name = next((name for name, one, first in pairs if one != first), "")
+        what = f"{name!r} is" if name and row[0] == rows[0][0] else "the values are"
+        message = f"{what} not the same in process {process} as in process 0"
+        raise AssertionError(point(f"{fail_message}: {message}" if fail_message else message))
+
+
+def _own(leaf: Any) -> Buffer:
+    """The numbers of a leaf that are compared."""
+    if isinstance(leaf, Array):
+        spread_out = not leaf.is_fully_addressable
+        return leaf.addressable_shards[0].data.whole() if spread_out else leaf.whole()
+    return np.asarray(leaf)
 
 
 def _of_all(value: Any, word: str) -> list[Any]:

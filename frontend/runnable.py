@@ -13,7 +13,7 @@ import numpy as np
 
 from shardir.backends.base import Executable, Launch, Shards, Storage, WholeExecutable
 from shardir.backends.device_shards import DeviceExecutable
-from shardir.errors import PipelineError
+from shardir.errors import PipelineError, ShardirError
 from shardir.frontend import viewing
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
 from shardir.frontend.array import Array
@@ -23,9 +23,10 @@ from shardir.frontend.errors import NotAnArrayError, NumberError
 from shardir.frontend.executing import added_pipeline, executable
 from shardir.frontend.foreign_keys import packed
 from shardir.frontend.inspecting import inspector
-from shardir.frontend.locations import point
+from shardir.frontend.locations import point, pointed
 from shardir.frontend.lowering import Plan
 from shardir.frontend.operands import is_number, narrowed
+from shardir.frontend.own_numbers import compare_own, members
 from shardir.frontend.processes import process_index
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import Sharding
@@ -124,6 +125,9 @@ class Runnable:
         self._one = len(plan.devices) == 1 and plan.devices[0].process_index == process_index()
         self.donated: Sequence[int] = ()
         """The arguments that nobody needs after a call."""
+        self._strangers = members(plan.devices)
+        """The processes that have yet to make sure that they mean the same by it."""
+        self._hidden = captured if self._strangers else ()
         self._captured: list[Sequence[Buffer]] = []
         self._stored: list[Storage] = []
         self.launch: Launch | None = None
@@ -167,6 +171,8 @@ class Runnable:
 
     def __call__(self, leaves: list[Any]) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; those that are committed fit the program."""
+        if self._strangers:
+            return self._begin(leaves)
         if self.launch is not None:
             made = self.launch(leaves)
             if made is not None:
@@ -193,6 +199,24 @@ class Runnable:
             Array(signature, sharding, parts)
             for (signature, sharding), parts in zip(self._made, outs, strict=True)
         ]
+
+    @pointed
+    def _begin(self, leaves: list[Any]) -> list[Array]:
+        """The first run on several processes, which compare what they are to run, and on what."""
+        main, strangers = self.plan.module.main, self._strangers
+        types = [param.type for param in main.body.params]
+        given = (*leaves, *self._hidden)
+        compare_own(main.name, self._names, types, given, self._own, strangers)
+        self._strangers = ()
+        try:
+            return self(leaves)
+        except ShardirError:
+            self._strangers = strangers
+            raise
+
+    def _own(self, leaf: Any, i: int) -> Buffer:
+        """The numbers of an argument that each process has for itself."""
+        return leaf.whole() if type(leaf) is Array else self._number(leaf, i)
 
     def memory(self) -> Memory | None:
         """What a run holds for all devices together, where they share memory."""

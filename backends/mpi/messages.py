@@ -94,7 +94,9 @@ class Messages:
         """Return when the messages have come and gone; end the job if they do not."""
         if not MPI.Request.Testall(posted.requests):
             self._wait(posted)
-        self._recent.append(posted.what())
+        what = posted.what()
+        if not self._recent or self._recent[-1] != what:  # one exchange may take several messages
+            self._recent.append(what)
 
     def _wait(self, posted: Posted) -> None:
         start = time.monotonic()

@@ -6,6 +6,7 @@ import numpy as np
 
 import shardir as sd
 from shardir.checkpoints import load
+from tests.backends.mpi import mistakes
 from tests.backends.mpi.arrays import CLAIMS, W
 from tests.backends.mpi.launching import mpiexec
 
@@ -20,3 +21,10 @@ def test_claims_about_arrays(tmp_path: Path) -> None:
     for path in written.iterdir():
         np.testing.assert_array_equal(np.asarray(load(path, {"w": W})["w"]), W)
     assert sd.process_count() == 1
+
+
+def test_mistakes_are_refused_in_all_processes(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    done = mpiexec(3, "-m", "tests.backends.mpi.mistakes", made, folder=tmp_path).check()
+    assert done.out == [f"all {len(mistakes.CLAIMS)}\n"] * 3
