@@ -24,4 +24,5 @@ from shardir.passes.reshard_exactly import ReshardExactly as ReshardExactly
 from shardir.passes.resolve_conflicts import ResolveConflicts as ResolveConflicts
 from shardir.passes.share_reshards import ShareReshards as ShareReshards
 from shardir.passes.simplify import Simplify as Simplify
+from shardir.passes.two_levels import TwoLevels as TwoLevels
 from shardir.passes.want_places import WantPlaces as WantPlaces

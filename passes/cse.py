@@ -10,35 +10,44 @@ merged across them, and so do operations with blocks or with an effect of their 
 """
 
 import struct
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.opset import Attr
 from shardir.passes.pipeline import Pass
+from shardir.passes.program import KEPT, acts
 
 Key = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
 class CommonSubexpressions(Pass, name="cse"):
-    """Keep the first of equal operations."""
+    """Keep the first of equal operations; with `keep=collectives`, all collectives.
+
+    That is for the program of one process, in which more is equal than in those of others: none
+    may leave out a collective that they come to.
+    """
+
+    keep: str = ""
+    choices: ClassVar[dict[str, Sequence[str]]] = KEPT
 
     def __call__(self, module: Module) -> Module:
-        functions = tuple(map(_function, module.functions))
+        functions = tuple(self._function(function) for function in module.functions)
         same = all(a is b for a, b in zip(functions, module.functions, strict=True))
         return module if same else replace(module, functions=functions)
 
-
-def _function(function: Function) -> Function:
-    body = _Merger().block(function.body)
-    return function if body is function.body else replace(function, body=body)
+    def _function(self, function: Function) -> Function:
+        body = _Merger(self.keep == "collectives").block(function.body)
+        return function if body is function.body else replace(function, body=body)
 
 
 class _Merger:
-    """Walks blocks, with what is known on the way in."""
+    """Walks blocks, with what is known on the way in; `keeps` is about collectives."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps: bool) -> None:
+        self.keeps = keeps
         self.known: dict[Key, Op] = {}
         self.new: dict[Value, Value] = {}
 
@@ -48,7 +57,7 @@ class _Merger:
         ops: list[Op] = []
         for op in block.ops:
             rebuilt = self.rebuilt(op)
-            if op.blocks or op.spec.effect or op.name == "optimization_barrier":
+            if op.blocks or op.name == "optimization_barrier" or acts(op, self.keeps):
                 ops.append(rebuilt)
                 continue
             key = key_of(rebuilt)
@@ -74,7 +83,7 @@ class _Merger:
             operands = tuple(new.get(v, v) for v in operands)
         if op.name == "manual_computation":
             # It sees nothing of what is around it.
-            blocks = tuple(_Merger().block(block) for block in op.blocks)
+            blocks = tuple(_Merger(self.keeps).block(block) for block in op.blocks)
         else:
             blocks = tuple(map(self.block, op.blocks))
         if operands is op.operands and all(a is b for a, b in zip(blocks, op.blocks, strict=True)):

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
 from shardir.build import Names
 from shardir.ir import Block, Op, Value
 from shardir.ops.fused import REDUCTIONS, Lie, fused, wide
 from shardir.ops.shape import broadcast
-from shardir.passes.fuse_groups import Group, Groups
+from shardir.passes.fuse_groups import Group, Groups, meets
 
 
 def rebuilt(block: Block, groups: Groups, names: Names) -> Block:
@@ -24,9 +25,7 @@ def rebuilt(block: Block, groups: Groups, names: Names) -> Block:
         if any(value in outside for value in maker.given):
             made.append((group.ops[-1], maker.op(outside)))
     for number, op in enumerate(block.ops):
-        if number not in grouped and (
-            not op.results or op.spec.effect or any(v in outside for v in op.results)
-        ):
+        if number not in grouped and (_stays(op) or any(v in outside for v in op.results)):
             made.append((number, op))
     return Block(block.params, _ordered(made), block.returns)
 
@@ -42,13 +41,18 @@ def _used_outside(block: Block, makers: Mapping[Group, "_Maker"], grouped: Set[i
         for number in range(len(block.ops) - 1, -1, -1):
             op = block.ops[number]
             if number not in grouped:
-                if not op.results or op.spec.effect or any(v in used for v in op.results):
+                if _stays(op) or any(v in used for v in op.results):
                     used.update(op.uses())
                 continue
             for maker in latest.get(number, ()):
                 used.update(maker.uses(used))
         if len(used) == before:
             return used
+
+
+def _stays(op: Op) -> bool:
+    """Whether an operation stays, whoever uses its results: devices come to it together."""
+    return not op.results or op.spec.effect or meets(op)
 
 
 class _Maker:
@@ -154,7 +158,10 @@ class _Maker:
 
 
 def _ordered(made: Sequence[tuple[int, Op]]) -> tuple[Op, ...]:
-    """The operations, each after what it uses, else in the order of their numbers."""
+    """The operations, each after what it uses, else in the order of their numbers.
+
+    Those at which devices meet stay in their order.
+    """
     maker = {value: i for i, (_, op) in enumerate(made) for value in op.results}
     users: list[list[int]] = [[] for _ in made]
     waits = [0] * len(made)
@@ -162,6 +169,10 @@ def _ordered(made: Sequence[tuple[int, Op]]) -> tuple[Op, ...]:
         for source in dict.fromkeys(maker[v] for v in op.uses() if v in maker):
             users[source].append(i)
             waits[i] += 1
+    meetings = sorted((number, i) for i, (number, op) in enumerate(made) if meets(op))
+    for (_, first), (_, second) in pairwise(meetings):
+        users[first].append(second)
+        waits[second] += 1
     ready = [(number, i) for i, (number, _) in enumerate(made) if not waits[i]]
     heapify(ready)
     ops: list[Op] = []

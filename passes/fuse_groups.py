@@ -16,6 +16,7 @@ from math import inf
 from shardir.ir import Block, Op, Value
 from shardir.ops.create import constant, iota
 from shardir.ops.fused import REDUCTIONS, keeps_order, wide
+from shardir.ops.overlap import done
 from shardir.ops.shape import broadcast, reshape
 from shardir.opset import Dense
 
@@ -73,6 +74,12 @@ def is_free(op: Op) -> bool:
     return op.spec in (broadcast, iota) or (op.spec is reshape and keeps_order(op))
 
 
+def meets(op: Op) -> bool:
+    """Whether devices meet at an operation, or at one inside of it, in an order that stays."""
+    own = op.spec.collective or op.spec is done
+    return own or any(meets(inner) for block in op.blocks for inner in block.ops)
+
+
 def extents(value: Value) -> Shape:
     """The sizes of a value other than 1."""
     return tuple(n for n in value.type.shape if n != 1)
@@ -96,6 +103,8 @@ class _Grouping:
         self.whole: dict[Value, bool] = {}
         self.free: dict[Value, Op] = {}
         self.level: dict[Value, float] = {}
+        self.met: float = 0
+        """The level of the last operation at which devices meet."""
 
     def group(self, value: Value) -> Group | None:
         """The group that computes a value, as it is by now."""
@@ -135,6 +144,8 @@ class _Grouping:
     def leave(self, op: Op) -> None:
         """An operation that is in no group."""
         level = 1 + max((self.above(v) for v in self.bases(op)), default=0)
+        if meets(op):
+            level = self.met = max(level, self.met + 1)
         for value in self.bases(op):
             if group := self.group(value):
                 group.ceiling = min(group.ceiling, level)

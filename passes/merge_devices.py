@@ -6,7 +6,11 @@ after:  `func @main(%x: f32[64, 784], ...)`
         `%x.pieces = reshape(%x) : f32[4, 16, 784]`
         `%g = sum(%g.part, dims=[0]) : f32[784, 10]`
 
-For devices that share memory. Every value gets a dimension in front for each part of the mesh
+For devices that share memory. Those of one process of many become a program for each process:
+`across` says, as in `two-levels`, how many blocks of devices there are, and what goes between them
+stays a collective.
+
+Every value gets a dimension in front for each part of the mesh
 along which devices differ, and none for what they have in common, which is computed once.
 Collectives are sums, transposes and slices then (`shardir.passes.merging`). Parameters and results
 are the whole arrays, as long as what the devices store: where a dimension does not divide, they
@@ -14,19 +18,31 @@ have the padding of the last pieces, in which anything may be.
 """
 
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 
 from shardir.build import Builder
-from shardir.ir import Block, Function, Global, Module, Value
+from shardir.errors import MergeError
+from shardir.ir import Block, Function, Global, Interface, Module, Value
+from shardir.levels import Levels
 from shardir.mesh import Mesh
 from shardir.partitioning import identity
-from shardir.passes.merging import collectives, control, halos, permute, places, updates
+from shardir.passes.merging import (
+    collectives,
+    control,
+    halos,
+    permute,
+    places,
+    processes,
+    updates,
+)
 from shardir.passes.merging.arrange import arranged, numbered, reshaped, rows
 from shardir.passes.merging.atoms import Atoms, named_axes, sizes
 from shardir.passes.merging.collectives import reduced
 from shardir.passes.merging.merger import Merger, Rule, Spread
 from shardir.passes.pipeline import Pass
 from shardir.passes.program import names_of
-from shardir.placement import Axes
+from shardir.placement import Axes, Sharding
 from shardir.types import TensorType
 
 RULES: dict[str, Rule] = {
@@ -41,18 +57,28 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class MergeDevices(Pass, name="merge-devices"):
-    """One program over the arrays of all devices.
+    """One program over the arrays of all devices, or of all those of a process.
 
-    Raises `MergeError` for what has no meaning outside of devices, such as callbacks.
+    `across` and `at` are as in `two-levels`. Raises `MergeError` for what has no meaning outside
+    of devices, such as callbacks.
     """
 
+    across: str = ""
+    at: str = ""
+
     def __call__(self, module: Module) -> Module:
-        functions = tuple(
-            _function(function, module) if function.spmd else function
-            for function in module.functions
-        )
-        meshes = () if all(function.spmd for function in module.functions) else module.meshes
-        return Module(meshes, functions)
+        meshes = list(module.meshes)
+        functions = []
+        for function in module.functions:
+            if function.spmd:
+                mesh = mesh_of_devices(function, module)
+                levels = Levels.parse(mesh, self.across, self.at)
+                function = _function(function, levels)
+                meshes[meshes.index(mesh)] = levels.processes
+            functions.append(function)
+        if not self.across and all(function.spmd for function in module.functions):
+            meshes = []
+        return Module(tuple(meshes), tuple(functions))
 
 
 def stored_type(outer: Global) -> TensorType:
@@ -63,11 +89,13 @@ def stored_type(outer: Global) -> TensorType:
     return type.with_shape([n * count for n, count in zip(local, pieces, strict=True)])
 
 
-def _function(function: Function, module: Module) -> Function:
+def _function(function: Function, levels: Levels) -> Function:
     assert function.spmd is not None
-    atoms = Atoms(mesh_of_devices(function, module), named_axes(function))
-    merger = Merger(Builder(names_of(function)), atoms, RULES)
+    atoms = Atoms(levels.mesh, named_axes(function), levels)
+    rules = processes.beside(RULES) if levels.across else RULES
+    merger = Merger(Builder(names_of(function)), atoms, rules)
     body, interface = function.body, function.spmd
+    _check_results(interface, levels)
     params = [
         _taken(merger, value, outer)
         for value, outer in zip(body.params, interface.params, strict=True)
@@ -78,7 +106,28 @@ def _function(function: Function, module: Module) -> Function:
         for value, outer in zip(body.returns, interface.results, strict=True)
     ]
     made: Block = merger.b.block(params, returns)
-    return Function(function.name, made, (None,) * len(returns))
+    outside = None
+    if levels.across:
+        outside = Interface(
+            tuple(map(partial(_outside, levels), params, interface.params)),
+            tuple(map(partial(_outside, levels), returns, interface.results)),
+        )
+    return Function(function.name, made, (None,) * len(returns), outside)
+
+
+def _check_results(interface: Interface, levels: Levels) -> None:
+    for outer in (*interface.params, *interface.results):
+        if levels.far(outer.sharding.unreduced):
+            raise MergeError("parts of a sum that processes still have to add up go nowhere")
+
+
+def _outside(levels: Levels, value: Value, outer: Global) -> Global:
+    """What a process's part is cut from, its pieces in the order of the processes."""
+    cuts = [levels.far(dim.axes) for dim in outer.sharding.dims]
+    shape = (
+        n * prod(axis.size for axis in cut) for n, cut in zip(value.type.shape, cuts, strict=True)
+    )
+    return Global(value.type.with_shape(tuple(shape)), Sharding.of(outer.sharding.mesh, cuts))
 
 
 def mesh_of_devices(function: Function, module: Module) -> Mesh:
@@ -97,8 +146,10 @@ def _cuts(merger: Merger, outer: Global) -> list[Axes]:
 def _taken(merger: Merger, old: Value, outer: Global) -> Value:
     """A parameter for the whole array; its pieces stand for the device's parameter."""
     b = merger.b
-    param = Value(stored_type(outer), old.name)
     cuts = _cuts(merger, outer)
+    pieces = zip(old.type.shape, cuts, strict=True)
+    whole = old.type.with_shape([n * prod(sizes(cut)) for n, cut in pieces])
+    param = Value(whole, old.name)
     own = merger.atoms.union(*cuts) if cuts else ()
     split = [(*sizes(cut), n) for cut, n in zip(cuts, old.type.shape, strict=True)]
     parts = numbered(split)

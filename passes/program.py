@@ -1,13 +1,13 @@
 """Facts about a whole function that several passes need."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from shardir.axes import append
 from shardir.build import Names
 from shardir.errors import PartitionError
-from shardir.ir import Block, Function, Module, Value
+from shardir.ir import Block, Function, Module, Op, Value
 from shardir.mesh import Mesh
 from shardir.placement import Axes, Sharding
 
@@ -95,3 +95,13 @@ def in_order(axes: Axes, mesh: Mesh) -> Axes:
     for axis in sorted(axes, key=lambda axis: (order.index(axis.name), axis.pre)):
         joined = append(joined, axis)
     return joined
+
+
+KEPT: dict[str, Sequence[str]] = {"keep": ("", "collectives")}
+"""What passes that leave operations out may be told to keep."""
+
+
+def acts(op: Op, keeps: bool = False) -> bool:
+    """Whether an operation is there for more than its results; collectives are if one `keeps`
+    them."""
+    return op.spec.effect or (keeps and op.spec.collective)

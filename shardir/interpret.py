@@ -67,7 +67,7 @@ def evaluate(function: Function, args: Sequence[npt.ArrayLike]) -> list[Array]:
     """Run a function on one device."""
     arrays = _checked(function, [p.type for p in function.body.params], args)
     env: Environment = dict(zip(function.body.params, arrays, strict=True))
-    for meeting in _steps(function.body, env):
+    for meeting in steps(function.body, env):
         raise InterpretError(
             f"{meeting.op.name} needs the devices of a mesh, but @{function.name} is run on one "
             "device; partition the module first"
@@ -82,16 +82,16 @@ def run_devices(function: Function, mesh: Mesh, shards: Sequence[Sequence[Array]
     result hold the results.
     """
     envs = [dict(zip(function.body.params, args, strict=True)) for args in shards]
-    devices = [_steps(function.body, env) for env in envs]
+    devices = [steps(function.body, env) for env in envs]
     answers: list[Any] = [None] * len(devices)
     while True:
-        meetings = [_advance(device, answer) for device, answer in zip(devices, answers,
+        meetings = [advance(device, answer) for device, answer in zip(devices, answers,
                                                                        strict=True)]  # fmt: skip
         if all(meeting is None for meeting in meetings):
             return [[env[value] for value in function.body.returns] for env in envs]
         op = _together(meetings).op
         parts = [meeting.parts[0] for meeting in meetings if meeting]
-        answers = [[answer] for answer in _exchanged(op, parts, mesh)]
+        answers = [[answer] for answer in exchanged(op, parts, mesh)]
 
 
 def mesh_of(module: Module) -> Mesh:
@@ -104,7 +104,8 @@ def mesh_of(module: Module) -> Mesh:
     return module.meshes[0]
 
 
-def _advance(device: Steps, answer: Any) -> Meeting | None:
+def advance(device: Steps, answer: Any) -> Meeting | None:
+    """Go on with an answer until the next meeting; `None` at the end."""
     try:
         return device.send(answer)
     except StopIteration:
@@ -124,7 +125,7 @@ def _together(meetings: Sequence[Meeting | None]) -> Meeting:
     return first
 
 
-def _exchanged(op: Op, parts: list[tuple[Array, ...]], mesh: Mesh, **attrs: Any) -> list[Any]:
+def exchanged(op: Op, parts: list[tuple[Array, ...]], mesh: Mesh, **attrs: Any) -> list[Any]:
     """Do one operation for all devices."""
     assert op.spec.exchange is not None
     return list(op.spec.exchange(mesh, parts, result=_stated(op), **{**op.attrs, **attrs}))
@@ -137,7 +138,7 @@ def _where(meeting: Meeting | None) -> str:
     return f"{op.name} {', '.join(f'%{v.name}' for v in op.results)}".strip()
 
 
-def _steps(block: Block, env: Environment) -> Steps:
+def steps(block: Block, env: Environment) -> Steps:
     """Run a block on one device, yielding where it has to meet the others."""
     for op in block.ops:
         operands = tuple(env[v] for v in op.operands)
@@ -179,11 +180,11 @@ def _while(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...
     carried = [env[v] for v in op.operands]
     while True:
         env.update(zip(condition.params, carried, strict=True))
-        yield from _steps(condition, env)
+        yield from steps(condition, env)
         if not env[condition.returns[0]]:
             return _results(carried)
         env.update(zip(body.params, carried, strict=True))
-        yield from _steps(body, env)
+        yield from steps(body, env)
         carried = [env[v] for v in body.returns]
 
 
@@ -195,7 +196,7 @@ def _scan(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...]
     outs = [np.empty(v.type.shape, v.type.numpy) for v in op.results[carries:]]
     for i in reversed(range(length)) if op.attrs.get("reverse") else range(length):
         env.update(zip(body.params, [*carried, *(x[i] for x in stacked)], strict=True))
-        yield from _steps(body, env)
+        yield from steps(body, env)
         carried = [env[v] for v in body.returns[:carries]]
         for out, value in zip(outs, body.returns[carries:], strict=True):
             out[i] = env[value]
@@ -205,14 +206,14 @@ def _scan(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...]
 def _case(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
     index = int(env[op.operands[0]])
     branch = op.blocks[index if 0 <= index < len(op.blocks) else -1]
-    yield from _steps(branch, env)
+    yield from steps(branch, env)
     return _results([env[v] for v in branch.returns])
 
 
 def _fused(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
     (body,) = op.blocks
     env.update(zip(body.params, (env[v] for v in op.operands), strict=True))
-    yield from _steps(body, env)
+    yield from steps(body, env)
     return _results([env[v] for v in body.returns])
 
 
@@ -231,10 +232,10 @@ def _manual(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ..
                                                                          ins, strict=True)}
         for place in range(mesh.size)
     ]  # fmt: skip
-    places = [_steps(body, env) for env in envs]
+    places = [steps(body, env) for env in envs]
     answers: list[Any] = [None] * mesh.size
     while True:
-        meetings = [_advance(place, answer) for place, answer in zip(places, answers, strict=True)]
+        meetings = [advance(place, answer) for place, answer in zip(places, answers, strict=True)]
         if all(meeting is None for meeting in meetings):
             break
         first = _together(meetings)
@@ -244,7 +245,7 @@ def _manual(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ..
         if attrs is None:
             every = yield Meeting(first.op, parts, known)
         else:
-            every = _exchanged(first.op, parts, _virtual(known), **attrs)
+            every = exchanged(first.op, parts, _virtual(known), **attrs)
         count = len(first.parts)
         answers = [every[i * count : (i + 1) * count] for i in range(mesh.size)]
     results = []

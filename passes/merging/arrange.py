@@ -46,3 +46,9 @@ def rows(b: Any, x: Value, dim: int, start: int, count: int, step: int = 1) -> V
     to = x.type.with_shape((*shape[:dim], count, *shape[dim + 1 :]))
     made: Value = b.slice(x, starts=starts, strides=strides, result=to)
     return made
+
+
+def joined(b: Any, parts: Sequence[Value]) -> Value:
+    """Rows one after the other along the first dimension."""
+    made: Value = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
+    return made

@@ -11,6 +11,7 @@ from math import prod
 
 from shardir.errors import MergeError
 from shardir.ir import Function
+from shardir.levels import Levels
 from shardir.mesh import Mesh
 from shardir.placement import Axes, Axis
 
@@ -18,13 +19,15 @@ from shardir.placement import Axes, Axis
 class Atoms:
     """The atoms of a mesh, in its order: major first, and the parts of an axis from major on.
 
+    Those between the processes of `levels` are no dimensions: a process is at one place of them.
     Raises `MergeError` when the parts of an axis fit no common split, such as thirds and halves.
     """
 
-    def __init__(self, mesh: Mesh, named: Iterable[Axis]) -> None:
+    def __init__(self, mesh: Mesh, named: Iterable[Axis], levels: Levels | None = None) -> None:
         self.mesh = mesh
+        self.levels = Levels(mesh, {}) if levels is None else levels
         bounds: dict[str, set[int]] = {name: {1, size} for name, size in mesh.axes}
-        for axis in named:
+        for axis in self.levels.split(tuple(named)):
             bounds[axis.name].update((axis.pre, axis.next))
         self.all: Axes = ()
         for name, ends in bounds.items():
@@ -34,6 +37,7 @@ class Atoms:
                         f"parts of axis {name!r} are used that no reshape of it shows at once"
                     )
                 self.all += (Axis(name, low, high // low),)
+        self.all = self.levels.near(self.all)
         self.place = {atom: i for i, atom in enumerate(self.all)}
         self._of: dict[Axes, Axes] = {}
         self._union: dict[tuple[Axes, ...], Axes] = {}

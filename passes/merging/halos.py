@@ -60,6 +60,8 @@ def _from_neighbour(merger: Merger, value: Value, x: Value, dim: int, step: int)
     if permute is None or permute.name != "collective-permute" or "pairs" not in permute.attrs:
         return None
     axes: Axes = permute.attrs["axes"]
+    if merger.atoms.levels.far(axes):
+        return None
     count = prod(axis.size for axis in axes)
     wanted = {(i, i + step) for i in range(count) if 0 <= i + step < count}
     if set(permute.attrs["pairs"]) != wanted:

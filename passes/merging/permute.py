@@ -14,7 +14,7 @@ from shardir.batching import beside
 from shardir.ir import Op, Value
 from shardir.ops.check import Ints
 from shardir.opset import Dense
-from shardir.passes.merging.arrange import arranged, reshaped, rows
+from shardir.passes.merging.arrange import arranged, joined, reshaped, rows
 from shardir.passes.merging.atoms import sizes
 from shardir.passes.merging.collectives import told
 from shardir.passes.merging.merger import Merger, Rule, Spread
@@ -55,13 +55,13 @@ def _sent(merger: Merger, spread: Spread, atoms: Axes, senders: Sequence[int | N
     places = (*map(own.index, atoms), *map(own.index, rest), *range(len(own), value.type.rank))
     apart: list[Ints] = [(n,) for n in value.type.shape]
     order: list[Ints] = [places[: len(atoms)], *((place,) for place in places[len(atoms) :])]
-    moved = _rows_of(b, arranged(b, value, apart, order), senders)
+    moved = received(b, arranged(b, value, apart, order), senders)
     apart = [sizes(atoms), *((n,) for n in moved.type.shape[1:])]
     back: list[Ints] = [(places.index(d),) for d in range(len(places))]
     return Spread(arranged(b, moved, apart, back), own)
 
 
-def _rows_of(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
+def received(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
     """Row `senders[i]` of `x` as row i; zeros for `None`."""
     runs = _runs(senders)
     swapped = _swapped(senders) if len(runs) > 2 else ()
@@ -71,9 +71,7 @@ def _rows_of(b: Any, x: Value, senders: Sequence[int | None]) -> Value:
         return reshaped(b, b.reverse(binary, dims=swapped), x.type.shape)
     if len(runs) > PIECES:
         return _gathered(b, x, senders)
-    parts = [_run(b, x, *run) for run in runs]
-    made: Value = parts[0] if len(parts) == 1 else b.concatenate(*parts, dim=0)
-    return made
+    return joined(b, [_run(b, x, *run) for run in runs])
 
 
 def _run(b: Any, x: Value, start: int | None, step: int, count: int) -> Value:

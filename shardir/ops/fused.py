@@ -22,6 +22,7 @@ from shardir.ir import Block, Op, Value
 from shardir.ops.create import constant, iota
 from shardir.ops.elementwise import clamp, select
 from shardir.ops.reduce import all_, any_, max_, min_, prod, sum_
+from shardir.ops.regions import block_edges
 from shardir.ops.shape import broadcast, reshape
 from shardir.opset import Dense, OpSpec, define
 from shardir.types import TensorType
@@ -236,5 +237,5 @@ def _fused_type(*operands: TensorType, result: object, blocks: tuple[Block, ...]
     return tuple(value.type for value in block.returns)
 
 
-fused = define("fused", type=_fused_type, blocks=1)
+fused = define("fused", type=_fused_type, edges=block_edges, blocks=1)
 """The block, applied to the operands."""

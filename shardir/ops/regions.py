@@ -45,14 +45,15 @@ def _checkpoint_type(
     return _primal(operands, blocks)
 
 
-def _edges(op: Op) -> tuple[Edge, ...]:
+def block_edges(op: Op) -> tuple[Edge, ...]:
+    """How values flow through the first block of an operation that runs it once."""
     block = op.blocks[0]
     given = [Edge((x,), (param,)) for x, param in zip(op.operands, block.params, strict=True)]
     made = [Edge((y,), (result,)) for y, result in zip(block.returns, op.results, strict=True)]
     return (*given, *made)
 
 
-checkpoint = define("checkpoint", type=_checkpoint_type, edges=_edges, blocks=1)
+checkpoint = define("checkpoint", type=_checkpoint_type, edges=block_edges, blocks=1)
 """The block; its gradient computes again what it needs of it, but for what `save` names.
 
 `save` has `everything`, `dots`, `dots-without-batch`, `name=...` for what `checkpoint-name` named
@@ -81,7 +82,7 @@ def _custom_jvp_type(
     return results
 
 
-custom_jvp = define("custom-jvp", type=_custom_jvp_type, edges=_edges, blocks=-1)
+custom_jvp = define("custom-jvp", type=_custom_jvp_type, edges=block_edges, blocks=-1)
 """The first block; the second is (operands..., tangents...) -> (results..., tangents...).
 
 What is no floating or complex number, or closed over, has no tangent.
@@ -108,7 +109,7 @@ def _custom_vjp_type(
     return results
 
 
-custom_vjp = define("custom-vjp", type=_custom_vjp_type, edges=_edges, blocks=-1)
+custom_vjp = define("custom-vjp", type=_custom_vjp_type, edges=block_edges, blocks=-1)
 """The first block; the second is (operands...) -> (results..., residuals...), and the third
 (residuals..., cotangents..., closed...) -> (gradients...).
 

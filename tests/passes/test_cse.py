@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from shardir.ir import Module
-from shardir.passes import CommonSubexpressions
+from shardir.passes import CommonSubexpressions, Pipeline
 from shardir.text.parser import parse
 from shardir.verify import verify
 from tests.exact import must_be_exact
@@ -167,3 +167,24 @@ def test_results_are_the_same_to_the_bit(module: Module) -> None:
     merged = CommonSubexpressions()(module)
     verify(merged)
     must_be_exact(module, merged)
+
+
+def test_a_process_keeps_equal_collectives_that_differ_in_others() -> None:
+    program = parse("""\
+mesh @m = [x=2]
+
+spmd func @f(
+  %x: f32[4] of f32[8@x],
+) -> (f32[4] of f32[8@x]) {
+  %a = neg(%x) : f32[4]
+  %b = neg(%x) : f32[4]
+  %y = all-reduce(%a, axes=[x], op=add) : f32[4]
+  %z = all-reduce(%b, axes=[x], op=add) : f32[4]
+  %s = add(%y, %z) : f32[4]
+  return %s
+}
+""")
+    joined = Pipeline.parse("cse")(program)
+    assert [op.name for op in joined.main.body.ops] == ["neg", "all-reduce", "add"]
+    kept = Pipeline.parse("cse{keep=collectives}")(program)
+    assert [op.name for op in kept.main.body.ops] == ["neg", "all-reduce", "all-reduce", "add"]

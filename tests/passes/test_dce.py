@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from shardir.ir import Function, Module
-from shardir.passes import DeadCode
+from shardir.passes import DeadCode, Pipeline
 from shardir.text.parser import parse
 from shardir.verify import verify
 from tests.exact import must_be_exact
@@ -208,3 +208,21 @@ def test_results_are_the_same_to_the_bit(data: st.DataObject) -> None:
     verify(kept)
     assert str(DeadCode()(kept)) == str(kept)
     must_be_exact(module, kept)
+
+
+def test_a_process_keeps_collectives_that_others_come_to() -> None:
+    program = parse("""\
+mesh @m = [x=2]
+
+spmd func @f(
+  %x: f32[4] of f32[8@x],
+) -> (f32[4] of f32[8@x]) {
+  %a = neg(%x) : f32[4]
+  %b = exp(%x) : f32[4]
+  %y = all-reduce(%a, axes=[x], op=add) : f32[4]
+  return %x
+}
+""")
+    assert [op.name for op in Pipeline.parse("dce")(program).main.body.ops] == []
+    kept = Pipeline.parse("dce{keep=collectives}")(program)
+    assert [op.name for op in kept.main.body.ops] == ["neg", "all-reduce"]

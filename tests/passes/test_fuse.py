@@ -316,3 +316,25 @@ def test_its_work_is_linear_in_the_program() -> None:
     base = count_calls(lambda: Fuse()(short))
     assert count_calls(lambda: Fuse()(long)) < 9 * base
     assert len(Fuse()(long).main.body.ops) < 3200
+
+
+def test_devices_meet_in_the_order_in_which_they_met() -> None:
+    """One group of `%a` and `%z` would need the second sum before it could give to the first."""
+    module = parse("""\
+mesh @m = [x=2]
+
+spmd func @f(
+  %x: f32[4] of f32[8@x],
+  %y: f32[4] of f32[8@x],
+) -> (f32[4] of f32[4], f32[4] of f32[8@x]) {
+  %a = exp(%x) : f32[4]
+  %p = all-reduce(%a, axes=[x], op=add) : f32[4]
+  %q = all-reduce(%y, axes=[x], op=add) : f32[4]
+  %z = add(%a, %q) : f32[4]
+  return %p, %z
+}
+""")
+    made = Fuse()(module)
+    verify(made)
+    sums = [op.result.name for op in made.main.body.ops if op.spec.collective]
+    assert sums == ["p", "q"]

@@ -1,0 +1,137 @@
+"""Which parts of mesh axes lie inside of a process, and which between processes.
+
+The devices of each process form a block of the mesh. Along an axis of size n that k blocks follow
+one another on, the major part of size k is *far*, from process to process, and the rest is *near*.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import groupby
+
+from shardir.axes import append
+from shardir.errors import MergeError, PipelineError
+from shardir.groups import positions
+from shardir.mesh import Mesh
+from shardir.placement import Axes, Axis, Sharding
+from shardir.text.printer import show_axis
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A mesh cut into blocks: `across` counts them along each axis that has several.
+
+    `place` is the block of one process, by its number along each of these axes, if it is known.
+    """
+
+    mesh: Mesh
+    across: Mapping[str, int]
+    place: Mapping[str, int] | None = None
+
+    @classmethod
+    def parse(cls, mesh: Mesh, text: str, at: str = "") -> "Levels":
+        """Read `data:2/model:4`, and a place such as `data:1/model:0`.
+
+        Raises `PipelineError` for what no mesh can be cut into.
+        """
+        across: dict[str, int] = {}
+        for part in filter(None, text.split("/")):
+            name, _, count = part.partition(":")
+            size = mesh.sizes.get(name)
+            if size is None or not count.isdecimal() or int(count) < 1 or size % int(count):
+                known = ", ".join(f"{axis}:{n}" for axis, n in mesh.axes)
+                raise PipelineError(
+                    f"{part!r} is no cut of a mesh axis; write AXIS:BLOCKS, where the blocks "
+                    f"divide the axis, such as data:2/model:1; the axes are {known or 'none'}"
+                )
+            if int(count) > 1:
+                across[name] = int(count)
+        levels = cls(mesh, across)
+        return replace(levels, place=levels.numbers(at)) if at else levels
+
+    def numbers(self, text: str) -> dict[str, int]:
+        """Which block along each axis `data:1/model:0` means; the first where it says nothing."""
+        found = dict.fromkeys(self.across, 0)
+        for part in filter(None, text.split("/")):
+            name, _, at = part.partition(":")
+            if not at.isdecimal() or int(at) >= self.across.get(name, 1):
+                raise PipelineError(
+                    f"{part!r} is no place of a block; write AXIS:NUMBER, counted from 0, such as "
+                    f"data:1; the blocks are {self}"
+                )
+            if name in found:
+                found[name] = int(at)
+        return found
+
+    def position(self, axes: Axes) -> int:
+        """Where the block of this process stands along far axes."""
+        assert self.place is not None
+        at = 0
+        for axis in axes:
+            below = self.across[axis.name] // axis.next
+            at = at * axis.size + self.place[axis.name] // below % axis.size
+        return at
+
+    def pieces(self, sharding: Sharding) -> list[tuple[int, ...]]:
+        """Which piece of its process's part each device has, by its number in each dimension."""
+        columns = [positions(self.mesh, self.near(dim.axes)).tolist() for dim in sharding.dims]
+        return list(zip(*columns, strict=True)) if columns else [()] * self.mesh.size
+
+    def whole(self, name: str) -> Axis:
+        """All of an axis."""
+        return Axis(name, 1, self.mesh.sizes[name])
+
+    def __str__(self) -> str:
+        return "/".join(f"{name}:{count}" for name, count in self.across.items())
+
+    @property
+    def processes(self) -> Mesh:
+        """The mesh of the blocks, each of which is one process."""
+        axes = tuple((name, self.across[name]) for name, _ in self.mesh.axes if name in self.across)
+        return Mesh(self.mesh.name, axes, None if axes else (0,))
+
+    def is_far(self, axis: Axis) -> bool:
+        """Whether it goes from process to process alone; a far axis of the mesh of devices is the
+        same one of that of processes."""
+        return axis.size > 1 and axis.next <= self.across.get(axis.name, 1)
+
+    def is_near(self, axis: Axis) -> bool:
+        """Whether it stays inside of processes."""
+        return axis.size == 1 or axis.pre >= self.across.get(axis.name, 1)
+
+    def split(self, axes: Axes) -> Axes:
+        """The axes in parts that are near or far.
+
+        Raises `MergeError` where no reshape of an axis shows both its part and the blocks.
+        """
+        made: list[Axis] = []
+        for axis in axes:
+            if self.is_far(axis) or self.is_near(axis):
+                made.append(axis)
+                continue
+            count = self.across[axis.name]
+            if count % axis.pre or axis.next % count:
+                raise MergeError(
+                    f"{show_axis(axis, self.mesh)} is neither inside of processes nor between them"
+                )
+            made.append(Axis(axis.name, axis.pre, count // axis.pre))
+            made.append(Axis(axis.name, count, axis.next // count))
+        return tuple(made)
+
+    def runs(self, axes: Axes) -> list[Axes]:
+        """The parts of axes, as long as they follow one another on the same level."""
+        parts = (axis for axis in self.split(axes) if axis.size > 1)
+        return [in_one(run) for _, run in groupby(parts, self.is_far)]
+
+    def far(self, axes: Axes) -> Axes:
+        """The parts between processes, in the order of the axes."""
+        return in_one(axis for axis in self.split(axes) if self.is_far(axis))
+
+    def near(self, axes: Axes) -> Axes:
+        """The parts inside of processes, in the order of the axes."""
+        return tuple(axis for axis in self.split(axes) if not self.is_far(axis) and axis.size > 1)
+
+
+def in_one(axes: Iterable[Axis]) -> Axes:
+    """The axes, those as one that follow one another."""
+    return reduce(append, axes, ())

@@ -1,0 +1,128 @@
+"""Programs of devices, and what passes make of them for processes, compared."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.interpret import advance, cut, exchanged, mesh_of, run_devices, steps
+from shardir.ir import Module, Op
+from shardir.levels import Levels
+from shardir.mesh import Mesh
+from shardir.passes import Pipeline
+from shardir.placement import Sharding
+from shardir.verify import verify
+
+Array = npt.NDArray[Any]
+
+
+def checked(pipeline: str, program: Module) -> Module:
+    """The program after the passes, valid after each."""
+    return Pipeline.parse(pipeline)(program, lambda step, before, after, _: verify(after))
+
+
+def on_devices(program: Module, arguments: Sequence[Array]) -> list[list[Array]]:
+    """What each device returns."""
+    mesh, spmd = mesh_of(program), program.main.spmd
+    assert spmd is not None
+    shards = [
+        [cut(x, outer.sharding, mesh, d) for x, outer in zip(arguments, spmd.params, strict=True)]
+        for d in range(mesh.size)
+    ]
+    return run_devices(program.main, mesh, shards)
+
+
+def on_processes(
+    program: Module, grouped: Sequence[Module], across: str, arguments: Sequence[Array]
+) -> list[list[Array]]:
+    """What each device returns where each process runs one of `grouped` for its block of devices;
+    all the same one, if there is one."""
+    mesh, spmd = mesh_of(program), program.main.spmd
+    assert spmd is not None
+    levels = Levels.parse(mesh, across)
+    process = process_of(levels)
+    given: list[list[Array]] = [[] for _ in range(levels.processes.size)]
+    for x, outer, param in zip(arguments, spmd.params, grouped[0].main.body.params, strict=True):
+        shards = [cut(x, outer.sharding, mesh, d) for d in range(mesh.size)]
+        for column, whole in zip(given, _joined(levels, outer.sharding, shards), strict=True):
+            assert whole.shape == param.type.shape
+            column.append(whole)
+    made = _together(grouped if len(grouped) > 1 else list(grouped) * len(given), given)
+    found: list[list[Array]] = [[] for _ in range(mesh.size)]
+    for i, outer in enumerate(spmd.results):
+        pieces = levels.pieces(outer.sharding)
+        shape = program.main.body.returns[i].type.shape
+        for d in range(mesh.size):
+            corner = zip(pieces[d], shape, strict=True)
+            window: list[Any] = [slice(at * n, at * n + n) for at, n in corner]
+            found[d].append(made[process[d]][i][(..., *window)])
+    return found
+
+
+def _together(programs: Sequence[Module], given: Sequence[Sequence[Array]]) -> list[Any]:
+    """Run programs that differ in what they know of their place, step by step."""
+    mesh = mesh_of(programs[0])
+    bodies = [program.main.body for program in programs]
+    envs = [dict(zip(b.params, args, strict=True)) for b, args in zip(bodies, given, strict=True)]
+    devices = [steps(body, env) for body, env in zip(bodies, envs, strict=True)]
+    answers: list[Any] = [None] * len(devices)
+    while True:
+        meetings = [advance(d, answer) for d, answer in zip(devices, answers, strict=True)]
+        if all(meeting is None for meeting in meetings):
+            return [
+                [env[value] for value in body.returns]
+                for body, env in zip(bodies, envs, strict=True)
+            ]
+        first = meetings[0]
+        assert first is not None
+        assert all(each and _kind(each.op) == _kind(first.op) for each in meetings)
+        parts = [each.parts[0] for each in meetings if each]
+        answers = [[answer] for answer in exchanged(first.op, parts, mesh)]
+
+
+def _kind(op: Op) -> tuple[object, ...]:
+    return op.spec, op.attrs, tuple(value.type for value in op.tensors)
+
+
+def process_of(levels: Levels) -> list[int]:
+    """The process of each device, in order of the blocks."""
+    found = []
+    for coordinates in levels.mesh.coordinates():
+        at = 0
+        for name, count in levels.processes.axes:
+            at = at * count + coordinates[name] * count // levels.mesh.sizes[name]
+        found.append(at)
+    return found
+
+
+def _joined(levels: Levels, sharding: Sharding, shards: Sequence[Array]) -> list[Array]:
+    """For each process what its devices have, side by side."""
+    pieces, process = levels.pieces(sharding), process_of(levels)
+    counts = [max(column) + 1 for column in zip(*pieces, strict=True)]
+    shape = [n * count for n, count in zip(shards[0].shape, counts, strict=True)]
+    made = [np.empty(shape, shards[0].dtype) for _ in range(levels.processes.size)]
+    for d, shard in enumerate(shards):
+        corner = zip(pieces[d], shard.shape, strict=True)
+        window: list[Any] = [slice(at * n, at * n + n) for at, n in corner]
+        made[process[d]][(..., *window)] = shard
+    return made
+
+
+def ways(mesh: Mesh) -> list[str]:
+    """All ways to cut a mesh into several blocks."""
+    counts = [[k for k in range(1, size + 1) if size % k == 0] for _, size in mesh.axes]
+    return [
+        "/".join(f"{name}:{k}" for (name, _), k in zip(mesh.axes, cut, strict=True) if k > 1)
+        for cut in product(*counts)
+        if any(k > 1 for k in cut)
+    ]
+
+
+def places(levels: Levels) -> list[str]:
+    """Where each process is, in their order."""
+    return [
+        "/".join(f"{name}:{i}" for name, i in coordinates.items())
+        for coordinates in levels.processes.coordinates()
+    ]

@@ -1,0 +1,210 @@
+"""`merge-devices` for one process of several: what stays between them, and that it is right."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings, strategies as st
+
+from shardir import parse
+from shardir.agreement import agree, rounding, steady
+from shardir.backends.cpu.native.pipeline import of_process
+from shardir.build import substitute
+from shardir.errors import MergeError
+from shardir.interpret import mesh_of, run
+from shardir.ir import Module
+from shardir.levels import Levels
+from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT
+from shardir.sampling import random_arguments
+from tests.passes.processes import Array, checked, on_devices, on_processes, places, ways
+from tests.shardings import shardings
+from tests.strategies import modules
+
+EXAMPLES = 40 if settings().max_examples <= 200 else settings().max_examples
+"""Each is compiled for all of its processes."""
+
+LAYERS = """\
+mesh @m = [data=4, model=2]
+
+func @main(
+  %x: f32[8@data, 3],
+  %w1: f32[3, 4@model],
+  %b: f32[4],
+  %w2: f32[4@model, 5],
+) -> (f32[5]) {
+  %0 = dot(%x, %w1, dims="bi,ih->bh") : f32[8, 4]
+  %1 = broadcast(%b, dims=[1]) : f32[8, 4]
+  %2 = add(%0, %1) : f32[8, 4]
+  %h = tanh(%2) : f32[8, 4]
+  %y = dot(%h, %w2, dims="bh,ho->bo") : f32[8, 5]
+  %z = sum(%y, dims=[0]) : f32[5]
+  return %z
+}
+"""
+
+
+def of_devices(text: str) -> Module:
+    return Pipeline.parse("propagate,reshard,partition,cse,dce")(parse(text))
+
+
+def same(program: Module, across: str, *, small: int = 0) -> Module:
+    """The program of the first process, which gives with the others what the devices give."""
+    levels = Levels.parse(mesh_of(program), across)
+    grouped = [checked(of_process(across, at, small), program) for at in places(levels)]
+    arguments = random_arguments(program, whole=True)
+    want, got = on_devices(program, arguments), on_processes(program, grouped, across, arguments)
+    for expected, made in zip(want, got, strict=True):
+        assert agree(expected, made, rounding(program))
+    return grouped[0]
+
+
+def test_two_layers_on_two_processes() -> None:
+    """All that devices of one process have is one array; one sum goes between processes."""
+    assert (
+        str(same(of_devices(LAYERS), "data:2"))
+        == """\
+mesh @m = [data=2]
+
+spmd func @main(
+  %x: f32[4, 3] of f32[8@data, 3@-],
+  %w1: f32[3, 4] of f32[3@-, 4@-],
+  %b: f32[4] of f32[4@-],
+  %w2: f32[4, 5] of f32[4@-, 5@-],
+) -> (f32[5] of f32[5@-]) {
+  %0 = dot(%x, %w1, dims="bi,ih->bh") : f32[4, 4]
+  %h = fused(%0, %b) : f32[4, 4] {
+    (%1: f32[4, 4], %b.1: f32[4]) =>
+    %4 = broadcast(%b.1, dims=[1]) : f32[4, 4]
+    %6 = add(%1, %4) : f32[4, 4]
+    %h.1 = tanh(%6) : f32[4, 4]
+    yield %h.1
+  }
+  %9 = reshape(%h) : f32[2, 2, 4]
+  %5 = sum(%9, dims=[1]) : f32[2, 4]
+  %7 = sum(%5, dims=[0]) : f32[4]
+  %z.near = dot(%7, %w2, dims="h,ho->o") : f32[5]
+  %z = all-reduce(%z.near, axes=[data], op=add) : f32[5]
+  return %z
+}
+"""
+    )
+
+
+HALO = """\
+mesh @m = [x=4]
+
+spmd func @main(
+  %x: f32[3] of f32[12@x],
+) -> (f32[3] of f32[12@x]) {
+  %before = collective-permute(%x, axes=[x], pairs=[[0, 1], [1, 2], [2, 3]]) : f32[3]
+  return %before
+}
+"""
+
+
+def test_only_the_rows_at_the_border_leave_a_process() -> None:
+    program = parse(HALO)
+    same(program, "x:2")
+    passes = "two-levels{across=x:2},merge-devices{across=x:2},cse,dce,fold-views,dce"
+    made = checked(passes, program)
+    assert [str(op.operands[0].type) for op in made.main.body.ops if op.spec.collective] == [
+        "f32[1, 3]"
+    ]
+
+
+def test_rows_between_the_same_processes_travel_together() -> None:
+    shifted = "pairs=[[0, 2], [1, 3], [2, 4], [3, 5], [4, 6], [5, 7], [6, 0], [7, 1]]"
+    text = HALO.replace("x=4", "x=8").replace("12@x", "24@x")
+    program = parse(text.replace("pairs=[[0, 1], [1, 2], [2, 3]]", shifted))
+    made = same(program, "x:2")
+    sent = [op for op in made.main.body.ops if op.spec.collective]
+    assert [op.attrs["pairs"] for op in sent] == [((0, 1), (1, 0))]
+    assert sent[0].operands[0].type.shape == (2, 3)
+
+
+def test_no_process_leaves_out_what_others_come_to() -> None:
+    """What arrives in the first process alone is sent by the second, which needs nothing."""
+    text = """\
+mesh @m = [x=4]
+
+spmd func @main(
+  %x: f32[3] of f32[12@x],
+) -> (f32[3] of f32[12@x]) {
+  %i = axis-index(axes=[x]) : i32[]
+  %two = constant(value=2) : i32[]
+  %first = lt(%i, %two) : bool[]
+  %all = broadcast(%first, dims=[]) : bool[3]
+  %sum = all-reduce(%x, axes=[x], op=add) : f32[3]
+  %y = select(%all, %sum, %x) : f32[3]
+  return %y
+}
+"""
+    program = parse(text)
+    same(program, "x:2")
+    grouped = [Pipeline.parse(of_process("x:2", f"x:{i}", 0))(program) for i in range(2)]
+    counts = [sum(op.spec.collective for op in made.main.body.ops) for made in grouped]
+    assert counts == [1, 1]
+
+
+def test_sums_that_are_still_to_be_added_up() -> None:
+    text = """\
+mesh @m = [x=4]
+
+spmd func @main(
+  %x: f32[3] of f32[3] unreduced(x),
+) -> (f32[3] of f32[3] unreduced(x)) {
+  return %x
+}
+"""
+    with pytest.raises(MergeError, match=r"^parts of a sum that processes still have to add up"):
+        Pipeline.parse("merge-devices{across=x:2}")(parse(text))
+
+
+def test_two_levels_come_before() -> None:
+    text = HALO.replace(
+        "collective-permute(%x, axes=[x], pairs=[[0, 1], [1, 2], [2, 3]])",
+        "all-reduce(%x, axes=[x], op=add)",
+    )
+    with pytest.raises(MergeError) as caught:
+        Pipeline.parse("merge-devices{across=x:2}")(parse(text))
+    assert str(caught.value) == (
+        "%before = all-reduce goes through two levels; run two-levels before"
+    )
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Module:
+    """The program of each device, some with collectives in two halves."""
+    module = draw(modules())
+    (mesh,) = module.meshes
+    body = module.main.body
+    cuts = {p: replace(p, sharding=draw(shardings(mesh, p.type.shape))) for p in body.params}
+    function = replace(module.main, body=substitute(body, cuts))
+    passes = DEFAULT + draw(st.sampled_from(["", ",combine", ",overlap"]))
+    return Pipeline.parse(passes)(replace(module, functions=(function,)))
+
+
+@settings(max_examples=EXAMPLES)
+@given(programs(), st.data())
+def test_devices_of_processes_get_what_devices_get(module: Module, data: st.DataObject) -> None:
+    across = data.draw(st.sampled_from([*ways(mesh_of(module)), ""]))
+    assume(across and all(op.spec.effect is False for op in module.main.body.walk()))
+    small = data.draw(st.sampled_from([-1, 1 << 16]))
+    levels = Levels.parse(mesh_of(module), across)
+    arguments = random_arguments(module, whole=True)
+    try:
+        merged = f"two-levels{{across={across},small={small}}},merge-devices{{across={across}}}"
+        grouped = [checked(merged, module)]
+        placed = [checked(of_process(across, at, small), module) for at in places(levels)]
+    except MergeError:
+        assume(False)
+    want = on_devices(module, arguments)
+    for each in (grouped, placed):
+        got = on_processes(module, each, across, arguments)
+        good = all(agree(a, b, rounding(module)) for a, b in zip(want, got, strict=True))
+        assert good or not _steady(module, arguments)
+
+
+def _steady(module: Module, arguments: Sequence[Array]) -> bool:
+    return steady(module, arguments, run(module, arguments), rounding(module))
