@@ -30,13 +30,26 @@ class UnknownBackendError(ShardirError, ValueError):
 class Executable(ABC):
     """A compiled program."""
 
+    passes: str | None = None
+    """The passes between the partitioned module and what runs; `None`: those of its backend."""
+
     @abstractmethod
-    def __call__(self, args: Sequence[Shards]) -> list[list[Array]]:
+    def __call__(self, args: Sequence[Shards]) -> Sequence[Shards]:
         """Run on all devices: for each parameter its shards in, for each result its shards out."""
+
+    def memory(self) -> Memory | None:
+        """The bytes that a run holds for all devices together; `None` where nobody knows."""
+        return None
+
+    def describe(self) -> str | None:
+        """What runs when, and what lies where, as text; `None` where nobody knows."""
+        return None
 
 
 class WholeExecutable(ABC):
     """A compiled program that takes and gives whole tensors, of all devices together."""
+
+    passes: str | None = None
 
     @abstractmethod
     def run(self, args: Sequence[Storage], donated: Sequence[int] = ()) -> list[Storage]:
@@ -107,10 +120,18 @@ class Link(ABC):
         """What a process is called in errors: its index and its host."""
 
     @abstractmethod
-    def compile(self, module: Module, owners: Sequence[int]) -> Executable:
+    def pipeline(self, module: Module, owners: Sequence[int]) -> str:
+        """The passes that make the program of this process for machine code, of a module for
+        devices of the processes `owners`; none where there can be no such program."""
+
+    @abstractmethod
+    def compile(
+        self, module: Module, owners: Sequence[int], lowered: Module | None = None
+    ) -> Executable:
         """Prepare the first function of a module; `owners` has the process of each device.
 
-        The executable takes and makes the shards of this process's devices alone.
+        The executable takes and makes the shards of this process's devices alone. `lowered` is
+        what `pipeline` made of the module.
         """
 
     @abstractmethod

@@ -219,22 +219,29 @@ class Runnable:
         return leaf.whole() if type(leaf) is Array else self._number(leaf, i)
 
     def memory(self) -> Memory | None:
-        """What a run holds for all devices together, where they share memory."""
-        return None if self._whole is None else self._whole.memory()
+        """What a run holds for all devices of this process together, where they share memory."""
+        return self._made_program.memory()
 
     def as_text(self, stage: str, *, locations: bool = False) -> str:
         """The program after a pass of its backend, or the `schedule` of what runs.
 
         Raises `PipelineError` naming the stages there are.
         """
-        if stage == "schedule" and self._whole is not None:
-            return self._whole.describe()
-        steps = Pipeline.parse(added_pipeline(self.plan.devices))
+        program = self._made_program
+        schedule = program.describe() if stage == "schedule" else None
+        if schedule is not None:
+            return schedule
+        passes = program.passes
+        steps = Pipeline.parse(added_pipeline(self.plan.devices) if passes is None else passes)
         names = dict.fromkeys(step.name for step in steps.passes)
         if stage not in names:
-            told = ", ".join(names) + (", or schedule" if self._whole is not None else "")
+            told = ", ".join(names) + (", or schedule" if program.describe() else "")
             raise PipelineError(f"no stage is called {stage!r}; the stages are {told}")
         return show(steps.through(stage)(self.module), locations=locations)
+
+    @property
+    def _made_program(self) -> Executable | WholeExecutable:
+        return self._execute if self._whole is None else self._whole
 
     def _run(self, program: WholeExecutable, leaves: Sequence[Any]) -> list[Array]:
         """Run a program that takes whole arrays."""
@@ -320,11 +327,13 @@ class Runnable:
             ) from None
 
 
-def _detached(parts: list[Buffer], foreign: Sequence[Buffer]) -> list[Buffer]:
+def _detached(parts: Sequence[Buffer], foreign: Sequence[Buffer]) -> Sequence[Buffer]:
     """Results that are views of arrays the caller may write into, as copies."""
     copies: dict[int, Buffer] = {}
     for part in parts:
         if id(part) not in copies:
             shared = any(np.may_share_memory(part, other) for other in foreign)
             copies[id(part)] = part.copy() if shared else part
+    if all(copies[id(part)] is part for part in parts):
+        return parts
     return [copies[id(part)] for part in parts]

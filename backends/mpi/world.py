@@ -17,9 +17,15 @@ import numpy as np
 from mpi4py import MPI
 
 from shardir.backends.base import Array, Executable, Link
+from shardir.backends.cpu.native.pipeline import of_process
+from shardir.backends.cpu.native.runtime.workers import share_cores
+from shardir.backends.mpi import routing
 from shardir.backends.mpi.agreement import DisagreementError, Identity, agree
+from shardir.backends.mpi.blocks import Blocks, blocks_of
 from shardir.backends.mpi.messages import Messages, end
 from shardir.backends.mpi.program import Program
+from shardir.backends.mpi.session import Session
+from shardir.interpret import mesh_of
 from shardir.ir import Module
 
 LEAVING_SECONDS = 1e-3
@@ -33,8 +39,9 @@ class World(Link):
     def __init__(self, comm: MPI.Intracomm, seconds: float) -> None:
         self.comm = comm
         hosts: list[str] = comm.allgather(socket.gethostname())
-        neighbours = hosts.count(hosts[comm.Get_rank()])
+        neighbours = _neighbours(comm, hosts)
         polite = neighbours > _cores()
+        share_cores(neighbours)
         self.messages = Messages(comm, hosts, seconds, polite)
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._known: set[str] = set()
@@ -50,8 +57,27 @@ class World(Link):
     def who(self, process: int) -> str:
         return self.messages.who(process)
 
-    def compile(self, module: Module, owners: Sequence[int]) -> Executable:
-        return Program(module, owners, self)
+    def pipeline(self, module: Module, owners: Sequence[int]) -> str:
+        blocks = self._blocks(module, owners)
+        if blocks is None:
+            return ""
+        return of_process(blocks.across, blocks.at, routing.SMALL_BYTES)
+
+    def compile(
+        self, module: Module, owners: Sequence[int], lowered: Module | None = None
+    ) -> Executable:
+        session, blocks = Session(module, owners, self), self._blocks(module, owners)
+        if lowered is None or blocks is None:
+            return Program(module, owners, self, session)
+        from shardir.backends.mpi.compiled import CompiledProgram
+
+        return CompiledProgram(module, lowered, owners, blocks, self, session)
+
+    def _blocks(self, module: Module, owners: Sequence[int]) -> Blocks | None:
+        """The blocks of devices that processes have, this one among them, if they are blocks."""
+        if not module.main.spmd or self.index not in owners:
+            return None
+        return blocks_of(mesh_of(module), owners, self.index)
 
     def count(self, *words: object) -> int:
         """How often these words were counted before."""
@@ -133,11 +159,26 @@ class World(Link):
             time.sleep(LEAVING_SECONDS)
 
 
+def _neighbours(comm: MPI.Intracomm, hosts: Sequence[str]) -> int:
+    """How many processes, this one among them, run on this host on any of the same cores."""
+    mine = hosts[comm.Get_rank()]
+    cores: list[set[int] | None] = comm.allgather(_affinity())
+    here = cores[comm.Get_rank()]
+    return sum(
+        host == mine and (here is None or other is None or bool(here & other))
+        for host, other in zip(hosts, cores, strict=True)
+    )
+
+
+def _affinity() -> set[int] | None:
+    """The numbers of the cores that this process may run on, where the system tells."""
+    return os.sched_getaffinity(0) if sys.platform == "linux" else None
+
+
 def _cores() -> int:
-    """The cores that this process may run on."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """How many cores this process may run on."""
+    cores = _affinity()
+    return len(cores) if cores is not None else os.cpu_count() or 1
 
 
 def connect(seconds: float) -> World:

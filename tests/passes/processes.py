@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.interpret import advance, cut, exchanged, mesh_of, run_devices, steps
+from shardir.interpret import advance, exchanged, mesh_of, run_devices, steps
 from shardir.ir import Module, Op
 from shardir.levels import Levels
 from shardir.mesh import Mesh
 from shardir.passes import Pipeline
 from shardir.placement import Sharding
+from shardir.shards import cut
 from shardir.verify import verify
 
 Array = npt.NDArray[Any]

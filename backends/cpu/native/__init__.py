@@ -16,6 +16,7 @@ from shardir.ir import Module
 
 if TYPE_CHECKING:
     from shardir.backends.cpu.native.program import Made
+    from shardir.backends.cpu.native.schedule.steps import Outside
 
 
 class NativeBackend(Backend):
@@ -27,11 +28,12 @@ class NativeBackend(Backend):
     def prepare(self) -> None:
         _begin()
 
-    def compile(self, module: Module) -> WholeExecutable:
+    def compile(self, module: Module, outside: "Outside | None" = None) -> WholeExecutable:
+        """The program; `outside` has what does the operations that go beyond this process."""
         from shardir.backends.cpu.native.program import NativeProgram
 
         made = _schedule(module)
-        return NativeProgram(made[1], lambda: made)
+        return NativeProgram(made[1], lambda: made, outside)
 
     def bring(self, module: Module, lowered: Callable[[], Module]) -> WholeExecutable:
         from shardir.backends.cpu.native.program import NativeProgram

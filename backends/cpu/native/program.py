@@ -8,7 +8,7 @@ for its results and for one arena, and calls.
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from sys import getrefcount
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from shardir.backends.base import Launch, WholeExecutable
 from shardir.backends.cpu.native.runtime import kernels, launching, looping
@@ -25,8 +25,11 @@ from shardir.backends.cpu.native.schedule.items import Item, Segment
 from shardir.backends.cpu.native.schedule.memory import Kind, aligned
 from shardir.backends.cpu.native.schedule.schedule import ARENA, Schedule
 from shardir.backends.storage import Storage
-from shardir.ir import Function
+from shardir.ir import Function, Op
 from shardir.memory import Memory
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.native.schedule.steps import Outside
 
 Step = Callable[[list[int]], None]
 """Runs a part of a program, given the addresses of slots."""
@@ -41,15 +44,25 @@ OWNER_ALONE = 3
 """References to memory that only its storage holds: that, a name, the count's."""
 
 
+def _inside(op: Op) -> None:
+    """No operation goes beyond this process."""
+
+
 @final
 class NativeProgram(WholeExecutable):
     """A schedule as machine code.
 
     `made` tells those who ask what the schedule is of: one that was kept on disk does not know.
+    `outside` has what does the operations that go beyond this process.
     """
 
-    def __init__(self, schedule: Schedule, made: Callable[[], Made]) -> None:
-        self.schedule, self._origin = schedule, made
+    def __init__(
+        self,
+        schedule: Schedule,
+        made: Callable[[], Made],
+        outside: "Outside | None" = None,
+    ) -> None:
+        self.schedule, self._origin, self._outside = schedule, made, outside or _inside
         self._segments = segments(schedule.items)
         # All at once, so that cores share the work of compiling what is not known yet.
         kernels.addresses(phase.kernel for each in self._segments for phase in each.phases)
@@ -62,7 +75,7 @@ class NativeProgram(WholeExecutable):
         if enter is None:
             from shardir.backends.cpu.native.schedule.steps import steps_of
 
-            return steps_of(self.schedule.items, self._part)
+            return steps_of(self.schedule.items, self._part, self._outside)
 
         def step(bases: list[int]) -> None:
             enter(*bases[1:])

@@ -1,10 +1,11 @@
 """Run by mpiexec: programs from a file, each of them dealt out to the processes in several ways.
 
 What the devices of a process hold afterwards is compared with what they hold where one process
-runs them all.
+runs them all: by NumPy in the same bits, and native code up to rounding.
 """
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import numpy as np
 
 from shardir.agreement import agree, rounding
 from shardir.backends.cpu import BACKEND
-from shardir.backends.mpi import World, connect, program
+from shardir.backends.mpi import World, connect, routing
+from shardir.errors import MergeError
 from shardir.interpret import mesh_of
 from shardir.ir import Module
+from shardir.passes import Pipeline
 from shardir.sampling import random_arguments
 from shardir.shards import cut
 from shardir.text.parser import parse
@@ -42,14 +45,23 @@ def shards_of(module: Module, arguments: list[Any]) -> list[list[Any]]:
     ]
 
 
-def compare(module: Module, world: World, exactly: bool) -> None:
+def compiled_for(world: World, module: Module, owner: tuple[int, ...], native: bool) -> Any:
+    """The program of this process, as machine code if that is wanted and can be."""
+    passes = world.pipeline(module, owner) if native else ""
+    if passes:
+        with suppress(MergeError):
+            return world.compile(module, owner, Pipeline.parse(passes)(module))
+    return world.compile(module, owner)
+
+
+def compare(module: Module, world: World, native: bool, exactly: bool) -> None:
     size = mesh_of(module).size
     shards = shards_of(module, random_arguments(module, whole=True))
     want = BACKEND.compile(module)(shards)
     for way in ("in order", "in turn", "at random"):
         owner = owners(size, world.size, way)
         local = [device for device in range(size) if owner[device] == world.index]
-        compiled: Any = world.compile(module, owner)
+        compiled = compiled_for(world, module, owner, native)
         for _ in range(2):
             got = compiled([[column[device] for device in local] for column in shards])
             for columns, wanted in zip(got, want, strict=True):
@@ -61,19 +73,23 @@ def compare(module: Module, world: World, exactly: bool) -> None:
                         same = array.tobytes() == wanted[device].tobytes()
                     else:
                         same = agree([wanted[device]], [array], rounding(module))
-                    assert same, f"{way}, device {device}: {array} instead of {wanted[device]}"
+                    assert same, (
+                        f"{way}, device {device}: {array} instead of {wanted[device]}\n{module}"
+                    )
 
 
-def main(path: str) -> None:
+def main(path: str, *ways: str) -> None:
     world = connect(60)
     texts = Path(path).read_text().split(SEPARATOR)
-    for limit in (program.SMALL_BYTES, -1):
-        program.SMALL_BYTES = limit
+    for limit in (routing.SMALL_BYTES, -1):
+        routing.SMALL_BYTES = limit
         for text in texts:
-            compare(parse(text), world, exactly=limit > 0)
+            for way in ways:
+                native = way == "native"
+                compare(parse(text), world, native, exactly=limit > 0 and not native)
     if world.index == 0:
         print(len(texts))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -57,7 +57,8 @@ def test_a_process_that_is_gone_ends_the_job(scenario: str, code: int, tmp_path:
 def test_a_process_that_ends_early_ends_the_job(tmp_path: Path) -> None:
     done = play("ends_early", tmp_path)
     assert done.code == 13
-    assert "all-reduce %y of total over data (collective 1 of run 1) waits for ever" in done.err[0]
+    where = "all-gather %y.far of total over data (collective 1 of run 1)"
+    assert f"{where} waits for ever" in done.err[0]
     assert "process 1 (" in done.err[0]
     assert "has ended its program" in done.err[0]
 
@@ -68,7 +69,7 @@ def test_processes_that_wait_for_each_other_are_told(tmp_path: Path) -> None:
     assert "waits for ever" in done.errors
     assert "all processes must run the same programs in the same order" in done.errors
     assert "the start of max" in done.errors
-    assert "all-reduce %y of total over data (collective 1 of run 1)" in done.errors
+    assert "all-gather %y.far of total over data (collective 1 of run 1)" in done.errors
 
 
 @pytest.mark.parametrize("scenario", ["is_busy", "is_cut_off"])
@@ -78,12 +79,12 @@ def test_a_collective_times_out(scenario: str, tmp_path: Path) -> None:
     (line,) = (line for line in done.err[0].splitlines() if line.startswith("shardir: "))
     host = line.partition("(")[2].partition(")")[0]
     assert line == (
-        f"shardir: process 0 ({host}): all-reduce %y of total over data (collective 1 of run 1) "
-        f"timed out after 2 s, waiting for process 1 ({host}); if others need longer, set "
+        f"shardir: process 0 ({host}): all-gather %y.far of total over data (collective 1 of "
+        f"run 1) timed out after 2 s, waiting for process 1 ({host}); if others need longer, set "
         "SHARDIR_COMM_TIMEOUT to more seconds"
     )
     assert "before that, this process finished:\n" in done.err[0]
-    assert "  all-reduce %y of total over data (collective 1 of run 0)\n" in done.err[0]
+    assert "  all-gather %y.far of total over data (collective 1 of run 0)\n" in done.err[0]
 
 
 @pytest.mark.parametrize(

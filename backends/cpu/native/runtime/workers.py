@@ -72,6 +72,15 @@ def _text(triple: str, how: str) -> str:
     return module.text()
 
 
+_neighbours = [1]
+"""How many processes compute on the same cores, this one among them."""
+
+
+def share_cores(processes: int) -> None:
+    """Let each of so many processes take its part of the cores that this one may use."""
+    _neighbours[0] = processes
+
+
 def allowed() -> int:
     """How many workers there should be: cores this process may use, or `SHARDIR_CPU_THREADS`.
 
@@ -80,7 +89,7 @@ def allowed() -> int:
     cores = min(_affinity(), _quota())
     given = os.environ.get("SHARDIR_CPU_THREADS", "")
     if not given:
-        return cores
+        return max(1, cores // _neighbours[0])
     if not given.isdecimal() or int(given) < 1:
         raise SettingError(
             f"SHARDIR_CPU_THREADS is {given!r}, which is no number of threads; "

@@ -31,25 +31,41 @@ Step = Callable[[Bases], None]
 Load = Callable[[Sequence[Item]], Step]
 """Compiles items that need no Python as one call."""
 
+Outside = Callable[[Op], "Into | None"]
+"""What does an operation that goes beyond this process; `None` for all others."""
+Into = Callable[[list[npt.NDArray[Any]], list[npt.NDArray[Any]]], None]
+"""Takes arrays of operands, which lie there until it returns, and writes into those of results."""
 
-def steps_of(items: Sequence[Item], load: Load) -> tuple[Step, ...]:
+
+def steps_of(items: Sequence[Item], load: Load, outside: Outside) -> tuple[Step, ...]:
     """What runs the items, in order."""
     steps: list[Step] = []
     for native, group in groupby(items, lambda item: are_native((item,))):
         together = tuple(group)
-        steps += [load(together)] if native else [_step(item, load) for item in together]
+        steps += [load(together)] if native else [_step(item, load, outside) for item in together]
     return tuple(steps)
 
 
-def _step(item: Item, load: Load) -> Step:
+def _step(item: Item, load: Load, outside: Outside) -> Step:
     if isinstance(item, Host):
-        return _host(item)
+        into = outside(item.op)
+        return _host(item) if into is None else _exchange(item, into)
     if isinstance(item, Loop):
-        return _loop(item, load)
+        return _loop(item, load, outside)
     if isinstance(item, While):
-        return _while(item, load)
+        return _while(item, load, outside)
     assert isinstance(item, Branch)
-    return _branch(item, load)
+    return _branch(item, load, outside)
+
+
+def _exchange(item: Host, into: Into) -> Step:
+    def step(bases: Bases) -> None:
+        begin = time.monotonic_ns()
+        operands = [array_at(bases, view) for view in item.operands]
+        into(operands, [array_at(bases, view) for view in item.results])
+        mark(item.op, begin)
+
+    return step
 
 
 def _host(item: Host) -> Step:
@@ -94,8 +110,8 @@ def _in_steps(block: Block) -> Callable[..., list[Any]]:
     return compute
 
 
-def _loop(item: Loop, load: Load) -> Step:
-    body = steps_of(item.body, load)
+def _loop(item: Loop, load: Load, outside: Outside) -> Step:
+    body = steps_of(item.body, load, outside)
     rounds = range(item.length)
     order = rounds[::-1] if item.backwards else rounds
     rows = [(each.row, each.start.slot, each.start.offset, each.step) for each in item.rows]
@@ -113,8 +129,8 @@ def _loop(item: Loop, load: Load) -> Step:
     return step
 
 
-def _while(item: While, load: Load) -> Step:
-    condition, body = steps_of(item.condition, load), steps_of(item.body, load)
+def _while(item: While, load: Load, outside: Outside) -> Step:
+    condition, body = (steps_of(each, load, outside) for each in (item.condition, item.body))
     slot, offset = item.going.slot, item.going.offset
 
     def step(bases: Bases) -> None:
@@ -131,8 +147,8 @@ def _while(item: While, load: Load) -> Step:
     return step
 
 
-def _branch(item: Branch, load: Load) -> Step:
-    branches = [steps_of(branch, load) for branch in item.branches]
+def _branch(item: Branch, load: Load, outside: Outside) -> Step:
+    branches = [steps_of(branch, load, outside) for branch in item.branches]
     last = len(branches) - 1
 
     def step(bases: Bases) -> None:

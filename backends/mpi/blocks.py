@@ -1,0 +1,59 @@
+"""The block of a mesh that the devices of each process form.
+
+Processes whose devices form blocks of one shape, side by side, are a mesh themselves: along each
+axis there is a number of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from shardir.mesh import Mesh
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """`across` counts the blocks along the axes that have several, and `at` is this process's
+    place among them, both as the pass `two-levels` takes them; `owners` are the processes, in
+    order of their blocks."""
+
+    across: str
+    at: str
+    owners: tuple[int, ...]
+
+
+def blocks_of(mesh: Mesh, owners: Sequence[int], here: int) -> Blocks | None:
+    """The blocks of devices, of which each has a process of `owners`; `None` if these are none."""
+    corners: dict[int, list[int]] = {}
+    ends: dict[int, list[int]] = {}
+    counts: dict[int, int] = {}
+    for owner, coordinates in zip(owners, mesh.coordinates(), strict=True):
+        place = list(coordinates.values())
+        counts[owner] = counts.get(owner, 0) + 1
+        corners[owner] = list(map(min, corners.get(owner, place), place))
+        ends[owner] = list(map(max, ends.get(owner, place), place))
+    shapes = {tuple(b - a + 1 for a, b in zip(corners[p], ends[p], strict=True)) for p in corners}
+    if len(shapes) != 1 or here not in corners:
+        return None
+    (shape,) = shapes
+    if any(count != prod(shape) for count in counts.values()):
+        return None
+    if any(a % n for corner in corners.values() for a, n in zip(corner, shape, strict=True)):
+        return None
+    if any(size % n for (_, size), n in zip(mesh.axes, shape, strict=True)):
+        return None
+    numbers = {
+        tuple(a // n for a, n in zip(corner, shape, strict=True)): p
+        for p, corner in corners.items()
+    }
+    cut = [
+        (name, size // n, i)
+        for i, ((name, size), n) in enumerate(zip(mesh.axes, shape, strict=True))
+        if size > n
+    ]
+    mine = next(place for place, process in numbers.items() if process == here)
+    return Blocks(
+        "/".join(f"{name}:{count}" for name, count, _ in cut),
+        "/".join(f"{name}:{mine[i]}" for name, _, i in cut),
+        tuple(process for _, process in sorted(numbers.items())),
+    )

@@ -1,0 +1,107 @@
+"""A per-device program as machine code in each process, for all of its devices together.
+
+Where the devices of processes are blocks of the mesh, each process runs one program over what its
+devices hold side by side (`two-levels`, `merge-devices`), compiled like that of a process that is
+alone. What goes between processes is a step between native calls.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shardir.backends.base import Array, Executable, Shards
+from shardir.backends.cpu.native import BACKEND
+from shardir.backends.mpi import routing
+from shardir.backends.mpi.blocks import Blocks
+from shardir.backends.mpi.places import Places
+from shardir.backends.mpi.routes import Finish, Route
+from shardir.backends.mpi.session import Session
+from shardir.backends.windows import Windows, joined
+from shardir.interpret import mesh_of
+from shardir.ir import Module, Op, Value
+from shardir.levels import Levels
+from shardir.memory import Memory
+from shardir.ops.overlap import done, is_started
+from shardir.placement import Axis
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.native.schedule.steps import Into
+    from shardir.backends.mpi.world import World
+
+
+class CompiledProgram(Executable):
+    """A partitioned module on blocks of devices; `lowered` is the program of this process."""
+
+    def __init__(
+        self, module: Module, lowered: Module, owners: Sequence[int], blocks: Blocks,
+        world: "World", session: Session,
+    ) -> None:  # fmt: skip
+        mesh, interface = mesh_of(module), module.main.spmd
+        assert interface is not None
+        function = lowered.main
+        self.passes = world.pipeline(module, owners)
+        self._session = session
+        self._places = Places(mesh_of(lowered), blocks.owners, world.index)
+        # Each process has constants of its own, so that nothing is known to be the same.
+        everywhere = self._places.mesh
+        self._axes = tuple(Axis.whole(name, everywhere) for name, _ in everywhere.axes)
+        self._on_the_way: dict[Value, Finish] = {}
+        self._program = BACKEND.compile(lowered, self._outside)
+        levels = Levels.parse(mesh, blocks.across)
+        local = [d for d, owner in enumerate(owners) if owner == world.index]
+
+        def pieces(number: int, of: str) -> tuple[tuple[int, ...], ...]:
+            found = levels.pieces(getattr(interface, of)[number].sharding)
+            return tuple(found[d] for d in local)
+
+        self._params = [
+            (pieces(i, "params"), param.type.shape) for i, param in enumerate(function.body.params)
+        ]
+        self._results = [
+            (value.type.shape, pieces(i, "results"))
+            for i, value in enumerate(module.main.body.returns)
+        ]
+
+    def __call__(self, args: Sequence[Shards]) -> Sequence[Shards]:
+        with self._session.run():
+            given = [
+                joined(shards, *place) for shards, place in zip(args, self._params, strict=True)
+            ]
+            made = self._program.run(given)
+        return [
+            Windows(storage, *place) for storage, place in zip(made, self._results, strict=True)
+        ]
+
+    def memory(self) -> Memory:
+        return self._program.memory()
+
+    def describe(self) -> str:
+        return self._program.describe()
+
+    def _outside(self, op: Op) -> "Into | None":
+        """What does an operation between processes."""
+        if op.spec is done:
+            return self._finish(op)
+        if not op.spec.collective:
+            return None
+        return self._start(op, routing.route_of(op, self._axes, self._places))
+
+    def _start(self, op: Op, route: Route) -> "Into":
+        started = is_started(op)
+
+        def exchange(operands: list[Array], results: list[Array]) -> None:
+            call = self._session.call(op, self._places)
+            # What is on its way is read later, when its memory may hold something else.
+            given = [operand.copy() for operand in operands] if started else operands
+            finish = route.start(given, call)
+            if started:
+                self._on_the_way[op.results[0]] = finish
+            else:
+                (results[0][...],) = finish()
+
+        return exchange
+
+    def _finish(self, op: Op) -> "Into":
+        def finish(operands: list[Array], results: list[Array]) -> None:
+            (results[0][...],) = self._on_the_way.pop(op.operands[0])()
+
+        return finish

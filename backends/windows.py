@@ -1,0 +1,61 @@
+"""What several devices hold of a tensor, side by side in one piece of memory."""
+
+from collections.abc import Sequence
+from typing import Any, final, overload
+
+import numpy as np
+
+from shardir.backends.base import Array, Shards
+from shardir.backends.storage import Storage
+
+Piece = tuple[int, ...]
+"""The number of a piece in each dimension."""
+
+
+@final
+class Windows(Sequence[Array]):
+    """Parts of `shape` of a storage: for each device its piece of `pieces`.
+
+    Devices that hold the same share an array.
+    """
+
+    __slots__ = ("_arrays", "pieces", "shape", "storage")
+
+    def __init__(self, storage: Storage, shape: tuple[int, ...], pieces: Sequence[Piece]) -> None:
+        self.storage, self.shape, self.pieces = storage, shape, pieces
+        self._arrays: dict[Piece, Array] = {}
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Array]: ...
+    def __getitem__(self, index: int | slice) -> Array | list[Array]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        piece = self.pieces[index]
+        if piece not in self._arrays:
+            self._arrays[piece] = self.storage.array[_window(piece, self.shape)]
+        return self._arrays[piece]
+
+
+def _window(piece: Piece, shape: Sequence[int]) -> tuple[Any, ...]:
+    """Where a piece lies among others of its shape."""
+    return (..., *(slice(at * n, at * n + n) for at, n in zip(piece, shape, strict=True)))
+
+
+def joined(shards: Shards, pieces: Sequence[Piece], shape: tuple[int, ...]) -> Storage:
+    """Storage of `shape` in which each device's shard is its piece.
+
+    It is what the shards lie in if that is all they are windows of, and else a copy.
+    """
+    if isinstance(shards, Windows) and shards.storage.shape == shape and shards.pieces == pieces:
+        return shards.storage
+    if shards[0].shape == shape:
+        return Storage.of(shards[0])
+    whole = np.empty(shape, shards[0].dtype)
+    for piece, shard in dict(zip(pieces, shards, strict=True)).items():
+        whole[_window(piece, shard.shape)] = shard
+    return Storage.of(whole)
