@@ -4,15 +4,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardir.backends.cpu.native.contraction.kernel import LINES, Sizes
+from shardir.backends.cpu.native.contraction.sizes import LINES, Sizes
+from shardir.backends.cpu.native.contraction.tile import parts_of
 
-LINE_COST = 0.25
-"""Nanoseconds that packing a number takes."""
-PACKED_COST = 0.4
+BYTE_COST = 0.075
+"""Nanoseconds that packing a byte takes."""
+PACKED_COST = 0.2
 """What reading a packed number takes, in terms of packing it."""
 TASK_COST = 500.0
 SMALL = 20_000.0
 """Nanoseconds that a task should take at least."""
+WAITING = 0.1
+"""The part of a task that workers wait for others, on the whole."""
 SPLITS = (*range(1, 17), 20, 24, 32, 48, 64)
 
 
@@ -30,24 +33,26 @@ class Grid(NamedTuple):
 
 
 def grid_of(
-    batch: int, rows: int, columns: int, inner: int, sizes: Sizes, staged: bool, reused: bool,
-    workers: int, rate: float, packable: bool = True,
+    batch: int, rows: int, columns: int, inner: int, sizes: Sizes, size: int, staged: bool,
+    reused: bool, workers: int, rate: float, packable: bool = True,
 ) -> Grid:  # fmt: skip
     """The grid that should be done first.
 
-    `rate` is how many products and sums a nanosecond sees; `reused` says whether products of the
-    batch share the right operand. All grids are weighed at once: arrays over the cuts of the rows,
-    those of the columns, and whether the right operand is packed.
+    `rate` is how many products and sums a nanosecond sees, of numbers that have `size` bytes when
+    they are packed; `reused` says whether products of the batch share the right operand. All grids
+    are weighed at once: arrays over the cuts of the rows, those of the columns, and whether the
+    right operand is packed.
     """
-    tile = sizes.tile
-    high = np.array(_cuts(rows, tile.height, LINES))[:, None, None]
-    wide = np.array(_cuts(columns, tile.columns, sizes.columns))[None, :, None]
+    tile, low = sizes.tile, parts_of(sizes.tile)[-1].height
+    high = np.array(_cuts(rows, low, LINES))[:, None, None]
+    wide = np.array(_cuts(columns, tile.columns, LINES))[None, :, None]
     packed = np.array([False, True])
     row_blocks, column_blocks = -(-rows // high), -(-columns // wide)
     possible = ~(packed & ((row_blocks == 1) & (not reused) | (not packable)))
     possible = possible & ((high * wide <= sizes.staged) | (not staged))
-    multiply = 2.0 * _padded(high, tile.height) * _padded(wide, tile.columns) * inner / rate
-    left, right = high * inner * LINE_COST, wide * inner * LINE_COST
+    possible = possible & (packed | (wide <= sizes.columns))
+    multiply = 2.0 * _padded(high, low) * _padded(wide, tile.lanes) * inner / rate
+    left, right = high * inner * size * BYTE_COST, wide * inner * size * BYTE_COST
     one = multiply + left + right * np.where(packed, PACKED_COST, 1.0) + TASK_COST
     # Small products are done together.
     together = np.clip((SMALL / one).astype(np.int64), 1, max(1, -(-batch // (4 * workers))))
@@ -56,7 +61,7 @@ def grid_of(
     packing = right * column_blocks * (1 if reused else batch) + TASK_COST
     before = np.where(packed, packing, 0.0)
     # The rest of a task is what the others may have to wait for.
-    time = -(-tasks // workers) * task + 0.2 * task * (workers > 1) + before / workers
+    time = -(-tasks // workers) * task + WAITING * task * (workers > 1) + before / workers
     row, column, pack = np.unravel_index(np.argmin(np.where(possible, time, np.inf)), time.shape)
     best = row, column, pack
     return Grid(

@@ -1,11 +1,10 @@
 """The kernel of products: a task makes a block of the result.
 
-The sum is taken in parts of `STEPS` steps. For each part the block's columns of the right operand
-are packed (or have been by an earlier phase, which uses the same kernel), then `rows` rows of the
-left one at a time, which the caches hold while tile after tile is computed (`straight` says when
-rows need no packing). Numbers are summed in
-the order of the steps whatever the blocks are, so that results do not depend on how the work is
-split.
+The sum is taken in equal parts of some hundred steps. For each part the block's columns of the
+right operand are packed (or have been by an earlier phase, which uses the same kernel), then some
+rows of the left one at a time, which the caches hold while tile after tile is computed (`straight`
+says when rows need no packing). Numbers are summed in the order of the steps whatever the blocks
+are, so that results do not depend on how the work is split.
 """
 
 from functools import cache
@@ -15,51 +14,18 @@ from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithme
 from shardir.backends.cpu.native.contraction.packing import SEGMENT, emit_pack, neighbours
 from shardir.backends.cpu.native.contraction.patches import emit_patches
 from shardir.backends.cpu.native.contraction.record import Block, Reader
+from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, WHOLE, Sizes
 from shardir.backends.cpu.native.contraction.straight import (
     emit_starts,
     emit_straight_tile,
     lanes_of,
 )
 from shardir.backends.cpu.native.contraction.tables import OFFSETS, emit_offsets, emit_segments
-from shardir.backends.cpu.native.contraction.tile import Tile, emit_tile, fitting, parts_of
+from shardir.backends.cpu.native.contraction.tile import Tile, emit_tile, parts_of
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 from shardir.types import NUMPY_DTYPES
-
-LINES = 2048
-"""Rows, and columns, that a block has at most."""
-STEPS = 384
-"""Steps of the sum in a part."""
-STRIPE = 384 << 10
-"""Bytes of packed columns that the second cache holds while rows pass by."""
-LEFT, RIGHT, STAGE = 256 << 10, 2 << 20, 1 << 20
-"""Bytes for packed rows, for packed columns, and for results that are not stored yet."""
-
-
-class Sizes(NamedTuple):
-    """What fits where, for one arithmetic."""
-
-    tile: Tile
-    steps: int
-    rows: int
-    columns: int
-    stripe: int
-    staged: int
-
-    @staticmethod
-    def of(numbers: Arithmetic, columns: int) -> "Sizes":
-        """`rows` are packed at a time, and meet `stripe` columns; a block has at most `columns`, or
-        `staged` numbers.
-
-        A result of few `columns` has narrow tiles.
-        """
-        tile = fitting(numbers, columns <= fitting(numbers).lanes)
-        steps = STEPS // numbers.planes
-        rows = LEFT // (steps * numbers.size) // tile.height * tile.height
-        most = min(LINES, RIGHT // (steps * numbers.size)) // tile.columns * tile.columns
-        stripe = max(1, STRIPE // (steps * numbers.size) // tile.columns) * tile.columns
-        return Sizes(tile, steps, max(rows, tile.height), most, stripe, STAGE // numbers.size)
 
 
 class Checked(NamedTuple):
@@ -80,7 +46,7 @@ class Checked(NamedTuple):
 @cache
 def product_kernel(lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checked) -> Kernel:
     """The kernel for operands and results of these element types."""
-    name = f"product_{lhs}_{rhs}_{out}_{sizes.tile.height}x{sizes.tile.width}"
+    name = f"product_{lhs}_{rhs}_{out}_{sizes.name}"
     if checked.dims:
         name += f"_{checked.side}{checked.dims}" + "_straight" * checked.straight
     return Kernel(name, lambda: _text(name, lhs, rhs, out, sizes, checked))
@@ -135,6 +101,7 @@ class _Task:
             places[name] = at
             at = f.offset(at, size)
         self.places = places
+        self.steps = _shares(f, self.record["inner"], sizes.steps, WHOLE)
 
     def _lines(self, name: str, first: Value, count: Value) -> Value:
         """The table of where lines begin; of patches, also of their positions."""
@@ -183,9 +150,9 @@ class _Task:
         inner, panels = self.record["inner"], self._panels()
         with (
             block.products(self.bases) as (_, rhs, _, packed),
-            f.loop(0, inner, self.sizes.steps) as first,
+            f.loop(0, inner, self.steps) as first,
         ):
-            steps = f.least(inner - first, self.sizes.steps)
+            steps = f.least(inner - first, self.steps)
             at = f.offset(packed, (first * panels + block.first_column * steps) * size)
             self._packed("rhs", rhs, none, block.columns, first, steps, at)
 
@@ -224,7 +191,7 @@ class _Task:
         after, first = f.variable("i64", 0), f.variable("i64", 0)
         with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
             now = first.get()
-            steps = f.least(inner - now, sizes.steps)
+            steps = f.least(inner - now, self.steps)
             right = f.variable("ptr", self.places["rhs"])
 
             def reuse() -> None:
@@ -236,12 +203,13 @@ class _Task:
 
             f.choose(packed_before, reuse, pack_now)
             adding = now.is_("ne", 0)
-            with f.loop(0, block.rows, sizes.rows) as top:
-                count = f.least(block.rows - top, sizes.rows)
+            most = _shares(f, block.rows, sizes.rows, sizes.tile.height)
+            with f.loop(0, block.rows, most) as top:
+                count = f.least(block.rows - top, most)
                 parts = self._packed("lhs", lhs, top, count, now, steps)
                 self._tiles(right.get(), place, top, count, steps, parts, adding)
             after.set(1)
-            first.set(now + sizes.steps)
+            first.set(now + self.steps)
 
     def _tiles(
         self, right: Value, place: Value, top: Value, count: Value, steps: Value, parts: Value,
@@ -285,6 +253,15 @@ class _Task:
 
 def _called(part: Tile) -> str:
     return f"tile{part.height}x{part.width}"
+
+
+def _shares(f: Function, count: Value, most: int, step: int) -> Value:
+    """The size of equal shares of at most `most`; both are multiples of `step`."""
+    shares = (count + (most - 1)) // most
+    shares = f.select(shares.is_("sgt", 1), shares, 1)
+    each = (count + (shares - 1)) // shares
+    each = f.select(each.is_("sgt", 1), each, 1)
+    return (each + (step - 1)) // step * step
 
 
 def _emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:

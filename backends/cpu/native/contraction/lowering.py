@@ -16,9 +16,10 @@ from shardir.backends.cpu.native.contraction.direct import direct_kernel
 from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
-from shardir.backends.cpu.native.contraction.kernel import Checked, Sizes, product_kernel
+from shardir.backends.cpu.native.contraction.kernel import Checked, product_kernel
 from shardir.backends.cpu.native.contraction.parts import parts_kernel
 from shardir.backends.cpu.native.contraction.record import written
+from shardir.backends.cpu.native.contraction.sizes import Sizes
 from shardir.backends.cpu.native.contraction.straight import readable
 from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
 from shardir.backends.cpu.native.llvm.target import host
@@ -248,7 +249,7 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     gathered = work.patches is not None and work.patches.side == "rhs"
     copied = batch // shared * columns * inner * numbers.size
     grid = grid_of(
-        batch, rows, columns, inner, sizes, staged, shared > 1, context.workers,
+        batch, rows, columns, inner, sizes, numbers.size, staged, shared > 1, context.workers,
         rate(numbers.part), not gathered and copied <= COPIED,
     )  # fmt: skip
     return _packed_phases(work, grid, sizes, staged, context, label)

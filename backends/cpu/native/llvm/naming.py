@@ -14,7 +14,8 @@ from shardir.backends.cpu.native.llvm.target import host
 def key_of(*words: str) -> str:
     """The key of what these words name."""
     machine = host()
-    text = "\n".join((fingerprint(), machine.version, machine.cpu, machine.features, *words))
+    facts = machine.version, machine.cpu, machine.features, str(machine.caches)
+    text = "\n".join((fingerprint(), *facts, *words))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -1,6 +1,7 @@
 """This machine, as LLVM sees it."""
 
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import llvmlite
@@ -11,7 +12,8 @@ class Machine(NamedTuple):
     """What code is compiled for.
 
     `vector_bytes` is how wide the registers are that kernels should use: 64 with AVX-512, 32 with
-    AVX2, 16 on ARM. `fma` says whether a fused multiply-add is an instruction here.
+    AVX2, 16 on ARM. `fma` says whether a fused multiply-add is an instruction here. `caches` are
+    the bytes of the nearest two that a core has for data.
     """
 
     triple: str
@@ -20,6 +22,7 @@ class Machine(NamedTuple):
     vector_bytes: int
     fma: bool
     version: str
+    caches: tuple[int, int]
 
     def lanes(self, item_bytes: int) -> int:
         """How many elements of a size fill a register."""
@@ -42,4 +45,20 @@ def host() -> Machine:
         16 if arm else width,
         arm or bool(features.get("fma")),
         f"{llvmlite.__version__} {'.'.join(map(str, binding.llvm_version_info))}",
+        (_cache(1, 32 << 10), _cache(2, 1 << 20)),
     )
+
+
+def _cache(level: int, usual: int) -> int:
+    """Bytes of the data cache of a level, as Linux says; what is usual where nothing does."""
+    for number in range(8):
+        folder = Path(f"/sys/devices/system/cpu/cpu0/cache/index{number}")
+        try:
+            kind, its_level, size = (
+                (folder / name).read_text().strip() for name in ("type", "level", "size")
+            )
+            if its_level == str(level) and kind in ("Data", "Unified"):
+                return int(size.removesuffix("K")) << 10
+        except (OSError, ValueError):
+            return usual
+    return usual

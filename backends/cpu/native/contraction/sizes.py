@@ -1,0 +1,53 @@
+"""How large the blocks of a product are, from the caches of this machine.
+
+A panel of rows, packed, fills most of the nearest cache. Some panels of rows, and a stripe of
+packed columns that they meet, fill most of the second one.
+"""
+
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.contraction.elements import Arithmetic
+from shardir.backends.cpu.native.contraction.tile import Tile, fitting
+from shardir.backends.cpu.native.llvm.target import host
+
+LINES = 2048
+"""Rows, and columns, that a block has at most."""
+STEPS = 512
+"""Steps of the sum that a part has at most: more would not make results any more seldom read."""
+WHOLE = 64
+"""Steps that parts are multiples of, but for the last."""
+LEFT, RIGHT, STAGE = 384 << 10, 2 << 20, 1 << 20
+"""Bytes for packed rows, for packed columns, and for results that are not stored yet."""
+
+
+class Sizes(NamedTuple):
+    """What fits where, for one arithmetic."""
+
+    tile: Tile
+    steps: int
+    rows: int
+    columns: int
+    stripe: int
+    staged: int
+
+    @staticmethod
+    def of(numbers: Arithmetic, columns: int) -> "Sizes":
+        """Of `steps` of the sum, `rows` are packed at a time, and meet `stripe` columns; a block
+        has at most `columns` that it packs by itself, or `staged` numbers.
+
+        A result of few `columns` has narrow tiles.
+        """
+        tile = fitting(numbers, columns <= fitting(numbers).lanes)
+        nearest, second = host().caches
+        longest = 3 * nearest // 4 // (tile.height * numbers.size) // WHOLE * WHOLE
+        steps = min(STEPS, max(4 * WHOLE, longest))
+        step = steps * numbers.size
+        rows = min(LEFT, 3 * second // 8) // step // tile.height * tile.height
+        most = min(LINES, RIGHT // step) // tile.columns * tile.columns
+        stripe = max(1, second // 4 // step // tile.columns) * tile.columns
+        return Sizes(tile, steps, max(rows, tile.height), most, stripe, STAGE // numbers.size)
+
+    @property
+    def name(self) -> str:
+        """What of them is a part of the kernel."""
+        return f"{self.tile.height}x{self.tile.width}_{self.steps}x{self.rows}x{self.stripe}"

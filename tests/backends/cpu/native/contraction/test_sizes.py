@@ -1,0 +1,58 @@
+"""How products are cut: by the caches, into even tasks, with little packed twice."""
+
+import pytest
+
+from shardir.backends.cpu.native.contraction import sizes as module
+from shardir.backends.cpu.native.contraction.elements import arithmetic
+from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
+from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, Sizes
+from shardir.backends.cpu.native.data import SCRATCH_BYTES
+from shardir.backends.cpu.native.llvm.target import host
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8", "c64", "c128"])
+@pytest.mark.parametrize("columns", [10, 1000])
+@pytest.mark.parametrize("caches", [(32, 256), (32, 512), (48, 2048), (64, 1024), (128, 12288)])
+def test_blocks_fit_the_caches(
+    dtype: str, columns: int, caches: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nearest, second = (kilobytes << 10 for kilobytes in caches)
+    machine = host()._replace(caches=(nearest, second))
+    monkeypatch.setattr(module, "host", lambda: machine)
+    numbers = arithmetic(dtype)
+    found = Sizes.of(numbers, columns)
+    step = found.steps * numbers.size
+    assert 256 <= found.steps <= 512
+    assert step * found.rows <= LEFT
+    assert step * found.columns <= RIGHT
+    least = step * (found.tile.height + found.tile.columns)
+    assert step * (found.rows + found.stripe) <= max(second, least)
+    assert found.staged * numbers.size <= STAGE
+
+
+def test_scratch_memory_holds_all() -> None:
+    tables = 4 * 8 * LINES + 2 * 512 * (16 + 8 * 3) + 3 * 8 * LINES
+    assert LEFT + 4096 + RIGHT + STAGE + tables <= SCRATCH_BYTES
+
+
+def grid(rows: int, columns: int, inner: int, dtype: str = "f32", batch: int = 1) -> Grid:
+    numbers = arithmetic(dtype)
+    sizes = Sizes.of(numbers, columns)
+    return grid_of(
+        batch, rows, columns, inner, sizes, numbers.size, False, False, 2, 448.0 / numbers.size
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("size", [512, 1000, 1024])
+def test_rows_of_large_products_are_packed_once(size: int, dtype: str) -> None:
+    found = grid(size, size, size, dtype)
+    assert found.packed
+    assert found.columns == size
+    assert size / found.rows >= 4
+
+
+def test_tasks_are_even() -> None:
+    """All blocks have as many rows, as far as there are so many."""
+    for rows in (512, 1024, 2048):
+        assert rows % grid(rows, 1024, 1024).rows == 0
