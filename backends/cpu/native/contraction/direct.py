@@ -12,7 +12,13 @@ from functools import cache
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.record import Block, Reader
-from shardir.backends.cpu.native.contraction.tile import masked_load, masked_store, prefetch, within
+from shardir.backends.cpu.native.contraction.tile import (
+    LINE,
+    masked_load,
+    masked_store,
+    prefetch,
+    within,
+)
 from shardir.backends.cpu.native.data import Kernel
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
@@ -22,17 +28,20 @@ AHEAD = 12
 
 
 @cache
-def direct_kernel(dtype: str, height: int, width: int) -> Kernel:
-    """The kernel for `height` rows and `width` vectors of columns at a time."""
-    name = f"direct_{dtype}_{height}x{width}"
-    return Kernel(name, lambda: _text(name, dtype, height, width))
+def direct_kernel(dtype: str, height: int, width: int, ahead: bool = False) -> Kernel:
+    """The kernel for `height` rows and `width` vectors of columns at a time.
+
+    Of the left operand, whose steps are neighbours then, the next rows are asked for `ahead`.
+    """
+    name = f"direct_{dtype}_{height}x{width}" + "_ahead" * ahead
+    return Kernel(name, lambda: _text(name, dtype, height, width, ahead))
 
 
-def _text(name: str, dtype: str, height: int, width: int) -> str:
+def _text(name: str, dtype: str, height: int, width: int, ahead: bool) -> str:
     module, machine, numbers = Module(), host(), arithmetic(dtype)
     low = max(1, height // 4)
     for each in {height: 0, low: 0}:
-        _Strip(module, numbers, machine, each, width).emit()
+        _Strip(module, numbers, machine, each, width, ahead).emit()
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     r = Reader(f, record)
@@ -46,12 +55,19 @@ def _text(name: str, dtype: str, height: int, width: int) -> str:
     inner = r["inner"]
     columns = width * machine.lanes(numbers.size)
     item = numbers.size
-    with block.products(bases) as (lhs, rhs, out, _), f.loop(0, block.columns, columns) as j:
+    # Rows that the second cache holds meet all columns before the next ones come.
+    held = f.value(machine.caches[1] // 4, "i64") // (inner * item + 1) // height * height
+    some = f.select(held.is_("sgt", height), held, height)
+    with (
+        block.products(bases) as (lhs, rhs, out, _),
+        f.loop(0, block.rows, some) as begin,
+        f.loop(0, block.columns, columns) as j,
+    ):
         right = f.offset(rhs, (block.first_column + j) * item)
-        top = f.variable("i64", 0)
+        top, end = f.variable("i64", begin), f.least(block.rows, begin + some)
 
         def strip(high: int) -> None:
-            left, first = block.rows - top.get(), block.first_row + top.get()
+            left, first = end - top.get(), block.first_row + top.get()
             start = f.offset(lhs, first * row_in)
             to = f.offset(f.offset(out, first * row_out), (block.first_column + j) * item)
             rest = block.columns - j
@@ -60,9 +76,9 @@ def _text(name: str, dtype: str, height: int, width: int) -> str:
             top.set(top.get() + high)
 
         # Few rows that are left are not made as if they were many.
-        with f.while_(lambda: (block.rows - top.get()).is_("sgt", height // 2)):
+        with f.while_(lambda: (end - top.get()).is_("sgt", height // 2)):
             strip(height)
-        with f.while_(lambda: top.get().is_("slt", block.rows)):
+        with f.while_(lambda: top.get().is_("slt", end)):
             strip(low)
     f.leave()
     return module.text()
@@ -80,6 +96,7 @@ class _Strip:
     machine: Machine
     height: int
     width: int
+    ahead: bool
 
     def emit(self) -> None:
         params = ["i64", "ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias",
@@ -108,7 +125,10 @@ class _Strip:
             for i in range(self.height)
         ]
         right = f.variable("ptr", rhs)
-        with f.loop(0, inner):
+
+        def one(k: Value) -> None:
+            if self.ahead:
+                self._ask(f, k)
             here = right.get()
             if self.height > 1 and self.width > 2:
                 for far in range(0, self.machine.vector_bytes * self.width, 64):
@@ -126,6 +146,17 @@ class _Strip:
                 for column, place in zip(b, places, strict=True):
                     new = self.numbers.add_product(f, self.machine, a, column, place.get())
                     place.set(new)
+
+        # A row of the result is asked for with each of the first steps.
+        asking = f.least(inner, self.height)
+        with f.loop(0, asking) as k:
+            start = f.offset(out, out_row * k)
+            nbytes = lanes * size * self.width
+            for far in (*range(0, nbytes, LINE), nbytes - 1):
+                prefetch(f, f.offset(start, far), writing=True)
+            one(k)
+        with f.loop(asking, inner) as k:
+            one(k)
         for i, places in enumerate(sums):
             with f.when(count.is_("sgt", i)):
                 start = f.offset(out, out_row * i)
@@ -135,3 +166,10 @@ class _Strip:
                         masked_store(f, place.get(), at, mask, size)
                     else:
                         f.store(place.get(), at, size)
+
+    def _ask(self, f: Function, k: Value) -> None:
+        """With each step, ask for a line of the rows below."""
+        lhs, row = f.params[1], f.params[2]
+        steps = LINE // self.numbers.size
+        below = f.offset(lhs, row * (k % self.height + self.height))
+        prefetch(f, f.offset(below, k // steps * LINE))

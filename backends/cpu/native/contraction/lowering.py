@@ -34,6 +34,8 @@ NEAR = 384 << 10
 """Bytes of a right operand that stays in a near cache while rows are made."""
 NEARER = 128 << 10
 """The same, where the left operand's steps are no neighbours and take much of the cache."""
+NARROW = 640
+"""Bytes of columns up to which rows pass so fast that they are to be asked for."""
 FAR = 768 << 10
 """Bytes of a right operand that no near cache holds."""
 FARTHER = 12 << 20
@@ -198,7 +200,9 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         most = 8 if width == 1 or _many_registers() else 4
         height = min(most, 1 << (rows - 1).bit_length())
     width = min(width, -(-columns // lanes))
-    kernel = direct_kernel(work.out.dtype, height, width)
+    narrow = rows > height > 1 and columns * item <= NARROW
+    ahead = narrow and bool(work.inner) and work.inner[0].lhs == item
+    kernel = direct_kernel(work.out.dtype, height, width, ahead)
     step = width * lanes
     return _spread(work, kernel, (8, step * ceil(256 / (step * item))), context, label)
 

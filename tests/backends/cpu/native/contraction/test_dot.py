@@ -211,3 +211,16 @@ def test_same_bits_where_few_rows_and_columns_are_left(columns: int, dtype: str)
             if fewer > 8:
                 some = product(left[:rows], right[:, :fewer], "mk,kn->mn")
                 np.testing.assert_array_equal(some, whole[:rows, :fewer])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(
+    ("rows", "columns", "inner"), [(5000, 40, 30), (300, 64, 256), (4100, 16, 1), (900, 100, 0)]
+)
+def test_many_rows_of_few_columns(rows: int, columns: int, inner: int, dtype: str) -> None:
+    """Rows pass in blocks, asked for ahead; they are what they would be alone."""
+    rng = np.random.default_rng(0)
+    left, right = numbers(rng, (rows, inner), dtype), numbers(rng, (inner, columns), dtype)
+    whole = product(left, right, "mk,kn->mn")
+    some = product(left[7:90], right, "mk,kn->mn")
+    np.testing.assert_array_equal(some, whole[7:90])
