@@ -92,11 +92,13 @@ class CompiledProgram(Executable):
             call = self._session.call(op, self._places)
             # What is on its way is read later, when its memory may hold something else.
             given = [operand.copy() for operand in operands] if started else operands
-            finish = route.start(given, call)
+            (out,) = results
             if started:
-                self._on_the_way[op.results[0]] = finish
-            else:
-                (results[0][...],) = finish()
+                self._on_the_way[op.results[0]] = route.start(given, call)
+                return
+            (made,) = route.start(given, call, out)()
+            if made is not out:
+                out[...] = made
 
         return exchange
 

@@ -27,9 +27,17 @@ class Fetch(Generic[Piece]):
     receives: Mapping[int, tuple[Piece, ...]]
 
     def start(
-        self, mine: Callable[[Piece], Array], tag: int, messages: Messages, what: Callable[[], str]
+        self,
+        mine: Callable[[Piece], Array],
+        tag: int,
+        messages: Messages,
+        what: Callable[[], str],
+        into: Mapping[Piece, Array] | None = None,
     ) -> "Fetching[Piece]":
-        """Send what others need; `mine` has the pieces that this process holds."""
+        """Send what others need; `mine` has the pieces that this process holds.
+
+        A piece that comes alone is written where `into` has a place for it, contiguous memory.
+        """
         rows = {
             process: np.ascontiguousarray(mine(pieces[0]))
             if len(pieces) == 1
@@ -37,7 +45,9 @@ class Fetch(Generic[Piece]):
             for process, pieces in self.sends.items()
         }
         places = {
-            process: np.empty((len(pieces), *self.type.shape), self.type.numpy)
+            process: into[pieces[0]].reshape(1, *self.type.shape)
+            if into and len(pieces) == 1
+            else np.empty((len(pieces), *self.type.shape), self.type.numpy)
             for process, pieces in self.receives.items()
         }
         return Fetching(self, places, messages.post(tag, rows, places, what), messages)

@@ -63,11 +63,11 @@ class Reducing(GroupRoute):
         half = dtype.itemsize == 2 and dtype.kind not in "iu"
         return np.dtype(np.float32) if half else dtype
 
-    def start(self, arrays: Sequence[Array], call: Call) -> Finish:
+    def start(self, arrays: Sequence[Array], call: Call, out: Array | None = None) -> Finish:
         held = self.classes.held(arrays)
         here = self.places.here
         jobs = {
-            i: Job(self, team, [held[number] for number in team.of(here)], call, i)
+            i: Job(self, team, [held[number] for number in team.of(here)], call, i, out)
             for i, team in enumerate(self.teams)
             if here in team.processes
         }
@@ -90,9 +90,16 @@ class Job:
     """One team's sum on its way, seen from one of its processes."""
 
     def __init__(
-        self, route: Reducing, team: Team, arrays: list[Array], call: Call, number: int
+        self,
+        route: Reducing,
+        team: Team,
+        arrays: list[Array],
+        call: Call,
+        number: int,
+        out: Array | None,
     ) -> None:
         self.route, self.team, self.call, self.number = route, team, call, number
+        self.out = out if out is not None and out.flags.c_contiguous else None
         self.here = route.places.here
         self.posted: Posted | None = None
         self.partial = self._combined(arrays)
@@ -151,22 +158,32 @@ class Job:
             self.mine if process == self.here else self.places[process]
             for process in self.team.processes
         ]
-        total = self._total([part.astype(self.route.working, copy=False) for part in parts])
+        wide = [part.astype(self.route.working, copy=False) for part in parts]
         if self.route.scatters:
-            self.whole = total.astype(self.route.type.numpy, copy=False)
+            self.whole = self._total(wide, None).astype(self.route.type.numpy, copy=False)
             return
-        self.whole = np.empty(self.route.type.shape, self.route.type.numpy)
+        type = self.route.type
+        self.whole = np.empty(type.shape, type.numpy) if self.out is None else self.out
         flat = self.whole.reshape(-1)
-        flat[self._bounds(self.here)] = total
+        mine = flat[self._bounds(self.here)]
+        total = self._total(wide, mine if mine.dtype == self.route.working else None)
+        if total is not mine:
+            mine[...] = total
         others = [process for process in self.team.processes if process != self.here]
         rows = dict.fromkeys(others, flat[self._bounds(self.here)])
         places = {process: flat[self._bounds(process)] for process in others}
         tag = self.call.tag(self.number, "back")
         self.posted = self.call.messages.post(tag, rows, places, self.call.what)
 
-    def _total(self, parts: list[Array]) -> Array:
+    def _total(self, parts: list[Array], into: Array | None) -> Array:
+        """The parts combined, in `into` if it is there and the function can write to it."""
         function = self.route.function
         with np.errstate(all="ignore"):
+            if into is not None and isinstance(function, np.ufunc):
+                function(parts[0], parts[1], out=into)
+                for part in parts[2:]:
+                    function(into, part, out=into)
+                return into
             total = np.asarray(function(parts[0], parts[1]))
             for part in parts[2:]:
                 total = np.asarray(function(total, part))

@@ -7,6 +7,7 @@ it for their results.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -44,8 +45,11 @@ class Route(ABC):
         self.type = op.operands[0].type
 
     @abstractmethod
-    def start(self, arrays: Sequence[Array], call: Call) -> Finish:
-        """Send what others need of `arrays`, one for each device of this process."""
+    def start(self, arrays: Sequence[Array], call: Call, out: Array | None = None) -> Finish:
+        """Send what others need of `arrays`, one for each device of this process.
+
+        The result of the only device here may be written to `out`.
+        """
 
 
 class Members:
@@ -91,15 +95,32 @@ class Together(GroupRoute):
             needs.setdefault(owner, []).extend(self.numbers(self.place[device][0]))
         self.fetch = fetch_of(needs, lambda number: number, classes, self.type)
 
-    def start(self, arrays: Sequence[Array], call: Call) -> Finish:
+    def start(self, arrays: Sequence[Array], call: Call, out: Array | None = None) -> Finish:
         held = self.classes.held(arrays)
-        fetching = self.fetch.start(held.__getitem__, call.tag(), call.messages, call.what)
+        into = self._places(out)
+        fetching = self.fetch.start(held.__getitem__, call.tag(), call.messages, call.what, into)
 
         def finish() -> list[Array]:
             have = held | fetching.finish()
+            if out is not None and into:
+                for number, place in into.items():
+                    if number in held:
+                        place[...] = held[number]
+                return [out]
             return self.spread(lambda group: self._combine([have[number] for number in group]))
 
         return finish
+
+    def _places(self, out: Array | None) -> dict[int, Array]:
+        """Where in `out` each class goes that is gathered, if they lie there one after another."""
+        if out is None or kind_of(self.op) != "all-gather" or not out.flags.c_contiguous:
+            return {}
+        dim: int = self.op.attrs["dim"]
+        (device,) = self.places.local
+        numbers = self.numbers(self.place[device][0])
+        if prod(out.shape[:dim]) != 1 or len(set(numbers)) < len(numbers):
+            return {}
+        return dict(zip(numbers, pieces(out, dim, len(numbers)), strict=True))
 
     def _combine(self, arrays: list[Array]) -> Sequence[Array]:
         kind, attrs = kind_of(self.op), self.op.attrs
@@ -127,7 +148,7 @@ class Transposing(GroupRoute):
         piece = self.type.with_shape(tuple(shape))
         self.fetch = fetch_of(needs, lambda piece: piece[0], classes, piece)
 
-    def start(self, arrays: Sequence[Array], call: Call) -> Finish:
+    def start(self, arrays: Sequence[Array], call: Call, out: Array | None = None) -> Finish:
         split, concat, count = *self._dims(), len(self.groups[0])
         have = {
             (number, at): piece
@@ -180,7 +201,7 @@ class Moving(Route):
                 found[group[target]] = group[source]
         return found
 
-    def start(self, arrays: Sequence[Array], call: Call) -> Finish:
+    def start(self, arrays: Sequence[Array], call: Call, out: Array | None = None) -> Finish:
         held = self.classes.held(arrays)
         fetching = self.fetch.start(held.__getitem__, call.tag(), call.messages, call.what)
 
