@@ -236,6 +236,8 @@ class Runnable:
         names = dict.fromkeys(step.name for step in steps.passes)
         if stage not in names:
             told = ", ".join(names) + (", or schedule" if program.describe() else "")
+            if not names:
+                told = "none: NumPy runs this program operation by operation"
             raise PipelineError(f"no stage is called {stage!r}; the stages are {told}")
         return show(steps.through(stage)(self.module), locations=locations)
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class Program(LocalProgram):
     """A partitioned module on devices of several processes."""
 
+    passes = ""
+
     def __init__(
         self, module: Module, owners: Sequence[int], world: "World", session: Session
     ) -> None:

@@ -164,6 +164,9 @@ class Merger:
             op = replace(op, operands=tuple(new.get(value, value) for value in op.operands))
         if op.name == "constant":
             self.constants[op.results[0]] = op
+            if self.atoms.levels.place is not None and op.results[0].type.dtype in INTEGERS:
+                # It may be where the process is, of which more follows.
+                self.number(op.results[0])
         self.b.append(op)
 
     def pointwise(self, op: Op) -> None:

@@ -13,6 +13,7 @@ from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT
 from shardir.text.printer import show
 from tests.backends.mpi.launching import mpiexec
+from tests.backends.mpi.machine_code import CLAIMS
 from tests.backends.mpi.programs import SEPARATOR
 from tests.shardings import shardings
 from tests.strategies import modules, spmd_modules
@@ -107,3 +108,9 @@ def test_partitioned_programs(count: int, tmp_path: Path) -> None:
 def test_programs_with_collectives(tmp_path: Path) -> None:
     # Their results differ where they say that devices have the same.
     run(drawn(spmd_modules(), EXAMPLES), 3, tmp_path, "numpy")
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_claims_about_machine_code(count: int, tmp_path: Path) -> None:
+    done = mpiexec(count, "-m", "tests.backends.mpi.machine_code", folder=tmp_path).check()
+    assert done.out == [f"all {len(CLAIMS)}\n"] * count

@@ -70,7 +70,8 @@ def _items(items: Sequence[Item], indent: str) -> Iterator[str]:
                 yield f"{indent}  {phase.label or phase.kernel.name}: {tasks}, {_time(phase.cost)}"
         elif isinstance(item, Host):
             results = ", ".join(f"%{value.name}" for value in item.op.results)
-            yield f"{indent}numpy: {results} = {item.op.name} {_places(item.results)}"
+            who = "messages" if item.op.spec.collective else "numpy"
+            yield f"{indent}{who}: {results} = {item.op.name} {_places(item.results)}"
         elif isinstance(item, Loop):
             yield f"{indent}{item.length} rounds of scan"
             yield from _items(item.body, indent + "  ")

@@ -263,8 +263,11 @@ class Lowering:
     def _order(self, op: Op, value: Value, operands: Sequence[View]) -> Sequence[int] | None:
         """The order in which the dimensions of a result lie best, outermost first.
 
-        Unless an operation says otherwise, as those of its largest operand.
+        Unless an operation says otherwise, as those of its largest operand. What goes between
+        processes is in the same order in all of them.
         """
+        if op.spec.collective:
+            return range(value.type.rank)
         if op.name in self.orders:
             return self.orders[op.name](op, operands)
         alike = [v for v in operands if v.shape == value.type.shape and 0 not in v.strides]
@@ -273,8 +276,11 @@ class Lowering:
     def _wish(
         self, value: Value, strides: tuple[int, ...], users: Mapping[Value, Sequence[Op]]
     ) -> tuple[int, ...] | None:
-        """Strides with which a reshape further on is a view, where with `strides` it is a copy."""
+        """Strides with which a reshape further on is a view, where with `strides` it is a copy, or
+        with which the value can be sent as it lies."""
         for op in users.get(value, ()):
+            if op.spec.collective:
+                return packed(value.type)
             if op.name == "transpose":
                 seen = tuple(strides[d] for d in op.attrs["perm"])
             elif op.name == "reshape":
