@@ -8,9 +8,11 @@
 Without mpiexec there is one process, and `initialize` does nothing.
 """
 
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence, Sized
+from importlib.metadata import version
 from importlib.util import find_spec
 from inspect import signature
 
@@ -30,8 +32,9 @@ ALONE = "no launcher"
 TIMEOUT_SECONDS = 300.0
 """How long a process waits for others unless told otherwise."""
 TIMEOUT_VARIABLE = "SHARDIR_COMM_TIMEOUT"
-OWN_SETTINGS = ("num_cpu_devices", "dump_dir")
+OWN_SETTINGS = ("dump_dir",)
 """Settings in which processes may differ."""
+DEVICES = "num_cpu_devices"
 COORDINATORS = (
     "cluster_detection_method",
     "coordinator_bind_address",
@@ -92,7 +95,7 @@ def initialize(
     seconds = timeout_seconds(timeout)
     patience = seconds if initialization_timeout is None else initialization_timeout
     world = _connect(found, seconds, timeout_seconds(patience))
-    _check_settings(world)
+    _check_settings(world, local_device_count is not None)
     mine = local_device_count or _share(found)
     counts = [int(row) for row in world.gather(str(mine).encode(), "distributed.initialize()")]
     config.update("num_cpu_devices", sum(counts))
@@ -205,17 +208,34 @@ def _share(found: Launch) -> int:
     return count // found.size + (found.rank < count % found.size)
 
 
-def _check_settings(world: Link) -> None:
-    """Raises `DistributedError` naming a setting that is not the same in all processes."""
-    mine = {name: repr(value) for name, value in config.snapshot() if name not in OWN_SETTINGS}
-    text = "\n".join(f"{name}={value}" for name, value in mine.items())
-    rows = world.gather(text.encode(), "distributed.initialize()")
+def _check_settings(world: Link, counted_here: bool) -> None:
+    """Raises `DistributedError` naming a setting that is not the same in all processes.
+
+    Where each process says how many devices it has, the setting for all of them means nothing.
+    """
+    own = (*OWN_SETTINGS, DEVICES) if counted_here else OWN_SETTINGS
+    mine = {name: repr(value) for name, value in config.snapshot() if name not in own}
+    told = {"version": version("shardir"), "settings": mine}
+    rows = world.gather(json.dumps(told).encode(), "distributed.initialize()")
+    first = json.loads(rows[0])
     for process, row in enumerate(rows):
-        for first, other in zip(
-            rows[0].decode().split("\n"), row.decode().split("\n"), strict=True
-        ):
-            if first != other:
+        other = json.loads(row)
+        if other["version"] != first["version"]:
+            raise DistributedError(
+                f"{world.who(0)} runs shardir {first['version']}, and {world.who(process)} "
+                f"{other['version']}; install the same version for all"
+            )
+        one, two = first["settings"], other["settings"]
+        if (DEVICES in one) != (DEVICES in two):
+            who = [world.who(0), world.who(process)]
+            without, given = who if DEVICES in one else reversed(who)
+            raise DistributedError(
+                f"{given} has a local_device_count, and {without} has none; pass it in every "
+                "process, or in none"
+            )
+        for name in one:
+            if one[name] != two[name]:
                 raise DistributedError(
-                    f"process 0 has the setting {first}, and process {process} has {other}; "
-                    "every process must have the same settings"
+                    f"process 0 has the setting {name}={one[name]}, and process {process} has "
+                    f"{name}={two[name]}; every process must have the same settings"
                 )

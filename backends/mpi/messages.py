@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from zlib import crc32
@@ -145,8 +146,11 @@ class Messages:
 
 def end(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
     """Say something and end every process of the job."""
-    print(message, file=sys.stderr, flush=True)
-    sys.stdout.flush()
+    # Where the launcher is gone, nobody listens any more.
+    with suppress(OSError, ValueError):
+        print(message, file=sys.stderr, flush=True)
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
     # Where the network is cut, Abort may wait for ever, and keeps Python from running meanwhile.
     if hasattr(signal, "alarm"):
         signal.alarm(ABORT_SECONDS)

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import NoReturn
 from zlib import crc32
@@ -29,6 +30,8 @@ from shardir.interpret import mesh_of
 from shardir.ir import Module
 
 LEAVING_SECONDS = 1e-3
+LOST = 13
+"""The exit code of a process whose launcher is gone."""
 WORDS = 200
 """Characters of what a process is at that others are told."""
 
@@ -45,6 +48,7 @@ class World(Link):
         self.messages = Messages(comm, hosts, seconds, polite)
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._known: set[str] = set()
+        self._parent = os.getppid()
 
     @property
     def index(self) -> int:
@@ -157,6 +161,9 @@ class World(Link):
         self.messages.notes.leave()
         while not self.messages.notes.all_have_left():
             time.sleep(LEAVING_SECONDS)
+            if os.getppid() != self._parent:
+                # Whoever started this process is gone, and can end it no more if others fail.
+                end(self.comm, f"shardir: {self.who(self.index)} has lost its launcher", LOST)
 
 
 def _neighbours(comm: MPI.Intracomm, hosts: Sequence[str]) -> int:
@@ -204,11 +211,13 @@ def _end_all_on_exceptions(world: World) -> None:
         try:
             before(kind, error, trace)
         except Exception:
-            traceback.print_exception(kind, error, trace)
+            with suppress(Exception):
+                traceback.print_exception(kind, error, trace)
         stop(kind.__name__)
 
     def hook_in_threads(args: threading.ExceptHookArgs) -> None:
-        before_in_threads(args)
+        with suppress(Exception):
+            before_in_threads(args)
         if args.exc_type is not SystemExit:
             stop(args.exc_type.__name__)
 

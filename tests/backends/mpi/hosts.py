@@ -4,8 +4,8 @@
 
 A host is a network namespace with an address on a bridge and a shared memory of its own, so that
 processes of two hosts reach each other through the network alone. What stands in for ssh enters
-one. The claims about arrays hold across them; then the network is cut in the middle of a run, and
-the processes end with a message.
+one. The claims about arrays hold across them; then the network is cut in the middle of a run, or a
+process never joins, and the others end with a message.
 """
 
 import os
@@ -62,7 +62,7 @@ def hosts() -> Iterator[None]:
         run("ip", "link", "delete", BRIDGE)
 
 
-def job(folder: Path, *command: str) -> subprocess.Popen[str]:
+def job(folder: Path, *command: str, seconds: float = SECONDS) -> subprocess.Popen[str]:
     """A job of two processes on each host."""
     stand_in = folder / "enter"
     cases = " ".join(f"{address}) host={name};;" for address, name in HOSTS.items())
@@ -75,7 +75,7 @@ def job(folder: Path, *command: str) -> subprocess.Popen[str]:
             *("-ppn", "2", "-n", "4", sys.executable, *command),
         ],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "SHARDIR_COMM_TIMEOUT": str(SECONDS)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SHARDIR_COMM_TIMEOUT": str(seconds)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -128,14 +128,27 @@ def cut_off(folder: Path) -> None:
     print("a host cut off:", told(process.communicate()[0]))
 
 
+def ends_before_it_joins(folder: Path) -> None:
+    """A process on the second host never joins: who was started beside it notices."""
+    process = job(folder, str(SCENARIOS), "ends_before_it_joins", seconds=60)
+    out, _ = process.communicate(timeout=50)
+    assert process.returncode != 0, out  # 14, unless the launcher stumbles over the other host
+    line = next(line for line in out.splitlines() if "waits for ever" in line)
+    assert "another process of this host ended before calling it" in line
+    print("one that never joins:", line)
+
+
 def pids(name: str) -> list[str]:
     """The processes on a host."""
     command = ["ip", "netns", "pids", name]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
+PARTS = (claims, cut_between_hosts, cut_off, ends_before_it_joins)
+
+
 def main() -> None:
-    for part in (claims, cut_between_hosts, cut_off):
+    for part in PARTS:
         with hosts(), tempfile.TemporaryDirectory() as name:
             part(Path(name))
 

@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -96,6 +97,25 @@ def is_cut_off() -> None:
     float(total(x))
 
 
+def is_not_heard() -> None:
+    """As if the launcher were gone: what a process writes goes nowhere. It ends all the same."""
+    x = ready()
+    if other():
+        time.sleep(1000)
+    reads, writes = os.pipe()
+    os.close(reads)
+    os.dup2(writes, sys.stderr.fileno())
+    float(total(x))
+
+
+def loses_its_launcher() -> None:
+    """Who has ended and waits for others does not do so once there is nobody to end it."""
+    ready()
+    if other():
+        time.sleep(1000)
+    os.getppid = lambda: 1
+
+
 def runs_on() -> None:
     """A program without an end; it says in a file that it has begun."""
     x = ready()
@@ -173,6 +193,23 @@ def other_places() -> None:
 def other_settings() -> None:
     if os.environ["PMI_RANK"] == "1":
         sd.config.update("enable_x64", True)
+    sd.distributed.initialize()
+
+
+def other_device_counts() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        sd.set_cpu_devices(4)
+    sd.distributed.initialize()
+
+
+def counts_alone() -> None:
+    sd.distributed.initialize(local_device_count=2 if os.environ["PMI_RANK"] == "1" else None)
+
+
+def other_versions() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        patched = mock.patch("shardir.frontend.distributed.version", return_value="0.0.7")
+        patched.start()
     sd.distributed.initialize()
 
 

@@ -87,6 +87,17 @@ def test_a_collective_times_out(scenario: str, tmp_path: Path) -> None:
     assert "  all-gather %y.far of total over data (collective 1 of run 0)\n" in done.err[0]
 
 
+def test_a_process_that_nobody_hears_ends_the_job(tmp_path: Path) -> None:
+    done = play("is_not_heard", tmp_path, SHARDIR_COMM_TIMEOUT="2")
+    assert done.code == 13
+
+
+def test_a_process_that_has_lost_its_launcher_ends(tmp_path: Path) -> None:
+    done = play("loses_its_launcher", tmp_path)
+    assert done.code == 13
+    assert ") has lost its launcher\n" in done.err[0]
+
+
 @pytest.mark.parametrize(
     ("scenario", "told"),
     [
@@ -144,6 +155,13 @@ def test_processes_that_start_other_functions_are_told(tmp_path: Path) -> None:
             "process 0 has the setting enable_x64=False, and process 1 has enable_x64=True; every "
             "process must have the same settings",
         ),
+        (
+            "other_device_counts",
+            "process 0 has the setting num_cpu_devices=8, and process 1 has num_cpu_devices=4; "
+            "every process must have the same settings",
+        ),
+        ("counts_alone", "has a local_device_count, and process 0 ("),
+        ("other_versions", ") 0.0.7; install the same version for all"),
         (
             "too_late",
             "distributed.initialize() comes too late: this program has named devices already, by "
