@@ -73,6 +73,16 @@ def natural_cuts(rule: FactorRule) -> tuple[int, ...]:
     )
 
 
+def every_loop(rule: FactorRule, *_: object, **__: object) -> range:
+    """The factors along which an operation is cut that can be along all of them."""
+    return range(len(rule.factors))
+
+
+def loops_in_pieces(rule: FactorRule, *_: object, **__: object) -> list[int]:
+    """All factors but those that every device needs whole."""
+    return [i for i, factor in enumerate(rule.factors) if factor.kind is not Kind.REPLICATE]
+
+
 @dataclass(frozen=True)
 class Local:
     """One application of an operation as one device sees it.

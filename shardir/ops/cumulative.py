@@ -15,14 +15,12 @@ from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops import numerics
 from shardir.ops.check import FLOAT, NUMBER, ORDERED, Domain, dim_of
-from shardir.ops.cumulative_pieces import cumulative
+from shardir.ops.cumulative_pieces import Combine, cumulative
 from shardir.opset import OPS, OpSpec, define
 from shardir.partitioning import identity
 from shardir.tangents import Rule, linear
 from shardir.types import TensorType
 
-Combine = Callable[[Any, Any, Any], Any]
-"""(builder, values so far, earlier values) -> values so far, combined with the earlier ones."""
 Pull = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 """(builder, cotangent, both operands of `Combine`, its result) -> cotangents of both operands."""
 

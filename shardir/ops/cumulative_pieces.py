@@ -5,15 +5,14 @@ from math import prod
 from typing import Any
 
 from shardir.exchange import part
-from shardir.factors import FactorRule
-from shardir.ops.check import Ints
-from shardir.partitioning import Local, Partitioning
+from shardir.partitioning import Local, Partitioning, every_loop
 from shardir.placement import Axes
 
 GATHERED = 8
 """Up to so many devices each gets the totals of all; more pass them on in doubling steps."""
 
 Combine = Callable[[Any, Any, Any], Any]
+"""(builder, values so far, earlier values) -> values so far, combined with the earlier ones."""
 
 
 def cumulative(name: str, nothing: Callable[[str], complex], combine: Combine) -> Partitioning:
@@ -38,11 +37,7 @@ def cumulative(name: str, nothing: Callable[[str], complex], combine: Combine) -
         kept = tuple(range(x.type.rank))
         return combine(b, run, b.broadcast(before, dims=kept, result=run.type))
 
-    return Partitioning(lower, _all, uneven=_all)
-
-
-def _all(rule: FactorRule, *_: Any, **__: Any) -> Ints:
-    return tuple(range(len(rule.factors)))
+    return Partitioning(lower, every_loop, uneven=every_loop)
 
 
 def _gathered(

@@ -7,18 +7,10 @@ import numpy as np
 
 from shardir.batching import further
 from shardir.errors import DifferentiateError
-from shardir.factors import FactorRule, Kind, RuleBuilder
-from shardir.ops.matrices import Array, Matrix, matrices, one_by_one, wide
+from shardir.factors import FactorRule, Kind
+from shardir.ops.matrices import Array, Matrix, batch_loops, matrices, one_by_one, wide
 from shardir.opset import define
 from shardir.types import TensorType
-
-
-def _batch(x: TensorType, *results: TensorType) -> RuleBuilder:
-    """A pass-through loop for each dimension before the last two."""
-    builder = RuleBuilder([x.shape], [result.shape for result in results])
-    for d in range(x.rank - 2):
-        builder.add([d], [d] * len(results), x.shape[d])
-    return builder
 
 
 def _qr_type(x: TensorType, *, full: bool, result: Any) -> tuple[TensorType, TensorType]:
@@ -30,7 +22,7 @@ def _qr_type(x: TensorType, *, full: bool, result: Any) -> tuple[TensorType, Ten
 
 def _qr_factors(x: TensorType, *, full: bool, result: Any) -> FactorRule:
     row, column = x.rank - 2, x.rank - 1
-    builder = _batch(x, *result)
+    builder = batch_loops(x, *result)
     builder.add([row], [row, None], x.shape[row], Kind.REPLICATE)
     builder.add([column], [None, column], x.shape[column], Kind.REPLICATE)
     builder.add([None], [column, row], result[1].shape[row], Kind.REPLICATE)
@@ -98,7 +90,7 @@ def _lu_type(x: TensorType, *, result: Any) -> tuple[TensorType, TensorType, Ten
 
 def _lu_factors(x: TensorType, *, result: Any) -> FactorRule:
     row, column = x.rank - 2, x.rank - 1
-    builder = _batch(x, *result)
+    builder = batch_loops(x, *result)
     builder.add([row], [row, None, row], x.shape[row], Kind.REPLICATE)
     builder.add([column], [column, None, None], x.shape[column], Kind.REPLICATE)
     builder.add([None], [None, row, None], result[1].shape[row], Kind.REPLICATE)

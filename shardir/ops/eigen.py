@@ -11,9 +11,9 @@ import numpy as np
 
 from shardir.batching import further
 from shardir.errors import DifferentiateError
-from shardir.factors import FactorRule, Kind, RuleBuilder
+from shardir.factors import FactorRule, Kind
 from shardir.ops.decompositions import rows_at
-from shardir.ops.matrices import Array, Matrix, matrices, one_by_one, square
+from shardir.ops.matrices import Array, Matrix, batch_loops, matrices, one_by_one, square
 from shardir.opset import define
 from shardir.types import COMPLEX_OF, REAL_OF, TensorType
 
@@ -24,13 +24,6 @@ def _as_tuple(result: Any) -> tuple[TensorType, ...]:
 
 def _only(made: tuple[Array, ...], vectors: bool) -> Any:
     return made if vectors else made[0]
-
-
-def _batch(x: TensorType, results: tuple[TensorType, ...]) -> RuleBuilder:
-    builder = RuleBuilder([x.shape], [result.shape for result in results])
-    for d in range(x.rank - 2):
-        builder.add([d], [d] * len(results), x.shape[d])
-    return builder
 
 
 def _gaps(inner: Matrix, values: Any) -> Matrix:
@@ -52,7 +45,7 @@ def _svd_type(x: TensorType, *, full: bool, vectors: bool, result: Any) -> Any:
 
 def _svd_factors(x: TensorType, *, full: bool, vectors: bool, result: Any) -> FactorRule:
     row, column = x.rank - 2, x.rank - 1
-    builder = _batch(x, _as_tuple(result))
+    builder = batch_loops(x, *_as_tuple(result))
     if not vectors:
         builder.add([row], [None], x.shape[row], Kind.REPLICATE)
         builder.add([column], [None], x.shape[column], Kind.REPLICATE)
@@ -152,7 +145,7 @@ def _eigh_type(x: TensorType, *, vectors: bool, result: Any) -> Any:
 
 def _eigen_factors(x: TensorType, *, vectors: bool, result: Any) -> FactorRule:
     row, column = x.rank - 2, x.rank - 1
-    builder = _batch(x, _as_tuple(result))
+    builder = batch_loops(x, *_as_tuple(result))
     builder.add([row], [None, row] if vectors else [None], x.shape[row], Kind.REPLICATE)
     builder.add([column], [row, column] if vectors else [row], x.shape[column], Kind.REPLICATE)
     return builder.build()

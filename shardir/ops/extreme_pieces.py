@@ -4,7 +4,7 @@ Each finds those of its piece. Of the extremes the best is agreed on first, and 
 position that has it; of the largest few all candidates are gathered and compared again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from shardir.exchange import part
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ops.check import Ints
 from shardir.opset import Dense
-from shardir.partitioning import Local, Partitioning, identity
+from shardir.partitioning import Local, Partitioning, every_loop, identity
 from shardir.types import FLOATS, TensorType
 
 
@@ -40,10 +40,7 @@ def extreme(name: str, reduction: str) -> Partitioning:
         first = b.all_reduce(b.select(has_it, place, nowhere), axes=axes, op="min")
         return first if wide == local.result else b.convert(first, result=local.result)
 
-    def cuts(rule: FactorRule, *_: Any, **__: Any) -> Iterable[int]:
-        return range(len(rule.factors))
-
-    return Partitioning(lower, cuts, uneven=cuts)
+    return Partitioning(lower, every_loop, uneven=every_loop)
 
 
 def top_k_loops(x: TensorType, *, result: Any) -> FactorRule:
@@ -55,10 +52,6 @@ def top_k_loops(x: TensorType, *, result: Any) -> FactorRule:
     builder.add([last], [None, None], x.shape[last], Kind.REDUCE)
     builder.add([None], [last, last], result[0].shape[last], Kind.REPLICATE)
     return builder.build(None)
-
-
-def top_k_cuts(rule: FactorRule, *_: Any, **__: Any) -> list[int]:
-    return [i for i, factor in enumerate(rule.factors) if factor.kind is not Kind.REPLICATE]
 
 
 def top_k_pieces(b: Any, local: Local, x: Any) -> Any:

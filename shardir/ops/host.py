@@ -14,7 +14,7 @@ from shardir.errors import InterpretError, VectorizeError
 from shardir.factors import FactorRule, RuleBuilder
 from shardir.hosted import function_of
 from shardir.opset import OpSpec, define
-from shardir.partitioning import Partitioning
+from shardir.partitioning import Partitioning, every_loop
 from shardir.types import TensorType
 
 METHODS = ("none", "sequential", "expand_dims", "broadcast_all")
@@ -119,7 +119,7 @@ inspect_sharding = define(
     factors=_alone,
     reference=lambda x, *, function, result: (),
     batch=_inspect_batch,
-    partition=Partitioning(cuts=lambda rule, *_, **__: range(len(rule.factors))),
+    partition=Partitioning(cuts=every_loop),
     effect=True,
 )
 """Tells `function`, once the program has been compiled, how `x` is spread."""

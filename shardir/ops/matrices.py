@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.factors import RuleBuilder
 from shardir.ir import Value
 from shardir.ops.check import Domain
 from shardir.ops.term import Term
@@ -37,6 +38,14 @@ def square(x: TensorType) -> int:
     if rows != columns:
         raise TypeError(f"takes square matrices, got {x}")
     return rows
+
+
+def batch_loops(x: TensorType, *results: TensorType) -> RuleBuilder:
+    """A pass-through loop for each dimension before the last two."""
+    builder = RuleBuilder([x.shape], [result.shape for result in results])
+    for d in range(x.rank - 2):
+        builder.add([d], [d] * len(results), x.shape[d])
+    return builder
 
 
 def wide(x: Array) -> Array:

@@ -47,10 +47,6 @@ def select_loops(
     return builder.build()
 
 
-def select_cuts(rule: FactorRule, *_: Any, **__: Any) -> list[int]:
-    return [i for i, factor in enumerate(rule.factors) if factor.kind is not Kind.REPLICATE]
-
-
 def select_pieces(
     b: Any,
     local: Local,

@@ -8,10 +8,10 @@ from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ir import Op
 from shardir.ops.check import REAL, Ints, dim_of, listed
-from shardir.ops.extreme_pieces import top_k_cuts, top_k_loops, top_k_pieces
+from shardir.ops.extreme_pieces import top_k_loops, top_k_pieces
 from shardir.ops.numerics import NARROW, total_order
 from shardir.opset import define
-from shardir.partitioning import Partitioning
+from shardir.partitioning import Partitioning, loops_in_pieces
 from shardir.tangents import Tangents
 from shardir.types import TensorType, dtype_name
 
@@ -198,7 +198,9 @@ top_k = define(
     "top_k",
     type=_top_k_type,
     factors=_top_k_factors,
-    partition=Partitioning(top_k_pieces, top_k_cuts, uneven=top_k_cuts, loops=top_k_loops),
+    partition=Partitioning(
+        top_k_pieces, loops_in_pieces, uneven=loops_in_pieces, loops=top_k_loops
+    ),
     reference=_top_k_reference,
     batch=further(),
     vjp=_top_k_vjp,

@@ -15,9 +15,9 @@ from shardir.factors import FactorRule, Kind, RuleBuilder
 from shardir.ir import Op
 from shardir.ops.check import ARITHMETIC, NUMBER, ORDERED, Domain, Ints, one_dtype
 from shardir.ops.numerics import NARROW
-from shardir.ops.select_pieces import select_cuts, select_loops, select_pieces
+from shardir.ops.select_pieces import select_loops, select_pieces
 from shardir.ops.window_gradients import reduce_window_vjp, select_and_scatter_vjp
-from shardir.ops.window_pieces import window_cuts, window_pieces
+from shardir.ops.window_pieces import window_pieces
 from shardir.ops.windowing import (
     Array,
     Padding,
@@ -29,7 +29,7 @@ from shardir.ops.windowing import (
     windows,
 )
 from shardir.opset import define
-from shardir.partitioning import Partitioning
+from shardir.partitioning import Partitioning, every_loop, loops_in_pieces
 from shardir.tangents import Tangents, linear
 from shardir.types import TensorType
 
@@ -147,7 +147,7 @@ reduce_window = define(
     vjp=reduce_window_vjp,
     jvp=_reduce_jvp,
     linear=lambda *, op, **_: ((0,),) if op == "add" else (),
-    partition=Partitioning(window_pieces, window_cuts, uneven=window_cuts),
+    partition=Partitioning(window_pieces, every_loop, uneven=every_loop),
 )
 """The elements in each window combined by `op`."""
 
@@ -253,7 +253,9 @@ select_and_scatter = define(
     "select_and_scatter",
     type=_select_type,
     factors=_select_factors,
-    partition=Partitioning(select_pieces, select_cuts, uneven=select_cuts, loops=select_loops),
+    partition=Partitioning(
+        select_pieces, loops_in_pieces, uneven=loops_in_pieces, loops=select_loops
+    ),
     reference=_select_reference,
     batch=_BATCH,
     vjp=select_and_scatter_vjp,

@@ -5,11 +5,9 @@ They are fetched with what padding there is already in place, so that the window
 exactly these rows.
 """
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from shardir.exchange import choice, fetch, shares
-from shardir.factors import FactorRule
 from shardir.ops.check import Ints
 from shardir.ops.windowing import Padding, dilated
 from shardir.partitioning import Local, identity
@@ -56,10 +54,6 @@ def reached(
     starts = (start if d == dim else zero for d in range(x.type.rank))
     shape = tuple(size if d == dim else n for d, n in enumerate(x.type.shape))
     return b.dynamic_slice(wide, *starts, result=x.type.with_shape(shape)), (0, 0), 1
-
-
-def window_cuts(rule: FactorRule, *_: Any, **__: Any) -> Iterable[int]:
-    return range(len(rule.factors))
 
 
 def window_pieces(
