@@ -21,8 +21,8 @@ Array = npt.NDArray[Any]
 
 SCHEMES = ("partitionable", "original")
 
-_PARITY = np.uint32(0x1BD11BDA)
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _CHUNK = 1 << 14
 """How many counters are hashed at a time, so that the twenty rounds stay in the cache."""
 
@@ -43,11 +43,11 @@ def hash_pairs(key: Array, first: Array, second: Array) -> tuple[Array, Array]:
 
 
 def _hash(key0: Array, key1: Array, first: Array, second: Array) -> tuple[Array, Array]:
-    schedule = (key0, key1, key0 ^ key1 ^ _PARITY)
+    schedule = (key0, key1, key0 ^ key1 ^ np.uint32(PARITY))
     x, y = first + key0, second + key1
     low = np.empty_like(y)
     for group in range(5):
-        for rotation in _ROTATIONS[group % 2]:
+        for rotation in ROTATIONS[group % 2]:
             x += y
             np.right_shift(y, np.uint32(32 - rotation), out=low)
             np.left_shift(y, np.uint32(rotation), out=y)

@@ -7,8 +7,8 @@ from math import factorial, log as log_of, pi
 from typing import Any
 
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import Unary, inexact, like, ordered, pointwise, same
-from shardir.frontend.operands import align, convert
+from shardir.frontend.numpy.pointwise import Unary, floats, inexact, like, ordered, pointwise, same
+from shardir.frontend.operands import convert
 from shardir.frontend.tracer import Tracer
 
 
@@ -53,32 +53,27 @@ asinh, acosh, atanh = arcsinh, arccosh, arctanh
 @public()
 def fabs(x: Any, /) -> Any:
     """The size of a number, elementwise. Integers become floats."""
-    return same("abs", *_floats(*ordered("fabs", x)))
-
-
-def _floats(*xs: Any) -> tuple[Tracer, ...]:
-    """The operands as floats (or complex numbers) of one type and shape."""
-    return align(*xs, kind=inexact(*xs))
+    return same("abs", *floats(*ordered("fabs", x)))
 
 
 @public()
 def log10(x: Any, /) -> Any:
     """The logarithm to base 10, elementwise. Integers become floats."""
-    (x,) = _floats(x)
+    (x,) = floats(x)
     return same("div", same("log", x), like(x, log_of(10)))
 
 
 @public()
 def deg2rad(x: Any, /) -> Any:
     """Degrees as radians, elementwise."""
-    (x,) = _floats(x)
+    (x,) = floats(x)
     return same("mul", x, like(x, pi / 180))
 
 
 @public()
 def rad2deg(x: Any, /) -> Any:
     """Radians as degrees, elementwise."""
-    (x,) = _floats(x)
+    (x,) = floats(x)
     return same("mul", x, like(x, 180 / pi))
 
 
@@ -88,14 +83,14 @@ radians, degrees = deg2rad, rad2deg
 @public()
 def reciprocal(x: Any, /) -> Any:
     """1 / x, elementwise. Integers become floats."""
-    (x,) = _floats(x)
+    (x,) = floats(x)
     return same("div", like(x, 1), x)
 
 
 @public()
 def sinc(x: Any, /) -> Any:
     """sin(pi x) / (pi x), elementwise, and 1 at 0."""
-    (x,) = _floats(x)
+    (x,) = floats(x)
     angle = same("mul", x, like(x, pi))
     at_zero = same("eq", angle, like(angle, 0))
     # The quotient is taken away from 0, so that its derivatives are no NaN there; those at 0 are
@@ -113,7 +108,7 @@ def sinc(x: Any, /) -> Any:
 @public()
 def arctan2(y: Any, x: Any, /) -> Any:
     """The angle in [-pi, pi] of the point (x, y), elementwise."""
-    return same("atan2", *_floats(*ordered("arctan2", y, x)))
+    return same("atan2", *floats(*ordered("arctan2", y, x)))
 
 
 atan2 = arctan2
@@ -122,7 +117,7 @@ atan2 = arctan2
 @public()
 def hypot(x: Any, y: Any, /) -> Any:
     """sqrt(x**2 + y**2), elementwise, where the squares may be too large or small for the type."""
-    x, y = _floats(*ordered("hypot", x, y))
+    x, y = floats(*ordered("hypot", x, y))
     name, weak = x.value.type.dtype, x.weak_type
     wide = "f64" if name == "f64" else "f32"
     whole = same("complex", convert(x, wide, weak), convert(y, wide, weak))
@@ -146,7 +141,7 @@ def _joined(x: Tracer, y: Tracer, power: str) -> tuple[Tracer, Tracer]:
 @public()
 def logaddexp(x: Any, y: Any, /) -> Any:
     """log(exp(x) + exp(y)), elementwise, where the exponentials may be too large."""
-    x, y = _floats(*ordered("logaddexp", x, y))
+    x, y = floats(*ordered("logaddexp", x, y))
     most, rest = _joined(x, y, "exp")
     return same("add", most, rest)
 
@@ -154,7 +149,7 @@ def logaddexp(x: Any, y: Any, /) -> Any:
 @public()
 def logaddexp2(x: Any, y: Any, /) -> Any:
     """log2(2**x + 2**y), elementwise, where the powers may be too large."""
-    x, y = _floats(*ordered("logaddexp2", x, y))
+    x, y = floats(*ordered("logaddexp2", x, y))
     most, rest = _joined(x, y, "exp2")
     return same("add", most, same("div", rest, like(rest, log_of(2))))
 
@@ -162,6 +157,6 @@ def logaddexp2(x: Any, y: Any, /) -> Any:
 @public()
 def heaviside(x: Any, y: Any, /) -> Any:
     """0 where `x` is negative, 1 where it is positive, `y` where it is 0, elementwise."""
-    x, y = _floats(*ordered("heaviside", x, y))
+    x, y = floats(*ordered("heaviside", x, y))
     step = same("mul", same("add", same("sign", x), like(x, 1)), like(x, 0.5))
     return same("select", same("eq", x, like(x, 0)), y, step)

@@ -60,6 +60,11 @@ def inexact(*xs: Any) -> Kind:
     return promotion.inexact(name), weak
 
 
+def floats(*xs: Any) -> tuple[Tracer, ...]:
+    """The operands as floats (or complex numbers) of one type and shape."""
+    return align(*xs, kind=inexact(*xs))
+
+
 def fitted(shape: tuple[int, ...], kind: Kind, *xs: Any) -> tuple[Tracer, ...]:
     """The operands as tracers of the given element type, broadcast to `shape`."""
     name, weak = kind

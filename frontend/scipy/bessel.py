@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shardir.frontend import numpy as snp
 from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.eager import public
-from shardir.frontend.scipy.gammas import floats
+from shardir.frontend.numpy.pointwise import floats
 
 NEAR = 8.0
 TERMS = 32

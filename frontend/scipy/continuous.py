@@ -9,8 +9,8 @@ from typing import Any
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
+from shardir.frontend.numpy.pointwise import floats
 from shardir.frontend.scipy import special
-from shardir.frontend.scipy.gammas import floats
 
 Formula = Callable[..., Any]
 

@@ -8,9 +8,9 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.pointwise import floats
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.scipy import special
-from shardir.frontend.scipy.gammas import floats
 
 
 def _off(good: Any, value: Any) -> Any:

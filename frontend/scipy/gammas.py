@@ -5,14 +5,7 @@ from typing import Any
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import inexact, like, pointwise, same
-from shardir.frontend.operands import align
-from shardir.frontend.tracer import Tracer
-
-
-def floats(*xs: Any) -> tuple[Tracer, ...]:
-    """The operands as floats of one type and shape."""
-    return align(*xs, kind=inexact(*xs))
+from shardir.frontend.numpy.pointwise import floats, inexact, like, pointwise, same
 
 
 @public()

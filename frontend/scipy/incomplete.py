@@ -14,7 +14,8 @@ from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.directions import jvp
 from shardir.frontend.eager import public
 from shardir.frontend.lax.loops import while_loop
-from shardir.frontend.scipy.gammas import betaln, floats, gammaln
+from shardir.frontend.numpy.pointwise import floats
+from shardir.frontend.scipy.gammas import betaln, gammaln
 
 MOST = 10_000
 """Rounds after which a loop ends whatever it has."""

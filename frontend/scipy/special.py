@@ -11,14 +11,13 @@ from shardir.frontend.nn.softmax import (
     logsumexp as logsumexp,
     softmax as softmax,
 )
-from shardir.frontend.numpy.pointwise import inexact, like, pointwise
+from shardir.frontend.numpy.pointwise import floats as _floats, inexact, like, pointwise
 from shardir.frontend.scipy.bessel import i0 as i0, i0e as i0e, i1 as i1, i1e as i1e
 from shardir.frontend.scipy.gammas import (
     beta as beta,
     betaln as betaln,
     digamma as digamma,
     factorial as factorial,
-    floats as _floats,
     gamma as gamma,
     gammaln as gammaln,
     gammasgn as gammasgn,

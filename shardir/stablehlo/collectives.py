@@ -18,8 +18,8 @@ from shardir.ops.overlap import STARTED
 from shardir.opset import OPS, Dense
 from shardir.placement import Axes
 from shardir.stablehlo.attributes import array, integer, literal, table
-from shardir.stablehlo.regions import Typed, combiner
-from shardir.stablehlo.writer import RULES, Attrs, ExportError, Rule, Writer
+from shardir.stablehlo.regions import combiner
+from shardir.stablehlo.writer import RULES, Attrs, ExportError, Rule, Typed, Writer
 from shardir.types import TensorType
 
 NUMBER = TensorType((), "i32")
@@ -124,11 +124,6 @@ _collective("all-gather", _all_gather)
 _collective("reduce-scatter", _reduce_scatter)
 _collective("all-to-all", _all_to_all)
 _collective("collective-permute", _collective_permute)
-
-
-@RULES.rule(OPS["done"], OPS["vary"])
-def _same(w: Writer, op: Op) -> None:
-    w.alias(op.result, w.name(op.operands[0]))
 
 
 def _position(w: Writer, axes: Axes, by: int = 1) -> Typed:

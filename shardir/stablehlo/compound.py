@@ -10,7 +10,7 @@ from shardir.ir import Op
 from shardir.opset import OPS
 from shardir.stablehlo.attributes import array, integer, list_of
 from shardir.stablehlo.regions import reduce_over
-from shardir.stablehlo.writer import RULES, Writer
+from shardir.stablehlo.writer import RULES, Typed, Writer
 from shardir.types import COMPLEX, REAL_OF, UNSIGNED, TensorType
 
 
@@ -94,12 +94,12 @@ def _log2(w: Writer, op: Op) -> None:
     w.op(op, "stablehlo.divide", operands=[natural, _splat(w, log(2), type)])
 
 
-def _operand(w: Writer, op: Op) -> tuple[str, TensorType]:
+def _operand(w: Writer, op: Op) -> Typed:
     (value,) = op.operands
     return w.name(value), value.type
 
 
-def _splat(w: Writer, value: float, type: TensorType) -> tuple[str, TensorType]:
+def _splat(w: Writer, value: float, type: TensorType) -> Typed:
     """`value` everywhere, as a broadcast scalar, which Shardy cuts for free."""
     scalar = w.constant(value, type.with_shape(()))
     return w.step("stablehlo.broadcast_in_dim", [scalar], type, {"broadcast_dimensions": array(())})

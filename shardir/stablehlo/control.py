@@ -4,11 +4,10 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir import Block, Op, Value
 from shardir.opset import OPS
 from shardir.stablehlo.attributes import array, literal
-from shardir.stablehlo.writer import RULES, Region, Writer
+from shardir.stablehlo.writer import RULES, Region, Typed, Writer
 from shardir.types import TensorType
 
 COUNTER = TensorType((), "i32")
-Typed = tuple[str, TensorType]
 
 
 @RULES.rule(OPS["while"])

@@ -10,12 +10,9 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir import Op
 from shardir.opset import OPS
 from shardir.stablehlo.attributes import array, integer
-from shardir.stablehlo.regions import Typed
-from shardir.stablehlo.writer import RULES, ExportError, Writer
+from shardir.stablehlo.writer import RULES, ExportError, Typed, Writer
+from shardir.threefry import PARITY, ROTATIONS
 from shardir.types import TensorType
-
-ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-PARITY = 0x1BD11BDA
 
 
 class Steps:

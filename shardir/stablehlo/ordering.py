@@ -4,8 +4,8 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir import Op
 from shardir.opset import OPS
 from shardir.stablehlo.attributes import array, boolean, integer
-from shardir.stablehlo.regions import Typed, compare, identity
-from shardir.stablehlo.writer import RULES, Writer
+from shardir.stablehlo.regions import compare, identity
+from shardir.stablehlo.writer import RULES, Typed, Writer
 from shardir.types import COMPLEX, FLOATS, REAL_OF, TensorType
 
 YES = TensorType((), "bool")

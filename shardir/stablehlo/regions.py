@@ -9,10 +9,8 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir import Op
 from shardir.opset import OPS
 from shardir.stablehlo.attributes import array, boolean, integer, list_of, table
-from shardir.stablehlo.writer import RULES, ExportError, Region, Writer
+from shardir.stablehlo.writer import RULES, ExportError, Region, Typed, Writer
 from shardir.types import TensorType
-
-Typed = tuple[str, TensorType]
 
 COMBINE = {
     "add": "add",

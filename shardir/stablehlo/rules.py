@@ -280,8 +280,8 @@ def _callback(w: Writer, op: Op) -> None:
     w.op(op, "stablehlo.custom_call", attrs)
 
 
-@RULES.rule(OPS["stop_gradient"], OPS["checkpoint-name"])
-def _stop_gradient(w: Writer, op: Op) -> None:
+@RULES.rule(OPS["stop_gradient"], OPS["checkpoint-name"], OPS["done"], OPS["vary"])
+def _same(w: Writer, op: Op) -> None:
     w.alias(op.result, w.name(op.operands[0]))
 
 

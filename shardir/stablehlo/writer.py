@@ -17,7 +17,9 @@ from shardir.stablehlo.attributes import literal, per_value, tensor
 from shardir.types import TensorType
 
 Attrs = Mapping[str, str]
-Region = tuple[Sequence[tuple[str, TensorType]], Sequence[str]]
+Typed = tuple[str, TensorType]
+"""What a value is called, and its type."""
+Region = tuple[Sequence[Typed], Sequence[str]]
 """The parameters of a block, and its lines."""
 
 
@@ -79,7 +81,7 @@ class Writer:
         name: str,
         attrs: Attrs | None = None,
         *,
-        operands: Sequence[tuple[str, TensorType]] | None = None,
+        operands: Sequence[Typed] | None = None,
         regions: Sequence[Region] = (),
         hidden: Sequence[TensorType] = (),
         extra: Attrs | None = None,
@@ -131,24 +133,24 @@ class Writer:
     def step(
         self,
         name: str,
-        inputs: Sequence[tuple[str, TensorType]],
+        inputs: Sequence[Typed],
         result: TensorType,
         attrs: Attrs | None = None,
         regions: Sequence[Region] = (),
-    ) -> tuple[str, TensorType]:
+    ) -> Typed:
         """Write an operation of our own; returns its result and its type."""
         made = "%" + self._names.fresh("s0")
         self._write([(made, result)], name, inputs, attrs or {}, regions, {}, "")
         return made, result
 
-    def constant(self, value: object, type: TensorType) -> tuple[str, TensorType]:
+    def constant(self, value: object, type: TensorType) -> Typed:
         return self.step("stablehlo.constant", (), type, {"value": literal(value, type)})
 
     def _write(
         self,
-        results: Sequence[tuple[str, TensorType]],
+        results: Sequence[Typed],
         name: str,
-        inputs: Sequence[tuple[str, TensorType]],
+        inputs: Sequence[Typed],
         attrs: Attrs,
         regions: Sequence[Region],
         extra: Attrs,
@@ -180,13 +182,13 @@ class Writer:
         line = f'("{op.loc.file}":{op.loc.line}:{op.loc.column})' if op.loc else ""
         return f' loc("{name}"{line})'
 
-    def typed(self, value: Value) -> tuple[str, TensorType]:
+    def typed(self, value: Value) -> Typed:
         return self._of[value], value.type
 
     def region(
         self,
         params: Sequence[Value],
-        write: Callable[[], Sequence[tuple[str, TensorType]]],
+        write: Callable[[], Sequence[Typed]],
         end: str = "stablehlo.return",
     ) -> Region:
         """A block in which `write` writes the operations; it returns what `write` does."""
@@ -199,7 +201,7 @@ class Writer:
     def small_region(
         self,
         types: Sequence[TensorType],
-        write: Callable[..., Sequence[tuple[str, TensorType]]],
+        write: Callable[..., Sequence[Typed]],
     ) -> Region:
         """A block over fresh parameters, such as that of a reduction."""
         outer, self.lines = self.lines, []
@@ -208,9 +210,7 @@ class Writer:
         lines, self.lines = self.lines, outer
         return params, lines
 
-    def give_back(
-        self, values: Sequence[tuple[str, TensorType]], end: str = "stablehlo.return"
-    ) -> None:
+    def give_back(self, values: Sequence[Typed], end: str = "stablehlo.return") -> None:
         self._write([], end, values, {}, (), {}, "")
 
     def block(self, block: Block) -> tuple[Value, ...]:
