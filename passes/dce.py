@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from shardir.ir import Block, Module, Op, Value
 from shardir.passes.pipeline import Pass
-from shardir.passes.program import KEPT, acts
+from shardir.passes.program import KEPT, acts_inside
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class _Sweeper:
         """The block without what is not in `live`, which gains everything that is used."""
         kept: list[Op] = []
         for op in reversed(block.ops):
-            if not any(result in live for result in op.results) and not self.acts(op):
+            if not any(result in live for result in op.results) and not acts_inside(op, self.keeps):
                 continue
             if op.blocks:
                 op = _LIVELY.get(op.name, _Sweeper.keep_all)(self, op, live)
@@ -60,11 +60,6 @@ class _Sweeper:
             and all(a is b for a, b in zip(reversed(kept), block.ops, strict=True))
             else Block(block.params, tuple(reversed(kept)), block.returns)
         )
-
-    def acts(self, op: Op) -> bool:
-        """Whether it, or an operation in its blocks, is there for more than its results."""
-        inside = (inner for block in op.blocks for inner in block.walk())
-        return acts(op, self.keeps) or any(acts(inner, self.keeps) for inner in inside)
 
     def body(self, block: Block, live: set[Value]) -> Block:
         """A block inside an operation, all of whose returned values are used."""
@@ -158,7 +153,7 @@ class _Sweeper:
         """Everything in a block that `ends` are made of."""
         live = set(ends)
         for op in reversed(block.ops):
-            if any(result in live for result in op.results) or self.acts(op):
+            if any(result in live for result in op.results) or acts_inside(op, self.keeps):
                 live.update(op.uses())
         return live
 

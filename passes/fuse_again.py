@@ -52,31 +52,25 @@ class _Work:
         }
         self.users: dict[Value, dict[Group, None]] = {}
         self.reads: dict[Group, dict[Value, None]] = {group: {} for group in groups.groups}
-        self.fixed = {self.base(value) for value in self.block.returns}
+        self.fixed = {self.groups.base(value) for value in self.block.returns}
         """What is stored anyway, or used in a way that needs it in memory."""
         grouped = {number for group in groups.groups for number in group.ops}
         for number, op in enumerate(self.block.ops):
             if number not in grouped and not (op.results and op.results[0] in groups.free):
-                self.fixed.update(map(self.base, op.uses()))
+                self.fixed.update(map(self.groups.base, op.uses()))
         for group in groups.groups:
             for number in group.ops:
                 self._uses(group, self.block.ops[number])
 
     def _uses(self, group: Group, op: Op) -> None:
         for value in op.operands:
-            base = self.base(value)
+            base = self.groups.base(value)
             if base in self.inner[group] or base in self.groups.free:
                 continue
             self.users.setdefault(base, {})[group] = None
             self.reads[group][base] = None
             if value is not base or extents(value) != group.shape:
                 self.fixed.add(base)
-
-    def base(self, value: Value) -> Value:
-        """What a value is made of for free, or the value."""
-        while (op := self.groups.free.get(value)) is not None and op.operands:
-            (value,) = op.operands
-        return value
 
     def spread(self, group: Group, most_operands: int) -> None:
         """Let others compute what they use of a group, if less is moved then."""
@@ -138,7 +132,7 @@ class _Work:
                 continue
             ops[number] = None
             for operand in self.block.ops[number].operands:
-                base = self.base(operand)
+                base = self.groups.base(operand)
                 if base in self.groups.free or base in self.inner[user]:
                     continue
                 if self.is_inside(group, base):

@@ -96,21 +96,15 @@ class _Maker:
             op = self.block.ops[number]
             if op.result in wanted:
                 found.append(op)
-                wanted.update(map(self.base, op.operands))
+                wanted.update(map(self.groups.base, op.operands))
         return found[::-1]
 
     def uses(self, outside: Set[Value]) -> list[Value]:
         """What it uses of others, to give what is used outside."""
         live = self.live(outside)
         own = {op.result for op in live}
-        bases = dict.fromkeys(self.base(value) for op in live for value in op.operands)
+        bases = dict.fromkeys(self.groups.base(value) for op in live for value in op.operands)
         return [value for value in bases if value not in own and value not in self.groups.free]
-
-    def base(self, value: Value) -> Value:
-        """What a value is made of for free, or the value."""
-        while (op := self.groups.free.get(value)) is not None and op.operands:
-            (value,) = op.operands
-        return value
 
     def take(self, op: Op) -> None:
         """Append an operation of the group."""

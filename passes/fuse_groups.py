@@ -66,6 +66,17 @@ class Groups:
     free: Mapping[Value, Op]
     """What costs nothing, by its result."""
 
+    def base(self, value: Value) -> Value:
+        """What a value is made of for free, or the value."""
+        return base_of(value, self.free)
+
+
+def base_of(value: Value, free: Mapping[Value, Op]) -> Value:
+    """What a value is made of by operations that are `free`, or the value."""
+    while (op := free.get(value)) is not None and op.operands:
+        (value,) = op.operands
+    return value
+
 
 def is_free(op: Op) -> bool:
     """Whether it costs nothing inside a group: no arithmetic, and nothing of its size is read."""
@@ -116,15 +127,9 @@ class _Grouping:
         self.member[value] = found
         return found
 
-    def base(self, value: Value) -> Value:
-        """What a value is made of for free, or the value."""
-        while (op := self.free.get(value)) is not None and op.operands:
-            (value,) = op.operands
-        return value
-
     def bases(self, op: Op) -> list[Value]:
         """What an operation uses, seen through what is free."""
-        found = dict.fromkeys(map(self.base, op.uses()))
+        found = dict.fromkeys(base_of(value, self.free) for value in op.uses())
         return [value for value in found if value not in self.free]
 
     def take(self, number: int, op: Op) -> None:
@@ -189,7 +194,7 @@ class _Grouping:
         """Groups of operands, with the level of the operation there; whole levels come first."""
         found: dict[Group, bool | None] = {}
         for operand in op.operands:
-            group = self.group(self.base(operand))
+            group = self.group(base_of(operand, self.free))
             if group is None:
                 continue
             level = self.level_in(group, operand)

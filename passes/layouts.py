@@ -10,7 +10,7 @@ is summed up is cut in one operand and whole in another: there gathering may sen
 completing the sum.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -74,7 +74,7 @@ def _led(
             taken = [axis for axes in cuts for axis in axes]
             for i, cut in view.cuts.items():
                 if i not in decided:
-                    cuts[i] = truncate(cut.axes, _clear_of(taken))
+                    cuts[i] = until_taken(cut.axes, taken)
             decided.update(view.cuts)
         yield tuple(
             unprojected(mapping, cuts, place.mesh)
@@ -82,8 +82,9 @@ def _led(
         )
 
 
-def _clear_of(taken: list[Axis]) -> Callable[[Axis, int], Axis | None]:
-    return lambda axis, _: clear_of(axis, taken)
+def until_taken(axes: Axes, taken: Sequence[Axis]) -> Axes:
+    """What axes begin with that overlaps nothing that is taken."""
+    return truncate(axes, lambda axis, _: clear_of(axis, taken))
 
 
 def moves_of(

@@ -1,9 +1,9 @@
 """Where the result of an operation could be made, and what the moves for that send."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
-from shardir.axes import append, clear_of, truncate
+from shardir.axes import append
 from shardir.factors import FactorRule, Kind
 from shardir.ir import Op
 from shardir.passes.align import (
@@ -15,11 +15,11 @@ from shardir.passes.align import (
     reduction_of,
     unprojected,
 )
-from shardir.passes.layouts import cheapest, moves_of
+from shardir.passes.layouts import cheapest, moves_of, until_taken
 from shardir.passes.prices import price
 from shardir.passes.propagation.projection import project
 from shardir.passes.uneven import loops_that_pad, uneven_dims
-from shardir.placement import Axes, Axis, Sharding
+from shardir.placement import Axes, Sharding
 
 MOST = 4
 """Of how many operands the cuts are tried; of more, the first."""
@@ -98,7 +98,7 @@ def _choices(given: list[dict[int, Axes]], shared: list[int], count: int) -> Ite
                     if cuts[i] and not longer:
                         continue
                     taken = [axis for other in cuts for axis in other]
-                    for axis in truncate(axes, _clear_of(taken)):
+                    for axis in until_taken(axes, taken):
                         cuts[i] = append(cuts[i], axis)
             yield cuts
         for i, axes in given[leader].items():
@@ -109,7 +109,3 @@ def _choices(given: list[dict[int, Axes]], shared: list[int], count: int) -> Ite
                         moved[j] = kept
                     moved[i], moved[other] = (), axes
                     yield moved
-
-
-def _clear_of(taken: list[Axis]) -> Callable[[Axis, int], Axis | None]:
-    return lambda axis, _: clear_of(axis, taken)

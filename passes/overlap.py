@@ -20,7 +20,7 @@ from shardir.errors import PipelineError
 from shardir.ir import Block, Module, Op, Value
 from shardir.ops.overlap import STARTED, done
 from shardir.passes.pipeline import Pass
-from shardir.passes.program import rebuild_device_programs
+from shardir.passes.program import acts_inside, rebuild_device_programs
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class _Schedule:
         last = -1
         for i, op in enumerate(self.ops):
             needs = {made[value]: None for value in op.uses() if value in made}
-            if _acts(op):
+            if acts_inside(op):
                 if last >= 0:
                     needs[last] = None
                 last = i
@@ -124,11 +124,6 @@ class _Schedule:
                 if self.missing[user] == 0:
                     release(user)
         return order
-
-
-def _acts(op: Op) -> bool:
-    """Whether it must keep its place among its like."""
-    return op.spec.effect or any(inner.spec.effect for b in op.blocks for inner in b.walk())
 
 
 def _halves(order: list[Event], names: Names) -> list[Op]:

@@ -105,3 +105,8 @@ def acts(op: Op, keeps: bool = False) -> bool:
     """Whether an operation is there for more than its results; collectives are if one `keeps`
     them."""
     return op.spec.effect or (keeps and op.spec.collective)
+
+
+def acts_inside(op: Op, keeps: bool = False) -> bool:
+    """Whether an operation acts, or one in its blocks does."""
+    return acts(op, keeps) or any(acts(inner, keeps) for b in op.blocks for inner in b.walk())

@@ -21,6 +21,7 @@ from shardir.mesh import Mesh
 from shardir.passes.align import Alignment, reduction_of
 from shardir.passes.align_exactly import align_exactly
 from shardir.passes.pipeline import Pass
+from shardir.passes.prices import pending_over
 from shardir.passes.program import values_of
 from shardir.passes.propagation.manual import without_manual
 from shardir.passes.reshard import Reshard, Rewriter, Scope, rebuilt
@@ -115,12 +116,12 @@ class _Exactly(Rewriter):
         used = (*cuts, *aligned.pending)
         wanted = tuple(axis for axis in wanted if clear_of(axis, used) == axis)
         tensors = [
-            _waiting(sharding, _both(place.unreduced, wanted), place.reduction)
+            pending_over(sharding, _both(place.unreduced, wanted), place.reduction)
             for sharding, place in zip(aligned.tensors[:count], places, strict=False)
         ]
         kept = tuple(dict.fromkeys(axis for each in tensors for axis in each.unreduced))
         reduction = next((each.reduction for each in tensors if each.unreduced), "add")
-        results = (_waiting(sharding, kept, reduction) for sharding in aligned.tensors[count:])
+        results = (pending_over(sharding, kept, reduction) for sharding in aligned.tensors[count:])
         return replace(aligned, tensors=(*tensors, *results))
 
     def common(self, places: Sequence[Sharding]) -> str | None:
@@ -146,8 +147,3 @@ class _Exactly(Rewriter):
 
 def _both(axes: Axes, others: Axes) -> Axes:
     return tuple(axis for axis in axes if axis in others)
-
-
-def _waiting(sharding: Sharding, axes: Axes, reduction: str) -> Sharding:
-    """With what is pending over axes, if any."""
-    return replace(sharding, unreduced=axes, reduction=reduction if axes else "add")
