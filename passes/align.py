@@ -20,7 +20,7 @@ from shardir.ir import Op
 from shardir.opset import Attr, OpSpec
 from shardir.partitioning import natural_cuts
 from shardir.passes.propagation.projection import View, project
-from shardir.placement import Axes, Dim, Sharding
+from shardir.placement import Axes, Dim, Sharding, size_of
 from shardir.types import TensorType
 
 RANK = {Kind.PASS: 3, Kind.REDUCE: 2, Kind.PERMUTE: 1, Kind.REPLICATE: 0}
@@ -81,10 +81,6 @@ def _agreed(
     if any(a.overlaps(b) or not coexist(a, b) for i, a in enumerate(used) for b in used[:i]):
         return None
     return [cuts.get(i, ()) for i in range(len(rule.factors))]
-
-
-def _pieces(axes: Axes) -> int:
-    return prod(axis.size for axis in axes)
 
 
 def _settled(
@@ -172,13 +168,13 @@ def fits(
     that is major to it in some dimension cut down to single positions. A loop without positions
     is not cut."""
     size = rule.factors[factor].size
-    if not size or (factor not in uneven and size % _pieces(axes)):
+    if not size or (factor not in uneven and size % size_of(axes)):
         return False
     for mapping in rule.tensors:
         for dim in mapping:
             if factor in dim:
                 major = dim[: dim.index(factor)]
-                if any(_pieces(cuts[i]) != rule.factors[i].size for i in major):
+                if any(size_of(cuts[i]) != rule.factors[i].size for i in major):
                     return False
     return True
 
@@ -224,7 +220,7 @@ class _Vote:
             for weight, view in zip(self.weights, self.views, strict=True)
             if factor in view.cuts and is_prefix(axes, view.cuts[factor].axes)
         )
-        gain = _pieces(axes) // max(_pieces(self.cuts[factor]), 1)
+        gain = size_of(axes) // max(size_of(self.cuts[factor]), 1)
         return votes, self.rank[factor], gain, factor, len(axes), axes
 
     def remaining(self, factor: int, axes: Axes) -> list[tuple[int, Axes]]:

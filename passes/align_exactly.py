@@ -16,14 +16,14 @@ loop, and whether the pieces are even, is left to a later pass. Four things may 
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from math import gcd, prod
+from math import gcd
 from typing import NamedTuple
 
 from shardir.axes import append, clear_of, common_prefix, is_prefix, is_strict_prefix, truncate
 from shardir.factors import FactorRule, Kind, TensorFactors
 from shardir.passes.align import RANK, Alignment
 from shardir.passes.propagation.projection import View, project, unproject
-from shardir.placement import Axes, Axis, Sharding
+from shardir.placement import Axes, Axis, Sharding, size_of
 
 Cuts = list[Axes]
 
@@ -61,10 +61,6 @@ def align_exactly(
     )
     pending = tuple(axis for i in rule.of_kind(Kind.REDUCE) for axis in cuts[i])
     return Alignment(aligned, pending, tuple(cuts))
-
-
-def _pieces(axes: Axes) -> int:
-    return prod(axis.size for axis in axes)
 
 
 def _agreed(rule: FactorRule, views: Sequence[View]) -> Cuts | None:
@@ -117,13 +113,13 @@ def _vote(rule: FactorRule, views: Sequence[View], elements: Sequence[int]) -> C
         for i, axes in votes:
             if i in view.cuts and is_prefix(axes, view.cuts[i].axes):
                 votes[i, axes] += weight
-    candidates = [_Candidate(count, RANK[rule.factors[i].kind], _pieces(axes), i, axes)
+    candidates = [_Candidate(count, RANK[rule.factors[i].kind], size_of(axes), i, axes)
                   for (i, axes), count in votes.items()]  # fmt: skip
     waiting = _waiting(rule)
     while ready := [each for each in candidates if not waiting[each.factor]]:
         best = max(ready, key=lambda each: (*each[:4], len(each.axes), each.axes))
         cuts[best.factor] = best.axes
-        if _pieces(best.axes) == rule.factors[best.factor].size:
+        if size_of(best.axes) == rule.factors[best.factor].size:
             for others in waiting:
                 others.discard(best.factor)
         candidates = [left for each in candidates if (left := _left(each, best, cuts))]
@@ -148,12 +144,12 @@ def _left(candidate: _Candidate, best: _Candidate, cuts: Cuts) -> _Candidate | N
     axes, before = candidate.axes, cuts[candidate.factor]
     if candidate.factor == best.factor:
         longer = is_strict_prefix(best.axes, axes)
-        return candidate._replace(gain=_pieces(axes) // _pieces(before)) if longer else None
+        return candidate._replace(gain=size_of(axes) // size_of(before)) if longer else None
     axes = _beside(candidate.axes, best.axes)
     if axes == candidate.axes:
-        return candidate._replace(gain=_pieces(axes))
+        return candidate._replace(gain=size_of(axes))
     return None if axes == before else candidate._replace(
-        axes=axes, gain=_pieces(axes) // _pieces(before))  # fmt: skip
+        axes=axes, gain=size_of(axes) // size_of(before))  # fmt: skip
 
 
 def _beside(axes: Axes, others: Axes) -> Axes:
@@ -187,9 +183,9 @@ def _clear(rule: FactorRule, cuts: Cuts, tensors: Sequence[int]) -> None:
 
 def _fill(size: int, cuts: Cuts, target: int, axes: list[Axis]) -> None:
     """Take off the front of `axes` what cuts a loop evenly."""
-    if size % _pieces(cuts[target]):
+    if size % size_of(cuts[target]):
         return
-    while size and axes and not size // _pieces(cuts[target]) % axes[0].size:
+    while size and axes and not size // size_of(cuts[target]) % axes[0].size:
         cuts[target] = append(cuts[target], axes.pop(0))
 
 

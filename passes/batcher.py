@@ -8,7 +8,7 @@ copied; any other follows its rule, or the handler of its control flow.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shardir.batching import Many, elementwise, repeated
-from shardir.build import Builder, copied
+from shardir.build import Builder, as_values, copied
 from shardir.errors import VectorizeError
 from shardir.ir import Op, Value
 from shardir.placement import Axes, Axis
@@ -99,7 +99,7 @@ class Batcher:
             raise error(f"{what} cannot be done many times at once", op)
         many = Many(op, self.size, tuple(map(self.has, op.operands)))
         made = rule(self.b, many, *map(self.get, op.operands), **op.attrs)
-        return made if isinstance(made, tuple) else (made,)
+        return as_values(made)
 
     def is_along(self, op: Op) -> bool:
         """Whether an operation, or one in its blocks, is along the axis that is vectorized."""

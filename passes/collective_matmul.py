@@ -16,14 +16,13 @@ Communication with Dependent Computation via Decomposition" (Wang et al., ASPLOS
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 from shardir.build import Builder, Names
 from shardir.ir import Block, Module, Op, Value
 from shardir.passes.pipeline import Pass
 from shardir.passes.program import rebuild_device_programs
-from shardir.placement import Axes
+from shardir.placement import Axes, size_of
 from shardir.types import TensorType
 
 
@@ -72,7 +71,7 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
                 and gather.name == "all-gather"
                 and uses[value] == 1
                 and value.type.nbytes >= self.minimum
-                and _devices(gather) > 1
+                and size_of(gather.attrs["axes"]) > 1
                 and _kept(gather, op)
             ):
                 return gather, op
@@ -86,7 +85,8 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
             return None
         (value,) = op.operands
         dot = made.get(value)
-        fits = dot is not None and dot.name == "dot" and uses[value] == 1 and _devices(op) > 1
+        several = size_of(op.attrs["axes"]) > 1
+        fits = dot is not None and dot.name == "dot" and uses[value] == 1 and several
         return (dot, op) if dot and fits and value.type.nbytes >= self.minimum else None
 
 
@@ -101,14 +101,10 @@ def _kept(gather: Op, dot: Op) -> bool:
     return word[gather.attrs["dim"]] in output
 
 
-def _devices(op: Op) -> int:
-    return prod(axis.size for axis in op.attrs["axes"])
-
-
 def _gather_ring(gather: Op, dot: Op, names: Names) -> list[Op]:
     """The contraction of what would be gathered, as a loop over its pieces."""
     axes: Axes = gather.attrs["axes"]
-    count = _devices(gather)
+    count = size_of(gather.attrs["axes"])
     inputs, output = dot.attrs["dims"].split("->")
     letters = inputs.split(",")
     side = dot.operands.index(gather.result)
@@ -151,7 +147,7 @@ def _gather_ring(gather: Op, dot: Op, names: Names) -> list[Op]:
 def _scatter_ring(dot: Op, scatter: Op, names: Names) -> list[Op]:
     """The sum that would be scattered, as a loop in which each device's part goes round."""
     axes: Axes = scatter.attrs["axes"]
-    count = _devices(scatter)
+    count = size_of(scatter.attrs["axes"])
     inputs, output = dot.attrs["dims"].split("->")
     letters = inputs.split(",")
     dim, result = scatter.attrs["dim"], scatter.result

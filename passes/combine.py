@@ -11,7 +11,6 @@ same element type, along the same axes, travel together. What is dealt out to de
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any
 
 from shardir.build import Builder, Names
@@ -19,6 +18,7 @@ from shardir.ir import Block, Module, Op, Value
 from shardir.opset import OPS, Attr
 from shardir.passes.pipeline import Pass
 from shardir.passes.program import rebuild_device_programs
+from shardir.placement import size_of
 
 PLACES: dict[str, tuple[str, ...]] = {
     "all-reduce": (),
@@ -122,7 +122,7 @@ def _rows(b: Builder, op: Op) -> Value:
     (value,) = op.operands
     name, shape, count = f"{value.name}.row", value.type.shape, 1
     if op.name in ("reduce-scatter", "all-to-all"):
-        dim, count = op.attrs["dim" if "dim" in op.attrs else "split"], _devices(op)
+        dim, count = op.attrs["dim" if "dim" in op.attrs else "split"], size_of(op.attrs["axes"])
         apart = (*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :])
         order = (dim, *(i for i in range(len(apart)) if i != dim))
         value = b.transpose(b.reshape(value, result=value.type.with_shape(apart)), perm=order)
@@ -136,14 +136,9 @@ def _finish(b: Builder, part: Value, op: Op) -> None:
     b.loc, b.why = op.loc, op.why
     if op.name in ("all-gather", "all-to-all"):
         dim = op.attrs["dim" if "dim" in op.attrs else "concat"]
-        count, shape = _devices(op), op.result.type.shape
+        count, shape = size_of(op.attrs["axes"]), op.result.type.shape
         local = (*shape[:dim], shape[dim] // count, *shape[dim + 1 :])
         pieces = b.reshape(part, result=part.type.with_shape((count, *local)))
         order = (*range(1, dim + 1), 0, *range(dim + 1, len(local) + 1))
         part = b.transpose(pieces, perm=order)
     b.append(Op(OPS["reshape"], (part,), (op.result,), {}, (), op.loc, op.why))
-
-
-def _devices(op: Op) -> int:
-    """How many devices take part in one exchange."""
-    return prod(axis.size for axis in op.attrs["axes"])

@@ -10,21 +10,15 @@ it does, so there is nothing to stack into, and it has no way back.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shardir.build import substitute
+from shardir.build import as_values, substitute
 from shardir.ir import Block, Op, Value
 from shardir.ops.control import case, scan
 from shardir.passes.activity import reached
 from shardir.passes.differentiate_manual import HANDLERS as MANUAL
 from shardir.passes.differentiate_regions import HANDLERS as REGIONS
-from shardir.passes.pullback import Handler, Pullback, error
+from shardir.passes.pullback import Cotangents, Handler, Pullback, error
 from shardir.passes.residuals import hand_over, live
 from shardir.types import TensorType
-
-Cotangents = tuple[Value | None, ...]
-
-
-def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
-    return made if isinstance(made, tuple) else (made,)
 
 
 def _through_while(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
@@ -73,7 +67,7 @@ def _through_scan(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     stacks = [g for i in sliced if (g := cotangents[i]) is not None]
     if not returns:
         return op
-    made = _results(
+    made = as_values(
         ob.emit(
             scan,
             *inits,
@@ -188,7 +182,7 @@ def _through_case(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
         branch.handing_over([*mine, *[None] * (len(places) - len(mine))], places)
         for branch, mine in zip(branches, kept, strict=True)
     ]
-    made = _results(outer.b.emit(case, *op.operands, blocks=tuple(shown)))
+    made = as_values(outer.b.emit(case, *op.operands, blocks=tuple(shown)))
     for value, cotangent in zip(outside, made, strict=True):
         outer.give(value, cotangent)
     return replace(op, results=(*op.results, *places), blocks=tuple(forwards))

@@ -8,18 +8,15 @@ front that all manual axes cut.
 """
 
 from dataclasses import replace
-from math import prod
 
-from shardir.build import Builder, substitute
+from shardir.build import Builder, as_values, substitute
 from shardir.ir import Block, Op, Value
 from shardir.ops.manual import Cuts, manual_computation, whole_type
 from shardir.opset import Symbol
-from shardir.passes.pullback import Handler, Pullback, error
+from shardir.passes.pullback import Cotangents, Handler, Pullback, error
 from shardir.passes.residuals import hand_over, live
 from shardir.passes.varying import varying
-from shardir.placement import Axes, Axis
-
-Cotangents = tuple[Value | None, ...]
+from shardir.placement import Axes, Axis, size_of
 
 
 def _rest(axes: Axes, cuts: Cuts) -> Axes:
@@ -38,10 +35,6 @@ def _rest(axes: Axes, cuts: Cuts) -> Axes:
     return tuple(left)
 
 
-def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
-    return made if isinstance(made, tuple) else (made,)
-
-
 def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     """The way back: another manual computation along the same axes."""
     (body,) = op.blocks
@@ -54,7 +47,7 @@ def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     given = [i for i, g in enumerate(cotangents) if g is not None]
     params = [b.param(body.returns[i].type, f"{body.returns[i].name}.grad") for i in given]
     for i, param in zip(given, params, strict=True):
-        share = prod(axis.size for axis in _rest(axes, outs[i]))
+        share = size_of(_rest(axes, outs[i]))
         piece = param if share == 1 else b.div(param, b.full(share, param.type))
         pullback.give(body.returns[i], piece)
     forward = replace(body, ops=pullback.run(body.ops))
@@ -70,7 +63,7 @@ def _through_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
 
     saving = _Saving(outer, op, forward)
     back = saving.handed_over(back)
-    made = _results(
+    made = as_values(
         outer.b.emit(
             manual_computation,
             *(g for i in given if (g := cotangents[i]) is not None),

@@ -13,12 +13,10 @@ from shardir.build import copied, inline, substitute
 from shardir.ir import Block, Op, Value
 from shardir.passes.activity import active_values
 from shardir.passes.policies import is_saved, saves_everything
-from shardir.passes.pullback import Handler, Pullback
+from shardir.passes.pullback import Cotangents, Handler, Pullback
 from shardir.passes.regions import check_closed, landed, opened, parted, rule_of
 from shardir.passes.residuals import live
 from shardir.types import INEXACT
-
-Cotangents = tuple[Value | None, ...]
 
 
 def _through_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:

@@ -9,11 +9,11 @@ The algorithm is that of `reshard_to_collectives` in OpenXLA Shardy (transforms/
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd, prod
+from math import gcd
 
 from shardir.axes import append, clear_of, coexist
 from shardir.groups import merge
-from shardir.placement import Axes, Axis, Dim, Sharding
+from shardir.placement import Axes, Axis, Dim, Sharding, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Plan:
     def slice(self) -> None:
         """Cut along axes that cut nothing yet, no finer than the goal does."""
         for dim in self.dims:
-            before, after = _pieces(self.leaving[dim]), _pieces(self.coming[dim])
+            before, after = size_of(self.leaving[dim]), size_of(self.coming[dim])
             self.room[dim] = after // gcd(before, after)
         gained: list[Axes] = [() for _ in self.dims]
         for dim in self.dims:
@@ -122,9 +122,9 @@ class Plan:
             if axis in used:
                 break
             free.append(axis)
-        if self.shape[dim] % (_pieces([*self.placed[dim], *here]) * _pieces(free)):
+        if self.shape[dim] % (size_of([*self.placed[dim], *here]) * size_of(free)):
             return []
-        self.room[target] //= _pieces(here[len(here) - shared :]) * _pieces(free)
+        self.room[target] //= size_of(here[len(here) - shared :]) * size_of(free)
         return free
 
     def slice_at_home(self, dim: int, gained: list[Axes], elsewhere: list[Axis]) -> None:
@@ -211,7 +211,7 @@ class Plan:
         away: list[Axis] = []
         for dim in self.dims:
             here, wanted = self.leaving[dim], self.coming[dim]
-            pieces = self.room[dim] = _pieces(here)
+            pieces = self.room[dim] = size_of(here)
             while self.room[dim] > 1 and wanted:
                 part, rest = self.within(wanted[0], dim)
                 if part is None:
@@ -302,10 +302,6 @@ class Plan:
 
 def _flat(axes: Iterable[Sequence[Axis]]) -> list[Axis]:
     return [axis for each in axes for axis in each]
-
-
-def _pieces(axes: Iterable[Axis]) -> int:
-    return prod(axis.size for axis in axes)
 
 
 def _divide(a: Axis, b: Axis) -> bool:

@@ -19,7 +19,7 @@ from math import prod
 
 from shardir.axes import coexist
 from shardir.groups import merge, refine
-from shardir.placement import Axes, Axis, Dim, Sharding
+from shardir.placement import Axes, Axis, Dim, Sharding, size_of
 from shardir.types import TensorType
 
 Cuts = tuple[tuple[int, ...], ...]
@@ -48,7 +48,7 @@ class Problem:
         old, new = tuple(map(split, source.axes)), tuple(map(split, target.axes))
         shared = [_common(a, b, size) for a, b, size in zip(old, new, type.shape, strict=True)]
         self.uneven = tuple(
-            any(size % _count(cut) for cut in both) if both[0] != both[1] else False
+            any(size % size_of(cut) for cut in both) if both[0] != both[1] else False
             for size, *both in zip(type.shape, old, new, strict=True)
         )
         self.prefix = tuple(a[:n] for a, n in zip(old, shared, strict=True))
@@ -72,7 +72,7 @@ class Problem:
         self.home = {a: dim for dim, cut in enumerate(self.goal[0]) for a in cut}
         self.wide = len(self.atoms) <= FEW
         self.room = tuple(
-            -(-size // _count(axes)) for size, axes in zip(type.shape, self.prefix, strict=True)
+            -(-size // size_of(axes)) for size, axes in zip(type.shape, self.prefix, strict=True)
         )
         self.itemsize = type.numpy.itemsize
         self.begun = merge([a for a in end if a not in kept or a not in waiting])
@@ -133,12 +133,8 @@ def _common(a: Axes, b: Axes, size: int) -> int:
 
 def _end(size: int, axes: Axes) -> int:
     """Where the last piece ends."""
-    count = _count(axes)
+    count = size_of(axes)
     return -(-size // count) * count
-
-
-def _count(axes: Axes) -> int:
-    return prod(axis.size for axis in axes)
 
 
 def _primes(atoms: Axes) -> dict[Axis, Axes]:

@@ -21,7 +21,7 @@ from shardir.ir import Op
 from shardir.passes.align import Alignment, align, cuts_of, reduction_of, unprojected
 from shardir.passes.prices import LATENCY, pending_over, price, weight
 from shardir.passes.propagation.projection import project
-from shardir.placement import Axes, Axis, Sharding
+from shardir.placement import Axes, Axis, Sharding, size_of
 from shardir.types import TensorType
 
 LAYOUTS = ("cheapest", "shardy")
@@ -121,7 +121,7 @@ def _disputed(rule: FactorRule, places: tuple[Sharding, ...]) -> frozenset[int]:
 def _work(rule: FactorRule, fitting: Alignment, whole: frozenset[int] = frozenset()) -> int:
     """How many rounds the loops take on one device, if those in `whole` are not cut."""
     return prod(
-        -(-factor.size // (1 if i in whole else prod(axis.size for axis in axes)))
+        -(-factor.size // (1 if i in whole else size_of(axes)))
         for i, (factor, axes) in enumerate(zip(rule.factors, fitting.cuts, strict=True))
     )
 

@@ -13,7 +13,6 @@ remembers in its `Interface` how its parameters and results are cut.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import ClassVar
 
 from shardir.build import Builder, Names, infer, substitute
@@ -33,6 +32,7 @@ from shardir.passes.program import names_of, rebuild_global_programs
 from shardir.passes.reasons import Words
 from shardir.passes.reshard import IDENTITIES
 from shardir.passes.uneven import uneven_dims
+from shardir.placement import size_of
 from shardir.types import COMPLEX
 
 SUFFIX = {
@@ -204,7 +204,7 @@ class _Cutter:
         attrs = dict(step.attrs)
         fresh = f"{result.name}.{SUFFIX[step.name]}"
         if (dim := attrs.get("split", attrs.get("dim"))) is not None and step.name != "all-gather":
-            value = lengthened(b, value, dim, shape[dim] * prod(a.size for a in attrs["axes"]))
+            value = lengthened(b, value, dim, shape[dim] * size_of(attrs["axes"]))
         operands: tuple[Value, ...] = (value,)
         if step.name == "unreduce":
             place = b.axis_index(**attrs)

@@ -13,7 +13,6 @@ eight takes as long as for one of four thousand.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
 
 from shardir.groups import merge
 from shardir.opset import Attr, Symbol
@@ -21,7 +20,7 @@ from shardir.passes.greedy import Collective, greedy_collectives
 from shardir.passes.lattice import Cuts, Problem, State
 from shardir.passes.lattice_moves import Move
 from shardir.passes.lattice_search import plain, search
-from shardir.placement import Axis, Sharding
+from shardir.placement import Axis, Sharding, size_of
 from shardir.types import TensorType
 
 
@@ -105,14 +104,14 @@ def _each(made: Collective, before: Sharding, reduction: str, type: TensorType) 
         return
     if made.name == "all-reduce":
         (axes,) = made.axes
-        pieces = prod(axis.size for axis in axes)
+        pieces = size_of(axes)
         nbytes = 2 * held * (pieces - 1) // pieces
         yield Step(made.name, (("axes", axes), op), made.sharding, nbytes)
         return
     touched = [dim for dim, axes in enumerate(made.axes) if axes]
     for dim in touched:
         axes = made.axes[dim]
-        pieces = prod(axis.size for axis in axes)
+        pieces = size_of(axes)
         after = made.sharding if dim == touched[-1] else _between(made, before, dim)
         if made.name == "all-to-all":
             attrs = (("split", made.target), ("concat", dim), ("axes", axes))

@@ -11,7 +11,9 @@ from shardir.build import Builder
 from shardir.errors import DifferentiateError
 from shardir.ir import Op, Value
 
-Handler = Callable[["Pullback", Op, tuple[Value | None, ...]], Op | tuple[Op, ...]]
+Cotangents = tuple[Value | None, ...]
+"""Those of the results of an operation; `None` where nothing came back."""
+Handler = Callable[["Pullback", Op, Cotangents], Op | tuple[Op, ...]]
 """Pulls cotangents back through an operation with blocks. Returns the operation with whatever
 more it must hand over, or the operations that take its place."""
 

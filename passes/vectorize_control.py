@@ -9,14 +9,11 @@ differs becomes all its branches and a choice between their results.
 from collections.abc import Sequence
 
 from shardir.batching import beside
+from shardir.build import as_values
 from shardir.ir import Block, Op, Value
 from shardir.ops.control import case, scan, while_
 from shardir.passes.batcher import Batcher, Handler
 from shardir.types import TensorType
-
-
-def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
-    return made if isinstance(made, tuple) else (made,)
 
 
 def _exchanged(outer: Batcher, x: Value, why: str) -> Value:
@@ -49,7 +46,7 @@ def _scan(outer: Batcher, op: Op) -> Sequence[Value]:
         outer.get(x) for x, flag in zip(op.operands[n:], sliced, strict=True)
     ]  # fmt: skip
     block = inner.b.block(params, [*returns, *slices])
-    made = _results(outer.b.emit(scan, *inits, *stacks, blocks=(block,), **op.attrs))
+    made = as_values(outer.b.emit(scan, *inits, *stacks, blocks=(block,), **op.attrs))
     stacked = [
         _exchanged(outer, y, "a scan stacks along its first dimension") if inner.has(value) else y
         for y, value in zip(made[n:], body.returns[n:], strict=True)
@@ -93,7 +90,7 @@ def _while(outer: Batcher, op: Op) -> Sequence[Value]:
         test.b.block(tested, [test.get(condition.returns[0])]),
         step.b.block(stepped, _fitted(step, body.returns, carried)),
     )
-    return _results(outer.b.emit(while_, *inits, blocks=blocks))
+    return as_values(outer.b.emit(while_, *inits, blocks=blocks))
 
 
 def _params(batcher: Batcher, block: Block, flags: Sequence[bool]) -> list[Value]:
@@ -128,7 +125,7 @@ def _masked_while(
     stepped = step.b.block([going, *params], [further, *kept])
 
     first = _condition(outer, condition, inits)
-    made = _results(outer.b.emit(while_, first, *inits, blocks=(tested, stepped)))
+    made = as_values(outer.b.emit(while_, first, *inits, blocks=(tested, stepped)))
     return made[1:]
 
 
@@ -155,7 +152,7 @@ def _case(outer: Batcher, op: Op) -> Sequence[Value]:
     blocks = tuple(
         inner.b.block([], _fitted(inner, branch.returns, flags)) for inner, branch in inners
     )
-    return _results(outer.b.emit(case, outer.get(index), blocks=blocks))
+    return as_values(outer.b.emit(case, outer.get(index), blocks=blocks))
 
 
 def _chosen(outer: Batcher, op: Op) -> Sequence[Value]:

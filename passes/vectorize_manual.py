@@ -1,19 +1,19 @@
 """Manual computations, many times at once: every device does its piece of all of them."""
 
 from collections.abc import Sequence
-from math import prod
 
+from shardir.build import as_values
 from shardir.ir import Op, Value
 from shardir.ops.manual import manual_computation
 from shardir.passes.batcher import Batcher, Handler
-from shardir.placement import Axes
+from shardir.placement import Axes, size_of
 
 
 def _manual(outer: Batcher, op: Op) -> Sequence[Value]:
     """The new dimension is whole along the manual axes, unless it is asked to be cut by some."""
     (body,) = op.blocks
     front = _front(outer, op)
-    inner = outer.inner(prod(axis.size for axis in front))
+    inner = outer.inner(size_of(front))
     params = [
         inner.param(param, outer.has(value))
         for param, value in zip(body.params, op.operands, strict=True)
@@ -36,7 +36,7 @@ def _manual(outer: Batcher, op: Op) -> Sequence[Value]:
         in_axes=tuple(ins),
         out_axes=tuple(outs),
     )
-    return made if isinstance(made, tuple) else (made,)
+    return as_values(made)
 
 
 def _front(outer: Batcher, op: Op) -> Axes:
@@ -52,7 +52,7 @@ def _front(outer: Batcher, op: Op) -> Axes:
         for axis in dim
     }
     free = all(axis not in used for axis in front)
-    return front if free and outer.size % prod(axis.size for axis in front) == 0 else ()
+    return front if free and outer.size % size_of(front) == 0 else ()
 
 
 HANDLERS: dict[str, Handler] = {"manual_computation": _manual}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from shardir.batching import repeated
-from shardir.build import Builder, inline
+from shardir.build import Builder, as_values, inline
 from shardir.hosted import Hosted, function_of
 from shardir.ir import Block, Function, Op, Value
 from shardir.passes.batcher import Batcher, Handler
@@ -19,10 +19,6 @@ from shardir.types import INEXACT
 
 Many = Callable[[Block, Sequence[bool]], Block]
 """Gives a block the new dimension; which parameters have it is said for each."""
-
-
-def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
-    return made if isinstance(made, tuple) else (made,)
 
 
 def _checkpoint(outer: Batcher, op: Op) -> Sequence[Value]:
@@ -38,7 +34,7 @@ def _checkpoint(outer: Batcher, op: Op) -> Sequence[Value]:
     inner.run(body.ops)
     block = inner.b.block(params, [inner.get(value) for value in body.returns])
     operands = map(outer.get, op.operands)
-    return _results(outer.b.emit(op.spec, *operands, blocks=(block,), **op.attrs))
+    return as_values(outer.b.emit(op.spec, *operands, blocks=(block,), **op.attrs))
 
 
 def _custom(outer: Batcher, op: Op) -> Sequence[Value]:
@@ -57,7 +53,7 @@ def _custom(outer: Batcher, op: Op) -> Sequence[Value]:
         rule, blocks = Hosted(op.attrs["rule"], partial(make, op, flags, many)), ()
     attrs = {**op.attrs, "rule": rule}
     operands = map(outer.get, op.operands)
-    return _results(outer.b.emit(op.spec, *operands, blocks=(block, *blocks), **attrs))
+    return as_values(outer.b.emit(op.spec, *operands, blocks=(block, *blocks), **attrs))
 
 
 def _many(block: Block, flags: Sequence[bool], size: int, axis: str | None) -> Block:

@@ -10,9 +10,9 @@ The algebra is that of OpenXLA Shardy, whose whole axis is here the sub-axis (1)
 """
 
 from collections.abc import Callable, Iterable
-from math import gcd, prod
+from math import gcd
 
-from shardir.placement import Axes, Axis
+from shardir.placement import Axes, Axis, size_of
 
 
 def coexist(a: Axis, b: Axis) -> bool:
@@ -104,7 +104,7 @@ def truncate(axes: Axes, keep: Callable[[Axis, int], Axis | None]) -> Axes:
 
 def dividing_prefix(axes: Axes, size: int) -> Axes:
     """The longest prefix that cuts `size` positions into even pieces."""
-    if size % prod(axis.size for axis in axes) == 0:
+    if size % size_of(axes) == 0:
         return axes
 
     def keep(axis: Axis, pieces: int) -> Axis | None:

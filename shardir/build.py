@@ -126,6 +126,11 @@ class Builder:
         return Block(tuple(params), tuple(self.ops), tuple(returns))
 
 
+def as_values(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+    """What a method of a builder returned, several values or one."""
+    return made if isinstance(made, tuple) else (made,)
+
+
 def substitute(block: Block, new: dict[Value, Value]) -> Block:
     """The block with values replaced as `new` says; inner blocks included.
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from shardir.cost import sent_by
 from shardir.ir import Block, Loc, Module, Op
 from shardir.ops.overlap import kind_of
-from shardir.placement import Axis
+from shardir.placement import Axis, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def _described(module: Module, op: Op, times: int | None) -> Collective:
     return Collective(
         kind_of(op),
         tuple(a.name if a.size == sizes.get(a.name) else str(a) for a in axes),
-        prod(axis.size for axis in axes),
+        size_of(axes),
         sum(result.type.nbytes for result in op.results),
         sent_by(op),
         times,

@@ -10,7 +10,7 @@ from math import prod
 from shardir.ir import Block, Op
 from shardir.ops.overlap import kind_of
 from shardir.opset import OpSpec
-from shardir.placement import Axes
+from shardir.placement import Axes, size_of
 from shardir.types import COMPLEX
 
 _REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
@@ -92,7 +92,7 @@ def sent_by(op: Op) -> int:
     if not op.spec.collective:
         return 0
     axes: Axes = op.attrs.get("axes") or op.attrs.get("source") or ()
-    devices = prod(axis.size for axis in axes)
+    devices = size_of(axes)
     match kind_of(op):
         case "all-reduce":
             return _ceil(2 * op.operands[0].type.nbytes * (devices - 1), devices)

@@ -11,14 +11,13 @@ the axes that cut the dimension and by nothing else, so the time does not depend
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from shardir.opset import Dense
 from shardir.partitioning import Local
-from shardir.placement import Axes
+from shardir.placement import Axes, size_of
 from shardir.rounds import (
     Round,
     Run,
@@ -166,7 +165,7 @@ class _Exchange:
 
     @property
     def count(self) -> int:
-        return prod(axis.size for axis in self.axes)
+        return size_of(self.axes)
 
     def is_zero(self) -> bool:
         return isinstance(self.fill, int | float | complex) and self.fill == 0

@@ -10,14 +10,14 @@ although the rule alone does not say how.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, prod
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shardir.factors import FactorRule, Kind
 from shardir.mesh import Mesh
-from shardir.placement import Axes
+from shardir.placement import Axes, size_of
 from shardir.types import COMPLEX, FLOATS, TensorType
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Local:
 
     def count(self, value: "Value", dim: int) -> int:
         """Into how many pieces a dimension of one of the operation's values is cut."""
-        return prod(axis.size for axis in self.axes(value, dim))
+        return size_of(self.axes(value, dim))
 
     def start(self, b: Any, value: "Value", dim: int, dtype: str = "i32") -> "Value | None":
         """Where the device's piece of `value` begins along `dim`: an integer of rank 0.

@@ -57,6 +57,11 @@ class Axis:
 Axes = tuple[Axis, ...]
 
 
+def size_of(axes: Iterable[Axis]) -> int:
+    """How many positions there are along axes together."""
+    return prod(axis.size for axis in axes)
+
+
 @dataclass(frozen=True, slots=True)
 class Dim:
     """How one dimension is cut: `axes` major to minor; `open` to more axes or not."""
@@ -67,7 +72,7 @@ class Dim:
 
     @property
     def pieces(self) -> int:
-        return prod(axis.size for axis in self.axes)
+        return size_of(self.axes)
 
     def close(self) -> "Dim":
         return Dim(self.axes, open=False)

@@ -8,7 +8,6 @@ it. If none does, then nobody asked for the axis, or no loop leads here from whe
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 from shardir.ir import Value
 from shardir.mesh import Mesh
@@ -18,7 +17,7 @@ from shardir.passes.explain.origins import origins_of
 from shardir.passes.explain.parts import left_over, shared, touches
 from shardir.passes.explain.strength import lost_to, waited
 from shardir.passes.propagation.record import Reason, Refusal, Step
-from shardir.placement import Axis, Sharding
+from shardir.placement import Axis, Sharding, size_of
 
 SHARED = (Reason.DISAGREE, Reason.SPILL, Reason.MESHES, Reason.SINGLE_DEVICE)
 """What keeps an axis from all tensors of an operation, whichever of them is at fault."""
@@ -110,7 +109,7 @@ class _Search:
         found = []
         for dim, (cut, size) in enumerate(zip(state.dims, self.value.type.shape, strict=True)):
             if touches(self.axis, cut.axes):
-                uneven = size % prod(axis.size for axis in cut.axes)
+                uneven = size % size_of(cut.axes)
                 reason = Reason.INDIVISIBLE if uneven else Reason.PART
                 detail = f"{size} positions" if uneven else ""
                 found.append(_plain(self.text, reason, detail, dim))

@@ -1,7 +1,6 @@
 """What propagation left out: operations, dimensions, annotations."""
 
 from collections.abc import Iterator
-from math import prod
 
 from shardir.ir import Op
 from shardir.passes.explain.data import Coverage, Unruled, Whole
@@ -10,7 +9,7 @@ from shardir.passes.explain.idle import idle
 from shardir.passes.explain.parts import left_over
 from shardir.passes.explain.program import Program, tell
 from shardir.passes.propagate import Propagate
-from shardir.placement import Axis, Sharding
+from shardir.placement import Axis, Sharding, size_of
 from shardir.types import TensorType
 
 
@@ -64,7 +63,7 @@ def _whole_dims(
     used = (*sharding.used(), *sharding.unreduced)
     free = [Axis(name, 1, size) for name, size in mesh.axes if size > 1]
     free = [axis for axis in free if left_over(axis, used) == [axis]]
-    nbytes = type.nbytes // (prod(axis.size for axis in sharding.used()) or 1)
+    nbytes = type.nbytes // (size_of(sharding.used()) or 1)
     for dim, size in enumerate(type.shape):
         fits = [axis for axis in free if size and size % axis.size == 0]
         if fits and not sharding.dims[dim].axes:

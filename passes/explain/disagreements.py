@@ -8,7 +8,6 @@ that is cut otherwise along it, to another loop that has the axis, or to the ope
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import prod
 
 from shardir.factors import FactorRule
 from shardir.ir import Op
@@ -28,7 +27,7 @@ from shardir.passes.propagation.projection import View, project
 from shardir.passes.propagation.record import Reason, Step
 from shardir.passes.reshard import IDENTITIES
 from shardir.passes.uneven import loops_that_pad, settled
-from shardir.placement import WHOLE, Axes, Dim, Sharding
+from shardir.placement import WHOLE, Axes, Dim, Sharding, size_of
 
 
 def conflicts(
@@ -280,7 +279,7 @@ class _Meeting:
                 late = waited(self.history, step, refusal)
                 return Verdict.FIRST, f"of the other, {late.value}" if late else ""
         walking = [i for i, mapping in enumerate(step.rule.tensors) if any(mapping)]
-        pieces = prod(axis.size for axis in axes)
+        pieces = size_of(axes)
         if axes and not self.terms.cuts[factor] and step.rule.factors[factor].size % pieces:
             return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} pieces"
         if len(walking) == 2:

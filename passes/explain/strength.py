@@ -6,7 +6,6 @@ had to wait for its priority or its round.
 """
 
 from dataclasses import dataclass
-from math import prod
 
 from shardir.passes.explain.data import Verdict
 from shardir.passes.explain.history import History, dims_of, sizes_of
@@ -17,6 +16,7 @@ from shardir.passes.propagation.conflicts import agreed_axes
 from shardir.passes.propagation.directions import Direction
 from shardir.passes.propagation.priorities import directions, is_elementwise, traffic
 from shardir.passes.propagation.record import Reason, Refusal, Step
+from shardir.placement import size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _decided(history: History, step: Step, lost: Refusal) -> Lost | None:
     def side(factor: int) -> Side:
         elements, tensor = sources[factor]
         name = history.tensor(step, tensor) if tensor >= 0 else "several tensors"
-        pieces = prod(axis.size for axis in wishes[factor])
+        pieces = size_of(wishes[factor])
         return Side(history.loop(step, factor), name, elements, pieces)
 
     for gain in step.gains:

@@ -6,7 +6,7 @@ that gradients are added to, is laid out as the body makes the next.
 
 from collections.abc import Sequence
 
-from shardir.build import Builder
+from shardir.build import Builder, as_values
 from shardir.ir import Block, Op, Value
 from shardir.ops.control import case, scan, while_
 from shardir.passes.folding import views
@@ -15,16 +15,12 @@ from shardir.passes.folding.moves import separated
 from shardir.passes.folding.views import Piece, View, straight
 
 
-def _results(made: Value | tuple[Value, ...]) -> tuple[Value, ...]:
-    return made if isinstance(made, tuple) else (made,)
-
-
 def _emit(
     folder: Folder, op: Op, operands: Sequence[Value], blocks: Sequence[Block]
 ) -> list[Value]:
     b: Builder = folder.b
     names = [value.name for value in op.results]
-    made = _results(b.emit(op.spec, *operands, blocks=tuple(blocks), **op.attrs))
+    made = as_values(b.emit(op.spec, *operands, blocks=tuple(blocks), **op.attrs))
     return folder.renamed(made, names)
 
 

@@ -16,7 +16,7 @@ from shardir.passes.propagation.conflicts import across, agreed_axes, note_behin
 from shardir.passes.propagation.directions import Directions
 from shardir.passes.propagation.projection import View
 from shardir.passes.propagation.record import Reason, Refuse
-from shardir.placement import Axes, Axis
+from shardir.placement import Axes, Axis, size_of
 
 
 def propagate_aggressive(
@@ -61,7 +61,7 @@ def preference(
 
     def rank(factor: int) -> tuple[int, int, int, int]:
         size, number = largest[factor]
-        pieces = prod(axis.size for axis in wishes[factor]) if elementwise else 0
+        pieces = size_of(wishes[factor]) if elementwise else 0
         return -size, -pieces, number, factor
 
     return sorted((factor for factor, wish in enumerate(wishes) if wish), key=rank)

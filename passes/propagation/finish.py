@@ -9,11 +9,10 @@ and at its border those that are asked for.
 
 from dataclasses import replace
 from enum import Enum
-from math import prod
 
 from shardir.axes import dividing_prefix
 from shardir.mesh import Mesh
-from shardir.placement import Axes, Dim, Sharding
+from shardir.placement import Axes, Dim, Sharding, size_of
 
 
 def without_unit_axes(sharding: Sharding) -> Sharding:
@@ -62,10 +61,10 @@ def at_the_border(
     dims = []
     for d, (dim, size) in enumerate(zip(sharding.dims, shape, strict=True)):
         axes = dim.axes
-        if uneven != "uneven" and size % prod(axis.size for axis in axes):
+        if uneven != "uneven" and size % size_of(axes):
             axes = dividing_prefix(axes, size)
             own = stated.dims[d].axes if stated and uneven == "stated" else ()
-            if prod(axis.size for axis in own) > prod(axis.size for axis in axes):
+            if size_of(own) > size_of(axes):
                 axes = own
         if dim.open and border is Border.FUNCTION:
             whole = [axis.is_whole(mesh) for axis in axes]

@@ -14,7 +14,7 @@ from math import gcd, prod
 
 from shardir.axes import append
 from shardir.factors import TensorFactors
-from shardir.placement import OPEN, Axes, Axis, Dim, Sharding
+from shardir.placement import OPEN, Axes, Axis, Dim, Sharding, size_of
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ def _unproject_dim(factors: tuple[int, ...], cuts: dict[int, Cut], sizes: tuple[
         if cut.overflow:
             axes = _join(axes, cut.overflow)
             break
-        if prod(axis.size for axis in cut.axes) < sizes[factor]:
+        if size_of(cut.axes) < sizes[factor]:
             break
     return Dim(axes, is_open)
 

@@ -7,7 +7,6 @@ them holds piece p. `all-slice` and `axis-index` depend on the device but exchan
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from shardir.ops.collective_gradients import (
     reduce_scatter_vjp,
 )
 from shardir.opset import define
-from shardir.placement import Axes, Axis
+from shardir.placement import Axes, Axis, size_of
 from shardir.types import TensorType
 
 Array = npt.NDArray[Any]
@@ -54,7 +53,7 @@ def _axes(axes: Axes, name: str = "axes") -> int:
             raise TypeError(f"{name}={show(axes)} holds {axis!r}, which is no mesh axis")
         if any(axis.overlaps(other) for other in axes[:i]):
             raise TypeError(f"{name}={show(axes)} uses a part of {axis.name!r} twice")
-    return prod(axis.size for axis in axes)
+    return size_of(axes)
 
 
 def _combining(x: TensorType, op: str) -> None:
@@ -180,7 +179,7 @@ def _slice(mesh: Mesh, parts: Parts, *, dim: int, axes: Axes, result: TensorType
     for (array,), place in zip(parts, positions(mesh, axes).tolist(), strict=True):
         key = (id(array), place)
         if key not in made:
-            made[key] = pieces(array, dim, prod(axis.size for axis in axes))[place]
+            made[key] = pieces(array, dim, size_of(axes))[place]
         results.append(made[key])
     return results
 
@@ -324,7 +323,7 @@ def _axis_index_type(*, axes: Axes, result: Any) -> TensorType:
 
 
 def _axis_index(mesh: Mesh, parts: Parts, *, axes: Axes, result: TensorType) -> list[Array]:
-    numbers = [np.asarray(i, np.int32) for i in range(prod(axis.size for axis in axes))]
+    numbers = [np.asarray(i, np.int32) for i in range(size_of(axes))]
     return [numbers[place] for place in positions(mesh, axes).tolist()]
 
 

@@ -1,6 +1,5 @@
 """Values made of nothing: constants and running numbers."""
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from shardir.ops.check import ARITHMETIC, REAL, dim_of, stated
 from shardir.ops.numerics import narrowed
 from shardir.opset import Dense, define
 from shardir.partitioning import Local, Partitioning
+from shardir.placement import size_of
 from shardir.types import COMPLEX, FLOATS, TensorType
 
 
@@ -59,7 +59,7 @@ def _constant_lower(b: Any, local: Local, *, value: Any) -> Any:
     if not isinstance(value, Dense):
         return b.constant(value=value, result=local.result)
     whole = local.op.result
-    pieces = [prod(axis.size for axis in local.axes(whole, d)) for d in range(whole.type.rank)]
+    pieces = [size_of(local.axes(whole, d)) for d in range(whole.type.rank)]
     shape = [n * count for n, count in zip(local.result.shape, pieces, strict=True)]
     if tuple(shape) != whole.type.shape:
         ends = zip(shape, whole.type.shape, strict=True)

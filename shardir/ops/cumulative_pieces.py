@@ -1,12 +1,11 @@
 """Running sums and the like over pieces: each device runs over its own, from what came before."""
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 from shardir.exchange import part
 from shardir.partitioning import Local, Partitioning, every_loop
-from shardir.placement import Axes
+from shardir.placement import Axes, size_of
 
 GATHERED = 8
 """Up to so many devices each gets the totals of all; more pass them on in doubling steps."""
@@ -31,7 +30,7 @@ def cumulative(name: str, nothing: Callable[[str], complex], combine: Combine) -
             return run
         size = x.type.shape[dim]
         total = part(b, run, dim, 0 if reverse else size - 1, 1)
-        count = prod(axis.size for axis in axes)
+        count = size_of(axes)
         scan = _gathered if count <= GATHERED else _doubled
         before = scan(b, name, combine, nothing(x.type.dtype), axes, total, dim, reverse)
         kept = tuple(range(x.type.rank))
@@ -76,7 +75,7 @@ def _doubled(
     reverse: bool,
 ) -> Any:
     """The same in steps: what one device has heard of is doubled in each."""
-    count = prod(axis.size for axis in axes)
+    count = size_of(axes)
     place = b.axis_index(axes=axes)
     if reverse:
         place = b.sub(b.full(count - 1, place.type), place)

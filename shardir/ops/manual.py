@@ -11,7 +11,6 @@ axes, and their shardings tell of the free axes alone.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from shardir.axes import append
@@ -19,7 +18,7 @@ from shardir.factors import pointwise
 from shardir.ir import Block, Value
 from shardir.ops.check import show
 from shardir.opset import Symbol, define
-from shardir.placement import Axes, Axis, Sharding
+from shardir.placement import Axes, Axis, Sharding, size_of
 from shardir.types import TensorType
 
 Cuts = tuple[Axes, ...]
@@ -39,7 +38,7 @@ def _pieces(type: TensorType, cuts: object, axes: Axes, word: str) -> list[int]:
             raise TypeError(f"{word} cuts {type} along {name!r}, which is not in axes={show(axes)}")
         if any(axis.overlaps(other) for other in used[:i]):
             raise TypeError(f"{word} cuts {type} along {axis.name!r} twice")
-    return [prod(axis.size for axis in dim) for dim in cuts]
+    return [size_of(dim) for dim in cuts]
 
 
 def local_type(type: TensorType, cuts: Cuts, axes: Axes, word: str = "in_axes") -> TensorType:

@@ -6,7 +6,6 @@ between partitions, and each has a channel of its own.
 """
 
 from collections.abc import Iterable
-from math import prod
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from shardir.ir import Op
 from shardir.mesh import Mesh
 from shardir.ops.overlap import STARTED
 from shardir.opset import OPS, Dense
-from shardir.placement import Axes
+from shardir.placement import Axes, size_of
 from shardir.stablehlo.attributes import array, integer, literal, table
 from shardir.stablehlo.regions import combiner
 from shardir.stablehlo.writer import RULES, Attrs, ExportError, Rule, Typed, Writer
@@ -93,7 +92,7 @@ def _all_to_all(w: Writer, op: Op) -> None:
     attrs = {
         "split_dimension": integer(op.attrs["split"]),
         "concat_dimension": integer(op.attrs["concat"]),
-        "split_count": integer(prod(axis.size for axis in axes)),
+        "split_count": integer(size_of(axes)),
         "replica_groups": _groups(w, axes),
         **_channel(w, numbered=False),
     }
