@@ -1,6 +1,7 @@
 """Pointwise operations as expressions of `popops::map`.
 
-A rule takes the expressions of the operands and gives that of the result. `repeats` says which
+A rule takes the expressions of the operands and, by name, the attributes, and gives the expression
+of the result. `repeats` says which
 operands it speaks of more than once: what is computed for those is stored first, so that nothing is
 evaluated twice.
 """

@@ -107,10 +107,14 @@ def _erfc(x: Node, store: Callable[[Node], Node]) -> Node:
 
 
 @pointwise("erf_inv", 0, stores=True)
-def _erf_inv(x: Node, store: Callable[[Node], Node]) -> Node:
-    """Giles' polynomials, as XLA and the reference evaluate them."""
+def _erf_inv(x: Node, store: Callable[[Node], Node], *, as_xla: bool = False) -> Node:
+    """Giles' polynomials in -log(1 - x^2); XLA rounds x^2, which costs digits towards -1 and 1."""
     wide = _single(x, store)
-    w = store(apply("-", apply("Log1p", apply("-", apply("Square", wide)))))
+    if as_xla:
+        log = apply("Log1p", apply("-", apply("Square", wide)))
+    else:
+        log = apply("+", apply("Log1p", wide), apply("Log1p", apply("-", wide)))
+    w = store(apply("-", log))
     centre = Polynomial(apply("-", w, number(2.5, "f32")), GILES_CENTRE)
     tail = Polynomial(apply("-", apply("Sqrt", w), number(3, "f32")), GILES_TAIL)
     slope = where(compare("<", w, number(5, "f32")), centre, tail)

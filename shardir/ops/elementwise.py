@@ -283,8 +283,7 @@ erf_inv = define(
     elementwise=True,
 )
 """The number whose `erf` is `x`. With `as_xla` the short polynomials that XLA has for f32, whose
-error nearly reaches 1e-5 towards -1 and 1, so that normal random numbers are JAX's to the bit;
-targets without an accurate one of their own take them in any case."""
+error nearly reaches 1e-5 towards -1 and 1, so that normal random numbers are JAX's to the bit."""
 
 
 select = define(

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from shardir.backends.emission import EmissionError
+from shardir.backends.ipu.host_model import build_and_run
 from shardir.backends.ipu.table import LOWERED, REFUSED
+from shardir.backends.ipu.target import program_text
 from shardir.frontend.emitting import emission_of
+from shardir.ops.special import erf_inv, erf_inv_xla
 from shardir.opset import OPS
+from shardir.text.parser import parse
 from tests.backends.ipu.running import Case, check
 from tests.samples import SAMPLES
 
@@ -40,3 +45,20 @@ def test_what_is_lowered_has_a_sample_that_runs() -> None:
     ran = {case.module.main.body.ops[0].name for _, case in cases()}
     sampled = {sample.spec.name for sample in SAMPLES}
     assert sampled & set(LOWERED) - ran == set()
+
+
+def test_erf_inv_loses_digits_towards_1_only_where_that_is_asked_for() -> None:
+    module = parse("""\
+func @f(%x: f32[200]) -> (f32[200], f32[200]) {
+  %y = erf_inv(%x) : f32[200]
+  %z = erf_inv(%x, as_xla=true) : f32[200]
+  return %y, %z
+}
+""")
+    x = (1 - np.geomspace(1e-6, 1, 200, endpoint=False)).astype(np.float32)
+
+    y, z = build_and_run(program_text(emission_of(module, "ipu"), {}), [x])
+
+    np.testing.assert_allclose(y, erf_inv(x), rtol=5e-7)
+    np.testing.assert_allclose(z, erf_inv_xla(x), rtol=5e-7)
+    assert np.max(np.abs(z / erf_inv(x) - 1)) > 2e-6
