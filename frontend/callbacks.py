@@ -20,6 +20,8 @@ from shardir.frontend.tracer import Tracer
 from shardir.hosted import Hosted
 from shardir.types import NUMPY_DTYPES, TensorType
 
+_MISSING: Any = object()
+
 
 @dataclass(frozen=True)
 class Caller:
@@ -99,7 +101,7 @@ def call(
 
 def pure_callback(
     callback: Callable[..., Any],
-    result_shape_dtypes: Any,
+    result_shape_dtypes: Any = _MISSING,
     *args: Any,
     vmap_method: str | None = None,
     **options: Any,
@@ -131,7 +133,7 @@ def pure_callback(
 
 def io_callback(
     callback: Callable[..., Any],
-    result_shape_dtypes: Any,
+    result_shape_dtypes: Any = _MISSING,
     *args: Any,
     ordered: bool = False,
     **options: Any,
@@ -149,6 +151,13 @@ def io_callback(
 def _promised(what: str, callback: Any, shapes: Any) -> tuple[list[TensorType], tree.PyTreeDef]:
     if not callable(callback):
         raise ArgumentError(point(f"{what} takes a function, got {callback!r}"))
+    if shapes is _MISSING:
+        raise ArgumentError(
+            point(
+                f"{what} of {name_of(callback)} is not told what it returns; give something with "
+                "a shape and a dtype for each array, such as a ShapeDtypeStruct"
+            )
+        )
     leaves, structure = tree.flatten(shapes)
     return [_promise(what, leaf) for leaf in leaves], structure
 

@@ -16,6 +16,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, check_fits, convert, kind_of
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import KEY, DType, dtype_of, user_dtype
+from shardir.frontend.tree_checks import check_ends
 from shardir.types import (
     COMPLEX,
     FLOATS,
@@ -163,7 +164,11 @@ def result_type(*operands: Any) -> DType:
     """
     if not operands:
         raise ArgumentError(point("result_type takes at least one array or element type"))
-    name, _ = promotion.result_type(*map(_kind, operands))
+    try:
+        name, _ = promotion.result_type(*map(_kind, operands))
+    except RecursionError:
+        check_ends(operands)
+        raise
     return user_dtype(name)
 
 

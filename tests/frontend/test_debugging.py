@@ -132,6 +132,12 @@ def test_what_a_callback_returns_is_checked() -> None:
         "a result of pure_callback is to be 'f32' of type str, which has no shape and dtype; use "
         "a ShapeDtypeStruct"
     )
+    with pytest.raises(ShardirError) as error:
+        pure_callback(np.sin)
+    assert message(error) == (
+        "pure_callback of sin is not told what it returns; give something with a shape and a "
+        "dtype for each array, such as a ShapeDtypeStruct"
+    )
 
 
 def test_a_text_has_only_the_name_of_a_function() -> None:

@@ -209,6 +209,11 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "pure_callback takes a function, got 3",
     ),
     (
+        lambda: sd.pure_callback(3),  # type: ignore[arg-type]
+        ArgumentError,
+        "pure_callback takes a function, got 3",
+    ),
+    (
         lambda: sd.io_callback(3, X),  # type: ignore[arg-type]
         ArgumentError,
         "io_callback takes a function, got 3",
@@ -250,6 +255,11 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     ),
     (
         lambda: snp.shape(ENDLESS),
+        StructureError,
+        "the list [1.0, [...]] contains itself; arrays are found in containers that end",
+    ),
+    (
+        lambda: snp.result_type(ENDLESS),
         StructureError,
         "the list [1.0, [...]] contains itself; arrays are found in containers that end",
     ),
