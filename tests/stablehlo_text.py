@@ -13,6 +13,30 @@ from shardir.ir import Block, Function, Module, Op, Value
 from shardir.opset import Attr, Symbol
 from shardir.types import COMPLEX, FLOATS, UNSIGNED
 
+MLP = """\
+module @jit_mlp attributes {mhlo.num_partitions = 8 : i32} {
+  sdy.mesh @mesh = <["data"=4, "model"=2]>
+  func.func public @main(%arg0: tensor<32x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, \
+{"model"}]>}, %arg1: tensor<16x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}) \
+-> (tensor<16xf32> {jax.result_info = "result"}) {
+    %0 = stablehlo.dot_general %arg1, %arg0, contracting_dims = [1] x [0], \
+precision = [DEFAULT, DEFAULT] : (tensor<16x32xf32>, tensor<32x64xf32>) -> tensor<16x64xf32>
+    %1 = call @relu(%0) : (tensor<16x64xf32>) -> tensor<16x64xf32>
+    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %2 = stablehlo.reduce(%1 init: %cst) applies stablehlo.add across dimensions = [1] : \
+(tensor<16x64xf32>, tensor<f32>) -> tensor<16xf32>
+    return %2 : tensor<16xf32>
+  }
+  func.func private @relu(%arg0: tensor<16x64xf32>) -> tensor<16x64xf32> {
+    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %0 = stablehlo.broadcast_in_dim %cst, dims = [] : (tensor<f32>) -> tensor<16x64xf32>
+    %1 = stablehlo.maximum %arg0, %0 : tensor<16x64xf32>
+    return %1 : tensor<16x64xf32>
+  }
+}
+"""
+"""Two layers as JAX prints them."""
+
 DEFAULTS: dict[str, dict[str, Attr]] = {
     "sort": {"keys": 1, "stable": True},
     "convolution": {"groups": 1, "batch_groups": 1},

@@ -1,41 +1,13 @@
 """MLIR text to modules: both spellings, shardings, calls, and what has no counterpart."""
 
-import random
-import re
-
 import pytest
 
 from shardir.errors import ParseError
 from shardir.mesh import Mesh
-from shardir.ops.opaque import unknown_operations
-from shardir.passes import Pipeline
-from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import parts_of, read
 from shardir.text.printer import show as show_ir
 from shardir.verify import verify
-
-MLP = """\
-module @jit_mlp attributes {mhlo.num_partitions = 8 : i32} {
-  sdy.mesh @mesh = <["data"=4, "model"=2]>
-  func.func public @main(%arg0: tensor<32x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, \
-{"model"}]>}, %arg1: tensor<16x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}) \
--> (tensor<16xf32> {jax.result_info = "result"}) {
-    %0 = stablehlo.dot_general %arg1, %arg0, contracting_dims = [1] x [0], \
-precision = [DEFAULT, DEFAULT] : (tensor<16x32xf32>, tensor<32x64xf32>) -> tensor<16x64xf32>
-    %1 = call @relu(%0) : (tensor<16x64xf32>) -> tensor<16x64xf32>
-    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
-    %2 = stablehlo.reduce(%1 init: %cst) applies stablehlo.add across dimensions = [1] : \
-(tensor<16x64xf32>, tensor<f32>) -> tensor<16xf32>
-    return %2 : tensor<16xf32>
-  }
-  func.func private @relu(%arg0: tensor<16x64xf32>) -> tensor<16x64xf32> {
-    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
-    %0 = stablehlo.broadcast_in_dim %cst, dims = [] : (tensor<f32>) -> tensor<16x64xf32>
-    %1 = stablehlo.maximum %arg0, %0 : tensor<16x64xf32>
-    return %1 : tensor<16x64xf32>
-  }
-}
-"""
+from tests.stablehlo_text import MLP
 
 
 def test_a_program_as_jax_prints_it() -> None:
@@ -278,73 +250,6 @@ func.func @f(%x: tensor<8xf32> loc("x")) {
     assert [str(op.loc) for op in module.main.body.ops] == ["mlp.py:12", "a b.py:3", "None"]
 
 
-UNKNOWN = """\
-sdy.mesh @m = <["a"=2]>
-func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {
-  %0 = stablehlo.fft %x, type = FFT, length = [8] {sdy.sharding = \
-#sdy.sharding_per_value<[<@m, [{"a"}]>]>, note = "%x"} : (tensor<8xf32>) -> tensor<8xf32>
-  %1:2 = "foo.bar"(%0) <{mode = #foo<mode a->b>}> ({
-  ^bb0(%a: tensor<f32>):  // a comment about %a
-    %b:2 = "foo.baz"(%a, %x) : (tensor<f32>, tensor<8xf32>) -> (tensor<f32>, tensor<f32>)
-    stablehlo.return %b#1 : tensor<f32>
-  }) : (tensor<8xf32>) -> (tensor<8xf32>, tensor<f32>)
-  %2 = stablehlo.custom_call @MoveToHost(%1#0) {backend_config = ""} : (tensor<8xf32>) -> \
-tensor<8xf32>
-  return %2 : tensor<8xf32>
-}
-"""
-
-
-def test_what_is_not_known_is_carried_through_and_reported() -> None:
-    module = read(UNKNOWN)
-
-    verify(module)
-    assert [(unknown.operation, unknown.pointwise) for unknown in unknown_operations(module)] == [
-        ("stablehlo.fft", False),
-        ("foo.bar", False),
-        ("stablehlo.custom_call @MoveToHost", True),
-    ]
-    assert (
-        show(module)
-        == """\
-module {
-  sdy.mesh @m = <["a"=2]>
-  func.func @f(%x: tensor<8xf32>) -> (tensor<8xf32>) {
-    %0 = stablehlo.fft %x, type = FFT, length = [8] {note = "%x", sdy.sharding = \
-#sdy.sharding_per_value<[<@m, [{"a"}]>]>} : (tensor<8xf32>) -> tensor<8xf32>
-    %v1.0, %v1.1 = "foo.bar"(%0) <{mode = #foo<mode a->b>}> ({
-    ^bb0(%o0: tensor<f32>):
-    %o0.1:2 = "foo.baz"(%o0, %x) : (tensor<f32>, tensor<8xf32>) -> (tensor<f32>, tensor<f32>)
-    stablehlo.return %o0.1#1 : tensor<f32>
-    }) : (tensor<8xf32>) -> (tensor<8xf32>, tensor<f32>)
-    %2 = stablehlo.custom_call @MoveToHost(%v1.0) {backend_config = ""} : (tensor<8xf32>) -> \
-tensor<8xf32>
-    return %2 : tensor<8xf32>
-  }
-}
-"""
-    )
-    assert show(read(show(module))) == show(module)
-
-
-def test_shardings_pass_what_is_known_to_be_pointwise() -> None:
-    module = Pipeline.parse("propagate")(read(UNKNOWN))
-    assert '%v1.0, %v1.1 = "foo.bar"' in show(module)
-    assert [op.results[0].sharding is None for op in module.main.body.ops] == [False] * 3
-
-
-def test_what_has_an_effect_stays() -> None:
-    module = Pipeline.parse("dce,cse")(
-        read(
-            "func.func @f(%x: tensor<8xf32>) {\n"
-            "  %0 = stablehlo.custom_call @g(%x) : (tensor<8xf32>) -> tensor<8xf32>\n"
-            "  %1 = stablehlo.custom_call @g(%x) : (tensor<8xf32>) -> tensor<8xf32>\n"
-            "  sdy.sharding_group %x group_id=1 : tensor<8xf32>\n  return\n}"
-        )
-    )
-    assert [op.name for op in module.main.body.ops] == ["opaque", "opaque", "sharding_group"]
-
-
 def test_a_program_starts_at_main() -> None:
     module = read("func.func @f() { return }\nfunc.func @main() { return }")
     assert [function.name for function in module.functions] == ["main", "f"]
@@ -381,34 +286,3 @@ def test_parts_of_a_file_keep_their_lines() -> None:
     with pytest.raises(ParseError) as error:
         read(parts[1], "two.mlir")
     assert (error.value.line, error.value.column) == (5, 18)
-
-
-def random_texts(count: int) -> list[str]:
-    """Texts with some tokens left out, repeated, exchanged or replaced."""
-    rng = random.Random(7)
-    pieces = [re.findall(r'%[\w#.]+|"[^"\n]*"|[\w.]+|->|\S|\s+', text) for text in (MLP, UNKNOWN)]
-    texts = []
-    for _ in range(count):
-        tokens = list(rng.choice(pieces))
-        for _ in range(rng.randint(1, 3)):
-            at, other = rng.randrange(len(tokens)), rng.choice(rng.choice(pieces))
-            match rng.randrange(4):
-                case 0:
-                    del tokens[at]
-                case 1:
-                    tokens.insert(at, other)
-                case 2:
-                    tokens[at] = other
-                case _:
-                    tokens[at] = rng.choice(("-1", "99999999999999999999", '"\\zz"', "(", "<", "%"))
-        texts.append("".join(tokens))
-    return texts
-
-
-def test_nothing_but_errors_that_point_comes_of_garbage() -> None:
-    for text in random_texts(1500):
-        try:
-            module = read(text)
-        except ParseError:
-            continue
-        show(module)

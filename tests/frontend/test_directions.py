@@ -20,6 +20,7 @@ from shardir.frontend.placing import device_put
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.transforms import grad
 from shardir.frontend.vectorizing import vmap
+from tests.refusing import first_line
 
 X = np.array([0.5, 1.0, -2.0], np.float32)
 T = np.array([1.0, -3.0, 0.25], np.float32)
@@ -176,11 +177,6 @@ def test_constraints_go_into_other_programs() -> None:
         return pullback(other)[0]
 
     agree(later(x), np.cos(x) * x)
-
-
-def first_line(error: pytest.ExceptionInfo[Exception]) -> str:
-    assert "test_directions.py" in str(error.value)
-    return str(error.value).splitlines()[0]
 
 
 def test_directions_that_do_not_fit() -> None:

@@ -14,6 +14,7 @@ from shardir.frontend.jacobians import hessian, jacfwd, jacrev
 from shardir.frontend.jit import jit
 from shardir.frontend.transforms import grad
 from shardir.frontend.vectorizing import vmap
+from tests.refusing import first_line
 
 X = np.array([0.5, 1.0, -2.0], np.float32)
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -102,11 +103,6 @@ def test_second_derivatives_of_containers() -> None:
     made, count = hessian(f, has_aux=True)({"k": 3.0, "x": X})
     assert int(count) == 1
     agree(made, {"k": {"k": 0.0, "x": 2 * X}, "x": {"k": 2 * X, "x": 6 * np.eye(3)}})
-
-
-def first_line(error: pytest.ExceptionInfo[Exception]) -> str:
-    assert "test_jacobians.py" in str(error.value)
-    return str(error.value).splitlines()[0]
 
 
 def test_what_has_no_jacobian() -> None:

@@ -9,7 +9,6 @@ import pytest
 import shardir as sd
 from shardir import NamedSharding, PartitionSpec as P, lax, numpy as snp, optim, random
 from shardir.errors import (
-    InterpretError,
     OperationTypeError,
     ParseError,
     PipelineError,
@@ -335,31 +334,6 @@ def test_an_error_says_whose_argument_it_is(
     first, _, where = str(caught.value).partition("\n")
     assert first == text
     assert "test_refusals.py:" in where
-
-
-@pytest.mark.parametrize("made", ["float16", "float64", "int32", "bool"])
-def test_a_result_of_another_type_than_declared_is_refused(made: str) -> None:
-    declared = sd.ShapeDtypeStruct((3,), "float16" if made == "float64" else "float32")
-    with pytest.raises(InterpretError) as caught:
-        sd.pure_callback(lambda x: np.ones(3, made), declared, X)
-    assert str(caught.value) == (
-        f"lambda returned {made}[3], and it is to return {declared.abstract.type}; "
-        "convert it, or declare what it returns"
-    )
-
-
-def test_what_numpy_widens_is_the_declared_type_again() -> None:
-    def made(result: Any, dtype: str) -> Any:
-        return sd.pure_callback(lambda: result, sd.ShapeDtypeStruct((), dtype))
-
-    assert made(np.float64(0.5), "float32") == made(0.5, "float16") == 0.5
-    assert made(np.int64(7), "int32") == made(7, "uint8") == made(7, "float32") == 7
-    with pytest.raises(InterpretError, match=r"^lambda returned float64\[\], .* return i32\[\]; "):
-        made(1.5, "int32")
-    with pytest.raises(NumberError, match=r"^the result of lambda has the number 1099511627776, "):
-        made(np.int64(2**40), "int32")
-    with sd.enable_x64(), pytest.raises(InterpretError, match="returned float64"):
-        made(np.float64(0.5), "float32")
 
 
 def test_errors_of_a_users_function_stay_what_they_are() -> None:

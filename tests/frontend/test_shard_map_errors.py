@@ -1,6 +1,6 @@
 """What `shard_map` refuses, and in which words."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from shardir.frontend.errors import (
     NotAnArrayError,
     ShardingError,
 )
+from tests.refusing import odd, refused
 
 Array = npt.NDArray[np.float32]
 rng = np.random.default_rng(0)
@@ -39,18 +40,6 @@ def mesh() -> Iterator[Mesh]:
 
 def agree(made: Any, wanted: Any, tolerance: float = 1e-4) -> None:
     np.testing.assert_allclose(np.asarray(made), np.asarray(wanted), tolerance, tolerance)
-
-
-def refused(kind: type[Exception], call: Callable[[], Any]) -> str:
-    with pytest.raises(kind) as caught:
-        call()
-    assert "test_shard_map_errors.py" in str(caught.value)
-    return str(caught.value).splitlines()[0]
-
-
-def odd(x: Any) -> Any:
-    """What a type checker would not let through."""
-    return x
 
 
 def f(a: Any) -> Any:

@@ -17,6 +17,7 @@ from shardir.frontend.partition_spec import P
 from shardir.frontend.placing import device_put
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.transforms import grad, value_and_grad
+from tests.refusing import first_line
 
 RNG = np.random.default_rng(0)
 MESH = make_mesh((4, 2), ("data", "model"))
@@ -167,11 +168,6 @@ def test_integers_may_be_there_but_have_no_gradient() -> None:
     gradient = grad(f, allow_int=True)(tree_of_both)
     assert gradient["n"].dtype == np.dtype([("float0", np.void, 0)])
     np.testing.assert_array_equal(gradient["x"], [0, 1, 2])
-
-
-def first_line(error: pytest.ExceptionInfo[Exception]) -> str:
-    assert "test_transforms.py" in str(error.value)
-    return str(error.value).splitlines()[0]
 
 
 def test_arguments_without_a_gradient() -> None:

@@ -19,6 +19,7 @@ from shardir.frontend.placing import device_put
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.transforms import grad, value_and_grad
 from shardir.frontend.vectorizing import vmap
+from tests import refusing
 
 RNG = np.random.default_rng(0)
 MESH = make_mesh((4, 2), ("data", "model"))
@@ -238,15 +239,8 @@ def test_constraints_inside() -> None:
     assert jit(inside)(floats(3, 4, 2)).sharding.spec == P(None, "data", "model")
 
 
-def first_line(error: pytest.ExceptionInfo[Exception]) -> str:
-    assert "test_vectorizing.py" in str(error.value)
-    return str(error.value).splitlines()[0]
-
-
 def refused(kind: type[Exception], fun: Callable[..., Any], *args: Any) -> str:
-    with pytest.raises(kind) as caught:
-        fun(*args)
-    return first_line(caught)
+    return refusing.refused(kind, lambda: fun(*args))
 
 
 def test_sizes_that_differ_name_each_argument() -> None:

@@ -18,6 +18,8 @@ from shardir.frontend.errors import (
 from shardir.frontend.jit import jit
 from shardir.frontend.transforms import grad
 from shardir.frontend.vectorizing import vmap
+from tests import refusing
+from tests.refusing import odd
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 3)).astype(np.float32)
@@ -167,15 +169,7 @@ def test_gradients_of_all_positions_add_up() -> None:
 
 
 def refused(kind: type[Exception], fun: Callable[[Any], Any], x: Any = X) -> str:
-    with pytest.raises(kind) as caught:
-        vmap(fun, axis_name="rows")(x)
-    assert "test_collectives.py" in str(caught.value)
-    return str(caught.value).splitlines()[0]
-
-
-def odd(x: Any) -> Any:
-    """What a type checker would not let through."""
-    return x
+    return refusing.refused(kind, lambda: vmap(fun, axis_name="rows")(x))
 
 
 def test_names_that_are_not_there() -> None:

@@ -1,0 +1,138 @@
+"""What `pmap` refuses, and in which words."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shardir import (
+    cpu_devices,
+    device_put_sharded,
+    devices,
+    lax,
+    pmap,
+)
+from shardir.frontend.errors import (
+    ArgumentError,
+    AxisError,
+    AxisNameError,
+    BatchError,
+    NotAnArrayError,
+    PermutationError,
+    ShapeError,
+)
+from tests.refusing import odd, refused
+
+N = 8
+
+
+X: npt.NDArray[np.float32] = np.random.default_rng(0).standard_normal((N, 3)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _eight() -> Iterator[None]:
+    with cpu_devices(N):
+        yield
+
+
+def f(x: Any, y: Any = 0) -> Any:
+    return x + y
+
+
+def test_sizes_that_do_not_go_together() -> None:
+    assert refused(BatchError, lambda: pmap(f)(np.ones((16, 2)))) == (
+        "pmap of f maps 16 positions, each on a device of its own, and there are 8 devices; map "
+        "fewer, with vmap for the rest, or let there be more by set_cpu_devices(16)"
+    )
+    assert refused(BatchError, lambda: pmap(f)(X, X[:4])) == (
+        "pmap of f maps axes of different sizes: axis 0 of x is 8, axis 0 of y is 4; choose others "
+        "with in_axes, or None for what every device gets"
+    )
+    assert refused(BatchError, lambda: pmap(f, in_axes=None)(X)) == (
+        "pmap of f maps nothing: no argument has an axis in in_axes; give one, or state axis_size"
+    )
+    assert refused(BatchError, lambda: pmap(f, axis_size=4)(X)) == (
+        "pmap of f maps axes of different sizes: axis_size is 4, axis 0 of x is 8; choose others "
+        "with in_axes, or None for what every device gets"
+    )
+    assert refused(BatchError, lambda: pmap(f, devices=devices()[:4])(X)) == (
+        "pmap of f maps 8 positions, and its devices are 4; give one device for each"
+    )
+    assert refused(BatchError, lambda: pmap(f, devices=devices())(X[:4])) == (
+        "pmap of f maps 4 positions, and its devices are 8; give one device for each"
+    )
+    with pytest.raises(ValueError, match="maps 16 positions"):
+        pmap(f)(np.ones(16))
+
+
+def test_axes_that_are_not_there() -> None:
+    assert refused(BatchError, lambda: pmap(f, in_axes=(0,))(X, X)) == (
+        "in_axes of pmap of f has 1 entries, and it was called with 2 positional arguments; give "
+        "one entry for each, or one number for all"
+    )
+    assert refused(AxisError, lambda: pmap(f, in_axes=2)(X)) == (
+        "pmap of f maps axis 2 of x, which is f32[8, 3]; give it another axis in in_axes, or None "
+        "to give all of it to every device"
+    )
+    assert refused(AxisError, lambda: pmap(f, out_axes=3)(X)) == (
+        "out_axes has axis 3 for the result of f, which is f32[3] on each device; the mapped axis "
+        "can be 0 or 1"
+    )
+    assert refused(ArgumentError, lambda: pmap(f, in_axes=odd("x"))) == (
+        "in_axes of pmap of f has 'x' of type str; its entries are numbers of axes, and None for "
+        "what all devices get"
+    )
+    assert refused(NotAnArrayError, lambda: pmap(f)(X, "sum")) == (
+        "argument y of f is 'sum' of type str, which is no array; name it in "
+        "static_broadcasted_argnums"
+    )
+    assert refused(ArgumentError, lambda: pmap(odd(3))) == "pmap takes a function, got 3"
+    assert refused(ArgumentError, lambda: pmap(f, axis_name=odd(3))) == (
+        "axis_name of pmap of f is 3, which is no string"
+    )
+
+
+def test_names_and_moves_that_are_none() -> None:
+    assert refused(AxisNameError, lambda: pmap(lambda x: lax.psum(x, "j"), "i")(X)) == (
+        "psum is along 'j', and no axis around this line has that name (there: 'i'); name one with "
+        "axis_name= of vmap or pmap, or in the mesh of shard_map"
+    )
+    assert refused(
+        PermutationError, lambda: pmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 1)]), "i")(X)
+    ) == (
+        "perm of ppermute has the target 1 twice; every position sends once and receives once at "
+        "most"
+    )
+    assert refused(ArgumentError, lambda: pmap(lambda x: lax.pbroadcast(x, "i", 8), "i")(X)) == (
+        "source of pbroadcast is 8; the positions along 'i' are 0 to 7"
+    )
+
+
+def test_shards_that_do_not_go_together() -> None:
+    assert refused(ArgumentError, lambda: device_put_sharded([X, X], devices())) == (
+        "device_put_sharded got 2 shards for 8 devices; give each one"
+    )
+    assert refused(ShapeError, lambda: device_put_sharded([X, X[:1]], devices()[:2])) == (
+        "shard 1 of device_put_sharded is f32[1, 3], and shard 0 is f32[8, 3]; shards of one array "
+        "are of one type"
+    )
+    assert refused(
+        ArgumentError, lambda: device_put_sharded([{"a": X}, {"b": X}], devices()[:2])
+    ) == (
+        "shards 0 and 1 of device_put_sharded are different containers; give containers that are "
+        "alike"
+    )
+
+
+def test_pmaps_inside_have_the_devices_of_the_outermost() -> None:
+    inner = pmap(lambda x: x, devices=devices()[:2])
+    assert refused(ArgumentError, lambda: pmap(inner)(np.ones((2, 2)))) == (
+        "pmap of lambda is inside another and has devices; give them to the outermost, enough for "
+        "every pair of positions"
+    )
+    assert refused(BatchError, lambda: pmap(pmap(f))(np.ones((4, 4)))) == (
+        "pmap of f maps 4 by 4 positions, each on a device of its own, and there are 8 devices; "
+        "map fewer, with vmap for the rest, or let there be more by set_cpu_devices(16)"
+    )
