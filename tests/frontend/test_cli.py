@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shardir.frontend.cli import main
 from shardir.passes import PASSES, Pipeline
 from shardir.passes.pipeline import DEFAULT
 from shardir.text.parser import parse
+from tests.frontend.command import run
 
 PROGRAM = """\
 mesh @m = [x=2]
@@ -30,18 +30,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     Path("f.ir").write_text(PROGRAM)
     return "f.ir"
-
-
-def run(*words: str) -> int:
-    """The exit status of `shardir words...`."""
-    saved, sys.argv = sys.argv, ["shardir", *words]
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    finally:
-        sys.argv = saved
-    return 0
 
 
 def test_opt_prints_stablehlo(file: str, capsys: pytest.CaptureFixture[str]) -> None:

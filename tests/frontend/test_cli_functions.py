@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardir.frontend.cli import main
+from tests.frontend.command import run
 
 JAX = """\
 import jax
@@ -87,17 +87,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for name in ("bare", "of_jax", "of_ours"):
         sys.modules.pop(name, None)
-
-
-def run(*words: str) -> int:
-    saved, sys.argv = sys.argv, ["shardir", *words]
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    finally:
-        sys.argv = saved
-    return 0
 
 
 def test_one_line_says_what_a_program_of_jax_communicates(

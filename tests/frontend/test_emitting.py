@@ -13,11 +13,11 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.backends import emission as emissions
 from shardir.backends.emission import Emission, EmissionError, Target, get_target
-from shardir.frontend.cli import main
 from shardir.frontend.emitting import emission_of
 from shardir.passes.pipeline import DEFAULT, Pipeline
 from shardir.sharding import PartitionSpec as P
 from shardir.text.parser import parse
+from tests.frontend.command import run
 
 
 class Paper(Target):
@@ -176,18 +176,6 @@ def test_a_refusal_names_the_value_and_the_line() -> None:
     op = emission_of(parse(PROGRAM), "paper").module.main.body.ops[0]
     error = EmissionError.of(op, "paper has no ink for f32", "cast to f16")
     assert str(error) == "dot %c: paper has no ink for f32; cast to f16"
-
-
-def run(*words: str) -> int:
-    """The exit status of `shardir words...`."""
-    saved, sys.argv = sys.argv, ["shardir", *words]
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    finally:
-        sys.argv = saved
-    return 0
 
 
 def test_the_command_writes_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 import shardir
 import shardir.numpy as jnp
-from shardir.frontend.cli import main
 from shardir.sharding import NamedSharding, PartitionSpec
+from tests.frontend import command
 from tests.passes.explain.programs import MLP
 
 HERE = Path(__file__)
@@ -25,14 +25,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def run(*words: str) -> int:
     """The exit status of `shardir explain words...`."""
-    saved, sys.argv = sys.argv, ["shardir", "explain", *words]
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    finally:
-        sys.argv = saved
-    return 0
+    return command.run("explain", *words)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from shardir.ir import Module
 from shardir.passes import DelaySums, Partition, Pipeline, Reshard
 from shardir.text.parser import parse
 from shardir.verify import verify
+from tests.passes.lines import reasons
 from tests.passes.test_agreement import annotated, must_agree
 from tests.strategies import modules
 
@@ -26,10 +27,6 @@ def body(module: Module) -> list[str]:
     """The operations of the function, one a line."""
     lines = [line.strip() for line in str(module).splitlines()]
     return [line for line in lines if " = " in line and "@m" not in line]
-
-
-def reasons(module: Module) -> list[str]:
-    return [op.why for op in module.main.body.walk() if op.name == "reshard"]
 
 
 TWO = """\

@@ -10,6 +10,7 @@ from shardir.passes import Partition, Pipeline, Reshard
 from shardir.text.parser import parse
 from shardir.verify import verify
 from tests.counting import count_calls
+from tests.passes.lines import body
 from tests.passes.test_agreement import must_agree
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
@@ -19,11 +20,6 @@ def partitioned(text: str) -> Module:
     module = Pipeline.parse("reshard,partition,dce")(parse(MESH + text))
     verify(module)
     return module
-
-
-def body(module: Module) -> list[str]:
-    """The operations of the function, one a line."""
-    return [line.strip() for line in str(module).splitlines() if " = " in line and "@m" not in line]
 
 
 def kinds(module: Module) -> list[str]:

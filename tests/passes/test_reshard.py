@@ -4,29 +4,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shardir.errors import PartitionError
-from shardir.ir import Module
-from shardir.passes import Pipeline, Reshard
+from shardir.passes import Reshard
 from shardir.text.parser import parse
 from shardir.verify import verify
+from tests.passes.lines import body, reasons
+from tests.passes.resharded import MESH, resharded
 from tests.passes.test_agreement import annotated
 from tests.strategies import modules
-
-MESH = "mesh @m = [x=4, y=2]\n\n"
-
-
-def resharded(text: str) -> Module:
-    module = Reshard()(parse(MESH + text))
-    verify(module)
-    return module
-
-
-def body(module: Module) -> list[str]:
-    """The operations of the function, one a line."""
-    return [line.strip() for line in str(module).splitlines() if " = " in line and "@m" not in line]
-
-
-def reasons(module: Module) -> list[str]:
-    return [op.why for op in module.main.body.walk() if op.name == "reshard"]
 
 
 def test_what_fits_together_is_left_alone() -> None:
@@ -198,105 +182,6 @@ func @f(
     assert body(module) == ["%a.whole = reshard(%a) : f32[8@-]"]
     assert reasons(module) == ["result 0 of @f is asked [-]"]
     assert [str(v.name) for v in module.main.body.returns] == ["a.whole", "a"]
-
-
-UNEVEN = """\
-func @f(
-  %a: f32[6@-],
-  %b: f32[3@-],
-) -> (f32[6], f32[3]) {
-  %c = exp(%a) : f32[6@(y, x)]
-  %d = exp(%b) : f32[3@x]
-  return %c, %d
-}
-"""
-
-
-def test_cuts_that_do_not_divide_leave_padding() -> None:
-    module = resharded(UNEVEN)
-    assert body(module) == [
-        "%a.cut = reshard(%a) : f32[6@(y, x)]",
-        "%c = exp(%a.cut) : f32[6@(y, x)]",
-        "%b.cut = reshard(%b) : f32[3@x]",
-        "%d = exp(%b.cut) : f32[3@x]",
-    ]
-    assert reasons(module) == [
-        "operand 0 of %c = exp needs [(y, x)]; dimension 0 of %a.cut is padded from 6 to 8",
-        "operand 0 of %d = exp needs [x]; dimension 0 of %b.cut is padded from 3 to 4",
-    ]
-
-
-def test_cuts_that_do_not_divide_are_trimmed_where_that_is_asked_for() -> None:
-    assert body(Reshard(uneven="replicate")(parse(MESH + UNEVEN))) == [
-        "%a.cut = reshard(%a) : f32[6@y]",
-        "%c = exp(%a.cut) : f32[6@y]",
-        "%d = exp(%b) : f32[3@-]",
-    ]
-
-
-def test_cuts_that_do_not_divide_are_refused_where_that_is_asked_for() -> None:
-    with pytest.raises(PartitionError) as caught:
-        Pipeline.parse("reshard{uneven=error}")(parse(MESH + UNEVEN))
-    assert str(caught.value) == (
-        "dimension 0 of %c has size 6, which is not divisible by 8: it is cut over (y, x); "
-        "pad it to 8, cut it otherwise, or let uneven=pad"
-    )
-
-
-UNRULED = """\
-func @f(
-  %a: f32[8@x],
-) -> (f32[8@-]) {
-  %b = opaque(%a, operation="x.y", head="x.y %", attributes="", types="") : f32[8@-]
-  return %b
-}
-"""
-
-
-def test_what_has_no_rule_runs_on_all_devices_and_says_what_that_takes() -> None:
-    (move, _) = Reshard()(parse(MESH + UNRULED)).main.body.ops
-    assert move.why == (
-        "operand 0 of %b = opaque cannot be cut and needs [-], "
-        "for which each device receives 24 bytes"
-    )
-
-
-def test_what_has_no_rule_is_refused_where_that_is_asked_for() -> None:
-    with pytest.raises(PartitionError) as error:
-        Pipeline.parse("reshard{on_fallback=error}")(parse(MESH + UNRULED))
-    assert str(error.value) == (
-        "opaque has no rule that says how it can be cut, and each device would receive 24 bytes "
-        "of %a, which is cut [x]; state its rule, constrain %a to be whole, "
-        "or let on_fallback=replicate"
-    )
-
-
-def test_what_is_made_of_nothing_says_where_its_padding_begins() -> None:
-    module = resharded("""\
-func @f() -> (i32[6@x]) {
-  %i = iota(dim=0) : i32[6@x]
-  %j = neg(%i) : i32[6@x]
-  return %j
-}
-""")
-    assert [op.why for op in module.main.body.ops] == [
-        "dimension 0 of %i is padded from 6 to 8", "",
-    ]  # fmt: skip
-
-
-def test_operations_that_cannot_pad_say_so() -> None:
-    module = resharded("""\
-func @f(
-  %a: f32[6@x, 8@-],
-) -> (f32[48@-]) {
-  %b = reshape(%a) : f32[48@-]
-  return %b
-}
-""")
-    assert reasons(module)[0] == (
-        "operand 0 of %b = reshape needs [-, -], since 6 does not divide over x and "
-        "reshape cannot pad"
-    )
 
 
 def test_pieces_of_a_reshape_follow_the_loops_that_both_sides_walk() -> None:

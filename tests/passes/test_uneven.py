@@ -21,6 +21,7 @@ from shardir.shards import cut, join
 from shardir.text.parser import parse
 from shardir.types import TensorType
 from shardir.verify import verify
+from tests.passes.lines import body
 from tests.passes.test_agreement import annotated, must_agree
 from tests.samples import SAMPLES
 from tests.sampling import Sample
@@ -77,11 +78,6 @@ def partitioned(text: str, pipeline: str = "reshard,partition,dce") -> Module:
     verify(module)
     assert str(parse(str(module))) == str(module)
     return module
-
-
-def body(module: Module) -> list[str]:
-    """The operations of the function, one a line."""
-    return [line.strip() for line in str(module).splitlines() if " = " in line and "@m" not in line]
 
 
 def test_padding_of_a_reduced_loop_is_replaced() -> None:

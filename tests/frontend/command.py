@@ -1,0 +1,17 @@
+"""The command `shardir`, run in this process."""
+
+import sys
+
+from shardir.frontend.cli import main
+
+
+def run(*words: str) -> int:
+    """The exit status of `shardir words...`."""
+    saved, sys.argv = sys.argv, ["shardir", *words]
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        sys.argv = saved
+    return 0

@@ -1,0 +1,14 @@
+"""Programs on one mesh, resharded."""
+
+from shardir.ir import Module
+from shardir.passes import Reshard
+from shardir.text.parser import parse
+from shardir.verify import verify
+
+MESH = "mesh @m = [x=4, y=2]\n\n"
+
+
+def resharded(text: str) -> Module:
+    module = Reshard()(parse(MESH + text))
+    verify(module)
+    return module
