@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from shardir.ir import Block, Function, Module, Op, Value
 from shardir.placement import Sharding
-from tests.shardy.programs import without_dead
+from tests.shardy.regions import without_dead
 
 
 def smallest(module: Module, fails: Callable[[Module], bool]) -> Module:

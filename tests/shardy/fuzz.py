@@ -9,8 +9,9 @@ from itertools import count, islice
 from random import Random
 
 from tests.shardy.compare import closed_disagreements, disagreements, smallest
+from tests.shardy.maker import Options
 from tests.shardy.oracle import LEVELS
-from tests.shardy.programs import Options, program
+from tests.shardy.programs import program
 
 
 def main() -> int:

@@ -8,8 +8,9 @@ from shardir.ir import Module
 from shardir.passes import Propagate
 from shardir.passes.propagation.priorities import ROUNDS
 from tests.shardy.compare import closed_disagreements, disagreements
+from tests.shardy.maker import KINDS, Options
 from tests.shardy.oracle import LEVELS, numbered, ours, run, whole_is_nothing
-from tests.shardy.programs import KINDS, Options, program
+from tests.shardy.programs import program
 
 PROGRAMS = {
     "flat": Options(size=15, regions=False, constraints=False, constants=False),

@@ -6,7 +6,8 @@ from shardir.passes.explain.idle import idle, is_idle, stated, trial_of
 from shardir.passes.explain.program import tell
 from shardir.passes.propagate import Propagate
 from shardir.text.parser import parse
-from tests.shardy.programs import Options, program
+from tests.shardy.maker import Options
+from tests.shardy.programs import program
 
 LEVELS = ("basic", "aggressive", "op-priority", "user-priority")
 PLAIN = Options(size=14, priorities=False, groups=False, manual=False)

@@ -1,0 +1,127 @@
+"""Control flow and manual computations of random programs, with programs inside."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from shardir import ops as ops  # declares the operations
+from shardir.build import substitute
+from shardir.ir import Block, Op, Value
+from shardir.ops.manual import local_type, with_cuts
+from shardir.opset import OPS
+from shardir.placement import Axes, Axis, Sharding
+from shardir.types import TensorType
+from tests.shardy.maker import Maker
+
+
+def _inside(m: Maker, params: Sequence[Value], returns: Callable[[Maker], list[Value]]) -> Block:
+    """A block over some values of the pool."""
+    inner = Maker(
+        m.random, replace(m.options, size=m.random.randint(1, 4)), m.meshes, m.names, m.params,
+        m.depth + 1, m.shapes, m.local,
+    )  # fmt: skip
+    inner.pool = [*m.pool, *params, *params]
+    inner.run()
+    given = returns(inner)
+    m.params = inner.params
+    return inner.b.block(params, given)
+
+
+def while_(m: Maker) -> Any:
+    inits = [m.any() for _ in range(m.random.randint(1, 3))]
+    types = [value.type for value in inits]
+    tested = [Value(type, m.names.fresh("t")) for type in types]
+    carried = [Value(type, m.names.fresh("c")) for type in types]
+    test = m.b.inner()
+    total = test.sum(tested[0], dims=tuple(range(types[0].rank)))
+    condition = test.block(tested, [test.lt(total, test.constant(value=9.0, result=total.type))])
+    body = _inside(m, carried, lambda inner: [inner.like(type.shape) for type in types])
+    return m.b.emit(OPS["while"], *inits, blocks=(condition, body))
+
+
+def case_(m: Maker) -> Any:
+    index = Value(TensorType((), "i32"), m.names.fresh("p"))
+    m.params.append(index)
+    shapes = [m.any().type.shape for _ in range(m.random.randint(1, 2))]
+    branches = tuple(
+        _inside(m, (), lambda inner: [inner.like(shape) for shape in shapes])
+        for _ in range(m.random.randint(1, 3))
+    )
+    return m.b.emit(OPS["case"], index, blocks=branches)
+
+
+def _cuts(m: Maker, shape: tuple[int, ...], axes: Axes) -> tuple[Axes, ...]:
+    """Manual axes for the dimensions of a tensor, where they divide."""
+    cuts: list[Axes] = [()] * len(shape)
+    left = list(shape)
+    for axis in axes:
+        dim = m.random.randrange(len(shape))
+        if left[dim] % axis.size == 0 and m.chance(0.7):
+            cuts[dim] = (*cuts[dim], axis)
+            left[dim] //= axis.size
+    return tuple(cuts)
+
+
+def manual(m: Maker) -> Any:
+    mesh = m.meshes[0]
+    names = [name for name in mesh.sizes if name not in m.local and m.chance(0.5)]
+    axes = tuple(Axis.whole(name, mesh) for name in names)
+    operands = [m.any() for _ in range(m.random.randint(1, 3))]
+    groups = False  # a group is within one manual computation, and numbers are given by shape
+    inner = Maker(
+        m.random, replace(m.options, size=m.random.randint(1, 4), groups=groups), m.meshes,
+        m.names, m.params, m.depth + 1, {}, (*m.local, *names),
+    )  # fmt: skip
+    first = replace(inner, meshes=m.meshes[:1], options=replace(m.options, priorities=False))
+
+    def stated(shape: tuple[int, ...]) -> Sharding | None:
+        return first.sharding(shape) if m.chance(0.5) else None
+
+    in_axes = [_cuts(m, x.type.shape, axes) for x in operands]
+    params = []
+    for x, cuts in zip(operands, in_axes, strict=True):
+        type = local_type(x.type, cuts, axes)
+        params.append(Value(type, m.names.fresh("l"), stated(type.shape)))
+    inner.pool = [*params, *params]
+    inner.run()
+    returned = [inner.any() for _ in range(m.random.randint(1, 2))]
+    m.params = inner.params
+    block = without_dead(inner.b.block(params, returned))
+    # What it uses of the blocks around it comes in as it is.
+    captured = list(dict.fromkeys(block.captures()))
+    taken = {v: replace(v, name=m.names.fresh("l"), sharding=None) for v in captured}
+    body = substitute(block, taken)
+    body = Block((*params, *taken.values()), body.ops, body.returns)
+    in_axes += [((),) * v.type.rank for v in captured]
+    out_axes = tuple(_cuts(m, v.type.shape, axes) for v in returned)
+    made = m.b.emit(
+        OPS["manual_computation"], *operands, *captured,
+        blocks=(body,), axes=axes, in_axes=tuple(in_axes), out_axes=out_axes,
+    )  # fmt: skip
+    results = list(made) if isinstance(made, tuple) else [made]
+    for i, (value, cuts) in enumerate(zip(results, out_axes, strict=True)):
+        sharding = stated(value.type.shape)
+        named = replace(value, name=m.names.fresh("m.0"))
+        results[i] = replace(named, sharding=sharding and with_cuts(sharding, cuts))
+    m.b.ops[-1] = replace(m.b.ops[-1], results=tuple(results))
+    return tuple(results)
+
+
+def without_dead(block: Block, needed: Iterable[Value] = ()) -> Block:
+    """The block without operations that nothing needs.
+
+    Constraints are needed; what says a group is, of a parameter and of what something else needs.
+    """
+    live = {*needed, *block.returns, *block.params}
+    kept: list[Op] = []
+    for op in reversed(block.ops):
+        if op.name == "sharding_group":
+            if op.operands[0] in live:
+                kept.append(op)
+            continue
+        if op.name != "sharding_constraint" and not live.intersection(op.results):
+            continue
+        op = replace(op, blocks=tuple(without_dead(inner, live) for inner in op.blocks))
+        kept.append(op)
+        live.update(op.uses())
+    return Block(block.params, tuple(reversed(kept)), block.returns)
