@@ -22,6 +22,7 @@ from shardir.frontend.errors import (
 )
 from shardir.frontend.locations import point
 from shardir.frontend.manual import Cuts, Region
+from shardir.frontend.mapped_axes import is_entry
 from shardir.frontend.mesh import Mesh, as_device_array
 from shardir.frontend.operands import abstract_of, as_tracer, reshape
 from shardir.frontend.parameters import Parameters, check_call
@@ -53,25 +54,6 @@ class _Around:
 
 
 _around: ContextVar[_Around | None] = ContextVar("shardir_pmap", default=None)
-
-
-def is_axis(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool)
-
-
-def _is_entry(x: Any) -> bool:
-    return x is None or is_axis(x)
-
-
-def check_axes(axes: Any, word: str) -> None:
-    for entry in tree.leaves(axes, is_leaf=_is_entry):
-        if not _is_entry(entry):
-            raise ArgumentError(
-                point(
-                    f"{word} has {entry!r} of type {type(entry).__name__}; its entries are numbers "
-                    "of axes, and None for what all devices get"
-                )
-            )
 
 
 @dataclass(frozen=True)
@@ -118,7 +100,7 @@ class Call:
                 )
             in_axes = tuple(entry for i, entry in enumerate(in_axes) if i not in static)
         try:
-            axes = spread(in_axes, tuple(positional), _is_entry, word)
+            axes = spread(in_axes, tuple(positional), is_entry, word)
         except ArgumentError as error:
             raise BatchError(str(error)) from None
         return [*axes, *[0] * len(tree.leaves(named))]
@@ -317,7 +299,7 @@ class Call:
         """Where the mapped axis is in each result, counted from the front."""
         name = self.mapping.name
         try:
-            axes = spread(self.mapping.out_axes, out, _is_entry, f"out_axes of pmap of {name}")
+            axes = spread(self.mapping.out_axes, out, is_entry, f"out_axes of pmap of {name}")
         except ArgumentError as error:
             raise BatchError(str(error)) from None
         counted: list[int | None] = []

@@ -17,8 +17,9 @@ from shardir.frontend.errors import (
 )
 from shardir.frontend.jit import JitFunction, jit
 from shardir.frontend.locations import point
+from shardir.frontend.mapped_axes import check_axes, is_axis
 from shardir.frontend.mesh import as_device_array
-from shardir.frontend.parallel_call import Call, Mapping, check_axes, is_axis
+from shardir.frontend.parallel_call import Call, Mapping
 from shardir.frontend.parameters import Parameters
 from shardir.frontend.stages import Lowered
 from shardir.frontend.trace import current
@@ -68,7 +69,7 @@ def pmap(
                 point(f"axis_name of pmap of {name} is {axis_name!r}, which is no string")
             )
         for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
-            check_axes(axes, f"{word} of pmap of {name}")
+            check_axes(axes, f"{word} of pmap of {name}", "what all devices get")
         if not (in_axes is None or is_axis(in_axes) or isinstance(in_axes, (tuple, list))):
             raise ArgumentError(
                 point(

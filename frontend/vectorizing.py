@@ -15,6 +15,7 @@ from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
 from shardir.frontend.locations import point
+from shardir.frontend.mapped_axes import check_axes, is_axis, is_entry
 from shardir.frontend.named_axes import bound
 from shardir.frontend.operands import abstract_of, as_tracer
 from shardir.frontend.parameters import Parameters, called, labels_of
@@ -56,12 +57,12 @@ def vmap(
     name = parameters.name
     in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
     for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
-        _check_axes(axes, f"{word} of vmap of {name}")
+        check_axes(axes, f"{word} of vmap of {name}", "what is not mapped")
     if axis_name is not None and not isinstance(axis_name, str):
         raise ArgumentError(
             point(f"axis_name of vmap of {name} is {axis_name!r}, which is no string")
         )
-    if not (in_axes is None or _is_axis(in_axes) or isinstance(in_axes, tuple)):
+    if not (in_axes is None or is_axis(in_axes) or isinstance(in_axes, tuple)):
         raise ArgumentError(
             point(
                 f"in_axes of vmap of {name} is {in_axes!r}; it is a number, None, or a tuple with "
@@ -101,25 +102,6 @@ def vmap(
     return mapped
 
 
-def _is_axis(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool)
-
-
-def _is_entry(x: Any) -> bool:
-    return x is None or _is_axis(x)
-
-
-def _check_axes(axes: Any, word: str) -> None:
-    for entry in tree.leaves(axes, is_leaf=_is_entry):
-        if not _is_entry(entry):
-            raise ArgumentError(
-                point(
-                    f"{word} has {entry!r} of type {type(entry).__name__}; its entries are numbers "
-                    "of axes, and None for what is not mapped"
-                )
-            )
-
-
 def _in_axes(in_axes: Any, args: Sequence[Any], options: Any, name: str) -> list[int | None]:
     """The axis of each leaf."""
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -130,7 +112,7 @@ def _in_axes(in_axes: Any, args: Sequence[Any], options: Any, name: str) -> list
             )
         )
     try:
-        axes = spread(in_axes, tuple(args), _is_entry, f"in_axes of vmap of {name}")
+        axes = spread(in_axes, tuple(args), is_entry, f"in_axes of vmap of {name}")
     except ArgumentError as error:
         raise BatchError(str(error)) from None
     return [*axes, *[0] * len(tree.leaves(options))]
@@ -226,7 +208,7 @@ class _Batch:
         """The axis of each result, and where the result is."""
         whole = tree.unflatten(structure, range(structure.num_leaves))
         try:
-            axes = spread(self.out_axes, whole, _is_entry, f"out_axes of vmap of {self.name}")
+            axes = spread(self.out_axes, whole, is_entry, f"out_axes of vmap of {self.name}")
         except ArgumentError as error:
             raise BatchError(str(error)) from None
         paths = ["".join(f"[{entry!r}]" for entry in path) for path in structure.paths()]
