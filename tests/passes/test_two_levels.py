@@ -200,3 +200,16 @@ def test_devices_get_what_they_got(module: Module, data: st.DataObject) -> None:
     for expected, got in zip(want, on_devices(made, arguments), strict=True):
         assert agree(expected, got, rounding(module))
         assert [x.dtype for x in expected] == [np.asarray(x).dtype for x in got]
+
+
+def test_loops_see_what_comes_at_once() -> None:
+    assert split(
+        "%s = all-gather-start(%x, dim=0, axes=[model, data]) : f32[64, 16]\n"
+        "  %z = done(%s) : f32[64, 16]\n"
+        "  %n = constant(value=0.0) : f32[64, 16]\n"
+        "  %w = scan(%n, length=2, carries=1) : f32[64, 16] {\n"
+        "    (%c: f32[64, 16]) =>\n"
+        "    %e = add(%c, %z) : f32[64, 16]\n"
+        "    yield %e\n"
+        "  }"
+    ).endswith("  %e = add(%c, %s) : f32[64, 16]\n  yield %e\n}")

@@ -1,0 +1,1 @@
+"""Collectives on two levels: what `two-levels` is made of."""

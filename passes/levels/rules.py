@@ -1,0 +1,149 @@
+"""How each collective is split into levels."""
+
+from functools import reduce
+from math import prod
+
+from shardir.groups import groups, positions, senders
+from shardir.ir import Op, Value
+from shardir.levels import Levels, in_one
+from shardir.ops.check import Ints
+from shardir.passes.levels.splitter import Rule, Splitter
+from shardir.placement import Axes
+
+
+def _all_reduce(splitter: Splitter, op: Op) -> Value:
+    b, kind = splitter.b, op.attrs["op"]
+    far = splitter.levels.far(op.attrs["axes"])
+    made = splitter.total(op, op.operands[0])
+    if made is None:
+        made = splitter.halved(
+            op,
+            op.operands[0],
+            lambda near: b.all_reduce(near, axes=far, op=kind, name=splitter.name(op, far)),
+        )
+    return made
+
+
+def _reduce_scatter(splitter: Splitter, op: Op) -> Value:
+    dim, kind, levels = op.attrs["dim"], op.attrs["op"], splitter.levels
+    runs = levels.runs(op.attrs["axes"])
+
+    def scattered(made: Value) -> Value:
+        for run in runs:
+            if levels.is_far(run[0]):
+                name = splitter.name(op, run)
+                made = splitter.b.reduce_scatter(made, dim=dim, axes=run, op=kind, name=name)
+            else:
+                made = splitter.cut(made, dim, run)
+        return made
+
+    total = splitter.total(op, op.operands[0])
+    if total is None:
+        return splitter.halved(op, op.operands[0], scattered)
+    for run in runs:
+        total = splitter.cut(total, dim, run)
+    return total
+
+
+def _all_gather(splitter: Splitter, op: Op) -> Value:
+    return splitter.gather(op, op.operands[0], op.attrs["dim"])
+
+
+def _all_slice(splitter: Splitter, op: Op) -> Value:
+    made = op.operands[0]
+    for run in splitter.levels.runs(op.attrs["axes"]):
+        made = splitter.cut(made, op.attrs["dim"], run)
+    return made
+
+
+def _all_to_all(splitter: Splitter, op: Op) -> Value:
+    """Each run of axes swaps a part of the one dimension for a part of the other."""
+    (x,), b = op.operands, splitter.b
+    runs = splitter.levels.runs(op.attrs["axes"])
+    sizes = tuple(prod(axis.size for axis in run) for run in runs)
+    split, concat = op.attrs["split"], op.attrs["concat"]
+    shape: list[int] = []
+    starts: dict[int, int] = {}
+    for dim, size in enumerate(x.type.shape):
+        starts[dim] = len(shape)
+        if dim == split:
+            shape += [*sizes, size // prod(sizes)]
+        elif dim == concat:
+            shape += [*(1 for _ in sizes), size]
+        else:
+            shape.append(size)
+    x = b.reshape(x, result=x.type.with_shape(shape), name=f"{x.name}.parts")
+    for i, run in enumerate(runs):
+        x = b.all_to_all(
+            x,
+            split=starts[split] + i,
+            concat=starts[concat] + i,
+            axes=run,
+            name=splitter.name(op, run),
+        )
+    made: Value = b.reshape(x, result=op.result.type)
+    return made
+
+
+def _collective_permute(splitter: Splitter, op: Op) -> Value:
+    """Axes that are renamed become pairs of positions along all of them."""
+    levels, b = splitter.levels, splitter.b
+    if "pairs" in op.attrs:
+        axes, pairs = op.attrs["axes"], op.attrs["pairs"]
+    else:
+        source, target = op.attrs["source"], op.attrs["target"]
+        parts = levels.split((*source, *target))
+        axes = in_one(dict.fromkeys(axis for axis in parts if axis.size > 1))
+        if any(a is not b and a.overlaps(b) for a in axes for b in axes):
+            return _whole_permute(splitter, op)
+        pairs = _pairs(levels, axes, source, target)
+    made: Value = b.collective_permute(op.operands[0], axes=axes, pairs=pairs)
+    return made
+
+
+def _whole_permute(splitter: Splitter, op: Op) -> Value:
+    """A permute along whole axes, parts of which it names in several ways."""
+    levels, b = splitter.levels, splitter.b
+    source, target = op.attrs["source"], op.attrs["target"]
+    names = dict.fromkeys(axis.name for axis in (*source, *target))
+    axes = tuple(levels.whole(name) for name in names)
+    pairs = _pairs(levels, axes, source, target)
+    made: Value = b.collective_permute(op.operands[0], axes=axes, pairs=pairs)
+    return made
+
+
+def _pairs(levels: Levels, axes: Axes, source: Axes, target: Axes) -> tuple[Ints, ...]:
+    """From where to where along `axes` things go that move from `source` to `target`."""
+    mesh = levels.mesh
+    place, sender = positions(mesh, axes), senders(mesh, source, target)
+    group = groups(mesh, axes)[0]
+    found = ((int(place[sender[device]]), int(place[device])) for device in group)
+    return tuple(sorted(found))
+
+
+def _axis_index(splitter: Splitter, op: Op) -> Value:
+    """The position along all axes, from those along the axes of each level."""
+    b, levels, type = splitter.b, splitter.levels, op.result.type
+    known, step = 0, 1
+    terms: list[Value] = []
+    for run in reversed(levels.runs(op.attrs["axes"])):
+        if levels.place is not None and levels.is_far(run[0]):
+            known += step * levels.position(run)
+        else:
+            index = b.axis_index(axes=run, name=splitter.name(op, run))
+            terms.append(index if step == 1 else b.mul(index, b.full(step, type)))
+        step *= prod(axis.size for axis in run)
+    if known or not terms:
+        terms.append(b.full(known, type))
+    return reduce(b.add, terms)
+
+
+RULES: dict[str, Rule] = {
+    "all-reduce": _all_reduce,
+    "reduce-scatter": _reduce_scatter,
+    "all-gather": _all_gather,
+    "all-to-all": _all_to_all,
+    "collective-permute": _collective_permute,
+    "all-slice": _all_slice,
+    "axis-index": _axis_index,
+}

@@ -1,0 +1,130 @@
+"""Grows a program whose collectives are split into those inside of processes and those between.
+
+A rule of a collective appends what stands for it; the last operation gets its results. Of one that
+was started, the part between processes is what is waited for later, if it is the last.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
+
+from shardir.build import Builder, substitute
+from shardir.ir import Block, Op, Value
+from shardir.levels import Levels
+from shardir.ops.overlap import STARTED, is_started, kind_of
+from shardir.opset import OPS
+from shardir.passes.merging.arrange import rows
+from shardir.placement import Axes
+from shardir.types import COMPLEX, FLOATS
+
+SUMS = {"add": "sum", "mul": "prod"}
+"""Reductions whose results depend on their order, and what they are over a dimension."""
+PLACED = ("all-slice", "axis-index")
+"""Operations that depend on where a device is, and on nothing else of the mesh."""
+
+Rule = Callable[["Splitter", Op], Value]
+"""Appends what stands for an operation; returns what stands for its result."""
+
+
+class Splitter:
+    """Grows a block in `b`."""
+
+    def __init__(self, b: Builder, levels: Levels, small: int, rules: Mapping[str, Rule]) -> None:
+        self.b, self.levels, self.small, self.rules = b, levels, small, rules
+
+    def block(self, block: Block) -> Block:
+        """The block with its collectives split."""
+        inner = Splitter(self.b.inner(), self.levels, self.small, self.rules)
+        new: dict[Value, Value] = {}
+        there: set[Value] = set()
+        for op in block.ops:
+            if any(value in new for value in op.uses()):
+                (op,) = substitute(Block((), (op,), ()), new).ops
+            if op.name == "done" and op.operands[0] in there:
+                new[op.result] = op.operands[0]
+            elif not inner.split(op):
+                there.add(op.result)
+        returns = tuple(new.get(value, value) for value in block.returns)
+        return Block(block.params, tuple(inner.b.ops), returns)
+
+    def split(self, op: Op) -> bool:
+        """Append an operation; false where its result was started and now comes at once."""
+        b, rule = self.b, self.rules.get(kind_of(op))
+        if op.blocks:
+            op = replace(op, blocks=tuple(map(self.block, op.blocks)))
+        if rule is None or not self.concerns(op):
+            b.append(op)
+            return True
+        b.loc, b.why = op.loc, op.why
+        start = len(b.ops)
+        made = rule(self, op)
+        if len(b.ops) == start:
+            b.reshape(made, result=made.type)
+        last = b.ops[-1]
+        started = is_started(op) and self.is_between(last)
+        spec = STARTED[last.spec] if started else last.spec
+        b.ops[-1] = replace(last, spec=spec, results=op.results)
+        return started or not is_started(op)
+
+    def concerns(self, op: Op) -> bool:
+        """Whether an operation is about several levels, or about places that are known."""
+        axes = (*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ()))
+        far = bool(self.levels.far(axes))
+        if op.name in PLACED:
+            return far and (self.levels.place is not None or bool(self.levels.near(axes)))
+        return far and bool(self.levels.near(axes))
+
+    def is_between(self, op: Op) -> bool:
+        """Whether it is a collective between processes."""
+        axes = op.attrs.get("axes", ())
+        return op.spec in STARTED and bool(self.levels.far(axes))
+
+    def name(self, op: Op, run: Axes) -> str:
+        """What the part of a collective along axes of one level is called."""
+        return f"{op.result.name}.{'far' if self.levels.is_far(run[0]) else 'near'}"
+
+    # Steps that several collectives are made of
+
+    def gather(self, op: Op, x: Value, dim: int) -> Value:
+        """The pieces of all positions along the axes of `op`, the minor ones first."""
+        for run in reversed(self.levels.runs(op.attrs["axes"])):
+            x = self.b.all_gather(x, dim=dim, axes=run, name=self.name(op, run))
+        return x
+
+    def cut(self, x: Value, dim: int, run: Axes) -> Value:
+        """Each device's piece of what all along a run of one level have."""
+        if self.levels.place is None or not self.levels.is_far(run[0]):
+            made: Value = self.b.all_slice(x, dim=dim, axes=run, name=f"{x.name}.piece")
+            return made
+        size = x.type.shape[dim] // prod(axis.size for axis in run)
+        return rows(self.b, x, dim, self.levels.position(run) * size, size)
+
+    def total(self, op: Op, x: Value) -> Value | None:
+        """What all devices along the axes have, combined in their order; `None` where every order
+        gives the same, or too much would be received."""
+        kind, axes, type = op.attrs["op"], op.attrs["axes"], x.type
+        if kind not in SUMS or type.dtype not in (*FLOATS, *COMPLEX):
+            return None
+        far, near = (prod(axis.size for axis in each) for each in self.sides(axes))
+        if (far - 1) * near * type.nbytes > self.small:
+            return None
+        row = self.b.reshape(x, result=type.with_shape((1, *type.shape)), name=f"{x.name}.row")
+        parts = self.gather(op, row, 0)
+        made: Value = self.b.emit(OPS[SUMS[kind]], parts, dims=(0,), name=f"{op.result.name}.all")
+        return made
+
+    def sides(self, axes: Axes) -> tuple[Axes, Axes]:
+        """The far and the near parts of axes."""
+        return self.levels.far(axes), self.levels.near(axes)
+
+    def halved(self, op: Op, x: Value, combine: Callable[[Value], Value]) -> Value:
+        """`combine` of the parts that are combined inside of processes already, which keep more
+        than 16 bits between the two."""
+        near, kind, type = self.sides(op.attrs["axes"])[1], op.attrs["op"], x.type
+        wide = kind in SUMS and type.dtype in FLOATS and type.numpy.itemsize == 2
+        if wide:
+            x = self.b.convert(x, result=type.with_dtype("f32"), name=f"{x.name}.wide")
+        made = combine(self.b.all_reduce(x, axes=near, op=kind, name=self.name(op, near)))
+        if wide:
+            made = self.b.convert(made, result=made.type.with_dtype(type.dtype))
+        return made
