@@ -37,8 +37,8 @@ class Identity:
         return _digest(self.parts).hex()
 
 
-def identity_of(module: Module, owners: tuple[int, ...]) -> Identity:
-    """What makes a per-device program on the devices of these processes."""
+def identity_of(module: Module, owners: tuple[int, ...], compiler: str) -> Identity:
+    """What makes a per-device program on the devices of these processes, and what compiles it."""
     function = module.main
     head, _, body = show(module).partition(") -> (")
     arguments = head.partition("func ")[2].partition("(")[2]
@@ -48,6 +48,7 @@ def identity_of(module: Module, owners: tuple[int, ...]) -> Identity:
         ("arguments", " ".join(arguments.split())),
         ("results", body.partition("\n")[0].removesuffix(") {")),
         ("operations", "\n".join(line.strip() for line in body.splitlines()[1:])),
+        ("compiler", compiler),
     )
     return Identity(function.name, parts)
 
@@ -68,7 +69,7 @@ def agree(identity: Identity, processes: tuple[int, ...], link: Link) -> None:
     odd = next(i for i, each in enumerate(texts) if each != texts[0])
     first, other = _shown(texts[0], texts[odd])
     who = link.who
-    verb = "differs" if field == "mesh" else "differ"
+    verb = "differs" if field in ("mesh", "compiler") else "differ"
     raise DisagreementError(
         f"the processes disagree about {identity.name}: its {field} {verb}; "
         f"{who(processes[0])} has {first}, and {who(processes[odd])} has {other}; "

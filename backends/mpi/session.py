@@ -31,9 +31,11 @@ class Session:
     Its messages are marked by the program, the run, and the collective that they belong to.
     """
 
-    def __init__(self, module: Module, owners: Sequence[int], world: "World") -> None:
+    def __init__(
+        self, module: Module, owners: Sequence[int], world: "World", compiler: str
+    ) -> None:
         self._world, self._name = world, module.main.name
-        self._identity = identity_of(module, tuple(owners))
+        self._identity = identity_of(module, tuple(owners), compiler)
         self._digest = self._identity.digest
         self._processes = tuple(sorted(set(owners)))
         self._lock, self._now = RLock(), Run(0)

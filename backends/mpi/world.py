@@ -70,9 +70,10 @@ class World(Link):
     def compile(
         self, module: Module, owners: Sequence[int], lowered: Module | None = None
     ) -> Executable:
-        session, blocks = Session(module, owners, self), self._blocks(module, owners)
+        blocks = self._blocks(module, owners)
         if lowered is None or blocks is None:
-            return Program(module, owners, self, session)
+            return Program(module, owners, self, Session(module, owners, self, "NumPy"))
+        session = Session(module, owners, self, "machine code")
         from shardir.backends.mpi.compiled import CompiledProgram
 
         return CompiledProgram(module, lowered, owners, blocks, self, session)

@@ -153,6 +153,13 @@ def other_programs() -> None:
     sd.jit(lambda x: snp.sum(x * factor))(x)
 
 
+def other_compilers() -> None:
+    x = ready()
+    if other():
+        sd.config.update("isolated", True)
+    sd.jit(snp.sum)(x)
+
+
 def other_names() -> None:
     x = ready()
     name = "test" if other() else "train"

@@ -111,6 +111,11 @@ def test_a_process_that_has_lost_its_launcher_ends(tmp_path: Path) -> None:
             "its mesh differs; process 0 (HOST) has 'mesh @mesh = [data=4, model=2]', and "
             "process 1 (HOST) has 'mesh @mesh = [data=2, model=4]'",
         ),
+        (
+            "other_compilers",
+            "its compiler differs; process 0 (HOST) has 'machine code', and process 1 (HOST) has "
+            "'NumPy'",
+        ),
     ],
 )
 def test_processes_that_disagree_are_told_about_what(
