@@ -11,7 +11,9 @@ BYTE_COST = 0.075
 """Nanoseconds that packing a byte takes."""
 PACKED_COST = 0.2
 """What reading a packed number takes, in terms of packing it."""
-TASK_COST = 500.0
+WRITING = 1.5
+"""What packing all of an operand takes, which goes through memory, in the same terms."""
+TASK_COST, PHASE_COST = 500.0, 5_000.0
 SMALL = 20_000.0
 """Nanoseconds that a task should take at least."""
 WAITING = 0.1
@@ -58,7 +60,7 @@ def grid_of(
     together = np.clip((SMALL / one).astype(np.int64), 1, max(1, -(-batch // (4 * workers))))
     tasks = -(-batch // together) * row_blocks * column_blocks
     task = together * one
-    packing = right * column_blocks * (1 if reused else batch) + TASK_COST
+    packing = WRITING * right * column_blocks * (1 if reused else batch) + PHASE_COST
     before = np.where(packed, packing, 0.0)
     # The rest of a task is what the others may have to wait for.
     time = -(-tasks // workers) * task + WAITING * task * (workers > 1) + before / workers

@@ -21,6 +21,7 @@ from shardir.backends.cpu.native.contraction.parts import parts_kernel
 from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.contraction.sizes import Sizes
 from shardir.backends.cpu.native.contraction.straight import readable
+from shardir.backends.cpu.native.contraction.tile import LINE
 from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
 from shardir.backends.cpu.native.llvm.target import host
 
@@ -36,6 +37,8 @@ NEARER = 128 << 10
 """The same, where the left operand's steps are no neighbours and take much of the cache."""
 NARROW = 640
 """Bytes of columns up to which rows pass so fast that they are to be asked for."""
+WAYS = 8
+"""Lines that have the same place in the nearest cache."""
 FAR = 768 << 10
 """Bytes of a right operand that no near cache holds."""
 FARTHER = 12 << 20
@@ -200,11 +203,23 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         most = 8 if width == 1 or _many_registers() else 4
         height = min(most, 1 << (rows - 1).bit_length())
     width = min(width, -(-columns // lanes))
-    narrow = rows > height > 1 and columns * item <= NARROW
-    ahead = narrow and bool(work.inner) and work.inner[0].lhs == item
-    kernel = direct_kernel(work.out.dtype, height, width, ahead)
+    kernel = direct_kernel(work.out.dtype, height, width, asked_for(work, height))
     step = width * lanes
     return _spread(work, kernel, (8, step * ceil(256 / (step * item))), context, label)
+
+
+def asked_for(work: Product, height: int) -> bool:
+    """Whether to ask for the next rows while some are made: these and those must have places in
+    the nearest cache, where lines that are far apart compete for the same ones."""
+    _, rows, columns, _ = work.sizes
+    item = work.out.itemsize
+    if not rows > height > 1 or columns * item > NARROW:
+        return False
+    if not work.inner or work.inner[0].lhs != item:
+        return False
+    way = host().caches[0] // WAYS
+    places = {number * work.rows[0].lhs % way // LINE for number in range(2 * height)}
+    return 2 * height <= len(places) * WAYS // 2
 
 
 def _many_registers() -> bool:

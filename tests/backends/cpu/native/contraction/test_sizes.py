@@ -3,10 +3,12 @@
 import pytest
 
 from shardir.backends.cpu.native.contraction import sizes as module
+from shardir.backends.cpu.native.contraction.einsum import product_of
 from shardir.backends.cpu.native.contraction.elements import arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
+from shardir.backends.cpu.native.contraction.lowering import asked_for
 from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, Sizes
-from shardir.backends.cpu.native.data import SCRATCH_BYTES
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, View
 from shardir.backends.cpu.native.llvm.target import host
 
 
@@ -56,3 +58,20 @@ def test_tasks_are_even() -> None:
     """All blocks have as many rows, as far as there are so many."""
     for rows in (512, 1024, 2048):
         assert rows % grid(rows, 1024, 1024).rows == 0
+
+
+def test_rows_areasked_for_where_they_have_places_in_the_cache() -> None:
+    """Lines that are a large power of two apart would push each other out."""
+
+    def asked(rows: int, inner: int, columns: int) -> bool:
+        lhs, rhs, out = (
+            View(slot, 0, shape, (4 * shape[1], 4), "f32")
+            for slot, shape in enumerate([(rows, inner), (inner, columns), (rows, columns)], 1)
+        )
+        return asked_for(product_of("mk,kn->mn", lhs, rhs, out), 8)
+
+    assert asked(1000, 256, 64)
+    assert asked(1000, 1040, 64)
+    assert not asked(1000, 8192, 64)
+    assert not asked(1000, 256, 300)
+    assert not asked(8, 256, 64)
