@@ -21,10 +21,10 @@ from shardir.backends.cpu.native.contraction.straight import (
     lanes_of,
 )
 from shardir.backends.cpu.native.contraction.tables import OFFSETS, emit_offsets, emit_segments
-from shardir.backends.cpu.native.contraction.tile import Tile, emit_tile, parts_of
+from shardir.backends.cpu.native.contraction.tile import LINE, Tile, emit_tile, parts_of
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 from shardir.types import NUMPY_DTYPES
 
 
@@ -192,50 +192,80 @@ class _Task:
         with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
             now = first.get()
             steps = f.least(inner - now, self.steps)
-            right = f.variable("ptr", self.places["rhs"])
-
-            def reuse() -> None:
-                at = (now * panels + block.first_column * steps) * size
-                right.set(f.offset(packed, at))
-
-            def pack_now() -> None:
-                self._packed("rhs", rhs, f.value(0, "i64"), block.columns, now, steps)
-
-            f.choose(packed_before, reuse, pack_now)
-            adding = now.is_("ne", 0)
             most = _shares(f, block.rows, sizes.rows, sizes.tile.height)
-            with f.loop(0, block.rows, most) as top:
-                count = f.least(block.rows - top, most)
-                parts = self._packed("lhs", lhs, top, count, now, steps)
-                self._tiles(right.get(), place, top, count, steps, parts, adding)
+            each, parts = self._together(packed_before, most), f.variable("i64")
+            with f.loop(0, block.columns, each) as begin:
+                end = f.least(block.columns, begin + each)
+                right, soon = f.variable("ptr", self.places["rhs"]), _Soon(f, self.places["rhs"])
+
+                def reuse() -> None:
+                    at = (now * panels + block.first_column * steps) * size
+                    right.set(f.offset(packed, at))
+
+                def pack_now() -> None:
+                    self._packed("rhs", rhs, begin, end - begin, now, steps)
+                    with f.when(end.is_("slt", block.columns)):
+                        self._find(soon, rhs, end)
+
+                f.choose(packed_before, reuse, pack_now)
+                adding = now.is_("ne", 0)
+                with f.loop(0, block.rows, most) as top:
+                    count = f.least(block.rows - top, most)
+                    with f.when(begin.is_("eq", 0)):
+                        parts.set(self._packed("lhs", lhs, top, count, now, steps))
+                    rows, columns = (top, count), (begin, end)
+                    self._tiles(right.get(), place, rows, columns, steps, parts, soon, adding)
             after.set(1)
             first.set(now + self.steps)
 
+    def _together(self, packed_before: Value, most: Value) -> Value:
+        """How many columns are packed together.
+
+        If all rows are packed at once, it is a panel at a time: the next one comes from memory
+        while tiles of this one are made.
+        """
+        f, columns = self.f, self.block.columns
+        if self.checked.side:
+            return columns
+        several = packed_before | most.is_("slt", self.block.rows)
+        return f.select(several, columns, self.sizes.tile.columns)
+
+    def _find(self, soon: "_Soon", rhs: Value, column: Value) -> None:
+        """Where the steps that were packed last lie for another column."""
+        f = self.f
+        start = f.load(f.offset(self.places["columns_rhs"], column, "i64"), "i64")
+        first = f.load(self.places["rhs_segments"], "i64")
+        soon.start.set(f.offset(f.offset(rhs, start), first))
+        soon.pace.set(f.load(f.offset(self.record.loops("inner_rhs")[0], 8), "i64"))
+
     def _tiles(
-        self, right: Value, place: Value, top: Value, count: Value, steps: Value, parts: Value,
-        adding: Value,
+        self, right: Value, place: Value, rows: tuple[Value, Value],
+        columns: tuple[Value, Value], steps: Value, parts: Variable, soon: "_Soon", adding: Value,
     ) -> None:  # fmt: skip
+        """Tiles of some rows (the first, how many) and columns (from, to)."""
         f, tile, size = self.f, self.sizes.tile, self.numbers.size
-        columns, stripe, low = self.block.columns, self.sizes.stripe, parts_of(tile)[-1].height
+        (top, count), (start, stop) = rows, columns
+        stripe, low = self.sizes.stripe, parts_of(tile)[-1].height
         # A panel of rows stays in the nearest cache while columns come from the next one.
-        with f.loop(0, columns, stripe) as begin, f.loop(0, count, tile.height) as panel:
+        with f.loop(start, stop, stripe) as begin, f.loop(0, count, tile.height) as panel:
             here = f.least(count - panel, tile.height)
             high = f.select(here.is_("sgt", 2 * low), tile.height, low)
-            end = f.least(columns, begin + stripe)
+            end = f.least(stop, begin + stripe)
+            number = panel // tile.height
             with f.loop(0, here, high) as row, f.loop(begin, end, tile.columns) as j:
-                i, rest = panel + row, columns - j
-                offsets = f.offset(self.places["rows_out"], top + i, "i64")
-                out = [f.offset(right, j * steps * size), f.offset(place, j * size), offsets,
-                       here - row, rest, adding]  # fmt: skip
+                rest = self.block.columns - j
+                offsets = f.offset(self.places["rows_out"], top + panel + row, "i64")
+                packed = f.offset(right, (j - start) * steps * size)
+                out = [f.offset(place, j * size), offsets, here - row, rest, adding]
                 if self.checked.straight:
-                    each = f.value(8 * lanes_of(tile.height), "i64") * parts
-                    starts = f.offset(self.places["lhs"], panel // tile.height * each + row * 8)
-                    args = [parts, self.places["lhs_segments"], starts, *out]
+                    each = f.value(8 * lanes_of(tile.height), "i64") * parts.get()
+                    starts = f.offset(self.places["lhs"], number * each + row * 8)
+                    args = [parts.get(), self.places["lhs_segments"], starts, packed, *out]
                 else:
-                    left = f.offset(
-                        self.places["lhs"], panel * steps * size + row * self.numbers.part
-                    )
-                    args = [steps, left, *out]
+                    at = panel * steps * size + row * self.numbers.part
+                    left = f.offset(self.places["lhs"], at)
+                    line = f.offset(soon.start.get(), (number & 1) * LINE)
+                    args = [steps, left, packed, line, soon.pace.get(), *out]
                 f.call(self._fitting(high, rest), args)
 
     def _fitting(self, high: Value, rest: Value) -> str:
@@ -249,6 +279,13 @@ class _Task:
                 fits = fits & rest.is_("sle", part.columns)
             found = f.select(fits, Value(f"@{_called(part)}", "ptr", f), found)
         return str(found)
+
+
+class _Soon:
+    """What to ask for while tiles are made: with each step a line, `pace` bytes further on."""
+
+    def __init__(self, f: Function, start: Value) -> None:
+        self.start, self.pace = f.variable("ptr", start), f.variable("i64", 0)
 
 
 def _called(part: Tile) -> str:

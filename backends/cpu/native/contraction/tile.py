@@ -58,18 +58,18 @@ def parts_of(tile: Tile) -> tuple[Tile, ...]:
 def emit_tile(
     module: Module, name: str, tile: Tile, packed: Tile, numbers: Arithmetic, machine: Machine
 ) -> None:
-    """`name(k, lhs, rhs, out, offsets, rows, columns, adding)`.
+    """`name(k, lhs, rhs, soon, pace, out, offsets, rows, columns, adding)`.
 
     Writes, or adds to, the first `rows` rows and `columns` columns at `out`; row i begins
     `offsets[i]` bytes further on, and its columns are neighbours. Operands lie as they are packed
-    for tiles of the size `packed`.
+    for tiles of the size `packed`. Lines from `soon` on, `pace` bytes apart, are asked for.
     """
-    params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias",
+    params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr", "i64", "ptr noalias",
               "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
-    steps, lhs, rhs, *place = f.params
+    steps, lhs, rhs, soon, pace, *place = f.params
     sums = TileSums(f, tile, packed, numbers, machine)
-    left, right = f.variable("ptr", lhs), f.variable("ptr", rhs)
+    left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, soon))
 
     def step() -> None:
         start, here = left.get(), right.get()
@@ -78,6 +78,8 @@ def emit_tile(
             for p in range(numbers.planes)
         ]
         sums.ask_ahead(here)
+        prefetch(f, line.get())
+        line.set(f.offset(line.get(), pace))
         sums.add(planes, here)
         left.set(f.offset(start, packed.height * numbers.size))
         right.set(f.offset(here, packed.columns * numbers.size))
