@@ -55,7 +55,9 @@ def grid_of(
     possible = possible & (packed | (wide <= sizes.columns))
     multiply = 2.0 * _padded(high, low) * _padded(wide, tile.lanes) * inner / rate
     left, right = high * inner * size * BYTE_COST, wide * inner * size * BYTE_COST
-    one = multiply + left + right * np.where(packed, PACKED_COST, 1.0) + TASK_COST
+    # Packed columns pass by for as many rows as the caches hold.
+    passes = -(-high // sizes.rows)
+    one = multiply + left + right * (passes * PACKED_COST + ~packed) + TASK_COST
     # Small products are done together.
     together = np.clip((SMALL / one).astype(np.int64), 1, max(1, -(-batch // (4 * workers))))
     tasks = -(-batch // together) * row_blocks * column_blocks

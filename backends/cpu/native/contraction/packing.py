@@ -6,6 +6,7 @@ distance (a table of offsets and lengths). A panel is as many lines as the tile 
 it holds a number of each line, zeros for lines that are missing.
 """
 
+from math import gcd
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read
@@ -15,6 +16,9 @@ from shardir.types import NUMPY_DTYPES
 
 SEGMENT = 16
 """Bytes of an entry of the table of segments: offset and length."""
+
+MOST = 4
+"""Panels that are packed at once."""
 
 
 def emit_pack(
@@ -38,17 +42,39 @@ def emit_pack(
     row = lines * numbers.size
     starts = f.variable(f"[{lines} x ptr]").address
     nothing = Value(zeros, "ptr", f)
-    place = f.variable("ptr", packed)
-    with f.loop(0, count, lines) as first:
+    place, done = f.variable("ptr", packed), f.variable("i64", 0)
+
+    def segment(number: Value, start: Value, here: Value) -> tuple[Panel, Value]:
+        """A segment of a panel, and where it begins in memory but for the line."""
+        entry = f.offset(segments, number * SEGMENT)
+        length = f.load(f.offset(entry, 8), "i64")
+        origin = f.offset(base, f.load(entry, "i64"))
+        return Panel(f, lines, dtype, numbers, starts, start, length, stride, here), origin
+
+    several = _panels_of(lines * item)
+    wide = several * lines
+
+    def fitting() -> Value:
+        fits = (done.get() + wide).is_("sle", count)
+        table = f.offset(offsets, done.get(), "i64")
+        return fits & neighbours(f, table, f.select(fits, wide, 1), item)
+
+    with f.while_(fitting if several > 1 else lambda: f.value(0, "i1")):
+        line = f.load(f.offset(offsets, done.get(), "i64"), "i64")
+        part = f.variable("ptr", place.get())
+        with f.loop(0, parts) as number:
+            panel, origin = segment(number, part.get(), f.value(lines, "i64"))
+            panel.across(f.offset(origin, line), several, steps * row)
+            part.set(f.offset(part.get(), panel.length * row))
+        place.set(f.offset(place.get(), steps * row * several))
+        done.set(done.get() + wide)
+    with f.loop(done.get(), count, lines) as first:
         table = f.offset(offsets, first, "i64")
         here = f.least(count - first, lines)
         together = neighbours(f, table, here, item)
         part = f.variable("ptr", place.get())
         with f.loop(0, parts) as number:
-            entry = f.offset(segments, number * SEGMENT)
-            length = f.load(f.offset(entry, 8), "i64")
-            origin = f.offset(base, f.load(entry, "i64"))
-            panel = Panel(f, lines, dtype, numbers, starts, part.get(), length, stride, here)
+            panel, origin = segment(number, part.get(), here)
 
             def across(panel: Panel = panel, origin: Value = origin) -> None:
                 panel.across(f.offset(origin, f.load(table, "i64")))
@@ -58,12 +84,17 @@ def emit_pack(
                     there = f.offset(origin, f.load(f.offset(table, i, "i64"), "i64"))
                     start = f.select(i.is_("ult", here), there, nothing)
                     f.store(start, f.offset(starts, i, "ptr"))
-                panel.lines_apart(0, length)
+                panel.lines_apart(0, panel.length)
 
             f.choose(together & here.is_("eq", lines), across, apart)
-            part.set(f.offset(part.get(), length * row))
+            part.set(f.offset(part.get(), panel.length * row))
         place.set(f.offset(place.get(), steps * row))
     f.leave()
+
+
+def _panels_of(nbytes: int) -> int:
+    """How many panels of lines that are neighbours fill cache lines, so that each is read once."""
+    return min(LINE // gcd(nbytes, LINE), MOST)
 
 
 def neighbours(f: Function, table: Value, count: Value, item: int) -> Value:
@@ -98,23 +129,22 @@ class Panel(NamedTuple):
         """Bytes of a step in packed memory."""
         return self.lines * self.numbers.size
 
-    def across(self, start: Value) -> None:
-        """Lines are neighbours: each step is copied as it is."""
+    def across(self, start: Value, panels: int = 1, apart: Value | int = 0) -> None:
+        """Lines are neighbours: each step is copied as it is, to panels so many bytes apart."""
         f, numbers = self.f, self.numbers
         place, source = f.variable("ptr", self.packed), f.variable("ptr", start)
         widest = max(1, 64 // numbers.part)
         item = NUMPY_DTYPES[self.dtype].itemsize
         with f.loop(0, self.length):
-            done = 0
-            while done < self.lines:
-                count = min(widest, 1 << (self.lines - done).bit_length() - 1)
-                planes = read(
-                    f, f.offset(source.get(), done * item), self.dtype, self.numbers, count
-                )
-                for p, plane in enumerate(planes):
-                    at = (p * self.lines + done) * numbers.part
-                    f.store(plane, f.offset(place.get(), at), numbers.part)
-                done += count
+            for number in range(panels):
+                to, done = f.offset(place.get(), apart * number if number else 0), 0
+                while done < self.lines:
+                    count = min(widest, 1 << (self.lines - done).bit_length() - 1)
+                    at = f.offset(source.get(), (number * self.lines + done) * item)
+                    for p, plane in enumerate(read(f, at, self.dtype, numbers, count)):
+                        there = f.offset(to, (p * self.lines + done) * numbers.part)
+                        f.store(plane, there, numbers.part)
+                    done += count
             place.set(f.offset(place.get(), self.row))
             source.set(f.offset(source.get(), self.stride))
 
