@@ -163,7 +163,8 @@ class Group:
             return convert(operands[0], result.dtype)
         rule = POINTWISE[op.name]
         try:
-            made = rule.rule(*operands, *([self._keep(op)] if rule.stores else []), **op.attrs)
+            store = [self._keep(op)] if rule.stores else []
+            made = rule.rule(*operands, *store, **(op.attrs if rule.attributes else {}))
         except NotExpressible as error:
             raise self.e.refuse(op, error.reason, error.fix) from None
         return keep_nan(made, operands) if self._keeps_nan(op) else made

@@ -1,7 +1,6 @@
 """Pointwise operations as expressions of `popops::map`.
 
-A rule takes the expressions of the operands and, by name, the attributes, and gives the expression
-of the result. `repeats` says which
+A rule takes the expressions of the operands and gives that of the result. `repeats` says which
 operands it speaks of more than once: what is computed for those is stored first, so that nothing is
 evaluated twice.
 """
@@ -21,19 +20,25 @@ Rule = Callable[..., Node]
 class Pointwise:
     """The rule of an operation; `repeats(dtype)` are the operands that it uses more than once.
 
-    A rule that `stores` takes a function as well, which has an expression of its own stored.
+    A rule that `stores` takes a function as well, which has an expression of its own stored, and
+    one with `attributes` those of the operation, by name.
     """
 
     rule: Rule
     repeats: Callable[[str], Sequence[int]]
     stores: bool = False
+    attributes: bool = False
 
 
 POINTWISE: dict[str, Pointwise] = {}
 
 
 def pointwise(
-    name: str, *repeats: int, of: Sequence[str] | None = None, stores: bool = False
+    name: str,
+    *repeats: int,
+    of: Sequence[str] | None = None,
+    stores: bool = False,
+    attributes: bool = False,
 ) -> Callable[[Rule], Rule]:
     """Register the rule of an operation, which repeats these operands (for these types only)."""
 
@@ -41,7 +46,7 @@ def pointwise(
         return repeats if of is None or dtype in of else ()
 
     def register(rule: Rule) -> Rule:
-        POINTWISE[name] = Pointwise(rule, repeated, stores)
+        POINTWISE[name] = Pointwise(rule, repeated, stores, attributes)
         return rule
 
     return register

@@ -106,7 +106,7 @@ def _erfc(x: Node, store: Callable[[Node], Node]) -> Node:
     return _narrow(where(compare("<", wide, number(0, "f32")), left, right), x)
 
 
-@pointwise("erf_inv", 0, stores=True)
+@pointwise("erf_inv", 0, stores=True, attributes=True)
 def _erf_inv(x: Node, store: Callable[[Node], Node], *, as_xla: bool = False) -> Node:
     """Giles' polynomials in -log(1 - x^2); XLA rounds x^2, which costs digits towards -1 and 1."""
     wide = _single(x, store)
