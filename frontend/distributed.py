@@ -22,7 +22,7 @@ from shardir.frontend.config import config
 from shardir.frontend.devices import any_named
 from shardir.frontend.errors import ArgumentError, DistributedError, SettingError
 from shardir.frontend.joining import watched
-from shardir.frontend.launched import Launch, launch
+from shardir.frontend.launched import JOINED, Launch, launch
 from shardir.frontend.locations import pointed
 from shardir.frontend.processes import Processes, here, join
 from shardir.frontend.sharing import barrier
@@ -72,17 +72,17 @@ def initialize(
     Called first, before any array or device; again, it does nothing. Raises `DistributedError`
     when the launcher and MPI disagree, when processes have other settings, or when it is too late.
     """
-    _check_words(local_device_ids, of_coordinator)
+    _check_words(local_device_ids, local_device_count, of_coordinator)
     if is_initialized():
         return
     if gather is not None:
         config.update("gather", gather)
     found = launch() or Launch(ALONE, 1, 0)
     _check_claims(found, num_processes, process_id, coordinator_address)
-    if local_device_count is not None and local_device_count < 1:
-        raise DistributedError(
-            f"local_device_count is {local_device_count}; every process has a device at least"
-        )
+    seconds = timeout_seconds(timeout)
+    patience = timeout_seconds(
+        seconds if initialization_timeout is None else initialization_timeout
+    )
     if found.size == 1:
         if local_device_count is not None:
             config.update("num_cpu_devices", local_device_count)
@@ -92,14 +92,13 @@ def initialize(
             "distributed.initialize() comes too late: this program has named devices already, by "
             "an array, a mesh or devices(); call it first"
         )
-    seconds = timeout_seconds(timeout)
-    patience = seconds if initialization_timeout is None else initialization_timeout
-    world = _connect(found, seconds, timeout_seconds(patience))
+    world = _connect(found, seconds, patience)
     _check_settings(world, local_device_count is not None)
     mine = local_device_count or _share(found)
     counts = [int(row) for row in world.gather(str(mine).encode(), "distributed.initialize()")]
     config.update("num_cpu_devices", sum(counts))
     join(Processes(found.rank, tuple(counts), world))
+    os.environ[JOINED] = str(os.getpid())
 
 
 def is_initialized() -> bool:
@@ -115,8 +114,14 @@ def shutdown() -> None:
     barrier("distributed.shutdown()")
 
 
-def _check_words(ids: object, others: Mapping[str, object]) -> None:
+def _check_words(ids: object, devices: object, others: Mapping[str, object]) -> None:
     """Raises errors for what `initialize` is told and cannot do."""
+    if devices is not None and not isinstance(devices, int):
+        raise DistributedError(f"local_device_count is {devices!r}; it must be a whole number")
+    if isinstance(devices, int) and devices < 1:
+        raise DistributedError(
+            f"local_device_count is {devices}; every process has a device at least"
+        )
     if ids is not None:
         count = 1 if isinstance(ids, int) or not isinstance(ids, Sized) else len(ids)
         raise DistributedError(
@@ -139,9 +144,13 @@ def _check_claims(found: Launch, count: int | None, index: int | None, address: 
     ):
         if claimed is not None and claimed != said:
             what = "nothing started this process together with others"
-            least = max(found.size, (index or 0) + 1) if count is None else count
+            least = (
+                max(found.size, (index if isinstance(index, int) else 0) + 1)
+                if count is None
+                else count
+            )
             raise DistributedError(
-                f"{name} is {claimed}, and {what if alone else f'{found.by} says {said}'}; start "
+                f"{name} is {claimed!r}, and {what if alone else f'{found.by} says {said}'}; start "
                 f"the program with mpiexec -n {least} python ..., and leave {name} out"
             )
     if address is not None and count is None and alone:
@@ -192,8 +201,8 @@ def timeout_seconds(given: float | None) -> float:
             f"the environment variable {TIMEOUT_VARIABLE} is {text!r}; it must be a number of "
             "seconds"
         ) from None
-    if not seconds > 0:
-        raise SettingError(f"a timeout of {seconds} seconds is none; it must be above 0")
+    if not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise SettingError(f"a timeout of {seconds!r} seconds is none; it must be above 0")
     return seconds
 
 

@@ -11,6 +11,8 @@ LAUNCHERS = (
     ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
 """A launcher, and where it says how many processes there are and which this one is."""
+JOINED = "SHARDIR_JOINED"
+"""Where a process that has joined others says so to those that it starts: they are alone."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Launch:
 
 def launch() -> Launch | None:
     """Who started this process together with others; `None` if it was started alone."""
+    if os.environ.get(JOINED, str(os.getpid())) != str(os.getpid()):
+        return None
     for by, size, rank in LAUNCHERS:
         if size in os.environ and rank in os.environ:
             return Launch(by, _number(size), _number(rank))

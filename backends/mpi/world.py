@@ -48,7 +48,7 @@ class World(Link):
         self.messages = Messages(comm, hosts, seconds, polite)
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._known: set[str] = set()
-        self._parent = os.getppid()
+        self._process, self._parent = os.getpid(), os.getppid()
 
     @property
     def index(self) -> int:
@@ -159,6 +159,8 @@ class World(Link):
 
     def leave(self) -> None:
         """Say good-bye and wait, politely, until all others have."""
+        if os.getpid() != self._process:
+            return  # a copy made by fork
         self.messages.notes.leave()
         while not self.messages.notes.all_have_left():
             time.sleep(LEAVING_SECONDS)

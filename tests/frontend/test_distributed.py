@@ -23,6 +23,7 @@ from shardir.distributed import (
 )
 from shardir.frontend.devices import local_devices
 from shardir.frontend.errors import ArgumentError, DeviceError, DistributedError, SettingError
+from shardir.frontend.launched import Launch, launch
 from shardir.frontend.processes import Processes
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
@@ -106,6 +107,8 @@ def test_devices_are_dealt_out_in_order() -> None:
             "local_device_ids is [0, 1], and the devices of a process are made, not chosen; "
             "pass local_device_count=2",
         ),
+        ({"num_processes": "1"}, "num_processes is '1', and nothing started this process"),
+        ({"local_device_count": "2"}, "local_device_count is '2'; it must be a whole number"),
         ({"local_device_count": 0}, "local_device_count is 0; every process has a device at least"),
     ],
 )
@@ -137,6 +140,16 @@ def joined(**environment: str) -> str:
     )
     assert done.returncode == 1
     return next(line for line in done.stderr.splitlines() if "Error: " in line)
+
+
+def test_what_a_process_that_has_joined_starts_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setenv("PMI_RANK", "1")
+    assert launch() == Launch("mpiexec", 2, 1)
+    monkeypatch.setenv("SHARDIR_JOINED", str(os.getpid()))
+    assert launch() == Launch("mpiexec", 2, 1)
+    monkeypatch.setenv("SHARDIR_JOINED", str(os.getppid()))
+    assert launch() is None
 
 
 def test_a_launcher_of_another_mpi_is_told() -> None:
@@ -190,3 +203,5 @@ def test_a_timeout_is_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert timeout_seconds(None) == 20
     with pytest.raises(SettingError, match="a timeout of 0 seconds is none; it must be above 0"):
         timeout_seconds(0)
+    with pytest.raises(SettingError, match="a timeout of '5' seconds is none"):
+        initialize(timeout="5")  # type: ignore[arg-type]
