@@ -16,13 +16,13 @@ from shardir.backends.cpu import BACKEND
 from shardir.backends.cpu.kernels import kernel_of
 from shardir.build import substitute
 from shardir.errors import NoRule
-from shardir.interpret import mesh_of, run
+from shardir.interpret import run
 from shardir.ir import Module
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT
 from shardir.sampling import random_arguments
-from shardir.shards import cut, join
 from shardir.text.parser import parse
+from tests.backends.computed import computed
 from tests.samples import SAMPLES
 from tests.sampling import Sample
 from tests.shardings import shardings
@@ -30,24 +30,6 @@ from tests.strategies import modules
 
 Array = npt.NDArray[Any]
 EXAMPLES = max(settings().max_examples // 4, 1)
-
-
-def computed(module: Module, arguments: list[Array]) -> list[Array]:
-    """The global results of a partitioned module, or of one for a single device."""
-    program = BACKEND.compile(module)
-    spmd = module.main.spmd
-    if spmd is None:
-        return [shards[0] for shards in program([[argument] for argument in arguments])]
-    mesh = mesh_of(module)
-    shards = [
-        [cut(argument, outer.sharding, mesh, device) for device in range(mesh.size)]
-        for argument, outer in zip(arguments, spmd.params, strict=True)
-    ]
-    results = program(shards)
-    return [
-        join(parts, outer.type, outer.sharding, mesh)
-        for parts, outer in zip(results, spmd.results, strict=True)
-    ]
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)

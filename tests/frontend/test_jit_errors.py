@@ -22,8 +22,6 @@ from shardir.frontend.shardings import NamedSharding
 from tests.refusing import first_line
 
 MESH = make_mesh((4, 2), ("data", "model"))
-
-
 NUMBERS = np.arange(32, dtype=np.float32).reshape(8, 4)
 
 

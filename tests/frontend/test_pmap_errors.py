@@ -26,8 +26,6 @@ from shardir.frontend.errors import (
 from tests.refusing import odd, refused
 
 N = 8
-
-
 X: npt.NDArray[np.float32] = np.random.default_rng(0).standard_normal((N, 3)).astype(np.float32)
 
 

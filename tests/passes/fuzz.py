@@ -23,7 +23,7 @@ from shardir.ir import Module
 from shardir.passes import Pipeline
 from shardir.sampling import random_arguments
 from shardir.verify import verify
-from tests.backends.test_cpu import computed
+from tests.backends.computed import computed
 from tests.passes.random_cases import Case, cases
 from tests.smaller import smallest
 

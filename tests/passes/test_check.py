@@ -13,7 +13,7 @@ from shardir.opset import OPS
 from shardir.passes import PASSES, Pass, Pipeline
 from shardir.passes.check import Check
 from shardir.text.parser import parse
-from tests.passes.test_agreement import annotated
+from tests.passes.agreeing import annotated
 from tests.strategies import modules
 
 TEXT = """\

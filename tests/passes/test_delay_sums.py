@@ -9,8 +9,8 @@ from shardir.ir import Module
 from shardir.passes import DelaySums, Partition, Pipeline, Reshard
 from shardir.text.parser import parse
 from shardir.verify import verify
-from tests.passes.lines import reasons
-from tests.passes.test_agreement import annotated, must_agree
+from tests.passes.agreeing import annotated, must_agree
+from tests.passes.lines import body, reasons
 from tests.strategies import modules
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
@@ -21,12 +21,6 @@ def delayed(text: str) -> Module:
     verify(module)
     verify(Partition()(module))
     return module
-
-
-def body(module: Module) -> list[str]:
-    """The operations of the function, one a line."""
-    lines = [line.strip() for line in str(module).splitlines()]
-    return [line for line in lines if " = " in line and "@m" not in line]
 
 
 TWO = """\

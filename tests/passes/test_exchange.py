@@ -20,7 +20,7 @@ from shardir.ops.check import Ints
 from shardir.ops.windowing import dilated
 from shardir.placement import Sharding
 from shardir.types import TensorType
-from tests.passes.test_agreement import must_agree
+from tests.passes.agreeing import must_agree
 from tests.shardings import shardings
 
 MESHES = (

@@ -9,8 +9,8 @@ from shardir.interpret import run
 from shardir.passes import Pipeline
 from shardir.sampling import random_arguments
 from shardir.verify import verify
+from tests.passes.judging import judged
 from tests.passes.random_cases import Case, cases
-from tests.passes.test_merge_devices import judged
 
 FOLDING = "merge-devices,fold-sums,fold-views,cse,dce"
 

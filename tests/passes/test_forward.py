@@ -14,7 +14,7 @@ from shardir.passes.forward import jvp, split
 from shardir.types import TensorType
 from shardir.verify import verify
 from tests.derivatives import check_gradients, check_tangents
-from tests.passes.test_differentiate_random import Programs, arguments
+from tests.passes.nested import Programs, arguments
 
 
 def function(text: str) -> Function:

@@ -5,7 +5,7 @@ import pytest
 from shardir.communication import collectives
 from shardir.passes import JoinMoves, Pipeline
 from shardir.text.parser import parse
-from tests.passes.test_agreement import must_agree
+from tests.passes.agreeing import must_agree
 
 MESH = "mesh @m = [x=4]\n\n"
 

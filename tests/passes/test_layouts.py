@@ -8,8 +8,8 @@ from shardir.passes import Pipeline, Reshard
 from shardir.passes.pipeline import EXACT
 from shardir.passes.prices import place_of, price
 from shardir.text.parser import parse
-from tests.passes.test_agreement import annotated, must_agree
-from tests.passes.test_delay_sums import body
+from tests.passes.agreeing import annotated, must_agree
+from tests.passes.lines import body
 from tests.samples import SAMPLES
 from tests.sampling import Sample
 from tests.shardings import MESHES

@@ -17,7 +17,7 @@ from shardir.passes.vectorize import vectorize
 from shardir.sampling import random_arguments
 from shardir.text.parser import parse
 from shardir.verify import verify
-from tests.backends.test_cpu import computed
+from tests.backends.computed import computed
 
 HEAD = "mesh @m = [x=2, y=4]\n\n"
 

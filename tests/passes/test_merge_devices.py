@@ -5,13 +5,13 @@ import pytest
 from hypothesis import assume, given, settings
 
 from shardir import parse
-from shardir.agreement import agree, rounding, steady
 from shardir.errors import MergeError
 from shardir.interpret import run
 from shardir.ir import Module
 from shardir.passes import Pipeline
 from shardir.passes.became import became
 from shardir.sampling import random_arguments
+from tests.passes.judging import judged
 from tests.passes.merged import merged, run_merged
 from tests.passes.random_cases import Case, cases
 
@@ -148,22 +148,6 @@ def test_collectives(ops: str) -> None:
     sharding = f"{int(shape[0]) * 12}@(a, b), {shape[1]}"
     result = f"f32[{', '.join(shape)}] of f32[{sharding}]"
     same(parse(PER_DEVICE.replace("RESULT", result).replace("OPS", ops.replace("RING", RING))))
-
-
-def judged(case: Case, pipeline: str) -> bool:
-    """Whether the merged program gives the numbers of the devices' program, and could be told."""
-    program = Pipeline.parse(case.pipeline)(case.module)
-    try:
-        one = merged(program, pipeline)
-    except MergeError:
-        return False
-    arguments = random_arguments(program, whole=True)
-    want, tolerance = run(program, arguments), rounding(program)
-    got = run_merged(program, one, arguments)
-    if agree(want, got, tolerance):
-        return True
-    assert not steady(case.module, arguments, run(case.module, arguments), tolerance)
-    return False
 
 
 @settings(max_examples=settings().max_examples // 4)

@@ -10,8 +10,8 @@ from shardir.interpret import run
 from shardir.ir import Module
 from shardir.mesh import Mesh
 from shardir.passes import Pipeline
+from tests.passes.agreeing import annotated
 from tests.passes.merged import merged, run_merged
-from tests.passes.test_agreement import annotated
 from tests.samples import SAMPLES
 from tests.sampling import Sample
 

@@ -10,8 +10,8 @@ from shardir.passes import Partition, Pipeline, Reshard
 from shardir.text.parser import parse
 from shardir.verify import verify
 from tests.counting import count_calls
+from tests.passes.agreeing import must_agree
 from tests.passes.lines import body
-from tests.passes.test_agreement import must_agree
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
 

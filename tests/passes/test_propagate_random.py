@@ -8,7 +8,7 @@ from shardir.passes import Propagate
 from shardir.passes.propagation.levels import LEVELS, ORDERS
 from shardir.sampling import random_arguments
 from shardir.verify import verify
-from tests.passes.test_agreement import annotated
+from tests.passes.agreeing import annotated
 from tests.strategies import modules, sharded_modules
 
 passes = st.builds(Propagate, level=st.sampled_from(LEVELS), order=st.sampled_from(ORDERS))

@@ -7,9 +7,9 @@ from shardir.errors import PartitionError
 from shardir.passes import Reshard
 from shardir.text.parser import parse
 from shardir.verify import verify
+from tests.passes.agreeing import annotated
 from tests.passes.lines import body, reasons
 from tests.passes.resharded import MESH, resharded
-from tests.passes.test_agreement import annotated
 from tests.strategies import modules
 
 

@@ -11,7 +11,7 @@ from shardir.passes.pipeline import DEFAULT, EXACT
 from shardir.passes.resolve_conflicts import received
 from shardir.text.parser import parse
 from shardir.verify import verify
-from tests.passes.test_agreement import annotated, must_agree
+from tests.passes.agreeing import annotated, must_agree
 from tests.strategies import modules
 
 PROGRAM = """\

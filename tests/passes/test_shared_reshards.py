@@ -8,8 +8,8 @@ from shardir.passes import JoinReshards, Partition, Pipeline, ShareReshards
 from shardir.passes.pipeline import DEFAULT
 from shardir.text.parser import parse
 from shardir.verify import verify
-from tests.passes.test_agreement import annotated, must_agree
-from tests.passes.test_delay_sums import body
+from tests.passes.agreeing import annotated, must_agree
+from tests.passes.lines import body
 from tests.strategies import modules
 
 MESH = "mesh @m = [x=4, y=2]\n\n"

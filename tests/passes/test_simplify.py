@@ -8,7 +8,7 @@ from shardir.passes import Pipeline, Simplify
 from shardir.text.parser import parse
 from shardir.verify import verify
 from tests.exact import must_be_exact
-from tests.passes.test_agreement import annotated
+from tests.passes.agreeing import annotated
 from tests.strategies import modules
 
 

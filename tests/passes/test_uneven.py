@@ -21,8 +21,8 @@ from shardir.shards import cut, join
 from shardir.text.parser import parse
 from shardir.types import TensorType
 from shardir.verify import verify
+from tests.passes.agreeing import annotated, must_agree
 from tests.passes.lines import body
-from tests.passes.test_agreement import annotated, must_agree
 from tests.samples import SAMPLES
 from tests.sampling import Sample
 from tests.shardings import MESHES as EIGHT, shardings

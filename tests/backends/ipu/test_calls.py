@@ -5,9 +5,9 @@ import re
 from shardir.backends.ipu import calls
 from shardir.backends.ipu.helpers import HELPERS, chosen
 from shardir.backends.ipu.program import HEADERS
-from tests.backends.ipu.test_collectives import collectives
-from tests.backends.ipu.test_operations import cases
-from tests.backends.ipu.test_training import perceptrons, transformers
+from tests.backends.ipu.communicating import collectives
+from tests.backends.ipu.samples import cases
+from tests.backends.ipu.steps import perceptrons, transformers
 
 TYPES = (
     "poplar::Graph", "poplar::Tensor", "poplar::Type", "pe::UnaryOpType", "pe::Expr",

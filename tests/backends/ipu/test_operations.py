@@ -1,11 +1,8 @@
 """Every operation that IPUs have computes on the host model what the reference computes."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-from shardir.backends.emission import EmissionError
 from shardir.backends.ipu.host_model import build_and_run
 from shardir.backends.ipu.table import LOWERED, REFUSED
 from shardir.backends.ipu.target import program_text
@@ -13,22 +10,12 @@ from shardir.frontend.emitting import emission_of
 from shardir.ops.special import erf_inv, erf_inv_xla
 from shardir.opset import OPS
 from shardir.text.parser import parse
-from tests.backends.ipu.running import Case, check
+from tests.backends.ipu.running import check
+from tests.backends.ipu.samples import cases
 from tests.samples import SAMPLES
 
 PARTS = 4
 """Samples are compiled together, in so many libraries."""
-
-
-def cases() -> Iterator[tuple[str, Case]]:
-    """The samples over element types that IPUs have."""
-    for sample in SAMPLES:
-        case = Case(emission_of(sample.module(), "ipu"), sample.module(), sample.arrays(), {})
-        try:
-            assert case.text
-        except EmissionError:
-            continue
-        yield sample.id, case
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -18,9 +18,9 @@ from shardir.opset import OPS
 from shardir.passes.fuse import fuse
 from shardir.text.parser import parse
 from shardir.types import TensorType
+from tests.backends.gpu.kernels.forms import LAYS, PROGRAMS
 from tests.backends.gpu.kernels.groups import group, tried
 from tests.backends.gpu.kernels.running import TINY
-from tests.backends.gpu.kernels.test_forms import LAYS, PROGRAMS
 
 CAPABILITIES = (80, 90, 100)
 QUICK = ("row softmax of bf16", "layer norm", "columns", "loss", "no operands")

@@ -18,9 +18,9 @@ from shardir.passes.fuse import fuse
 from shardir.passes.pipeline import Pipeline
 from shardir.text.parser import parse
 from shardir.types import TensorType
+from tests.backends.gpu.kernels.forms import PROGRAMS
 from tests.backends.gpu.kernels.groups import group
 from tests.backends.gpu.kernels.running import TINY, program
-from tests.backends.gpu.kernels.test_forms import PROGRAMS
 
 
 def only(text: str) -> Op:

@@ -1,0 +1,30 @@
+"""What programs of the executor compute."""
+
+from typing import Any
+
+import numpy.typing as npt
+
+from shardir.backends.cpu import BACKEND
+from shardir.interpret import mesh_of
+from shardir.ir import Module
+from shardir.shards import cut, join
+
+Array = npt.NDArray[Any]
+
+
+def computed(module: Module, arguments: list[Array]) -> list[Array]:
+    """The global results of a partitioned module, or of one for a single device."""
+    program = BACKEND.compile(module)
+    spmd = module.main.spmd
+    if spmd is None:
+        return [shards[0] for shards in program([[argument] for argument in arguments])]
+    mesh = mesh_of(module)
+    shards = [
+        [cut(argument, outer.sharding, mesh, device) for device in range(mesh.size)]
+        for argument, outer in zip(arguments, spmd.params, strict=True)
+    ]
+    results = program(shards)
+    return [
+        join(parts, outer.type, outer.sharding, mesh)
+        for parts, outer in zip(results, spmd.results, strict=True)
+    ]

@@ -1,0 +1,68 @@
+"""Programs with shardings drawn for them, and whether their devices compute what the whole does."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import assume, currently_in_test_context, note, strategies as st
+
+from shardir.agreement import agree, rounding, steady
+from shardir.interpret import run
+from shardir.ir import Block, Module, Op, Value
+from shardir.passes import Pipeline
+from shardir.placement import Sharding
+from shardir.sampling import random_arguments
+from shardir.verify import verify
+from tests.shardings import shardings
+
+Array = npt.NDArray[Any]
+
+
+def annotated(data: st.DataObject, module: Module, chosen: Callable[[Value], bool]) -> Module:
+    """The module with random closed shardings on values that are chosen, and on results."""
+    (mesh,) = module.meshes
+    new: dict[Value, Value] = {}
+
+    def cut(value: Value) -> Sharding | None:
+        if not chosen(value):
+            return None
+        # Keys cannot be added up.
+        pending = value.type.dtype != "key" and data.draw(st.integers(0, 9)) == 0
+        return data.draw(shardings(mesh, value.type.shape, uneven=True, pending=pending))
+
+    def define(value: Value) -> Value:
+        new[value] = replace(value, sharding=cut(value))
+        return new[value]
+
+    def rebuilt(op: Op) -> Op:
+        operands = tuple(new[v] for v in op.operands)
+        blocks = tuple(map(block, op.blocks))
+        return replace(op, operands=operands, blocks=blocks, results=tuple(map(define, op.results)))
+
+    def block(old: Block) -> Block:
+        params = tuple(map(define, old.params))
+        ops = tuple(map(rebuilt, old.ops))
+        return Block(params, ops, tuple(new[v] for v in old.returns))
+
+    body = block(module.main.body)
+    results = tuple(map(cut, body.returns))
+    return replace(module, functions=(replace(module.main, body=body, results=results),))
+
+
+def must_agree(module: Module, pipeline: str, arguments: list[Array] | None = None) -> None:
+    """The pipeline's program is valid and gives the numbers of the module."""
+    program = Pipeline.parse(pipeline)(module, lambda step, before, after, _: verify(after))
+    if currently_in_test_context():
+        note(f"{module}\n{program}")
+    assert program.main.spmd
+    if arguments is None:
+        arguments = random_arguments(module, whole=True)
+    want, got = run(module, arguments), run(program, arguments)
+    tolerance = rounding(module)
+    if not agree(want, got, tolerance):
+        # A comparison, a rounding or a division by nothing makes much of the last bit.
+        assume(steady(module, arguments, want, tolerance))
+        for a, b in zip(want, got, strict=True):
+            np.testing.assert_array_equal(b, a)
