@@ -54,7 +54,7 @@ def _scatter(folder: Folder, op: Op, operands: Sequence[View]) -> Sequence[View]
     layout = Layout.of(old.type.shape, slices.type.rank, read)
     alone = _alone(old, slices, layout)
     if x.base in folder.splats or x.repeats:
-        split = _like_updates(x, old, updates, alone, layout)
+        split = _like_updates(old, updates, alone, layout)
     else:
         split = separated(folder, x, alone)
     if split is None:
@@ -83,7 +83,7 @@ def _alone(operand: Value, slices: Value, layout: Layout) -> list[int]:
 
 
 def _like_updates(
-    x: View, old: Value, updates: View, alone: Sequence[int], layout: Layout
+    old: Value, updates: View, alone: Sequence[int], layout: Layout
 ) -> tuple[View, Places] | None:
     """A layout for an operand that has none, such as zeros: that of what is written to it."""
     source = {d: updates.dims[s] for s, d in layout.window.items() if d not in alone}

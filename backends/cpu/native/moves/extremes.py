@@ -76,7 +76,7 @@ def extreme_rule(
     return [grid.phase(kernel, cost, context.workers, op.name, (steps, step))]
 
 
-def _better(f: Function, largest: bool, dtype: str, new: Value, best: Value) -> Value:
+def _better(largest: bool, dtype: str, new: Value, best: Value) -> Value:
     """Whether `new` is to be chosen, although it comes later."""
     if element(new.type) in FLOATS:
         return new.is_("ugt" if largest else "ult", best) & best.is_("ord", best)
@@ -111,8 +111,8 @@ def _merge(
     there: Value,
 ) -> None:
     """Keep the better of two, or of equals the earlier."""
-    wins = _better(f, largest, dtype, other, best.get())
-    loses = _better(f, largest, dtype, best.get(), other)
+    wins = _better(largest, dtype, other, best.get())
+    loses = _better(largest, dtype, best.get(), other)
     earlier = there.is_("ult", place.get()) & ((wins | loses) ^ 1)
     _keep(f, best, place, wins | earlier, other, there)
 
@@ -138,7 +138,7 @@ def _beside(largest: bool, dtype: str, to: str, f: Function, block: Block) -> No
                 here = f.splat(number.to("i32", "trunc"), lanes)
                 kept, there = f.offset(block.scratch, at, kind.type), f.offset(places, at, "i32")
                 best, place = f.load(kept, new.type, 1), f.load(there, here.type, 1)
-                better = _better(f, largest, dtype, new, best) | here.is_("eq", 0)
+                better = _better(largest, dtype, new, best) | here.is_("eq", 0)
                 f.store(f.select(better, new, best), kept, 1)
                 f.store(f.select(better, here, place), there, 1)
                 position.set(at + lanes)
@@ -163,7 +163,7 @@ def _items(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
         place = f.variable("i32", 0)
         with f.loop(1, steps) as i:
             new = numbers.load(f, f.offset(source, i * step), kind, 1)
-            better = _better(f, largest, dtype, new, best.get())
+            better = _better(largest, dtype, new, best.get())
             _keep(f, best, place, better, new, i.to("i32", "trunc"))
         f.store(_as(place.get(), numbers.MEMORY[to]), target, 1)
 
@@ -191,7 +191,7 @@ def _along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block:
             for number, (best, place) in enumerate(kept):
                 start = f.offset(source, (at + number * lanes) * size)
                 new = numbers.load(f, start, kind, lanes)
-                better = _better(f, largest, dtype, new, best.get())
+                better = _better(largest, dtype, new, best.get())
                 here = f.splat((at + number * lanes).to("i32", "trunc"), lanes) + counting
                 _keep(f, best, place, better, new, here)
             position.set(at + vectors * lanes)
@@ -205,7 +205,7 @@ def _along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block:
         one, where = best, place
         with f.loop(position.get(), steps) as i:
             new = numbers.load(f, f.offset(source, i * size), kind, 1)
-            better = _better(f, largest, dtype, new, one.get())
+            better = _better(largest, dtype, new, one.get())
             _keep(f, one, where, better, new, i.to("i32", "trunc"))
         f.store(_as(where.get(), numbers.MEMORY[to]), target, 1)
 

@@ -26,8 +26,6 @@ _FAR = 1 << 62
 BLOCK_ITEMS = 1 << 13
 
 Words = tuple[Value, Value]
-Sources = Callable[[Value, Value], tuple[Words, Words]]
-"""(first column of a vector, how many columns there are from there on) -> key and counter."""
 
 
 def bits_rule(
@@ -142,17 +140,15 @@ def _drawn(
         indices.append(f.splat(start, lanes) + along)
         keys.append(_gathered(f, rows[0], block.column_strides[0], first, at + left, "i64"))
     if scheme == SCHEMES[0]:
-        words = _hash_all(f, keys, [_halves(f, index) for index in indices])
-        return [_joined(f, *pair) if width == 64 else _narrowed(f, pair[0] ^ pair[1], width)
+        words = _hash_all(f, keys, [_halves(index) for index in indices])
+        return [_joined(*pair) if width == 64 else _narrowed(pair[0] ^ pair[1], width)
                 for pair in words]  # fmt: skip
     if width < 64:
         per_word = 32 // width
         at_word = [index >> (per_word.bit_length() - 1) for index in indices]
         whole = _originals(f, keys, at_word, count)
-        shifts = [(_low(f, index) & (per_word - 1)) * width for index in indices]
-        return [
-            _narrowed(f, word >> shift, width) for word, shift in zip(whole, shifts, strict=True)
-        ]
+        shifts = [(_low(index) & (per_word - 1)) * width for index in indices]
+        return [_narrowed(word >> shift, width) for word, shift in zip(whole, shifts, strict=True)]
     if made == "split":
         high = [index << 1 for index in indices]
         low = [index + 1 for index in high]
@@ -160,7 +156,7 @@ def _drawn(
         high, low = indices, [index + f.splat(size, lanes) for index in indices]
         count = size << 1
     pairs = zip(_originals(f, keys, high, count), _originals(f, keys, low, count), strict=True)
-    return [_joined(f, *pair) for pair in pairs]
+    return [_joined(*pair) for pair in pairs]
 
 
 def _paired(
@@ -176,7 +172,7 @@ def _paired(
             for k in range(1, 1 + words)
         ]
         pairs.append((data[0] if words == 2 else f.splat(f.value(0, "i32"), lanes), data[-1]))
-    return [_joined(f, *pair) for pair in _hash_all(f, keys, pairs)]
+    return [_joined(*pair) for pair in _hash_all(f, keys, pairs)]
 
 
 def _gathered(
@@ -200,20 +196,20 @@ def _gathered(
     return made.get()
 
 
-def _halves(f: Function, words: Value) -> Words:
-    return _low(f, words >> 32), _low(f, words)
+def _halves(words: Value) -> Words:
+    return _low(words >> 32), _low(words)
 
 
-def _low(f: Function, words: Value) -> Value:
+def _low(words: Value) -> Value:
     return words.to(f"<{_lanes()} x i32>", "trunc")
 
 
-def _joined(f: Function, high: Value, low: Value) -> Value:
+def _joined(high: Value, low: Value) -> Value:
     wide = f"<{_lanes()} x i64>"
     return (high.to(wide, "zext") << 32) | low.to(wide, "zext")
 
 
-def _narrowed(f: Function, words: Value, width: int) -> Value:
+def _narrowed(words: Value, width: int) -> Value:
     return words if width == 32 else words.to(f"<{_lanes()} x i{width}>", "trunc")
 
 
@@ -229,7 +225,7 @@ def _originals(
         first = f.select(later, word - half, word)
         second = first + half
         inside = second.is_("ult", f.splat(count, lanes))
-        pairs.append((_low(f, first), _low(f, f.select(inside, second, 0))))
+        pairs.append((_low(first), _low(f.select(inside, second, 0))))
         behind.append(later)
     made = _hash_all(f, keys, pairs)
     return [f.select(later, low, high) for later, (high, low) in zip(behind, made, strict=True)]
@@ -240,7 +236,7 @@ def _hash_all(f: Function, keys: Sequence[Value], pairs: Sequence[Words]) -> lis
     schedules = []
     state = []
     for key, (first, second) in zip(keys, pairs, strict=True):
-        high, low = _halves(f, key)
+        high, low = _halves(key)
         schedules.append((high, low, (high ^ low) ^ _PARITY))
         state.append((first + high, second + low))
     for group in range(5):

@@ -161,9 +161,3 @@ def two_product(a: Value, b: Value) -> tuple[Value, Value]:
     """a b as a product and what it lacks."""
     p = a * b
     return p, fma(a, b, -p)
-
-
-def fast_add(a: tuple[Value, Value], b: tuple[Value, Value]) -> tuple[Value, Value]:
-    """The sum of two numbers in two parts each, the first one larger."""
-    s, low = fast_two_sum(a[0], b[0])
-    return fast_two_sum(s, low + a[1] + b[1])
