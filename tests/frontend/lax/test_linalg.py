@@ -10,22 +10,11 @@ import pytest
 from shardir import lax
 from shardir.errors import OperationTypeError
 from shardir.frontend.errors import ArgumentError, ShapeError
+from tests.frontend.matrices import Matrices
 from tests.namespace import close, eagerly, run
 
-GENERATOR = np.random.default_rng(41)
-
-
-def normal(*shape: int) -> Any:
-    return GENERATOR.normal(size=shape).astype("f")
-
-
-def plane(*shape: int) -> Any:
-    return (normal(*shape) + 1j * normal(*shape)).astype("c8")
-
-
-def definite(*shape: int) -> Any:
-    x = plane(*shape)
-    return (x @ np.swapaxes(x.conj(), -1, -2) + np.eye(shape[-1])).astype(x.dtype)
+DRAWN = Matrices(41)
+normal, plane, definite = DRAWN.normal, DRAWN.plane, DRAWN.definite
 
 
 def adjoint(x: Any) -> Any:
@@ -53,7 +42,7 @@ def test_a_vector_for_each_matrix() -> None:
 
 
 def test_factors() -> None:
-    x, s = plane(2, 5, 3), definite(2, 4, 4)
+    x, s = plane(2, 5, 3), definite(2, 4, 4, make=plane)
     factor = eagerly(lax.linalg.cholesky, s)
     close(factor @ adjoint(factor), s, 1e-3)
     close(eagerly(lax.linalg.cholesky, np.tril(s), symmetrize_input=False), factor, 1e-3)

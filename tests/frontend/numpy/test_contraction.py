@@ -10,17 +10,11 @@ from shardir.errors import OperationTypeError
 from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError, AxisError, NotAnArrayError, ShapeError
 from shardir.types import dtype_name
+from tests.frontend.matrices import Matrices
 from tests.namespace import check, close, numpys, ops, run, trace, words
 
-GENERATOR = np.random.default_rng(11)
-
-
-def normal(*shape: int) -> Any:
-    return GENERATOR.normal(size=shape).astype("f")
-
-
-def plane(*shape: int) -> Any:
-    return (normal(*shape) + 1j * normal(*shape)).astype("c8")
+DRAWN = Matrices(11)
+normal, plane = DRAWN.normal, DRAWN.plane
 
 
 def dims(fun: Any, *args: Any, **options: Any) -> list[str]:

@@ -12,27 +12,16 @@ from shardir.errors import DifferentiateError
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.sharding import NamedSharding, PartitionSpec
+from tests.frontend.matrices import Matrices
 from tests.namespace import close, eagerly, run, same
 
-GENERATOR = np.random.default_rng(17)
-
-
-def normal(*shape: int) -> Any:
-    return GENERATOR.normal(size=shape).astype("f")
-
-
-def plane(*shape: int) -> Any:
-    return (normal(*shape) + 1j * normal(*shape)).astype("c8")
+DRAWN = Matrices(17)
+normal, plane, definite = DRAWN.normal, DRAWN.plane, DRAWN.definite
 
 
 def regular(*shape: int, make: Any = normal) -> Any:
     """Square matrices far from singular."""
     return (make(*shape) + 4 * np.eye(shape[-1])).astype(make(1).dtype)
-
-
-def definite(*shape: int, make: Any = normal) -> Any:
-    x = make(*shape)
-    return (x @ np.swapaxes(x.conj(), -1, -2) + np.eye(shape[-1])).astype(x.dtype)
 
 
 def both(name: str, *args: Any, **options: Any) -> None:

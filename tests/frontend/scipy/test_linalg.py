@@ -10,22 +10,11 @@ import shardir as sd
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.scipy import linalg
+from tests.frontend.matrices import Matrices
 from tests.namespace import close, eagerly, run
 
-GENERATOR = np.random.default_rng(43)
-
-
-def normal(*shape: int) -> Any:
-    return GENERATOR.normal(size=shape).astype("f")
-
-
-def plane(*shape: int) -> Any:
-    return (normal(*shape) + 1j * normal(*shape)).astype("c8")
-
-
-def definite(*shape: int, make: Any = normal) -> Any:
-    x = make(*shape)
-    return (x @ np.swapaxes(x.conj(), -1, -2) + np.eye(shape[-1])).astype(x.dtype)
+DRAWN = Matrices(43)
+normal, plane, definite = DRAWN.normal, DRAWN.plane, DRAWN.definite
 
 
 @pytest.mark.parametrize("make", [normal, plane])
