@@ -274,9 +274,8 @@ class _Task:
         whole, *parts = parts_of(tile)
         found = Value(f"@{_called(whole)}", "ptr", f)
         for part in parts:
-            fits = high.is_("eq", part.height)
-            if part.width < tile.width:
-                fits = fits & rest.is_("sle", part.columns)
+            thin = part.width < tile.width
+            fits = rest.is_("sle", part.columns) if thin else high.is_("eq", part.height)
             found = f.select(fits, Value(f"@{_called(part)}", "ptr", f), found)
         return str(found)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read
 from shardir.backends.cpu.native.contraction.tile import LINE
-from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, lanes
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 from shardir.types import NUMPY_DTYPES
 
 SEGMENT = 16
@@ -19,6 +19,8 @@ SEGMENT = 16
 
 MOST = 4
 """Panels that are packed at once."""
+ALONG = 64
+"""Steps of some lines that are packed before those of others."""
 
 
 def emit_pack(
@@ -42,53 +44,39 @@ def emit_pack(
     row = lines * numbers.size
     starts = f.variable(f"[{lines} x ptr]").address
     nothing = Value(zeros, "ptr", f)
-    place, done = f.variable("ptr", packed), f.variable("i64", 0)
-
-    def segment(number: Value, start: Value, here: Value) -> tuple[Panel, Value]:
-        """A segment of a panel, and where it begins in memory but for the line."""
-        entry = f.offset(segments, number * SEGMENT)
-        length = f.load(f.offset(entry, 8), "i64")
-        origin = f.offset(base, f.load(entry, "i64"))
-        return Panel(f, lines, dtype, numbers, starts, start, length, stride, here), origin
-
     several = _panels_of(lines * item)
-    wide = several * lines
-
-    def fitting() -> Value:
-        fits = (done.get() + wide).is_("sle", count)
-        table = f.offset(offsets, done.get(), "i64")
-        return fits & neighbours(f, table, f.select(fits, wide, 1), item)
-
-    with f.while_(fitting if several > 1 else lambda: f.value(0, "i1")):
-        line = f.load(f.offset(offsets, done.get(), "i64"), "i64")
+    place, done = f.variable("ptr", packed), f.variable("i64", 0)
+    with f.while_(lambda: done.get().is_("slt", count)):
+        first = done.get()
+        table, rest = f.offset(offsets, first, "i64"), count - first
+        here = f.least(rest, lines)
+        together = here.is_("eq", lines) & neighbours(f, table, here, item)
+        panels = f.value(1, "i64")
+        if several > 1:
+            many = f.select(rest.is_("sge", several * lines), several, 1)
+            all_of_them = neighbours(f, table, many * lines, item)
+            panels = f.select(together & all_of_them, many, 1)
         part = f.variable("ptr", place.get())
         with f.loop(0, parts) as number:
-            panel, origin = segment(number, part.get(), f.value(lines, "i64"))
-            panel.across(f.offset(origin, line), several, steps * row)
-            part.set(f.offset(part.get(), panel.length * row))
-        place.set(f.offset(place.get(), steps * row * several))
-        done.set(done.get() + wide)
-    with f.loop(done.get(), count, lines) as first:
-        table = f.offset(offsets, first, "i64")
-        here = f.least(count - first, lines)
-        together = neighbours(f, table, here, item)
-        part = f.variable("ptr", place.get())
-        with f.loop(0, parts) as number:
-            panel, origin = segment(number, part.get(), here)
+            entry = f.offset(segments, number * SEGMENT)
+            length = f.load(f.offset(entry, 8), "i64")
+            origin = f.offset(base, f.load(entry, "i64"))
+            panel = Panel(f, lines, dtype, numbers, starts, part.get(), length, stride, here)
 
             def across(panel: Panel = panel, origin: Value = origin) -> None:
-                panel.across(f.offset(origin, f.load(table, "i64")))
+                panel.across(f.offset(origin, f.load(table, "i64")), panels, steps * row)
 
             def apart(panel: Panel = panel, origin: Value = origin) -> None:
                 with f.loop(0, lines) as i:
                     there = f.offset(origin, f.load(f.offset(table, i, "i64"), "i64"))
                     start = f.select(i.is_("ult", here), there, nothing)
                     f.store(start, f.offset(starts, i, "ptr"))
-                panel.lines_apart(0, panel.length)
+                panel.lines_apart(0, length)
 
-            f.choose(together & here.is_("eq", lines), across, apart)
-            part.set(f.offset(part.get(), panel.length * row))
-        place.set(f.offset(place.get(), steps * row))
+            f.choose(together, across, apart)
+            part.set(f.offset(part.get(), length * row))
+        place.set(f.offset(place.get(), panels * steps * row))
+        done.set(first + panels * lines)
     f.leave()
 
 
@@ -129,22 +117,25 @@ class Panel(NamedTuple):
         """Bytes of a step in packed memory."""
         return self.lines * self.numbers.size
 
-    def across(self, start: Value, panels: int = 1, apart: Value | int = 0) -> None:
+    def across(self, start: Value, panels: Value, apart: Value) -> None:
         """Lines are neighbours: each step is copied as it is, to panels so many bytes apart."""
         f, numbers = self.f, self.numbers
         place, source = f.variable("ptr", self.packed), f.variable("ptr", start)
         widest = max(1, 64 // numbers.part)
         item = NUMPY_DTYPES[self.dtype].itemsize
         with f.loop(0, self.length):
-            for number in range(panels):
-                to, done = f.offset(place.get(), apart * number if number else 0), 0
+            to, there = f.variable("ptr", place.get()), f.variable("ptr", source.get())
+            with f.loop(0, panels):
+                done = 0
                 while done < self.lines:
                     count = min(widest, 1 << (self.lines - done).bit_length() - 1)
-                    at = f.offset(source.get(), (number * self.lines + done) * item)
+                    at = f.offset(there.get(), done * item)
                     for p, plane in enumerate(read(f, at, self.dtype, numbers, count)):
-                        there = f.offset(to, (p * self.lines + done) * numbers.part)
-                        f.store(plane, there, numbers.part)
+                        step = f.offset(to.get(), (p * self.lines + done) * numbers.part)
+                        f.store(plane, step, numbers.part)
                     done += count
+                to.set(f.offset(to.get(), apart))
+                there.set(f.offset(there.get(), self.lines * item))
             place.set(f.offset(place.get(), self.row))
             source.set(f.offset(source.get(), self.stride))
 
@@ -167,52 +158,42 @@ class Panel(NamedTuple):
                 put(i, [f.value(0, numbers.type)] * numbers.planes)
 
     def lines_apart(self, first: Value | int, last: Value) -> None:
-        """Steps from `first` on: if they are neighbours, blocks of lines and steps are transposed,
-        a cache line of each at a time if possible; the rest goes number by number."""
+        """Steps from `first` on: if they are neighbours, squares of lines and steps are transposed,
+        along the lines, so that few cache lines are in use; the rest goes number by number."""
         f, numbers = self.f, self.numbers
         few = 16 // numbers.part
         done = f.variable("i64", first)
         if numbers.planes == 1 and self.lines % few == 0:
             item = NUMPY_DTYPES[self.dtype].itemsize
-            end = f.select(self.stride.is_("eq", item), last, first)
-            for steps in dict.fromkeys((LINE // numbers.part, few)):
-                whole = end - (end - done.get()) % steps
-                with f.loop(done.get(), whole, steps) as k, f.loop(0, self.lines, few) as line:
-                    self._turn(k, line, steps, few)
-                done.set(whole)
+            whole = last - (last - first) % few
+            end = f.select(self.stride.is_("eq", item), whole, first)
+            with (
+                f.loop(first, end, ALONG) as begin,
+                f.loop(0, self.lines, few) as line,
+                f.loop(begin, f.least(end, begin + ALONG), few) as k,
+            ):
+                self._turn(k, line, few)
+            done.set(end)
         self.anyhow(done.get(), last)
 
-    def _turn(self, first: Value, line: Value, steps: int, lines: int) -> None:
-        """Transpose some steps of a few lines, the numbers of 16 bytes."""
+    def _turn(self, first: Value, line: Value, few: int) -> None:
+        """Transpose a few steps of as many lines."""
         f, item = self.f, NUMPY_DTYPES[self.dtype].itemsize
         entries, rows = f.offset(self.starts, line, "ptr"), []
-        for i in range(lines):
+        for i in range(few):
             start = f.load(f.offset(entries, 8 * i), "ptr")
-            rows += read(f, f.offset(start, first * item), self.dtype, self.numbers, steps)
+            rows += read(f, f.offset(start, first * item), self.dtype, self.numbers, few)
         at = f.offset(self.packed, first * self.row + line * self.numbers.size)
         for i, column in enumerate(transposed(f, rows)):
-            for group in range(0, steps, lines):
-                part = f.shuffle(column, column, range(group, group + lines))
-                to = f.offset(at, (group + i) * self.row)
-                f.store(part, to, self.numbers.part)
+            f.store(column, f.offset(at, i * self.row), self.numbers.part)
 
 
 def transposed(f: Function, rows: list[Value]) -> list[Value]:
-    """The columns of squares side by side: each vector holds one of every square.
-
-    They are interleaved within the squares, which is cheap where a square's row has 16 bytes.
-    """
-    size, width = len(rows), lanes(rows[0].type)
-    for _ in range(size.bit_length() - 1):
-        half, pairs = size // 2, []
-        for i in range(half):
-            for high in (0, half):
-                mask = [
-                    start + high + j + other
-                    for start in range(0, width, size)
-                    for j in range(half)
-                    for other in (0, width)
-                ]
-                pairs.append(f.shuffle(rows[i], rows[i + half], mask))
-        rows = pairs
+    """The columns of a square of numbers, by interleaving."""
+    half = len(rows) // 2
+    for _ in range(len(rows).bit_length() - 1):
+        masks = [
+            [at + j + other for j in range(half) for other in (0, 2 * half)] for at in (0, half)
+        ]
+        rows = [f.shuffle(rows[i], rows[i + half], mask) for i in range(half) for mask in masks]
     return rows

@@ -113,11 +113,13 @@ def emit_straight_tile(
             sums.add([[f.offset(line, k * numbers.size) for line in lines]], here)
             right.set(f.offset(here, packed.columns * numbers.size))
 
-        asking = f.select(number.is_("eq", 0), f.least(length, tile.height), 0)
-        with f.loop(0, asking) as k:
-            sums.ask_for_row(place, k)
-            step(k)
-        with f.loop(asking, length) as k:
+        asked = f.value(0, "i64")
+        if tile == packed:
+            asked = f.select(number.is_("eq", 0), f.least(length, tile.height), 0)
+            with f.loop(0, asked) as k:
+                sums.ask_for_row(place, k)
+                step(k)
+        with f.loop(asked, length) as k:
             step(k)
         table.set(f.offset(table.get(), 8 * lanes_of(packed.height)))
     sums.write(place)

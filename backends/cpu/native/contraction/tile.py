@@ -50,9 +50,9 @@ def fitting(numbers: Arithmetic, narrow: bool = False) -> Tile:
 
 
 def parts_of(tile: Tile) -> tuple[Tile, ...]:
-    """A tile, then the smaller ones that are made where fewer rows or columns are left."""
-    heights, widths = {tile.height: 0, max(1, tile.height // 3): 0}, {tile.width: 0, 1: 0}
-    return tuple(tile._replace(height=high, width=wide) for high in heights for wide in widths)
+    """A tile, then what is made where fewer columns, or fewer rows, are left."""
+    thin, low = tile._replace(width=1), tile._replace(height=max(1, tile.height // 3))
+    return tuple(dict.fromkeys((tile, thin, low)))
 
 
 def emit_tile(
@@ -84,11 +84,13 @@ def emit_tile(
         left.set(f.offset(start, packed.height * numbers.size))
         right.set(f.offset(here, packed.columns * numbers.size))
 
-    asking = f.least(steps, tile.height)
-    with f.loop(0, asking) as k:
-        sums.ask_for_row(place, k)
-        step()
-    with f.loop(asking, steps):
+    asked = f.value(0, "i64")
+    if tile == packed:
+        asked = f.least(steps, tile.height)
+        with f.loop(0, asked) as k:
+            sums.ask_for_row(place, k)
+            step()
+    with f.loop(asked, steps):
         step()
     sums.write(place)
     f.leave()
