@@ -1,4 +1,4 @@
-"""Two hosts on one machine, and a network between them that is cut: run by hand, as root.
+"""Two hosts on one machine, and a network between them that is cut; for root alone.
 
     python -m tests.backends.mpi.hosts
 
@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import which
 
 from tests.backends.mpi.launching import MPIEXEC, ROOT
 
@@ -60,6 +61,19 @@ def hosts() -> Iterator[None]:
             subprocess.run(["ip", "link", "delete", name], check=False)
             subprocess.run(["ip", "netns", "delete", name], check=False)
         run("ip", "link", "delete", BRIDGE)
+
+
+def can_be_several() -> bool:
+    """Whether this machine lets namespaces be made."""
+    if not hasattr(os, "geteuid") or os.geteuid() or not which("ip"):
+        return False
+    tries = (("netns", "add"), ("netns", "delete"), ("link", "add"), ("link", "delete"))
+    done = []
+    for kind, verb in tries:
+        more = ("type", "bridge") if (kind, verb) == ("link", "add") else ()
+        command = ["ip", kind, verb, "shardir-try", *more]
+        done.append(subprocess.run(command, check=False, capture_output=True).returncode)
+    return not any(done)
 
 
 def job(folder: Path, *command: str, seconds: float = SECONDS) -> subprocess.Popen[str]:
