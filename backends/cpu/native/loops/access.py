@@ -11,7 +11,7 @@ from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, lanes, vector
 from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
 from shardir.backends.cpu.native.vector import registers
-from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held
+from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held, itemsize
 from shardir.types import REAL_OF
 
 _LAST = 63
@@ -138,7 +138,7 @@ class Vectors:
     def _each(self, place: Place, stack: Variable, writes: bool) -> None:
         """Copy one element after the other between a place and the stack."""
         f = self.function
-        size = SIZES[MEMORY[place.dtype]] * (2 if place.dtype in REAL_OF else 1)
+        size = itemsize(place.dtype)
         word = f"i{8 * size}"
         align = SIZES[MEMORY[place.dtype]]
         assert place.stride is not None
@@ -155,7 +155,7 @@ class Vectors:
         return self.function.variable(vector(MEMORY[dtype], width))
 
     def _bytes(self, dtype: str) -> Value:
-        size = SIZES[MEMORY[dtype]] * (2 if dtype in REAL_OF else 1)
+        size = itemsize(dtype)
         assert self.left is not None
         return self.left * size
 

@@ -5,17 +5,16 @@ memory, and so does what is computed of them between passes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
-from shardir.backends.cpu.native.loops.access import Place, Vectors
-from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
+from shardir.backends.cpu.native.loops.access import Vectors
+from shardir.backends.cpu.native.loops.along import Along
 from shardir.backends.cpu.native.loops.body import APPLY, ARRAY, CONSTANT, IOTA, REDUCE
-from shardir.backends.cpu.native.loops.evaluation import Values, indices
+from shardir.backends.cpu.native.loops.evaluation import Values
 from shardir.backends.cpu.native.loops.record import (
     ATTRIBUTES,
     PARAMS,
@@ -25,10 +24,9 @@ from shardir.backends.cpu.native.loops.record import (
     moved,
 )
 from shardir.backends.cpu.native.loops.reducing import combined, converted, start, wide_of
-from shardir.backends.cpu.native.loops.rows import itemsize
 from shardir.backends.cpu.native.loops.stages import Stages
 from shardir.backends.cpu.native.vector import library, registers
-from shardir.backends.cpu.native.vector.registers import Held
+from shardir.backends.cpu.native.vector.registers import Held, itemsize
 
 TOGETHER = 4
 """Rows that are walked over at once where little is computed of each."""
@@ -101,7 +99,9 @@ class _Columns:
                 accumulators.discard(i)
             (self.between_regions if home is None else home)[i] = f.offset(scratch, reader.word())
         starts = reader.arrays(count - shape.counted, shape.counted)
-        self.strides = reader.words(count)
+        self.arrays = Along(
+            f, shape.kinds, len(self.body.results), shape.counted, shape.lanes, reader.words(count)
+        )
         self.row_strides = reader.words(count)
         table = reader.table()
         first = task * each
@@ -111,7 +111,7 @@ class _Columns:
             begins, self.rest = located(f, table, around, starts)
             begins = [
                 further(f, begin, column_at * along)
-                for begin, along in zip(begins, self.strides, strict=True)
+                for begin, along in zip(begins, self.arrays.strides, strict=True)
             ]
             self.width = f.least(columns - column_at, self.cut)
             self.between(-1, begins)
@@ -119,10 +119,6 @@ class _Columns:
                 self.walk(number, begins)
                 self.between(number, begins)
         f.leave()
-
-    @property
-    def first_result(self) -> int:
-        return len(self.shape.kinds) - self.shape.counted - len(self.body.results)
 
     def between(self, number: int, at: Sequence[Value]) -> None:
         """What lies along kept axes alone, for each column."""
@@ -146,13 +142,18 @@ class _Columns:
                     now.held[k] = converted(f, held, wide, steps[k].dtype)
                 elif k in self.between_regions and k not in new:
                     now.held[k] = self.recalled(k, i)
-            now.evaluate(needed, vectors, lambda n: self.place(n, at, i), self.finder(at, i))
+            now.evaluate(
+                needed,
+                vectors,
+                lambda n: self.arrays.place(n, at, i),
+                lambda n: self.arrays.index(n, at, i),
+            )
             for k in kept:
                 address = f.offset(self.between_regions[k], i * itemsize(steps[k].dtype))
                 registers.store(f, now.held[k], address, steps[k].dtype)
             for k in ends:
                 value = now.held[self.body.results[k]]
-                vectors.store(value, self.place(self.first_result + k, at, i))
+                vectors.store(value, self.arrays.result(k, at, i))
 
     def _closure(self, targets: Sequence[int], new: Sequence[int]) -> list[int]:
         """What is computed or recalled to know some kept values, in order."""
@@ -249,7 +250,12 @@ class _Columns:
                 now.held[k] = registers.load(f, address, steps[k].dtype, shape.lanes)
             elif k in self.between_regions:
                 now.held[k] = self.recalled(k, i)
-        now.evaluate(needed, vectors, lambda n: self.place(n, at, i), self.finder(at, i))
+        now.evaluate(
+            needed,
+            vectors,
+            lambda n: self.arrays.place(n, at, i),
+            lambda n: self.arrays.index(n, at, i),
+        )
         for k in saved:
             address = f.offset(self.stored[k], (before + i) * itemsize(steps[k].dtype))
             registers.store(f, now.held[k], address, steps[k].dtype)
@@ -259,7 +265,7 @@ class _Columns:
             one = converted(f, now.held[x], steps[x].dtype, wide)
             sums[k] = combined(f, step.op, wide, sums[k], one)
         for k in self.stages.results(number):
-            vectors.store(now.held[self.body.results[k]], self.place(self.first_result + k, at, i))
+            vectors.store(now.held[self.body.results[k]], self.arrays.result(k, at, i))
 
     def _needed(self, number: int) -> list[int]:
         """The steps of a pass, and what it reads of those along kept axes."""
@@ -275,34 +281,3 @@ class _Columns:
                     seen.add(operand)
                     left.append(operand)
         return sorted(seen)
-
-    def finder(self, at: Sequence[Value], i: Value) -> "_Index":
-        return _Index(self, at, i)
-
-    def place(self, number: int, at: Sequence[Value], i: Value | None) -> Place:
-        """Where array `number` is at column `i`."""
-        dtype, kind = self.shape.kinds[number]
-        address = at[number]
-        if i is not None and kind != SPLAT and address.type == "ptr":
-            step = self.strides[number] if kind == GENERAL else itemsize(dtype)
-            address = self.f.offset(address, i * step)
-        return Place(address, dtype, kind, self.strides[number] if kind == GENERAL else None)
-
-
-@dataclass(frozen=True)
-class _Index:
-    """The counted numbers at a vector."""
-
-    kernel: _Columns
-    at: Sequence[Value]
-    i: Value
-
-    def __call__(self, number: int) -> Held:
-        kernel = self.kernel
-        where = len(kernel.shape.kinds) - kernel.shape.counted + number
-        begin, kind = self.at[where], kernel.shape.kinds[where][1]
-        if kind != SPLAT:
-            stride = kernel.strides[where]
-            begin = begin + (self.i * stride if kind == GENERAL else self.i)
-        place = kernel.place(where, self.at, None)
-        return indices(kernel.f, place, begin, kernel.shape.lanes)

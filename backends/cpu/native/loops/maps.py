@@ -38,7 +38,7 @@ from shardir.backends.cpu.native.loops.record import (
     moved,
 )
 from shardir.backends.cpu.native.vector import library
-from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held
+from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held, itemsize
 from shardir.types import REAL_OF
 
 BLOCK = 1 << 15
@@ -215,7 +215,7 @@ def _row(
         dtype, kind = shape.kinds[number]
         address = at[number]
         if i is not None and kind != SPLAT and address.type == "ptr":
-            distance = i * strides[number] if kind == GENERAL else i * _step(dtype)
+            distance = i * strides[number] if kind == GENERAL else i * itemsize(dtype)
             address = f.offset(address, distance)
         return Place(address, dtype, kind, strides[number] if kind == GENERAL else None)
 
@@ -242,13 +242,9 @@ def _aligned(shape: Shape, f: Function, at: Sequence[Value]) -> Value:
     first = len(at) - shape.counted - len(shape.body.results)
     wrong = f.value(0, "i64")
     for number in range(first, len(at) - shape.counted):
-        size = shape.lanes * _step(shape.kinds[number][0])
+        size = shape.lanes * itemsize(shape.kinds[number][0])
         wrong = wrong | (at[number].to("i64", "ptrtoint") & (size - 1))
     return wrong.is_("eq", 0)
-
-
-def _step(dtype: str) -> int:
-    return SIZES[MEMORY[dtype]] * (2 if dtype in REAL_OF else 1)
 
 
 def _fence(f: Function) -> None:

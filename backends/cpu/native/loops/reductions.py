@@ -19,8 +19,9 @@ from shardir.backends.cpu.native.loops.cuts import Cutter
 from shardir.backends.cpu.native.loops.maps import TASK_NANOSECONDS, lanes_of
 from shardir.backends.cpu.native.loops.prices import nanoseconds
 from shardir.backends.cpu.native.loops.record import Record
-from shardir.backends.cpu.native.loops.rows import RowShape, itemsize, row_kernel
+from shardir.backends.cpu.native.loops.rows import RowShape, row_kernel
 from shardir.backends.cpu.native.loops.stages import Stages
+from shardir.backends.cpu.native.vector.registers import itemsize
 
 COLUMNS = 4096
 """Columns of a block at most: their accumulators stay in the caches of a core."""

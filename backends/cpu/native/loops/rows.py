@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
-from shardir.backends.cpu.native.loops.access import Place, Vectors
-from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
-from shardir.backends.cpu.native.loops.evaluation import Values, indices, same_along
+from shardir.backends.cpu.native.loops.access import Vectors
+from shardir.backends.cpu.native.loops.along import Along
+from shardir.backends.cpu.native.loops.evaluation import Values, same_along
 from shardir.backends.cpu.native.loops.record import ATTRIBUTES, PARAMS, Reader, located
 from shardir.backends.cpu.native.loops.reducing import (
     Accumulator,
@@ -27,8 +27,7 @@ from shardir.backends.cpu.native.loops.reducing import (
 )
 from shardir.backends.cpu.native.loops.stages import Stages
 from shardir.backends.cpu.native.vector import library, registers
-from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held
-from shardir.types import REAL_OF
+from shardir.backends.cpu.native.vector.registers import itemsize
 
 CHUNK = 64
 """Vectors that one accumulator takes up before it is added to another: sums of many f64 numbers
@@ -44,11 +43,6 @@ class RowShape(NamedTuple):
     lanes: int
     whole: bool
     nested: bool
-
-
-def itemsize(dtype: str) -> int:
-    """Bytes of an element in memory."""
-    return SIZES[MEMORY[dtype]] * (2 if dtype in REAL_OF else 1)
 
 
 def row_kernel(shape: RowShape) -> Kernel:
@@ -84,7 +78,9 @@ class _Rows:
         scratch = f.offset(f.load(bases, "ptr"), worker * SCRATCH_BYTES)
         self.stored = {i: f.offset(scratch, reader.word()) for i in sorted(self.stages.stored)}
         starts = reader.arrays(count - shape.counted, shape.counted)
-        self.strides = reader.words(count)
+        self.arrays = Along(
+            f, shape.kinds, len(self.body.results), shape.counted, shape.lanes, reader.words(count)
+        )
         table = reader.table()
         first = task * each
         with f.loop(first, f.least(first + each, rows)) as row:
@@ -106,18 +102,17 @@ class _Rows:
         steps = self.stages.between_after(number)
         vectors = Vectors(self.f, self.shape.lanes)
         known.evaluate(
-            steps, vectors, lambda n: self.place(n, at, None), lambda n: self.index(n, at, None)
+            steps,
+            vectors,
+            lambda n: self.arrays.place(n, at, None),
+            lambda n: self.arrays.index(n, at, None),
         )
         for i in self.stages.ends():
             value = self.body.results[i]
             if self.stages.stage[value] == number + 1:
-                place = self.place(self.first_result + i, at, None)
+                place = self.arrays.result(i, at, None)
                 one = first_lane(self.f, known.held[value])
                 registers.store(self.f, one, place.address, place.dtype)
-
-    @property
-    def first_result(self) -> int:
-        return len(self.shape.kinds) - self.shape.counted - len(self.body.results)
 
     def walk(self, number: int, known: Values, begins: Sequence[Value]) -> None:
         """One pass over the row."""
@@ -156,8 +151,8 @@ class _Rows:
         here.evaluate(
             [i for i in steps if i in same and i not in loaded],
             Vectors(f, shape.lanes),
-            lambda n: self.place(n, at, None),
-            lambda n: self.index(n, at, None),
+            lambda n: self.arrays.place(n, at, None),
+            lambda n: self.arrays.index(n, at, None),
         )
 
         def vector(i: Value, into: dict[int, Accumulator]) -> None:
@@ -201,8 +196,8 @@ class _Rows:
         now.evaluate(
             self.stages.steps(number),
             vectors,
-            lambda n: self.place(n, at, i),
-            lambda n: self.index(n, at, i),
+            lambda n: self.arrays.place(n, at, i),
+            lambda n: self.arrays.index(n, at, i),
         )
         for k in saved:
             registers.store(f, now.held[k], self.scratch(k, before + i), steps[k].dtype)
@@ -212,23 +207,7 @@ class _Rows:
             none = start(f, total.op, total.dtype, shape.lanes)
             total.add(present_or(f, held, vectors.present(), none))
         for k in self.stages.results(number):
-            vectors.store(now.held[self.body.results[k]], self.place(self.first_result + k, at, i))
+            vectors.store(now.held[self.body.results[k]], self.arrays.result(k, at, i))
 
     def scratch(self, k: int, index: Value) -> Value:
         return self.f.offset(self.stored[k], index * itemsize(self.body.steps[k].dtype))
-
-    def place(self, number: int, at: Sequence[Value], i: Value | None) -> Place:
-        """Where array `number` is at column `i`."""
-        dtype, kind = self.shape.kinds[number]
-        address = at[number]
-        if i is not None and kind != SPLAT and address.type == "ptr":
-            step = self.strides[number] if kind == GENERAL else itemsize(dtype)
-            address = self.f.offset(address, i * step)
-        return Place(address, dtype, kind, self.strides[number] if kind == GENERAL else None)
-
-    def index(self, number: int, at: Sequence[Value], i: Value | None) -> Held:
-        where = len(self.shape.kinds) - self.shape.counted + number
-        begin, kind = at[where], self.shape.kinds[where][1]
-        if i is not None and kind != SPLAT:
-            begin = begin + (i * self.strides[where] if kind == GENERAL else i)
-        return indices(self.f, self.place(where, at, None), begin, self.shape.lanes)

@@ -25,6 +25,11 @@ SIZES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
 NARROW = ("f16", "bf16")
 
 
+def itemsize(dtype: str) -> int:
+    """Bytes of an element in memory."""
+    return SIZES[MEMORY[dtype]] * (2 if dtype in REAL_OF else 1)
+
+
 def register(dtype: str, count: int) -> str:
     """The LLVM type that holds `count` elements (each part of them, where they are complex)."""
     return vector(REGISTERS[dtype], count)

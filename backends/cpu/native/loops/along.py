@@ -1,0 +1,43 @@
+"""Where the arrays of a kernel are at a vector: reductions in rows and in columns ask for both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.backends.cpu.native.loops.access import Place
+from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
+from shardir.backends.cpu.native.loops.evaluation import indices
+from shardir.backends.cpu.native.vector.registers import Held, itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """The arrays along the axis of vectors: operands, `results`, and what is `counted`."""
+
+    f: Function
+    kinds: Sequence[tuple[str, str]]
+    results: int
+    counted: int
+    lanes: int
+    strides: Sequence[Value]
+
+    def place(self, number: int, at: Sequence[Value], i: Value | None) -> Place:
+        """Where array `number` is at column `i`."""
+        dtype, kind = self.kinds[number]
+        address = at[number]
+        if i is not None and kind != SPLAT and address.type == "ptr":
+            step = self.strides[number] if kind == GENERAL else itemsize(dtype)
+            address = self.f.offset(address, i * step)
+        return Place(address, dtype, kind, self.strides[number] if kind == GENERAL else None)
+
+    def result(self, number: int, at: Sequence[Value], i: Value | None) -> Place:
+        """Where result `number` is at column `i`."""
+        return self.place(len(self.kinds) - self.counted - self.results + number, at, i)
+
+    def index(self, number: int, at: Sequence[Value], i: Value | None) -> Held:
+        """The counted numbers `number` of the vector at column `i`."""
+        where = len(self.kinds) - self.counted + number
+        begin, kind = at[where], self.kinds[where][1]
+        if i is not None and kind != SPLAT:
+            begin = begin + (i * self.strides[where] if kind == GENERAL else i)
+        return indices(self.f, self.place(where, at, None), begin, self.lanes)
