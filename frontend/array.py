@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from shardir.backends.device_shards import wait_for
 from shardir.backends.storage import Storage
+from shardir.errors import counted
 from shardir.frontend.buffers import (
     Buffer,
     cut,
@@ -356,7 +357,11 @@ class Array(Operators):
         if self.is_deleted():
             return f"Array({self.type} that {self._gone})"
         if self._whole is None and not readable(self.sharding, self.type):
-            return f"Array({self.type} on {self.sharding.num_devices} devices of several processes)"
+            owners = {device.process_index for device in self.sharding.device_set}
+            whose = "several processes" if len(owners) > 1 else f"process {min(owners)}"
+            return (
+                f"Array({self.type} on {counted(self.sharding.num_devices, 'device')} of {whose})"
+            )
         if self.type.dtype == "key":
             return f"Array({self.shape}, dtype={self.dtype}) of words\n{words_of(self.read())}"
         width = np.get_printoptions()["linewidth"]

@@ -11,7 +11,9 @@ from shardir.frontend.assembling import (
     make_array_from_callback,
     make_array_from_process_local_data,
 )
+from shardir.frontend.errors import DistributedError
 from shardir.frontend.gathering import gathered
+from shardir.frontend.locations import point
 from shardir.frontend.processes import here
 from shardir.frontend.shardings import Index, Sharding
 
@@ -26,7 +28,14 @@ def gather_to_all(x: Any) -> Any:
 
 
 def gather_to_root(x: Any, root: int = 0) -> Any:
-    """`gather_to_all` for the process `root` alone; the others get `None` for each array."""
+    """`gather_to_all` for the process `root` alone; the others get `None` for each array.
+
+    Raises `DistributedError` when there is no such process.
+    """
+    if not isinstance(root, int) or not 0 <= root < here().count:
+        raise DistributedError(
+            point(f"gather_to_root got the root {root!r}; processes are 0 to {here().count - 1}")
+        )
     return tree.map(lambda leaf: _gathered(leaf, root), x)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import shardir as sd
 from shardir.checkpoints import load, save
-from shardir.distributed import barrier
+from shardir.distributed import barrier, gather_to_root
 from shardir.errors import ShardirError
 from shardir.experimental import multihost_utils
 from shardir.frontend.errors import ArgumentError, CheckpointError, DistributedError
@@ -168,6 +168,19 @@ def hosts_compare_what_they_have(_: Path) -> None:
             lambda: multihost_utils.global_array_to_host_local_array(y, elsewhere, P()),
         )
         assert f"belongs to process {mine()}, which has no part" in text
+
+
+@claim
+def what_is_elsewhere_says_where(_: Path) -> None:
+    assert repr(sd.device_put(W, sd.devices()[0])).startswith(
+        "Array([[" if first() else "Array(f32"
+    )
+    last = sd.device_put(W, sd.devices()[-1])
+    if mine() < sd.process_count() - 1:
+        assert repr(last) == f"Array(f32[8, 12] on 1 device of process {sd.process_count() - 1})"
+    for root in (-1, sd.process_count()):
+        text = refused(DistributedError, partial(gather_to_root, last, root))
+        assert text.startswith(f"gather_to_root got the root {root!r}; processes are 0 to 2")
 
 
 @claim
