@@ -1,6 +1,6 @@
 """The command `shardir`: that of the frontend, and what stands over it."""
 
-import traceback
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated
@@ -10,6 +10,7 @@ import typer
 from shardir.errors import ShardirError
 from shardir.frontend.cli import app, main as main
 from shardir.frontend.cli_files import CommandError
+from shardir.frontend.distributed import is_initialized
 
 
 @app.command(
@@ -36,16 +37,17 @@ def as_jax(
         raise CommandError(f"there is no file {script}")
     try:
         run_script(script, context.args)
-    except ShardirError:
-        raise
     except Exception as error:
+        if isinstance(error, ShardirError) and not is_initialized():
+            raise
         _tell(error, str(script))
         raise SystemExit(1) from None
 
 
 def _tell(error: Exception, script: str) -> None:
-    """Print an error as Python does, from the script on."""
+    """Tell an error as Python does, from the script on; it ends other processes as well."""
     place: TracebackType | None = error.__traceback__
     while place is not None and place.tb_frame.f_code.co_filename != script:
         place = place.tb_next
-    traceback.print_exception(error.with_traceback(place or error.__traceback__))
+    shown = place or error.__traceback__
+    sys.excepthook(type(error), error.with_traceback(shown), shown)

@@ -32,6 +32,18 @@ def test_an_exception_ends_the_job(scenario: str, message: str, tmp_path: Path) 
     assert f"ends the job, because of the {name} above" in done.err[1]
 
 
+def test_an_exception_in_a_script_for_jax_ends_the_job(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import jax, time\njax.distributed.initialize()\n"
+        "if jax.process_index() == 1:\n    raise ValueError('no such file')\ntime.sleep(1000)\n"
+    )
+    done = mpiexec(2, "-m", "shardir", "as-jax", script, folder=tmp_path)
+    assert done.code == 1
+    assert "ValueError: no such file\n" in done.err[1]
+    assert "ends the job, because of the ValueError above" in done.err[1]
+
+
 def test_a_process_that_ends_before_it_joins_ends_the_job(tmp_path: Path) -> None:
     done = play("ends_before_it_joins", tmp_path)
     assert done.code == 14
