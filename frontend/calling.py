@@ -7,20 +7,18 @@ places of the arrays, lowering and compiling.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from shardir.backends.base import Launch
 from shardir.custom_rules import rules_in_force
 from shardir.frontend import tree
 from shardir.frontend.array import Array
+from shardir.frontend.composing import Did, watched
 from shardir.frontend.config import config
 from shardir.frontend.eager import Eager, UnhashableError, static_key
 from shardir.frontend.emptiness import without_nothings
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
-from shardir.frontend.executing import gatherer
 from shardir.frontend.fingerprint import fingerprint
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan, lower
@@ -46,8 +44,6 @@ def is_array_like(x: Any) -> bool:
         (hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type)
     )
 
-
-ONLY_ARRAYS = {Array}
 
 Surroundings = tuple[object, object, object, object]
 
@@ -132,6 +128,7 @@ def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Trace
 
 def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Call a function of a namespace outside of a trace."""
+    given = args, options
     wrapped = (
         numbers_as_arrays(args, options, eager.static_positions, eager.static)
         if eager.cached
@@ -139,12 +136,6 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
     )
     if wrapped is not None:
         args, options = wrapped
-        found = eager.gather(args, options) if eager.quick else None
-        known = None if found is None else eager.quick.get(found[1])
-        if found is not None and known is not None and unchanged(known[2]):
-            made = known[0](found[0])
-            if made is not None:
-                return made[0] if known[1] is None else known[1](made)
     leaves: list[Any] = []
     shape: list[Any] = []
     try:
@@ -166,34 +157,19 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
             eager.programs[where] = there
     program, structure, more = there
     results = program(leaves + more)
-    if program.launch is not None and eager.cached and set(map(type, leaves)) <= ONLY_ARRAYS:
-        _remember(eager, program.launch, structure, where[2], args, options, leaves)
-    if structure is None:
-        return results[0]
-    return tree.unflatten(structure, results)
+    made = results[0] if structure is None else tree.unflatten(structure, results)
+    done, launch = watched.get(), program.launch if eager.cached else None
+    if done is not None:
+        if not unchanged(where[2]):
+            launch = None
+        done.append(Did((*given[0], *given[1].values()), launch, leaves, structure, made))
+    elif launch is not None and unchanged(where[2]):
+        from shardir.frontend.answers import remember
 
-
-def _remember(
-    eager: Eager,
-    launch: Launch,
-    structure: tree.PyTreeDef | None,
-    where: Surroundings,
-    args: tuple[Any, ...],
-    options: dict[str, Any],
-    leaves: list[Any],
-) -> None:
-    """Have calls like this one go the quick way, if that sees their arrays in the same order."""
-    if list(options) != sorted(options):
-        return
-    eager.gather, eager.unchanged = gatherer(Array, literals=True), unchanged
-    found = eager.gather(args, options)
-    if found is None or len(found[0]) != len(leaves):
-        return
-    if all(one is other for one, other in zip(found[0], leaves, strict=True)):
-        if len(eager.quick) >= MANY:
-            eager.quick.clear()
-        made = None if structure is None else partial(tree.unflatten, structure)
-        eager.quick[found[1]] = launch, made, where
+        eager.answers = remember(
+            eager.thing, eager.answers, eager.kept_out, launch, structure, *given, leaves
+        )
+    return made
 
 
 class _Place:

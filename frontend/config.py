@@ -37,7 +37,8 @@ class _Scope:
 
 
 _block: ContextVar[_Scope | None] = ContextVar("shardir_settings", default=None)
-_process: _Scope | None = None
+_process: list[_Scope] = []
+"""The settings of the process, once somebody asked; machine code looks at them here."""
 
 
 def _scope() -> _Scope:
@@ -45,13 +46,12 @@ def _scope() -> _Scope:
 
     The environment is read once, when the first setting is.
     """
-    global _process
     block = _block.get()
     if block is not None:
         return block
-    if _process is None:
-        _process = _Scope(settings_of(os.environ))
-    return _process
+    if not _process:
+        _process[:] = [_Scope(settings_of(os.environ))]
+    return _process[0]
 
 
 def _read(name: str) -> object:
@@ -162,12 +162,11 @@ class Config:
 
     def update(self, name: str, value: object) -> None:
         """Change a setting for the block this runs in, or outside of any block for good."""
-        global _process
         setting = find_setting(name)
         kept = setting.clean(value, f"the setting {setting.name}")
         changed = _Scope({**_scope().chosen, setting.name: kept})
         if _block.get() is None:
-            _process = changed
+            _process[:] = [changed]
         else:
             _block.set(changed)
 

@@ -7,24 +7,26 @@ program of one function: arrays and numbers become its parameters, everything el
 the compiled program is found by. Placement rules, errors and numbers are those of `jit`, because
 it is the same path.
 
-A call that was made before, of arrays and plain static arguments, goes a quicker way, as in `jit`:
-machine code makes what its program is found by, another piece of it runs that (`Eager.quick`).
+A call that was made before, of arrays, numbers and plain static arguments, is answered by machine
+code, without any Python (`answers`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import update_wrapper
 from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
-from types import FunctionType
-from typing import Any, TypeVar
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from shardir.backends.base import Launch
+from shardir.backends.cpu.native.runtime.callables import quick_class
 from shardir.errors import ShardirError
-from shardir.frontend.executing import Gather
 from shardir.frontend.refusals import FOREIGN, refusal
 from shardir.frontend.trace import current
 from shardir.frontend.tree_checks import check_ends
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.native.runtime.answering import Answers, Static
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -49,47 +51,61 @@ def public(
 
     def decorate(fun: Function) -> Function:
         outside = Eager(fun, tuple(static), cached, name or fun.__name__.strip("_"))
-        quick = outside.quick
-
-        @wraps(fun)
-        def wrapper(*args: Any, **options: Any) -> Any:
-            try:
-                if current() is not None:
-                    return fun(*args, **options)
-                if quick:
-                    found = outside.gather(args, options)
-                    known = None if found is None else quick.get(found[1])
-                    if found is not None and known is not None:
-                        launch, structure, where = known
-                        made = launch(found[0]) if outside.unchanged(where) else None
-                        if made is not None:
-                            return made[0] if structure is None else structure(made)
-                return outside(args, options)
-            except FOREIGN as error:
-                outside.check(args, options, error)
-                raise
-            except RecursionError:
-                check_ends((*args, *options.values()))
-                raise
-
-        return wrapper  # type: ignore[return-value]
+        return Public(fun, outside)  # type: ignore[return-value]
 
     return decorate
 
 
-Quick = tuple[Launch, Callable[[list[Any]], Any] | None, Any]
-"""What runs a call, what makes containers of several results, and the surroundings it is for."""
+@quick_class
+class Public:
+    """A function of a namespace."""
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, fun: Callable[..., Any], outside: "Eager") -> None:
+        update_wrapper(self, fun)
+        self._fun, self.outside = fun, outside
+        outside.thing = self
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        try:
+            if current() is not None:
+                return self._fun(*args, **options)
+            return self.outside(args, options)
+        except FOREIGN as error:
+            self.outside.check(args, options, error)
+            raise
+        except RecursionError:
+            check_ends((*args, *options.values()))
+            raise
+
+    @property
+    def answers(self) -> "Answers | None":
+        return self.outside.answers
+
+    @property
+    def static(self) -> "Static":
+        return self.outside.kept_out
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+    def __repr__(self) -> str:
+        return f"<function {self.__module__}.{self.__qualname__}>"
 
 
 class Eager:
     """Calls one function outside of traces.
 
-    `quick` are the calls that machine code runs, by the tokens that `gather` makes of them, where
-    the surroundings are `unchanged`; `gather` and `unchanged` are set with the first of them.
+    `thing` is what a user calls, and `answers` are the calls of it that machine code knows.
     """
 
-    gather: Gather
-    unchanged: Callable[[Any], bool]
+    thing: Any = None
+    answers: "Answers | None" = None
 
     def __init__(
         self, fun: Callable[..., Any], static: Sequence[str], cached: bool, name: str
@@ -103,7 +119,13 @@ class Eager:
             i for i, name in enumerate(self.positional) if name in self.static
         )
         self.programs: dict[Any, Any] = {}
-        self.quick: dict[tuple[Any, ...], Quick] = {}
+
+    @property
+    def kept_out(self) -> "Static":
+        """The arguments that shape programs, for machine code."""
+        from shardir.backends.cpu.native.runtime.answering import Static
+
+        return Static(sorted(self.static_positions), sorted(self.static))
 
     def check(self, args: tuple[Any, ...], options: dict[str, Any], error: Exception) -> None:
         """Raises `ArgumentError` for a call that met `error` because of its arguments."""

@@ -21,10 +21,7 @@ def prepare(platform: str) -> None:
 
 
 Gather = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
-Ready = Callable[[Any], bool]
-
 _gatherers: dict[tuple[type, bool], Gather] = {}
-_checkers: dict[type, Ready] = {}
 
 
 def gatherer(kind: type, literals: bool = False) -> Gather:
@@ -35,20 +32,25 @@ def gatherer(kind: type, literals: bool = False) -> Gather:
     known = _gatherers.get((kind, literals))
     if known is not None:
         return known
-    from shardir.backends.cpu.native.runtime import gathering, readiness, workers
+    from shardir.backends.cpu.native.runtime import gathering, workers
 
     code = workers.pool().code
-    _checkers[kind] = readiness.checker(code["ready"], kind) or (lambda _: False)
     made = gathering.gatherer(code["gather"], kind, literals) or (lambda *_: None)
     _gatherers[kind, literals] = made
     return made
 
 
-def ready(x: Any, kind: type) -> bool:
-    """Whether all of `x` are containers of arrays of a class that hold their numbers here; false
-    also where only Python can tell."""
-    check = _checkers.get(kind)
-    return check is not None and check(x)
+def wait_quickly(thing: object, kind: type) -> object:
+    """Have machine code give back what `thing`, of a `quick_class`, is called with, where all in
+    there are containers of arrays of a class that hold their numbers here.
+
+    Returns what `thing` has to keep; `None` where there is no machine code yet.
+    """
+    if not available():
+        return None
+    from shardir.backends.cpu.native.runtime import readiness, workers
+
+    return readiness.wait(workers.pool().code["wait"], kind, thing) if workers.is_made() else None
 
 
 def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeExecutable:

@@ -7,10 +7,10 @@ Inside another trace there is nothing to compile: the function becomes part of t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, final, overload
+from typing import TYPE_CHECKING, Any, final, overload
 
 from shardir.backends.base import Launch
-from shardir.errors import ShardirError
+from shardir.backends.cpu.native.runtime.callables import quick_class
 from shardir.frontend import tree
 from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array
@@ -27,6 +27,7 @@ from shardir.frontend.calling import (
 from shardir.frontend.config import uneven_mode
 from shardir.frontend.described import check_function, check_leaf, placed, signatures_of
 from shardir.frontend.devices import Device, local_devices
+from shardir.frontend.donating import donating
 from shardir.frontend.emptiness import without_nothings
 from shardir.frontend.errors import (
     ArgumentError,
@@ -34,7 +35,7 @@ from shardir.frontend.errors import (
     RecursiveError,
 )
 from shardir.frontend.executing import Gather, gatherer, prepare
-from shardir.frontend.locations import defined, here, point
+from shardir.frontend.locations import defined, point
 from shardir.frontend.lowering import check_divides, lower
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.parameters import Parameters, check_call, name_of
@@ -48,6 +49,9 @@ from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.wishes import granted, is_wish
 
+if TYPE_CHECKING:
+    from shardir.backends.cpu.native.runtime.answering import Answers
+
 Numbers = int | Sequence[int] | None
 Names = str | Sequence[str] | None
 
@@ -58,6 +62,7 @@ which arrays are donated."""
 
 
 @final
+@quick_class
 class JitFunction:
     """What `jit` returns. Call it, or `lower` it for arguments without running it."""
 
@@ -84,6 +89,7 @@ class JitFunction:
         self._quick: dict[tuple[Any, ...], _Quick] = {}
         self._gather: Gather
         self._static = parameters.has_static
+        self._answers: Answers | None = None
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The function's result for these arguments."""
@@ -95,10 +101,13 @@ class JitFunction:
             if found is not None and known is not None and unchanged(known[2]):
                 launch, results, _, donated = known
                 leaves = found[0]
-                made = self._donating(launch, leaves, donated) if donated else launch(leaves)
+                made = self._run(launch, leaves, donated)
                 if made is not None:
                     return made[0] if results is None else tree.unflatten(results, made)
         return self._called(args, options)
+
+    def _run(self, run: Launch, leaves: list[Any], donated: Sequence[int]) -> Any:
+        return donating(run, leaves, donated, self._parameters.name) if donated else run(leaves)
 
     def _gathered(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """The arrays of a call, and its tokens together with what static arguments are found by."""
@@ -136,34 +145,26 @@ class JitFunction:
                 positions, named = known.join(numbers, args, options)
                 found[0].donate(tree.leaves(known.donations(tuple(positions), named)))
         program, results = found
-        made = self._donating(program, leaves, program.donated)
+        made = self._run(program, leaves, program.donated)
         out = tree.unflatten(results, made)
         if program.launch is not None:
             # Calls like this one go the quick way, if their arguments are arrays alone.
             self._gather = gatherer(Array)
             alone = (self._gathered if self._static else self._gather)(args, options)
+            if not program.donated and unchanged(key[2]):
+                from shardir.backends.cpu.native.runtime.answering import Static
+                from shardir.frontend.answers import remember
+
+                static = Static(sorted(known.static), sorted(known.static_names))
+                self._answers = remember(
+                    self, self._answers, static, program.launch, results, args, options, leaves
+                )
             if alone is not None:
                 if len(self._quick) >= MANY:
                     self._quick.clear()
                 form = None if results.is_leaf() else results
                 self._quick[alone[1]] = program.launch, form, key[2], program.donated
         return out
-
-    def _donating(
-        self, run: Callable[[list[Any]], Any], leaves: list[Any], donated: Sequence[int]
-    ) -> Any:
-        """What a run gives; afterwards the donated arrays are gone."""
-        try:
-            made = run(leaves)
-        except BaseException as error:
-            # After Ctrl-C, say, results may lie in the memory of what was donated. Errors of ours
-            # are found before anything runs, but for those of callbacks.
-            if not isinstance(error, ShardirError) or isinstance(error, ArgumentError):
-                self._give_up([leaves[i] for i in donated])
-            raise
-        if made is not None:
-            self._give_up([leaves[i] for i in donated])
-        return made
 
     def lower(self, *args: Any, **options: Any) -> Lowered:
         """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running anything."""
@@ -177,9 +178,14 @@ class JitFunction:
         """Forget all compiled programs."""
         self._programs.clear()
         self._quick.clear()
+        if self._answers is not None:
+            self._answers.table.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_answers": None}
 
     def __repr__(self) -> str:
         return f"<jit of {self._parameters.name}>"
@@ -286,17 +292,6 @@ class JitFunction:
                 for out, sharding in zip(outs, asked, strict=True)
             ],
         )
-
-    def _give_up(self, leaves: Sequence[Any]) -> None:
-        place = here() if leaves else None
-        where = f" at {place.site.loc}" if place else ""
-        reason = (
-            f"has been donated to {self._parameters.name}{where}; "
-            "go on with what that call returned, or donate a copy"
-        )
-        for leaf in leaves:
-            if type(leaf) is Array:
-                leaf.give_up(reason)
 
 
 @overload

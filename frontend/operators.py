@@ -5,13 +5,15 @@ Each is one line into the NumPy-like namespace, looked up when first used: `x + 
 """
 
 import warnings
-from functools import cache
+from functools import cache, update_wrapper
 from importlib import import_module
 from math import prod
+from types import MethodType
 from typing import Any, ClassVar
 
 import numpy as np
 
+from shardir.backends.cpu.native.runtime.callables import is_quick, quick_class
 from shardir.errors import suggestion
 from shardir.frontend.errors import ImmutableError, NotAnArrayError, UnknownMethod
 from shardir.frontend.locations import point
@@ -67,14 +69,21 @@ def _binary(function: str, swapped: bool = False) -> Any:
             raise _unsupported(function, self, other, swapped)
         return _function(function)(other, self) if swapped else _function(function)(self, other)
 
-    return operator
+    return Operator(operator, function, swapped)
 
 
 def _unary(function: str) -> Any:
     def operator(self: "Operators") -> Any:
         return _function(function)(self)
 
-    return operator
+    return Operator(operator, function)
+
+
+def _subscript() -> Any:
+    def operator(self: "Operators", index: Any) -> Any:
+        return _indexing("getitem")(self, index)
+
+    return Operator(operator, "getitem", function=_indexing)
 
 
 def _method(function: str) -> Any:
@@ -83,7 +92,42 @@ def _method(function: str) -> Any:
 
     method.__name__ = function
     method.__doc__ = f"`shardir.numpy.{function}` of this array."
-    return method
+    return Operator(method, function)
+
+
+@quick_class
+class Operator:
+    """An operator or a method: a function of the namespace, with its two arguments `swapped`."""
+
+    def __init__(
+        self, fun: Any, name: str, swapped: bool = False, function: Any = _function
+    ) -> None:
+        update_wrapper(self, fun)
+        self._fun, self._of, self._swapped, self._function = fun, name, swapped, function
+        self._answers: Any = None
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        made = self._fun(*args, **options)
+        if self._answers is None:
+            self._join()
+        return made
+
+    def _join(self) -> None:
+        """Have machine code answer what it answers of the function."""
+        function: Any = self._function(self._of)
+        if not is_quick(function):
+            self._answers = ()
+        elif function.answers is not None:
+            from shardir.frontend.answers import answers_for
+
+            table = function.answers.table
+            self._answers = answers_for(self, function.static, table, self._swapped) or ()
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<operator {self._of}>"
 
 
 class Operators:
@@ -170,8 +214,7 @@ class Operators:
     # Comparison is elementwise, so an array cannot be a key.
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    def __getitem__(self, index: Any) -> Any:
-        return _indexing("getitem")(self, index)
+    __getitem__ = _subscript()
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise ImmutableError(

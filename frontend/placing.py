@@ -1,9 +1,11 @@
 """Where arrays go: onto devices, and back to the host."""
 
+from functools import update_wrapper
 from typing import Any
 
 import numpy as np
 
+from shardir.backends.cpu.native.runtime.callables import quick_class
 from shardir.backends.storage import Storage
 from shardir.frontend import tree
 from shardir.frontend.abstract_mesh import is_abstract, nothing_runs
@@ -11,7 +13,7 @@ from shardir.frontend.annotations import constrain
 from shardir.frontend.array import Array, placed, uncommitted
 from shardir.frontend.config import uneven_mode
 from shardir.frontend.errors import ShardingError
-from shardir.frontend.executing import ready
+from shardir.frontend.executing import wait_quickly
 from shardir.frontend.gathering import check_same, moved
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, is_number, to_numpy
@@ -120,15 +122,31 @@ def _is_key(leaf: Any) -> bool:
     return isinstance(leaf, Array) and leaf.type.dtype == "key"
 
 
+@quick_class
+class _Waiting:
+    """`block_until_ready`, which machine code does where arrays hold their numbers."""
+
+    _kept: object = None
+
+    def __init__(self, fun: Any) -> None:
+        update_wrapper(self, fun)
+
+    def __call__(self, x: Any) -> Any:
+        if self._kept is None:
+            self._kept = wait_quickly(self, Array)
+        # Results are there when a call returns; those that were given up need a word.
+        for leaf in tree.leaves(x):
+            if isinstance(leaf, Array):
+                leaf.block_until_ready()
+        return x
+
+    def __reduce__(self) -> str:
+        return "block_until_ready"
+
+
+@_Waiting
 def block_until_ready(x: Any) -> Any:
     """`x`, once all arrays in it are there."""
-    # Results are there when a call returns; those that were given up need a word.
-    if ready(x, Array):
-        return x
-    for leaf in tree.leaves(x):
-        if isinstance(leaf, Array):
-            leaf.block_until_ready()
-    return x
 
 
 def effects_barrier() -> None:

@@ -9,7 +9,6 @@ from math import prod
 from typing import NamedTuple
 
 from shardir.backends.base import Launch
-from shardir.backends.storage import Storage
 from shardir.frontend.array import Array
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import Signature
@@ -47,30 +46,34 @@ def launcher(function: Function, made: Sequence[tuple[Signature, Sharding]]) -> 
         windows.append(window)
     if not windows:
         return None
-    shapes = [value.type.shape for value in body.params]
     for number, value in enumerate(body.params):
         seen = sum(prod(each.shape) for each in windows if each.param == number)
         if value.type.nbytes > SMALL_BYTES and 0 < seen * SHARE < value.type.size:
             return None
-    plans = [(*window, *each) for window, each in zip(windows, made, strict=True)]
+    from shardir.backends.cpu.native.runtime import launching, workers
 
-    def launch(leaves: list[Array]) -> list[Array] | None:
-        held: list[Storage] = []
-        for leaf, shape in zip(leaves, shapes, strict=True):
-            memory = leaf.held if type(leaf) is Array else None
-            if type(memory) is not Storage or memory.shape != shape:
-                return None
-            held.append(memory)
-        results = []
-        for number, begin, shape, part, signature, sharding in plans:
-            memory = held[number]
-            # Who owns a part is no block that a program might write into from its beginning.
-            owner = memory if part and type(memory.owner) is not Storage else memory.owner
-            address = memory.address + begin * memory.dtype.itemsize
-            results.append(Array(signature, sharding, Storage(address, owner, shape, memory.dtype)))
-        return results
-
-    return launch
+    types = [value.type for value in body.params]
+    return launching.launcher(
+        workers.pool().code,
+        program=0,
+        kind=Array,
+        template=(),
+        arguments=[launching.Argument(-1, type.shape) for type in types],
+        places=(),
+        sizes=(),
+        results=[
+            launching.Result(
+                -1 - window.param,
+                window.begin * types[window.param].numpy.itemsize,
+                window.shape,
+                types[window.param].numpy,
+                *each,
+                part=window.part,
+            )
+            for window, each in zip(windows, made, strict=True)
+        ],
+        keep=None,
+    )
 
 
 def _window(value: Value, params: Mapping[Value, int], makers: Mapping[Value, Op]) -> Window | None:

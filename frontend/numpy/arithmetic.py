@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import common, inexact, like, ordered, pointwise, same
@@ -166,6 +167,7 @@ def _quotient(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
     return same("select", by_zero, ratio, quotient)
 
 
+@composed()
 def power(x: Any, y: Any, /) -> Any:
     """x to the power y, elementwise.
 

@@ -12,6 +12,7 @@ import numpy as np
 from shardir.frontend import promotion, tree
 from shardir.frontend.abstract_mesh import is_abstract
 from shardir.frontend.array import Array, from_numpy
+from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
@@ -144,16 +145,19 @@ def copy(a: Any, order: Any = None) -> Any:
     return as_tracer(a)
 
 
+@composed()
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of `shape` of zeros, float32 unless told."""
     return _on(device, _splat(shape, 0, dtype))
 
 
+@composed()
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of `shape` of ones, float32 unless told."""
     return _on(device, _splat(shape, 1, dtype))
 
 
+@composed()
 def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of `shape`; of zeros, as there are no numbers that nobody wrote."""
     return _on(device, _splat(shape, 0, dtype))
@@ -164,6 +168,7 @@ def _splat(shape: Any, number: int, dtype: Any) -> Any:
     return splat(number, TensorType(shape_of(shape), dtype_of(float if dtype is None else dtype)))
 
 
+@composed()
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of `shape` with `fill_value`, broadcast to it, everywhere."""
     return _on(device, _full(shape, fill_value, dtype))
@@ -183,21 +188,25 @@ def _filled(value: Any, wanted: Abstract) -> Tracer:
     return broadcast(convert(as_tracer(value), wanted.type.dtype, wanted.weak), wanted.type.shape)
 
 
+@composed(unused=True)
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """Zeros of the shape and element type of `a`, unless others are told."""
     return full_like(a, 0, dtype, shape, device=device)
 
 
+@composed(unused=True)
 def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """Ones of the shape and element type of `a`, unless others are told."""
     return full_like(a, 1, dtype, shape, device=device)
 
 
+@composed(unused=True)
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """Zeros of the shape and element type of `prototype`, unless others are told."""
     return full_like(prototype, 0, dtype, shape, device=device)
 
 
+@composed(unused=True)
 def full_like(
     a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
 ) -> Any:
@@ -226,6 +235,7 @@ def _full_like(fill_value: Any, type: TensorType, weak: bool) -> Any:
     return _filled(fill_value, Abstract(type, weak))
 
 
+@composed()
 def arange(
     start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None
 ) -> Any:

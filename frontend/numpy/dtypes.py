@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from shardir.frontend import promotion
+from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
@@ -94,6 +95,7 @@ int_, uint, float_, complex_ = int64, uint64, float64, complex128
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 
+@composed()
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
     """`x` with another element type: floats become integers towards zero, wide integers wrap.
 

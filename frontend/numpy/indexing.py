@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import IndexingError
 from shardir.frontend.locations import point
@@ -23,6 +24,7 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
 
 
+@composed()
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]` with everything that NumPy takes between brackets.
 

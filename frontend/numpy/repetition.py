@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.locations import point
@@ -38,6 +39,7 @@ def tile(A: Any, reps: Any) -> Any:
     return reshape(broadcast(reshape(x, apart), grown), whole)
 
 
+@composed()
 def repeat(
     a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None
 ) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import joined, piece
@@ -14,6 +15,7 @@ from shardir.frontend.trace import emit
 from shardir.types import INTEGERS
 
 
+@composed()
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Elements moved by `shift` along `axis`, around the end; without `axis` in the flat array.
 

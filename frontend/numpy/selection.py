@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
@@ -54,6 +55,7 @@ def _prefer(op: str, x: Tracer, y: Tracer) -> Tracer:
     return same("select", is_nan(x), y, same("select", is_nan(y), x, best))
 
 
+@composed()
 def where(condition: Any, x: Any = None, y: Any = None, /, **options: Any) -> Any:
     """`x` where the condition is true (not zero), `y` where not; all three broadcast.
 

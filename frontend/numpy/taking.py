@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.locations import point
@@ -28,6 +29,7 @@ from shardir.types import INTEGERS
 MODES = ("fill", "clip", "wrap", "promise_in_bounds")
 
 
+@composed()
 def take(
     a: Any,
     indices: Any,
@@ -107,6 +109,7 @@ def _counted(index: Tracer, size: int, mode: str) -> Tracer:
     return wrapped([index], [size])[0]
 
 
+@composed()
 def take_along_axis(
     arr: Any, indices: Any, axis: int | None = -1, mode: str | None = None, fill_value: Any = None
 ) -> Any:

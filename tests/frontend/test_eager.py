@@ -246,21 +246,21 @@ def test_calls_of_arrays_are_quick_from_the_second_on(monkeypatch: pytest.Monkey
     for dim in (0, 1, True, False, "1", np.int64(1), 1.0):
         for _ in range(3):
             check(dim)
-    # Numbers of NumPy and floats are left to Python.
-    assert len(slow) == 5 + 3 + 3
+    # Numbers of NumPy are left to Python.
+    assert len(slow) == 6 + 3
     with enable_x64(True):
         for _ in range(3):
             check(0)
-    assert len(slow) == 5 + 3 + 3 + 1
-    # As it was before, and then quick again.
+    assert len(slow) == 6 + 3 + 1
+    # As it was before.
     for _ in range(2):
         check(0)
-    assert len(slow) == 5 + 3 + 3 + 2
+    assert len(slow) == 6 + 3 + 1
     assert summed((x, y), other=y, dim=1).shape == (8, 4)
     with make_mesh((2,), ("a",)):
         for _ in range(2):
             check(0)
-    assert len(slow) == 5 + 3 + 3 + 4
+    assert len(slow) == 6 + 3 + 3
 
 
 def test_names_of_arguments_count_on_the_quick_way() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from shardir.backends.base import Launch, WholeExecutable
 from shardir.backends.cpu.native.runtime import kernels, launching, looping
-from shardir.backends.cpu.native.runtime.memory import Block, allocate
+from shardir.backends.cpu.native.runtime.memory import Block, allocate, is_block
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import pool
 from shardir.backends.cpu.native.schedule.instructions import (
@@ -227,18 +227,12 @@ class NativeProgram(WholeExecutable):
             results.append(launching.Result(len(sizes) - 1, taken, shape, dtype, *each))
             taken += size
             sizes[-1] = taken
+        arguments = [launching.Argument(slot) for slot in schedule.arguments[:seen]]
         launch = launching.launcher(
-            pool().code["launch"], enter.__self__, kind, template, schedule.arguments[:seen],
-            places, results, (self, captured),
+            pool().code, enter.__self__, kind, template, arguments, places, sizes, results,
+            (self, captured),
         )  # fmt: skip
-        if launch is None:
-            return None
-        if given:
-            return _donating(launch, kind, sizes, given)
-        if len(sizes) == 1:
-            (size,) = sizes
-            return lambda leaves: launch(leaves, allocate(size))
-        return lambda leaves: launch(leaves, *map(allocate, sizes))
+        return launch and (_donating(launch, kind, sizes, given) if given else launch)
 
     def _given(self, args: Sequence[Storage], donated: Sequence[int]) -> dict[int, Block]:
         """The memory of arguments that results may have, because nobody else holds it."""
@@ -248,7 +242,7 @@ class NativeProgram(WholeExecutable):
                 storage = args[argument]
                 owner = storage.owner
                 alone = getrefcount(storage) <= STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
-                if alone and isinstance(owner, Block) and storage.untouched:
+                if alone and is_block(owner) and storage.untouched:
                     given[result] = owner
         return given
 
@@ -291,6 +285,6 @@ def _own(leaf: Any, kind: type) -> Block | None:
     owner = held.owner
     # One reference less than in a run, which has a list of storages.
     alone = getrefcount(held) < STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
-    if alone and isinstance(owner, Block) and held.untouched:
+    if alone and is_block(owner) and held.untouched:
         return owner if held.address == owner.address else None
     return None

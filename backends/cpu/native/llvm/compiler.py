@@ -4,6 +4,7 @@ Object code (`emission`) is kept on disk (`object_cache`), so that a program's s
 loads it.
 """
 
+import ctypes
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -165,4 +166,7 @@ def _jit() -> Any:
     global _compiler
     if _compiler is None:
         _compiler = binding.create_lljit_compiler(target_of(host()))
+        # Some objects end by machine code, and may do so after all modules.
+        for each in (_compiler, _kept):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
     return _compiler

@@ -8,7 +8,7 @@ worth it, and lets Python's signal handlers run between phases of long programs.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable
 from ctypes import pythonapi
 from functools import cache
 from typing import Any
@@ -32,7 +32,7 @@ PYTHON_SYMBOLS = (
 )
 
 
-def python_addresses(more: Sequence[str] = ()) -> dict[str, int]:
+def python_addresses(more: Iterable[str] = ()) -> dict[str, int]:
     """Where the functions and objects of Python are that an entry uses, and more functions."""
     found = {name: address(pythonapi[name]) for name in (*PYTHON_SYMBOLS, *more)}
     objects: dict[str, object] = {

@@ -11,6 +11,7 @@ Lists lose and gain their last element in one step, so that neither making a blo
 takes a lock; blocks may be dropped by any thread, at any time.
 """
 
+import ctypes
 import gc
 import os
 import threading
@@ -52,7 +53,7 @@ class Block:
 
     def __reduce__(self) -> str:
         """A second object for the same memory would give it back while the first is in use."""
-        raise TypeError("a block is memory of one owner; copy what it holds")
+        return _refuse_copies(self)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -62,6 +63,10 @@ class Block:
             "typestr": "|u1",
             "version": 3,
         }
+
+
+def _refuse_copies(_: object) -> str:
+    raise TypeError("a block is memory of one owner; copy what it holds")
 
 
 class Statistics(NamedTuple):
@@ -96,6 +101,10 @@ class Pool:
         self._memo: dict[int, list[int]] = {}
         self._small: dict[int, list[int]] = {}
         self._large: dict[int, _Large] = {}
+        self._kind: type | None = None
+        self._hand: Callable[..., Any]
+        self._homes: dict[int, ctypes.Array[ctypes.c_int64]] = {}
+        self._places: dict[int, int] = {}
         self._free, self._end = 0, 0
         self._cut = self._mapped = self._peak = self._used_at_most = 0
 
@@ -107,7 +116,40 @@ class Pool:
                 return Block(home.pop(), nbytes, home)
             except IndexError:  # Another thread was faster.
                 pass
+        place = self._places.get(nbytes)
+        if place is not None:
+            made: Block | None = self._hand(self._kind, place, nbytes, 0)
+            if made is not None:
+                return made
         return self._allocate_slowly(nbytes)
+
+    def adopt(self, kind: type, hand: Callable[..., Any]) -> None:
+        """Let small blocks be objects of a type of machine code from now on, which `hand` makes.
+
+        They have what a `Block` has.
+        """
+        with self._lock:
+            if self._kind is None:
+                kind.__array_interface__ = Block.__array_interface__  # type: ignore[attr-defined]
+                kind.__reduce__ = _refuse_copies  # type: ignore[assignment]
+                self._kind, self._hand = kind, hand
+                self._memo.clear()
+
+    def is_block(self, thing: object) -> bool:
+        """Whether something is a block, of either kind."""
+        return type(thing) is Block or (self._kind is not None and type(thing) is self._kind)
+
+    def home(self, nbytes: int) -> int:
+        """Where the list of blocks of machine code is that are large enough; 0: there is none."""
+        if self._kind is None or nbytes > SMALL_BYTES:
+            return 0
+        with self._lock:
+            if nbytes not in self._places:
+                if len(self._places) >= MEMO_SIZES:
+                    self._places.clear()
+                made = self._homes.setdefault(size_class(nbytes), (ctypes.c_int64 * 2)())
+                self._places[nbytes] = ctypes.addressof(made)
+            return self._places[nbytes]
 
     def trim(self, idle_seconds: float = 0.0) -> int:
         """Give large blocks back that were idle for so long; returns how many bytes."""
@@ -140,6 +182,17 @@ class Pool:
         with self._lock:
             if size <= SMALL_BYTES:
                 home = self._small.setdefault(size, [])
+                if self._kind is not None:
+                    place = self.home(nbytes)
+                    made: Block | None = self._hand(self._kind, place, nbytes, 0)
+                    if made is None:
+                        try:
+                            address = home.pop()
+                        except IndexError:
+                            address = self._cut_small(size, nbytes)
+                        made = self._hand(self._kind, place, nbytes, address)
+                        assert made is not None
+                    return made
             else:
                 home = self._large_home(size)
             self._remember(nbytes, home)
@@ -230,7 +283,8 @@ class Pool:
 
     def _idle_bytes(self) -> int:
         homes = [*self._small.items(), *self._large.items()]
-        return sum(size * len(home) for size, home in homes)
+        lists = sum(size * len(home) for size, home in homes)
+        return lists + sum(size * home[1] for size, home in self._homes.items())
 
 
 def size_class(nbytes: int) -> int:
@@ -267,6 +321,7 @@ POOL = Pool(memory_of_machine())
 """The memory of this process."""
 
 allocate = POOL.allocate
+is_block = POOL.is_block
 trim = POOL.trim
 statistics = POOL.statistics
 

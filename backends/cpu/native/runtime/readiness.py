@@ -2,6 +2,7 @@
 
     ready = checker(code, kind)
     ready(x)    # True: all of them do; False: one does not, or something else is in there
+    wait(code, kind, thing)     # from now on thing(x) is x where ready(x) is true
 
 What is walked through is what `gathering` walks through. Nothing is made on the way.
 """
@@ -11,15 +12,18 @@ from collections.abc import Callable
 from typing import Any
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.runtime.callables import HEADER_PLACE, install, is_quick
 from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.gathering import DEPTH
 from shardir.backends.cpu.native.runtime.objects import TYPE, offsets
+from shardir.backends.cpu.native.runtime.references import take
 from shardir.backends.storage import Storage
 
 Ready = Callable[[Any], bool]
 
-FACTS = ("kind", "held", "storage", "dict", "list", "tuple")
-"""The words behind `self`: types, and the offset of a slot."""
+FACTS = ("kind", "held", "storage", "dict", "list", "tuple", "slow")
+"""The words behind `self`: types, and the offset of a slot; and what is called with an object that
+is called and its argument, where those are not ready."""
 
 SYMBOLS = (
     "PyDict_Next",
@@ -32,13 +36,30 @@ SYMBOLS = (
 
 def checker(code: int, kind: type) -> Ready | None:
     """A function that looks at objects of a class, by `ready` at an address; `None`: not here."""
+    header = _header(kind)
+    if header is None:
+        return None
+    made: Ready = function(code, ctypes.addressof(header), (header, kind))
+    return made
+
+
+def wait(code: int, kind: type, thing: object) -> object:
+    """Have machine code, `wait` at an address, give back what an object of a `quick_class` is
+    called with, where that is ready. Returns what has to live as long; `None`: not here."""
+    slow = type(thing).__call__
+    header = _header(kind, id(slow)) if is_quick(thing) else None
+    if header is None:
+        return None
+    install(thing, code, ctypes.addressof(header))
+    return header, slow
+
+
+def _header(kind: type, slow: int = 0) -> ctypes.Array[ctypes.c_int64] | None:
     found = offsets(object.__new__(kind), ("held",))
     if found is None:
         return None
-    words = (id(kind), found[0], id(Storage), id(dict), id(list), id(tuple))
-    header = (ctypes.c_int64 * len(words))(*words)
-    made: Ready = function(code, ctypes.addressof(header), (header, kind))
-    return made
+    words = (id(kind), found[0], id(Storage), id(dict), id(list), id(tuple), slow)
+    return (ctypes.c_int64 * len(words))(*words)
 
 
 def define_ready(module: Module) -> None:
@@ -65,6 +86,25 @@ def define_ready(module: Module) -> None:
     answer = f.select(good.get(), yes, no)
     f.call("Py_IncRef", [answer])
     f.leave(answer)
+    _define_wait(module)
+
+
+def _define_wait(module: Module) -> None:
+    """Define `wait`, a function of Python's protocol for quick calls, which uses `slowly`."""
+    f = Function(module, "wait", ["ptr", "ptr", "i64", "ptr"], "ptr")
+    called, args, flags, names = f.params
+    positional = flags & 0x7FFFFFFFFFFFFFFF
+    facts = f.load(f.offset(called, HEADER_PLACE), "ptr")
+    answer = f.variable("ptr", 0)
+    with f.when(positional.is_("eq", 1) & names.is_("eq", 0)):
+        x = f.load(args, "ptr")
+        with f.when(f.call("look", [facts, x, f.value(DEPTH, "i64")], "i1")):
+            take(f, x)
+            answer.set(x)
+    with f.when(answer.get().is_("eq", 0)):
+        slow = f.load(f.offset(facts, 8 * FACTS.index("slow")), "ptr")
+        answer.set(f.call("slowly", [called, slow, args, positional, names], "ptr"))
+    f.leave(answer.get())
 
 
 def _define_look(module: Module) -> None:

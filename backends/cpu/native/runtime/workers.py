@@ -14,6 +14,7 @@ A forked child has no threads but the one that forked: its pool starts afresh.
 import atexit
 import ctypes
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,11 +26,17 @@ from shardir.backends.cpu.native.llvm.compiler import Library, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
 from shardir.backends.cpu.native.runtime import (
+    answering,
+    blocks,
     control as at,
+    flight,
     gathering,
     launching,
     looping,
+    numbers,
     readiness,
+    reading,
+    references,
 )
 from shardir.backends.cpu.native.runtime.entry import (
     address,
@@ -55,20 +62,34 @@ def code(how: str = "") -> Library:
     triple = host().triple
     chosen = how or parking(triple)
     libc = ctypes.CDLL(None)
-    imports = python_addresses((*launching.SYMBOLS, *gathering.SYMBOLS, *readiness.SYMBOLS))
+    parts = (
+        answering, blocks, flight, gathering, launching, numbers, readiness, reading, references,
+    )  # fmt: skip
+    imports = python_addresses(dict.fromkeys(name for part in parts for name in part.SYMBOLS))
     imports |= {name: address(libc[name]) for name in symbols(triple, chosen)}
-    exports = ["work", "rouse", "entry", "launch", "gather", "ready", "loop"]
-    return named(f"runtime {chosen}", lambda: _text(triple, chosen), exports, imports)
+    exports = [
+        "work", "rouse", "entry", "launch", "gather", "ready", "loop", "retire", "hand",
+        "answer", "describe", "wait",
+    ]  # fmt: skip
+    # How Python counts references differs.
+    name = f"runtime {chosen} {sys.version_info[0]}.{sys.version_info[1]}"
+    return named(name, lambda: _text(triple, chosen), exports, imports)
 
 
 def _text(triple: str, how: str) -> str:
     module = Module()
     define_interpreter(module, triple, how)
     define_entry(module)
+    references.declare_references(module)
+    blocks.define_blocks(module)
+    numbers.define_numbers(module)
+    flight.define_flight(module)
     launching.define_launch(module)
     gathering.define_gather(module)
     readiness.define_ready(module)
     looping.define_loop(module)
+    reading.define_read(module)
+    answering.define_answer(module)
     return module.text()
 
 
@@ -229,6 +250,11 @@ def pool() -> Pool:
         if not _shared:
             _shared.append(Pool(allowed()))
         return _shared[0]
+
+
+def is_made() -> bool:
+    """Whether there is machine code yet."""
+    return bool(_shared)
 
 
 def worker_count() -> int:

@@ -1,0 +1,113 @@
+"""Small blocks of memory whose objects machine code makes and takes back.
+
+Who drops the last reference to such a block puts the object itself into the list of its size, its
+*home*, from where the next who asks takes it: neither allocates anything, and no Python runs. All
+of that happens under the GIL, in one step for other threads.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.runtime.entry import function
+from shardir.backends.cpu.native.runtime.objects import readable
+from shardir.backends.cpu.native.runtime.references import take
+from shardir.backends.cpu.native.runtime.specs import (
+    DISALLOW_INSTANTIATION,
+    TP_DEALLOC,
+    UNSIGNED,
+    made_type,
+)
+
+ADDRESS, NBYTES, HOME, NEXT = 16, 24, 32, 40
+"""Bytes from a block to its words: the memory, how much was asked for, the list, who is next."""
+COUNT = 8
+"""Bytes from a home to the number of blocks in it; the first of them is at its beginning."""
+
+Hand = Callable[..., Any]
+"""`hand(type, home, nbytes, address)`: a new block for an address, a block of the home for 0."""
+
+SYMBOLS = ("PyType_GenericAlloc",)
+
+
+@cache
+def small_block_type(dealloc: int) -> type | None:
+    """The type of blocks; `dealloc` is the address of `retire`. `None`: not in this Python."""
+    if not readable():
+        return None
+    members = [("address", UNSIGNED, ADDRESS), ("nbytes", UNSIGNED, NBYTES)]
+    name = "shardir.backends.cpu.native.runtime.blocks.SmallBlock"
+    made: type = made_type(name, 4, members, {TP_DEALLOC: dealloc}, DISALLOW_INSTANTIATION)
+    return made
+
+
+def hand(code: int) -> Hand:
+    """The function of Python over `hand` at an address."""
+    made: Hand = function(code, 0, None)
+    return made
+
+
+def define_blocks(module: Module) -> None:
+    """Define `retire`, `hand`, and `pop(home, nbytes) -> a block, 0 if there is none`."""
+    module.declare("PyType_GenericAlloc", "ptr", ["ptr", "i64"])
+    _define_retire(module)
+    _define_pop(module)
+    f = Function(module, "hand", ["ptr", "ptr", "i64"], "ptr")
+    _, args, count = f.params
+    answer = f.variable("ptr", 0)
+    none = Value("@shardir_none", "ptr", f)
+
+    def refuse() -> None:
+        kind, words = Value("@shardir_type_error", "ptr", f), Value("@wrong_count", "ptr", f)
+        f.call("PyErr_SetString", [kind, words])
+
+    def go() -> None:
+        home, nbytes, address = (
+            f.call("PyLong_AsVoidPtr", [f.load(f.offset(args, 8 * k), "ptr")], "ptr")
+            for k in (1, 2, 3)
+        )
+        size = nbytes.to("i64", "ptrtoint")
+
+        def old() -> None:
+            answer.set(f.call("pop", [home, size], "ptr"))
+            with f.when(answer.get().is_("eq", 0)):
+                take(f, none)
+                answer.set(none)
+
+        def new() -> None:
+            kind = f.load(args, "ptr")
+            answer.set(f.call("PyType_GenericAlloc", [kind, f.value(0, "i64")], "ptr"))
+            with f.when(answer.get().is_("ne", 0)):
+                for value, place in ((address, ADDRESS), (size, NBYTES), (home, HOME)):
+                    f.store(value, f.offset(answer.get(), place))
+
+        f.choose(address.is_("eq", 0), old, new)
+
+    f.choose(count.is_("eq", 4), go, refuse)
+    f.leave(answer.get())
+
+
+def _define_retire(module: Module) -> None:
+    """`retire(block)`: what Python calls when nobody refers to a block any longer."""
+    f = Function(module, "retire", ["ptr"])
+    (block,) = f.params
+    home = f.load(f.offset(block, HOME), "ptr")
+    f.store(f.load(home, "ptr"), f.offset(block, NEXT))
+    f.store(block, home)
+    count = f.offset(home, COUNT)
+    f.store(f.load(count, "i64") + 1, count)
+    f.leave()
+
+
+def _define_pop(module: Module) -> None:
+    f = Function(module, "pop", ["ptr", "i64"], "ptr", "nounwind", internal=True)
+    home, nbytes = f.params
+    block = f.load(home, "ptr")
+    with f.when(block.is_("ne", 0)):
+        f.store(f.load(f.offset(block, NEXT), "ptr"), home)
+        count = f.offset(home, COUNT)
+        f.store(f.load(count, "i64") - 1, count)
+        f.store(nbytes, f.offset(block, NBYTES))
+        f.store(f.value(1, "i64"), block)
+    f.leave(block)

@@ -1,0 +1,66 @@
+"""Numbers of Python as arguments of programs: written where a program reads them.
+
+    write_number(number, kind, cell) -> i1
+
+A number that does not fit is left to Python, which knows what to say of it.
+"""
+
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+
+KINDS = ("array", "constant", "bool", "i32", "i64", "f32", "f64")
+"""What an argument can be: an array, memory that is always the same, or a number of Python that
+becomes one of a type."""
+
+SYMBOLS = ("PyLong_AsLongLongAndOverflow", "PyFloat_AsDouble")
+
+
+def define_numbers(module: Module) -> None:
+    """Define `write_number`."""
+    module.declare("PyLong_AsLongLongAndOverflow", "i64", ["ptr", "ptr"])
+    module.declare("PyFloat_AsDouble", "double", ["ptr"])
+    params = ["ptr", "i64", "ptr"]
+    f = Function(module, "write_number", params, "i1", "nounwind", internal=True)
+    number, kind, cell = f.params
+    good = f.variable("i1", 0)
+
+    def whole() -> None:
+        over = f.variable("i32", 0)
+        found = f.call("PyLong_AsLongLongAndOverflow", [number, over.address], "i64")
+        short = found.to("i32", "trunc")
+        long = kind.is_("eq", KINDS.index("i64"))
+        fits = over.get().is_("eq", 0) & (long | short.to("i64", "sext").is_("eq", found))
+        with f.when(fits):
+            f.choose(long, lambda: f.store(found, cell), lambda: f.store(short, cell))
+            good.set(f.value(1, "i1"))
+
+    def real() -> None:
+        found = f.call("PyFloat_AsDouble", [number], "double")
+
+        def short() -> None:
+            rounded = found.to("float", "fptrunc")
+            f.store(rounded, cell)
+            # What is infinite afterwards alone is a matter of words.
+            infinite = _infinite(f, rounded.to("double", "fpext")) & (_infinite(f, found) ^ 1)
+            good.set(infinite ^ 1)
+
+        def long() -> None:
+            f.store(found, cell)
+            good.set(f.value(1, "i1"))
+
+        f.choose(kind.is_("eq", KINDS.index("f32")), short, long)
+
+    def truth() -> None:
+        yes = number.is_("eq", Value("@shardir_true", "ptr", f))
+        f.store(yes.to("i8", "zext"), cell)
+        good.set(f.value(1, "i1"))
+
+    def other() -> None:
+        f.choose(kind.is_("eq", KINDS.index("bool")), truth, whole)
+
+    f.choose(kind.is_("sge", KINDS.index("f32")), real, other)
+    f.leave(good.get())
+
+
+def _infinite(f: Function, number: Value) -> Value:
+    bits = number.to("i64", "bitcast") & 0x7FFFFFFFFFFFFFFF
+    return bits.is_("eq", 0x7FF0000000000000)

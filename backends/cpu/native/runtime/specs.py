@@ -1,0 +1,89 @@
+"""Types of Python whose objects have words that machine code reads and writes.
+
+`PyType_FromSpec` makes a type whose objects begin with so many words of plain memory, which Python
+neither looks at nor clears.
+"""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from ctypes import pythonapi
+from typing import Any
+
+HEAD_BYTES = 16
+"""What every object begins with: count of references, and type."""
+
+HAVE_VECTORCALL = 1 << 11
+METHOD_DESCRIPTOR = 1 << 17
+BASETYPE = 1 << 10
+DISALLOW_INSTANTIATION = 1 << 7
+_VERSION_TAG = 1 << 18
+
+TP_DEALLOC = 52
+TP_DESCR_GET = 54
+_TP_MEMBERS = 72
+UNSIGNED = 18
+"""A member that is a 64-bit number."""
+SIZE = 19
+"""A member that says where in an object something is."""
+_READ_ONLY = 1
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = (("number", ctypes.c_int), ("value", ctypes.c_void_p))
+
+
+class _Member(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("kind", ctypes.c_int),
+        ("offset", ctypes.c_ssize_t),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("basicsize", ctypes.c_int),
+        ("itemsize", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("slots", ctypes.c_void_p),
+    )
+
+
+_kept: list[object] = []
+"""Types refer to their specs for ever."""
+
+
+def slot_of(kind: type, number: int) -> int:
+    """The address of a function of a class of Python."""
+    find = pythonapi.PyType_GetSlot
+    find.restype, find.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_int]
+    found: int = find(kind, number)
+    return found
+
+
+def made_type(
+    name: str,
+    words: int,
+    members: Sequence[tuple[str, int, int]],
+    slots: Mapping[int, int],
+    flags: int,
+) -> Any:
+    """A type; `members` are (name, kind, offset), `slots` addresses of functions by number."""
+    rows = [
+        _Member(each.encode(), kind, offset, _READ_ONLY, None) for each, kind, offset in members
+    ]
+    table = (_Member * (len(rows) + 1))(*rows)
+    given = {**slots, _TP_MEMBERS: ctypes.addressof(table)}
+    filled = (_Slot * (len(given) + 1))(*(_Slot(*each) for each in given.items()))
+    spec = _Spec(
+        name.encode(), HEAD_BYTES + 8 * words, 0, flags | _VERSION_TAG, ctypes.addressof(filled)
+    )
+    make = pythonapi.PyType_FromSpec
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p]
+    made = make(ctypes.addressof(spec))
+    _kept.append((made, spec, filled, table))
+    return made

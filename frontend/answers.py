@@ -1,0 +1,215 @@
+"""What machine code answers of the calls of a function: those like one that Python did before.
+
+A call is known by the signatures of its arrays, the types of its numbers, everything else in it,
+and what is around it: settings, mesh, users' rules, conditions. `remember` gives machine code what
+it needs for calls like one; where they cannot be told apart, or their arguments found, Python goes
+on doing them.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from types import BuiltinFunctionType
+from typing import Any
+
+import numpy as np
+
+from shardir import custom_rules
+from shardir.backends.base import Launch
+from shardir.backends.cpu.native.runtime.answering import (
+    Answers,
+    Row,
+    Static,
+    Surroundings,
+    Table,
+)
+from shardir.backends.cpu.native.runtime.objects import offsets
+from shardir.backends.cpu.native.runtime.reading import facts_of
+from shardir.backends.cpu.native.runtime.workers import pool
+from shardir.frontend import config, mesh, running, trace, tree
+from shardir.frontend.array import Array
+from shardir.frontend.calling import signature_of_leaf
+from shardir.frontend.composing import Did, watched
+from shardir.frontend.scalars import NUMBERS, number_as_array
+
+KINDS = {"bool", "i32", "i64", "f32", "f64"}
+"""Element types of which machine code makes numbers of Python."""
+
+_AROUND = Surroundings(
+    (trace._current, watched),
+    (config._block, mesh._entered, custom_rules._block, running._conditions),
+    config._process,
+    custom_rules._process,
+)
+
+
+@cache
+def _facts() -> ctypes.Array[ctypes.c_int64] | None:
+    found = offsets(object.__new__(Array), ("signature",))
+    if found is None:
+        return None
+    words = facts_of(Array, found[0], type(type(np.dtype(np.float32))))
+    return (ctypes.c_int64 * len(words))(*words)
+
+
+def answers_for(
+    thing: object,
+    static: Static,
+    table: Table | None = None,
+    swap: bool = False,
+) -> Answers | None:
+    """Answers to the calls of an object of a `quick_class`; `None`: not here.
+
+    A `table` is that of a function whose calls are the same; with `swap`, its two arguments turned
+    around.
+    """
+    from shardir.backends.cpu.native.runtime.callables import is_quick
+
+    facts = _facts() if is_quick(thing) else None
+    if facts is None:
+        return None
+    slow: Any = type(thing).__call__
+    made = Answers(pool().code, facts, _AROUND, slow, static, table, swap)
+    made.install(thing)
+    return made
+
+
+def remember(
+    thing: object,
+    answers: Answers | None,
+    static: Static,
+    launch: Launch,
+    structure: tree.PyTreeDef | None,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    leaves: Sequence[Any],
+) -> Answers | None:
+    """Have calls of an object like this one answered by a launch, which takes `leaves` in their
+    order. Returns its answers, which are made where there are none yet."""
+    if type(launch) is not BuiltinFunctionType:
+        return answers
+    if answers is None:
+        answers = answers_for(thing, static)
+    if answers is None or not answers.table.is_worth_it():
+        return answers
+    call = answers.read(args, options)
+    rows = None
+    if call is not None and len(call.leaves) == len(leaves):
+        rows = _rows(call.leaves, args, options, leaves)
+    if call is None or rows is None:
+        answers.table.failed += 1
+    else:
+        kept: list[object] = []
+        _keep((args, options), kept)
+        answers.learn(call, launch, rows, _form(structure), kept)
+    return answers
+
+
+def _rows(
+    seen: Sequence[int],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    leaves: Sequence[Any],
+) -> list[Row] | None:
+    """What each leaf is of those that machine code has seen; `None`: not known."""
+    by_order = list(map(id, leaves))
+    numbers = {id(x): x for x in (*args, *options.values()) if type(x) in NUMBERS}
+    for k, leaf in enumerate(leaves):
+        if seen[k] in numbers and number_as_array(numbers[seen[k]]) is leaf:
+            by_order[k] = seen[k]
+    if seen == by_order:
+        by_name = list(options) != sorted(options) or _has_dictionary((args, *options.values()))
+        if by_name and len(set(seen)) < len(seen):
+            return None  # They might be in another order, with others in their places.
+        order = list(range(len(seen)))
+    else:
+        if len(set(seen)) < len(seen) or {*seen} != {*by_order}:
+            return None
+        place = {address: k for k, address in enumerate(seen)}
+        order = [place[address] for address in by_order]
+    rows = []
+    for leaf, k in zip(leaves, order, strict=True):
+        kind = "array" if seen[k] == id(leaf) and type(leaf) is Array else ""
+        kind = kind or signature_of_leaf(leaf).abstract.type.dtype
+        if kind != "array" and kind not in KINDS:
+            return None
+        rows.append(Row(kind, k))
+    return rows
+
+
+def learn_composed(
+    answers: Answers,
+    made: Any,
+    did: Did,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    unused: bool,
+) -> None:
+    """Have calls of a function answered that did one thing, and gave what that made.
+
+    Its arrays are arguments of that; with `unused`, the first may be looked at only.
+    """
+    call = answers.read(args, options) if did.made is made and answers.table.is_worth_it() else None
+    first = unused and bool(args) and type(args[0]) is Array
+    rows = None if call is None else _composed_rows(call.leaves, did, first)
+    if call is None or rows is None or type(did.launch) is not BuiltinFunctionType:
+        answers.table.failed += 1
+    else:
+        kept: list[object] = [
+            leaf for leaf, row in zip(did.leaves, rows, strict=False) if row.kind == "constant"
+        ]
+        _keep((args, options), kept)
+        answers.learn(call, did.launch, rows, _form(did.structure), kept)
+
+
+def _composed_rows(seen: Sequence[int], did: Did, unused: bool) -> list[Row] | None:
+    rows = []
+    place = {address: k for k, address in enumerate(seen)}
+    numbers = {id(number_as_array(x)) for x in did.given if type(x) in NUMBERS}
+    for leaf in did.leaves:
+        if type(leaf) is not Array:
+            return None
+        if id(leaf) in place:
+            rows.append(Row("array", place[id(leaf)]))
+        elif id(leaf) in numbers:
+            # Numbers are static here, and so is what is made of them.
+            rows.append(Row("constant", 0, leaf.storage.address))
+        else:
+            return None
+    missing = set(range(len(seen))) - {row.leaf for row in rows if row.kind == "array"}
+    # What is no argument may have decided by its numbers what was done.
+    if len(place) < len(seen) or missing - ({0} if unused else set()):
+        return None
+    return [*rows, *(Row("array", k) for k in sorted(missing))]
+
+
+def _has_dictionary(x: Any) -> bool:
+    if isinstance(x, dict):
+        return True
+    return isinstance(x, (list, tuple)) and any(map(_has_dictionary, x))
+
+
+def _keep(x: Any, kept: list[object]) -> None:
+    """Collect what may be a token, so that nothing else is ever at its address."""
+    if isinstance(x, dict):
+        kept.extend(x)
+        x = [*x.values()]
+    if isinstance(x, (list, tuple)):
+        for each in x:
+            _keep(each, kept)
+    elif type(x) is Array:
+        kept.append(x.signature)
+    elif type(x) is slice:
+        _keep([x.start, x.stop, x.step], kept)
+    else:
+        kept.append(x)
+
+
+def _form(structure: tree.PyTreeDef | None) -> Callable[[list[Any]], Any] | None:
+    """What makes containers of a list of results."""
+    if structure is None or structure.is_leaf():
+        return None
+    flat = tree.unflatten(structure, range(structure.num_leaves))
+    if type(flat) in (tuple, list) and list(flat) == list(range(structure.num_leaves)):
+        return type(flat)
+    return partial(tree.unflatten, structure)

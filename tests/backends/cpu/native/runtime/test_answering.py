@@ -1,0 +1,113 @@
+"""Tables of answers, classes that machine code is called for, and blocks that it makes."""
+
+import copy
+import gc
+import sys
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir.backends.cpu.native.runtime import answering, objects
+from shardir.backends.cpu.native.runtime.answering import Table
+from shardir.backends.cpu.native.runtime.blocks import hand, small_block_type
+from shardir.backends.cpu.native.runtime.callables import is_quick, quick_class
+from shardir.backends.cpu.native.runtime.memory import Pool
+from shardir.backends.cpu.native.runtime.workers import pool
+
+
+def filled(table: Table) -> int:
+    return sum(1 for each in table._places if each)
+
+
+def test_a_table_grows_and_forgets() -> None:
+    table = Table()
+    for number in range(answering.MANY + 10):
+        line = answering._Line(())
+        line.words[0] = -(number * 0x123456789)
+        table.add(number.to_bytes(8, "little"), line)
+        assert filled(table) == len(table)
+        assert 2 * len(table) <= len(table._places)
+    assert len(table) == 10
+    again = answering._Line(())
+    table.add((answering.MANY).to_bytes(8, "little"), again)
+    assert filled(table) == len(table) == 10
+    table.clear()
+    assert filled(table) == len(table) == 0
+
+
+def test_what_fails_is_seldom_tried() -> None:
+    table = Table()
+    assert all(table.is_worth_it() for _ in range(100))
+    table.failed = answering.SELDOM + 1
+    tried = [table.is_worth_it() for _ in range(10 * answering.SELDOM)]
+    assert sum(tried) == 10
+
+
+class Counted:
+    """Says what it is called with."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.name, args, options
+
+
+def test_a_quick_class_is_as_the_class() -> None:
+    kind = quick_class(Counted)
+    thing = kind("mine")
+    assert thing(1, a=2) == ("mine", (1,), {"a": 2})
+    assert thing(*[1], **{"a": 2}) == ("mine", (1,), {"a": 2})
+    assert (kind.__name__, kind.__doc__) == ("Counted", Counted.__doc__)
+    assert is_quick(thing)
+    assert not is_quick(Counted("other"))
+    thing.self = thing  # type: ignore[attr-defined]
+    gone: list[int] = []
+    weakref.finalize(thing, gone.append, 1)
+    del thing
+    gc.collect()
+    assert gone == [1]
+
+
+def test_in_another_python_a_class_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    objects.readable.cache_clear()
+    try:
+        monkeypatch.setattr(sys, "abiflags", "t")
+        assert quick_class(Counted) is Counted
+        assert not is_quick(Counted("mine"))
+    finally:
+        monkeypatch.undo()
+        objects.readable.cache_clear()
+
+
+def test_small_blocks_go_home() -> None:
+    code = pool().code
+    kind = small_block_type(code["retire"])
+    assert kind is not None
+    mine = Pool(1 << 30)
+    mine.adopt(kind, hand(code["hand"]))
+    block = mine.allocate(1000)
+    assert type(block) is kind
+    assert mine.is_block(block)
+    assert (block.nbytes, block.address % 64) == (1000, 0)
+    address, used = block.address, mine.statistics().in_use
+    view = np.asarray(block)
+    view[:] = 3
+    with pytest.raises(TypeError, match="a block is memory of one owner"):
+        copy.copy(block)
+    del block
+    assert mine.statistics().in_use == used
+    del view
+    gc.collect()
+    found = mine.statistics()
+    assert (found.in_use, found.idle) == (0, used)
+    other = mine.allocate(990)
+    assert (other.address, other.nbytes) == (address, 990)
+    assert mine.allocate(5 << 20).address != address
+    make: Any = kind
+    with pytest.raises(TypeError):
+        make()
+    with pytest.raises(TypeError):
+        hand(code["hand"])(kind)

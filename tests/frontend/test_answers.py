@@ -1,0 +1,439 @@
+"""Calls that machine code answers: none of Python, and nothing but what Python would have given."""
+
+import copy
+import gc
+import inspect
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.backends.cpu.native.runtime.memory import statistics
+from shardir.frontend import calling
+from shardir.frontend.array import Array
+from shardir.frontend.errors import DeletedArrayError, NumberError
+from shardir.frontend.jit import JitFunction
+from tests.counting import count_calls
+
+A = np.arange(12, dtype=np.float32).reshape(3, 4)
+B = A[::-1].copy() + 1
+X, Y = snp.asarray(A), snp.asarray(B)
+WHOLE = snp.asarray(A.astype(np.int32))
+
+scaled = sd.jit(lambda x, n: x * n, static_argnums=1)
+plus = sd.jit(lambda x, y: {"sum": x + y, "parts": (x - y, y * 2)})
+
+CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
+    "add": (lambda: snp.add(X, Y), A + B),
+    "x + y": (lambda: X + Y, A + B),
+    "x - y": (lambda: X - Y, A - B),
+    "x * 2.0": (lambda: X * 2.0, A * 2),
+    "2.0 - x": (lambda: 2.0 - X, 2 - A),
+    "x ** 2": (lambda: X**2, A**2),
+    "-x": (lambda: -X, -A),
+    "abs(x)": (lambda: abs(X), A),
+    "x < y": (lambda: X < Y, A < B),
+    "whole + 1": (lambda: WHOLE + 1, A.astype(np.int32) + 1),
+    "whole * True": (lambda: WHOLE * True, A.astype(np.int32)),
+    "exp": (lambda: snp.exp(-X), np.exp(-A)),
+    "x.sum": (lambda: X.sum(), A.sum()),
+    "x.sum(axis=0)": (lambda: X.sum(axis=0), A.sum(0)),
+    "x.sum(-1)": (lambda: X.sum(-1), A.sum(-1)),
+    "clip": (lambda: snp.clip(X, 2.0, 5.0), A.clip(2, 5)),
+    "x[1]": (lambda: X[1], A[1]),
+    "x[:, 1:3]": (lambda: X[:, 1:3], A[:, 1:3]),
+    "x[..., None, 2]": (lambda: X[..., None, 2], A[..., None, 2]),
+    "reshape": (lambda: snp.reshape(X, (4, 3)), A.reshape(4, 3)),
+    "concatenate": (lambda: snp.concatenate([X, Y], axis=1), np.concatenate([A, B], axis=1)),
+    "zeros": (lambda: snp.zeros((2, 3)), np.zeros((2, 3), np.float32)),
+    "full": (lambda: snp.full((2, 3), 2.5), np.full((2, 3), 2.5, np.float32)),
+    "zeros_like": (lambda: snp.zeros_like(X), np.zeros_like(A)),
+    "ones_like": (lambda: snp.ones_like(X, np.int32), np.ones_like(A, np.int32)),
+    "astype": (lambda: snp.astype(X, np.int32), A.astype(np.int32)),
+    "take": (lambda: snp.take(X, WHOLE[0], axis=0, mode="clip"), A[[0, 1, 2, 2]]),
+    "where": (lambda: snp.where(X < 5, X, Y), np.where(A < 5, A, B)),
+    "jit, static": (lambda: scaled(X, 3), A * 3),
+}
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Python does of the calls of functions and compiled functions."""
+    called: list[str] = []
+    eagerly, compiled = calling.call_eagerly, JitFunction._called
+
+    def counted(eager: Any, args: Any, options: Any) -> Any:
+        called.append(eager.name)
+        return eagerly(eager, args, options)
+
+    def noted(self: Any, args: Any, options: Any) -> Any:
+        called.append("jit")
+        return compiled(self, args, options)
+
+    monkeypatch.setattr(calling, "call_eagerly", counted)
+    monkeypatch.setattr(JitFunction, "_called", noted)
+    return called
+
+
+def agrees(made: Any, wanted: Any) -> None:
+    assert sd.tree_util.tree_structure(made) == sd.tree_util.tree_structure(wanted)
+    for one, other in zip(
+        sd.tree_util.tree_leaves(made), sd.tree_util.tree_leaves(wanted), strict=True
+    ):
+        assert type(one) is Array
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_like_an_earlier_one_takes_no_python(name: str) -> None:
+    call, wanted = CALLS[name]
+    for _ in range(3):
+        agrees(call(), wanted)
+    assert count_calls(call) == count_calls(lambda: None) + (name == "abs(x)")
+    agrees(call(), wanted)
+
+
+def test_containers_of_results_are_made(slow: list[str]) -> None:
+    calls: list[tuple[Callable[[], Any], Any]] = [
+        (lambda: snp.split(X, 2, axis=1), np.split(A, 2, axis=1)),
+        (lambda: plus(X, Y), {"sum": A + B, "parts": (A - B, B * 2)}),
+        (lambda: plus(y=X, x=Y), {"sum": A + B, "parts": (B - A, A * 2)}),
+    ]
+    for call, wanted in calls:
+        for _ in range(3):
+            agrees(call(), wanted)
+        slow.clear()
+        agrees(call(), wanted)
+        assert slow == []
+
+
+def test_operators_know_left_from_right() -> None:
+    for _ in range(3):
+        for one, other, a, b in ((X, X, A, A), (X, Y, A, B), (Y, X, B, A)):
+            np.testing.assert_array_equal(one - other, a - b)
+            np.testing.assert_array_equal(one < other, a < b)
+        np.testing.assert_array_equal(2 - X, 2 - A)
+        np.testing.assert_array_equal(X - 2, A - 2)
+        np.testing.assert_allclose(2.0 / Y, 2 / B)
+        np.testing.assert_allclose(2**X, 2**A)
+    assert (X == "text") is False
+    np.testing.assert_array_equal(np.asarray(A) + X, A + A)
+    with pytest.raises(TypeError):
+        X.__radd__()
+
+
+def test_numbers_are_what_they_would_have_been() -> None:
+    numbers: list[Any] = [
+        1, 0, -3, 2**31 - 1, -(2**31), 1.5, -0.0, 0.1, 1e-40, 3.4028235e38, float("inf"),
+        float("nan"), True, False,
+    ]  # fmt: skip
+    for number in numbers * 3:
+        for array in (X, WHOLE):
+            made = snp.multiply(array, number)
+            wanted = sd.jit(lambda x, y: x * y)(array, number)
+            assert made.dtype == wanted.dtype
+            np.testing.assert_array_equal(made, wanted)
+            np.testing.assert_array_equal(np.signbit(made), np.signbit(wanted))
+    for number in (2**31, -(2**31) - 1, 2**70):
+        for _ in range(3):
+            with pytest.raises(NumberError, match=str(number)):
+                WHOLE + number
+    with sd.enable_x64():
+        wide = snp.asarray(np.arange(3))
+        for _ in range(3):
+            np.testing.assert_array_equal(wide + 2**40, np.arange(3) + 2**40)
+            assert (snp.asarray(np.float64(0.0)) + 0.1).item() == 0.1
+
+
+def test_static_arguments_are_told_apart() -> None:
+    for _ in range(3):
+        for axis in (0, 1, -1, None, (0, 1), (1,)):
+            np.testing.assert_array_equal(snp.sum(X, axis), A.sum(axis))
+            np.testing.assert_array_equal(X.sum(axis=axis), A.sum(axis))
+        for keep in (True, False):
+            assert snp.sum(X, axis=1, keepdims=keep).shape == ((3, 1) if keep else (3,))
+        for index in (0, 1, True, slice(1), slice(0, 3, 2), None, ..., (0, 1), (slice(1, 2), -1)):
+            np.testing.assert_array_equal(X[index], A[index])
+        for value in (0, 1, 1.0, 2.5, True):
+            made = snp.full((2, 2), value)
+            assert made.dtype == sd.jit(lambda v=value: snp.full((2, 2), v))().dtype
+            np.testing.assert_array_equal(made, np.full((2, 2), value))
+        for dtype in (np.int32, "int32", np.dtype("float32"), np.float32, bool):
+            np.testing.assert_array_equal(snp.astype(X, dtype), A.astype(dtype))
+
+
+def test_what_depends_on_numbers_is_never_answered() -> None:
+    for number in (0, 1, 2, 1):
+        index = snp.asarray(np.int32(number))
+        np.testing.assert_array_equal(X[index], A[number])
+        np.testing.assert_array_equal(snp.roll(X, index, axis=0), np.roll(A, number, axis=0))
+        np.testing.assert_array_equal(snp.arange(index), np.arange(number))
+        mask = A[:, 0] > 4 * number - 1
+        np.testing.assert_array_equal(X[snp.asarray(mask)], A[mask])
+        np.testing.assert_array_equal(snp.where(snp.asarray(mask))[0], np.where(mask)[0])
+        assert snp.zeros_like(X, shape=index + 1).shape == (number + 1,)
+
+
+def test_settings_are_looked_at_in_every_call(slow: list[str]) -> None:
+    def check() -> None:
+        assert (WHOLE * 1.5).dtype == (np.float64 if sd.config.enable_x64 else np.float32)
+
+    for _ in range(3):
+        check()
+    slow.clear()
+    with sd.enable_x64():
+        check()
+        first = len(slow)
+        for _ in range(3):
+            check()
+        assert first == len(slow) == 1
+    mesh = sd.make_mesh((2,), ("a",))
+    with mesh:
+        for _ in range(3):
+            check()
+    assert len(slow) == 2
+    for _ in range(3):
+        check()
+    assert len(slow) == 2
+    with sd.rules({"mine": "i -> i"}):
+        check()
+        assert len(slow) == 3
+    before = sd.config.enable_x64
+    try:
+        for now in (True, False, True, False):
+            sd.config.update("enable_x64", now)
+            check()
+    finally:
+        sd.config.update("enable_x64", before)
+    with sd.disable_jit():
+        check()
+
+
+def test_threads_have_settings_of_their_own() -> None:
+    wrong: list[object] = []
+    turn = threading.Barrier(2)
+
+    def work(wide: bool) -> None:
+        with sd.enable_x64(wide):
+            for _ in range(200):
+                turn.wait()
+                if (WHOLE * 1.5).dtype != (np.float64 if wide else np.float32):
+                    wrong.append(wide)
+
+    threads = [threading.Thread(target=work, args=(wide,)) for wide in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_threads_call_while_answers_come_and_go() -> None:
+    fun = sd.jit(lambda x: x + 1)
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        arrays = [snp.asarray(np.full(size, number, np.float32)) for size in range(1, 6)]
+        for turn in range(100):
+            for array in arrays:
+                made = fun(array) + array * float(turn)
+                if not (np.asarray(made) == number + 1 + number * turn).all():
+                    wrong.append(number)
+            if turn % 20 == number:
+                fun.clear_cache()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_call_inside_of_a_trace_is_part_of_it() -> None:
+    for _ in range(2):
+        snp.add(X, Y), X + Y, X[0], snp.ones_like(X)
+    seen: list[Any] = []
+
+    def traced(x: Any) -> Any:
+        seen.extend([snp.add(X, Y), X + Y, X[0], snp.ones_like(X)])
+        return seen[0] + x + seen[1] + seen[2] + seen[3]
+
+    np.testing.assert_array_equal(sd.jit(traced)(X), 2 * (A + B) + A + A[0] + 1)
+    assert Array not in map(type, seen)
+    gradient = sd.grad(lambda x: (x * x).sum())(X)
+    np.testing.assert_array_equal(gradient, 2 * A)
+    np.testing.assert_array_equal(sd.vmap(snp.add)(X, Y), A + B)
+    np.testing.assert_array_equal(sd.jit(snp.add)(X, Y), A + B)
+
+
+def test_dictionaries_are_found_by_their_keys() -> None:
+    fun = sd.jit(lambda t: t["a"] - t["b"])
+    named = sd.jit(lambda a, b: a - b)
+    both = [("a", "b"), ("b", "a")]
+    for _ in range(2):
+        for first, second in both:
+            for one, other in ((X, X), (X, Y), (Y, X)):
+                given = {first: one, second: other}
+                wanted = np.asarray(given["a"]) - np.asarray(given["b"])
+                np.testing.assert_array_equal(fun(given), wanted)
+                np.testing.assert_array_equal(named(**given), wanted)
+
+
+def test_parts_of_arguments_are_the_right_ones() -> None:
+    fun = sd.jit(lambda t: (t["a"].reshape(4, 3), t["b"].reshape(2, 6)))
+    for one, other in ((A, B), (B, A)) * 2:
+        x, y = snp.asarray(one), snp.asarray(other)
+        made = fun({"b": y, "a": x})
+        del x, y
+        np.testing.assert_array_equal(made[0], one.reshape(4, 3))
+        np.testing.assert_array_equal(made[1], other.reshape(2, 6))
+    for number in (1.5, 2.5, 3.5):
+        assert snp.asarray(number).item() == number
+
+
+def test_arrays_that_are_gone_are_missed() -> None:
+    gone = snp.asarray(A + 1)
+    calls: list[Callable[[], Any]] = [
+        lambda: X + gone, lambda: gone[0], lambda: gone.sum(), lambda: -gone,
+    ]  # fmt: skip
+    assert snp.ones_like(gone).shape == gone.shape
+    for call in calls:
+        call(), call()
+    gone.delete()
+    for call in calls:
+        for _ in range(2):
+            with pytest.raises(DeletedArrayError):
+                call()
+
+
+def test_nothing_is_held_or_let_go() -> None:
+    gone = snp.asarray(A)
+    gone.delete()
+
+    def calls() -> None:
+        snp.add(X, Y), X * 2.5, 3 - X, X[1:2], X.reshape(4, 3), snp.zeros_like(X), plus(X, Y)
+        snp.sum(X, axis=0), snp.split(X, 2, axis=1), scaled(X, 3), snp.concatenate([X, Y])
+        for array, number in ((X, gone), (WHOLE, 2**40)):
+            with pytest.raises((DeletedArrayError, NumberError)):
+                array + number
+
+    for _ in range(3):
+        calls()
+    gc.collect()
+    things = [X, Y, X.held, Y.held, X.signature, X.sharding, X.held.owner, snp.add, scaled, Array]
+    things += [type(X.held), X.held.shape, X.held.dtype, gone, (1, 2), 2.5, "", True]
+    nothing, memory = sys.getrefcount(None), statistics().in_use
+    before = [sys.getrefcount(each) for each in things]
+    for _ in range(100):
+        calls()
+    gc.collect()
+    assert [sys.getrefcount(each) for each in things] == before
+    assert abs(sys.getrefcount(None) - nothing) < 50
+    assert statistics().in_use == memory
+
+
+@pytest.mark.parametrize("size", [5, 5000, 2_000_000])
+def test_results_keep_their_memory(size: int) -> None:
+    numbers = np.arange(size, dtype=np.float32)
+    x = snp.asarray(numbers)
+    kept = [x * float(k) for k in range(5)]
+    views = [np.asarray(snp.reshape(x + 1.0, (1, size))) for _ in range(3)]
+    for k, each in enumerate(kept):
+        np.testing.assert_array_equal(each, numbers * k)
+    for view in views:
+        np.testing.assert_array_equal(view[0], numbers + 1)
+
+
+def test_functions_are_as_functions_are() -> None:
+    assert snp.add.__name__ == "add"
+    assert [*inspect.signature(snp.clip).parameters] == ["arr", "min", "max"]
+    assert [*inspect.signature(snp.zeros).parameters] == ["shape", "dtype", "device"]
+    assert inspect.isroutine(snp.add)
+    assert "add" in repr(snp.add)
+    assert snp.add.__doc__
+    assert snp.ones_like.__doc__
+    for function in (snp.add, snp.zeros, sd.block_until_ready):
+        assert pickle.loads(pickle.dumps(function)) is function
+        assert copy.deepcopy(function) is function
+
+    class Bound:
+        double = snp.negative
+
+        def __neg__(self) -> str:
+            return "mine"
+
+    assert isinstance(Bound.double, type(snp.negative))
+    bound: Any = Bound().double
+    assert type(bound.__self__) is Bound
+    fun = sd.jit(lambda x: x + 1)
+    fun(X), fun(X)
+    for other in (copy.copy(fun), copy.deepcopy(fun)):
+        for _ in range(3):
+            np.testing.assert_array_equal(other(X), A + 1)
+        np.testing.assert_array_equal(other(WHOLE), A + 1)
+
+
+def test_waiting_gives_back_what_it_got() -> None:
+    tree = {"a": X, "b": [Y, None]}
+    for _ in range(3):
+        assert sd.block_until_ready(tree) is tree
+        assert sd.block_until_ready(X) is X
+        assert sd.block_until_ready(3) == 3
+    wait: Any = sd.block_until_ready
+    for wrong in ((), (X, X)):
+        with pytest.raises(TypeError):
+            wait(*wrong)
+
+
+def test_many_different_calls_are_answered_or_done() -> None:
+    fun = sd.jit(lambda x, n: x + n, static_argnums=1)
+    for number in range(40):
+        for _ in range(2):
+            np.testing.assert_array_equal(fun(X, number), A + number)
+    for number in range(600):
+        value = number / 7
+        np.testing.assert_allclose(snp.full(2, value), np.full(2, value), rtol=1e-6)
+
+
+def run(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_child_process_calls_on() -> None:
+    run("""
+import os, sys
+import shardir.numpy as snp
+x, y = snp.arange(5), snp.ones(5)
+for _ in range(3):
+    made = x + y, x * 7.0
+child = os.fork()
+made = (x + y)[4].item(), (x * 7.0)[1].item()
+if child == 0:
+    os._exit(0 if made == (5, 7) else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""")
+
+
+def test_results_may_outlive_everything() -> None:
+    run("""
+import builtins
+import shardir as sd, shardir.numpy as snp
+x = snp.ones((3, 4))
+f = sd.jit(lambda x: (x + 1, x.sum()))
+class Late:
+    def __init__(self, held):
+        self.held = held
+    def __del__(self):
+        self.held = None
+builtins.kept = [x + 1 for _ in range(5)], f(x), f(x), Late(x * 2), x[0], snp.ones_like(x)
+""")
