@@ -184,9 +184,9 @@ def contractions() -> list[Workload]:
 
 def training() -> list[Workload]:
     return [
-        Workload("MLP gradient, 1 device", 0.92, mlp_gradient(None), None, 0, 18.07e9),
-        Workload("MLP gradient, 8 data", 0.75, mlp_gradient((8, 1)), None, 0, 18.07e9),
-        Workload("MLP gradient, 4 x 2", 0.75, mlp_gradient((4, 2)), None, 0, 18.07e9),
+        Workload("MLP gradient, 1 device", 0.92, mlp_gradient(None), None, 0, 16.24e9),
+        Workload("MLP gradient, 8 data", 0.75, mlp_gradient((8, 1)), None, 0, 16.24e9),
+        Workload("MLP gradient, 4 x 2", 0.75, mlp_gradient((4, 2)), None, 0, 16.24e9),
         Workload("transformer step, 1 device", 0.7, transformer_step(None)),
         Workload("transformer step, 4 x 2", 0.8, transformer_step((4, 2))),
         Workload("convolution step, batch cut", 0.95, convolution_step("batch")),
