@@ -25,7 +25,7 @@ from shardir.frontend.prefix import spread
 from shardir.frontend.processes import here
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.running import uncommitted_device
-from shardir.frontend.same_checkpoint import Entry, agree_to_load
+from shardir.frontend.same_checkpoint import Entry, agree_to_have_loaded, agree_to_load
 from shardir.frontend.saving import (
     FORMAT,
     INDEX,
@@ -76,15 +76,20 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
             _check_same_type(name, entry, leaf, root)
             sharding = sharding or _sharding_of(leaf)
         placed.append((name, entry, leaf if number else None, sharding))
-    if not all(each is None or each.is_fully_addressable for *_, each in placed):
+    together = not all(each is None or each.is_fully_addressable for *_, each in placed)
+    if together:
         agree_to_load(root, index)
-    files = _Files(root)
-    leaves = [
-        _loaded(name, entry, sharding, files)
-        if number is None
-        else _as_number(name, _loaded(name, entry, None, files), number, root)
-        for name, entry, number, sharding in placed
-    ]
+    files, leaves, why = _Files(root), list[Any](), ""
+    try:
+        for name, entry, number, sharding in placed:
+            array = _loaded(name, entry, sharding, files)
+            leaves.append(array if number is None else _as_number(name, array, number, root))
+    except CheckpointError as error:
+        if not together:
+            raise
+        why = str(error)
+    if together:
+        agree_to_have_loaded(why)
     return tree.unflatten(tree.structure(pattern), leaves)
 
 

@@ -82,6 +82,17 @@ def agree_to_load(root: Path, index: bytes) -> None:
             )
 
 
+def agree_to_have_loaded(why: str) -> None:
+    """Raises `CheckpointError` in all processes when one could not read its parts, and says `why`:
+    none goes on with what it has while another begins anew."""
+    link = here().link
+    if link is None:
+        return
+    for process, row in enumerate(link.gather(why.encode(), "loading a checkpoint")):
+        if row:
+            raise CheckpointError(f"{link.who(process)}: {row.decode()}")
+
+
 def _digits(own: Mapping[str, Buffer], name: str) -> str:
     if name not in own:
         return ""

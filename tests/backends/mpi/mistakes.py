@@ -148,6 +148,18 @@ def processes_load_the_same(folder: Path) -> None:
 
 
 @claim
+def a_load_that_fails_in_one_process_fails_in_all(folder: Path) -> None:
+    path = folder / "damaged"
+    save(path, {"x": put(W, ("x", "y"))})
+    if first():
+        (path / "process-00001.safetensors").write_text("nothing")
+    barrier()
+    text = told(CheckpointError, lambda: load(path, {"x": put(W, ("x", "y"))}))
+    start = f"process 1: {path / 'process-00001.safetensors'} of the checkpoint cannot be read: "
+    assert text.startswith(start)
+
+
+@claim
 def hosts_compare_what_they_have(_: Path) -> None:
     same_everywhere = {"a": W, "b": put(W)}
     multihost_utils.assert_equal(same_everywhere)
