@@ -43,7 +43,6 @@ from shardir.passes.merging.merger import Merger, Rule, Spread
 from shardir.passes.pipeline import Pass
 from shardir.passes.program import names_of
 from shardir.placement import Axes, Sharding
-from shardir.types import TensorType
 
 RULES: dict[str, Rule] = {
     **collectives.RULES,
@@ -79,14 +78,6 @@ class MergeDevices(Pass, name="merge-devices"):
         if not self.across and all(function.spmd for function in module.functions):
             meshes = []
         return Module(tuple(meshes), tuple(functions))
-
-
-def stored_type(outer: Global) -> TensorType:
-    """The whole array as long as all devices' pieces of it: padded where it is cut unevenly."""
-    type, sharding = outer.type, outer.sharding
-    local = sharding.local_shape(type.shape)
-    pieces = [dim.pieces for dim in sharding.dims]
-    return type.with_shape([n * count for n, count in zip(local, pieces, strict=True)])
 
 
 def _function(function: Function, levels: Levels) -> Function:

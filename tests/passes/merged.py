@@ -7,13 +7,20 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.interpret import run
-from shardir.ir import Function, Module
+from shardir.ir import Function, Global, Module
 from shardir.passes import Pipeline
-from shardir.passes.merge_devices import stored_type
 from shardir.types import TensorType
 from shardir.verify import verify
 
 Array = npt.NDArray[Any]
+
+
+def stored_type(outer: Global) -> TensorType:
+    """The whole array as long as all devices' pieces of it: padded where it is cut unevenly."""
+    type, sharding = outer.type, outer.sharding
+    local = sharding.local_shape(type.shape)
+    pieces = [dim.pieces for dim in sharding.dims]
+    return type.with_shape([n * count for n, count in zip(local, pieces, strict=True)])
 
 
 def merged(program: Module, pipeline: str = "merge-devices") -> Module:
