@@ -61,7 +61,7 @@ def positional(fun: Callable[..., Any], name: str, args: Any, options: dict[str,
 
 def numbers(fun: Callable[..., Any], word: str, argnums: Any, argnames: Any) -> frozenset[int]:
     """The positions of arguments that have no derivative."""
-    known = Parameters.of(fun, argnums, None)
+    known = Parameters.of(fun, argnums, None, word=word.removesuffix("_argnames"))
     found = set(known.static)
     for name in (argnames,) if isinstance(argnames, str) else tuple(argnames or ()):
         if name not in known.names:

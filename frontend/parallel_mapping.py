@@ -62,7 +62,9 @@ def pmap(
     def wrapped(fun: Callable[..., Any]) -> PmapFunction:
         if not callable(fun):
             raise ArgumentError(point(f"pmap takes a function, got {fun!r}"))
-        parameters = Parameters.of(fun, static_broadcasted_argnums, None, donate_argnums)
+        parameters = Parameters.of(
+            fun, static_broadcasted_argnums, None, donate_argnums, word="static_broadcasted"
+        )
         name = parameters.name
         if axis_name is not None and not isinstance(axis_name, str):
             raise ArgumentError(

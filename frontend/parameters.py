@@ -38,8 +38,13 @@ class Parameters:
         static_argnames: str | Sequence[str] | None = None,
         donate_argnums: int | Sequence[int] | None = None,
         donate_argnames: str | Sequence[str] | None = None,
+        *,
+        word: str = "static",
     ) -> Self:
-        """The parameters of `fun`; raises `ArgumentError` for those that it does not have."""
+        """The parameters of `fun`; raises `ArgumentError` for those that it does not have.
+
+        `word` is what the user calls static arguments: `static_argnums`, `nondiff_argnums`.
+        """
         if not callable(fun):
             raise ArgumentError(point(f"a function is wanted, got {fun!r}"))
         name = name_of(fun)
@@ -61,7 +66,7 @@ class Parameters:
             both = {names[i] for i in at if i < len(names)} | called
             return frozenset(at | {names.index(n) for n in both if n in names}), frozenset(both)
 
-        static, static_names = resolve("static", static_argnums, static_argnames)
+        static, static_names = resolve(word, static_argnums, static_argnames)
         donated, donated_names = resolve("donate", donate_argnums, donate_argnames)
         if both := sorted(static & donated):
             raise ArgumentError(

@@ -302,3 +302,11 @@ def test_a_rule_may_call_its_own_function_on_tangents() -> None:
     np.testing.assert_allclose(grad(triple)(1.0), 9 * np.sin(1.0), rtol=1e-6)
     np.testing.assert_allclose(grad(grad(triple))(1.0), 9 * np.cos(1.0), rtol=1e-6)
     np.testing.assert_allclose(jvp(grad(triple), (1.0,), (1.0,))[1], 9 * np.cos(1.0), rtol=1e-6)
+
+
+def test_arguments_without_a_derivative_that_are_not_there() -> None:
+    with pytest.raises(ShardirError) as caught:
+        custom_jvp(lambda x: x, nondiff_argnums=(5,))
+    assert str(caught.value).startswith(
+        "nondiff_argnums of lambda has 5, but its positional parameters are 1 (x)"
+    )
