@@ -21,6 +21,7 @@ APART = "nounwind noinline alignstack(64)"
 """Attributes of a function that is called in a kernel: vectors that it keeps on the stack do not
 cross lines of memory, which LLVM alone sees to for variables only."""
 NONTEMPORAL = "!nontemporal !{i32 1}"
+SELDOM = '!prof !{!"branch_weights", i32 1, i32 2000}'
 
 
 def vector(type: str, lanes: int) -> str:
@@ -165,11 +166,15 @@ class Variable:
 
 @dataclass
 class Module:
-    """Functions that are compiled together, and declarations of what they call."""
+    """Functions that are compiled together, and declarations of what they call.
+
+    `inlined`: functions of vector mathematics are to be written into it, not called.
+    """
 
     functions: list["Function"] = field(default_factory=list)
     declarations: dict[str, None] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
+    inlined: bool = False
 
     def declare(self, name: str, result: str, params: Sequence[str], attributes: str = "") -> None:
         """Say that a function of this name exists elsewhere; twice does no harm."""
@@ -196,7 +201,8 @@ class Module:
 class Function:
     """A function of a module, growing at its end.
 
-    `params` are its parameters. An `internal` function is seen in its module alone.
+    `params` are its parameters. An `internal` function is seen in its module alone. `apart`, where
+    it is set, makes the result of what is rare elsewhere, so that it need not be written here.
     """
 
     def __init__(
@@ -209,6 +215,7 @@ class Function:
         internal: bool = False,
     ) -> None:
         self.module, self.name, self.result = module, name, result
+        self.apart: Callable[[], Value] | None = None
         self._attributes, self._internal = attributes, internal
         self._slots: list[str] = []
         self._lines: list[str] = []
@@ -345,10 +352,11 @@ class Function:
         self._start(end)
 
     @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
-        """Do what follows if the condition holds."""
+    def when(self, condition: Value, seldom: bool = False) -> Iterator[None]:
+        """Do what follows if the condition holds; `seldom`: the code is laid out for when not."""
         body, end = self._label("then"), self._label("end")
-        self.do(f"br i1 {condition}, label %{body}, label %{end}")
+        weights = f", {SELDOM}" if seldom else ""
+        self.do(f"br i1 {condition}, label %{body}, label %{end}{weights}")
         self._start(body)
         yield
         self.do(f"br label %{end}")

@@ -25,7 +25,7 @@ from shardir.backends.cpu.native.loops.axes import (
     ordered,
     price,
 )
-from shardir.backends.cpu.native.loops.body import Body
+from shardir.backends.cpu.native.loops.body import APPLY, Body
 from shardir.backends.cpu.native.loops.evaluation import Values, indices, same_along
 from shardir.backends.cpu.native.loops.prices import nanoseconds
 from shardir.backends.cpu.native.loops.record import (
@@ -47,6 +47,8 @@ TILE_ROWS, TILE_COLUMNS = 32, 128
 STREAMING_BYTES = 32 << 20
 """Results from this size on go past the caches: they would push out all that is in there."""
 TASK_NANOSECONDS = 20_000.0
+INLINED = 1
+"""Functions that a kernel has as instructions; more of them would take long to compile."""
 
 
 class Shape(NamedTuple):
@@ -161,7 +163,7 @@ def kernel_of(shape: Shape) -> Kernel:
 
 
 def _module(shape: Shape, name: str) -> Module:
-    module = Module()
+    module = Module(inlined=not shape.streaming and _functions(shape.body) <= INLINED)
     f = Function(module, name, PARAMS, attributes=ATTRIBUTES)
     bases, words, task, _ = f.params
     count = len(shape.kinds)
@@ -200,6 +202,13 @@ def _module(shape: Shape, name: str) -> Module:
         _fence(f)
     f.leave()
     return module
+
+
+def _functions(body: Body) -> int:
+    """How many functions of vector mathematics a body has."""
+    return sum(
+        step.kind == APPLY and library.symbol(step.op, "f32") is not None for step in body.steps
+    )
 
 
 def _row(

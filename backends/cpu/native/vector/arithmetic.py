@@ -82,7 +82,8 @@ def at_least(x: Value, bound: float) -> Value:
 
 
 def polynomial(x: Value, name: str, grade: str) -> Value:
-    """The polynomial of a name and grade, by Horner's rule."""
+    """The polynomial of a name and grade, by Horner's rule: what counts is how many steps there
+    are, not how long they wait for each other."""
     return horner(x, POLYNOMIALS[f"{name}.{grade}"])
 
 
@@ -105,6 +106,30 @@ def nearest(x: Value) -> tuple[Value, Value]:
     moved = x + shift
     pattern = (0x4B400000, 0x4338000000000000)[kind == "double"]
     return moved - shift, bits_of(moved) - pattern
+
+
+def nearest_product(x: Value, factor: float) -> tuple[Value, Value]:
+    """`nearest` of x times a factor, not rounded in between."""
+    kind = element(x.type)
+    shift = 1.5 * 2.0 ** FRACTION[kind]
+    moved = fma(x, factor, shift)
+    pattern = (0x4B400000, 0x4338000000000000)[kind == "double"]
+    return moved - shift, bits_of(moved) - pattern
+
+
+def rarely(rare: Value, value: Value, otherwise: Callable[[], Value]) -> Value:
+    """`value`, but for lanes that are rare: what `otherwise` makes, where any lane is.
+
+    What it makes of the other lanes is dropped, so that no lane's bits depend on its neighbours.
+    """
+    f = value.function
+    count = lanes(rare.type)
+    name = f"llvm.vector.reduce.or.v{count}i1"
+    f.module.declare(name, "i1", [rare.type])
+    made = f.variable(value.type, value)
+    with f.when(f.call(name, [rare], "i1"), seldom=True):
+        made.set(where(rare, (f.apart or otherwise)(), value))
+    return made.get()
 
 
 def power_of_two(exponent: Value) -> Value:

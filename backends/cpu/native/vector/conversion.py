@@ -64,15 +64,16 @@ def _from_float(f: Function, x: Value, source: str, to: str, type: str) -> Value
         if source == "f64":
             return rounded(f, _odd_single(f, x), to) if to in NARROW else x.to(type, "fptrunc")
         return rounded(f, x, to)
-    name = "llvm.fptosi.sat" if to in SIGNED else "llvm.fptoui.sat"
-    full = f"{name}.{_short(type)}.{_short(x.type)}"
-    f.module.declare(full, type, [x.type])
-    return f.call(full, [x], type)
-
-
-def _short(type: str) -> str:
-    one = {"float": "f32", "double": "f64"}.get(element(type), element(type))
-    return one if lanes(type) == 1 else f"v{lanes(type)}{one}"
+    # Not the saturating intrinsics of LLVM, which take vectors apart.
+    bits = INTEGER_BITS.get(to) or INTEGER_BITS[f"i{to[1:]}"]
+    if to in SIGNED:
+        least, most, end = -(1 << bits - 1), (1 << bits - 1) - 1, 2.0 ** (bits - 1)
+    else:
+        least, most, end = 0, (1 << bits) - 1, 2.0**bits
+    made = x.to(type, "fptosi" if to in SIGNED else "fptoui")
+    made = f.select(x.is_("olt", end), made, most)
+    made = f.select(x.is_("ogt", float(least)), made, least)
+    return f.select(x.is_("uno", x), 0, made)
 
 
 def _odd_single(f: Function, x: Value) -> Value:

@@ -16,8 +16,10 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     fma,
     is_single,
     nearest,
+    nearest_product,
     polynomial,
     power_of_two,
+    rarely,
     scaled,
     signed_as,
     size,
@@ -33,7 +35,7 @@ LOG2_E = log2(2.718281828459045)
 def reduced(x: Value, low: Value | None = None) -> tuple[Value, Value]:
     """x (+ low) = k ln 2 + r: r and k, an integer. |x| is small enough for k to be exact."""
     high, rest = LN2[is_single(x)]
-    k, integer = nearest(x * LOG2_E)
+    k, integer = nearest_product(x, LOG2_E)
     r = fma(k, -high, x)
     if low is not None:
         r = r + low
@@ -72,6 +74,16 @@ def expm1_parts(x: Value, grade: str) -> tuple[Value, Value]:
 
 def expm1(x: Value, grade: str) -> Value:
     """e^x - 1"""
+    if is_single(x):
+        r, k = reduced(x)
+        power = power_of_two(k)
+        part = fma(r * r, polynomial(r, "exp", grade), r)
+        value = signed_as(fma(power, part, power - 1.0), x)
+        return rarely(size(x).is_("uge", 87.0), value, lambda: _expm1_exactly(x, grade))
+    return _expm1_exactly(x, grade)
+
+
+def _expm1_exactly(x: Value, grade: str) -> Value:
     whole, low = expm1_parts(x, grade)
     value = where(whole.is_("oeq", INFINITY), whole, whole + low)
     return where(size(x).is_("olt", 2.0**-54), x, value)
@@ -107,30 +119,66 @@ def tanh(x: Value, grade: str) -> Value:
 
 
 def _tanh_single(x: Value, grade: str) -> Value:
-    """An odd polynomial near 0, and 1 - 2 / (e^2|x| + 1) beyond."""
+    """E / (E + 2) below tanh(x) = 1/2, and 1 - 2 / (E + 2) beyond.
+
+    What the first quotient lacks by the rounding of the sum is made good, as if the sum were 2:
+    it matters most where it is.
+    """
     a = size(x)
-    z = a * a
-    near = fma(a * z, polynomial(z, "tanh", grade), a)
     r, k = reduced(2.0 * at_most(a, 10.0))
-    e = fma(r * r, polynomial(r, "exp", grade), r)
     power = power_of_two(k)
-    far = 1.0 - 2.0 / (fma(power, e, power) + 1.0)
-    return signed_as(where(a.is_("olt", 0.63), near, far), x)
+    part = fma(power, fma(r * r, polynomial(r, "exp", grade), r), power - 1.0)
+    below = part + 2.0
+    far = a.is_("ogt", 0.55)
+    ratio = where(far, -2.0, part) / below
+    lost = part - (below - 2.0)
+    near = fma(ratio * lost, -0.5, ratio)
+    return signed_as(where(far, 1.0 + ratio, near), x)
 
 
 def sinh(x: Value, grade: str) -> Value:
     """An odd polynomial below 1; beyond, E / 2 - 1 / (2 E) of E = e^|x|."""
+    if is_single(x):
+        odd, even, up, down = _hyperbolic(x, grade)
+        apart = up - down
+        value = signed_as(apart + fma(odd, up + down, even * apart), x)
+        return rarely(size(x).is_("uge", 87.0), value, lambda: _sinh_far(x, grade))
     a = size(x)
     z = a * a
     near = fma(a * z, polynomial(z, "sinh", grade), a)
-    half = _half_exp(a, grade)
-    return signed_as(where(a.is_("olt", 1.0), near, half - 0.25 / half), x)
+    return where(a.is_("olt", 1.0), signed_as(near, x), _sinh_far(x, grade))
+
+
+def _sinh_far(x: Value, grade: str) -> Value:
+    half = _half_exp(size(x), grade)
+    return signed_as(half - 0.25 / half, x)
 
 
 def cosh(x: Value, grade: str) -> Value:
     """E / 2 + 1 / (2 E) of E = e^|x|"""
+    if is_single(x):
+        odd, even, up, down = _hyperbolic(x, grade)
+        value = up + fma(odd, up - down, fma(even, up + down, down))
+        return rarely(size(x).is_("uge", 87.0), value, lambda: _cosh_far(x, grade))
+    return _cosh_far(x, grade)
+
+
+def _cosh_far(x: Value, grade: str) -> Value:
     half = _half_exp(size(x), grade)
     return half + 0.25 / half
+
+
+def _hyperbolic(x: Value, grade: str) -> tuple[Value, Value, Value, Value]:
+    """sinh(r), cosh(r) - 1, half of 2^k and of 2^-k, for |x| below 87.
+
+    By the addition theorems sinh(x) is the sum of the halves times sinh(r) and their difference
+    times cosh(r), cosh(x) the other way round: without a quotient or a case.
+    """
+    r, k = reduced(x)
+    z = r * r
+    odd = fma(r * z, polynomial(z, "sinh_near", grade), r)
+    even = z * polynomial(z, "cosh_near", grade)
+    return odd, even, power_of_two(k - 1), power_of_two(-1 - k)
 
 
 def _half_exp(x: Value, grade: str) -> Value:

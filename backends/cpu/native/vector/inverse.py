@@ -9,6 +9,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     fma,
     is_single,
     polynomial,
+    rarely,
     root,
     signed_as,
     size,
@@ -36,16 +37,36 @@ def _reflected(a: Value, grade: str) -> tuple[Value, Value, Value, Value]:
 
 def asin(x: Value, grade: str) -> Value:
     """pi/2 - 2 asin(sqrt((1 - |x|) / 2)) from 1/2 on; NaN beyond 1."""
-    r, rest, tail, inner = _reflected(size(x), grade)
     right, slip = HALF_PI[is_single(x)]
+    if is_single(x):
+        r, tail, inner = _halved(size(x), grade)
+        high, low = where(inner, r, fma(r, -2.0, right)), where(inner, tail, fma(tail, -2.0, slip))
+        return signed_as(high + low, x)
+    r, rest, tail, inner = _reflected(size(x), grade)
     far = right - (2.0 * r - (slip - 2.0 * (tail + rest)))
     return _within(x, signed_as(where(inner, r + tail, far), x))
 
 
+def _halved(a: Value, grade: str) -> tuple[Value, Value, Value]:
+    """`_reflected` of f32 without the rest; NaN beyond 1, whose root there is not."""
+    inner = a.is_("ole", 0.5)
+    z = where(inner, a * a, fma(a, -0.5, 0.5))
+    r = where(inner, a, root(z))
+    return r, r * z * polynomial(z, "asin", grade), inner
+
+
 def acos(x: Value, grade: str) -> Value:
     """pi/2 - asin(x) near 0; 2 asin(sqrt((1 - x) / 2)) near 1; pi less that near -1."""
-    r, rest, tail, inner = _reflected(size(x), grade)
     right, slip = HALF_PI[is_single(x)]
+    if is_single(x):
+        r, tail, inner = _halved(size(x), grade)
+        left = x.is_("olt", 0.0)
+        r, tail = signed_as(r, x), signed_as(tail, x)
+        turn = where(left, constant(x, 2.0 * right), 0.0)
+        rest = where(left, constant(x, 2.0 * slip), 0.0)
+        high = where(inner, right - r, fma(r, 2.0, turn))
+        return high + where(inner, slip - tail, fma(tail, 2.0, rest))
+    r, rest, tail, inner = _reflected(size(x), grade)
     signed, signed_tail = signed_as(r, x), signed_as(tail, x)
     near = right - (signed - (slip - signed_tail))
     near_one = 2.0 * (r + (tail + rest))
@@ -84,14 +105,43 @@ def _angle(y: Value, x: Value, grade: str) -> tuple[Value, Value]:
     return where(steep, turned, value), where(steep, turned_rest, rest)
 
 
+def _arc_tail(t: Value, rest: Value, grade: str) -> Value:
+    """The arc tangent of t, at most 1, less t; plus a rest."""
+    z = t * t
+    return fma(t * z, polynomial(z, "atan", grade), rest)
+
+
 def atan(x: Value, grade: str) -> Value:
-    """The arc tangent."""
+    """The arc tangent; of f32 that of 1 / x beyond 1, turned."""
+    if is_single(x):
+        a = size(x)
+        steep = a.is_("ogt", 1.0)
+        t = where(steep, -1.0, a) / where(steep, a, 1.0)
+        right, slip = HALF_PI[True]
+        base, rest = where(steep, constant(x, right), 0.0), where(steep, constant(x, slip), 0.0)
+        return signed_as(base + (t + _arc_tail(t, rest, grade)), x)
     value, rest = _angle(size(x), constant(x, 1.0), grade)
     return signed_as(value + rest, x)
 
 
 def atan2(y: Value, x: Value, grade: str) -> Value:
     """The angle of the point (x, y), from -pi to pi; zeros and infinities as C99 has them."""
+    if is_single(x):
+        a, b = size(y), size(x)
+        steep, left = a.is_("ogt", b), bits_of(x).is_("slt", 0)
+        ratio = where(steep, b, a) / where(steep, a, b)
+        t = where(steep ^ left, -ratio, ratio)
+        base = where(steep, HALF_PI[True][0], where(left, constant(x, 2 * HALF_PI[True][0]), 0.0))
+        slip = base * (HALF_PI[True][1] / HALF_PI[True][0])
+        value = signed_as(base + (t + _arc_tail(t, slip, grade)), y)
+        both = a + b
+        rare = ~(bits_of(both) - 1).is_("ult", 0x7F800000 - 1)
+        return rarely(rare, value, lambda: _turned(y, x, grade))
+    return _turned(y, x, grade)
+
+
+def _turned(y: Value, x: Value, grade: str) -> Value:
+    """`atan2` for any numbers."""
     value, rest = _angle(size(y), size(x), grade)
     right, slip = HALF_PI[is_single(x)]
     left = bits_of(x).is_("slt", 0)

@@ -12,9 +12,13 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     NAN,
     TINY,
     Functions,
+    bits_of,
+    fast_two_sum,
+    float_of,
     fma,
     is_single,
     polynomial,
+    rarely,
     root,
     signed_as,
     size,
@@ -31,6 +35,9 @@ LOG2_E = {
     False: (1.4426950408889634, 2.0355273740931033e-17),
 }
 """1 / ln 2 in two parts, of f32 and of f64."""
+LN2_SINGLE = 0.6931471824645996
+LEAST = 0x3F3504F3
+"""The bits of sqrt(1/2) in f32."""
 
 
 def normal(x: Value) -> tuple[Value, Value]:
@@ -53,10 +60,6 @@ def series(f: Value, k: Value, extra: Value | None, grade: str) -> Value:
     """log(1 + f + extra) + k ln 2, the extra less than a rounding of 1 + f."""
     high, rest = LN2[is_single(f)]
     low = k * rest if extra is None else fma(k, rest, extra)
-    if is_single(f):
-        square = f * f
-        tail = fma(square, fma(f, polynomial(f, "log", grade), -0.5), low)
-        return fma(k, high, f + tail)
     s = f / (f + 2.0)
     z = s * s
     half = f * f * 0.5
@@ -64,24 +67,55 @@ def series(f: Value, k: Value, extra: Value | None, grade: str) -> Value:
     return fma(k, high, f - (half - inner))
 
 
+def _single(f: Value, k: Value) -> Value:
+    """log(1 + f) + k 2^-23 ln 2, in f32: ln 2 happens to have four digits more there."""
+    return fma(k, LN2_SINGLE * 2.0**-23, fma(f * f, polynomial(f, "log", "f32"), f))
+
+
+def _split(x: Value) -> tuple[Value, Value]:
+    """m and the bits of 2^k over those of 1, for x = m 2^k of f32 that is positive and normal."""
+    exponent = (bits_of(x) - LEAST) & -(1 << 23)
+    return float_of(bits_of(x) - exponent), exponent
+
+
+def _is_ordinary(x: Value) -> Value:
+    """Whether a number of f32 is positive, normal and finite."""
+    return (bits_of(x) - 0x00800000).is_("ult", 0x7F000000)
+
+
 def log_(x: Value, grade: str) -> Value:
     """The natural logarithm."""
+    if is_single(x):
+        m, k = _split(x)
+        value = _single(m - 1.0, to_float(k))
+        return rarely(~_is_ordinary(x), value, lambda: _log_lifted(x))
     m, k = normal(x)
     return edges(x, series(m - 1.0, to_float(k), None, grade))
 
 
+def _log_lifted(x: Value) -> Value:
+    """The logarithm of f32 where it is rare: of subnormal numbers, and where there is none."""
+    m, k = normal(x)
+    return edges(x, _single(m - 1.0, to_float(k << 23)))
+
+
 def log2(x: Value, grade: str) -> Value:
     """The logarithm to base 2; exact for powers of two."""
+    if is_single(x):
+
+        def of(m: Value, k: Value) -> Value:
+            f = m - 1.0
+            return fma(f, polynomial(f, "log2", grade), to_float(k))
+
+        value = of(*split_power(x))
+        return rarely(~_is_ordinary(x), value, lambda: edges(x, of(*normal(x))))
     m, integer = normal(x)
     k, f = to_float(integer), m - 1.0
     whole, part = LOG2_E[is_single(x)]
-    if is_single(x):
-        rest = f * f * fma(f, polynomial(f, "log", grade), -0.5)
-    else:
-        s = f / (f + 2.0)
-        z = s * s
-        half = f * f * 0.5
-        rest = s * fma(z, polynomial(z, "log_ratio", grade), half) - half
+    s = f / (f + 2.0)
+    z = s * s
+    half = f * f * 0.5
+    rest = s * fma(z, polynomial(z, "log_ratio", grade), half) - half
     # f / ln 2 in two parts, so that the sum with k is rounded once
     high, low = two_product(f, f.function.value(whole, f.type))
     low = fma(f, part, low) + rest * whole
@@ -92,6 +126,10 @@ def log2(x: Value, grade: str) -> Value:
 
 def log1p(x: Value, grade: str, low: Value | None = None) -> Value:
     """log(1 + x + low): what 1 + x loses is added as a fraction of it."""
+    if is_single(x):
+        rare = ~(bits_of(1.0 + x) - 0x00800000).is_("ult", 0x7E000000)
+        value = signed_as(_log1p_single(x, low, exact=low is not None), x)
+        return rarely(rare, value, lambda: _log1p_edges(x, _log_lifted(x)))
     u = 1.0 + x
     m, integer = split_power(u)
     k = to_float(integer)
@@ -99,7 +137,30 @@ def log1p(x: Value, grade: str, low: Value | None = None) -> Value:
     lost = where(x.is_("oge", 1.0), 1.0 - (u - x), x - (u - 1.0))
     lost = where(whole, 0.0, lost)
     value = series(where(whole, x, m - 1.0), k, (lost if low is None else lost + low) / u, grade)
-    value = where(size(x).is_("olt", 2.0**-54), x, value)
+    return _log1p_edges(x, where(size(x).is_("olt", 2.0**-54), x, value))
+
+
+def _log1p_single(x: Value, low: Value | None, exact: bool = False) -> Value:
+    """log(1 + x + low) of f32 for a sum that is ordinary and below 2^126; +0 for -0.
+
+    1 + x only says what k is: (1 + x) / 2^k - 1 is rounded once, and what that loses is carried
+    along if it is to be `exact`.
+    """
+    exponent = (bits_of(1.0 + x) - LEAST) & -(1 << 23)
+    down = float_of(0x3F800000 - exponent)
+    shift = down - 1.0
+    f = fma(x, down, shift)
+    k = to_float(exponent)
+    if low is None:
+        return _single(f, k)
+    if not exact:
+        return _single(fma(low, down, f), k)
+    lost = fma(low, down, fma(x, down, shift - f))
+    tail = fma(f * f, polynomial(f, "log", "f32"), lost)
+    return fma(k, LN2_SINGLE * 2.0**-23, f + tail)
+
+
+def _log1p_edges(x: Value, value: Value) -> Value:
     value = where(x.is_("oeq", INFINITY), INFINITY, value)
     value = where(x.is_("oeq", -1.0), -INFINITY, value)
     return where(x.is_("ult", -1.0), NAN, value)
@@ -108,6 +169,12 @@ def log1p(x: Value, grade: str, low: Value | None = None) -> Value:
 def asinh(x: Value, grade: str) -> Value:
     """log1p(x + x^2 / (1 + sqrt(1 + x^2))), and log 2x where that is the same."""
     a = size(x)
+    if is_single(x):
+        square = a * a
+        inner, low = fast_two_sum(a, square / (1.0 + root(1.0 + square)))
+        value = _log1p_single(inner, low)
+        value = rarely(~a.is_("olt", 2.0**60), value, lambda: _log_lifted(a) + LN2_SINGLE)
+        return signed_as(value, x)
     far = a.is_("ogt", 2.0**54)
     near = where(far, 1.0, a)
     square = near * near
@@ -118,10 +185,20 @@ def asinh(x: Value, grade: str) -> Value:
 
 def acosh(x: Value, grade: str) -> Value:
     """log1p(t + sqrt(2t + t^2)) of t = x - 1, and log 2x where that is the same."""
+    if is_single(x):
+        t = x - 1.0
+        inner, low = two_sum(root(fma(t, t, 2.0 * t)), t)
+        value = _log1p_single(inner, low, exact=True)
+        rare = ~(x.is_("oge", 1.0) & x.is_("olt", 2.0**60))
+        return rarely(rare, value, lambda: _acosh_edges(x, _log_lifted(x) + LN2_SINGLE))
     far = x.is_("ogt", 2.0**54)
     t = where(far, 1.0, x) - 1.0
     inner, low = two_sum(root(fma(t, t, 2.0 * t)), t)
     value = log1p(where(far, x, inner), grade, where(far, 0.0, low)) + where(far, _ln2(x), 0.0)
+    return _acosh_edges(x, value)
+
+
+def _acosh_edges(x: Value, value: Value) -> Value:
     return where(x.is_("ult", 1.0), NAN, value)
 
 

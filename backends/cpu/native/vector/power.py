@@ -1,6 +1,6 @@
 """Powers, roots of third degree and remainders."""
 
-from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
+from shardir.backends.cpu.native.llvm.text import Value, lanes, vector
 from shardir.backends.cpu.native.vector.arithmetic import (
     INFINITY,
     NAN,
@@ -17,6 +17,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     is_single,
     nearest,
     polynomial,
+    rarely,
     scaled,
     signed_as,
     size,
@@ -28,6 +29,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
 from shardir.backends.cpu.native.vector.exponential import exp2
 from shardir.backends.cpu.native.vector.integers import any_of
 from shardir.backends.cpu.native.vector.logarithm import LOG2_E, normal
+from shardir.backends.cpu.native.vector.power_single import power_of_ordinary
 
 TWO_LOG2_E = (2.8853900817779268, 4.0710547481862066e-17)
 """2 / ln 2 in two parts."""
@@ -60,7 +62,7 @@ def log2_parts(x: Value) -> tuple[Value, Value]:
 
 
 def _power_single(x: Value, y: Value) -> Value:
-    """2^(y log2 x) for positive x: the product in f64, what is around it in f32.
+    """2^(y log2 x) for positive x, subnormal ones too: the product in f64, the rest in f32.
 
     The quotient of the logarithm is one of f32, and a step of Newton's in f64.
     """
@@ -82,20 +84,20 @@ def _power_single(x: Value, y: Value) -> Value:
 
 def pow_(x: Value, y: Value, grade: str) -> Value:
     """2^(y log2 |x|), negative where x is and y is odd; the special cases of C99."""
-    a, f = size(x), x.function
     if is_single(x):
-        value = _power_single(a, y)
-    else:
-        high, low = log2_parts(a)
-        # beyond this all is 0, 1 or infinite; products of larger ones would not be numbers
-        factor = at_most(at_least(y, -(2.0**72)), 2.0**72)
-        exponent, rest = two_product(factor, high)
-        exponent, rest = fast_two_sum(exponent, fma(factor, low, rest))
-        rest = where(size(exponent).is_("olt", 2000.0), rest, 0.0)
-        value = exp2(exponent, grade, rest)
+        value, ordinary = power_of_ordinary(x, y)
+        return rarely(~ordinary, value, lambda: _power_edges(x, y, _power_single(size(x), y)))
+    a, f = size(x), x.function
+    high, low = log2_parts(a)
+    # beyond this all is 0, 1 or infinite; products of larger ones would not be numbers
+    factor = at_most(at_least(y, -(2.0**72)), 2.0**72)
+    exponent, rest = two_product(factor, high)
+    exponent, rest = fast_two_sum(exponent, fma(factor, low, rest))
+    rest = where(size(exponent).is_("olt", 2000.0), rest, 0.0)
+    value = exp2(exponent, grade, rest)
     made = f.variable(x.type, value)
     ordinary = x.is_("ogt", 0.0) & x.is_("olt", INFINITY) & size(y).is_("olt", INFINITY)
-    with f.when(any_of(f, ~ordinary)):
+    with f.when(any_of(f, ~ordinary), seldom=True):
         made.set(_power_edges(x, y, value))
     return made.get()
 
@@ -122,34 +124,49 @@ def _power_edges(x: Value, y: Value, value: Value) -> Value:
 def cbrt(x: Value, grade: str) -> Value:
     """A guess by the exponent, made good by Halley's method, and a step of Newton's in two parts.
 
-    In f32 the guess is of the inverse root, which takes no division.
+    In f32 the guess is of the inverse root, which takes no division, and `_root_single` all.
     """
-    single, a = is_single(x), size(x)
-    large = 2.0**120 if single else 2.0**1000
-    lift = where(a.is_("ogt", large), 2.0**-54, constant(x, 1.0))
-    lift = where(a.is_("olt", TINY[element(x.type)]), 2.0**54, lift)
+    if is_single(x):
+        rare = ~(bits_of(size(x)) - 0x00800000).is_("ult", 0x7F000000)
+        return rarely(rare, _root_single(x), lambda: _root_edges(x))
+    a = size(x)
+    lift = where(a.is_("ogt", 2.0**1000), 2.0**-54, constant(x, 1.0))
+    lift = where(a.is_("olt", TINY["double"]), 2.0**54, lift)
     drop = where(lift.is_("ogt", 1.0), 2.0**-18, constant(x, 1.0))
     drop = where(lift.is_("olt", 1.0), 2.0**18, drop)
     a = a * lift
     bits = bits_of(a)
-    if single:
-        third = (to_float(bits) * (1 / 3)).to(bits.type, "fptosi")
-        y = float_of(0x54A20000 - third)
-        slip = fma(-(a * y), y * y, 1.0)
-        y = fma(y * slip, fma(slip, 2 / 9, 1 / 3), y)
-        t = a * y * y
-        t = fma(t * (2 / 3), fma(-t, y, 1.0), t)
-        inverse = y * y * (1 / 3)
-    else:
-        t = float_of(((((bits >> 32) * 0x55555556) >> 32) + 715094163) << 32)
-        for _ in range(2):
-            cube = t * t * t
-            t = t * ((cube + 2.0 * a) / (2.0 * cube + a))
-        inverse = 1.0 / (3.0 * (t * t))
+    t = float_of(((((bits >> 32) * 0x55555556) >> 32) + 715094163) << 32)
+    for _ in range(2):
+        cube = t * t * t
+        t = t * ((cube + 2.0 * a) / (2.0 * cube + a))
+    inverse = 1.0 / (3.0 * (t * t))
     square, square_low = two_product(t, t)
     cube, cube_low = two_product(square, t)
     t = fma((a - cube) - fma(square_low, t, cube_low), inverse, t) * drop
     return signed_as(where(a.is_("oeq", 0.0) | a.is_("ueq", INFINITY), a, t), x)
+
+
+def _root_single(x: Value) -> Value:
+    """The cube root of normal numbers of f32.
+
+    y about a^(-1/3), then a y^2 with the series of (1 - s)^(-2/3) for s = 1 - a y^3: of the
+    rounding of a y^2 a third is left.
+    """
+    a = size(x)
+    guess = fma(to_float(bits_of(a)), -1 / 3, float(0x54A20000))
+    y = float_of(guess.to(bits_of(a).type, "fptosi"))
+    slip = fma(-(a * y), y * y, 1.0)
+    y = fma(y * slip, fma(slip, 2 / 9, 1 / 3), y)
+    t = a * y * y
+    slip = fma(-t, y, 1.0)
+    return signed_as(fma(t * slip, fma(slip, 5 / 9, 2 / 3), t), x)
+
+
+def _root_edges(x: Value) -> Value:
+    """Of what is subnormal, zero or not finite."""
+    value = _root_single(x * 2.0**54) * 2.0**-18
+    return where(x.is_("oeq", 0.0) | size(x).is_("ueq", INFINITY), x, value)
 
 
 def rem(x: Value, y: Value, grade: str) -> Value:

@@ -27,22 +27,29 @@ Reduced = tuple[Value, Value, Value]
 def reduced_far(x: Value, far: float, near: Reduced) -> Reduced:
     """(r, low, k) of x = k pi/2 + r + low: as given, but for lanes of |x| >= `far`.
 
-    `far` is at least 2^17, and k is right modulo 4.
+    `far` is at least 2^17, and k is right modulo 4. Where what is rare is made elsewhere, all are
+    as given.
     """
     f, count = x.function, lanes(x.type)
-    large = size(x).is_("oge", far) & size(x).is_("one", float("inf"))
+    if f.apart is not None:
+        return near
     r, low, k = (f.variable(each.type, each) for each in near)
-    with f.when(any_of(f, large)):
+    with f.when(any_of(f, size(x).is_("uge", far)), seldom=True):
         _scalar(f.module)
+        large = size(x).is_("oge", far) & size(x).is_("one", float("inf"))
         given, chosen = f.variable(x.type, x), f.variable(f"[{count} x i8]")
+        copies = tuple(f.variable(each.type, each) for each in near)
         for lane in range(count):
             bit = f.emit(f"extractelement {large.type} {large}, i64 {lane}", "i1")
             f.store(bit.to("i8", "zext"), f.offset(chosen.address, lane))
-        to = (r.address, low.address, k.address)
+        # What has an address stays in memory, so that only these copies do.
+        to = (copies[0].address, copies[1].address, copies[2].address)
         with f.loop(0, count) as i:
             is_large = f.load(f.offset(chosen.address, i), "i8").is_("ne", 0)
             with f.when(is_large):
                 _lane(f, given.address, to, element(x.type), i)
+        for copy, place in zip(copies, (r, low, k), strict=True):
+            place.set(copy.get())
     return r.get(), low.get(), k.get()
 
 

@@ -15,11 +15,13 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     float_of,
     fma,
     is_single,
-    nearest,
+    nearest_product,
     polynomial,
+    rarely,
     size,
     where,
 )
+from shardir.backends.cpu.native.vector.coefficients import POLYNOMIALS
 from shardir.backends.cpu.native.vector.reduction import reduced_far
 
 HALF_PI = {
@@ -27,6 +29,9 @@ HALF_PI = {
     False: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
 """pi/2 in three parts, of f32 and of f64."""
+SINE = (*POLYNOMIALS["sin.f32"], 0.0)
+COSINE = (-0.5, *POLYNOMIALS["cos.f32"])
+"""Of z, to the same degree."""
 FAR = {True: 2.0**17, False: 2.0**28}
 """From where on lanes are reduced one by one."""
 
@@ -34,7 +39,7 @@ FAR = {True: 2.0**17, False: 2.0**28}
 def reduced(x: Value, exact: bool) -> tuple[Value, Value, Value]:
     """x = k pi/2 + r + low: r, low (0 unless it is to be exact) and k."""
     first, second, third = HALF_PI[is_single(x)]
-    k, integer = nearest(x * (2 / pi))
+    k, integer = nearest_product(x, 2 / pi)
     r = fma(k, -first, x)
     if exact:
         product = k * second
@@ -77,18 +82,47 @@ def _of_quadrant(x: Value, grade: str, turn: int) -> Value:
     return float_of(bits_of(value) ^ ((k & 2) << top))
 
 
+def _wave(a: Value, turn: int) -> tuple[Value, Value]:
+    """The sine of a + turn quarters but for its sign, and the quarter, of f32.
+
+    1 + z P(z) of z = r^2 is the cosine, r times another one the sine: one polynomial, whose
+    coefficients each lane chooses.
+    """
+    r, _, k = reduced(a, False)
+    k = k + turn if turn else k
+    z = r * r
+    even = (k & 1).is_("ne", 0)
+    total = where(even, constant(a, COSINE[-1]), SINE[-1])
+    for of_cosine, of_sine in zip(COSINE[-2::-1], SINE[-2::-1], strict=True):
+        total = fma(total, z, where(even, constant(a, of_cosine), of_sine))
+    base = where(even, 1.0, r)
+    return fma(base * z, total, base), k
+
+
 def sin(x: Value, grade: str) -> Value:
     """The sine; NaN of infinities."""
+    if is_single(x):
+        value, k = _wave(size(x), 0)
+        sign = ((k << 30) ^ bits_of(x)) & -(1 << 31)
+        return _unless_far(x, float_of(bits_of(value) ^ sign))
     return where(size(x).is_("oeq", 0.0), x, _of_quadrant(x, grade, 0))
 
 
 def cos(x: Value, grade: str) -> Value:
     """The cosine; NaN of infinities."""
+    if is_single(x):
+        value, k = _wave(size(x), 1)
+        return _unless_far(x, float_of(bits_of(value) ^ ((k << 30) & -(1 << 31))))
     return _of_quadrant(x, grade, 1)
 
 
 def tan(x: Value, grade: str) -> Value:
-    """The quotient of both, corrected by what they lack, with the sign of the quadrant."""
+    """The quotient of both, corrected by what they lack, with the sign of the quadrant.
+
+    Of f32 a polynomial, and its negative inverse in every other quadrant.
+    """
+    if is_single(x):
+        return _tan_single(x, grade)
     r, low, k = reduced(x, True)
     odd = (k & 1).is_("ne", 0)
     first, second = sine(r, low, grade), cosine(r, low, grade)
@@ -98,6 +132,22 @@ def tan(x: Value, grade: str) -> Value:
     lost = fma(-value, where(odd, first[1], second[1]), where(odd, -second[1], first[1]))
     value = fma(fma(-value, below, above) + lost, inverse, value)
     return where(size(x).is_("oeq", 0.0), x, value)
+
+
+def _tan_single(x: Value, grade: str) -> Value:
+    r, _, k = reduced(size(x), False)
+    z = r * r
+    tangent = fma(r * z, polynomial(z, "tan", grade), r)
+    odd = (k & 1).is_("ne", 0)
+    value = where(odd, -1.0, tangent) / where(odd, tangent, 1.0)
+    return _unless_far(x, float_of(bits_of(value) ^ (bits_of(x) & -(1 << 31))))
+
+
+def _unless_far(x: Value, value: Value) -> Value:
+    """The value, where lanes that are far were reduced already or are made elsewhere."""
+    if x.function.apart is None:
+        return value
+    return rarely(size(x).is_("uge", FAR[True]), value, x.function.apart)
 
 
 FUNCTIONS: Functions = {"sin": (1, sin), "cos": (1, cos), "tan": (1, tan)}

@@ -125,24 +125,36 @@ def _targets() -> dict[str, Target]:
     # exp2(r) = 1 + r P(r)
     add("exp2", _away(lambda r: (mp.power(2, r) - 1) / r), (-0.5001, 0.5001), abs,
         f32=28, short=36, f64=57, from_f64=9)  # fmt: skip
+    # log(1 + f) = f + f^2 P(f)
+    add("log", _away(lambda f: (mp.log(1 + f) - f) / f**2), ROOTS_OF_TWO,
+        _away(lambda f: f**2 / mp.log(1 + f)), f32=28, from_f32=6)  # fmt: skip
     # log(1 + f) = f - f^2/2 + f^3 P(f)
-    add("log", _away(lambda f: (mp.log(1 + f) - f + f * f / 2) / f**3), ROOTS_OF_TWO,
-        _away(lambda f: f**3 / mp.log(1 + f)), f32=28, from_f32=6)  # fmt: skip
+    add("log_near", _away(lambda f: (mp.log(1 + f) - f + f * f / 2) / f**3),
+        (-mp.mpf("0.0227"), mp.mpf("0.0227")), _away(lambda f: f**3 / mp.log(1 + f)),
+        f32=34, from_f32=1)  # fmt: skip
+    # log2(1 + f) = f P(f)
+    add("log2", _away(lambda f: mp.log(1 + f, 2) / f), ROOTS_OF_TWO,
+        _away(lambda f: f / mp.log(1 + f, 2)), f32=25, from_f32=9)  # fmt: skip
     # log((1 + s) / (1 - s)) = 2s + s^3 P(s^2)
     add("log_ratio", _away(_atanh_series), (0, S**2), lambda z: z / 2, short=36, f64=60)
     # atanh(s) = s + s^3/3 + s^5 P(s^2), the first terms in two numbers
     add("log_rest", _away(_atanh_rest), (0, S**2), lambda z: z * z, f64=70)
-    # tanh(x) = x + x^3 P(x^2)
-    tanh, tanh_weight = _odd(mp.tanh)
-    add("tanh", tanh, (0, mp.mpf("0.4")), tanh_weight, f32=27)
     # sinh(x) = x + x^3 P(x^2)
     sinh, sinh_weight = _odd(mp.sinh)
-    add("sinh", sinh, (0, mp.mpf("1.001")), sinh_weight, f32=28, f64=57, from_f64=6)
+    add("sinh", sinh, (0, mp.mpf("1.001")), sinh_weight, f64=57, from_f64=6)
+    add("sinh_near", sinh, (0, HALF_LN2**2), sinh_weight, f32=28)
+    # cosh(x) = 1 + x^2 P(x^2)
+    add("cosh_near", _away(lambda z: (mp.cosh(mp.sqrt(z)) - 1) / z), (0, HALF_LN2**2),
+        lambda z: z, f32=28)  # fmt: skip
     add("sin", SIN, (0, QUARTER), SIN_WEIGHT, f32=28, short=36, f64=58)
     # cos(r) = 1 - r^2/2 + r^4 P(r^2)
     add("cos", _away(_cosine), (0, QUARTER), lambda z: z * z, f32=28, short=36, f64=58)
+    # tan(x) = x + x^3 P(x^2)
+    tan, tan_weight = _odd(mp.tan)
+    add("tan", tan, (0, QUARTER), tan_weight, f32=28)
     add("asin", ASIN, (0, mp.mpf("0.2501")), ASIN_WEIGHT, f32=28, short=36, f64=58, from_f64=9)
-    add("atan", ATAN, (0, mp.mpf("0.1718")), ATAN_WEIGHT, f32=28, short=36, f64=58, from_f64=8)
+    add("atan", ATAN, (0, 1), ATAN_WEIGHT, f32=28)
+    add("atan", ATAN, (0, mp.mpf("0.1718")), ATAN_WEIGHT, short=36, f64=58, from_f64=8)
     # erf(x) = x + x P(x^2)
     add("erf", _away(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1), (0, mp.mpf("0.8465")),
         lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z > TINY else mp.sqrt(mp.pi) / 2,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.native.llvm.target import Machine, host
-from shardir.backends.cpu.native.vector import arithmetic, library, registers
+from shardir.backends.cpu.native.vector import arithmetic, library, registers, tables
 from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS, errors, patterns
 from tests.backends.cpu.native.vector.applying import applied, compiled, same, specials
 
@@ -19,7 +19,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def without() -> Machine:
         return machine
 
-    for module in (registers, arithmetic):
+    for module in (registers, arithmetic, tables):
         monkeypatch.setattr(module, "host", without)
     monkeypatch.setattr(library, "_addresses", {})
     compiled.cache_clear()
@@ -53,3 +53,11 @@ def test_powers_of_two_are_multiplied_in_two_steps(op: str) -> None:
     with np.errstate(all="ignore"):
         truth = TRUTHS[op](x.astype(np.float64))
     assert errors(applied(op, [x], ["f32"], "f32"), truth).max() <= SINGLE[op]
+
+
+def test_tables_are_read_as_well_as_looked_up_in_registers(request: pytest.FixtureRequest) -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.lognormal(0, 2, 20011).astype(np.float32), rng.normal(0, 9, 20011).astype(np.float32)
+    wanted = applied("pow", [x, y], ["f32", "f32"], "f32")
+    request.getfixturevalue("plain")
+    assert same(applied("pow", [x, y], ["f32", "f32"], "f32"), wanted).all()

@@ -1,0 +1,40 @@
+"""A kernel has a function of vector mathematics as instructions; its bits are the library's."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shardir import ops as ops  # declares the operations
+from shardir.backends.cpu.native.loops.rules import rule
+from shardir.opset import OPS
+from shardir.types import TensorType
+from tests.backends.cpu.native.running import made_by, op_on
+from tests.backends.cpu.native.vector.accuracy import SINGLE
+from tests.backends.cpu.native.vector.applying import applied, same, specials
+
+Array = npt.NDArray[Any]
+TWO = ("pow", "atan2", "rem")
+
+
+def operands(count: int) -> list[Array]:
+    """Numbers of any size, and of ordinary ones among which one in a vector's lanes is rare."""
+    rng = np.random.default_rng(5)
+    rare = np.resize(specials("f32"), (3000,))
+    made = []
+    for _ in range(count):
+        near = rng.normal(0, 2, 48000).astype(np.float32)
+        near[rng.permutation(48000)[:3000]] = rng.permutation(rare)
+        bits = rng.integers(0, 1 << 32, 4000, np.uint64).astype(np.uint32).view(np.float32)
+        made.append(np.concatenate([near, bits]))
+    return made
+
+
+@pytest.mark.parametrize("op", SINGLE)
+def test_bits_are_those_of_the_library(op: str) -> None:
+    given = operands(2 if op in TWO else 1)
+    wanted = applied(op, given, ["f32"] * len(given), "f32")
+    operation = op_on(OPS[op], *[TensorType(each.shape, "f32") for each in given])
+    (made,) = made_by(rule, operation, given)
+    assert same(made, wanted).all()
