@@ -4,6 +4,7 @@ Arrays never change, so memory that somebody may still write into is copied, int
 backend uses again and again. What nobody can write into is taken as it is.
 """
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from shardir.frontend.operands import to_numpy
 
 POOLED_BYTES = 1 << 12
 """Fewer are NumPy's, which takes less time for them."""
+
+UNTOUCHED_BYTES = 4 << 20
+"""From here on zeros are not written before somebody reads them."""
 
 Numbers = npt.NDArray[Any]
 
@@ -39,6 +43,17 @@ def _fresh(numbers: Numbers) -> Storage | None:
     target = np.asarray(block)[: numbers.nbytes].view(numbers.dtype).reshape(numbers.shape)
     np.copyto(target, numbers)
     return Storage(block.address, block, numbers.shape, numbers.dtype)
+
+
+def untouched_zeros(shape: tuple[int, ...], dtype: Any) -> Storage | None:
+    """Zeros in pages that take no memory before they are read; `None` for few, or without such."""
+    nbytes = prod(shape) * dtype.itemsize
+    if nbytes < UNTOUCHED_BYTES or not available():
+        return None
+    from shardir.backends.cpu.native.runtime.memory import zeroed
+
+    block = zeroed(nbytes)
+    return None if block is None else Storage(block.address, block, shape, dtype)
 
 
 def is_lasting(numbers: Numbers) -> bool:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.storage import Storage
 from shardir.errors import OperationTypeError
+from shardir.frontend.array import uncommitted
 from shardir.frontend.eager import public
 from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.locations import point
@@ -21,8 +23,9 @@ from shardir.frontend.numpy.choosing import not_in_place
 from shardir.frontend.numpy.known import as_ints, is_known
 from shardir.frontend.numpy.pointwise import truth
 from shardir.frontend.operands import as_tracer, reshape
+from shardir.frontend.promotion import Abstract
 from shardir.frontend.tracer import Tracer
-from shardir.types import INTEGERS
+from shardir.types import INTEGERS, TensorType
 
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -37,7 +40,8 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
 
 
 def known_places(a: Any) -> tuple[npt.NDArray[Any], ...]:
-    """The places of the elements that are not zero; raises `TracedValueError` if it is traced."""
+    """The places of the elements that are not zero, fresh i32 vectors; raises `TracedValueError`
+    for what is traced."""
     if not is_known(a):
         raise TracedValueError(
             point(
@@ -48,14 +52,22 @@ def known_places(a: Any) -> tuple[npt.NDArray[Any], ...]:
     array = np.asarray(a)
     if not array.ndim:
         raise OperationTypeError(point("nonzero takes at least one dimension; use atleast_1d"))
-    return np.nonzero(array)
+    if array.size >= 1 << 31:
+        return tuple(each.astype(np.int32) for each in np.nonzero(array))
+    # The places in the flat array, taken apart: NumPy steps through dimensions one by one.
+    left = np.flatnonzero(array).astype(np.int32)
+    found = []
+    for extent in array.shape[:0:-1]:
+        above = left // np.int32(max(extent, 1))
+        found.append(left - above * np.int32(extent))
+        left = above
+    return (left, *found[::-1])
 
 
-def places_of(numbers: Any) -> Any:
-    """Known indices as an i32 array."""
-    from shardir.frontend import numpy as snp
-
-    return snp.asarray(numbers.astype(np.int32))
+def places_of(numbers: npt.NDArray[Any]) -> Any:
+    """Known indices, which nobody else holds if they are i32, as an i32 array."""
+    storage = Storage.of(numbers.astype(np.int32, copy=False))
+    return uncommitted(storage, Abstract(TensorType(numbers.shape, "i32")))
 
 
 @public(static=("size", "fill_value"))

@@ -33,7 +33,7 @@ def known_in_numpy(what: str, *xs: Any) -> list[npt.NDArray[Any]]:
         )
     arrays = [to_numpy(np.asarray(x)) for x in xs]
     dtype, _ = result_type(*(kind_of(array) for array in arrays))
-    return [array.astype(NUMPY_DTYPES[dtype]) for array in arrays]
+    return [array.astype(NUMPY_DTYPES[dtype], copy=False) for array in arrays]
 
 
 HOST: Any = np
@@ -69,10 +69,26 @@ def unique(
         made = _unique(ar, fill_value, flags, axis, equal_nan, size)
         return made if any(flags) else made[0]
     (array,) = known_in_numpy("unique", ar)
-    found = HOST.unique(array, *flags, axis=axis, equal_nan=equal_nan)
+    found = None if axis is not None or any(flags) else _counted_values(array)
+    if found is None:
+        found = HOST.unique(array, *flags, axis=axis, equal_nan=equal_nan)
     if not any(flags):
         return from_numpys(found)
     return tuple(from_numpys(each) for each in found)
+
+
+def _counted_values(array: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """The different values of integers that are no further apart than there are many, which takes
+    no sorting; `None` for others."""
+    if array.dtype.kind not in "iu" or not array.size:
+        return None
+    least, most = int(array.min()), int(array.max())
+    if most - least >= array.size:
+        return None
+    wide = array.dtype if array.dtype.kind == "u" else np.dtype(np.int64)
+    above = (array.ravel().astype(wide, copy=False) - wide.type(least)).astype(np.int64, copy=False)
+    values = np.flatnonzero(np.bincount(above)).astype(wide, copy=False) + wide.type(least)
+    return values.astype(array.dtype, copy=False)
 
 
 @public(static=("flags", "axis", "equal_nan", "size"))

@@ -261,3 +261,28 @@ def test_made_where_asked_and_where_the_model_is() -> None:
     assert snp.zeros_like(made, shape=(3,)).sharding.num_devices == 1
     assert snp.arange(8, device=sd.devices()[3]).devices() == {sd.devices()[3]}
     assert snp.asarray(np.ones((8, 2), "f"), device=sharding).sharding == sharding
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "bfloat16"])
+def test_large_zeros_are_zeros_that_nobody_wrote(dtype: str) -> None:
+    shape = (3, 1 << 21)
+    for made in (
+        snp.zeros(shape, dtype),
+        snp.empty(shape, dtype),
+        snp.zeros_like(snp.ones(shape, dtype)),
+    ):
+        assert (made.shape, made.dtype) == (shape, np.dtype(dtype))
+        assert not np.asarray(made).any()
+        assert not made.weak_type
+    first = snp.zeros(shape, dtype)
+    grown = sd.jit(lambda x: x + 1, donate_argnums=0)(first)
+    assert np.asarray(grown == 1).all()
+    assert not np.asarray(snp.zeros(shape, dtype)).any()
+
+
+def test_full_takes_numbers_as_they_are() -> None:
+    assert np.signbit(np.asarray(snp.full(3, -0.0, np.float32))).all()
+    assert np.asarray(snp.full(2, True, np.float32)).tolist() == [1.0, 1.0]
+    assert np.asarray(snp.full(2, 2.0, np.int32)).tolist() == [2, 2]
+    assert np.isnan(np.asarray(snp.full(2, np.nan, np.float32))).all()
+    assert np.asarray(snp.full_like(snp.ones(2), -3)).tolist() == [-3.0, -3.0]

@@ -121,3 +121,13 @@ def test_traced_sets_need_a_size() -> None:
             f"how many values {name} has depends on the numbers, which are traced; state how many "
             "there are at most with size=\n"
         )
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int32])
+def test_integers_that_lie_close_are_counted(dtype: type) -> None:
+    limits, rng = np.iinfo(dtype), np.random.default_rng(0)
+    for least in (limits.min, limits.max - 100):
+        x = (rng.integers(0, 50, 300) * 2 + int(least)).astype(dtype)
+        np.testing.assert_array_equal(np.asarray(snp.unique(x)), np.unique(x))
+        assert snp.unique(x).dtype == x.dtype
+    assert snp.unique(np.zeros((0,), dtype)).shape == (0,)

@@ -6,11 +6,14 @@ the address translation's caches less often afterwards.
 
 import ctypes
 import mmap
+import sys
 from functools import cache
 from typing import Any
 
 HUGE_PAGE = 2 << 20
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+FORGETS = sys.platform.startswith("linux")
+"""Whether `forget` does what it says; elsewhere the call is a hint, or missing."""
 _FAILED = ctypes.c_void_p(-1).value
 
 
@@ -57,6 +60,11 @@ def map_memory(nbytes: int, huge: bool = True) -> int | None:
 def unmap_memory(address: int, nbytes: int) -> None:
     """Give memory of `map_memory` back."""
     _library().munmap(address, whole_pages(nbytes))
+
+
+def forget(address: int, nbytes: int) -> None:
+    """Make memory of `map_memory` as it was: zeros, in no pages until they are touched."""
+    _library().madvise(address, whole_pages(nbytes), mmap.MADV_DONTNEED)
 
 
 def whole_pages(nbytes: int) -> int:

@@ -21,7 +21,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, final
 
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
-from shardir.backends.cpu.native.runtime.mapping import map_memory, unmap_memory, whole_pages
+from shardir.backends.cpu.native.runtime.mapping import (
+    FORGETS,
+    forget,
+    map_memory,
+    unmap_memory,
+    whole_pages,
+)
 
 ALIGNMENT = 64
 ARENA_BYTES = 32 << 20
@@ -105,6 +111,7 @@ class Pool:
         self._hand: Callable[..., Any]
         self._homes: dict[int, ctypes.Array[ctypes.c_int64]] = {}
         self._places: dict[int, int] = {}
+        self._untouched: dict[int, _Large] = {}
         self._free, self._end = 0, 0
         self._cut = self._mapped = self._peak = self._used_at_most = 0
 
@@ -151,14 +158,32 @@ class Pool:
                 self._places[nbytes] = ctypes.addressof(made)
             return self._places[nbytes]
 
+    def zeroed(self, nbytes: int) -> Block | None:
+        """A large block of zeros that takes no memory before it is read or written; `None` for
+        what is small, or where the system has no such thing. Raises as `allocate`.
+
+        Such blocks have lists of their own: others are to find pages that are there.
+        """
+        size = size_class(nbytes)
+        if size <= SMALL_BYTES or not FORGETS:
+            return None
+        with self._lock:
+            home = self._untouched.setdefault(size, _Large())
+            try:
+                address = home.pop()
+            except IndexError:
+                return Block(self._map(size, nbytes), nbytes, home)
+        forget(address, size)
+        return Block(address, nbytes, home)
+
     def trim(self, idle_seconds: float = 0.0) -> int:
         """Give large blocks back that were idle for so long; returns how many bytes."""
         with self._lock:
             before = self._mapped
             latest = time.monotonic() - idle_seconds
-            for since, address, size in self._idle():
+            for since, address, size, home in self._idle():
                 if since <= latest:
-                    self._give_back(address, size)
+                    self._give_back(address, size, home)
             self._used_at_most = self._mapped - self._idle_bytes()
             return before - self._mapped
 
@@ -259,20 +284,20 @@ class Pool:
         used = self._mapped - self._idle_bytes() + size
         self._used_at_most = max(self._used_at_most, used)
         wanted = max(self._used_at_most * SLACK, self.limit / 2)
-        for since, address, idle in sorted(self._idle()):
+        for since, address, idle, home in sorted(self._idle()):
             if since <= latest or self._mapped + size > wanted:
-                self._give_back(address, idle)
+                self._give_back(address, idle, home)
 
-    def _idle(self) -> list[tuple[float, int, int]]:
-        """(since when, address, size) of all large blocks that are idle."""
+    def _idle(self) -> list[tuple[float, int, int, _Large]]:
+        """(since when, address, size, list) of all large blocks that are idle."""
         return [
-            (home.since.get(address, 0.0), address, size)
-            for size, home in self._large.items()
+            (home.since.get(address, 0.0), address, size, home)
+            for homes in (self._large, self._untouched)
+            for size, home in homes.items()
             for address in home.copy()
         ]
 
-    def _give_back(self, address: int, size: int) -> None:
-        home = self._large[size]
+    def _give_back(self, address: int, size: int, home: _Large) -> None:
         try:
             home.remove(address)
         except ValueError:  # Somebody uses it again.
@@ -282,7 +307,7 @@ class Pool:
         self._mapped -= size
 
     def _idle_bytes(self) -> int:
-        homes = [*self._small.items(), *self._large.items()]
+        homes = [*self._small.items(), *self._large.items(), *self._untouched.items()]
         lists = sum(size * len(home) for size, home in homes)
         return lists + sum(size * home[1] for size, home in self._homes.items())
 
@@ -322,6 +347,7 @@ POOL = Pool(memory_of_machine())
 
 allocate = POOL.allocate
 is_block = POOL.is_block
+zeroed = POOL.zeroed
 trim = POOL.trim
 statistics = POOL.statistics
 
