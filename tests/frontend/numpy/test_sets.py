@@ -127,7 +127,7 @@ def test_traced_sets_need_a_size() -> None:
 def test_integers_that_lie_close_are_counted(dtype: type) -> None:
     limits, rng = np.iinfo(dtype), np.random.default_rng(0)
     for least in (limits.min, limits.max - 100):
-        x = (rng.integers(0, 50, 300) * 2 + int(least)).astype(dtype)
+        x: Any = (rng.integers(0, 50, 300) * 2 + int(least)).astype(dtype)
         np.testing.assert_array_equal(np.asarray(snp.unique(x)), np.unique(x))
         assert snp.unique(x).dtype == x.dtype
     assert snp.unique(np.zeros((0,), dtype)).shape == (0,)

@@ -140,6 +140,36 @@ def fill_rows(nbytes: int, streaming: bool, f: Function, block: Block) -> None:
             position.set(at + 1)
 
 
+def repeat_rows(nbytes: int, times: int, f: Function, block: Block) -> None:
+    """Rows whose items lie together, each item so many times in the target; a column is an item
+    of the source. Each vector of the target is a vector of the source, its lanes chosen."""
+    lanes = max(2, host().lanes(nbytes))
+    one = item_type(nbytes)
+    type = f"<{lanes} x {one}>"
+    with f.loop(0, block.rows) as i:
+        source, target = (
+            f.offset(address, i * stride)
+            for address, stride in zip(block.addresses, block.row_strides, strict=True)
+        )
+        count = block.columns
+        position = f.variable("i64", 0)
+        with f.while_(partial(_before, position, count - (lanes - 1))):
+            at = position.get()
+            items = f.load(f.offset(source, at, one), type, 1)
+            place = f.offset(target, at * times, one)
+            for k in range(times):
+                chosen = [(k * lanes + lane) // times for lane in range(lanes)]
+                f.store(f.shuffle(items, items, chosen), f.offset(place, k * lanes, one), 1)
+            position.set(at + lanes)
+        with f.while_(partial(_before, position, count)):
+            at = position.get()
+            item = f.load(f.offset(source, at, one), one, 1)
+            place = f.offset(target, at * times, one)
+            for k in range(times):
+                f.store(item, f.offset(place, k, one), 1)
+            position.set(at + 1)
+
+
 def copy_items(nbytes: int, f: Function, block: Block) -> None:
     """One item after the other, whatever the strides."""
     type = item_type(nbytes)

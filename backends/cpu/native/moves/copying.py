@@ -1,9 +1,9 @@
 """Copies between layouts.
 
 `copy_phases` looks at the loops over both views, as few as there can be, and picks: rows of bytes
-where both lie along one dimension, repeated items, transposed tiles where they lie along
-different ones, else one item after the other. Short rows of 2, 4, 8 or 16 bytes are items
-themselves.
+where both lie along one dimension, items repeated many or few times, transposed tiles where they
+lie along different ones, else one item after the other. Short rows of 2, 4, 8 or 16 bytes are
+items themselves.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,9 @@ STREAMING_BYTES = 32 << 20
 """From here on what is written does not stay in the caches, so it need not pass through them."""
 BLOCK_BYTES = 64 << 10
 ITEM_BYTES = (2, 4, 8, 16)
+REPEATED_BYTES = (1, 2, 4, 8)
+MOST_TIMES = 8
+"""So many stores a round has; more of an item in a row are filled in."""
 
 
 class Plan(NamedTuple):
@@ -68,6 +71,8 @@ def plan(source: View, target: View, may_stream: bool = True) -> Plan:
     if inner.strides == (size, size):
         return _rows(views, found, size, streaming)
     if inner.strides == (0, size):
+        if _repeats(found, size):
+            return _repeat(views, found, size)
         return _fill(views, found, size, streaming)
     if inner.strides[1] == size:
         found = _forwards(found, size)
@@ -123,6 +128,28 @@ def _fill(views: tuple[View, View], found: Nest, size: int, streaming: bool) -> 
     return _two_loops(
         f"fill_rows{size}{_ways(streaming)}", partial(bodies.fill_rows, size, streaming),
         views, found, column, size, 2.0 + column.extent * size / 24,
+    )  # fmt: skip
+
+
+def _repeats(found: Nest, size: int) -> bool:
+    """Whether items that lie together are each written a few times in a row."""
+    *_, inner = found.loops
+    around = found.loops[-2] if len(found.loops) > 1 else None
+    return (
+        1 < inner.extent <= MOST_TIMES
+        and size in REPEATED_BYTES
+        and around is not None
+        and around.strides == (size, inner.extent * size)
+    )
+
+
+def _repeat(views: tuple[View, View], found: Nest, size: int) -> Plan:
+    *around, column, inner = found.loops
+    times = inner.extent
+    return _two_loops(
+        f"repeat_rows{size}_{times}", partial(bodies.repeat_rows, size, times),
+        views, Nest((*around, column), found.offsets), column, size * times,
+        2.0 + column.extent * size * times / 16,
     )  # fmt: skip
 
 

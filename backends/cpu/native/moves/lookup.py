@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View
-from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, vector
 from shardir.backends.cpu.native.moves import bodies
 from shardir.backends.cpu.native.moves.casting import fits
 from shardir.backends.cpu.native.moves.copying import BLOCK_BYTES, copy_phases, moving_copy_phases
@@ -26,6 +27,9 @@ from shardir.backends.cpu.native.moves.loops import Loop, nest
 from shardir.backends.cpu.native.moves.views import sliced
 from shardir.ir import Op
 from shardir.ops.indexing import GATHER, Layout
+
+GATHERED = 8
+"""Items that an instruction reads from anywhere, where there is one."""
 
 
 def dynamic_slice_rule(
@@ -174,6 +178,8 @@ def _gather(count: int, dtype: str, way: str, size: int, f: Function, block: Blo
         done = f.variable("i64", 0)
         places = [f.variable("ptr", address) for address in block.addresses]
         ahead = [[stride * i for stride in block.row_strides] for i in range(5)]
+        if count == 1 and dtype == "i32" and size in (4, 8) and "+avx2" in host().features:
+            _gather_vectors(f, size, block, places, done, limits[0], strides[0])
         for unroll in (4, 1):
             with f.while_(partial(fits, done, block.rows, unroll)):
                 for i in range(unroll):
@@ -193,6 +199,38 @@ def _gather(count: int, dtype: str, way: str, size: int, f: Function, block: Blo
             f.store(f.load(at.get(), type, 1), to.get(), 1)
             at.set(f.offset(at.get(), block.column_strides[1]))
             to.set(f.offset(to.get(), block.column_strides[2]))
+
+
+def _gather_vectors(
+    f: Function, size: int, block: Block, places: Sequence[Variable], done: Variable,
+    limit: Value, stride: Value,
+) -> None:  # fmt: skip
+    """Vectors of items, as many as there are, where indices and target lie together."""
+    from_row, to_row = block.row_strides[1:]
+    together = block.row_strides[0].is_("eq", 4) & to_row.is_("eq", size)
+    whole, type = vector("i64", GATHERED), vector(bodies.item_type(size), GATHERED)
+    name = f"llvm.masked.gather.v{GATHERED}i{8 * size}.v{GATHERED}p0"
+    places_type, mask = vector("ptr", GATHERED), vector("i1", GATHERED)
+    f.module.declare(name, type, [places_type, "i32 immarg", mask, type])
+    lanes = Value(f"<{', '.join(f'i64 {i}' for i in range(GATHERED))}>", whole, f)
+    steps, scale = lanes * f.splat(from_row, GATHERED), f.splat(stride, GATHERED)
+    least, most = f.value(0, whole), f.splat(limit, GATHERED)
+    with f.when(together), f.while_(partial(fits, done, block.rows, GATHERED)):
+        pointer, source, target = (place.get() for place in places)
+        index = f.load(pointer, vector("i32", GATHERED), 4).to(whole, "sext")
+        index = f.select(index.is_("slt", 0), least, index)
+        index = f.select(index.is_("sgt", most), most, index)
+        distance = index * scale + steps
+        at = f.emit(f"getelementptr i8, ptr {source}, {whole} {distance}", places_type)
+        items = f.emit(
+            f"call {type} @{name}({places_type} {at}, i32 {size}, {mask} splat (i1 true), "
+            f"{type} zeroinitializer)",
+            type,
+        )
+        f.store(items, target, size)
+        for place, step in zip(places, block.row_strides, strict=True):
+            place.set(f.offset(place.get(), step * GATHERED))
+        done.set(done.get() + GATHERED)
 
 
 RULES: dict[str, Rule] = {
