@@ -12,6 +12,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -34,8 +35,8 @@ Case = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 UNARY = """
     abs negative positive sign square sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan
-    arcsin arctan sinh cosh tanh arcsinh floor ceil trunc rint reciprocal isfinite isnan isinf
-    signbit degrees radians nan_to_num logical_not sinc
+    arcsin arccos arctan sinh cosh tanh arcsinh floor ceil trunc rint reciprocal isfinite isnan
+    isinf signbit degrees radians nan_to_num logical_not sinc frexp
 """
 BINARY = """
     add subtract multiply divide maximum minimum fmax fmin power arctan2 hypot copysign nextafter
@@ -117,8 +118,20 @@ def cases(size: int) -> Iterator[Case]:
     yield "interp", (flat, np.linspace(0, 1, 64, dtype=np.float32),
                      np.linspace(1, 2, 64, dtype=np.float32)), {}  # fmt: skip
     yield "nonzero", (mask,), {}
+    yield "extract", (mask, square), {}
+    yield "compress", (mask[:, 0], square), {"axis": 0}
+    yield "packbits", (mask,), {}
+    yield "unpackbits", (few.astype(np.uint8),), {}
+    yield "lexsort", ((flat, other.ravel()),), {}
+    yield "partition", (square, columns // 2), {}
+    yield "nanmedian", (flat,), {}
+    yield "digitize", (flat, np.linspace(0, 1, 32, dtype=np.float32)), {}
+    yield "isin", (few, np.arange(3, dtype=np.int32)), {}
+    yield "gradient", (flat,), {}
+    yield "delete", (square, 0), {"axis": 0}
     yield "percentile", (flat, 30.0), {}
     yield "vdot", (flat, flat), {}
+    yield "vdot", (whole.ravel(), few.ravel()), {}
     yield "inner", (flat, flat), {}
     yield "outer", (square[0], square[0]), {}
     yield "convolve", (flat, flat[:8]), {}
@@ -130,8 +143,18 @@ def cases(size: int) -> Iterator[Case]:
         yield "matmul", (a, b), {}
         yield "dot", (a, b[0]), {}
         yield "einsum", ("ij,kj->ik", a, b), {}
+    yield "linalg.norm", (flat,), {}
+    yield "fft.fft", (square,), {}
+    yield "fft.rfft", (square,), {}
     if size >= 64:
-        yield "matmul", (flat.reshape(-1, 8, 8), flat.reshape(-1, 8, 8)), {}
+        small = flat.reshape(-1, 8, 8)
+        yield "matmul", (small, small), {}
+        yield "linalg.inv", (small + 4 * np.eye(8, dtype=np.float32),), {}
+        yield "linalg.det", (small + 4 * np.eye(8, dtype=np.float32),), {}
+    if size >= 1 << 14:
+        even = flat[: 128 * 128].reshape(128, 128) + 64 * np.eye(128, dtype=np.float32)
+        yield "linalg.det", (even,), {}
+        yield "linalg.solve", (even, even[0].copy()), {}
 
 
 def main() -> None:
@@ -180,7 +203,7 @@ def measured(
     middle: Callable[[Sequence[float]], float],
 ) -> tuple[float, float]:
     """Seconds of shardir and of NumPy, each the least of its rounds, or their median."""
-    ours, theirs = getattr(snp, name), getattr(np, name)
+    ours, theirs = (attrgetter(name)(library) for library in (snp, np))
     arrays = {id(x): snp.asarray(x) for x in arguments if isinstance(x, np.ndarray)}
     put = sd.tree_util.tree_map(
         lambda x: arrays.get(id(x), snp.asarray(x)) if isinstance(x, np.ndarray) else x, arguments

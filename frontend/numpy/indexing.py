@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from shardir.backends.storage import Storage
+from shardir.frontend.array import Array, uncommitted
 from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import IndexingError
@@ -19,7 +21,8 @@ from shardir.frontend.numpy.subscripts import Subscript, parse
 from shardir.frontend.numpy.vectors import inside, vectors, wrapped
 from shardir.frontend.numpy.views import view as view
 from shardir.frontend.operands import as_tracer, reshape, splat
-from shardir.frontend.trace import emit
+from shardir.frontend.promotion import Abstract
+from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
 
@@ -32,8 +35,27 @@ def getitem(x: Any, index: Any) -> Any:
     Raises `IndexingError` for an integer out of range; index arrays and traced integers that are
     out of range read the nearest element.
     """
+    chosen = _masked(x, index)
+    if chosen is not None:
+        return chosen
     subscript, arrays = parse(tuple(x.shape), index)
     return _read(x, arrays, subscript)
+
+
+def _masked(x: Any, mask: Any) -> Array | None:
+    """What a mask of the same shape chooses, where nobody has said on which devices numbers are.
+
+    How many there are differs from call to call, so no program is made for it.
+    """
+    if not isinstance(mask, (Array, np.ndarray)) or mask.dtype != np.bool_ or not mask.ndim:
+        return None
+    if type(x) is not Array or x.committed or x.shape != mask.shape or x.type.dtype == "key":
+        return None
+    if current() is not None or (isinstance(mask, Array) and mask.committed):
+        return None
+    found = np.asarray(x)[np.asarray(mask)]
+    kind = Abstract(TensorType(found.shape, x.type.dtype), x.weak_type)
+    return uncommitted(Storage.of(found), kind)
 
 
 def get(x: Any, index: Any, mode: str | None, fill_value: Any = None) -> Any:

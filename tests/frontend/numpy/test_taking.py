@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+import shardir as sd
 from shardir.frontend import numpy as snp
 from shardir.frontend.array import from_numpy
 from shardir.frontend.errors import IndexingError, TracedValueError
@@ -244,3 +245,31 @@ def test_eager_choices_out_of_range() -> None:
     for compute in computes:
         with pytest.raises(IndexingError, match="has an index out of range for"):
             compute()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex64", "bfloat16"])
+def test_masks_choose_as_in_numpy(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    x = snp.asarray(rng.integers(0, 9, (6, 7)), dtype)
+    mask = rng.random((6, 7)) < 0.5
+    wanted = np.asarray(x)[mask]
+    for which in (mask, snp.asarray(mask)):
+        for made in (x[which], snp.extract(which, x)):
+            assert made.dtype == x.dtype
+            np.testing.assert_array_equal(np.asarray(made), wanted)
+    inside = np.asarray(sd.jit(lambda x: x[mask])(x))
+    np.testing.assert_array_equal(inside, wanted)
+    assert x[np.zeros((6, 7), bool)].shape == (0,)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 5, 8, 9])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float16", "complex64"])
+def test_repeated_items_lie_in_a_row(dtype: str, times: int) -> None:
+    rng = np.random.default_rng(times)
+    for shape in ((5, 7), (3, 64), (2, 3, 33), (40, 130)):
+        x = rng.integers(0, 99, shape).astype(dtype)
+        for axis in range(len(shape)):
+            made = snp.repeat(snp.asarray(x), times, axis)
+            np.testing.assert_array_equal(np.asarray(made), np.repeat(x, times, axis))
+        made = snp.repeat(snp.asarray(x).T, times, 0)
+        np.testing.assert_array_equal(np.asarray(made), np.repeat(x.T, times, 0))
