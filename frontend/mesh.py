@@ -165,7 +165,7 @@ class Mesh(metaclass=_OneEach):
         return (Mesh, (np.array(self.devices), self.axis_names))
 
     def __enter__(self) -> "Mesh":
-        _entered.set((*_entered.get(), self))
+        enter_meshes((*_entered.get(), self))
         return self
 
     def __exit__(
@@ -174,10 +174,15 @@ class Mesh(metaclass=_OneEach):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _entered.set(_entered.get()[:-1])
+        enter_meshes(_entered.get()[:-1])
 
 
 _entered: ContextVar[tuple[Mesh, ...]] = ContextVar("shardir_meshes", default=())
+_stacks: dict[tuple[Mesh, ...], tuple[Mesh, ...]] = {}
+"""Those that were entered lately: the same meshes are the same object again, by which machine code
+knows them."""
+MANY = 64
+"""So many are remembered."""
 
 
 def entered_meshes() -> tuple[Mesh, ...]:
@@ -187,7 +192,9 @@ def entered_meshes() -> tuple[Mesh, ...]:
 
 def enter_meshes(meshes: tuple[Mesh, ...]) -> None:
     """From now on these are entered."""
-    _entered.set(meshes)
+    if len(_stacks) >= MANY:
+        _stacks.clear()
+    _entered.set(_stacks.setdefault(meshes, meshes))
 
 
 def current_mesh() -> Mesh | None:

@@ -202,6 +202,8 @@ def test_settings_are_looked_at_in_every_call(slow: list[str]) -> None:
     assert len(slow) == 2
     for _ in range(3):
         check()
+        with mesh:
+            check()
     assert len(slow) == 2
     with sd.rules({"mine": "i -> i"}):
         check()
