@@ -203,7 +203,9 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         most = 8 if width == 1 or _many_registers() else 4
         height = min(most, 1 << (rows - 1).bit_length())
     width = min(width, -(-columns // lanes))
-    kernel = direct_kernel(work.out.dtype, height, width, asked_for(work, height))
+    # A step of a vector of columns is too short to ask for anything beside.
+    ahead = width > 1 and asked_for(work, height)
+    kernel = direct_kernel(work.out.dtype, height, width, ahead)
     step = width * lanes
     return _spread(work, kernel, (8, step * ceil(256 / (step * item))), context, label)
 
