@@ -21,22 +21,22 @@ def prepare(platform: str) -> None:
 
 
 Gather = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
-_gatherers: dict[tuple[type, bool], Gather] = {}
+_gatherers: dict[type, Gather] = {}
 
 
-def gatherer(kind: type, literals: bool = False) -> Gather:
+def gatherer(kind: type) -> Gather:
     """What gathers arrays of a class out of containers quicker than Python, for programs that have
     a launcher: their leaves and what calls like this one are found by. `None` where anything else
-    is in there; with `literals`, integers, bools, strings and classes may be.
+    is in there.
     """
-    known = _gatherers.get((kind, literals))
+    known = _gatherers.get(kind)
     if known is not None:
         return known
     from shardir.backends.cpu.native.runtime import gathering, workers
 
     code = workers.pool().code
-    made = gathering.gatherer(code["gather"], kind, literals) or (lambda *_: None)
-    _gatherers[kind, literals] = made
+    made = gathering.gatherer(code["gather"], kind) or (lambda *_: None)
+    _gatherers[kind] = made
     return made
 
 

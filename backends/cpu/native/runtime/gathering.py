@@ -5,9 +5,7 @@
 
 Lists, tuples, dictionaries by strings, and `None` are walked through, in the order in which
 `tree.flatten` meets their leaves; objects of the class `kind` are the leaves. Calls with the same
-containers and the same `signature` of each leaf have equal tokens, and no others have. With
-`literals`, integers, bools, strings and classes may be among them: their types and themselves are
-tokens, and they are no leaves.
+containers and the same `signature` of each leaf have equal tokens, and no others have.
 """
 
 import ctypes
@@ -20,12 +18,8 @@ from shardir.backends.cpu.native.runtime.objects import TYPE, offsets
 
 Gather = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
 
-LITERALS = int, bool, str, type
-FACTS = (
-    "kind", "signature", "dict", "list", "tuple", "text", "orders", "learn", "keys", "end",
-    *(f"literal.{kind.__name__}" for kind in LITERALS),
-)  # fmt: skip
-"""The words behind `self`: types, offsets of slots, and objects; 0 for literals not allowed."""
+FACTS = ("kind", "signature", "dict", "list", "tuple", "text", "orders", "learn", "keys", "end")
+"""The words behind `self`: types, offsets of slots, and objects."""
 DEPTH = 100
 """Containers in containers beyond which Python does the work, which knows when its stack ends."""
 
@@ -76,7 +70,7 @@ class Orders(dict[tuple[str, ...], Order]):
         self[keys] = self._sorted.setdefault(inside, Order(inside))
 
 
-def gatherer(code: int, kind: type, literals: bool = False) -> Gather | None:
+def gatherer(code: int, kind: type) -> Gather | None:
     """A function that gathers objects of a class, by `gather` at an address; `None`: not here."""
     found, keys = offsets(object.__new__(kind), ("signature",)), offsets(Order(()), ("keys",))
     if found is None or keys is None:
@@ -84,8 +78,7 @@ def gatherer(code: int, kind: type, literals: bool = False) -> Gather | None:
     orders, end = Orders(), ")"
     learn = orders.learn
     types = (id(dict), id(list), id(tuple), id(str))
-    allowed = (id(each) if literals else 0 for each in LITERALS)
-    words = (id(kind), *found, *types, id(orders), id(learn), *keys, id(end), *allowed)
+    words = (id(kind), *found, *types, id(orders), id(learn), *keys, id(end))
     header = (ctypes.c_int64 * len(words))(*words)
     made: Gather = function(code, ctypes.addressof(header), (header, kind, orders, learn, end))
     return made
@@ -246,14 +239,8 @@ def _define_walk(module: Module) -> None:
 
     def nothing() -> None:
         none = Value("@shardir_none", "ptr", f)
-        f.choose(x.is_("eq", none), lambda: good.set(push(tokens, none)), literal)
-
-    def literal() -> None:
-        one, *others = (kind.is_("eq", _fact(f, facts, f"literal.{k.__name__}")) for k in LITERALS)
-        for other in others:
-            one = one | other
-        with f.when(one):
-            good.set(push(tokens, kind) & push(tokens, x))
+        with f.when(x.is_("eq", none)):
+            good.set(push(tokens, none))
 
     with f.when(depth.is_("sgt", 0)):
         f.choose(kind.is_("eq", _fact(f, facts, "kind")), leaf, container)

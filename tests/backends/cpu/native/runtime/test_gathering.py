@@ -25,14 +25,13 @@ class Leaf:
         self.signature = signature
 
 
-def gather_leaves(literals: bool = False) -> Gather:
-    made = gatherer(pool().code["gather"], Leaf, literals)
+def gather_leaves() -> Gather:
+    made = gatherer(pool().code["gather"], Leaf)
     assert made is not None
     return made
 
 
 GATHER: Callable[..., Any] = gather_leaves()
-WITH_LITERALS: Callable[..., Any] = gather_leaves(True)
 LEAVES = [Leaf("first"), Leaf("second"), Leaf(3)]
 trees = st.recursive(
     st.sampled_from([*LEAVES, None]),
@@ -74,22 +73,6 @@ def test_what_it_does_not_know_is_left_to_python() -> None:
     endless: list[Any] = []
     endless.append(endless)
     assert GATHER(endless) is None
-
-
-def test_literals_are_tokens_with_their_types() -> None:
-    x = LEAVES[0]
-    calls = [(x, each) for each in (0, 1, True, False, "0", "", int, bool, None, (0,), (0, 1), [0])]
-    found = [WITH_LITERALS(*call) for call in calls]
-    assert all(leaves == [x] for leaves, _ in found)
-    assert len({tokens for _, tokens in found}) == len(calls)
-    assert [WITH_LITERALS(*call) for call in calls] == found
-    for each in (1.0, 1j, np.int32(1), np.dtype("float32"), b"", object(), {1}):
-        assert WITH_LITERALS(x, each) is None
-    number, text = 12345678, "".join(["some ", "text"])
-    before = sys.getrefcount(number), sys.getrefcount(text), sys.getrefcount(int)
-    for _ in range(100):
-        assert WITH_LITERALS(x, {"a": number, "b": (text, int)})[0] == [x]
-    assert (sys.getrefcount(number), sys.getrefcount(text), sys.getrefcount(int)) == before
 
 
 def test_nothing_is_held_or_let_go() -> None:
