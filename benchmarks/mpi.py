@@ -1,9 +1,8 @@
-"""Several processes: an all-reduce beside MPI's own, and a training step beside one process's.
+"""Several processes: an all-reduce beside MPI's own, and training steps beside one process's.
 
-The first table sums 16 MiB of single precision over two processes with one device each; plain is
-`MPI.Allreduce` of mpi4py, run in turn with it. The second is a step of a perceptron, the batch cut
-over as many devices as there are cores, dealt out to one process and to two. Ratios are of
-medians.
+The first table sums up to 64 MiB of single precision over two processes with one device each;
+plain is `MPI.Allreduce` of mpi4py, run in turn with it. The second has steps of training on eight
+devices, dealt out to one process, to two and to four, which share the cores. Ratios are of medians.
 """
 
 import json
@@ -19,6 +18,8 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from cpu_library import Library, shardir
+from cpu_models import convolution_step, mlp_gradient, transformer_step
 from rich.console import Console
 from rich.table import Table
 
@@ -27,7 +28,8 @@ import shardir.numpy as snp
 from shardir import lax
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
-REPEATS = 41
+REPEATS = 21
+CORES = max(2, os.cpu_count() or 1)
 MEBIBYTES = (1, 4, 16, 64)
 WIDTHS = (784, 1024, 1024, 10)
 BATCH = 2048
@@ -71,10 +73,9 @@ def sums() -> list[tuple[int, float, float]]:
     return found
 
 
-def step_time() -> float:
-    """The time of a training step of a perceptron, its batch cut over all devices."""
-    sd.distributed.initialize()
-    mesh = sd.make_mesh((len(sd.devices()),), ("data",))
+def perceptron(library: Library) -> Callable[[], Any]:
+    """A training step, its batch cut over as many devices as there are cores."""
+    mesh = sd.make_mesh((CORES,), ("data",), devices=sd.devices()[:CORES])
     rng = np.random.default_rng(0)
     whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
     params = [
@@ -94,8 +95,23 @@ def step_time() -> float:
         gradients = sd.grad(loss)(params, x, y)
         return [w - 0.1 * g for w, g in zip(params, gradients, strict=True)]
 
-    (found,) = timed(lambda: step(params, x, y))
-    return found
+    return lambda: step(params, x, y)
+
+
+STEPS: dict[str, Callable[[Library], Callable[[], Any]]] = {
+    f"perceptron {WIDTHS}, batch {BATCH} cut over {CORES} devices": perceptron,
+    "MLP gradient, 8-way data": mlp_gradient((8, 1)),
+    "MLP gradient, 4 x 2": mlp_gradient((4, 2)),
+    "transformer step, 4 x 2": transformer_step((4, 2)),
+    "convolution step, cut in space": convolution_step("space"),
+}
+
+
+def steps() -> list[float]:
+    """The time of each step."""
+    sd.distributed.initialize()
+    library = shardir()
+    return [timed(make(library))[0] for make in STEPS.values()]
 
 
 def run(what: str, processes: int, devices: int) -> Any:
@@ -121,7 +137,7 @@ def run(what: str, processes: int, devices: int) -> Any:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        found = sums() if sys.argv[1] == "sums" else [step_time()]
+        found = sums() if sys.argv[1] == "sums" else steps()
         if sd.process_index() == 0:
             print(json.dumps(found))
         return
@@ -130,13 +146,15 @@ def main() -> None:
     for size, ours, theirs in run("sums", 2, 2):
         table.add_row(str(size), f"{ours:.2f} ms", f"{theirs:.2f} ms", f"{theirs / ours:.2f}")
     console.print(table)
-    devices = max(2, os.cpu_count() or 1)
-    (one,), (two,) = run("step", 1, devices), run("step", 2, devices)
-    table = Table(
-        "processes", "step", "speed", title=f"perceptron {WIDTHS}, batch {BATCH}, {devices} devices"
-    )
-    table.add_row("1", f"{one:.1f} ms", "1.00")
-    table.add_row("2", f"{two:.1f} ms", f"{one / two:.2f}")
+    one, two, four = (run("steps", count, 8) for count in (1, 2, 4))
+    table = Table("step", "1 process", "2", "speed", "4", "speed", title=f"steps on {CORES} cores")
+    for name, *times in zip(STEPS, one, two, four, strict=True):
+        alone = times[0]
+        table.add_row(
+            name,
+            f"{alone:.0f} ms",
+            *(text for each in times[1:] for text in (f"{each:.0f} ms", f"{alone / each:.2f}")),
+        )
     console.print(table)
 
 
