@@ -25,7 +25,7 @@ from shardir.backends.cpu.native.runtime.answering import (
 )
 from shardir.backends.cpu.native.runtime.objects import offsets
 from shardir.backends.cpu.native.runtime.reading import facts_of
-from shardir.backends.cpu.native.runtime.workers import pool
+from shardir.backends.cpu.native.runtime.workers import calls
 from shardir.frontend import config, mesh, running, trace, tree
 from shardir.frontend.array import Array
 from shardir.frontend.calling import signature_of_leaf
@@ -69,7 +69,7 @@ def answers_for(
     if facts is None:
         return None
     slow: Any = type(thing).__call__
-    made = Answers(pool().code, facts, _AROUND, slow, static, table, swap)
+    made = Answers(calls(), facts, _AROUND, slow, static, table, swap)
     made.install(thing)
     return made
 

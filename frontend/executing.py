@@ -50,7 +50,7 @@ def wait_quickly(thing: object, kind: type) -> object:
         return None
     from shardir.backends.cpu.native.runtime import readiness, workers
 
-    return readiness.wait(workers.pool().code["wait"], kind, thing) if workers.is_made() else None
+    return readiness.wait(workers.calls()["wait"], kind, thing) if workers.answers_calls() else None
 
 
 def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeExecutable:

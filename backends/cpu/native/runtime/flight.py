@@ -173,7 +173,7 @@ class _Flight(_Part):
 
     def __init__(self, module: Module) -> None:
         params = ["ptr", "ptr", "ptr", "i64", "ptr", "i1"]
-        f = Function(module, "fly", params, "ptr", "nounwind noinline", internal=True)
+        f = Function(module, "fly", params, "ptr", "nounwind noinline")
         self._header, leaves, rows, self._count, given, alone = f.params
         super().__init__(f, word(f, self._header, "facts", "ptr"))
         self._blocks = self.word("blocks")

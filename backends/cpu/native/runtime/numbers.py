@@ -18,6 +18,7 @@ def define_numbers(module: Module) -> None:
     """Define `write_number`."""
     module.declare("PyLong_AsLongLongAndOverflow", "i64", ["ptr", "ptr"])
     module.declare("PyFloat_AsDouble", "double", ["ptr"])
+    module.declarations.setdefault("@shardir_true = external global i8")
     params = ["ptr", "i64", "ptr"]
     f = Function(module, "write_number", params, "i1", "nounwind", internal=True)
     number, kind, cell = f.params

@@ -75,10 +75,13 @@ def define_read(module: Module) -> None:
         ("PyList_GetItem", "ptr", ["ptr", "i64"]),
         ("PyList_Size", "i64", ["ptr"]),
         ("PyLong_AsLongLongAndOverflow", "i64", ["ptr", "ptr"]),
+        ("PyLong_AsVoidPtr", "ptr", ["ptr"]),
         ("PyTuple_GetItem", "ptr", ["ptr", "i64"]),
         ("PyTuple_Size", "i64", ["ptr"]),
     ):
         module.declare(name, result, params)
+    for name in ("none", "true", "false"):
+        module.declarations.setdefault(f"@shardir_{name} = external global i8")
     _define_push(module)
     _Static(module)
     _Dynamic(module)

@@ -53,6 +53,8 @@ SPIN_NANOSECONDS = 50_000
 two steps, shorter than what waking it costs."""
 
 
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+"""How references are counted differs from one to the next."""
 CPU_QUOTA = "/sys/fs/cgroup/cpu.max"
 
 
@@ -62,18 +64,13 @@ def code(how: str = "") -> Library:
     triple = host().triple
     chosen = how or parking(triple)
     libc = ctypes.CDLL(None)
-    parts = (
-        answering, blocks, flight, gathering, launching, numbers, readiness, reading, references,
-    )  # fmt: skip
+    parts = (blocks, flight, gathering, launching, numbers, references)
     imports = python_addresses(dict.fromkeys(name for part in parts for name in part.SYMBOLS))
     imports |= {name: address(libc[name]) for name in symbols(triple, chosen)}
     exports = [
-        "work", "rouse", "entry", "launch", "gather", "ready", "loop", "retire", "hand",
-        "answer", "describe", "wait",
+        "work", "rouse", "entry", "launch", "gather", "loop", "retire", "hand", "fly",
     ]  # fmt: skip
-    # How Python counts references differs.
-    name = f"runtime {chosen} {sys.version_info[0]}.{sys.version_info[1]}"
-    return named(name, lambda: _text(triple, chosen), exports, imports)
+    return named(f"runtime {chosen} {PYTHON}", lambda: _text(triple, chosen), exports, imports)
 
 
 def _text(triple: str, how: str) -> str:
@@ -86,10 +83,26 @@ def _text(triple: str, how: str) -> str:
     flight.define_flight(module)
     launching.define_launch(module)
     gathering.define_gather(module)
-    readiness.define_ready(module)
     looping.define_loop(module)
+    return module.text()
+
+
+@cache
+def calls() -> Library:
+    """What answers calls like earlier ones, as machine code of its own: first calls do not wait
+    for it."""
+    parts = (answering, readiness, reading, references)
+    imports = python_addresses(dict.fromkeys(name for part in parts for name in part.SYMBOLS))
+    imports["fly"] = pool().code["fly"]
+    return named(f"calls {PYTHON}", _calls_text, ["answer", "describe", "ready", "wait"], imports)
+
+
+def _calls_text() -> str:
+    module = Module()
+    references.declare_references(module)
     reading.define_read(module)
     answering.define_answer(module)
+    readiness.define_ready(module)
     return module.text()
 
 
@@ -252,9 +265,9 @@ def pool() -> Pool:
         return _shared[0]
 
 
-def is_made() -> bool:
-    """Whether there is machine code yet."""
-    return bool(_shared)
+def answers_calls() -> bool:
+    """Whether there is machine code yet that answers calls."""
+    return calls.cache_info().currsize > 0
 
 
 def worker_count() -> int:

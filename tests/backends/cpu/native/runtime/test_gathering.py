@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from shardir.backends.cpu.native.runtime import objects, readiness
 from shardir.backends.cpu.native.runtime.gathering import DEPTH, Gather, Orders, gatherer
 from shardir.backends.cpu.native.runtime.objects import offsets
-from shardir.backends.cpu.native.runtime.workers import pool
+from shardir.backends.cpu.native.runtime.workers import calls, pool
 from shardir.backends.storage import Storage
 from shardir.frontend import tree
 
@@ -132,7 +132,7 @@ class Holder(Leaf):
 
 
 def test_arrays_are_ready_when_all_hold_their_numbers() -> None:
-    ready = readiness.checker(pool().code["ready"], Holder)
+    ready = readiness.checker(calls()["ready"], Holder)
     assert ready is not None
     there = Holder(Storage.of(np.ones(2)))
     good: list[Any] = [there, None, (), [], {}, {"a": there, 2: [there, (None, there)]}, [[there]]]
