@@ -5,7 +5,11 @@ the backend that compiles machine code.
 """
 
 from shardir.backends.base import Backend, Executable
-from shardir.backends.cpu import contraction as contraction, ordering as ordering
+from shardir.backends.cpu import (
+    contraction as contraction,
+    lapack as lapack,
+    ordering as ordering,
+)
 from shardir.backends.cpu.executor import Program
 from shardir.ir import Module
 

@@ -1,0 +1,88 @@
+"""LU decompositions by the LAPACK that NumPy brings with it, where its function can be found.
+
+NumPy links a LAPACK for its own `det` and `solve`, and has no way to call `getrf` itself. Wheels
+name it with a prefix and, where its integers have 64 bits, a suffix. Where there is none of these
+names, the reference does it, column by column.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.linalg import _umath_linalg
+
+from shardir.backends.base import Array
+from shardir.backends.cpu.kernels import Kernel, kernels
+from shardir.ir import Op
+from shardir.ops.matrices import wide
+from shardir.opset import OPS
+
+NAMES = (("scipy_{}_64_", np.int64), ("{}_64_", np.int64), ("scipy_{}_", np.int32))
+
+
+class Routine(NamedTuple):
+    """A function of LAPACK, and the type of its integers."""
+
+    call: Callable[..., Any]
+    integer: type[np.signedinteger[Any]]
+
+
+@cache
+def routine(name: str) -> Routine | None:
+    """A function of LAPACK; `None` where it cannot be found."""
+    try:
+        library = ctypes.CDLL(_umath_linalg.__file__)
+    except OSError:
+        return None
+    for pattern, integer in NAMES:
+        found = getattr(library, pattern.format(name), None)
+        if found is not None:
+            found.restype = None
+            return Routine(found, integer)
+    return None
+
+
+def _order(pivots: Sequence[int], rows: int) -> list[int]:
+    """Where each row came from, when row i was exchanged with row `pivots[i]` in turn."""
+    order = list(range(rows))
+    for i, best in enumerate(pivots):
+        order[i], order[best] = order[best], order[i]
+    return order
+
+
+@kernels.rule(OPS["lu"])
+def _lu(op: Op) -> Kernel:
+    made, places, permutation = (value.type for value in op.results)
+    reference: Any = op.spec.reference
+
+    def compute(x: Array) -> tuple[Array, Array, Array]:
+        full = wide(x)
+        getrf = routine("zgetrf" if full.dtype.kind == "c" else "dgetrf")
+        # Where there are infinities and NaNs, others choose other rows.
+        if getrf is None or not full.size or not np.isfinite(full).all():
+            found: tuple[Array, Array, Array] = reference(x, result=(made, places, permutation))
+            return found
+        rows, columns = x.shape[-2:]
+        count, size = prod(x.shape[:-2]), min(rows, columns)
+        # Column by column in memory, as LAPACK has matrices.
+        left = full.reshape(count, rows, columns).swapaxes(1, 2).copy()
+        pivots = np.empty((count, size), getrf.integer)
+        numbers = [np.array(n, getrf.integer) for n in (rows, columns, rows, 0)]
+        m, n, step, info = (number.ctypes.data_as(ctypes.c_void_p) for number in numbers)
+        for matrix, chosen in zip(left, pivots, strict=True):
+            getrf.call(
+                m, n, matrix.ctypes.data_as(ctypes.c_void_p), step,
+                chosen.ctypes.data_as(ctypes.c_void_p), info,
+            )  # fmt: skip
+        pivots -= 1
+        order = np.array([_order(chosen, rows) for chosen in pivots.tolist()], np.int32)
+        return (
+            left.swapaxes(1, 2).reshape(x.shape).astype(made.numpy),
+            pivots.astype(np.int32).reshape(places.shape),
+            order.reshape(permutation.shape),
+        )
+
+    return compute
