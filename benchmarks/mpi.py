@@ -74,8 +74,8 @@ def sums() -> list[tuple[int, float, float]]:
 
 
 def perceptron(library: Library) -> Callable[[], Any]:
-    """A training step, its batch cut over as many devices as there are cores."""
-    mesh = sd.make_mesh((CORES,), ("data",), devices=sd.devices()[:CORES])
+    """A training step, its batch cut over all devices."""
+    mesh = sd.make_mesh((len(sd.devices()),), ("data",))
     rng = np.random.default_rng(0)
     whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
     params = [
@@ -99,7 +99,7 @@ def perceptron(library: Library) -> Callable[[], Any]:
 
 
 STEPS: dict[str, Callable[[Library], Callable[[], Any]]] = {
-    f"perceptron {WIDTHS}, batch {BATCH} cut over {CORES} devices": perceptron,
+    f"perceptron {WIDTHS}, batch {BATCH}": perceptron,
     "MLP gradient, 8-way data": mlp_gradient((8, 1)),
     "MLP gradient, 4 x 2": mlp_gradient((4, 2)),
     "transformer step, 4 x 2": transformer_step((4, 2)),
