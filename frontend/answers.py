@@ -25,7 +25,7 @@ from shardir.backends.cpu.native.runtime.answering import (
 )
 from shardir.backends.cpu.native.runtime.objects import offsets
 from shardir.backends.cpu.native.runtime.reading import facts_of
-from shardir.backends.cpu.native.runtime.workers import calls
+from shardir.backends.cpu.native.runtime.workers import calls_soon
 from shardir.frontend import config, mesh, running, trace, tree
 from shardir.frontend.array import Array
 from shardir.frontend.calling import signature_of_leaf
@@ -58,7 +58,7 @@ def answers_for(
     table: Table | None = None,
     swap: bool = False,
 ) -> Answers | None:
-    """Answers to the calls of an object of a `quick_class`; `None`: not here.
+    """Answers to the calls of an object of a `quick_class`; `None`: not here, or not yet.
 
     A `table` is that of a function whose calls are the same; with `swap`, its two arguments turned
     around.
@@ -66,10 +66,11 @@ def answers_for(
     from shardir.backends.cpu.native.runtime.callables import is_quick
 
     facts = _facts() if is_quick(thing) else None
-    if facts is None:
+    code = calls_soon() if facts is not None else None
+    if facts is None or code is None:
         return None
     slow: Any = type(thing).__call__
-    made = Answers(calls(), facts, _AROUND, slow, static, table, swap)
+    made = Answers(code, facts, _AROUND, slow, static, table, swap)
     made.install(thing)
     return made
 

@@ -26,6 +26,17 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("long" if config.getoption("--long") else "quick")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def answered_calls() -> None:
+    """What answers calls is there from the start, or it would depend on how many came before."""
+    from shardir.backends.cpu.native import available
+
+    if available():
+        from shardir.backends.cpu.native.runtime.workers import calls
+
+        calls()
+
+
 def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:
     if file_path.suffix != ".ir":
         return None

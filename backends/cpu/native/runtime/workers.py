@@ -17,12 +17,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
-from typing import final
+from threading import Thread
+from typing import Any, final
 
-from shardir.backends.cpu.native.llvm.compiler import Library, named
+from shardir.backends.cpu.native.llvm.compiler import Library, known, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
 from shardir.backends.cpu.native.runtime import (
@@ -87,14 +88,48 @@ def _text(triple: str, how: str) -> str:
     return module.text()
 
 
-@cache
+_calls: list[Library] = []
+_asked_for_calls = [0]
+ENOUGH = 16
+"""So many calls like earlier ones, and what answers them is compiled."""
+
+
 def calls() -> Library:
-    """What answers calls like earlier ones, as machine code of its own: first calls do not wait
-    for it."""
+    """What answers calls like earlier ones, as machine code of its own."""
+    with _making:
+        if not _calls:
+            _calls.append(_brought_calls(named))
+        return _calls[0]
+
+
+def calls_soon() -> Library | None:
+    """`calls` where it is on disk, or else from when enough calls have come for another thread to
+    have compiled it: nobody waits."""
+    if _calls:
+        return _calls[0]
+    _asked_for_calls[0] += 1
+    if _asked_for_calls[0] == 1:
+        found: Library | None = _brought_calls(lambda name, text, *what: known(name, *what))
+        if found is not None:
+            _calls.append(found)
+            return found
+    if _asked_for_calls[0] == ENOUGH:
+        # What goes wrong is told to who asks for it by `calls`.
+        Thread(target=_quietly_calls, name="shardir-prepare").start()
+    return None
+
+
+def _quietly_calls() -> None:
+    with suppress(Exception):
+        calls()
+
+
+def _brought_calls(bring: Callable[..., Any]) -> Any:
     parts = (answering, readiness, reading, references)
     imports = python_addresses(dict.fromkeys(name for part in parts for name in part.SYMBOLS))
     imports["fly"] = pool().code["fly"]
-    return named(f"calls {PYTHON}", _calls_text, ["answer", "describe", "ready", "wait"], imports)
+    exports = ["answer", "describe", "ready", "wait"]
+    return bring(f"calls {PYTHON}", _calls_text, exports, imports)
 
 
 def _calls_text() -> str:
@@ -267,7 +302,7 @@ def pool() -> Pool:
 
 def answers_calls() -> bool:
     """Whether there is machine code yet that answers calls."""
-    return calls.cache_info().currsize > 0
+    return bool(_calls)
 
 
 def worker_count() -> int:
@@ -302,6 +337,7 @@ def _at_exit() -> None:
 
 def _after_fork_in_child() -> None:
     _making.release()
+    _asked_for_calls[0] = min(_asked_for_calls[0], 1)
     _after_fork()
 
 
