@@ -6,7 +6,7 @@ after:  `%g.near = all-reduce(%p, axes=[data:(2)4], op=add)`
 
 What devices of one process have for one another is a matter of memory; between processes one
 message says it for all of them. A sum of floating-point numbers of which a process would receive
-little is gathered and added up in the order of the devices, as one process does it, so that it has
+little is gathered and added up in the order of the devices, so that the same parts have a sum of
 the same bits on any number of processes.
 """
 

@@ -35,15 +35,19 @@ class Levels:
         Raises `PipelineError` for what no mesh can be cut into.
         """
         across: dict[str, int] = {}
+        seen: set[str] = set()
         for part in filter(None, text.split("/")):
             name, _, count = part.partition(":")
             size = mesh.sizes.get(name)
-            if size is None or not count.isdecimal() or int(count) < 1 or size % int(count):
+            fits = size is not None and count.isdecimal() and int(count) > 0
+            if size is None or not fits or size % int(count) or name in seen:
                 known = ", ".join(f"{axis}:{n}" for axis, n in mesh.axes)
                 raise PipelineError(
                     f"{part!r} is no cut of a mesh axis; write AXIS:BLOCKS, where the blocks "
-                    f"divide the axis, such as data:2/model:1; the axes are {known or 'none'}"
+                    "divide the axis, once for each axis, such as data:2/model:1; the axes are "
+                    f"{known or 'none'}"
                 )
+            seen.add(name)
             if int(count) > 1:
                 across[name] = int(count)
         levels = cls(mesh, across)
@@ -54,7 +58,8 @@ class Levels:
         found = dict.fromkeys(self.across, 0)
         for part in filter(None, text.split("/")):
             name, _, at = part.partition(":")
-            if not at.isdecimal() or int(at) >= self.across.get(name, 1):
+            known = name in self.mesh.sizes and at.isdecimal()
+            if not known or int(at) >= self.across.get(name, 1):
                 raise PipelineError(
                     f"{part!r} is no place of a block; write AXIS:NUMBER, counted from 0, such as "
                     f"data:1; the blocks are {self}"

@@ -1,20 +1,26 @@
 """Programs of devices, and what passes make of them for processes, compared."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from hypothesis import strategies as st
 
+from shardir.build import substitute
 from shardir.interpret import advance, exchanged, mesh_of, run_devices, steps
 from shardir.ir import Module, Op
 from shardir.levels import Levels
 from shardir.mesh import Mesh
 from shardir.passes import Pipeline
+from shardir.passes.pipeline import DEFAULT
 from shardir.placement import Sharding
 from shardir.shards import cut
 from shardir.verify import verify
+from tests.shardings import shardings
+from tests.strategies import modules
 
 Array = npt.NDArray[Any]
 
@@ -127,3 +133,15 @@ def places(levels: Levels) -> list[str]:
         "/".join(f"{name}:{i}" for name, i in coordinates.items())
         for coordinates in levels.processes.coordinates()
     ]
+
+
+@st.composite
+def partitioned(draw: st.DrawFn) -> Module:
+    """The program of each device, some with collectives in two halves."""
+    module = draw(modules())
+    (mesh,) = module.meshes
+    body = module.main.body
+    cuts = {p: replace(p, sharding=draw(shardings(mesh, p.type.shape))) for p in body.params}
+    function = replace(module.main, body=substitute(body, cuts))
+    passes = DEFAULT + draw(st.sampled_from(["", ",combine", ",overlap"]))
+    return Pipeline.parse(passes)(replace(module, functions=(function,)))

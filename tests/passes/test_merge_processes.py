@@ -1,7 +1,6 @@
 """`merge-devices` for one process of several: what stays between them, and that it is right."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
@@ -9,17 +8,21 @@ from hypothesis import assume, given, settings, strategies as st
 from shardir import parse
 from shardir.agreement import agree, rounding, steady
 from shardir.backends.cpu.native.pipeline import of_process
-from shardir.build import substitute
 from shardir.errors import MergeError
 from shardir.interpret import mesh_of, run
 from shardir.ir import Module
 from shardir.levels import Levels
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT
 from shardir.sampling import random_arguments
-from tests.passes.processes import Array, checked, on_devices, on_processes, places, ways
-from tests.shardings import shardings
-from tests.strategies import modules
+from tests.passes.processes import (
+    Array,
+    checked,
+    on_devices,
+    on_processes,
+    partitioned,
+    places,
+    ways,
+)
 
 EXAMPLES = 40 if settings().max_examples <= 200 else settings().max_examples
 """Each is compiled for all of its processes."""
@@ -173,20 +176,8 @@ def test_two_levels_come_before() -> None:
     )
 
 
-@st.composite
-def programs(draw: st.DrawFn) -> Module:
-    """The program of each device, some with collectives in two halves."""
-    module = draw(modules())
-    (mesh,) = module.meshes
-    body = module.main.body
-    cuts = {p: replace(p, sharding=draw(shardings(mesh, p.type.shape))) for p in body.params}
-    function = replace(module.main, body=substitute(body, cuts))
-    passes = DEFAULT + draw(st.sampled_from(["", ",combine", ",overlap"]))
-    return Pipeline.parse(passes)(replace(module, functions=(function,)))
-
-
 @settings(max_examples=EXAMPLES)
-@given(programs(), st.data())
+@given(partitioned(), st.data())
 def test_devices_of_processes_get_what_devices_get(module: Module, data: st.DataObject) -> None:
     across = data.draw(st.sampled_from([*ways(mesh_of(module)), ""]))
     assume(across and all(op.spec.effect is False for op in module.main.body.walk()))

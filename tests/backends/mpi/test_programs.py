@@ -1,22 +1,18 @@
-"""Programs of several processes compute what one process computes, in the same bits."""
+"""Programs of several processes compute what one process computes, by NumPy in the same bits."""
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from shardir.build import substitute
 from shardir.ir import Module
-from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT
 from shardir.text.printer import show
 from tests.backends.mpi.launching import mpiexec
 from tests.backends.mpi.machine_code import CLAIMS
 from tests.backends.mpi.programs import SEPARATOR
-from tests.shardings import shardings
-from tests.strategies import modules, spmd_modules
+from tests.passes.processes import partitioned
+from tests.strategies import spmd_modules
 
 EXAMPLES = 60 if settings().max_examples <= 200 else 400
 
@@ -47,18 +43,6 @@ def drawn(strategy: st.SearchStrategy[Module], count: int) -> list[str]:
 
     collect()
     return texts
-
-
-@st.composite
-def partitioned(draw: st.DrawFn) -> Module:
-    """The program of each device, some with collectives in two halves."""
-    module = draw(modules())
-    (mesh,) = module.meshes
-    body = module.main.body
-    cuts = {p: replace(p, sharding=draw(shardings(mesh, p.type.shape))) for p in body.params}
-    function = replace(module.main, body=substitute(body, cuts))
-    passes = DEFAULT + draw(st.sampled_from(["", ",combine", ",overlap"]))
-    return Pipeline.parse(passes)(replace(module, functions=(function,)))
 
 
 def run(texts: list[str], count: int, folder: Path, *ways: str) -> None:

@@ -107,7 +107,8 @@ def test_other_python_threads_run_meanwhile(crowd: Pool) -> None:
         while not ended.is_set():
             counted[0] += 1
 
-    long = load([Phase(WHO, (20_000_000,), 4, 30e3)], 2, crowd)
+    # So much longer that what the other thread gets beside the short one does not matter.
+    long = load([Phase(WHO, (120_000_000,), 4, 30e3)], 2, crowd)
     keeping = load([Phase(WHO, (20_000_000,), 4, 10e3)], 2, crowd)
     threading.Thread(target=count).start()
     before = counted[0]
@@ -120,7 +121,7 @@ def test_other_python_threads_run_meanwhile(crowd: Pool) -> None:
     while_kept = counted[0] - before
     assert time.perf_counter() - begin > 0.02
     ended.set()
-    assert while_released > while_kept
+    assert while_released > 2 * max(while_kept, 1)
 
 
 def test_more_threads_than_places_wait_for_one(crowd: Pool) -> None:
