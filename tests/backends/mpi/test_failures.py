@@ -9,6 +9,10 @@ from tests.backends.mpi.launching import ROOT, Done, mpiexec
 
 SCENARIOS = ROOT / "tests" / "backends" / "mpi" / "scenarios.py"
 
+ALARM = {14, 15}
+"""What the launcher may return for a process that ends itself by SIGALRM: 14; with the bits of 9,
+SIGKILL, if it sees how those ended that it killed for that before it leaves."""
+
 
 def play(scenario: str, folder: Path, count: int = 2, **environment: str) -> Done:
     """Run a scenario; nobody waits until the 300 seconds are over."""
@@ -46,7 +50,7 @@ def test_an_exception_in_a_script_for_jax_ends_the_job(tmp_path: Path) -> None:
 
 def test_a_process_that_ends_before_it_joins_ends_the_job(tmp_path: Path) -> None:
     done = play("ends_before_it_joins", tmp_path)
-    assert done.code == 14
+    assert done.code in ALARM
     assert "ModuleNotFoundError: No module named 'dataset'" in done.err[1]
     assert (
         "distributed.initialize() waits for ever: process 1 ended before calling it; every process "
@@ -56,7 +60,7 @@ def test_a_process_that_ends_before_it_joins_ends_the_job(tmp_path: Path) -> Non
 
 def test_joining_times_out(tmp_path: Path) -> None:
     done = play("joins_too_late", tmp_path, SHARDIR_COMM_TIMEOUT="2")
-    assert done.code == 14
+    assert done.code in ALARM
     assert "): distributed.initialize() timed out after 2 s, waiting for the other" in done.err[0]
 
 
