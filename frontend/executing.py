@@ -32,10 +32,9 @@ def gatherer(kind: type) -> Gather:
     known = _gatherers.get(kind)
     if known is not None:
         return known
-    from shardir.backends.cpu.native.runtime import gathering, workers
+    from shardir.backends.cpu.native.runtime import calls, gathering
 
-    code = workers.pool().code
-    made = gathering.gatherer(code["gather"], kind) or (lambda *_: None)
+    made = gathering.gatherer(calls.launches()["gather"], kind) or (lambda *_: None)
     _gatherers[kind] = made
     return made
 
@@ -48,9 +47,9 @@ def wait_quickly(thing: object, kind: type) -> object:
     """
     if not available():
         return None
-    from shardir.backends.cpu.native.runtime import readiness, workers
+    from shardir.backends.cpu.native.runtime import calls, readiness
 
-    return readiness.wait(workers.calls()["wait"], kind, thing) if workers.answers_calls() else None
+    return readiness.wait(calls.calls()["wait"], kind, thing) if calls.answers_calls() else None
 
 
 def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeExecutable:

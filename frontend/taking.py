@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.cpu.native import available
+from shardir.backends.cpu.native import BACKEND, available
 from shardir.backends.storage import Storage, is_storage
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
@@ -34,9 +34,13 @@ def taken(numbers: Numbers) -> Storage:
 
 
 def _fresh(numbers: Numbers) -> Storage | None:
-    """A copy in the backend's memory, which NumPy has not seen; `None`: there is no such."""
+    """A copy in the backend's memory, which NumPy has not seen; `None`: there is no such.
+
+    Who has an array will call a function of it, so that the backend gets ready meanwhile.
+    """
     if numbers.nbytes < POOLED_BYTES or not available():
         return None
+    BACKEND.prepare()
     from shardir.backends.cpu.native.runtime.memory import allocate
 
     block = allocate(numbers.nbytes)

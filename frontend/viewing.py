@@ -50,11 +50,12 @@ def launcher(function: Function, made: Sequence[tuple[Signature, Sharding]]) -> 
         seen = sum(prod(each.shape) for each in windows if each.param == number)
         if value.type.nbytes > SMALL_BYTES and 0 < seen * SHARE < value.type.size:
             return None
-    from shardir.backends.cpu.native.runtime import launching, workers
+    from shardir.backends.cpu.native.runtime import launching
+    from shardir.backends.cpu.native.runtime.calls import launches
 
     types = [value.type for value in body.params]
     return launching.launcher(
-        workers.pool().code,
+        launches(),
         program=0,
         kind=Array,
         template=(),

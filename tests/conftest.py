@@ -32,7 +32,7 @@ def answered_calls() -> None:
     from shardir.backends.cpu.native import available
 
     if available():
-        from shardir.backends.cpu.native.runtime.workers import calls
+        from shardir.backends.cpu.native.runtime.calls import calls
 
         calls()
 

@@ -6,6 +6,7 @@ It takes one program over whole arrays, as `merge-devices` makes it of the progr
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -60,13 +61,18 @@ def _schedule(module: Module) -> "Made":
 
 @cache
 def _begin() -> None:
-    """Compile or load the runtime on another thread: most of that is outside of Python."""
+    """Compile or load the runtime on another thread: most of that is outside of Python. Meanwhile
+    import what every program needs; and what makes schedules, where none can be on disk."""
     # Imported here, because a module that another thread imports is lost to a child forked now.
-    from shardir.backends.cpu.native.runtime.workers import pool
+    from shardir.backends.cpu.native.runtime import calls
 
+    kept = calls.are_on_disk()
     # What goes wrong is told to who asks for the pool next, and Python waits for the thread.
     with suppress(RuntimeError):
-        Thread(target=_quietly, args=(pool,), name="shardir-prepare").start()
+        Thread(target=_quietly, args=(calls.launches,), name="shardir-prepare").start()
+    import_module("shardir.backends.cpu.native.program")
+    if not kept:
+        import_module("shardir.backends.cpu.native.compiling")
 
 
 def _quietly(make: Callable[[], object]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from shardir.backends.base import Launch, WholeExecutable
 from shardir.backends.cpu.native.runtime import kernels, launching, looping
+from shardir.backends.cpu.native.runtime.calls import launches
 from shardir.backends.cpu.native.runtime.memory import Block, allocate, is_block
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import pool
@@ -229,7 +230,7 @@ class NativeProgram(WholeExecutable):
             sizes[-1] = taken
         arguments = [launching.Argument(slot) for slot in schedule.arguments[:seen]]
         launch = launching.launcher(
-            pool().code, enter.__self__, kind, template, arguments, places, sizes, results,
+            launches(), enter.__self__, kind, template, arguments, places, sizes, results,
             (self, captured),
         )  # fmt: skip
         return launch and (_donating(launch, kind, sizes, given) if given else launch)

@@ -76,11 +76,15 @@ def named(
     text: Callable[[], str],
     exports: Sequence[str],
     imports: Mapping[str, int] | None = None,
+    haste: bool = False,
 ) -> Library:
-    """`compile` of a text that is made only where the code of this name is not on disk."""
+    """`compile` of a text that is made only where the code of this name is not on disk.
+
+    What is made in `haste` is there soon, and runs longer.
+    """
     found = known(name, exports, imports)
     if found is None:
-        (made,) = emit([[text()]])
+        (made,) = emit([[text()]], haste)
         object_cache.save(key_of("module", name), made)
         found = Library(link([made], exports, imports or {}))
     return found
@@ -94,14 +98,19 @@ def known(
     return None if code is None else Library(link([code], exports, imports or {}))
 
 
-def emit(groups: Sequence[Sequence[str]]) -> list[bytes]:
+def is_on_disk(name: str) -> bool:
+    """Whether `named` will most likely find what it is asked for."""
+    return object_cache.holds(key_of("module", name))
+
+
+def emit(groups: Sequence[Sequence[str]], haste: bool = False) -> list[bytes]:
     """The object code of each group of modules, the groups at the same time.
 
     Raises `RuntimeError` with LLVM's words when a text is no module or two of a group define the
     same.
     """
     with _one_more():
-        return emitted_together(groups)
+        return emitted_together(groups, haste)
 
 
 def emit_ahead(texts: Sequence[str]) -> Ahead:

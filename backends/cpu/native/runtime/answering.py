@@ -238,8 +238,8 @@ class Call(NamedTuple):
 
 
 def define_answer(module: Module) -> None:
-    """Define `answer`, a function of Python's protocol for quick calls, which calls `fly`."""
-    module.declare("fly", "ptr", ["ptr", "ptr", "ptr", "i64", "ptr", "i1"])
+    """Define `answer`, a function of Python's protocol for quick calls, which calls `fly` of the
+    same module."""
     module.declare("PyObject_CallOneArg", "ptr", ["ptr", "ptr"])
     module.declare("PyObject_Vectorcall", "ptr", ["ptr", "ptr", "i64", "ptr"])
     module.declare("PyErr_Clear", "void", [])

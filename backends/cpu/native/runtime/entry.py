@@ -60,6 +60,11 @@ def _method(code: int) -> _MethodDef:
     return _MethodDef(b"program", code, METH_FASTCALL, b"Run with the addresses of slots.")
 
 
+def replace(code: int, better: int) -> None:
+    """Let the Python functions over a piece of code, and all to come, be over a better one."""
+    _method(code).code = better
+
+
 def function(code: int, program: int, keep: object) -> Any:
     """A Python function over the code of an entry; it keeps `keep` alive, and little else."""
     make = pythonapi.PyCFunction_NewEx
@@ -68,8 +73,8 @@ def function(code: int, program: int, keep: object) -> Any:
     return make(ctypes.addressof(_method(code)), program, keep)
 
 
-def define_entry(module: Module) -> None:
-    """Define `entry`, which calls functions of `phases` and `looping` in the same module."""
+def declare_python(module: Module) -> None:
+    """Say which functions and objects of Python there are for all."""
     for name, result, params in (
         ("PyLong_AsVoidPtr", "ptr", ["ptr"]),
         ("PyErr_Occurred", "ptr", []),
@@ -89,6 +94,11 @@ def define_entry(module: Module) -> None:
         + WRONG_COUNT.decode()
         + '\\00"'
     )
+
+
+def define_entry(module: Module) -> None:
+    """Define `entry` and `run`, which call functions of `phases` and `looping` in the module."""
+    declare_python(module)
     _define_start(module)
     _define_run_phases(module)
     _define_run(module)
@@ -148,7 +158,7 @@ def _discard(f: Function, thing: Value) -> None:
 
 def _define_run(module: Module) -> None:
     """`run(program, bases) -> i1`: run a program; false when a signal's handler raised."""
-    f = Function(module, "run", ["ptr", "ptr"], "i1", "nounwind", internal=True)
+    f = Function(module, "run", ["ptr", "ptr"], "i1")
     program, bases = f.params
     flags = f.load(f.offset(program, at.PROGRAM_FLAGS), "i64")
     good = f.variable("i1")

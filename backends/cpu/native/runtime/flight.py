@@ -57,7 +57,7 @@ def word(f: Function, header: Value, name: str, type: str = "i64") -> Value:
 
 
 def define_flight(module: Module) -> None:
-    """Define `fly`, which calls `run`, `pop` and `write_number` of the same module."""
+    """Define `fly`, which calls `pop` and `write_number` of the same module, and `run`."""
     for name, result, params in (
         ("PyLong_FromVoidPtr", "ptr", ["ptr"]),
         ("PyObject_CallOneArg", "ptr", ["ptr", "ptr"]),
@@ -173,7 +173,7 @@ class _Flight(_Part):
 
     def __init__(self, module: Module) -> None:
         params = ["ptr", "ptr", "ptr", "i64", "ptr", "i1"]
-        f = Function(module, "fly", params, "ptr", "nounwind noinline")
+        f = Function(module, "fly", params, "ptr", "nounwind noinline", internal=True)
         self._header, leaves, rows, self._count, given, alone = f.params
         super().__init__(f, word(f, self._header, "facts", "ptr"))
         self._blocks = self.word("blocks")

@@ -14,36 +14,18 @@ A forked child has no threads but the one that forked: its pool starts afresh.
 import atexit
 import ctypes
 import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
-from threading import Thread
-from typing import Any, final
+from typing import final
 
-from shardir.backends.cpu.native.llvm.compiler import Library, known, named
+from shardir.backends.cpu.native.llvm.compiler import Library, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
-from shardir.backends.cpu.native.runtime import (
-    answering,
-    blocks,
-    control as at,
-    flight,
-    gathering,
-    launching,
-    looping,
-    numbers,
-    readiness,
-    reading,
-    references,
-)
-from shardir.backends.cpu.native.runtime.entry import (
-    address,
-    define_entry,
-    python_addresses,
-)
+from shardir.backends.cpu.native.runtime import control as at, looping
+from shardir.backends.cpu.native.runtime.entry import address, define_entry, python_addresses
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError, SettingError
 from shardir.backends.cpu.native.runtime.mapping import map_memory
 from shardir.backends.cpu.native.runtime.parking import parking, symbols
@@ -53,9 +35,6 @@ SPIN_NANOSECONDS = 50_000
 """How long a worker looks for the next phase before it sleeps: longer than Python needs between
 two steps, shorter than what waking it costs."""
 
-
-PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
-"""How references are counted differs from one to the next."""
 CPU_QUOTA = "/sys/fs/cgroup/cpu.max"
 
 
@@ -65,79 +44,17 @@ def code(how: str = "") -> Library:
     triple = host().triple
     chosen = how or parking(triple)
     libc = ctypes.CDLL(None)
-    parts = (blocks, flight, gathering, launching, numbers, references)
-    imports = python_addresses(dict.fromkeys(name for part in parts for name in part.SYMBOLS))
+    imports = python_addresses()
     imports |= {name: address(libc[name]) for name in symbols(triple, chosen)}
-    exports = [
-        "work", "rouse", "entry", "launch", "gather", "loop", "retire", "hand", "fly",
-    ]  # fmt: skip
-    return named(f"runtime {chosen} {PYTHON}", lambda: _text(triple, chosen), exports, imports)
+    exports = ["work", "rouse", "entry", "run", "loop"]
+    return named(f"runtime {chosen}", lambda: _text(triple, chosen), exports, imports)
 
 
 def _text(triple: str, how: str) -> str:
     module = Module()
     define_interpreter(module, triple, how)
     define_entry(module)
-    references.declare_references(module)
-    blocks.define_blocks(module)
-    numbers.define_numbers(module)
-    flight.define_flight(module)
-    launching.define_launch(module)
-    gathering.define_gather(module)
     looping.define_loop(module)
-    return module.text()
-
-
-_calls: list[Library] = []
-_asked_for_calls = [0]
-ENOUGH = 16
-"""So many calls like earlier ones, and what answers them is compiled."""
-
-
-def calls() -> Library:
-    """What answers calls like earlier ones, as machine code of its own."""
-    with _making:
-        if not _calls:
-            _calls.append(_brought_calls(named))
-        return _calls[0]
-
-
-def calls_soon() -> Library | None:
-    """`calls` where it is on disk, or else from when enough calls have come for another thread to
-    have compiled it: nobody waits."""
-    if _calls:
-        return _calls[0]
-    _asked_for_calls[0] += 1
-    if _asked_for_calls[0] == 1:
-        found: Library | None = _brought_calls(lambda name, text, *what: known(name, *what))
-        if found is not None:
-            _calls.append(found)
-            return found
-    if _asked_for_calls[0] == ENOUGH:
-        # What goes wrong is told to who asks for it by `calls`.
-        Thread(target=_quietly_calls, name="shardir-prepare").start()
-    return None
-
-
-def _quietly_calls() -> None:
-    with suppress(Exception):
-        calls()
-
-
-def _brought_calls(bring: Callable[..., Any]) -> Any:
-    parts = (answering, readiness, reading, references)
-    imports = python_addresses(dict.fromkeys(name for part in parts for name in part.SYMBOLS))
-    imports["fly"] = pool().code["fly"]
-    exports = ["answer", "describe", "ready", "wait"]
-    return bring(f"calls {PYTHON}", _calls_text, exports, imports)
-
-
-def _calls_text() -> str:
-    module = Module()
-    references.declare_references(module)
-    reading.define_read(module)
-    answering.define_answer(module)
-    readiness.define_ready(module)
     return module.text()
 
 
@@ -300,11 +217,6 @@ def pool() -> Pool:
         return _shared[0]
 
 
-def answers_calls() -> bool:
-    """Whether there is machine code yet that answers calls."""
-    return bool(_calls)
-
-
 def worker_count() -> int:
     """How many threads share the tasks of a phase, the caller included.
 
@@ -337,7 +249,6 @@ def _at_exit() -> None:
 
 def _after_fork_in_child() -> None:
     _making.release()
-    _asked_for_calls[0] = min(_asked_for_calls[0], 1)
     _after_fork()
 
 

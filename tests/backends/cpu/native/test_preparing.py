@@ -1,7 +1,9 @@
-"""The runtime is made on another thread while the first program is traced."""
+"""The runtime is made on another thread while the first array is placed or function traced."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 PROGRAM = """
 import threading
@@ -49,3 +51,39 @@ def test_the_runtime_is_made_while_the_first_function_is_traced() -> None:
 
 def test_it_is_made_later_where_no_thread_can_be_had() -> None:
     assert run(REFUSE) == "[]\n[1. 2. 3.] [-1.  0.  1.] ['MainThread']\n"
+
+
+PLACED = """
+import sys, threading
+import numpy as np
+import shardir as sd
+def joined():
+    for thread in threading.enumerate():
+        if thread.name == "shardir-prepare":
+            thread.join()
+            return True
+    return False
+sd.device_put(np.arange(3.0))
+print(joined())
+sd.device_put(np.arange(3000.0))
+print(joined(), "shardir.backends.cpu.native.compiling" in sys.modules)
+sd.device_put(np.arange(3000.0))
+print(joined())
+"""
+
+
+def test_what_is_needed_comes_while_the_first_array_is_placed(tmp_path: Path) -> None:
+    told = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", PLACED],
+            env={**os.environ, "SHARDIR_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        told.append(done.stdout.split())
+    assert told[0] == ["False", "True", "True", "False"]
+    # On disk is all but what makes schedules of programs that are new.
+    assert told[1][2:] == ["False", "False"]

@@ -221,7 +221,7 @@ from shardir.backends.cpu.native.runtime.program import load
 from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD
 made = []
 emit = compiler.emit
-compiler.emit = lambda groups: (made.append([*map(len, groups)]), emit(groups))[1]
+compiler.emit = lambda groups, *how: (made.append([*map(len, groups)]), emit(groups, *how))[1]
 from shardir.backends.cpu.native.runtime import kernels
 kernels.emit = compiler.emit
 words = np.zeros(8, np.uint64)

@@ -13,8 +13,8 @@ from shardir.backends.cpu.native.runtime import answering, objects
 from shardir.backends.cpu.native.runtime.answering import Table
 from shardir.backends.cpu.native.runtime.blocks import hand, small_block_type
 from shardir.backends.cpu.native.runtime.callables import is_quick, quick_class
+from shardir.backends.cpu.native.runtime.calls import launches
 from shardir.backends.cpu.native.runtime.memory import Pool
-from shardir.backends.cpu.native.runtime.workers import pool
 
 
 def filled(table: Table) -> int:
@@ -83,7 +83,7 @@ def test_in_another_python_a_class_stays_what_it_is(monkeypatch: pytest.MonkeyPa
 
 
 def test_small_blocks_go_home() -> None:
-    code = pool().code
+    code = launches()
     kind = small_block_type(code["retire"])
     assert kind is not None
     mine = Pool(1 << 30)

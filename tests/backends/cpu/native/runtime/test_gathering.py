@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shardir.backends.cpu.native.runtime import objects, readiness
+from shardir.backends.cpu.native.runtime.calls import calls, launches
 from shardir.backends.cpu.native.runtime.gathering import DEPTH, Gather, Orders, gatherer
 from shardir.backends.cpu.native.runtime.objects import offsets
-from shardir.backends.cpu.native.runtime.workers import calls, pool
 from shardir.backends.storage import Storage
 from shardir.frontend import tree
 
@@ -26,7 +26,7 @@ class Leaf:
 
 
 def gather_leaves() -> Gather:
-    made = gatherer(pool().code["gather"], Leaf)
+    made = gatherer(launches()["gather"], Leaf)
     assert made is not None
     return made
 
@@ -116,7 +116,7 @@ def test_another_kind_of_python_is_left_alone(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(sys, "abiflags", "t")
         assert not objects.readable()
         assert offsets(Leaf("x"), ("signature",)) is None
-        assert gatherer(pool().code["gather"], Leaf) is None
+        assert gatherer(launches()["gather"], Leaf) is None
     finally:
         monkeypatch.undo()
         objects.readable.cache_clear()

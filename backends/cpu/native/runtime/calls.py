@@ -1,0 +1,162 @@
+"""What takes calls of Python to programs, as machine code: there at once, and good soon.
+
+The first call of a process waits for what launches its program, which is therefore made in haste.
+When enough calls have come, another thread makes the same anew, well, and with it what answers
+calls; Python functions over the code of the one are then over that of the other.
+"""
+
+import os
+import sys
+import threading
+from contextlib import suppress
+from threading import Thread
+
+from shardir.backends.cpu.native.llvm.compiler import Library, is_on_disk, known, named
+from shardir.backends.cpu.native.llvm.text import Module
+from shardir.backends.cpu.native.runtime import (
+    answering,
+    blocks,
+    flight,
+    gathering,
+    launching,
+    numbers,
+    readiness,
+    reading,
+    references,
+)
+from shardir.backends.cpu.native.runtime.entry import (
+    declare_python,
+    python_addresses,
+    replace,
+)
+from shardir.backends.cpu.native.runtime.workers import pool
+
+ENOUGH = 16
+"""So many calls like earlier ones, and what answers them is compiled."""
+
+_LAUNCHES = (blocks, flight, gathering, launching, numbers, references)
+_LAUNCHING = ("launch", "gather", "retire", "hand")
+_METHODS = ("launch", "gather", "hand")
+"""Those that Python functions are over."""
+_ANSWERS = (answering, readiness, reading)
+_ANSWERING = ("answer", "describe", "ready", "wait")
+_PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+"""How references are counted differs from one to the next."""
+
+_launching: list[Library] = []
+_answering: list[Library] = []
+_asked = [0]
+_making = threading.RLock()
+"""Held by who makes them."""
+
+
+def are_on_disk() -> bool:
+    """Whether `launches` will not take long."""
+    return any(is_on_disk(name) for name in (_name(), _hasty_name()))
+
+
+def launches() -> Library:
+    """What launches programs, and takes arrays out of containers."""
+    with _making:
+        if not _launching:
+            _find()
+        if not _launching:
+            name = _hasty_name()
+            _launching.append(named(name, _launch_text, _LAUNCHING, _imports(), haste=True))
+        return _launching[0]
+
+
+def calls() -> Library:
+    """What answers calls like earlier ones."""
+    with _making:
+        if not _answering:
+            _find()
+        if not _answering:
+            _keep(named(_name(), _text, (*_LAUNCHING, *_ANSWERING), _imports()))
+        return _answering[0]
+
+
+def calls_soon() -> Library | None:
+    """`calls` where it is on disk, or else from when enough calls have come for another thread to
+    have compiled it: nobody waits."""
+    if _answering:
+        return _answering[0]
+    _asked[0] += 1
+    if _asked[0] == ENOUGH:
+        # What goes wrong is told to who asks for it by `calls`.
+        Thread(target=_quietly, name="shardir-prepare").start()
+    return None
+
+
+def answers_calls() -> bool:
+    """Whether there is machine code yet that answers calls."""
+    return bool(_answering)
+
+
+def _quietly() -> None:
+    with suppress(Exception):
+        calls()
+
+
+def _find() -> None:
+    """Have what is on disk."""
+    if found := known(_name(), (*_LAUNCHING, *_ANSWERING), _imports()):
+        _keep(found)
+
+
+def _keep(good: Library) -> None:
+    if _launching:
+        for name in _METHODS:
+            replace(_launching[0][name], good[name])
+    else:
+        _launching.append(good)
+    _answering.append(good)
+
+
+def _name() -> str:
+    return f"calls {_PYTHON}"
+
+
+def _hasty_name() -> str:
+    return f"launches {_PYTHON}"
+
+
+def _imports() -> dict[str, int]:
+    symbols = (name for part in (*_LAUNCHES, *_ANSWERS) for name in part.SYMBOLS)
+    return python_addresses(dict.fromkeys(symbols)) | {"run": pool().code["run"]}
+
+
+def _launch_text() -> str:
+    module = Module()
+    _define_launches(module)
+    return module.text()
+
+
+def _text() -> str:
+    module = Module()
+    _define_launches(module)
+    reading.define_read(module)
+    answering.define_answer(module)
+    readiness.define_ready(module)
+    return module.text()
+
+
+def _define_launches(module: Module) -> None:
+    declare_python(module)
+    module.declare("run", "i1", ["ptr", "ptr"])
+    references.declare_references(module)
+    blocks.define_blocks(module)
+    numbers.define_numbers(module)
+    flight.define_flight(module)
+    launching.define_launch(module)
+    gathering.define_gather(module)
+
+
+def _after_fork_in_child() -> None:
+    _making.release()
+    _asked[0] = min(_asked[0], ENOUGH - 1)
+
+
+os.register_at_fork(
+    before=_making.acquire, after_in_parent=_making.release, after_in_child=_after_fork_in_child
+)
