@@ -75,9 +75,13 @@ class WholeExecutable(ABC):
         """
         return None
 
+    def written_over(self, donated: Sequence[int]) -> Mapping[int, int]:
+        """The results written over arguments in `donated` that nobody else holds: their bytes."""
+        return {}
+
     @abstractmethod
     def memory(self) -> Memory:
-        """The bytes that a run holds for all devices together."""
+        """The bytes that a run holds for all devices together, if nothing is donated."""
 
     @abstractmethod
     def describe(self) -> str:

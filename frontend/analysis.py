@@ -1,5 +1,6 @@
 """What a compiled program costs, in the form that users of JAX know."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,13 @@ class MemoryAnalysis:
     """Bytes that one run holds on each device.
 
     `temp_size_in_bytes` is the most that is alive at once of what is neither argument nor result,
-    `peak_memory_in_bytes` that with arguments and results. No buffers are shared, so
-    `alias_size_in_bytes` is 0, and programs are not counted: `generated_code_size_in_bytes` is 0.
+    `alias_size_in_bytes` what results take of the memory of donated arguments, and
+    `peak_memory_in_bytes` arguments, results and temporaries together, without that. Programs are
+    not counted: `generated_code_size_in_bytes` is 0.
 
     What begins with `host` is what this process holds for all of its devices together, where they
-    share memory: what they have in common is there once. 0 where each device has its own.
+    share memory: what they have in common is there once. 0 where each device has its own. What
+    NumPy, LAPACK and callbacks take for themselves while they run is not in it.
     """
 
     argument_size_in_bytes: int
@@ -31,18 +34,26 @@ class MemoryAnalysis:
     host_peak_memory_in_bytes: int = 0
 
 
-def memory_analysis(module: Module, host: Memory | None = None) -> MemoryAnalysis:
-    """The memory of a per-device program on each device, and of its process if that is known."""
-    memory = memory_of_module(module)
+def memory_analysis(
+    module: Module, host: Memory | None = None, over: Mapping[int, int] | None = None
+) -> MemoryAnalysis:
+    """The memory of a per-device program on each device, and of its process if that is known.
+
+    `over` are the results that take the memory of donated arguments, and their bytes in this
+    process.
+    """
+    memory, over = memory_of_module(module), over or {}
+    results = module.main.body.returns
+    aliased = sum(results[number].type.nbytes for number in over)
     return MemoryAnalysis(
         memory.arguments,
         memory.results,
         memory.temporaries,
+        aliased,
         0,
-        0,
-        memory.peak,
+        memory.peak - aliased,
         0 if host is None else host.temporaries,
-        0 if host is None else host.peak,
+        0 if host is None else host.peak - sum(over.values()),
     )
 
 

@@ -4,7 +4,7 @@ Everything that a call needs is looked up beforehand: how to cut an argument tha
 placed, and what each result is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, final
@@ -222,15 +222,23 @@ class Runnable:
         """What a run holds for all devices of this process together, where they share memory."""
         return self._made_program.memory()
 
+    def written_over(self) -> Mapping[int, int]:
+        """The results that take the memory of donated arguments, and their bytes."""
+        return {} if self._whole is None else self._whole.written_over(self.donated)
+
     def as_text(self, stage: str, *, locations: bool = False) -> str:
         """The program after a pass of its backend, or the `schedule` of what runs.
 
         Raises `PipelineError` naming the stages there are.
         """
         program = self._made_program
-        schedule = program.describe() if stage == "schedule" else None
-        if schedule is not None:
-            return schedule
+        if stage == "schedule":
+            schedule = program.describe()
+            if schedule is not None:
+                return schedule
+            raise PipelineError(
+                "there is no schedule: NumPy runs this program operation by operation"
+            )
         passes = program.passes
         steps = Pipeline.parse(added_pipeline(self.plan.devices) if passes is None else passes)
         names = dict.fromkeys(step.name for step in steps.passes)

@@ -10,6 +10,7 @@ from shardir.frontend import tree
 from shardir.frontend.analysis import MemoryAnalysis, cost_analysis, memory_analysis
 from shardir.frontend.array import Array
 from shardir.frontend.calling import signature_of_leaf
+from shardir.frontend.donating import donating
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan
@@ -193,6 +194,8 @@ class Lowered:
     def compile(self) -> "Compiled":
         """The program that runs."""
         runnable, _ = self.program()
+        if self._donated:
+            runnable.donate(self._donated)
         return Compiled(self, runnable)
 
     def program(self) -> tuple[Runnable, tree.PyTreeDef]:
@@ -291,7 +294,7 @@ class Compiled:
 
     def memory_analysis(self) -> MemoryAnalysis:
         """The bytes that one run holds on each device, and in this process."""
-        return memory_analysis(self.module, self._program.memory())
+        return memory_analysis(self.module, self._program.memory(), self._program.written_over())
 
     @property
     def in_tree(self) -> tree.PyTreeDef:
@@ -325,7 +328,12 @@ class Compiled:
         return tree.unflatten(self.out_tree, self._program.results)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """The function's result; arguments have the types and shardings it was compiled for."""
+        """The function's result; arguments have the types and shardings it was compiled for.
+
+        Those that `jit` was told to donate are gone afterwards.
+        """
         leaves = self._lowered.check(args, options)
-        results: list[Array] = self._program(leaves)
+        run, donated = self._program, self._program.donated
+        name = self._lowered.module.main.name
+        results = donating(run, leaves, donated, name) if donated else run(leaves)
         return tree.unflatten(self.out_tree, results)

@@ -210,11 +210,7 @@ class NativeProgram(WholeExecutable):
             sizes.append(schedule.arena_bytes)
             places += [(ARENA, 0, 0), *((slot, 0, offset) for slot, offset in schedule.pinned)]
         results = []
-        over = {
-            result: argument
-            for argument, result in schedule.offered
-            if argument in donated and schedule.result_bytes[result] > SMALL_BYTES
-        }
+        over = self._over(donated)
         given: dict[int, int] = {}
         taken = SMALL_BYTES + 1  # so that the first result begins a block
         for (number, slot, nbytes, shape, dtype), each in zip(self._made, made, strict=True):
@@ -246,6 +242,18 @@ class NativeProgram(WholeExecutable):
                 if alone and is_block(owner) and storage.untouched:
                     given[result] = owner
         return given
+
+    def _over(self, donated: Sequence[int]) -> dict[int, int]:
+        """The donated argument that each result may be written over."""
+        sizes = self.schedule.result_bytes
+        return {
+            result: argument
+            for argument, result in self.schedule.offered
+            if argument in donated and sizes[result] > SMALL_BYTES
+        }
+
+    def written_over(self, donated: Sequence[int]) -> Mapping[int, int]:
+        return {number: self.schedule.result_bytes[number] for number in self._over(donated)}
 
     def memory(self) -> Memory:
         """The bytes that a run holds for all devices together."""

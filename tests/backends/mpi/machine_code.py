@@ -125,8 +125,7 @@ def what_has_an_effect_is_run_by_numpy() -> None:
     assert seen
     assert set(seen) == {W.sum()}
     assert refused(PipelineError, lambda: text(total, x)).startswith(
-        "no stage is called 'schedule'; the stages are none: NumPy runs this program operation by "
-        "operation"
+        "there is no schedule: NumPy runs this program operation by operation"
     )
 
 

@@ -11,8 +11,9 @@ from shardir.backends.cpu.native.schedule.items import (
     Segment,
     While,
 )
-from shardir.backends.cpu.native.schedule.memory import Kind
+from shardir.backends.cpu.native.schedule.memory import Kind, aligned
 from shardir.backends.cpu.native.schedule.schedule import ARENA, Schedule
+from shardir.errors import counted
 from shardir.ir import Function
 
 _WORDS = {
@@ -31,12 +32,12 @@ def describe(function: Function, schedule: Schedule) -> str:
     made = {number for kind, number in schedule.sources if kind is Kind.RESULT}
     written = sum(schedule.result_bytes[number] for number in made)
     lines += [
-        f"  arguments {held:,} bytes",
-        f"  results {written:,} bytes",
-        f"  arena {schedule.arena_bytes:,} bytes",
+        f"  arguments {_bytes(held)}",
+        f"  results {_bytes(written)}",
+        f"  arena {_bytes(schedule.arena_bytes)}",
         "",
         "buffers",
-        *_buffers(schedule),
+        *_buffers(function, schedule),
         "",
         "phases",
         *_items(schedule.items, "  "),
@@ -50,23 +51,30 @@ def describe(function: Function, schedule: Schedule) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _buffers(schedule: Schedule) -> Iterator[str]:
+def _buffers(function: Function, schedule: Schedule) -> Iterator[str]:
     made = {number for kind, number in schedule.sources if kind is Kind.RESULT}
+    over = {result: function.body.params[number].name for number, result in schedule.offered}
+    end = 0
     for buffer in schedule.buffers:
         if buffer.kind is Kind.RESULT and buffer.number not in made:
             continue
         where = _WORDS[buffer.kind]
         if buffer.kind is Kind.ARENA:
             where += f" at {buffer.offset:,}, alive {buffer.first} to {buffer.last}"
-        yield f"  %{buffer.name}: {buffer.nbytes:,} bytes, {where}"
+            end = max(end, aligned(buffer.offset + buffer.nbytes))
+        if buffer.kind is Kind.RESULT and buffer.number in over:
+            where += f", over %{over[buffer.number]} if that is donated"
+        yield f"  %{buffer.name}: {_bytes(buffer.nbytes)}, {where}"
+    if end < schedule.arena_bytes:
+        yield f"  in operations: {_bytes(schedule.arena_bytes - end)}, arena at {end:,}"
 
 
 def _items(items: Sequence[Item], indent: str) -> Iterator[str]:
     for item in items:
         if isinstance(item, Segment):
-            yield f"{indent}native call of {len(item.phases)} phases"
+            yield f"{indent}native call of {counted(len(item.phases), 'phase')}"
             for phase in item.phases:
-                tasks = f"{phase.tasks} task{'s' * (phase.tasks != 1)}"
+                tasks = counted(phase.tasks, "task")
                 yield f"{indent}  {phase.label or phase.kernel.name}: {tasks}, {_time(phase.cost)}"
         elif isinstance(item, Host):
             results = ", ".join(f"%{value.name}" for value in item.op.results)
@@ -84,6 +92,10 @@ def _items(items: Sequence[Item], indent: str) -> Iterator[str]:
             for number, branch in enumerate(item.branches):
                 yield f"{indent}in case {number}"
                 yield from _items(branch, indent + "  ")
+
+
+def _bytes(count: int) -> str:
+    return "1 byte" if count == 1 else f"{count:,} bytes"
 
 
 def _places(views: Sequence[View]) -> str:

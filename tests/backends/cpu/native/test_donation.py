@@ -1,11 +1,14 @@
 """Results take the memory of arguments that were given away, and of no others."""
 
+import gc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.backends.cpu.native.runtime import memory
 
 SIZE = 1 << 12
 
@@ -76,3 +79,58 @@ def test_temporaries_are_written_over() -> None:
 
     compiled = sd.jit(chain).lower(made()).compile()
     assert compiled.memory_analysis().host_temp_size_in_bytes <= 2 * 4 * SIZE
+
+
+def test_a_program_compiled_ahead_takes_what_is_donated() -> None:
+    x = made()
+    compiled = sd.jit(step, donate_argnums=0).lower(x).compile()
+    want, before = np.asarray(step(np.arange(SIZE, dtype=np.float32) * 1.5)), address(x)
+    y = compiled(x)
+    assert x.is_deleted()
+    assert address(y) == before
+    np.testing.assert_allclose(np.asarray(y), want, rtol=1e-6)
+
+
+def test_what_is_written_over_counts_once() -> None:
+    nbytes = 4 * SIZE
+    plain, donated = (
+        sd.jit(step, donate_argnums=given).lower(made()).compile() for given in ((), (0,))
+    )
+    assert plain.memory_analysis().alias_size_in_bytes == 0
+    assert plain.memory_analysis().host_peak_memory_in_bytes == 2 * nbytes
+    told = donated.memory_analysis()
+    assert told.alias_size_in_bytes == nbytes
+    assert told.host_peak_memory_in_bytes == nbytes
+    assert told.peak_memory_in_bytes == plain.memory_analysis().peak_memory_in_bytes - nbytes
+
+
+def test_the_schedule_says_which_argument_a_result_is_written_over() -> None:
+    text = sd.jit(lambda x: (x[::-1], x + 1)).lower(made()).compile().as_text("schedule")
+    assert "result, over %x if that is donated" in text
+
+
+def test_the_peak_is_what_a_run_takes() -> None:
+    """Of blocks that are mapped for themselves, so that the pool counts them to the byte."""
+    rows = 1 << 11
+
+    def run(function: Callable[..., Any], donated: tuple[int, ...] = ()) -> tuple[int, int]:
+        x = snp.full((rows, rows), 0.5)
+        compiled = sd.jit(function, donate_argnums=donated).lower(x).compile()
+        gc.collect()
+        nbytes, before = x.nbytes, memory.statistics().in_use
+        out = compiled(x)
+        held = memory.statistics().in_use - before
+        del out
+        told = compiled.memory_analysis()
+        return told.host_peak_memory_in_bytes - told.host_temp_size_in_bytes, nbytes + held
+
+    for function, donated in (
+        (lambda x: x + 1, ()),
+        (lambda x: x + 1, (0,)),
+        (lambda x: x.at[3].set(1), (0,)),
+        (lambda x: (x, x + 1), (0,)),
+        (lambda x: (x + 1, x * 2, x.T), ()),
+        (lambda x: sd.lax.fori_loop(0, 3, lambda i, c: c + i, x), (0,)),
+    ):
+        said, measured = run(function, donated)
+        assert said == measured
