@@ -9,6 +9,7 @@ from shardir.backends.cpu import (
     contraction as contraction,
     lapack as lapack,
     ordering as ordering,
+    transforms as transforms,
 )
 from shardir.backends.cpu.executor import Program
 from shardir.ir import Module

@@ -354,8 +354,13 @@ statistics = POOL.statistics
 
 @contextmanager
 def limited(nbytes: int) -> Iterator[None]:
-    """Let the pool take at most so much memory from the system while in the block."""
+    """Let the pool take at most so much memory from the system while in the block.
+
+    What is idle goes back first, so that it counts when it is used again.
+    """
     before, POOL.limit = POOL.limit, nbytes
+    if POOL.statistics().mapped > nbytes:
+        POOL.trim()
     try:
         yield
     finally:

@@ -81,8 +81,12 @@ def _host(item: Host) -> Step:
         operands = [array_at(bases, view) for view in item.operands]
         if kept:
             operands = [operand.copy() for operand in operands]
-        with np.errstate(all="ignore"):
-            made = compute(*operands)
+        try:
+            with np.errstate(all="ignore"):
+                made = compute(*operands)
+        except MemoryError as error:
+            error.add_note(f"while NumPy computed {op.name}; smaller parts of a batch take less")
+            raise
         for view, array in zip(item.results, (made,) if single else made, strict=True):
             array_at(bases, view)[...] = array
         mark(op, begin)

@@ -262,3 +262,14 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (np.asarray(block) == 
 )
 def test_sizes_are_written_for_people(nbytes: int, text: str) -> None:
     assert in_units(nbytes) == text
+
+
+def test_a_limit_counts_what_is_idle_and_used_again() -> None:
+    first = memory.allocate(48 * MIB)
+    del first
+    gc.collect()
+    with (
+        memory.limited(memory.POOL.statistics().in_use + 40 * MIB),
+        pytest.raises(OutOfMemoryError, match="no memory for 48 MiB"),
+    ):
+        memory.allocate(48 * MIB)
