@@ -18,6 +18,7 @@ def described(
         "out_slot": work.out.slot, "out_offset": work.out.offset,
         "packed_slot": 0, "staged": 0,
         "rows": rows, "columns": columns, "inner": inner,
+        "steps": inner, "held_rows": rows, "together": columns, "panel_columns": columns,
         "products": batch, "block_products": grid.products,
         "block_rows": grid.rows, "block_columns": grid.columns,
         "row_blocks": -(-rows // grid.rows), "column_blocks": -(-columns // grid.columns),
@@ -25,6 +26,7 @@ def described(
     lists: dict[str, Sequence[tuple[int, ...]]] = {
         "batch": [(*loop[:4], 0) for loop in reversed(work.batch)],
         "rows_lhs": _strides(work.rows, 1), "rows_out": _strides(work.rows, 3),
+        "rows_made": _strides(work.rows, 3),
         "columns_rhs": _strides(work.columns, 2), "columns_out": _strides(work.columns, 3),
         "inner_lhs": _strides(work.inner, 1), "inner_rhs": _strides(work.inner, 2),
         "positions_0": (), "positions_1": (), "positions_2": (), "bounds": (),

@@ -11,17 +11,23 @@ from functools import cache
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic, narrowed
-from shardir.backends.cpu.native.contraction.packing import SEGMENT, emit_pack, neighbours
+from shardir.backends.cpu.native.contraction.packing import (
+    SEGMENT,
+    emit_across,
+    emit_pack,
+    neighbours,
+    panels_of,
+)
 from shardir.backends.cpu.native.contraction.patches import emit_patches
 from shardir.backends.cpu.native.contraction.record import Block, Reader
-from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, WHOLE, Sizes
+from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, Sizes
 from shardir.backends.cpu.native.contraction.straight import (
     emit_starts,
     emit_straight_tile,
     lanes_of,
 )
 from shardir.backends.cpu.native.contraction.tables import OFFSETS, emit_offsets, emit_segments
-from shardir.backends.cpu.native.contraction.tile import LINE, Tile, emit_tile, parts_of
+from shardir.backends.cpu.native.contraction.tile import LINE, Tile, emit_tile, emit_write, parts_of
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
@@ -56,6 +62,7 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
     module, numbers = Module(), arithmetic(out)
     tile = sizes.tile
     emit_offsets(module)
+    emit_write(module, tile, numbers, host())
     for part in parts_of(tile):
         if checked.straight:
             emit_straight_tile(module, _called(part), part, tile, numbers, host(), checked.dims)
@@ -63,7 +70,6 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
             emit_tile(module, _called(part), part, tile, numbers, host())
     for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
         dims = checked.of(side)
-        emit_segments(module, f"segments_{side}", dims)
         if dims and checked.straight:
             emit_starts(module, f"starts_{side}", lines, sizes.steps, numbers, dims, 8 * LINES)
         elif dims:
@@ -71,11 +77,16 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
                 module, f"pack_{side}", lines, sizes.steps, dtype, numbers, dims, 8 * LINES
             )
         else:
-            emit_pack(module, f"pack_{side}", lines, sizes.steps, dtype, numbers)
+            emit_across(module, f"across_{side}", lines, dtype, numbers)
+    for dims in sorted({checked.of("lhs"), checked.of("rhs")}):
+        emit_segments(module, dims)
+    for dtype in sorted(
+        {dtype for side, dtype in (("lhs", lhs), ("rhs", rhs)) if not checked.of(side)}
+    ):
+        emit_pack(module, dtype, numbers, max(tile.height, tile.columns), sizes.steps)
     _emit_unstage(module, out, numbers)
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
-    task = _Task(f, sizes, numbers, checked)
-    f.choose(task.record["packing"].is_("ne", 0), task.pack, task.compute)
+    _Task(f, lhs, rhs, sizes, numbers, checked).compute()
     f.leave()
     return module.text()
 
@@ -83,17 +94,20 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
 class _Task:
     """The instructions of a task, written in their order."""
 
-    def __init__(self, f: Function, sizes: Sizes, numbers: Arithmetic, checked: Checked) -> None:
+    def __init__(
+        self, f: Function, lhs: str, rhs: str, sizes: Sizes, numbers: Arithmetic, checked: Checked
+    ) -> None:
         self.f, self.sizes, self.numbers, self.checked = f, sizes, numbers, checked
-        self.bases, record, task, worker = f.params
-        self.record = Reader(f, record)
+        self.dtypes = {"lhs": lhs, "rhs": rhs}
+        self.bases, self.words, task, worker = f.params
+        self.record = Reader(f, self.words)
         self.block = Block(f, self.record, task)
         at = f.offset(f.load(self.bases, "ptr"), worker * SCRATCH_BYTES)
         table = 8 * LINES
         segments = (SEGMENT + 8 * checked.dims) * sizes.steps
         places = {}
         for name, size in (
-            ("rows_lhs", table), ("rows_out", table), ("columns_rhs", table),
+            ("rows_lhs", table), ("rows_made", table), ("rows_out", table), ("columns_rhs", table),
             ("columns_out", table), ("lhs_segments", segments), ("rhs_segments", segments),
             ("lhs", LEFT + 4096), ("rhs", RIGHT), ("stage", STAGE),
             ("positions", table * checked.dims),
@@ -101,134 +115,88 @@ class _Task:
             places[name] = at
             at = f.offset(at, size)
         self.places = places
-        self.steps = _shares(f, self.record["inner"], sizes.steps, WHOLE)
 
     def _lines(self, name: str, first: Value, count: Value) -> Value:
         """The table of where lines begin; of patches, also of their positions."""
-        loops, number = self.record.loops(name)
-        table = self.places[name]
-        self.f.call(OFFSETS, [table, first, count, loops, number])
+        f, lists = self.f, {name: self.places[name]}
         for d in range(self.checked.of(name.rpartition("_")[2])):
-            loops, number = self.record.loops(f"positions_{d}")
-            positions = self.f.offset(self.places["positions"], d * 8 * LINES)
-            self.f.call(OFFSETS, [positions, first, count, loops, number])
-        return table
+            lists[f"positions_{d}"] = f.offset(self.places["positions"], d * 8 * LINES)
+        for each, table in lists.items():
+            f.call(OFFSETS, [self.words, self.record.list(each), table, first, count])
+        return self.places[name]
 
     def _packed(
         self, side: str, base: Value, skipped: Value, lines: Value, first: Value, steps: Value,
-        to: Value | None = None,
+        to: Value,
     ) -> Value:  # fmt: skip
         """Pack lines of an operand, but for those skipped, for the steps from `first` on, or find
         them in memory. How many segments these are."""
-        f = self.f
-        loops, number = self.record.loops(f"inner_{side}")
-        segments = self.places[f"{side}_segments"]
-        parts = f.call(f"segments_{side}", [segments, first, steps, loops, number], "i64")
-        stride = f.load(f.offset(loops, 8), "i64")
-        table = self.places["rows_lhs" if side == "lhs" else "columns_rhs"]
-        table = f.offset(table, skipped, "i64")
-        args = [to or self.places[side], base, table, lines, segments, parts]
+        f, dims, tile = self.f, self.checked.of(side), self.sizes.tile
+        name, segments = f"inner_{side}", self.places[f"{side}_segments"]
+        args = [self.words, self.record.list(name), segments, first, steps]
+        parts = f.call(f"segments_{dims}", args, "i64")
+        table = f.offset(
+            self.places["rows_lhs" if side == "lhs" else "columns_rhs"], skipped, "i64"
+        )
+        args = [to, base, table, lines, segments, parts]
         straight = self.checked.straight and side == self.checked.side
         if not straight:
-            args += [steps, stride]
-        if self.checked.of(side):
+            args += [steps, f.load(f.offset(self.record.loops(name)[0], 8), "i64")]
+        if dims:
             args.append(f.offset(self.places["positions"], skipped, "i64"))
             args.append(self.record.loops("bounds")[0])
-        f.call(f"starts_{side}" if straight else f"pack_{side}", args)
+            f.call(f"starts_{side}" if straight else f"pack_{side}", args)
+            return parts
+        dtype, high = self.dtypes[side], tile.height if side == "lhs" else tile.columns
+        several = panels_of(high * NUMPY_DTYPES[dtype].itemsize)
+        args += [f.value(high, "i64"), f.value(several, "i64"), Value(f"@across_{side}", "ptr", f)]
+        f.call(f"pack_{dtype}", args)
         return parts
 
-    def _panels(self) -> Value:
-        """The columns of the right operand, the missing ones of the last panel among them."""
-        width = self.sizes.tile.columns
-        return (self.record["columns"] + (width - 1)) // width * width
-
-    def pack(self) -> None:
-        """Pack columns of the right operand for all steps."""
-        f, size, block = self.f, self.numbers.size, self.block
-        self._lines("columns_rhs", block.first_column, block.columns)
-        none = f.value(0, "i64")
-        inner, panels = self.record["inner"], self._panels()
-        with (
-            block.products(self.bases) as (_, rhs, _, packed),
-            f.loop(0, inner, self.steps) as first,
-        ):
-            steps = f.least(inner - first, self.steps)
-            at = f.offset(packed, (first * panels + block.first_column * steps) * size)
-            self._packed("rhs", rhs, none, block.columns, first, steps, at)
-
     def compute(self) -> None:
-        """Make a block of the result."""
-        f, r, size, block = self.f, self.record, self.numbers.size, self.block
+        """Make a block of the result; one without rows is packed for later tasks."""
+        f, r, block = self.f, self.record, self.block
         self._lines("rows_lhs", block.first_row, block.rows)
         columns_out = self._lines("columns_out", block.first_column, block.columns)
         self._lines("columns_rhs", block.first_column, block.columns)
+        self._lines("rows_made", block.first_row, block.rows)
         staged = r["staged"].is_("ne", 0)
-        offsets = self.places["rows_out"]
-
-        def in_stage() -> None:
-            with f.loop(0, block.rows) as i:
-                f.store(i * block.columns * size, f.offset(offsets, i, "i64"))
-
-        def lines_out() -> None:
-            self._lines("rows_out", block.first_row, block.rows)
-
         with block.products(self.bases) as (lhs, rhs, out, packed):
-            f.choose(staged, in_stage, lines_out)
             start = f.offset(out, f.load(columns_out, "i64"))
             place = f.select(staged, self.places["stage"], start)
             self._sums(lhs, rhs, packed, place)
             with f.when(staged):
-                lines_out()
-                tables = [offsets, columns_out, block.rows, block.columns]
+                rows_out = self._lines("rows_out", block.first_row, block.rows)
+                tables = [rows_out, columns_out, block.rows, block.columns, r["block_columns"]]
                 f.call("unstage", [out, self.places["stage"], *tables])
 
     def _sums(self, lhs: Value, rhs: Value, packed: Value, place: Value) -> None:
         """One part of the steps after the other."""
-        f, r, sizes, size, block = self.f, self.record, self.sizes, self.numbers.size, self.block
-        packed_before = r["packed_slot"].is_("ne", 0)
-        inner, panels = r["inner"], self._panels()
+        f, r, size, block = self.f, self.record, self.numbers.size, self.block
+        here, inner, most = r["packed_slot"].is_("eq", 0), r["inner"], r["held_rows"]
         # A sum of no steps is zero: the first part is done even if it is empty.
         after, first = f.variable("i64", 0), f.variable("i64", 0)
         with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
             now = first.get()
-            steps = f.least(inner - now, self.steps)
-            most = _shares(f, block.rows, sizes.rows, sizes.tile.height)
-            each, parts = self._together(packed_before, most), f.variable("i64")
-            with f.loop(0, block.columns, each) as begin:
-                end = f.least(block.columns, begin + each)
-                right, soon = f.variable("ptr", self.places["rhs"]), _Soon(f, self.places["rhs"])
-
-                def reuse() -> None:
-                    at = (now * panels + block.first_column * steps) * size
-                    right.set(f.offset(packed, at))
-
-                def pack_now() -> None:
-                    self._packed("rhs", rhs, begin, end - begin, now, steps)
+            steps, parts = f.least(inner - now, r["steps"]), f.variable("i64")
+            at = (now * r["panel_columns"] + block.first_column * steps) * size
+            right = f.select(here, self.places["rhs"], f.offset(packed, at))
+            with f.loop(0, block.columns, r["together"]) as begin:
+                end = f.least(block.columns, begin + r["together"])
+                soon = _Soon(f, self.places["rhs"])
+                with f.when(here | r["packing"].is_("ne", 0)):
+                    self._packed("rhs", rhs, begin, end - begin, now, steps, right)
                     with f.when(end.is_("slt", block.columns)):
                         self._find(soon, rhs, end)
-
-                f.choose(packed_before, reuse, pack_now)
-                adding = now.is_("ne", 0)
                 with f.loop(0, block.rows, most) as top:
                     count = f.least(block.rows - top, most)
                     with f.when(begin.is_("eq", 0)):
-                        parts.set(self._packed("lhs", lhs, top, count, now, steps))
-                    rows, columns = (top, count), (begin, end)
-                    self._tiles(right.get(), place, rows, columns, steps, parts, soon, adding)
+                        args = top, count, now, steps, self.places["lhs"]
+                        parts.set(self._packed("lhs", lhs, *args))
+                    rows, columns, adding = (top, count), (begin, end), now.is_("ne", 0)
+                    self._tiles(right, place, rows, columns, steps, parts, soon, adding)
             after.set(1)
-            first.set(now + self.steps)
-
-    def _together(self, packed_before: Value, most: Value) -> Value:
-        """How many columns are packed together.
-
-        If all rows are packed at once, it is a panel at a time: the next one comes from memory
-        while tiles of this one are made.
-        """
-        f, columns = self.f, self.block.columns
-        if self.checked.side:
-            return columns
-        several = packed_before | most.is_("slt", self.block.rows)
-        return f.select(several, columns, self.sizes.tile.columns)
+            first.set(now + r["steps"])
 
     def _find(self, soon: "_Soon", rhs: Value, column: Value) -> None:
         """Where the steps that were packed last lie for another column."""
@@ -254,7 +222,7 @@ class _Task:
             number = panel // tile.height
             with f.loop(0, here, high) as row, f.loop(begin, end, tile.columns) as j:
                 rest = self.block.columns - j
-                offsets = f.offset(self.places["rows_out"], top + panel + row, "i64")
+                offsets = f.offset(self.places["rows_made"], top + panel + row, "i64")
                 packed = f.offset(right, (j - start) * steps * size)
                 out = [f.offset(place, j * size), offsets, here - row, rest, adding]
                 if self.checked.straight:
@@ -291,27 +259,18 @@ def _called(part: Tile) -> str:
     return f"tile{part.height}x{part.width}"
 
 
-def _shares(f: Function, count: Value, most: int, step: int) -> Value:
-    """The size of equal shares of at most `most`; both are multiples of `step`."""
-    shares = (count + (most - 1)) // most
-    shares = f.select(shares.is_("sgt", 1), shares, 1)
-    each = (count + (shares - 1)) // shares
-    each = f.select(each.is_("sgt", 1), each, 1)
-    return (each + (step - 1)) // step * step
-
-
 def _emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:
-    """`unstage(out, stage, rows, columns, row_count, column_count)`: store summed numbers."""
+    """`unstage(out, stage, rows, columns, row_count, column_count, width)`: store the sums."""
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
-              "ptr noalias readonly", "i64", "i64"]  # fmt: skip
+              "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
     f = Function(module, "unstage", params, attributes=APART, internal=True)
-    out, stage, rows, columns, row_count, column_count = f.params
+    out, stage, rows, columns, row_count, column_count, width = f.params
     item = NUMPY_DTYPES[dtype].itemsize
     together = neighbours(f, columns, column_count, item)
     lanes = 64 // numbers.part
     whole = f.select(together, column_count - column_count % lanes, 0)
     with f.loop(0, row_count) as i:
-        source = f.offset(stage, i * column_count * numbers.size)
+        source = f.offset(stage, i * width * numbers.size)
         row = f.offset(out, f.load(f.offset(rows, i, "i64"), "i64"))
         first = f.offset(row, f.load(columns, "i64"))
 

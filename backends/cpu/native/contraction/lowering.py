@@ -19,7 +19,7 @@ from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
 from shardir.backends.cpu.native.contraction.kernel import Checked, product_kernel
 from shardir.backends.cpu.native.contraction.parts import parts_kernel
 from shardir.backends.cpu.native.contraction.record import written
-from shardir.backends.cpu.native.contraction.sizes import Sizes
+from shardir.backends.cpu.native.contraction.sizes import WHOLE, Sizes, shares
 from shardir.backends.cpu.native.contraction.straight import readable
 from shardir.backends.cpu.native.contraction.tile import LINE
 from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
@@ -308,10 +308,19 @@ def _packed_phases(
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
     fields, lists = described(work, grid)
-    fields["staged"] = int(staged)
+    held = shares(grid.rows, sizes.rows, sizes.tile.height)
+    # If all rows are packed at once, columns are a panel at a time: the next one comes from memory
+    # while tiles of this one are made.
+    several = grid.packed or held < grid.rows or patches
+    fields |= {
+        "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE), "held_rows": held,
+        "together": grid.columns if several else width, "panel_columns": padded(columns, width),
+    }  # fmt: skip
+    if staged:
+        lists["rows_made"] = [(grid.rows, grid.columns * numbers.size), (1, 0)]
     if not grid.packed:
         return [Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label)]
-    entries, size = [], -(-columns // width) * width * inner * numbers.size
+    entries, size = [], fields["panel_columns"] * inner * numbers.size
     for loop in reversed(work.batch):
         entries.append((*loop[:4], size if loop.rhs else 0))
         size *= loop.extent if loop.rhs else 1
@@ -322,6 +331,7 @@ def _packed_phases(
     before = {
         **fields, "packing": 1, "products": prod(entry[0] for entry in kept), "block_products": 1,
         "block_columns": block, "column_blocks": -(-columns // block), "row_blocks": 1,
+        "rows": 0, "together": block, "staged": 0,
     }  # fmt: skip
     packing = written(before, {**lists, "batch": kept})
     cost = 0.25 * size / numbers.size

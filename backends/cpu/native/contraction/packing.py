@@ -7,7 +7,6 @@ it holds a number of each line, zeros for lines that are missing.
 """
 
 from math import gcd
-from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read
 from shardir.backends.cpu.native.contraction.tile import LINE
@@ -21,171 +20,177 @@ MOST = 4
 """Panels that are packed at once."""
 ALONG = 64
 """Steps of some lines that are packed before those of others."""
+NEIGHBOURS = "neighbours"
 
 
-def emit_pack(
-    module: Module, name: str, lines: int, longest: int, dtype: str, numbers: Arithmetic
-) -> None:
-    """`name(packed, base, offsets, count, segments, parts, steps, stride)`.
+def emit_pack(module: Module, dtype: str, numbers: Arithmetic, most: int, longest: int) -> None:
+    """`pack_{dtype}(packed, base, offsets, count, segments, parts, steps, stride, lines, several,
+    across)`.
 
     Packs `count` lines that begin `offsets[i]` bytes after `base`, in panels of `lines` lines and
     `steps` steps, which are those of `parts` segments; steps of a segment are `stride` bytes
-    apart. `longest` is the largest number of steps.
+    apart. Where lines are neighbours, the function `across` (see `emit_across`) packs `several`
+    panels at once. `most` is the largest number of lines, `longest` that of steps.
     """
     item = NUMPY_DTYPES[dtype].itemsize
-    zeros = f"@{name}_zeros"
-    module.declarations.setdefault(
-        f"{zeros} = internal constant [{longest * item} x i8] zeroinitializer, align 64"
-    )
+    name = f"pack_{dtype}"
+    emit_apart(module, dtype, numbers)
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
-              "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
+              "ptr noalias readonly", "i64", "i64", "i64", "i64", "i64", "ptr"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
-    packed, base, offsets, count, segments, parts, steps, stride = f.params
+    packed, base, offsets, count, segments, parts, steps, stride, lines, several, across = f.params
+    starts, paces = (f.variable(f"[{most} x i64]").address for _ in range(2))
+    nothing = zeros(f, name, longest * item)
     row = lines * numbers.size
-    starts = f.variable(f"[{lines} x ptr]").address
-    nothing = Value(zeros, "ptr", f)
-    several = _panels_of(lines * item)
     place, done = f.variable("ptr", packed), f.variable("i64", 0)
+    with f.loop(0, lines) as i:
+        f.store(stride, f.offset(paces, i, "i64"))
     with f.while_(lambda: done.get().is_("slt", count)):
         first = done.get()
         table, rest = f.offset(offsets, first, "i64"), count - first
         here = f.least(rest, lines)
         together = here.is_("eq", lines) & neighbours(f, table, here, item)
-        panels = f.value(1, "i64")
-        if several > 1:
-            many = f.select(rest.is_("sge", several * lines), several, 1)
-            all_of_them = neighbours(f, table, many * lines, item)
-            panels = f.select(together & all_of_them, many, 1)
+        many = f.select(rest.is_("sge", several * lines), several, 1)
+        all_of_them = together & neighbours(f, table, many * lines, item)
+        panels = f.select(all_of_them, many, 1)
         part = f.variable("ptr", place.get())
         with f.loop(0, parts) as number:
             entry = f.offset(segments, number * SEGMENT)
             length = f.load(f.offset(entry, 8), "i64")
             origin = f.offset(base, f.load(entry, "i64"))
-            panel = Panel(f, lines, dtype, numbers, starts, part.get(), length, stride, here)
 
-            def across(panel: Panel = panel, origin: Value = origin) -> None:
-                panel.across(f.offset(origin, f.load(table, "i64")), panels, steps * row)
+            def panels_across(length: Value = length, origin: Value = origin) -> None:
+                start = f.offset(origin, f.load(table, "i64"))
+                f.call(str(across), [part.get(), start, length, stride, panels, steps * row])
 
-            def apart(panel: Panel = panel, origin: Value = origin) -> None:
+            def apart(length: Value = length, origin: Value = origin) -> None:
                 with f.loop(0, lines) as i:
                     there = f.offset(origin, f.load(f.offset(table, i, "i64"), "i64"))
                     start = f.select(i.is_("ult", here), there, nothing)
                     f.store(start, f.offset(starts, i, "ptr"))
-                panel.lines_apart(0, length)
+                steps_of = [f.value(0, "i64"), length]
+                f.call(
+                    f"apart_{dtype}", [part.get(), starts, paces, stride, lines, here, *steps_of]
+                )
 
-            f.choose(together, across, apart)
+            f.choose(together, panels_across, apart)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), panels * steps * row))
         done.set(first + panels * lines)
     f.leave()
 
 
-def _panels_of(nbytes: int) -> int:
+def zeros(f: Function, name: str, nbytes: int) -> Value:
+    """What lines that are missing are read from."""
+    f.module.declarations.setdefault(
+        f"@{name}_zeros = internal constant [{nbytes} x i8] zeroinitializer, align 64"
+    )
+    return Value(f"@{name}_zeros", "ptr", f)
+
+
+def panels_of(nbytes: int) -> int:
     """How many panels of lines that are neighbours fill cache lines, so that each is read once."""
     return min(LINE // gcd(nbytes, LINE), MOST)
 
 
 def neighbours(f: Function, table: Value, count: Value, item: int) -> Value:
     """Whether the lines are next to each other in memory."""
-    first = f.load(table, "i64")
+    if all(each.name != NEIGHBOURS for each in f.module.functions):
+        _emit_neighbours(f.module)
+    return f.call(NEIGHBOURS, [table, count, f.value(item, "i64")], "i1")
+
+
+def _emit_neighbours(module: Module) -> None:
+    params = ["ptr noalias readonly", "i64", "i64"]
+    f = Function(module, NEIGHBOURS, params, "i1", attributes=APART, internal=True)
+    table, count, item = f.params
+    expected = f.variable("i64", f.load(table, "i64"))
     wrong = f.variable("i64", 0)
-    with f.loop(1, count) as i:
-        expected = first + i * item
-        wrong.set(wrong.get() | (f.load(f.offset(table, i, "i64"), "i64") ^ expected))
-    return wrong.get().is_("eq", 0)
+    with f.loop(0, count) as i:
+        wrong.set(wrong.get() | (f.load(f.offset(table, i, "i64"), "i64") ^ expected.get()))
+        expected.set(expected.get() + item)
+    f.leave(wrong.get().is_("eq", 0))
 
 
-class Panel(NamedTuple):
-    """The steps of one segment, of one panel.
+def emit_across(module: Module, name: str, lines: int, dtype: str, numbers: Arithmetic) -> None:
+    """`name(packed, start, length, stride, panels, apart)`: lines are neighbours.
 
-    `starts` is a table of where lines begin; `paces` one of their strides, where they differ.
+    Each step is copied as it is, to `panels` panels of `lines` lines that are `apart` bytes apart.
     """
+    params = ["ptr noalias", "ptr noalias readonly", "i64", "i64", "i64", "i64"]
+    f = Function(module, name, params, attributes=APART, internal=True)
+    packed, start, length, stride, panels, apart = f.params
+    place, source = f.variable("ptr", packed), f.variable("ptr", start)
+    widest = max(1, 64 // numbers.part)
+    item = NUMPY_DTYPES[dtype].itemsize
+    with f.loop(0, length):
+        to, there = f.variable("ptr", place.get()), f.variable("ptr", source.get())
+        with f.loop(0, panels):
+            done = 0
+            while done < lines:
+                count = min(widest, 1 << (lines - done).bit_length() - 1)
+                at = f.offset(there.get(), done * item)
+                for p, plane in enumerate(read(f, at, dtype, numbers, count)):
+                    step = f.offset(to.get(), (p * lines + done) * numbers.part)
+                    f.store(plane, step, numbers.part)
+                done += count
+            to.set(f.offset(to.get(), apart))
+            there.set(f.offset(there.get(), lines * item))
+        place.set(f.offset(place.get(), lines * numbers.size))
+        source.set(f.offset(source.get(), stride))
+    f.leave()
 
-    f: Function
-    lines: int
-    dtype: str
-    numbers: Arithmetic
-    starts: Value
-    packed: Value
-    length: Value
-    stride: Value
-    here: Value
-    paces: Value | None = None
 
-    @property
-    def row(self) -> int:
-        """Bytes of a step in packed memory."""
-        return self.lines * self.numbers.size
+def emit_apart(module: Module, dtype: str, numbers: Arithmetic) -> None:
+    """`apart_{dtype}(packed, starts, paces, stride, lines, here, first, last)`.
 
-    def across(self, start: Value, panels: Value, apart: Value) -> None:
-        """Lines are neighbours: each step is copied as it is, to panels so many bytes apart."""
-        f, numbers = self.f, self.numbers
-        place, source = f.variable("ptr", self.packed), f.variable("ptr", start)
-        widest = max(1, 64 // numbers.part)
-        item = NUMPY_DTYPES[self.dtype].itemsize
-        with f.loop(0, self.length):
-            to, there = f.variable("ptr", place.get()), f.variable("ptr", source.get())
-            with f.loop(0, panels):
-                done = 0
-                while done < self.lines:
-                    count = min(widest, 1 << (self.lines - done).bit_length() - 1)
-                    at = f.offset(there.get(), done * item)
-                    for p, plane in enumerate(read(f, at, self.dtype, numbers, count)):
-                        step = f.offset(to.get(), (p * self.lines + done) * numbers.part)
-                        f.store(plane, step, numbers.part)
-                    done += count
-                to.set(f.offset(to.get(), apart))
-                there.set(f.offset(there.get(), self.lines * item))
-            place.set(f.offset(place.get(), self.row))
-            source.set(f.offset(source.get(), self.stride))
+    Packs a panel of lines that begin at `starts`, from step `first` on: line i goes on by
+    `paces[i]` bytes with each step, `stride` or none. Of `lines` lines in the panel, `here` exist.
+    If steps are neighbours, squares of lines and steps are transposed, along the lines, so that few
+    cache lines are in use; the rest goes number by number. Twice does no harm.
+    """
+    name = f"apart_{dtype}"
+    if any(each.name == name for each in module.functions):
+        return
+    params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly", "i64", "i64", "i64",
+              "i64", "i64"]  # fmt: skip
+    f = Function(module, name, params, attributes=APART, internal=True)
+    packed, starts, paces, stride, lines, here, first, last = f.params
+    item, row = NUMPY_DTYPES[dtype].itemsize, lines * numbers.size
+    few = 16 // numbers.part
+    done = f.variable("i64", first)
+    if numbers.planes == 1:
+        whole = last - (last - first) % few
+        turned = stride.is_("eq", item) & (lines % few).is_("eq", 0)
+        end = f.select(turned, whole, first)
+        with (
+            f.loop(first, end, ALONG) as begin,
+            f.loop(0, lines, few) as line,
+            f.loop(begin, f.least(end, begin + ALONG), few) as k,
+        ):
+            entries, rows = f.offset(starts, line, "ptr"), []
+            for i in range(few):
+                start = f.load(f.offset(entries, 8 * i), "ptr")
+                rows += read(f, f.offset(start, k * item), dtype, numbers, few)
+            at = f.offset(packed, k * row + line * numbers.size)
+            for i, column in enumerate(transposed(f, rows)):
+                f.store(column, f.offset(at, row * i), numbers.part)
+        done.set(end)
+    with f.loop(done.get(), last) as k:
+        step = f.offset(packed, k * row)
 
-    def anyhow(self, first: Value | int, last: Value) -> None:
-        """Number by number, from step `first` on."""
-        f, numbers = self.f, self.numbers
-        with f.loop(first, last) as k:
-            step = f.offset(self.packed, k * self.row)
+        def put(i: Value, planes: list[Value]) -> None:
+            at = f.offset(step, i * numbers.part)
+            for p, plane in enumerate(planes):
+                f.store(plane, f.offset(at, lines * (p * numbers.part)), numbers.part)
 
-            def put(i: Value, planes: list[Value], step: Value = step) -> None:
-                at = f.offset(step, i * numbers.part)
-                for p, plane in enumerate(planes):
-                    f.store(plane, f.offset(at, p * self.lines * numbers.part), numbers.part)
-
-            with f.loop(0, self.here) as i:
-                start = f.load(f.offset(self.starts, i, "ptr"), "ptr")
-                pace = f.load(f.offset(self.paces, i, "i64"), "i64") if self.paces else self.stride
-                put(i, read(f, f.offset(start, k * pace), self.dtype, numbers, 1))
-            with f.loop(self.here, self.lines) as i:
-                put(i, [f.value(0, numbers.type)] * numbers.planes)
-
-    def lines_apart(self, first: Value | int, last: Value) -> None:
-        """Steps from `first` on: if they are neighbours, squares of lines and steps are transposed,
-        along the lines, so that few cache lines are in use; the rest goes number by number."""
-        f, numbers = self.f, self.numbers
-        few = 16 // numbers.part
-        done = f.variable("i64", first)
-        if numbers.planes == 1 and self.lines % few == 0:
-            item = NUMPY_DTYPES[self.dtype].itemsize
-            whole = last - (last - first) % few
-            end = f.select(self.stride.is_("eq", item), whole, first)
-            with (
-                f.loop(first, end, ALONG) as begin,
-                f.loop(0, self.lines, few) as line,
-                f.loop(begin, f.least(end, begin + ALONG), few) as k,
-            ):
-                self._turn(k, line, few)
-            done.set(end)
-        self.anyhow(done.get(), last)
-
-    def _turn(self, first: Value, line: Value, few: int) -> None:
-        """Transpose a few steps of as many lines."""
-        f, item = self.f, NUMPY_DTYPES[self.dtype].itemsize
-        entries, rows = f.offset(self.starts, line, "ptr"), []
-        for i in range(few):
-            start = f.load(f.offset(entries, 8 * i), "ptr")
-            rows += read(f, f.offset(start, first * item), self.dtype, self.numbers, few)
-        at = f.offset(self.packed, first * self.row + line * self.numbers.size)
-        for i, column in enumerate(transposed(f, rows)):
-            f.store(column, f.offset(at, i * self.row), self.numbers.part)
+        with f.loop(0, here) as line:
+            start = f.load(f.offset(starts, line, "ptr"), "ptr")
+            pace = f.load(f.offset(paces, line, "i64"), "i64")
+            put(line, read(f, f.offset(start, k * pace), dtype, numbers, 1))
+        with f.loop(here, lines) as line:
+            put(line, [f.value(0, numbers.type)] * numbers.planes)
+    f.leave()
 
 
 def transposed(f: Function, rows: list[Value]) -> list[Value]:

@@ -8,9 +8,10 @@ by number.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read, stored, widened
-from shardir.backends.cpu.native.contraction.packing import Panel, neighbours
+from shardir.backends.cpu.native.contraction.packing import emit_apart, neighbours, zeros
 from shardir.backends.cpu.native.contraction.tile import masked_load
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 from shardir.types import NUMPY_DTYPES
@@ -32,17 +33,14 @@ def emit_patches(
     `bounds` are (start, size) of each checked dimension, then which of them the innermost loop
     walks (-1: none) and its pace.
     """
-    zeros = f"@{name}_zeros"
     item = NUMPY_DTYPES[dtype].itemsize
-    module.declarations.setdefault(
-        f"{zeros} = internal constant [{longest * item} x i8] zeroinitializer, align 64"
-    )
+    emit_apart(module, dtype, numbers)
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "i64", "ptr noalias readonly",
               "ptr noalias readonly"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
     packed, base, offsets, count, segments, parts, steps, stride, positions, bounds = f.params
-    row = lines * numbers.size
+    row, nothing = lines * numbers.size, zeros(f, name, longest * item)
     lanes = 1 << (lines - 1).bit_length()
     tables = [f.variable(f"[{lanes} x i64]").address for _ in range(4)]
     place = f.variable("ptr", packed)
@@ -60,24 +58,47 @@ def emit_patches(
             entry = f.offset(segments, number * width)
             length = f.load(f.offset(entry, 8), "i64")
             origin = f.offset(base, f.load(entry, "i64"))
-            panel = Panel(
-                f, lines, dtype, numbers, tables[0], part.get(), length, stride, here, tables[1]
+            panel = _Panel(
+                f, lines, dtype, numbers, tables[0], tables[1], part.get(), length, stride, here
             )
             segment = _Segment(panel, lanes, origin, table, bounds, tables[2], tables[3])
             segment.find(where, entry)
             segment.border(f.value(0, "i64"), segment.begin.get())
-            segment.inside(together, Value(zeros, "ptr", f))
+            segment.inside(together, nothing)
             segment.border(segment.end.get(), length)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), steps * row))
     f.leave()
 
 
+class _Panel(NamedTuple):
+    """The steps of one segment, of one panel.
+
+    `starts` and `paces` are tables of where lines begin, and of their strides.
+    """
+
+    f: Function
+    lines: int
+    dtype: str
+    numbers: Arithmetic
+    starts: Value
+    paces: Value
+    packed: Value
+    length: Value
+    stride: Value
+    here: Value
+
+    @property
+    def row(self) -> int:
+        """Bytes of a step in packed memory."""
+        return self.lines * self.numbers.size
+
+
 @dataclass
 class _Segment:
     """A segment of a panel: which lines, and which steps, lie inside."""
 
-    panel: Panel
+    panel: _Panel
     lanes: int
     origin: Value
     table: Value
@@ -182,10 +203,11 @@ class _Segment:
             nothing = f.splat(zeros.to("i64", "ptrtoint"), self.lanes)
             valid = self.valid.get()
             f.store(f.select(valid, origin + offsets, nothing), panel.starts, 8)
-            assert panel.paces is not None
             pace = f.splat(panel.stride, self.lanes)
             f.store(f.select(valid, pace, f.value(0, many)), panel.paces, 8)
-            panel.lines_apart(begin, end)
+            lines = f.value(panel.lines, "i64")
+            tables = [panel.packed, panel.starts, panel.paces]
+            f.call(f"apart_{panel.dtype}", [*tables, panel.stride, lines, panel.here, begin, end])
 
         if panel.numbers.planes == 2:
             apart()

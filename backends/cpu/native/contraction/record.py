@@ -12,11 +12,14 @@ FIELDS = (
     "packed_slot",  # where the right operand lies packed; 0: every task packs its part
     "staged",  # whether results are summed in scratch memory, and stored at the end
     "rows", "columns", "inner",
+    "steps", "held_rows", "together",  # of the sum, of a block's rows and columns: packed at a time
+    "panel_columns",  # columns with the missing ones of the last panel
     "products", "block_products", "block_rows", "block_columns", "row_blocks", "column_blocks",
 )  # fmt: skip
 LISTS = (
     "batch",  # of (extent, lhs, rhs, out, packed)
-    "rows_lhs", "rows_out", "columns_rhs", "columns_out", "inner_lhs", "inner_rhs",
+    "rows_lhs", "rows_out", "rows_made",  # made: in the result, or where it is staged
+    "columns_rhs", "columns_out", "inner_lhs", "inner_rhs",
     "positions_0", "positions_1", "positions_2",  # of lines of patches, along checked dimensions
     "bounds",  # of (start, size) of each of these, then (walked, pace)
 )  # fmt: skip
@@ -51,15 +54,25 @@ class Reader:
         """A field."""
         return self._f.load(self._f.offset(self._record, 8 * _PLACE[name]), "i64")
 
+    def list(self, name: str) -> Value:
+        """Where the record says how a list lies."""
+        return self._f.offset(self._record, 8 * _PLACE[f"{name}_at"])
+
     def loops(self, name: str) -> tuple[Value, Value]:
         """Where a list begins, and how many entries it has."""
-        return self._f.offset(self._record, self[f"{name}_at"], "i64"), self[f"{name}_count"]
+        return loops_of(self._f, self._record, self.list(name))
 
     def address(self, bases: Value, name: str) -> Value:
         """Where an operand begins."""
         f = self._f
         base = f.load(f.offset(bases, self[f"{name}_slot"], "ptr"), "ptr")
         return f.offset(base, self[f"{name}_offset"])
+
+
+def loops_of(f: Function, record: Value, list: Value) -> tuple[Value, Value]:
+    """Where a list of a record begins, and how many entries it has."""
+    start, number = (f.load(f.offset(list, 8 * i), "i64") for i in range(2))
+    return f.offset(record, start, "i64"), number
 
 
 @final

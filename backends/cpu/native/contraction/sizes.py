@@ -51,3 +51,9 @@ class Sizes(NamedTuple):
     def name(self) -> str:
         """What of them is a part of the kernel."""
         return f"{self.tile.height}x{self.tile.width}_{self.steps}x{self.rows}x{self.stripe}"
+
+
+def shares(count: int, most: int, step: int) -> int:
+    """The size of equal shares of at most `most`; both are multiples of `step`."""
+    number = max(1, -(-count // most))
+    return max(1, -(-count // number // step)) * step

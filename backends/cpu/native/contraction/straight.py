@@ -8,7 +8,8 @@ summed in the same order as if they were packed.
 
 from shardir.backends.cpu.native.contraction.einsum import Product
 from shardir.backends.cpu.native.contraction.elements import Arithmetic
-from shardir.backends.cpu.native.contraction.tile import Tile, TileSums
+from shardir.backends.cpu.native.contraction.packing import zeros
+from shardir.backends.cpu.native.contraction.tile import Tile, TileSums, for_each_step
 from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 
@@ -50,10 +51,6 @@ def emit_starts(
     Writes where the lines of each panel begin in each segment: `lanes_of(lines)` addresses. Other
     parameters are those of `emit_patches`.
     """
-    zeros = f"@{name}_zeros"
-    module.declarations.setdefault(
-        f"{zeros} = internal constant [{longest * numbers.size} x i8] zeroinitializer, align 64"
-    )
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "ptr noalias readonly",
               "ptr noalias readonly"]  # fmt: skip
@@ -61,7 +58,7 @@ def emit_starts(
     starts, base, offsets, count, segments, parts, positions, bounds = f.params
     lanes = lanes_of(lines)
     many = vector("i64", lanes)
-    nothing = f.splat(Value(zeros, "ptr", f).to("i64", "ptrtoint"), lanes)
+    nothing = f.splat(zeros(f, name, longest * numbers.size).to("i64", "ptrtoint"), lanes)
     origin = f.splat(base.to("i64", "ptrtoint"), lanes)
     extents = [f.splat(f.load(f.offset(bounds, 16 * d + 8), "i64"), lanes) for d in range(checks)]
     firsts = [f.load(f.offset(bounds, 16 * d), "i64") for d in range(checks)]
@@ -113,14 +110,7 @@ def emit_straight_tile(
             sums.add([[f.offset(line, k * numbers.size) for line in lines]], here)
             right.set(f.offset(here, packed.columns * numbers.size))
 
-        asked = f.value(0, "i64")
-        if tile == packed:
-            asked = f.select(number.is_("eq", 0), f.least(length, tile.height), 0)
-            with f.loop(0, asked) as k:
-                sums.ask_for_row(place, k)
-                step(k)
-        with f.loop(asked, length) as k:
-            step(k)
+        for_each_step(sums, place, length, step)
         table.set(f.offset(table.get(), 8 * lanes_of(packed.height)))
     sums.write(place)
     f.leave()

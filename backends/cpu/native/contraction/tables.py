@@ -1,18 +1,20 @@
 """Tables that kernels make for themselves: where lines begin, and how steps lie.
 
-Loops are read from the record as pairs (extent, stride), the innermost first.
+Loops are read from a list of the record as pairs (extent, stride), the innermost first.
 """
 
+from shardir.backends.cpu.native.contraction.record import loops_of
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module
 
 OFFSETS = "offsets_of_lines"
 
 
 def emit_offsets(module: Module) -> None:
-    """`offsets_of_lines(table, first, count, loops, number)`: where lines begin, in bytes."""
-    params = ["ptr noalias", "i64", "i64", "ptr noalias readonly", "i64"]
+    """`offsets_of_lines(record, list, table, first, count)`: where lines begin, in bytes."""
+    params = ["ptr noalias readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64"]
     f = Function(module, OFFSETS, params, attributes=APART, internal=True)
-    table, first, count, loops, number = f.params
+    record, list, table, first, count = f.params
+    loops, number = loops_of(f, record, list)
     with f.loop(0, count) as i:
         rest, offset = f.variable("i64", first + i), f.variable("i64", 0)
         with f.loop(1, number) as level:
@@ -26,15 +28,16 @@ def emit_offsets(module: Module) -> None:
     f.leave()
 
 
-def emit_segments(module: Module, name: str, checks: int = 0) -> None:
-    """`name(table, first, count, loops, number)`: how many segments of steps there are.
+def emit_segments(module: Module, checks: int = 0) -> None:
+    """`segments_{checks}(record, list, table, first, count)`: how many segments of steps there are.
 
     They are the runs of the innermost loop; the table gets their offsets and lengths. Loops may
     have further strides, `checks` of them: positions that segments get as well.
     """
-    params = ["ptr noalias", "i64", "i64", "ptr noalias readonly", "i64"]
-    f = Function(module, name, params, "i64", attributes=APART, internal=True)
-    table, first, count, loops, number = f.params
+    params = ["ptr noalias readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64"]
+    f = Function(module, f"segments_{checks}", params, "i64", attributes=APART, internal=True)
+    record, list, table, first, count = f.params
+    loops, number = loops_of(f, record, list)
     at, found, end = f.variable("i64", first), f.variable("i64", 0), first + count
     width = 16 + 8 * checks
     kinds = [0, *range(2, 2 + checks)]

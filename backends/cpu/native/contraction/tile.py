@@ -5,12 +5,12 @@ numbers of one step of the sum are neighbours: `height` of the left one, a row o
 right one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined, split
+from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 
@@ -18,6 +18,9 @@ LINE = 64
 """Bytes that come from memory at a time."""
 AHEAD = 512
 """How many bytes of packed columns ahead the next ones are asked for."""
+
+
+WRITE = "write_tile"
 
 
 class Tile(NamedTuple):
@@ -84,16 +87,29 @@ def emit_tile(
         left.set(f.offset(start, packed.height * numbers.size))
         right.set(f.offset(here, packed.columns * numbers.size))
 
-    asked = f.value(0, "i64")
-    if tile == packed:
-        asked = f.least(steps, tile.height)
-        with f.loop(0, asked) as k:
-            sums.ask_for_row(place, k)
-            step()
-    with f.loop(asked, steps):
-        step()
+    for_each_step(sums, place, steps, lambda _: step())
     sums.write(place)
     f.leave()
+
+
+def for_each_step(
+    sums: "TileSums", place: list[Value], steps: Value, step: Callable[[Value], None]
+) -> None:
+    """All steps, in shares; with each share one more row of the result is asked for before it is
+    written, so that steps need not wait behind them all."""
+    f, height = sums.f, sums.tile.height
+    if sums.tile != sums.packed:  # Few tiles are such.
+        with f.loop(0, steps) as k:
+            step(k)
+        return
+    share = f.least(steps // (2 * height) + 1, steps)
+    row = f.variable("i64", 0)
+    with f.loop(0, steps, share) as first:
+        now = row.get()
+        sums.ask_for_row(place, now)
+        row.set(f.least(now + 1, height - 1))
+        with f.loop(first, f.least(first + share, steps)) as k:
+            step(k)
 
 
 @dataclass
@@ -136,8 +152,7 @@ class TileSums:
                 self._add(place, left, right[j])
 
     def ask_for_row(self, place: list[Value], row: Value) -> None:
-        """Ask for a row of the result before it is written: one with each of the first steps, so
-        that steps need not wait behind them."""
+        """Ask for a row of the result before it is written."""
         f, out, offsets = self.f, place[0], place[1]
         start = f.offset(out, f.load(f.offset(offsets, row, "i64"), "i64"))
         nbytes = self.tile.columns * self.numbers.size
@@ -150,8 +165,38 @@ class TileSums:
             prefetch(self.f, self.f.offset(rhs, AHEAD + at))
 
     def write(self, place: list[Value]) -> None:
-        """Write them, as `emit_tile` says: (out, offsets, rows, columns, adding)."""
-        _write(self.f, self.tile, self.numbers, self.machine, self.sums, place)
+        """Write them, as `emit_tile` says: (out, offsets, rows, columns, adding).
+
+        What is not a whole tile that is written for the first time goes through memory.
+        """
+        f, tile, (out, offsets, rows, columns, adding) = self.f, self.tile, place
+        step = tile.lanes * self.numbers.size
+        vectors = [
+            [joined(f, [plane.get() for plane in each]) for each in row] for row in self.sums
+        ]
+
+        def put(row: int, start: Value, align: int) -> None:
+            for j, value in enumerate(vectors[row]):
+                f.store(value, f.offset(start, j * step), align)
+
+        def at_once() -> None:
+            for i in range(tile.height):
+                start = f.offset(out, f.load(f.offset(offsets, 8 * i), "i64"))
+                put(i, start, self.numbers.part)
+
+        def in_memory() -> None:
+            far = self.packed.columns * self.numbers.size
+            kept = f.variable(f"[{tile.height * far} x i8]").address
+            for i in range(tile.height):
+                put(i, f.offset(kept, i * far), min(LINE, step))
+            some = f.least(rows, tile.height)
+            f.call(WRITE, [kept, out, offsets, some, columns, adding])
+
+        if tile == self.packed:
+            whole = rows.is_("uge", tile.height) & columns.is_("uge", tile.columns)
+            f.choose(whole & adding.is_("eq", 0), at_once, in_memory)
+        else:
+            in_memory()
 
     def _add(self, sums: list[Variable], a: list[Value], b: list[Value]) -> None:
         def product(x: Value, y: Value, z: Value, minus: bool = False) -> Value:
@@ -164,56 +209,39 @@ class TileSums:
         sums[1].set(product(a[1], b[0], product(a[0], b[1], sums[1].get())))
 
 
-def _write(
-    f: Function,
-    tile: Tile,
-    numbers: Arithmetic,
-    machine: Machine,
-    sums: list[list[list[Variable]]],
-    place: list[Value],
-) -> None:
-    """Rows and columns as far as there are any; masks cost nothing where registers have them."""
-    out, offsets, rows, columns, adding = place
-    wide = vector(numbers.type, tile.lanes * numbers.planes)
+def emit_write(module: Module, tile: Tile, numbers: Arithmetic, machine: Machine) -> None:
+    """`write_tile(sums, out, offsets, rows, columns, adding)`: write, or add, rows of a tile."""
+    params = ["ptr noalias readonly", "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]
+    f = Function(module, WRITE, params, attributes=APART, internal=True)
+    sums, out, offsets, rows, columns, adding = f.params
+    lanes, step = tile.lanes * numbers.planes, tile.lanes * numbers.size
+    type = vector(numbers.type, lanes)
+    masks = [
+        within(f, columns - j * tile.lanes, tile.lanes, numbers.planes) for j in range(tile.width)
+    ]
+    # What is not added to may hold anything: nothing of it is read.
+    before = [mask & f.splat(adding, lanes) for mask in masks]
 
-    def row(i: int) -> Value:
-        return f.offset(out, f.load(f.offset(offsets, 8 * i), "i64"))
-
-    def new(i: int, j: int, old: Value | None) -> Value:
-        made = [each.get() for each in sums[i][j]]
-        if old is not None:
-            before = split(f, old) if numbers.planes == 2 else [old]
-            made = [x + y for x, y in zip(before, made, strict=True)]
-        return joined(f, made)
-
-    def whole(add: bool) -> None:
-        for i in range(tile.height):
-            start = row(i)
-            for j in range(tile.width):
-                at = f.offset(start, j * tile.lanes * numbers.size)
-                old = f.load(at, wide, numbers.part) if add else None
-                f.store(new(i, j, old), at, numbers.part)
-
-    def partly() -> None:
-        masks = [
-            within(f, columns - j * tile.lanes, tile.lanes, numbers.planes)
-            for j in range(tile.width)
-        ]
-        # What is not added to may hold anything: nothing of it is read.
-        before = [mask & f.splat(adding, tile.lanes * numbers.planes) for mask in masks]
-        for i in range(tile.height):
-            with f.when(rows.is_("ugt", i)):
-                start = row(i)
-                for j, mask in enumerate(masks):
-                    at = f.offset(start, j * tile.lanes * numbers.size)
-                    old = masked_load(f, at, before[j], wide, numbers.part)
-                    masked_store(f, new(i, j, old), at, mask, numbers.part)
+    def each_row(masked: bool) -> None:
+        source = f.variable("ptr", sums)
+        with f.loop(0, rows) as i:
+            start = f.offset(out, f.load(f.offset(offsets, i, "i64"), "i64"))
+            for j, mask in enumerate(masks):
+                at = f.offset(start, j * step)
+                new = f.load(f.offset(source.get(), j * step), type, min(LINE, step))
+                if masked:
+                    old = masked_load(f, at, before[j], type, numbers.part)
+                    masked_store(f, old + new, at, mask, numbers.part)
+                else:
+                    f.store(f.load(at, type, numbers.part) + new, at, numbers.part)
+            source.set(f.offset(source.get(), tile.columns * numbers.size))
 
     if machine.vector_bytes == 64:
-        partly()
-        return
-    full = rows.is_("uge", tile.height) & columns.is_("uge", tile.columns)
-    f.choose(full, lambda: f.choose(adding, lambda: whole(True), lambda: whole(False)), partly)
+        each_row(masked=True)
+    else:  # Masks are dear.
+        whole = adding & columns.is_("uge", tile.columns)
+        f.choose(whole, lambda: each_row(masked=False), lambda: each_row(masked=True))
+    f.leave()
 
 
 def within(f: Function, count: Value, lanes: int, times: int = 1) -> Value:
