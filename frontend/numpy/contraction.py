@@ -31,7 +31,8 @@ def contract(x: Tracer, y: Tracer, dims: str, dtype: Any = None) -> Tracer:
     Of bools, whether some product is true.
     """
     if x.value.type.dtype == "bool":
-        some = truth(contract(convert(x, "i32"), convert(y, "i32"), dims))
+        # Ones never sum to zero, however a sum is rounded, and products of floats are fastest.
+        some = truth(contract(convert(x, "f32"), convert(y, "f32"), dims))
         return some if dtype is None else convert(some, dtype_of(dtype))
     left, right, output = dims.replace("->", ",").split(",")
     x, left = _without_ones(x, left, y, right)

@@ -24,7 +24,10 @@ from shardir.backends.cpu.native.contraction.straight import readable
 from shardir.backends.cpu.native.contraction.tile import LINE
 from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
 from shardir.backends.cpu.native.llvm.target import host
+from shardir.types import INTEGERS
 
+PLAIN = ("f32", "f64", *INTEGERS)
+"""Element types that need no conversion and are no pairs."""
 PARTED = 128
 """Bytes of columns from which on loops of columns are done one by one."""
 PACKED = 256 << 10
@@ -138,12 +141,13 @@ def _dense(work: Product, numbers: Arithmetic) -> tuple[tuple[Loop, ...], tuple[
 
 
 def _narrow(work: Product) -> bool:
-    """Whether the kernels that do not pack can do it: one loop of each kind, one float type."""
+    """Whether the kernels that do not pack can do it: one loop of each kind, one type of numbers
+    that are multiplied as they lie."""
     views = (work.lhs, work.rhs, work.out)
     return (
         not work.patches
         and {view.dtype for view in views} <= {work.out.dtype}
-        and work.out.dtype in ("f32", "f64")
+        and work.out.dtype in PLAIN
         and max(map(len, (work.rows, work.columns, work.inner))) <= 1
     )
 

@@ -227,3 +227,17 @@ def test_many_rows_of_few_columns(rows: int, columns: int, inner: int, dtype: st
     whole = product(left, right, "mk,kn->mn")
     some = product(left[7:90], right, "mk,kn->mn")
     np.testing.assert_array_equal(some, whole[7:90])
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("dims", ["k,k->", "ak,k->a", "k,kb->b", "ak,kb->ab", "ak,bk->ab"])
+def test_narrow_products_of_integers_pack_nothing(dims: str, dtype: str) -> None:
+    left, right = dims.partition("->")[0].split(",")
+    rng, sizes = np.random.default_rng(0), {"a": 3, "b": 5, "k": 1003}
+    x, y = (numbers(rng, tuple(sizes[c] for c in term), dtype) for term in (left, right))
+    op = op_on(dot, *(TensorType(v.shape, dtype) for v in (x, y)), dims=dims)
+    out = np.zeros(op.result.type.shape, NUMPY_DTYPES[dtype])
+    phases = lowered(RULES["dot"], op, [x, y], [out])
+    assert phases is not None
+    assert {phase.kernel.name.partition("_")[0] for phase in phases} <= {"along", "direct"}
+    assert_product(out, x, y, dims, op.result.type)
