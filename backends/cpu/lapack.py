@@ -1,8 +1,8 @@
-"""LU decompositions by the LAPACK that NumPy brings with it, where its function can be found.
+"""LU decompositions and triangular equations by the LAPACK that NumPy brings with it.
 
-NumPy links a LAPACK for its own `det` and `solve`, and has no way to call `getrf` itself. Wheels
-name it with a prefix and, where its integers have 64 bits, a suffix. Where there is none of these
-names, the reference does it, column by column.
+NumPy links a LAPACK for its own `det` and `solve`, and has no way to call `getrf` or `trsm` itself.
+Wheels name them with a prefix and, where integers have 64 bits, a suffix. Where there is none of
+these names, the reference does it, one column or row after the other.
 """
 
 import ctypes
@@ -86,3 +86,39 @@ def _lu(op: Op) -> Kernel:
         )
 
     return compute
+
+
+@kernels.rule(OPS["triangular_solve"])
+def _triangular_solve(op: Op) -> Kernel:
+    made, attrs = op.result.type, op.attrs
+    reference: Any = op.spec.reference
+    unit, transpose = bool(attrs["unit"]), attrs["transpose"]
+
+    def compute(a: Array, y: Array) -> Array:
+        trsm = routine("ztrsm" if a.dtype.kind == "c" else "dtrsm")
+        if trsm is None or not y.size:
+            found: Array = reference(a, y, result=made, **attrs)
+            return found
+        left, right = np.ascontiguousarray(wide(a)), wide(y)
+        right = np.ascontiguousarray(right)
+        rows, columns = y.shape[-2:]
+        # Rows are columns to it: the same equations, transposed.
+        upper = bool(attrs["lower"])
+        letters = (b"R", b"U" if upper else b"L", _WAYS[transpose], b"U" if unit else b"N")
+        told = [ctypes.c_char_p(letter) for letter in letters]
+        numbers = [np.array(n, trsm.integer) for n in (columns, rows)]
+        n, m = (number.ctypes.data_as(ctypes.c_void_p) for number in numbers)
+        one = np.ones((), right.dtype)
+        scale = one.ctypes.data_as(ctypes.c_void_p)
+        pairs = zip(left.reshape(-1, rows, rows), right.reshape(-1, rows, columns), strict=True)
+        for coefficients, matrix in pairs:
+            trsm.call(
+                *told, n, m, scale, coefficients.ctypes.data_as(ctypes.c_void_p), m,
+                matrix.ctypes.data_as(ctypes.c_void_p), n,
+            )  # fmt: skip
+        return right.astype(made.numpy, copy=False)
+
+    return compute
+
+
+_WAYS = {"no": b"N", "transpose": b"T", "adjoint": b"C"}

@@ -1,5 +1,6 @@
-"""LU decompositions by NumPy's LAPACK are those of the reference, pivots and permutations too."""
+"""LU decompositions and triangular equations by NumPy's LAPACK are those of the reference."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from shardir.backends.cpu import lapack
 from shardir.backends.cpu.kernels import kernel_of
 from shardir.ir import Op, Value
-from shardir.opset import OPS
+from shardir.opset import OPS, Symbol
 from shardir.types import TensorType
+from tests.backends.cpu.native.running import op_on
 
 
 def decomposed(x: np.ndarray[Any, Any], dtype: str) -> tuple[list[Any], list[Any]]:
@@ -57,3 +59,24 @@ def test_where_there_is_no_such_function(monkeypatch: pytest.MonkeyPatch) -> Non
     finally:
         monkeypatch.undo()
         lapack.routine.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "c64", "c128"])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 3, 4, 4), (0, 3, 3), (2, 0, 0)])
+def test_triangular_equations(shape: tuple[int, ...], dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)
+    a = (x / 4 + np.eye(shape[-1])).astype(TensorType((), dtype).numpy)
+    ways = product((True, False), ("no", "transpose", "adjoint"), (True, False), (1, 3, 0))
+    for lower, transpose, unit, columns in ways:
+        y = rng.standard_normal((*shape[:-1], columns)).astype(a.dtype)
+        types = [TensorType(each.shape, dtype) for each in (a, y)]
+        attrs = {"lower": lower, "transpose": Symbol(transpose), "unit": unit}
+        op = op_on(OPS["triangular_solve"], *types, **attrs)
+        before, reference = y.copy(), op.spec.reference
+        assert reference is not None
+        found = kernel_of(op)(a, y)
+        np.testing.assert_array_equal(y, before)
+        wanted = reference(a, y, result=op.result.type, **attrs)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)

@@ -1,0 +1,266 @@
+"""A matrix in scratch memory: rows of f64, which vectors of `LANES` columns are read from.
+
+Rows are filled up with zeros to whole vectors. Complex matrices have two planes, all real parts
+and all imaginary ones. What is done to them is done in blocks of `LANES` columns, or rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.contraction.elements import (
+    Arithmetic,
+    arithmetic,
+    joined,
+    read,
+    split,
+    stored,
+    widened,
+)
+from shardir.backends.cpu.native.contraction.tile import masked_load, masked_store, within
+from shardir.backends.cpu.native.data import View
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Number, Value, vector
+from shardir.types import COMPLEX, NUMPY_DTYPES
+
+LANES = 8
+ITEM = 8
+VECTOR = vector("double", LANES)
+AWAY = 64
+"""Bytes between rows, so that columns of large matrices do not compete for places in the caches."""
+
+Planes = list[Value]
+
+
+def wide(dtype: str) -> Arithmetic:
+    """What numbers are computed in."""
+    return arithmetic("c128" if dtype in COMPLEX else "f64")
+
+
+def padded(extent: int) -> int:
+    """In whole vectors."""
+    return -(-extent // LANES) * LANES
+
+
+def row_bytes(columns: int) -> int:
+    """From one row to the next."""
+    return padded(columns) * ITEM + AWAY
+
+
+def held_bytes(rows: int, columns: int, dtype: str) -> int:
+    """What a matrix takes in scratch memory."""
+    return rows * row_bytes(columns) * wide(dtype).planes
+
+
+class Held(NamedTuple):
+    """Where a matrix, or a part of one, lies: bytes from row to row, and from plane to plane."""
+
+    start: Value
+    row: Value
+    plane: Value
+
+    def at(self, row: Number, column: Number) -> "Held":
+        """What begins at an element of it."""
+        f = self.start.function
+        down = f.value(row, "i64") * self.row
+        return self._replace(start=f.offset(f.offset(self.start, down), column, "double"))
+
+    def planes(self, numbers: Arithmetic) -> list[Value]:
+        """The addresses of the first element's parts."""
+        f = self.start.function
+        return [self.start, f.offset(self.start, self.plane)][: numbers.planes]
+
+
+def load(f: Function, held: Held, numbers: Arithmetic, type: str = VECTOR) -> Planes:
+    """A vector of columns, or one number."""
+    return [f.load(address, type, ITEM) for address in held.planes(numbers)]
+
+
+def store(f: Function, values: Sequence[Value], held: Held, numbers: Arithmetic) -> None:
+    for value, address in zip(values, held.planes(numbers), strict=True):
+        f.store(value, address, ITEM)
+
+
+def spread(f: Function, values: Sequence[Value]) -> Planes:
+    """One number in all lanes."""
+    return [f.splat(value, LANES) for value in values]
+
+
+def less_product(f: Function, numbers: Arithmetic, a: Planes, b: Planes, c: Planes) -> Planes:
+    """`c - a * b`."""
+
+    def step(x: Value, y: Value, z: Value, minus: bool) -> Value:
+        return numbers.add_product(f, host(), x, y, z, minus)
+
+    if numbers.planes == 1:
+        return [step(a[0], b[0], c[0], True)]
+    real = step(a[1], b[1], step(a[0], b[0], c[0], True), False)
+    return [real, step(a[1], b[0], step(a[0], b[1], c[1], True), True)]
+
+
+def product(f: Function, a: Planes, b: Planes) -> Planes:
+    """`a * b`, of complex numbers."""
+    return [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
+
+
+def inverse(f: Function, x: Planes) -> Planes:
+    """`1 / x` of a complex number: divided by its larger part first, so that none overflows."""
+    real, imag = x
+    large = size(f, [real]).is_("oge", size(f, [imag]))
+    most, least = f.select(large, real, imag), f.select(large, imag, real)
+    ratio = least / most
+    scale = 1.0 / (most + least * ratio)
+    return [f.select(large, scale, ratio * scale), -f.select(large, ratio * scale, scale)]
+
+
+def size(f: Function, x: Sequence[Value]) -> Value:
+    """What pivots are chosen by: of complex numbers the sum of both parts, as LAPACK has it."""
+    parts = [f.intrinsic("fabs", part) for part in x]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+@dataclass
+class Copying:
+    """Copies between a matrix in memory, `view`'s last two dimensions, and one that is held."""
+
+    f: Function
+    dtype: str
+    beside: bool
+    """Whether columns are neighbours in memory."""
+
+    @property
+    def numbers(self) -> Arithmetic:
+        return wide(self.dtype)
+
+    @property
+    def item(self) -> int:
+        return NUMPY_DTYPES[self.dtype].itemsize
+
+    def bring(
+        self, source: Value, steps: Sequence[Value], rows: Value, columns: Value, held: Held,
+        conjugate: bool = False,
+    ) -> None:  # fmt: skip
+        """Read; `steps` are the bytes between rows and between columns."""
+        f, numbers = self.f, self.numbers
+
+        def one(start: Value, i: Value, j: Value, count: int, left: Value | None = None) -> None:
+            address = f.offset(start, j * steps[1])
+            if left is None:
+                made = read(f, address, self.dtype, numbers, count)
+            else:
+                made = self._tail(address, left)
+            made = [made[0], -made[1]] if conjugate and numbers.planes == 2 else made
+            store(f, made, held.at(i, j), numbers)
+
+        whole = columns - columns % LANES
+        with f.loop(0, rows) as i:
+            start = f.offset(source, i * steps[0])
+            if self.beside:
+                with f.loop(0, whole, LANES) as j:
+                    one(start, i, j, LANES)
+                with f.when(whole.is_("slt", columns)):
+                    one(start, i, whole, LANES, columns - whole)
+            else:
+                with f.loop(whole, columns, LANES) as j:
+                    store(f, [f.value(0, VECTOR)] * numbers.planes, held.at(i, j), numbers)
+                with f.loop(0, columns) as j:
+                    one(start, i, j, 1)
+
+    def _tail(self, address: Value, count: Value) -> Planes:
+        """The first few lanes, and zeros."""
+        f, numbers = self.f, self.numbers
+        part = self.item // numbers.planes
+        lanes = LANES * numbers.planes
+        mask = within(f, count, LANES, numbers.planes)
+        loaded = masked_load(f, address, mask, vector(stored(self.dtype), lanes), part)
+        planes = split(f, loaded) if numbers.planes == 2 else [loaded]
+        return [widened(f, plane, self.dtype, numbers) for plane in planes]
+
+    def put(
+        self, held: Held, rows: Value, columns: Value, target: Value, steps: Sequence[Value]
+    ) -> None:
+        """Write."""
+        f, numbers = self.f, self.numbers
+        narrow = self.item // numbers.planes == 4
+
+        def one(start: Value, i: Value, j: Value, count: int, left: Value | None = None) -> None:
+            made = load(f, held.at(i, j), numbers, vector("double", count))
+            if narrow:
+                made = [part.to(vector("float", count), "fptrunc") for part in made]
+            address, part = f.offset(start, j * steps[1]), self.item // numbers.planes
+            if left is None:
+                f.store(joined(f, made), address, part)
+            else:
+                mask = within(f, left, LANES, numbers.planes)
+                masked_store(f, joined(f, made), address, mask, part)
+
+        with f.loop(0, rows) as i:
+            start = f.offset(target, i * steps[0])
+            if self.beside:
+                whole = columns - columns % LANES
+                with f.loop(0, whole, LANES) as j:
+                    one(start, i, j, LANES)
+                with f.when(whole.is_("slt", columns)):
+                    one(start, i, whole, LANES, columns - whole)
+            else:
+                with f.loop(0, columns) as j:
+                    one(start, i, j, 1)
+
+
+def neighbours(view: View) -> bool:
+    """Whether its last dimension's elements are."""
+    return view.strides[-1] == view.itemsize
+
+
+HELD = ["ptr", "i64", "i64"]
+
+
+def emit_update(module: Module, dtype: str) -> None:
+    """`update(rows, columns, left, right, out)`: out -= left @ right.
+
+    `left` has `LANES` columns, `right` as many rows; each is a `Held`, three words.
+    """
+    numbers = wide(dtype)
+    params = ["i64", "i64", *HELD * 3]
+    f = Function(module, "update", params, attributes=APART, internal=True)
+    rows, columns = f.params[:2]
+    left, right, out = (Held(*f.params[k : k + 3]) for k in (2, 5, 8))
+    with f.loop(0, columns, LANES) as j:
+        factors = [load(f, right.at(k, j), numbers) for k in range(LANES)]
+        with f.loop(0, rows) as i:
+            line, there = left.at(i, 0), out.at(i, j)
+            total = load(f, there, numbers)
+            for k, factor in enumerate(factors):
+                each = spread(f, load(f, line.at(0, k), numbers, "double"))
+                total = less_product(f, numbers, each, factor, total)
+            store(f, total, there, numbers)
+    f.leave()
+
+
+def emit_substitute(module: Module, dtype: str, unit: bool) -> None:
+    """`substitute(rows, columns, left, x)`: x becomes the solution of left @ _ = x.
+
+    `left` is lower triangular, of at most `LANES` rows; `unit`: its diagonal counts as ones.
+    """
+    numbers = wide(dtype)
+    params = ["i64", "i64", *HELD * 2]
+    f = Function(module, "substitute", params, attributes=APART, internal=True)
+    rows, columns = f.params[:2]
+    left, x = (Held(*f.params[k : k + 3]) for k in (2, 5))
+    with f.loop(0, columns, LANES) as j, f.loop(0, rows) as i:
+        total = [f.variable(VECTOR, part) for part in load(f, x.at(i, j), numbers)]
+        with f.loop(0, i) as k:
+            each = spread(f, load(f, left.at(i, k), numbers, "double"))
+            now = [part.get() for part in total]
+            now = less_product(f, numbers, each, load(f, x.at(k, j), numbers), now)
+            for part, value in zip(total, now, strict=True):
+                part.set(value)
+        made = [part.get() for part in total]
+        if not unit:
+            divisor = load(f, left.at(i, i), numbers, "double")
+            if numbers.planes == 1:
+                made = [made[0] / f.splat(divisor[0], LANES)]
+            else:
+                made = product(f, made, spread(f, inverse(f, divisor)))
+        store(f, made, x.at(i, j), numbers)
+    f.leave()

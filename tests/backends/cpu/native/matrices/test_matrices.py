@@ -1,0 +1,107 @@
+"""Factors and triangular equations in scratch memory: the pivots and numbers of the reference."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shardir.backends.cpu.native.matrices import RULES
+from shardir.ir import Op
+from shardir.opset import OPS, Symbol
+from shardir.types import NUMPY_DTYPES, TensorType
+from tests.backends.cpu.native.running import lowered, made_by, op_on
+
+Array = npt.NDArray[Any]
+DTYPES = ("f32", "f64", "c64", "c128")
+SHAPES = [(1, 1), (5, 5), (8, 8), (6, 3), (3, 6), (20, 9), (9, 20), (2, 3, 4, 4), (7, 17, 17),
+          (40, 40), (0, 3, 3), (2, 0, 0), (2, 0, 3)]  # fmt: skip
+
+
+def drawn(shape: tuple[int, ...], dtype: str) -> Array:
+    rng = np.random.default_rng(sum(shape))
+    x = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)
+    return x.astype(NUMPY_DTYPES[dtype])
+
+
+def expected(op: Op, *arrays: Array) -> list[Array]:
+    types = tuple(value.type for value in op.results)
+    reference: Any = op.spec.reference
+    made = reference(*arrays, result=types if len(types) > 1 else types[0], **op.attrs)
+    return list(made) if len(types) > 1 else [made]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_factors(shape: tuple[int, ...], dtype: str) -> None:
+    x = drawn(shape, dtype)
+    if shape == (5, 5):
+        x[2] = x[1]  # singular
+    op = op_on(OPS["lu"], TensorType(shape, dtype))
+    wanted = expected(op, x)
+    for turned in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
+        found = made_by(RULES["lu"], op, [turned])
+        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-5)
+        for got, want in zip(found[1:], wanted[1:], strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3, 4, 4), (3, 19, 19), (0, 3, 3), (2, 0, 0)])
+def test_triangular_equations(shape: tuple[int, ...], dtype: str) -> None:
+    """In every direction, one right-hand side or more than a task solves for."""
+    a = drawn(shape, dtype) / 4 + np.eye(shape[-1])
+    a = a.astype(NUMPY_DTYPES[dtype])
+    ways = product((True, False), ("no", "transpose", "adjoint"), (True, False), (1, 130, 0))
+    for lower, transpose, unit, columns in ways:
+        y = drawn((*shape[:-1], columns), dtype)
+        types = [TensorType(x.shape, dtype) for x in (a, y)]
+        attrs = {"lower": lower, "transpose": Symbol(transpose), "unit": unit}
+        op = op_on(OPS["triangular_solve"], *types, **attrs)
+        # What is not to be read holds no numbers.
+        kept = np.tril(a, -unit) if lower else np.triu(a, unit)
+        rest = np.triu(np.ones(shape), 1 - unit) if lower else np.tril(np.ones(shape), unit - 1)
+        (found,) = made_by(RULES["triangular_solve"], op, [np.where(rest != 0, np.nan, kept), y])
+        np.testing.assert_allclose(found, expected(op, kept, y)[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("columns", [3, 12])
+def test_right_hand_sides_that_lie_as_columns(columns: int) -> None:
+    a, y = drawn((5, 6, 6), "f32") + 3 * np.eye(6, dtype=np.float32), drawn((5, 6, columns), "f32")
+    turned = np.ascontiguousarray(y.swapaxes(1, 2)).swapaxes(1, 2)
+    types = [TensorType(x.shape, "f32") for x in (a, y)]
+    op = op_on(OPS["triangular_solve"], *types, lower=False, transpose=Symbol("no"), unit=False)
+    out = np.zeros_like(turned)
+    lowered(RULES["triangular_solve"], op, [a[::-1], turned], [out])
+    np.testing.assert_allclose(out, expected(op, a[::-1], y)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_where_elements_are_not_finite_the_first_nan_is_the_pivot() -> None:
+    x = np.array([[1, 2, 3], [np.inf, 1, 1], [np.nan, 1, np.nan]])
+    op = op_on(OPS["lu"], TensorType(x.shape, "f64"))
+    for got, want in zip(made_by(RULES["lu"], op, [x])[1:], expected(op, x)[1:], strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_the_same_bits_for_any_number_of_workers() -> None:
+    a, y = drawn((9, 12, 12), "f32"), drawn((9, 12, 300), "f32")
+    types = [TensorType(x.shape, "f32") for x in (a, y)]
+    op = op_on(OPS["triangular_solve"], *types, lower=True, transpose=Symbol("no"), unit=True)
+    few, many = (made_by(RULES["triangular_solve"], op, [a, y], workers=n) for n in (1, 7))
+    np.testing.assert_array_equal(few[0], many[0])
+    op = op_on(OPS["lu"], types[0])
+    few, many = (made_by(RULES["lu"], op, [a], workers=n) for n in (1, 7))
+    for one, other in zip(few, many, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_scratch_memory_does_not_hold_is_left_to_lapack() -> None:
+    type = TensorType((800, 800), "f64")
+    x, y = np.zeros((800, 800)), np.zeros((800, 1))
+    op = op_on(OPS["lu"], type)
+    outs = [np.zeros(v.type.shape, v.type.numpy) for v in op.results]
+    assert lowered(RULES["lu"], op, [x], outs) is None
+    attrs = {"lower": True, "transpose": Symbol("no"), "unit": True}
+    op = op_on(OPS["triangular_solve"], type, TensorType(y.shape, "f64"), **attrs)
+    assert lowered(RULES["triangular_solve"], op, [x, y], [y]) is None
