@@ -30,6 +30,7 @@ from shardir.frontend.buffers import (
 from shardir.frontend.config import config
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError, TracedValueError
+from shardir.frontend.exchanging import handed_out
 from shardir.frontend.gathering import gathered, is_gathered, read, readable
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
@@ -234,18 +235,15 @@ class Array(Operators):
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
         copy: bool | None = None,
     ) -> Any:  # fmt: skip
-        """The numbers for other libraries; those that cannot promise not to write get a copy."""
+        """The numbers for other libraries, which are told not to write into them.
+
+        A library that asks in a way from before one could be told so gets a copy. PyTorch asks in
+        the new way, and lets its users write all the same: `clone` what is written into.
+        """
         numbers = np.asarray(self)
-        if self.type.dtype == "bf16":
-            raise ArgumentError(
-                point(
-                    "NumPy has no DLPack for bf16; convert the array to float32 and the other "
-                    "library's back"
-                )
-            )
         if max_version is None or max_version < (1, 0):
-            return numbers.copy().__dlpack__()
-        return numbers.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+            return handed_out(numbers.copy())
+        return handed_out(numbers, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return np.asarray(self).__dlpack_device__()

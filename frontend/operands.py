@@ -44,6 +44,21 @@ def kind_of(x: Any) -> tuple[str, bool]:
     return abstract.type.dtype, abstract.weak
 
 
+def is_memory(x: Any) -> bool:
+    """Whether it is memory that NumPy can look at, and nothing that is an array otherwise."""
+    if isinstance(x, (Tracer, np.ndarray, np.generic, list, tuple)) or is_number(x):
+        return False
+    if hasattr(x, "__array__") or hasattr(x, "__jax_array__"):
+        return False
+    if hasattr(x, "__array_interface__"):
+        return True
+    try:
+        memoryview(x).release()
+    except TypeError:
+        return False
+    return True
+
+
 def abstract_of(x: Any, name: str = "") -> Abstract:
     """What is known of an operand; raises `NotAnArrayError` that mentions `name`."""
     found = getattr(x, "abstract", None)

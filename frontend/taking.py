@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from shardir.backends.cpu.native import BACKEND, available
 from shardir.backends.storage import Storage, is_storage
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.exchanging import taken_in
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
 
@@ -75,9 +76,19 @@ def exchanged(x: Any, copy: bool | None) -> Storage:
 
     Memory that it says not to write into is taken as it is, other memory copied; with `copy=False`
     all is taken as it is, and not to be written into by anybody from then on. Raises
-    `ArgumentError` where that cannot be.
+    `ArgumentError` where that cannot be, and `NotAnArrayError` for what hands out no such numbers.
     """
-    given = np.from_dlpack(x)
+    if not hasattr(x, "__dlpack__"):
+        kind = type(x).__name__
+        raise NotAnArrayError(
+            point(f"from_dlpack takes an array that has __dlpack__, not one of type {kind}")
+        )
+    try:
+        given = taken_in(x)
+    except (RuntimeError, BufferError) as error:
+        raise NotAnArrayError(
+            point(f"from_dlpack cannot take this array of type {type(x).__name__}: {error}")
+        ) from None
     numbers = to_numpy(given)
     same = numbers is given and given.flags.c_contiguous
     if copy is False and not same:

@@ -54,10 +54,12 @@ def dtype_name(dtype: Any) -> str:
     try:
         return _NAMES[np.dtype(dtype)]
     except KeyError:
-        raise TypeError(
-            f"no element type stands for NumPy's {np.dtype(dtype)}; "
-            f"the element types are {', '.join(DTYPES)}"
-        ) from None
+        found = np.dtype(dtype)
+        native = found.newbyteorder("=")
+        way_out = f"the element types are {', '.join(DTYPES)}"
+        if native != found and native in _NAMES:
+            way_out = f"x.astype({native.name!r}) has its bytes in this machine's order"
+        raise TypeError(f"no element type stands for NumPy's {found}; {way_out}") from None
 
 
 @dataclass(frozen=True, slots=True)

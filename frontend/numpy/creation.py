@@ -24,6 +24,7 @@ from shardir.frontend.operands import (
     broadcast,
     check_fits,
     convert,
+    is_memory,
     is_number,
     kind_of,
     narrowed,
@@ -48,15 +49,18 @@ def _on(device: Any, made: Any) -> Any:
 def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None
 ) -> Any:
-    """Numbers, NumPy arrays and nested lists of anything as an array.
+    """Numbers, NumPy arrays, nested lists of anything, and memory, as an array.
 
-    Element types of 64 bits are narrowed unless enabled. Raises `NotAnArrayError` for what is no
-    array, such as lists of different lengths.
+    Memory is what has `__array_interface__`, or is a buffer to Python, as `array.array` and
+    `memoryview` are. Element types of 64 bits are narrowed unless enabled. Raises
+    `NotAnArrayError` for what is no array, such as lists of different lengths.
     """
     if order not in (None, "K", "A", "C"):
         raise ArgumentError(point(f"arrays are stored in row-major order, there is no {order!r}"))
     if type(a) is int and dtype is not None:
         check_fits(a, dtype_of(dtype))
+    if is_memory(a):
+        a = np.asarray(a if hasattr(a, "__array_interface__") else memoryview(a))
     if isinstance(a, (list, tuple)) and _all_plain(a):
         a = _wide(_numbers(a), dtype)
     if current() is not None:

@@ -42,7 +42,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     more. `device` is a device or a sharding to place the array on.
 
     Raises `ArgumentError` where `copy=False` asks for what cannot be: for elements of a type that
-    becomes another, and for those that do not lie in row-major order.
+    becomes another, and for those that do not lie in row-major order. Raises `NotAnArrayError` for
+    what has no numbers that can be taken.
     """
     if isinstance(x, Array):
         return x if device is None else device_put(x, device)

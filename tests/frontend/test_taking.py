@@ -1,5 +1,6 @@
 """Numbers of others: copied where somebody may write into them, taken as they are otherwise."""
 
+import array
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import pytest
 
 import shardir as sd
 from shardir import numpy as snp
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.taking import is_lasting
 
 LARGE = (64, 1024)
@@ -84,8 +85,49 @@ def test_what_cannot_be_shared() -> None:
     with pytest.raises(ArgumentError) as turned:
         snp.from_dlpack(np.zeros((3, 4), np.float32).T, copy=False)
     assert "does not lie in row-major order" in str(turned.value)
-    with pytest.raises(ArgumentError, match="NumPy has no DLPack for bf16"):
-        np.from_dlpack(snp.zeros(3, "bfloat16"))
+    with pytest.raises(NotAnArrayError) as foreign:
+        snp.from_dlpack([1, 2])
+    assert str(foreign.value).startswith(
+        "from_dlpack takes an array that has __dlpack__, not one of type list"
+    )
+    with pytest.raises(NotAnArrayError) as unknown:
+        snp.from_dlpack(jnp.zeros(3, "float8_e5m2"))
+    assert str(unknown.value).startswith("from_dlpack cannot take this array of type ArrayImpl: ")
+
+
+def test_bf16_is_taken_without_a_copy_and_goes_back() -> None:
+    x = jnp.arange(5000).astype("bfloat16")
+    array = snp.from_dlpack(x)
+    assert array.dtype == "bfloat16"
+    assert address(array) == x.unsafe_buffer_pointer()
+    again = jax.dlpack.from_dlpack(array)
+    assert again.dtype == "bfloat16"
+    assert again.tolist() == x.tolist()
+    assert snp.from_dlpack(x.reshape(50, 100).T).tolist() == x.reshape(50, 100).T.tolist()
+
+
+class Window:
+    """Memory as old libraries hand it out."""
+
+    def __init__(self, numbers: Any) -> None:
+        self.numbers, self.__array_interface__ = numbers, numbers.__array_interface__
+
+
+def test_memory_is_an_array() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    buffer: Any = x
+    for given in (Window(x), memoryview(buffer)):
+        for made in (snp.asarray(given), sd.jit(lambda given=given: snp.asarray(given))()):
+            assert made.dtype == np.float32
+            assert made.tolist() == x.tolist()
+    assert snp.array(memoryview(buffer)[::-1]).tolist() == x[::-1].tolist()
+    assert snp.asarray(array.array("h", [1, 2])).dtype == np.int16
+
+
+def test_another_order_of_bytes_is_told_the_way() -> None:
+    with pytest.raises(NotAnArrayError) as error:
+        snp.asarray(np.arange(2, dtype=">f4"))
+    assert "; x.astype('float32') has its bytes in this machine's order" in str(error.value)
 
 
 def test_a_program_does_not_write_into_what_is_shared() -> None:

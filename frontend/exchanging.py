@@ -1,0 +1,63 @@
+"""bf16 by DLPack, which NumPy does not know: as words of 16 bits that are called by their name.
+
+A capsule holds a description of memory, made for whoever takes it, in which a byte says what kind
+of number the elements are. That byte is changed on the way.
+"""
+
+import ctypes
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.types import NUMPY_DTYPES
+
+WORD, BFLOAT = 1, 4
+"""Kinds of DLPack."""
+PLACES = {b"dltensor": 20, b"dltensor_versioned": 52}
+"""Where the kind of the elements is in what a capsule of each name points to (dlpack.h)."""
+
+_name_of = ctypes.pythonapi.PyCapsule_GetName
+_name_of.restype, _name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _type_of(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
+    """The kind and the bits of the elements in a capsule that nobody has taken yet."""
+    name = _name_of(capsule)
+    return (ctypes.c_uint8 * 2).from_address(_pointer_of(capsule, name) + PLACES[name])
+
+
+def handed_out(numbers: npt.NDArray[Any], **options: Any) -> Any:
+    """A capsule with the numbers of an array."""
+    if numbers.dtype != NUMPY_DTYPES["bf16"]:
+        return numbers.__dlpack__(**options)
+    capsule = numbers.view(np.uint16).__dlpack__(**options)
+    _type_of(capsule)[0] = BFLOAT
+    return capsule
+
+
+def taken_in(x: Any) -> npt.NDArray[Any]:
+    """What NumPy makes of another library's array, bf16 included."""
+    given = _Words(x)
+    numbers: npt.NDArray[Any] = np.from_dlpack(given)
+    return numbers.view(NUMPY_DTYPES["bf16"]) if given.renamed else numbers
+
+
+@final
+class _Words:
+    """Another library's array that hands out bf16 as words."""
+
+    def __init__(self, x: Any) -> None:
+        self._x, self.renamed = x, False
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self._x.__dlpack__(**options)
+        found = _type_of(capsule)
+        if tuple(found) == (BFLOAT, 16):
+            found[0], self.renamed = WORD, True
+        return capsule
+
+    def __dlpack_device__(self) -> Any:
+        return self._x.__dlpack_device__()
