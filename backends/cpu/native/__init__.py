@@ -62,7 +62,8 @@ def _schedule(module: Module) -> "Made":
 @cache
 def _begin() -> None:
     """Compile or load the runtime on another thread: most of that is outside of Python. Meanwhile
-    import what every program needs; and what makes schedules, where none can be on disk."""
+    import what every program needs, and look at what schedules on disk are found by; where there
+    can be none, import what makes them."""
     # Imported here, because a module that another thread imports is lost to a child forked now.
     from shardir.backends.cpu.native.runtime import calls
 
@@ -71,6 +72,7 @@ def _begin() -> None:
     with suppress(RuntimeError):
         Thread(target=_quietly, args=(calls.launches,), name="shardir-prepare").start()
     import_module("shardir.backends.cpu.native.program")
+    import_module("shardir.backends.cpu.native.schedule.keeping").fingerprint()
     if not kept:
         import_module("shardir.backends.cpu.native.compiling")
 

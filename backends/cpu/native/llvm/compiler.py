@@ -85,9 +85,16 @@ def named(
     found = known(name, exports, imports)
     if found is None:
         (made,) = emit([[text()]], haste)
-        object_cache.save(key_of("module", name), made)
-        found = Library(link([made], exports, imports or {}))
+        found = keep(name, made, exports, imports)
     return found
+
+
+def keep(
+    name: str, code: bytes, exports: Sequence[str], imports: Mapping[str, int] | None = None
+) -> Library:
+    """Keep object code on disk, where `named` finds it by its name, and bring it into memory."""
+    object_cache.save(key_of("module", name), code)
+    return Library(link([code], exports, imports or {}))
 
 
 def known(

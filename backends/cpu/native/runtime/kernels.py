@@ -77,6 +77,8 @@ def addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
         missing = [kernel for kernel in missing if kernel.name not in _begun]
         if missing:
             missing = _load(missing)
+        left = [*missing, *(kernel for share in begun.values() for kernel, _ in share.kernels)]
+        libraries.begin(symbol for kernel in left for symbol in kernel.imports)
     cores = allowed()
     step = TOGETHER * cores
     for start in range(0, len(missing), step):

@@ -1,46 +1,48 @@
-"""Where the functions are that kernels import: on disk, or asked of whoever provides them.
+"""Where the functions are that kernels import: on disk, or asked of the vector library.
 
-A provider is a function that takes symbols and gives the addresses of those it knows.
+That module is imported when the first kernel needs a function that is not on disk.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from importlib import import_module
+from typing import Any
 
-from shardir.backends.cpu.native.llvm.compiler import known
+from shardir.backends.cpu.native.llvm.compiler import emit_ahead, is_on_disk, keep, known
+from shardir.backends.cpu.native.llvm.emission import Ahead
 
-Provider = Callable[[Iterable[str]], Mapping[str, int]]
-
-STANDARD = ("shardir.backends.cpu.native.vector.library",)
-"""Modules whose `addresses` is a provider; imported when the first kernel needs a symbol."""
-
-_providers: list[Provider] = []
 _loaded: dict[str, int] = {}
-"""What was on disk, so that the module that could make it is not even imported."""
+_begun: dict[str, Ahead] = {}
+"""By symbol, what is being compiled."""
 
 
-def register(provider: Provider) -> Provider:
-    """Ask a provider too, after those that came before it. Returns it, so that it decorates."""
-    _providers.append(provider)
-    return provider
+def begin(symbols: Iterable[str]) -> None:
+    """Compile functions that `addresses` will be asked for, while the caller goes on."""
+    for symbol in dict.fromkeys(symbols):
+        if symbol not in _loaded and symbol not in _begun and not is_on_disk(symbol):
+            text = _library().text(symbol)
+            if text is not None:
+                _begun[symbol] = emit_ahead([text])
 
 
 def addresses(symbols: Iterable[str]) -> dict[str, int]:
-    """Where the functions are; raises `KeyError` for a symbol that no provider knows."""
-    left = list(dict.fromkeys(symbols))
-    if not left:
-        return {}
-    found: dict[str, int] = {}
-    for symbol in left:
-        if symbol not in _loaded and (library := known(symbol, [symbol])) is not None:
-            _loaded[symbol] = library[symbol]
-        if symbol in _loaded:
-            found[symbol] = _loaded[symbol]
-    left = [symbol for symbol in left if symbol not in found]
-    if not left:
-        return found
-    for provider in [*(import_module(name).addresses for name in STANDARD), *_providers]:
-        found.update(provider(left))
-        left = [symbol for symbol in left if symbol not in found]
+    """Where the functions are; raises `KeyError` for a symbol that the library does not have."""
+    found = {symbol: _address(symbol) for symbol in dict.fromkeys(symbols)}
+    left = [symbol for symbol, address in found.items() if address is None]
     if left:
         raise KeyError(f"no library of the CPU backend provides {', '.join(left)}")
-    return found
+    return {symbol: address for symbol, address in found.items() if address is not None}
+
+
+def _address(symbol: str) -> int | None:
+    if symbol not in _loaded:
+        begun = _begun.pop(symbol, None)
+        library = known(symbol, [symbol]) if begun is None else keep(symbol, begun.code(), [symbol])
+        if library is None:
+            made: dict[str, int] = _library().addresses([symbol])
+            return made.get(symbol)
+        _loaded[symbol] = library[symbol]
+    return _loaded[symbol]
+
+
+def _library() -> Any:
+    return import_module("shardir.backends.cpu.native.vector.library")

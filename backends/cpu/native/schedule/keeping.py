@@ -42,7 +42,7 @@ FOLDERS = ("", "ops", "text", "passes", "backends", "backends/cpu")
 def key_of(module: Module, workers: int) -> str:
     """What the schedule of a partitioned module is found by on disk."""
     machine = host()
-    words = (_fingerprint(), machine.version, machine.cpu, machine.features, str(workers))
+    words = (fingerprint(), machine.version, machine.cpu, machine.features, str(workers))
     text = "\n".join(("schedule", *words, show(module)))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -154,7 +154,7 @@ def _forgotten() -> NoReturn:
 
 
 @cache
-def _fingerprint() -> str:
+def fingerprint() -> str:
     """A hash over what the files are that make schedules: their names, sizes and times."""
     base = Path(shardir.ir.__file__).parent
     facts: list[str] = []

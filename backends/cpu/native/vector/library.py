@@ -68,20 +68,29 @@ def addresses(wanted: Iterable[str] | None = None) -> Mapping[str, int]:
     """
     found = {}
     for name in symbols() if wanted is None else wanted:
-        if not name.startswith("shardir_"):
-            continue
-        op, _, dtype = name.removeprefix("shardir_").rpartition("_")
-        if op in BODIES and dtype in LANES:
+        if _known(name) is not None:
             with _lock:
                 if name not in _addresses:
-                    _addresses[name] = _compiled(op, dtype)
+                    _addresses[name] = _compiled(name)
             found[name] = _addresses[name]
     return found
 
 
-def _compiled(op_name: str, dtype: str) -> int:
-    name = f"shardir_{op_name}_{dtype}"
-    return named(name, lambda: module_of(op_name, dtype).text(), [name])[name]
+def _compiled(name: str) -> int:
+    return named(name, lambda: text(name) or "", [name])[name]
+
+
+def text(name: str) -> str | None:
+    """The module that defines the function of a symbol; `None` where the library has none."""
+    known = _known(name)
+    return None if known is None else module_of(*known).text()
+
+
+def _known(name: str) -> tuple[str, str] | None:
+    """The operation and the element type of a symbol."""
+    op, _, dtype = name.removeprefix("shardir_").rpartition("_")
+    known = name.startswith("shardir_") and op in BODIES and dtype in LANES
+    return (op, dtype) if known else None
 
 
 def module_of(op_name: str, dtype: str) -> Module:

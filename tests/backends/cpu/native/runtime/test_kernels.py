@@ -1,8 +1,9 @@
 """Kernels by name: compiled once, together, kept on disk; and the libraries that they import."""
 
 import ctypes
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,15 +101,28 @@ def test_the_key_changes_with_the_files_of_the_backend(monkeypatch: pytest.Monke
     assert made == ["a", "a"]
 
 
-def test_imports_come_from_whoever_provides_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "_providers", [])
-    asked: list[list[str]] = []
+@pytest.mark.parametrize("ahead", [True, False])
+def test_imports_come_from_the_library(monkeypatch: pytest.MonkeyPatch, ahead: bool) -> None:
+    asked: list[str] = []
     labs = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value or 0
 
-    @libraries.register
-    def provider(symbols: Iterable[str]) -> Mapping[str, int]:
-        asked.append(list(symbols))
-        return {name: labs for name in symbols if name == "the_size"}
+    def size() -> str:
+        module = Module()
+        f = Function(module, "the_size", ["i64"], "i64")
+        (number,) = f.params
+        f.leave(f.select(number.is_("slt", 0), f.value(0, "i64") - number, number))
+        return module.text()
+
+    def of(name: str) -> str | None:
+        asked.append(name)
+        return size() if ahead and name == "the_size" else None
+
+    def addresses(names: list[str]) -> dict[str, int]:
+        return {name: labs for name in names if name == "the_size" and not ahead}
+
+    library = SimpleNamespace(text=of, addresses=addresses)
+    monkeypatch.setattr(libraries, "_library", lambda: library)
+    monkeypatch.setattr(libraries, "_loaded", {})
 
     def text() -> str:
         module = Module()
@@ -120,7 +134,7 @@ def test_imports_come_from_whoever_provides_them(monkeypatch: pytest.MonkeyPatch
         return module.text()
 
     assert run(Kernel("sized", text, ("the_size",))) == 7
-    assert asked == [["the_size"]]
+    assert asked == ["the_size"]
     with pytest.raises(
         KeyError, match="no library of the CPU backend provides nothing_like_it, nor_this"
     ):
@@ -213,7 +227,8 @@ def test_functions_of_libraries_are_loaded_from_disk(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(libraries, "_loaded", {})
     monkeypatch.setattr(library, "_addresses", {})
     found = libraries.addresses(["shardir_exp_f32", "shardir_log_f32"])
-    monkeypatch.setattr(libraries, "STANDARD", ())
+    nothing = SimpleNamespace(addresses=lambda names: {})
+    monkeypatch.setattr(libraries, "_library", lambda: nothing)
     again = libraries.addresses(["shardir_log_f32", "shardir_exp_f32"])
     assert again.keys() == found.keys()
     assert libraries.addresses(["shardir_exp_f32"]) == {"shardir_exp_f32": again["shardir_exp_f32"]}

@@ -141,7 +141,7 @@ def test_the_key_changes_with_the_files_that_make_schedules(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     before = keeping.key_of(some(X, W), 2)
-    monkeypatch.setattr(keeping, "_fingerprint", lambda: "other files")
+    monkeypatch.setattr(keeping, "fingerprint", lambda: "other files")
     assert keeping.key_of(some(X, W), 2) != before
     facts: list[list[str]] = []
     (tmp_path / "inner").mkdir()
