@@ -7,6 +7,7 @@ the backend that compiles machine code.
 from shardir.backends.base import Backend, Executable
 from shardir.backends.cpu import (
     contraction as contraction,
+    decomposing as decomposing,
     lapack as lapack,
     ordering as ordering,
     transforms as transforms,

@@ -4,9 +4,7 @@ A key of at most 32 bits and the place where it was make one 64-bit word, so tha
 a stable sort of keys that says where each came from.
 """
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.cpu.kernels import Kernel, kernels
+from shardir.backends.cpu.sharing import parts, share
 from shardir.ir import Op
 from shardir.ops.check import Ints
 from shardir.ops.numerics import NARROW, is_float, total_order
@@ -80,20 +79,13 @@ def _in_chunks(
         for out, made in zip(outs, compute(*(x[lines] for x in flat)), strict=True):
             out[lines] = made
 
-    parts = list(_parts(count, max(1, CHUNK // max(length, 1))))
-    threads = min(len(parts), os.cpu_count() or 1) if xs[0].size >= SHARED else 1
-    if threads > 1:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(run, parts))
+    pieces = list(parts(count, max(1, CHUNK // max(length, 1))))
+    if xs[0].size >= SHARED:
+        share(run, pieces)
     else:
-        for part in parts:
-            run(part)
+        for piece in pieces:
+            run(piece)
     return tuple(out.reshape(*around, n) for out, n in zip(outs, extents, strict=True))
-
-
-def _parts(count: int, each: int) -> Iterator[slice]:
-    for start in range(0, count, each):
-        yield slice(start, min(start + each, count))
 
 
 def _sorted_alone(x: Array) -> tuple[Array, ...]:

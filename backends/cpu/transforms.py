@@ -1,9 +1,10 @@
-"""Fourier transforms by NumPy, a part of the batch at a time.
+"""Fourier transforms by NumPy, a part of the batch at a time; threads share the parts.
 
 They are computed in f64 and c128 and rounded once. All at once that would take four times the
 memory of the operand; a part of the batch is rounded before the next one begins.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.cpu.kernels import Kernel, kernels
+from shardir.backends.cpu.sharing import parts, share
 from shardir.ir import Op
+from shardir.ops.fft import TRANSFORMS
 from shardir.opset import OPS
 from shardir.types import TensorType
 
@@ -19,24 +22,84 @@ Array = npt.NDArray[Any]
 
 CHUNK = 1 << 16
 """How many elements are transformed at a time, if one transform has not more."""
+LEAST, PARTS = 1 << 15, 8
+"""Of fewer elements there are so many parts, or parts of so many elements: results do not depend
+on how many threads there are, since parts do not."""
 
 
 def fft(x: Array, *, kind: str, rank: int, result: TensorType) -> Array:
     """The operation `fft` on an array; see `shardir.ops.fft`."""
-    reference = OPS["fft"].reference
-    assert reference is not None
     batch = x.shape[: x.ndim - rank]
-    if not x.size or x.size <= CHUNK or max(batch, default=1) == 1:
-        found: Array = reference(x, kind=kind, rank=rank, result=result)
-        return found
-    dim = int(np.argmax(batch))
+    if not x.size or not result.size:
+        return np.zeros(result.shape, result.numpy)
     out = np.empty(result.shape, result.numpy)
-    step = max(1, CHUNK * batch[dim] // x.size)
-    for first in range(0, batch[dim], step):
-        part = (*(slice(None),) * dim, slice(first, first + step))
-        shape = out[part].shape
-        out[part] = reference(x[part], kind=kind, rank=rank, result=result.with_shape(shape))
+    if max(batch, default=1) > 1:
+        _in_parts(partial(_whole, kind, rank), x, out, int(np.argmax(batch)))
+        return out
+    # There is only one: a dimension at a time, in parts of another one.
+    plain = "ifft" if kind[0] == "i" else "fft"
+    dims = range(x.ndim - rank, x.ndim)
+    steps = [(kind, dims[-1]), *((plain, d) for d in reversed(dims[:-1]))]
+    if kind == "irfft":
+        steps.reverse()
+    for number, (name, dim) in enumerate(steps):
+        shape = (*x.shape[:dim], result.shape[dim], *x.shape[dim + 1 :])
+        made = out if number == rank - 1 else np.empty(shape, np.complex128)
+        others = [0 if d == dim else n for d, n in enumerate(x.shape)]
+        if max(others):
+            _in_parts(partial(_along, name, dim), x, made, int(np.argmax(others)))
+        else:
+            made[...] = _along(name, dim, _wide(x), made)
+        x = made
     return out
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64, copy=False)
+
+
+def _in_parts(transform: Callable[[Array, Array], Array], x: Array, out: Array, dim: int) -> None:
+    """Transform parts of a dimension."""
+    most = max(min(CHUNK, LEAST), min(CHUNK, x.size // PARTS))
+
+    def run(piece: slice) -> None:
+        part = (*(slice(None),) * dim, piece)
+        out[part] = transform(_wide(x[part]), out[part])
+
+    share(run, list(parts(x.shape[dim], most * x.shape[dim] // x.size)))
+
+
+def _whole(kind: str, rank: int, x: Array, out: Array) -> Array:
+    """The last dimensions, as the reference has it."""
+    if rank == 1:
+        return _along(kind, x.ndim - 1, x, out)
+    sizes = (out if kind == "irfft" else x).shape[-rank:]
+    made: Array = TRANSFORMS[kind](x, sizes, tuple(range(x.ndim - rank, x.ndim)))
+    return made
+
+
+def _along(kind: str, dim: int, x: Array, out: Array) -> Array:
+    """One dimension."""
+    length = out.shape[dim] if kind == "irfft" else x.shape[dim]
+    made: Array
+    if kind != "fft" or x.imag.any():
+        made = _ALONG[kind](x, length, dim)
+        return made
+    # All are real: the spectrum is the mirror of its first half.
+    half = np.moveaxis(np.fft.rfft(x.real, length, dim), dim, -1)
+    made = np.empty((*half.shape[:-1], length), np.complex128)
+    made[..., : half.shape[-1]] = half
+    beyond = length - half.shape[-1]
+    np.conjugate(half[..., beyond:0:-1], out=made[..., half.shape[-1] :])
+    return np.moveaxis(made, -1, dim)
+
+
+_ALONG: dict[str, Callable[..., Array]] = {
+    "fft": np.fft.fft,
+    "ifft": np.fft.ifft,
+    "rfft": np.fft.rfft,
+    "irfft": np.fft.irfft,
+}
 
 
 @kernels.rule(OPS["fft"])

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from shardir.backends.cpu import transforms
+from shardir.backends.cpu import sharing, transforms
 from shardir.backends.cpu.kernels import kernel_of
 from shardir.opset import OPS, Symbol
 from shardir.types import TensorType
@@ -43,3 +43,43 @@ def test_little_more_memory_than_the_result_has() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1.7 * x.nbytes
+
+
+@pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])
+@pytest.mark.parametrize(
+    ("shape", "rank"), [((9,), 1), ((1, 8), 1), ((7, 5), 2), ((1, 4, 3, 6), 3), ((1, 2), 2)]
+)
+def test_one_transform_is_shared_dimension_by_dimension(
+    kind: str, shape: tuple[int, ...], rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transforms, "CHUNK", 8)
+    draw = np.random.default_rng(0).standard_normal
+    real = kind == "rfft"
+    x = draw(shape) if real else draw(shape) + 1j * draw(shape)
+    spec = OPS["fft"]
+    op = op_on(spec, TensorType(shape, "f64" if real else "c128"), kind=Symbol(kind), rank=rank)
+    assert spec.reference is not None
+    want = spec.reference(x, kind=kind, rank=rank, result=op.results[0].type)
+    np.testing.assert_allclose(kernel_of(op)(x), want, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (3, 7), (4, 1), (2, 2), (1, 6), (6,)])
+def test_the_spectrum_of_what_is_real_is_a_mirror(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.complex128)
+    for numbers in (x, np.where(np.arange(shape[-1]) == 0, np.nan, x)):
+        op = op_on(OPS["fft"], TensorType(shape, "c128"), kind=Symbol("fft"), rank=1)
+        with np.errstate(all="ignore"):
+            wanted = np.fft.fft(numbers)
+        np.testing.assert_allclose(kernel_of(op)(numbers), wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_the_same_bits_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).standard_normal((64, 1 << 10)).astype(np.complex64)
+    x[5] += 1j
+    op = op_on(OPS["fft"], TensorType(x.shape, "c64"), kind=Symbol("fft"), rank=1)
+    found = []
+    for count in (1, 2, 5):
+        monkeypatch.setattr(sharing, "thread_count", lambda count=count: count)
+        found.append(kernel_of(op)(x))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])

@@ -1,0 +1,57 @@
+"""Decompositions by NumPy, whose batches are shared by threads."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.base import Array
+from shardir.backends.cpu.kernels import Kernel, kernels
+from shardir.backends.cpu.sharing import parts, share, thread_count
+from shardir.ir import Op
+from shardir.opset import OPS
+
+MATRIX, PRODUCT = 2000, 10
+"""Nanoseconds that a matrix takes, about, and each product of a row, a column and a rank."""
+SHARED = 3_000_000
+"""Nanoseconds from which on threads share the matrices."""
+TURNS = 4
+"""Pieces that each thread takes, so that none waits long for another."""
+
+
+@kernels.rule(*(OPS[name] for name in ("cholesky", "qr", "svd", "eigh", "eig", "pinv")))
+def _by_matrix(op: Op) -> Kernel:
+    types = tuple(value.type for value in op.results)
+    reference: Any = op.spec.reference
+
+    def decomposed(count: int | None, arrays: list[Array]) -> tuple[Array, ...]:
+        """What the reference makes of so many matrices; of the whole batch without a number."""
+        stated = types
+        if count is not None:
+            inner = op.operands[0].type.rank - 2
+            stated = tuple(type.with_shape((count, *type.shape[inner:])) for type in types)
+        made = reference(*arrays, result=stated if len(types) > 1 else stated[0], **op.attrs)
+        return made if isinstance(made, tuple) else (made,)
+
+    def compute(*arrays: Array) -> Any:
+        outer = arrays[0].shape[:-2]
+        count, (rows, columns) = prod(outer), arrays[0].shape[-2:]
+        cost = count * (MATRIX + PRODUCT * rows * columns * min(rows, columns))
+        if count < 2 or cost < SHARED:
+            found = decomposed(None, list(arrays))
+            return found if len(types) > 1 else found[0]
+        flat = [x.reshape(count, *x.shape[len(outer) :]) for x in arrays]
+        outs: list[Any] = [
+            np.empty((count, *type.shape[len(outer) :]), type.numpy) for type in types
+        ]
+
+        def run(piece: slice) -> None:
+            made = decomposed(piece.stop - piece.start, [x[piece] for x in flat])
+            for out, part in zip(outs, made, strict=True):
+                out[piece] = part
+
+        share(run, list(parts(count, -(-count // (TURNS * thread_count())))))
+        whole = tuple(out.reshape(type.shape) for out, type in zip(outs, types, strict=True))
+        return whole if len(types) > 1 else whole[0]
+
+    return compute

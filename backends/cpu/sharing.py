@@ -1,0 +1,52 @@
+"""NumPy's work on several threads: it gives up the interpreter while it computes."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import count
+
+import numpy as np
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Those who help; they wait for nobody, so that there are always some who get done."""
+    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="shardir-host")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
+def thread_count() -> int:
+    """How many threads share work, the caller included: as many as machine code has."""
+    try:
+        from shardir.backends.cpu.native.runtime.workers import worker_count
+    except ImportError:
+        return os.cpu_count() or 1
+    return worker_count()
+
+
+def parts(size: int, each: int) -> Iterator[slice]:
+    """All of `size`, `each` at a time."""
+    for start in range(0, size, max(each, 1)):
+        yield slice(start, min(start + max(each, 1), size))
+
+
+def share(work: Callable[[slice], object], pieces: Sequence[slice]) -> None:
+    """Do the work of all pieces, each whole and on one thread. The caller takes part."""
+    following = count()
+
+    def run() -> None:
+        with np.errstate(all="ignore"):
+            while (number := next(following)) < len(pieces):
+                work(pieces[number])
+
+    helpers = [_threads().submit(run) for _ in range(min(thread_count(), len(pieces)) - 1)]
+    try:
+        run()
+    finally:
+        # Whoever has not begun by now has nothing left to do.
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
