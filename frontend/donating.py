@@ -5,7 +5,6 @@ from typing import Any
 
 from shardir.errors import ShardirError
 from shardir.frontend.array import Array
-from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import here
 
 
@@ -16,9 +15,9 @@ def donating(
     try:
         made = run(leaves)
     except BaseException as error:
-        # After Ctrl-C, say, results may lie in the memory of what was donated. Errors of ours
-        # are found before anything runs, but for those of callbacks.
-        if not isinstance(error, ShardirError) or isinstance(error, ArgumentError):
+        # After Ctrl-C, say, results may lie in the memory of what was donated. Most errors of ours
+        # are found before anything runs.
+        if not isinstance(error, ShardirError) or error.begun:
             _give_up([leaves[i] for i in donated], name)
         raise
     if made is not None:

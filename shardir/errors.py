@@ -7,6 +7,9 @@ from difflib import get_close_matches
 class ShardirError(Exception):
     """Base of every error this package raises on purpose."""
 
+    begun = False
+    """Whether a program was running already: what was donated to it may have been written over."""
+
 
 class ParseError(ShardirError, ValueError):
     """Text that is not IR. Shows the line and points at the token."""

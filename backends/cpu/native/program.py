@@ -26,6 +26,7 @@ from shardir.backends.cpu.native.schedule.items import Item, Segment
 from shardir.backends.cpu.native.schedule.memory import Kind, aligned
 from shardir.backends.cpu.native.schedule.schedule import ARENA, Schedule
 from shardir.backends.storage import Storage
+from shardir.errors import ShardirError
 from shardir.ir import Function, Op
 from shardir.memory import Memory
 
@@ -178,8 +179,12 @@ class NativeProgram(WholeExecutable):
                 block = given.get(number) or allocate(nbytes)
                 bases[slot] = block.address
                 made.append(Storage(block.address, block, shape, dtype))
-        for step in self._steps:
-            step(bases)
+        try:
+            for step in self._steps:
+                step(bases)
+        except ShardirError as error:
+            error.begun = True
+            raise
         if self._plain:
             return made
         by_number = {number: each for (number, *_), each in zip(self._made, made, strict=True)}

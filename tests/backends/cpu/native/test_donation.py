@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.native.runtime import memory
+from shardir.errors import InterpretError
 
 SIZE = 1 << 12
 
@@ -89,6 +91,19 @@ def test_a_program_compiled_ahead_takes_what_is_donated() -> None:
     assert x.is_deleted()
     assert address(y) == before
     np.testing.assert_allclose(np.asarray(y), want, rtol=1e-6)
+
+
+def test_what_was_written_over_is_gone_when_a_callback_fails() -> None:
+    wanted = sd.ShapeDtypeStruct((SIZE,), np.float32)
+
+    def scaled(x: Any) -> tuple[Any, Any]:
+        y = x * 3
+        return y, sd.pure_callback(lambda v: v[:3], wanted, y)
+
+    x = made()
+    with pytest.raises(InterpretError, match="and it is to return"):
+        sd.jit(scaled, donate_argnums=0)(x)
+    assert x.is_deleted()
 
 
 def test_what_is_written_over_counts_once() -> None:
