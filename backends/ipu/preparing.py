@@ -3,6 +3,8 @@
 Conversions to double precision come after what only arranges data, and into the groups that use
 them, so that a product and a sum that are rounded once are seen as such (`multiply_add`). The
 absolute value of a complex number is computed from its parts (`hypot` is that).
+Words seen as their bytes, and bytes as words, are shifted there, because Poplar shows elements as
+others of their width only.
 """
 
 from collections import Counter
@@ -63,6 +65,8 @@ class _Rewriter:
                 b.append(op)
                 return
             _write_length(b, op, *source.operands)
+        elif op.name == "bitcast" and _are_words(op):
+            _write_parts(b, op)
         else:
             b.append(op)
 
@@ -109,6 +113,30 @@ def _write_length(b: Builder, op: Op, x: Value, y: Value) -> None:
     either = getattr(b, "or")(b.eq(x, infinite), b.eq(y, infinite))
     operands = (either, infinite, length)
     b.append(replace(op, spec=OPS["select"], operands=operands, attrs={}))
+
+
+def _are_words(op: Op) -> bool:
+    """Whether unsigned integers are seen as ones of another width."""
+    x, y = op.operands[0].type, op.result.type
+    return x.rank != y.rank and {x.dtype, y.dtype} <= {"u8", "u16", "u32"}
+
+
+def _write_parts(b: Builder, op: Op) -> None:
+    """Every part of a word shifted down and masked, or up and joined with the others."""
+    (x,), y = op.operands, op.result
+    narrow = max((x.type, y.type), key=lambda type: type.rank)
+    width, word = narrow.numpy.itemsize * 8, narrow.with_dtype("u32")
+    if x.type.rank < y.type.rank:
+        whole = b.convert(x, result=x.type.with_dtype("u32"))
+        spread = b.broadcast(whole, dims=tuple(range(x.type.rank)), result=word)
+        places = b.mul(b.iota(dim=word.rank - 1, result=word), b.full(width, word))
+        parts = b.shift_right_logical(spread, places)
+        made = getattr(b, "and")(parts, b.full((1 << width) - 1, word))
+    else:
+        whole = b.convert(x, result=word)
+        places = b.mul(b.iota(dim=word.rank - 1, result=word), b.full(width, word))
+        made = b.sum(b.shift_left(whole, places), dims=(word.rank - 1,))
+    b.append(replace(op, spec=OPS["convert"], operands=(made,), attrs={}))
 
 
 def _without_unused(body: Block) -> Block:

@@ -15,7 +15,7 @@ from shardir.frontend.numpy.pointwise import like, same, truth
 from shardir.frontend.operands import as_tracer, convert, reshape, splat
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import INTEGERS
+from shardir.types import INTEGERS, TensorType
 
 
 def _line(name: str, a: Any, axis: Any, bitorder: str) -> tuple[Tracer, int]:
@@ -25,10 +25,47 @@ def _line(name: str, a: Any, axis: Any, bitorder: str) -> tuple[Tracer, int]:
     return (flat(x), 0) if axis is None else (x, axis_of(axis, x.ndim))
 
 
-def _places(x: Tracer, dim: int, bitorder: str) -> Tracer:
-    """How far each of eight bits along a dimension is from the lowest."""
-    counts: Tracer = emit("iota", dim=dim, result=x.value.type)
-    return counts if bitorder == "little" else same("sub", like(counts, 7), counts)
+def _packed(bits: Tracer, bitorder: str) -> Tracer:
+    """Bytes of the bytes 0 and 1 along the last dimension.
+
+    Four of them are a word, and a product moves all of their bits into its highest byte. Two such
+    halves are a word again.
+    """
+    *outer, size = bits.shape
+    words = _seen(reshape(bits, (*outer, size // 4, 4)), (*outer, size // 4), "u32")
+    moved = same("mul", words, like(words, 0x08040201 if bitorder == "big" else 0x01020408))
+    halves = convert(same("shift_right_logical", moved, like(moved, 24)), "u8")
+    pairs = _seen(reshape(halves, (*outer, size // 8, 2)), (*outer, size // 8), "u16")
+    if bitorder == "big":
+        first = same("shift_left", pairs, like(pairs, 4))
+        second = same("shift_right_logical", pairs, like(pairs, 8))
+    else:
+        first, second = pairs, same("shift_right_logical", pairs, like(pairs, 4))
+    return convert(same("or", first, second), "u8")
+
+
+def _unpacked(x: Tracer, bitorder: str) -> Tracer:
+    """The bits of bytes along the last dimension, as bytes 0 and 1: `_packed` backwards."""
+    *outer, size = x.shape
+    big = bitorder == "big"
+    pairs = convert(x, "u16")
+    low, high = (
+        same("and", pairs, like(pairs, 15)),
+        same("shift_right_logical", pairs, like(pairs, 4)),
+    )
+    first, second = (high, low) if big else (low, high)
+    pairs = same("or", first, same("shift_left", second, like(pairs, 8)))
+    halves = convert(reshape(_seen(pairs, (*outer, size, 2), "u8"), (*outer, 2 * size)), "u32")
+    # Bit i goes to the lowest place of byte i, or of byte 3 - i, and nothing else goes there.
+    moved = same("mul", halves, like(halves, 0x08040201 if big else 0x00204081))
+    moved = same("shift_right_logical", moved, like(moved, 3)) if big else moved
+    bits = _seen(same("and", moved, like(moved, 0x01010101)), (*outer, 2 * size, 4), "u8")
+    return reshape(bits, (*outer, 8 * size))
+
+
+def _seen(x: Tracer, shape: tuple[int, ...], dtype: str) -> Tracer:
+    seen: Tracer = emit("bitcast", x, result=TensorType(shape, dtype))
+    return seen
 
 
 @public(static=("axis", "bitorder"))
@@ -43,12 +80,19 @@ def packbits(a: Any, axis: Any = None, bitorder: str = "big") -> Any:
     bits = convert(truth(x), "u8")
     size = x.shape[dim]
     missing = splat(0, bits.value.type.with_shape(resized(x.shape, dim, -size % 8)))
-    whole = joined([bits, missing], dim)
-    split = (*x.shape[:dim], -(-size // 8), 8, *x.shape[dim + 1 :])
-    parts = reshape(whole, split)
+    whole = joined([bits, missing], dim) if size % 8 else bits
+    if dim == x.ndim - 1:
+        return _packed(whole, bitorder)
+    parts = reshape(whole, (*x.shape[:dim], -(-size // 8), 8, *x.shape[dim + 1 :]))
     shifted = same("shift_left", parts, _places(parts, dim + 1, bitorder))
     packed: Tracer = emit("sum", shifted, dims=(dim + 1,))
     return packed
+
+
+def _places(x: Tracer, dim: int, bitorder: str) -> Tracer:
+    """How far each of eight bits along a dimension is from the lowest."""
+    counts: Tracer = emit("iota", dim=dim, result=x.value.type)
+    return counts if bitorder == "little" else same("sub", like(counts, 7), counts)
 
 
 @public(static=("axis", "count", "bitorder"))
@@ -60,11 +104,14 @@ def unpackbits(a: Any, axis: Any = None, count: Any = None, bitorder: str = "big
     x, dim = _line("unpackbits", a, axis, bitorder)
     if x.value.type.dtype != "u8":
         raise OperationTypeError(point(f"unpackbits takes uint8, got {x.value.type}"))
-    rest = [d for d in range(x.ndim + 1) if d != dim + 1]
-    wide = spread(x, (*x.shape[: dim + 1], 8, *x.shape[dim + 1 :]), rest)
-    down = same("shift_right_logical", wide, _places(wide, dim + 1, bitorder))
     size = x.shape[dim] * 8
-    bits = reshape(same("and", down, like(down, 1)), resized(x.shape, dim, size))
+    if dim == x.ndim - 1:
+        bits = _unpacked(x, bitorder)
+    else:
+        rest = [d for d in range(x.ndim + 1) if d != dim + 1]
+        wide = spread(x, (*x.shape[: dim + 1], 8, *x.shape[dim + 1 :]), rest)
+        down = same("shift_right_logical", wide, _places(wide, dim + 1, bitorder))
+        bits = reshape(same("and", down, like(down, 1)), resized(x.shape, dim, size))
     if count is None:
         return bits
     wanted = index(count) if index(count) >= 0 else max(size + index(count), 0)

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import shardir as sd
+import shardir.numpy as snp
 from shardir.backends.ipu.host_model import build_and_run
 from shardir.backends.ipu.table import LOWERED, REFUSED
 from shardir.backends.ipu.target import program_text
@@ -10,7 +12,7 @@ from shardir.frontend.emitting import emission_of
 from shardir.ops.special import erf_inv, erf_inv_xla
 from shardir.opset import OPS
 from shardir.text.parser import parse
-from tests.backends.ipu.running import check
+from tests.backends.ipu.running import Case, check
 from tests.backends.ipu.samples import cases
 from tests.samples import SAMPLES
 
@@ -49,3 +51,10 @@ func @f(%x: f32[200]) -> (f32[200], f32[200]) {
     np.testing.assert_allclose(y, erf_inv(x), rtol=5e-7)
     np.testing.assert_allclose(z, erf_inv_xla(x), rtol=5e-7)
     assert np.max(np.abs(z / erf_inv(x) - 1)) > 2e-6
+
+
+def test_words_are_seen_as_bytes_by_shifts() -> None:
+    bits, found = np.arange(48) % 5 < 2, np.arange(6, dtype=np.uint8) * 41
+    packed = sd.jit(lambda x: snp.packbits(x)).lower(bits)
+    unpacked = sd.jit(lambda x: snp.unpackbits(x, bitorder="little")).lower(found)
+    check({"packed": Case.of(packed, [bits]), "unpacked": Case.of(unpacked, [found])})

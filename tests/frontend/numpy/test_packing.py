@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir as sd
 from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError
 from tests.namespace import check, close, eagerly, run
@@ -39,3 +40,21 @@ def test_bits_in_bytes(axis: Any, bitorder: Any) -> None:
     check("packbits", BYTES.astype("i4") % 3, axis, bitorder)
     with pytest.raises(ArgumentError, match="packbits has no bitorder 'odd'; it is 'big' or 'lit"):
         run(snp.packbits, BYTES, bitorder="odd")
+
+
+@pytest.mark.parametrize("bitorder", ["big", "little"])
+def test_bits_that_begin_anywhere_in_memory(bitorder: Any) -> None:
+    bits = np.random.default_rng(4).integers(0, 2, 1000).astype(bool)
+    for start in range(5):
+        found = snp.packbits(snp.asarray(bits)[start : start + 800], bitorder=bitorder)
+        assert np.array_equal(found, np.packbits(bits[start : start + 800], bitorder=bitorder))
+    backwards = sd.jit(lambda x: snp.packbits(x[::-1], bitorder=bitorder))(bits)
+    assert np.array_equal(backwards, np.packbits(bits[::-1], bitorder=bitorder))
+
+
+def test_bits_are_packed_without_copies() -> None:
+    bits, found = snp.zeros(1 << 10, bool), snp.zeros(1 << 7, np.uint8)
+    for function, x in ((snp.packbits, bits), (snp.unpackbits, found)):
+        text = sd.jit(function).lower(x).compile().as_text("schedule")
+        assert "native call of 2 phases" in text
+        assert "copy" not in text

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from shardir.backends.cpu.native.data import View
 from shardir.ir import Op
+from shardir.types import TensorType
 
 MOVING_NOTHING = frozenset(
     {
@@ -30,9 +31,19 @@ MOVING_NOTHING = frozenset(
 """Operations whose results are views of their operands, strides permitting."""
 
 
+def moves_nothing(op: Op) -> bool:
+    """Whether the result of an operation may be a view of its operand.
+
+    Truth is a byte that is 0 or 1, and so is that number.
+    """
+    if op.name == "convert":
+        return op.operands[0].type.dtype == "bool" and op.results[0].type.dtype in ("i8", "u8")
+    return op.name in MOVING_NOTHING
+
+
 def seen_through(op: Op, views: Sequence[View]) -> tuple[View, ...] | None:
     """The results of an operation as views of its operands, `None` if they cannot be."""
-    if op.name not in MOVING_NOTHING:
+    if not moves_nothing(op):
         return None
     if op.name == "optimization_barrier":
         return tuple(views)
@@ -55,10 +66,10 @@ def seen_through(op: Op, views: Sequence[View]) -> tuple[View, ...] | None:
         steps = zip(op.attrs["strides"], view.strides, strict=True)
         strides = tuple(step * stride for step, stride in steps)
         return (view._replace(offset=offset, shape=shape, strides=strides),)
+    if op.name == "convert":
+        return (view._replace(dtype=op.results[0].type.dtype),)
     if op.name == "bitcast":
-        type = op.results[0].type
-        same = type.numpy.itemsize == view.itemsize
-        return (view._replace(dtype=type.dtype),) if same else None
+        return _seen_as(view, op.results[0].type)
     if op.name == "reverse":
         offset, turned = view.offset, list(view.strides)
         for dim in op.attrs["dims"]:
@@ -68,9 +79,26 @@ def seen_through(op: Op, views: Sequence[View]) -> tuple[View, ...] | None:
     return (view,)
 
 
+def _seen_as(view: View, type: TensorType) -> tuple[View, ...] | None:
+    """The bits of a view as elements of another type, the parts of each side by side."""
+    old, new = view.itemsize, type.numpy.itemsize
+    if old == new:
+        return (view._replace(dtype=type.dtype),)
+    if "key" in (view.dtype, type.dtype):
+        return None  # Its words come in another order than they lie.
+    strides: tuple[int, ...] = (*view.strides, new)
+    if old < new:
+        *outer, last = view.strides
+        together = last == old and view.offset % new == 0
+        if not together or any(stride % new for stride in outer):
+            return None
+        strides = tuple(outer)
+    return (view._replace(shape=type.shape, strides=strides, dtype=type.dtype),)
+
+
 def demanded(op: Op, strides: tuple[int, ...]) -> tuple[int, ...] | None:
     """The strides of the operand with which the result has `strides`; `None`: there are none."""
-    if op.name not in MOVING_NOTHING or len(op.operands) != 1:
+    if not moves_nothing(op) or len(op.operands) != 1:
         return None
     (x,), y = op.operands, op.results[0]
     if op.name == "transpose":
@@ -80,6 +108,12 @@ def demanded(op: Op, strides: tuple[int, ...]) -> tuple[int, ...] | None:
         return tuple(wanted)
     if op.name == "reshape":
         return restrided(y.type.shape, strides, x.type.shape)
+    if (
+        op.name == "bitcast"
+        and x.type.rank < y.type.rank
+        and "key" not in (x.type.dtype, y.type.dtype)
+    ):
+        return strides[:-1] if strides[-1] == y.type.numpy.itemsize else None
     if op.name == "reverse" or x.type.shape != y.type.shape:
         return None
     return strides

@@ -5,7 +5,7 @@ A loop that fills an array element by element would copy all of it each round ot
 
 from collections.abc import Sequence
 
-from shardir.backends.cpu.native.schedule.views import MOVING_NOTHING
+from shardir.backends.cpu.native.schedule.views import moves_nothing
 from shardir.ir import Block, Op, Value
 from shardir.ops.fused import fused
 
@@ -47,4 +47,4 @@ def written_over(block: Block, param: Value, made: Value) -> Sequence[Value] | N
 
 def _may_show(op: Op) -> bool:
     """Whether results may be views of operands: of loops and branches, not of what is fused."""
-    return op.name in MOVING_NOTHING or (bool(op.blocks) and op.spec is not fused)
+    return moves_nothing(op) or (bool(op.blocks) and op.spec is not fused)

@@ -14,6 +14,8 @@ from shardir.backends.cpu.native.schedule.views import (
     restrided,
     seen_through,
 )
+from shardir.build import Builder, Names
+from shardir.ir import Value
 from shardir.types import TensorType
 from tests.samples import samples_of
 from tests.sampling import Sample
@@ -93,3 +95,48 @@ def test_repeated_dimensions_are_outermost() -> None:
 
 def test_packed_strides_follow_an_order() -> None:
     assert packed(TensorType((2, 3, 4), "f32"), (2, 0, 1)) == (12, 4, 24)
+
+
+WORDS = np.arange(96, dtype=np.uint8).reshape(2, 3, 16)
+
+
+def bits_seen(array: np.ndarray, to: TensorType, strides: tuple[int, ...]) -> View | None:
+    """The view of an array's bits as another type."""
+    b = Builder(Names())
+    x = Value(TensorType(array.shape, name_of(array)), "x")
+    b.bitcast(x, result=to)
+    seen = seen_through(b.ops[0], (View(0, 0, array.shape, strides, x.type.dtype),))
+    return seen[0] if seen else None
+
+
+def name_of(array: np.ndarray) -> str:
+    return f"{array.dtype.kind}{array.dtype.itemsize * 8}"
+
+
+@pytest.mark.parametrize("dtype", ["u2", "u4", "i8", "f8"])
+def test_words_are_their_bytes(dtype: str) -> None:
+    words = WORDS.view(dtype)
+    parts = words.view("u1").reshape(*words.shape, -1)
+    kind = TensorType(parts.shape, "u8")
+    seen = bits_seen(words, kind, words.strides)
+    assert seen is not None
+    np.testing.assert_array_equal(as_array(seen, bytes_of(words)), parts)
+    back = bits_seen(parts, TensorType(words.shape, name_of(words)), seen.strides)
+    assert back is not None
+    assert (back.shape, back.strides) == (words.shape, words.strides)
+
+
+def test_bytes_apart_are_no_words() -> None:
+    kind = TensorType((2, 3), "u32")
+    assert bits_seen(WORDS[:, :, :4], kind, (96, 32, 2)) is None
+    assert bits_seen(WORDS[:, :, :4], kind, (6, 2, 1)) is None
+
+
+def test_truth_is_a_byte() -> None:
+    b = Builder(Names())
+    x = Value(TensorType((4,), "bool"), "x")
+    for dtype, is_view in (("u8", True), ("i8", True), ("u16", False), ("f32", False)):
+        b.convert(x, result=x.type.with_dtype(dtype))
+        seen = seen_through(b.ops[-1], (View(0, 0, (4,), (1,), "bool"),))
+        assert seen == ((View(0, 0, (4,), (1,), dtype),) if is_view else None)
+        assert demanded(b.ops[-1], (1,)) == ((1,) if is_view else None)
