@@ -150,7 +150,7 @@ def learn_composed(
 
     Its arrays are arguments of that; with `unused`, the first may be looked at only.
     """
-    call = answers.read(args, options) if did.made is made and answers.table.is_worth_it() else None
+    call = answers.read(args, options) if did.made is made else None
     first = unused and bool(args) and type(args[0]) is Array
     rows = None if call is None else _composed_rows(call.leaves, did, first)
     if call is None or rows is None or type(did.launch) is not BuiltinFunctionType:

@@ -15,7 +15,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
-from shardir.backends.cpu.native.runtime.answering import Table
+from shardir.backends.cpu.native.runtime.answering import SELDOM, Table
 from shardir.backends.cpu.native.runtime.memory import statistics
 from shardir.frontend import calling
 from shardir.frontend.array import Array
@@ -30,6 +30,9 @@ WHOLE = snp.asarray(A.astype(np.int32))
 
 scaled = sd.jit(lambda x, n: x * n, static_argnums=1)
 plus = sd.jit(lambda x, y: {"sum": x + y, "parts": (x - y, y * 2)})
+
+
+WORTH_IT = Table.is_worth_it
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +110,15 @@ def test_a_call_like_an_earlier_one_takes_no_python(name: str) -> None:
         agrees(call(), wanted)
     assert count_calls(call) == count_calls(lambda: None) + (name == "abs(x)")
     agrees(call(), wanted)
+
+
+def test_calls_are_learned_beside_many_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Table, "is_worth_it", WORTH_IT)
+    for _ in range(5 * SELDOM):
+        X[A > 3]
+    for _ in range(2 * SELDOM):
+        X[::-2, ::3]
+    assert count_calls(lambda: X[::-2, ::3]) == count_calls(lambda: None)
 
 
 def test_containers_of_results_are_made(slow: list[str]) -> None:
