@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shardir.frontend.devices import Device, devices, local_devices
+from shardir.frontend.devices import Device, find_device, local_devices
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.processes import here
@@ -43,7 +43,7 @@ def uncommitted_device() -> Device:
     """Where uncommitted arrays are: the first device of this process, unless a block says more."""
     if (chosen := conditions().device) is not None:
         return chosen
-    return devices()[0] if here().count == 1 else local_devices()[0]
+    return find_device(0) if here().count == 1 else local_devices()[0]
 
 
 def default_device(device: Device | str | None) -> AbstractContextManager[None]:

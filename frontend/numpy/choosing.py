@@ -3,25 +3,21 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from shardir.backends.storage import Storage
 from shardir.errors import OperationTypeError
-from shardir.frontend.array import Array, uncommitted
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.known import is_known, known_array
+from shardir.frontend.numpy.masking import chosen
 from shardir.frontend.numpy.pointwise import common, known
 from shardir.frontend.numpy.taking import indices_of, lined_up, take, take_along_axis
 from shardir.frontend.numpy.updates import fitted
 from shardir.frontend.numpy.vectors import clamped, wrapped
 from shardir.frontend.operands import as_tracer, broadcast, broadcast_shapes, promote_to, reshape
-from shardir.frontend.promotion import Abstract
-from shardir.frontend.trace import current, emit
+from shardir.frontend.trace import emit
 from shardir.opset import Symbol
-from shardir.types import TensorType
 
 
 @public(static=("axis", "inplace", "mode"))
@@ -154,20 +150,12 @@ def compress(
     from shardir.frontend.numpy.positions import known_places
 
     if size is None:
+        found = chosen(a, condition, axis)
+        if found is not None:
+            return found
         flat = np.ravel(condition) if is_known(condition) else condition
-        places = known_places(flat)[0]
-        if axis is None and type(a) is Array and not a.committed and current() is None and a.size:
-            # There are other numbers of places in each call, so no program is made for them.
-            return picked(a, places)
-        return _compressed(a, places, axis)
+        return _compressed(a, known_places(flat)[0], axis)
     return _compressed_to(condition, a, axis, size, fill_value)
-
-
-def picked(a: Array, places: npt.NDArray[Any]) -> Array:
-    """The elements at places of the flat array, as NumPy finds them."""
-    found = np.asarray(a).reshape(-1).take(places, mode="clip")
-    kind = Abstract(TensorType(found.shape, a.type.dtype), a.weak_type)
-    return uncommitted(Storage.of(found), kind)
 
 
 @public(static=("axis",), name="compress")

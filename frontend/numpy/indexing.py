@@ -10,19 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from shardir.backends.storage import Storage
-from shardir.frontend.array import Array, uncommitted
+from shardir.frontend.array import Array
 from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import IndexingError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.at import At as At
+from shardir.frontend.numpy.masking import chosen
 from shardir.frontend.numpy.subscripts import Subscript, parse
 from shardir.frontend.numpy.vectors import inside, vectors, wrapped
 from shardir.frontend.numpy.views import view as view
 from shardir.frontend.operands import as_tracer, reshape, splat
-from shardir.frontend.promotion import Abstract
-from shardir.frontend.trace import current, emit
+from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
 
@@ -35,27 +34,20 @@ def getitem(x: Any, index: Any) -> Any:
     Raises `IndexingError` for an integer out of range; index arrays and traced integers that are
     out of range read the nearest element.
     """
-    chosen = _masked(x, index)
-    if chosen is not None:
-        return chosen
+    found = _masked(x, index)
+    if found is not None:
+        return found
     subscript, arrays = parse(tuple(x.shape), index)
     return _read(x, arrays, subscript)
 
 
-def _masked(x: Any, mask: Any) -> Array | None:
-    """What a mask of the same shape chooses, where nobody has said on which devices numbers are.
-
-    How many there are differs from call to call, so no program is made for it.
-    """
-    if not isinstance(mask, (Array, np.ndarray)) or mask.dtype != np.bool_ or not mask.ndim:
+def _masked(x: Any, index: Any) -> Array | None:
+    """What one mask chooses, alone or behind whole dimensions: `x[mask]`, `x[:, mask]`."""
+    if type(index) is not tuple:
+        return chosen(x, index, 0)
+    if not index or any(type(each) is not slice or each != slice(None) for each in index[:-1]):
         return None
-    if type(x) is not Array or x.committed or x.shape != mask.shape or x.type.dtype == "key":
-        return None
-    if current() is not None or (isinstance(mask, Array) and mask.committed):
-        return None
-    found = np.asarray(x)[np.asarray(mask)]
-    kind = Abstract(TensorType(found.shape, x.type.dtype), x.weak_type)
-    return uncommitted(Storage.of(found), kind)
+    return chosen(x, index[-1], len(index) - 1)
 
 
 def get(x: Any, index: Any, mode: str | None, fill_value: Any = None) -> Any:

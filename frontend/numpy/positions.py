@@ -21,6 +21,7 @@ from shardir.frontend.numpy.along import counted
 from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.numpy.choosing import not_in_place
 from shardir.frontend.numpy.known import as_ints, is_known
+from shardir.frontend.numpy.masking import is_plain_mask, true_places
 from shardir.frontend.numpy.pointwise import truth
 from shardir.frontend.operands import as_tracer, reshape
 from shardir.frontend.promotion import Abstract
@@ -55,7 +56,7 @@ def known_places(a: Any) -> tuple[npt.NDArray[Any], ...]:
     if array.size >= 1 << 31:
         return tuple(each.astype(np.int32) for each in np.nonzero(array))
     # The places in the flat array, taken apart: NumPy steps through dimensions one by one.
-    left = np.flatnonzero(array).astype(np.int32)
+    left = true_places(array if array.dtype == np.bool_ else array != 0).array
     found = []
     for extent in array.shape[:0:-1]:
         above = left // np.int32(max(extent, 1))
@@ -100,6 +101,9 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
     """The places in the flat array of the elements that are not zero; see `nonzero`."""
     from shardir.frontend.numpy.manipulation import ravel
 
+    if size is None and is_plain_mask(a) and a.size < 1 << 31:
+        found = true_places(a)
+        return uncommitted(found, Abstract(TensorType(found.shape, "i32")))
     if size is None:
         return places_of(known_places(np.ravel(a) if is_known(a) else a)[0])
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]

@@ -1,0 +1,242 @@
+"""What a mask chooses, put together: elements, rows of them, or their places.
+
+How many there are shows only in the numbers, so no program of the IR does it, and arrays ask for
+it directly. The true elements of every piece of a mask are counted; then each piece knows where
+what it chooses begins. Where the processor packs the chosen lanes of a vector, whole vectors are
+written as long as what is left of a piece has room for one; else an element is always written, and
+the place for the next one moves on only if it was chosen.
+"""
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+from shardir.backends.cpu.native.data import Kernel, Phase
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable, vector
+from shardir.backends.cpu.native.moves.casting import fits
+from shardir.backends.cpu.native.runtime.memory import Block, allocate
+from shardir.backends.cpu.native.runtime.program import Run, load
+
+PIECE = 1 << 16
+"""Elements of a mask that are counted by one task, at least."""
+PIECES = 64
+ITEMS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}
+"""Rows of so many bytes are one item; others are copied piece by piece."""
+PACKED = {4: "avx512f", 8: "avx512f", 1: "avx512vbmi2", 2: "avx512vbmi2"}
+"""What the processor needs to have to pack items of so many bytes."""
+SKIPPED = 64
+
+
+def chosen(mask: int, size: int, source: int, row: int, outer: int = 1) -> tuple[int, Block]:
+    """How many elements of a mask of `size` bytes at an address are true, and these rows.
+
+    At `source` are `outer` times `size` rows of `row` bytes each, without gaps; so are the chosen
+    ones in the block.
+    """
+    counting, moving, words = _programs(size, row, outer, False)
+    counts = words()
+    counting(mask, ctypes.addressof(counts))
+    total = sum(counts)
+    block = allocate(outer * total * row)
+    if total:
+        moving(mask, ctypes.addressof(counts), source, block.address)
+    return total, block
+
+
+def places(mask: int, size: int) -> tuple[int, Block]:
+    """How many elements of a mask are true, and where they are, in i32."""
+    counting, moving, words = _programs(size, 4, 1, True)
+    counts = words()
+    counting(mask, ctypes.addressof(counts))
+    total = sum(counts)
+    block = allocate(total * 4)
+    if total:
+        moving(mask, ctypes.addressof(counts), block.address)
+    return total, block
+
+
+@lru_cache(256)
+def _programs(
+    size: int, row: int, outer: int, counted: bool
+) -> tuple[Run, Run, type[ctypes.Array[ctypes.c_int64]]]:
+    piece = max(PIECE, -(-size // (PIECES * 64)) * 64)
+    pieces = max(1, -(-size // piece))
+    count = Kernel("mask_count", _count_text)
+    counting = Phase(count, (size, piece), pieces, size / 30, "count")
+    groups = 1 if pieces > 1 else max(1, min(outer, outer * size // PIECE))
+    each = -(-outer // groups)
+    kind = "places" if counted else f"items{row}" if row in ITEMS else "rows"
+    kernel = Kernel(f"mask_{kind}_{host().vector_bytes}", partial(_move_text, kind, row))
+    record = (size, piece, pieces, outer, each, row)
+    cost = outer * size * (0.3 + row / 32)
+    moving = Phase(kernel, record, pieces * groups, cost, "choose")
+    return (
+        load([counting], 3),
+        load([moving], 4 if counted else 5),
+        ctypes.c_int64 * pieces,
+    )
+
+
+def _start(name: str) -> tuple[Module, Function, Callable[[int], Value], Callable[[int], Value]]:
+    module = Module()
+    f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
+    bases, record = f.params[:2]
+    return (
+        module,
+        f,
+        lambda slot: f.load(f.offset(bases, slot, "ptr"), "ptr"),
+        lambda word: f.load(f.offset(record, word, "i64"), "i64"),
+    )
+
+
+def _flags(f: Function, address: Value, count: int) -> Value:
+    """Which of so many bytes are not zero, as the bits of one number."""
+    bytes_ = f.load(address, vector("i8", count), 1)
+    return bytes_.is_("ne", 0).to(f"i{count}", "bitcast")
+
+
+def _count_text() -> str:
+    module, f, base, word = _start("mask_count")
+    size, piece, task = word(0), word(1), f.params[2]
+    start = task * piece
+    stop = f.least(start + piece, size)
+    mask, total, at = base(1), f.variable("i64", 0), f.variable("i64", start)
+    with f.while_(lambda: (at.get() + SKIPPED).is_("sle", stop)):
+        flags = _flags(f, f.offset(mask, at.get()), SKIPPED)
+        total.set(total.get() + f.intrinsic("ctpop", flags))
+        at.set(at.get() + SKIPPED)
+    with f.loop(at.get(), stop) as i:
+        total.set(total.get() + f.load(f.offset(mask, i), "i8").is_("ne", 0).to("i64", "zext"))
+    f.store(total.get(), f.offset(base(2), task, "i64"))
+    f.leave()
+    return module.text()
+
+
+def _move_text(kind: str, row: int) -> str:
+    module, f, base, word = _start(f"mask_{kind}_{host().vector_bytes}")
+    size, piece, pieces, outer, each, width = (word(i) for i in range(6))
+    task = f.params[2]
+    number, group = task % pieces, task // pieces
+    begin, total = f.variable("i64", 0), f.variable("i64", 0)
+    counts = base(2)
+    with f.loop(0, pieces) as i:
+        here = f.load(f.offset(counts, i, "i64"), "i64")
+        begin.set(begin.get() + f.select(i.is_("slt", number), here, 0))
+        total.set(total.get() + here)
+    left = f.load(f.offset(counts, number, "i64"), "i64")
+    start = number * piece
+    mask = f.offset(base(1), start)
+    length = f.least(start + piece, size) - start
+    first = group * each
+    with f.loop(first, f.least(first + each, outer)) as line:
+        if kind == "places":
+            target = f.offset(base(3), begin.get() * 4)
+            _items(f, mask, length, left, target, 4, partial(_counted, f, start))
+        else:
+            source = f.offset(base(3), (line * size + start) * width)
+            target = f.offset(base(4), (line * total.get() + begin.get()) * width)
+            if kind == "rows":
+                _rows(f, mask, length, left, target, source, width)
+            else:
+                _items(f, mask, length, left, target, row, partial(_loaded, f, source, row))
+    f.leave()
+    return module.text()
+
+
+def _counted(f: Function, start: Value, at: Value, lanes: int) -> Value:
+    """The places of so many elements."""
+    first = f.splat((start + at).to("i32", "trunc"), lanes)
+    if lanes == 1:
+        return first
+    steps = ", ".join(f"i32 {lane}" for lane in range(lanes))
+    return first + Value(f"<{steps}>", first.type, f)
+
+
+def _loaded(f: Function, source: Value, row: int, at: Value, lanes: int) -> Value:
+    return f.load(f.offset(source, at * row), vector(ITEMS[row], lanes), row if row < 16 else 8)
+
+
+def _items(
+    f: Function,
+    mask: Value,
+    length: Value,
+    left: Value,
+    target: Value,
+    row: int,
+    items: Callable[[Value, int], Value],
+) -> None:
+    """Write `left` items, those where the mask is true."""
+    at, made = f.variable("i64", 0), f.variable("i64", 0)
+    lanes = host().lanes(row)
+    if f"+{PACKED.get(row)}" in host().features.split(","):
+        with f.while_(lambda: (made.get() + lanes).is_("sle", left)):
+            # So many are still to come, so there is as much left of the mask.
+            flags = f.load(f.offset(mask, at.get()), vector("i8", lanes), 1).is_("ne", 0)
+            value = items(at.get(), lanes)
+            whole = f"llvm.experimental.vector.compress.v{lanes}{ITEMS[row]}"
+            f.module.declare(whole, value.type, [value.type, flags.type, value.type])
+            packed = f.call(whole, [value, flags, f.value(0, value.type)], value.type)
+            f.store(packed, f.offset(target, made.get() * row), row)
+            number = flags.to(f"i{lanes}", "bitcast")
+            many = f.intrinsic("ctpop", number)
+            made.set(made.get() + (many if lanes == 64 else many.to("i64", "zext")))
+            at.set(at.get() + lanes)
+
+    def one(here: Value) -> None:
+        f.store(items(here, 1), f.offset(target, made.get() * row), min(row, 8))
+        flag = f.load(f.offset(mask, here), "i8").is_("ne", 0)
+        made.set(made.get() + flag.to("i64", "zext"))
+
+    _walk(f, mask, length, left, at, made, one)
+
+
+def _walk(
+    f: Function,
+    mask: Value,
+    length: Value,
+    left: Value,
+    at: Variable,
+    made: Variable,
+    one: Callable[[Value], None],
+) -> None:
+    """Do `one` for places of a mask until `left` were chosen, but not for many that are false."""
+    with f.while_(lambda: made.get().is_("slt", left)):
+        stop = f.least(at.get() + SKIPPED, length)
+        whole = (at.get() + SKIPPED).is_("sle", length)
+        nothing = f.variable("i1", 0)
+        with f.when(whole):
+            nothing.set(_flags(f, f.offset(mask, at.get()), SKIPPED).is_("eq", 0))
+        with f.when(nothing.get() ^ 1):
+            here = f.variable("i64", at.get())
+            with f.while_(lambda: here.get().is_("slt", stop) & made.get().is_("slt", left)):
+                one(here.get())
+                here.set(here.get() + 1)
+        at.set(stop)
+
+
+def _rows(
+    f: Function,
+    mask: Value,
+    length: Value,
+    left: Value,
+    target: Value,
+    source: Value,
+    width: Value,
+) -> None:
+    """Copy `left` rows of any number of bytes, those where the mask is true."""
+    at, made = f.variable("i64", 0), f.variable("i64", 0)
+    wide = host().vector_bytes
+
+    def one(here: Value) -> None:
+        with f.when(f.load(f.offset(mask, here), "i8").is_("ne", 0)):
+            old, new = f.offset(source, here * width), f.offset(target, made.get() * width)
+            copied = f.variable("i64", 0)
+            for kind, count in ((vector("i8", wide), wide), ("i64", 8), ("i8", 1)):
+                with f.while_(partial(fits, copied, width, count)):
+                    word = f.load(f.offset(old, copied.get()), kind, 1)
+                    f.store(word, f.offset(new, copied.get()), 1)
+                    copied.set(copied.get() + count)
+            made.set(made.get() + 1)
+
+    _walk(f, mask, length, left, at, made, one)

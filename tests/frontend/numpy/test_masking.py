@@ -1,0 +1,82 @@
+"""Known masks: what they choose, with machine code and without it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.frontend.errors import IndexingError
+from shardir.frontend.numpy import masking
+
+X = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+RNG = np.random.default_rng(7)
+
+
+@pytest.fixture(params=[True, False], ids=["machine", "numpy"])
+def made_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.param:
+        monkeypatch.setattr(masking, "available", lambda: False)
+
+
+@pytest.mark.usefixtures("made_by")
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "complex64", "float16"])
+def test_masks_between_brackets(dtype: str) -> None:
+    whole = X.astype(dtype)
+    x = snp.asarray(whole)
+    for begin in range(4):
+        for end in range(begin + 1, 5):
+            mask = RNG.integers(0, 2, X.shape[begin:end]).astype(bool)
+            index: Any = (*(slice(None),) * begin, mask)
+            for given in (index, (*index[:-1], snp.asarray(mask))):
+                found = x[given]
+                assert found.dtype == whole.dtype
+                np.testing.assert_array_equal(found, whole[index])
+    np.testing.assert_array_equal(x[X > 50], whole[X > 50])
+    assert x[np.zeros(2, bool)].shape == (0, 3, 4, 5)
+
+
+@pytest.mark.usefixtures("made_by")
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_compress(axis: Any) -> None:
+    size = X.size if axis is None else X.shape[axis]
+    mask = RNG.integers(0, 2, size).astype(bool)
+    for given in (mask, snp.asarray(mask), mask.tolist()):
+        np.testing.assert_array_equal(snp.compress(given, X, axis), np.compress(mask, X, axis))
+        found = snp.compress(given, snp.asarray(X), axis)
+        np.testing.assert_array_equal(found, np.compress(mask, X, axis))
+    short = mask[:-1]
+    np.testing.assert_array_equal(
+        snp.compress(short, snp.asarray(X), axis), np.compress(short, X, axis)
+    )
+    np.testing.assert_array_equal(snp.extract(X > 3, snp.asarray(X)), np.extract(X > 3, X))
+
+
+@pytest.mark.usefixtures("made_by")
+def test_places_of_what_is_true() -> None:
+    for numbers in (X > 60, X - 3, np.zeros(5, bool), np.zeros((0, 3), bool)):
+        x = snp.asarray(numbers)
+        found = snp.nonzero(x)
+        for one, other in zip(found, np.nonzero(numbers), strict=True):
+            assert one.dtype == np.int32
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(snp.flatnonzero(x), np.flatnonzero(numbers))
+        np.testing.assert_array_equal(snp.argwhere(x), np.argwhere(numbers))
+
+
+def test_masks_that_do_not_fit_and_placed_arrays() -> None:
+    x = snp.asarray(X)
+    with pytest.raises(IndexingError, match="a mask of shape"):
+        x[np.ones(3, bool)]
+    placed = sd.device_put(X, sd.devices()[1])
+    found = placed[X > 5]
+    assert found.devices() == placed.devices()
+    np.testing.assert_array_equal(found, X[X > 5])
+
+
+def test_transposed_masks_choose_in_row_major_order() -> None:
+    mask = np.asarray(RNG.integers(0, 2, (5, 4)).astype(bool).T)
+    x = snp.asarray(X[0, 0])
+    np.testing.assert_array_equal(x[mask], X[0, 0][mask])
+    np.testing.assert_array_equal(x[snp.asarray(mask)], X[0, 0][mask])
