@@ -22,6 +22,7 @@ from shardir.backends.cpu.native.moves import numbers
 from shardir.backends.cpu.native.moves.casting import fits
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import nest
+from shardir.backends.cpu.native.moves.scanning import first_place
 from shardir.ir import Op
 
 BESIDE = 2048
@@ -46,8 +47,11 @@ def extreme_rule(
     )
     found = nest([left, y])
     size, lanes = x.itemsize, host().lanes(max(x.itemsize, 4))
+    is_truth = x.dtype == "bool" and step == size
     beside = [loop for loop in found.loops if loop.strides[0] == size and loop.extent >= lanes]
-    if step == size and steps >= lanes:
+    if is_truth:
+        way, column = "first", found.loops[-1] if found.loops else None
+    elif step == size and steps >= lanes:
         way, column = (
             "along" if steps < 8 * lanes else "far",
             found.loops[-1] if found.loops else None,
@@ -68,11 +72,12 @@ def extreme_rule(
         "far": partial(_along, 4),
         "beside": _beside,
         "items": _items,
+        "first": _first,
     }
     kernel = grid_kernel(
         name, Form(2, extras=2), partial(ways[way], op.name == "argmax", x.dtype, y.dtype)
     )
-    cost = x.nbytes / 16 if way != "items" else x.size * 1.5
+    cost = x.nbytes / (40 if is_truth else 16) if way != "items" else x.size * 1.5
     return [grid.phase(kernel, cost, context.workers, op.name, (steps, step))]
 
 
@@ -166,6 +171,19 @@ def _items(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
             better = _better(largest, dtype, new, best.get())
             _keep(f, best, place, better, new, i.to("i32", "trunc"))
         f.store(_as(place.get(), numbers.MEMORY[to]), target, 1)
+
+
+def _first(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
+    """Of truth, the largest is the first that is true, and the smallest the first that is not."""
+    steps = block.extra(0)
+    with f.loop(0, block.columns) as j:
+        source, target = (
+            f.offset(address, j * stride)
+            for address, stride in zip(block.addresses, block.column_strides, strict=True)
+        )
+        place = first_place(f, source, steps, int(largest))
+        place = f.select(place.is_("slt", steps), place, 0)
+        f.store(_as(place.to("i32", "trunc"), numbers.MEMORY[to]), target, 1)
 
 
 def _along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:

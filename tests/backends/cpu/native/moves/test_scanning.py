@@ -1,0 +1,57 @@
+"""Truth that is looked for is found where NumPy finds it, and nothing more is read."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.backends.cpu.native.moves import scanning
+
+FUNCTIONS = ("any", "all", "max", "min", "argmax", "argmin")
+
+
+def check(x: np.ndarray) -> None:
+    for name in FUNCTIONS:
+        for numbers in (x, ~x):
+            assert getattr(snp, name)(snp.asarray(numbers)) == getattr(np, name)(numbers), name
+
+
+@pytest.mark.parametrize("size", [1, 3, 63, 64, 65, 128, 1001])
+def test_one_among_others(size: int) -> None:
+    for place in (None, 0, size // 3, size - 1):
+        x = np.zeros(size, bool)
+        if place is not None:
+            x[place] = True
+        check(x)
+
+
+def test_pieces_are_looked_through_by_tasks_of_their_own() -> None:
+    x = np.zeros((3, scanning.PIECE // 2), bool)
+    check(x)
+    x[2, -1] = True
+    check(x)
+    text = sd.jit(snp.any).lower(x).compile().as_text("schedule")
+    assert "any: 2 tasks" in text
+
+
+def test_lines_and_what_lies_apart() -> None:
+    x = np.random.default_rng(0).integers(0, 5, (30, 70)) > 3
+    for numbers in (x, x.T, x[:, ::2], x[::-1]):
+        for name in FUNCTIONS:
+            for axis in (None, 0, 1):
+                wanted = getattr(np, name)(numbers, axis=axis)
+                function = partial(getattr(snp, name), axis=axis)
+                np.testing.assert_array_equal(sd.jit(function)(numbers), wanted)
+
+
+def test_what_is_turned_within_a_program() -> None:
+    x = np.zeros((40, 70), bool)
+    x[3, 60] = x[30, 2] = True
+    for name in FUNCTIONS:
+        function = getattr(snp, name)
+        made = sd.jit(lambda x, function=function: (function(x.T), function(x.T, axis=1)))(x)
+        wanted = getattr(np, name)(x.T), getattr(np, name)(x.T, axis=1)
+        assert made[0] == wanted[0], name
+        np.testing.assert_array_equal(made[1], wanted[1])
