@@ -210,8 +210,9 @@ def _case(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...]
     return _results([env[v] for v in branch.returns])
 
 
-def _fused(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
-    (body,) = op.blocks
+def _region(op: Op, env: Environment) -> Generator[Meeting, Any, tuple[Array, ...] | Array]:
+    """The first block; others say how it is differentiated."""
+    body = op.blocks[0]
     env.update(zip(body.params, (env[v] for v in op.operands), strict=True))
     yield from steps(body, env)
     return _results([env[v] for v in body.returns])
@@ -296,7 +297,8 @@ CONTROL: dict[str, Callable[..., Any]] = {
     "while": _while,
     "scan": _scan,
     "case": _case,
-    "fused": _fused,
+    "fused": _region,
+    "custom-jvp": _region,
     "manual_computation": _manual,
 }
 

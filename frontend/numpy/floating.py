@@ -183,25 +183,41 @@ def frexp(x: Any, /) -> Any:
 
     0, infinities and NaN are their own mantissa, with exponent 0.
     """
+    from shardir.frontend.custom_jvp import custom_jvp
+
     (x,) = align(x, kind=inexact(x))
     name = x.value.type.dtype
     wide = convert(x, WIDE.get(name, name))
-    bits = MANTISSA[wide.value.type.dtype]
-    word = f"i{wide.value.type.numpy.itemsize * 8}"
-    most = (1 << int(word[1:]) - 2 - bits + 1) - 1
-    # Subnormal numbers have no leading bit; scaled up they do.
-    lifted = same("mul", wide, like(wide, 2.0 ** (bits + 1)))
-    small = same("lt", same("abs", wide), like(wide, float(np.finfo(wide.value.type.numpy).tiny)))
-    normal = same("select", small, lifted, wide)
-    raw: Tracer = emit("bitcast", normal, result=wide.value.type.with_dtype(word))
-    up = same("shift_right_logical", raw, like(raw, bits))
-    biased = same("and", up, like(raw, most))
-    exponent = same("sub", biased, like(raw, most // 2 - 1))
-    exponent = same("select", small, same("sub", exponent, like(raw, bits + 1)), exponent)
-    plain = same("and", same("is_finite", wide), same("ne", wide, like(wide, 0)))
-    exponent = same("select", plain, exponent, like(exponent, 0))
-    mantissa = scaled(wide, same("neg", exponent))
-    return convert(mantissa, name), convert(exponent, "i32")
+    exponent = _parts(wide)[1]
+    mantissa = custom_jvp(lambda x: _parts(x)[0])
+    mantissa.defjvp(
+        lambda numbers, changes: (
+            _parts(numbers[0])[0],
+            scaled(as_tracer(changes[0]), same("neg", _parts(numbers[0])[1])),
+        )
+    )
+    return convert(as_tracer(mantissa(wide)), name), convert(exponent, "i32")
+
+
+def _parts(x: Tracer) -> tuple[Tracer, Tracer]:
+    """The mantissa and the exponent, taken from the bits: one walk over the numbers."""
+    bits, width = MANTISSA[x.value.type.dtype], x.value.type.numpy.itemsize * 8
+    bias = (1 << width - bits - 2) - 1
+    word: Tracer = emit("bitcast", x, result=x.value.type.with_dtype(f"i{width}"))
+    size = same("and", word, like(word, (1 << width - 1) - 1))
+    # Subnormal numbers have no leading bit before they are shifted.
+    small = same("lt", size, like(size, 1 << bits))
+    shift = same("sub", same("clz", size), like(size, width - 1 - bits))
+    raised = same("select", small, same("shift_left", size, shift), size)
+    up = same("shift_right_logical", size, like(size, bits))
+    field = same("select", small, same("sub", like(shift, 1), shift), up)
+    infinite = same("ge", size, like(size, 2 * bias + 1 << bits))
+    itself = same("or", infinite, same("eq", size, like(size, 0)))
+    kept = same("and", raised, like(raised, (1 << bits) - 1))
+    half = same("or", same("xor", word, size), same("or", kept, like(kept, bias - 1 << bits)))
+    mantissa: Tracer = emit("bitcast", same("select", itself, word, half), result=x.value.type)
+    exponent = same("sub", field, like(field, bias - 1))
+    return mantissa, same("select", itself, like(exponent, 0), exponent)
 
 
 @public(static=("copy",))

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import shardir as sd
 from shardir.errors import OperationTypeError
 from shardir.frontend import numpy as snp
 from tests.namespace import check, eagerly, numpys, ops, run, words
@@ -154,3 +155,11 @@ def test_complex_numbers_have_no_order(name: str) -> None:
 def test_python_numbers_stay_weak() -> None:
     assert run(lambda x: snp.sin(1) * x, NORMAL.astype(np.float16)).dtype == np.float16
     assert run(lambda x: snp.floor(1) + x, BYTES).dtype == np.uint8
+
+
+def test_frexp_is_one_walk_and_has_a_slope() -> None:
+    x = np.array([3.0, -0.75, 1e-41, 0.0, np.inf, 6e4], np.float32)
+    text = sd.jit(snp.frexp).lower(x).compile().as_text("schedule")
+    assert "native call of 1 phases" in text
+    slope = sd.grad(lambda x: snp.frexp(x)[0].sum())(x[:2])
+    np.testing.assert_array_equal(slope, [0.25, 1.0])
