@@ -160,6 +160,6 @@ def test_python_numbers_stay_weak() -> None:
 def test_frexp_is_one_walk_and_has_a_slope() -> None:
     x = np.array([3.0, -0.75, 1e-41, 0.0, np.inf, 6e4], np.float32)
     text = sd.jit(snp.frexp).lower(x).compile().as_text("schedule")
-    assert "native call of 1 phases" in text
+    assert "native call of 1 phase" in text
     slope = sd.grad(lambda x: snp.frexp(x)[0].sum())(x[:2])
     np.testing.assert_array_equal(slope, [0.25, 1.0])
