@@ -135,8 +135,13 @@ class Lowering:
         for op in block.ops:
             for operand in op.operands:
                 users.setdefault(operand, []).append(op)
-        for value, view in zip(block.returns, wanted, strict=True):
-            self._demand(value, view, makers)
+        demands = [
+            self._demanded(value, view, makers)
+            for value, view in zip(block.returns, wanted, strict=True)
+        ]
+        # A value that is returned twice is made as it lies best, and turned afterwards.
+        for value, view in sorted(filter(None, demands), key=lambda each: not is_packed(each[1])):
+            self.targets.setdefault(value, view)
         items: list[Item] = []
         for op in block.ops:
             self._op(op, users, items)
@@ -152,8 +157,10 @@ class Lowering:
             ends.append(view)
         return items, ends
 
-    def _demand(self, value: Value, view: View, makers: Mapping[Value, Op]) -> None:
-        """Have the operation that makes a value write it where `view` is, if it can."""
+    def _demanded(
+        self, value: Value, view: View, makers: Mapping[Value, Op]
+    ) -> tuple[Value, View] | None:
+        """What an operation is to write where, so that a value lies where `view` is, if it can."""
         strides: tuple[int, ...] | None = view.strides
         op = makers.get(value)
         while op is not None:
@@ -163,9 +170,10 @@ class Lowering:
             strides, value = moved, op.operands[0]
             op = makers.get(value)
         makes = op is not None and (op.name not in control.HANDLERS or op.name in control.WRITING)
-        if makes and value not in self.targets and strides is not None:
-            type = value.type
-            self.targets[value] = View(view.slot, view.offset, type.shape, strides, type.dtype)
+        if not makes or strides is None:
+            return None
+        type = value.type
+        return value, View(view.slot, view.offset, type.shape, strides, type.dtype)
 
     def _may_stand(self, view: View) -> bool:
         """Whether a result may be this view: all of an argument's or of a result's memory."""

@@ -57,12 +57,18 @@ PLACED = """
 import sys, threading
 import numpy as np
 import shardir as sd
+started = []
+start = threading.Thread.start
+def starting(self):
+    started.append(self)
+    start(self)
+threading.Thread.start = starting
 def joined():
-    for thread in threading.enumerate():
-        if thread.name == "shardir-prepare":
-            thread.join()
-            return True
-    return False
+    found = [thread for thread in started if thread.name == "shardir-prepare"]
+    for thread in found:
+        thread.join()
+        started.remove(thread)
+    return bool(found)
 sd.device_put(np.arange(3.0))
 print(joined())
 sd.device_put(np.arange(3000.0))

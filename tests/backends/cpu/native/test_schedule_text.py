@@ -71,3 +71,15 @@ def test_an_unknown_stage_is_told_the_stages() -> None:
         "no stage is called 'fused'; the stages are merge-devices, cse, dce, fold-sums, "
         "fold-views, simplify, fold-diagonals, fold-transposes, want-places, fuse, or schedule"
     )
+
+
+@pytest.mark.parametrize(
+    "views", [lambda y: (y.T, y), lambda y: (y, y.T), lambda y: (y.T, y.reshape(-1), y)]
+)
+def test_a_result_and_what_is_turned_of_it_take_two_phases(views: Any) -> None:
+    def turned(x: Any) -> Any:
+        return views(x + 1)
+
+    text = sd.jit(turned).lower(np.ones((64, 32), np.float32)).compile().as_text("schedule")
+    assert "  native call of 2 phases" in text
+    assert "  arena 0 bytes" in text
