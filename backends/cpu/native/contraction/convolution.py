@@ -16,7 +16,7 @@ from shardir.backends.cpu.native.contraction.elements import arithmetic, convert
 from shardir.backends.cpu.native.contraction.lowering import multiplied
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.ir import Op
-from shardir.ops.convolution_loops import sides
+from shardir.ops.convolution_loops import Side, sides
 
 CHECKED = 3
 """Dimensions that the kernels can check."""
@@ -123,9 +123,13 @@ def _product(
     inputs, images = w.shape[by.first], out.shape[to.first]
     checked = [d for d, axis in enumerate(axes) if axis.checked]
 
-    def steps(d: int, by: int) -> tuple[int, ...]:
-        return tuple(by if each == d else 0 for each in checked)
+    # A row of an image of few features is one line of numbers, and so is that of a window.
+    line = _line(axes, inputs, (xs, of), (ws, by), x.itemsize)
 
+    def steps(d: int, by: int) -> tuple[int, ...]:
+        return tuple(by * scales[d] if each == d else 0 for each in checked)
+
+    scales = [inputs if d == line else 1 for d in range(len(axes))]
     still = steps(-1, 0)
     group = Loop(
         groups * batch_groups,
@@ -135,7 +139,8 @@ def _product(
         still,
     )
     image = Loop(images, xs[of.first], 0, outs[to.first], still)
-    channel = Loop(inputs, xs[of.second], ws[by.first], 0, still)
+    along = tuple(int(d == line) for d in checked)
+    channel = Loop(inputs, xs[of.second], ws[by.first], 0, along)
     feature = Loop(features, 0, ws[by.second], outs[to.second], still)
     rows, taps = [image], []
     move_x, move_w, move_out = 0, 0, 0
@@ -151,8 +156,8 @@ def _product(
             Loop(axis.taps, axis.dilation * sx, axis.tap_step * sw, 0, steps(d, axis.dilation))
         )
     inner = sorted([channel, *taps], key=lambda loop: -abs(loop.lhs) - abs(loop.rhs))
-    starts = tuple(axes[d].start for d in checked)
-    sizes = tuple(axes[d].size for d in checked)
+    starts = tuple(axes[d].start * scales[d] for d in checked)
+    sizes = tuple(axes[d].size * scales[d] for d in checked)
     patches = Patches("lhs", starts, sizes) if checked else None
     return Product(
         x._replace(offset=x.offset + move_x),
@@ -164,6 +169,28 @@ def _product(
         _innermost(merged(inner)),
         patches,
     )
+
+
+def _line(
+    axes: Sequence[_Axis], inputs: int, image: tuple[Sequence[int], Side],
+    filter: tuple[Sequence[int], Side], item: int,
+) -> int:  # fmt: skip
+    """The checked dimension whose taps are neighbours, features and all; -1 if none is.
+
+    There places are counted in numbers rather than in groups of features: what lies outside is the
+    same, and steps of a sum along a row of a window are one loop.
+    """
+    (xs, of), (ws, by) = image, filter
+    for d, axis in enumerate(axes):
+        if (
+            1 < inputs < SHORT
+            and axis.checked
+            and axis.dilation == axis.tap_step == 1
+            and (xs[of.second], xs[of.spatial[d]]) == (item, inputs * item)
+            and ws[by.spatial[d]] == inputs * ws[by.first]
+        ):
+            return d
+    return -1
 
 
 def _innermost(loops: tuple[Loop, ...]) -> tuple[Loop, ...]:

@@ -33,6 +33,9 @@ from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 from shardir.types import NUMPY_DTYPES
 
+ASKED = 2
+"""Panels of rows whose tiles ask for columns."""
+
 
 class Checked(NamedTuple):
     """The operand that is patches of an image ("lhs", "rhs" or ""), and its checked dimensions.
@@ -183,32 +186,40 @@ class _Task:
             right = f.select(here, self.places["rhs"], f.offset(packed, at))
             with f.loop(0, block.columns, r["together"]) as begin:
                 end = f.least(block.columns, begin + r["together"])
-                soon = _Soon(f, self.places["rhs"])
+                next_columns, next_rows = (_Soon(f, self.places["rhs"]) for _ in range(2))
                 with f.when(here | r["packing"].is_("ne", 0)):
                     self._packed("rhs", rhs, begin, end - begin, now, steps, right)
-                    with f.when(end.is_("slt", block.columns)):
-                        self._find(soon, rhs, end)
+                    last = end.is_("eq", block.columns)
+                    column, far = f.select(last, 0, end), f.select(last, steps, 0)
+                    self._find(next_columns, "rhs", rhs, column, far)
                 with f.loop(0, block.rows, most) as top:
                     count = f.least(block.rows - top, most)
                     with f.when(begin.is_("eq", 0)):
                         args = top, count, now, steps, self.places["lhs"]
                         parts.set(self._packed("lhs", lhs, *args))
+                    last = count.is_("eq", block.rows - top)
+                    row, far = f.select(last, 0, top + count), f.select(last, steps, 0)
+                    self._find(next_rows, "lhs", lhs, row, far)
+                    soon = next_columns, next_rows
                     rows, columns, adding = (top, count), (begin, end), now.is_("ne", 0)
                     self._tiles(right, place, rows, columns, steps, parts, soon, adding)
             after.set(1)
             first.set(now + r["steps"])
 
-    def _find(self, soon: "_Soon", rhs: Value, column: Value) -> None:
-        """Where the steps that were packed last lie for another column."""
+    def _find(self, soon: "_Soon", side: str, base: Value, line: Value, steps: Value) -> None:
+        """Where a line of an operand lies, so many steps after those that were packed last."""
         f = self.f
-        start = f.load(f.offset(self.places["columns_rhs"], column, "i64"), "i64")
-        first = f.load(self.places["rhs_segments"], "i64")
-        soon.start.set(f.offset(f.offset(rhs, start), first))
-        soon.pace.set(f.load(f.offset(self.record.loops("inner_rhs")[0], 8), "i64"))
+        table = self.places["rows_lhs" if side == "lhs" else "columns_rhs"]
+        start = f.load(f.offset(table, line, "i64"), "i64")
+        first = f.load(self.places[f"{side}_segments"], "i64")
+        pace = f.load(f.offset(self.record.loops(f"inner_{side}")[0], 8), "i64")
+        soon.start.set(f.offset(f.offset(base, start), first + steps * pace))
+        soon.pace.set(pace)
 
     def _tiles(
         self, right: Value, place: Value, rows: tuple[Value, Value],
-        columns: tuple[Value, Value], steps: Value, parts: Variable, soon: "_Soon", adding: Value,
+        columns: tuple[Value, Value], steps: Value, parts: Variable,
+        soon: tuple["_Soon", "_Soon"], adding: Value,
     ) -> None:  # fmt: skip
         """Tiles of some rows (the first, how many) and columns (from, to)."""
         f, tile, size = self.f, self.sizes.tile, self.numbers.size
@@ -220,36 +231,55 @@ class _Task:
             high = f.select(here.is_("sgt", 2 * low), tile.height, low)
             end = f.least(stop, begin + stripe)
             number = panel // tile.height
-            with f.loop(0, here, high) as row, f.loop(begin, end, tile.columns) as j:
-                rest = self.block.columns - j
-                offsets = f.offset(self.places["rows_made"], top + panel + row, "i64")
-                packed = f.offset(right, (j - start) * steps * size)
-                out = [f.offset(place, j * size), offsets, here - row, rest, adding]
-                if self.checked.straight:
-                    each = f.value(8 * lanes_of(tile.height), "i64") * parts.get()
-                    starts = f.offset(self.places["lhs"], number * each + row * 8)
-                    args = [parts.get(), self.places["lhs_segments"], starts, packed, *out]
-                else:
-                    at = panel * steps * size + row * self.numbers.part
-                    left = f.offset(self.places["lhs"], at)
-                    line = f.offset(soon.start.get(), (number & 1) * LINE)
-                    args = [steps, left, packed, line, soon.pace.get(), *out]
-                f.call(self._fitting(high, rest), args)
+            # A panel of packed columns takes two lines of memory, neighbouring rows take more.
+            is_row = number.is_("uge", ASKED)
+            start_of, pace = (
+                f.select(is_row, b.get(), a.get())
+                for a, b in zip(*((each.start, each.pace) for each in soon), strict=True)
+            )
+            line = f.offset(start_of, (number - f.select(is_row, ASKED, 0)) * LINE)
+            with f.loop(0, here, high) as row:
+                column = f.variable("i64", begin)
+                with f.while_(lambda: column.get().is_("slt", end)):
+                    j = column.get()
+                    rest = self.block.columns - j
+                    called, wide = self._fitting(high, rest)
+                    inside = (j - start) % tile.columns
+                    at = (j - start - inside) * steps * size + inside * self.numbers.part
+                    packed = f.offset(right, at)
+                    offsets = f.offset(self.places["rows_made"], top + panel + row, "i64")
+                    out = [f.offset(place, j * size), offsets, here - row, rest, adding]
+                    if self.checked.straight:
+                        each = f.value(8 * lanes_of(tile.height), "i64") * parts.get()
+                        starts = f.offset(self.places["lhs"], number * each + row * 8)
+                        args = [parts.get(), self.places["lhs_segments"], starts, packed, *out]
+                    else:
+                        at = panel * steps * size + row * self.numbers.part
+                        left = f.offset(self.places["lhs"], at)
+                        args = [steps, left, packed, line, pace, *out]
+                    f.call(str(called), args)
+                    column.set(j + wide)
 
-    def _fitting(self, high: Value, rest: Value) -> str:
-        """The function for tiles of so many rows, where so many columns are left."""
+    def _fitting(self, high: Value, rest: Value) -> tuple[Value, Value]:
+        """The function for tiles of so many rows, where so many columns are left, and how many
+        columns it makes."""
         f, tile = self.f, self.sizes.tile
         whole, *parts = parts_of(tile)
-        found = Value(f"@{_called(whole)}", "ptr", f)
+        found, wide = Value(f"@{_called(whole)}", "ptr", f), f.value(whole.columns, "i64")
         for part in parts:
-            thin = part.width < tile.width
-            fits = rest.is_("sle", part.columns) if thin else high.is_("eq", part.height)
+            fits = high.is_("eq", part.height)
+            if part.columns < tile.columns:
+                fits = fits & rest.is_("sle", tile.columns - part.columns)
+                wide = f.select(fits, part.columns, wide)
             found = f.select(fits, Value(f"@{_called(part)}", "ptr", f), found)
-        return str(found)
+        return found, wide
 
 
 class _Soon:
-    """What to ask for while tiles are made: with each step a line, `pace` bytes further on."""
+    """What to ask for while tiles are made: with each step a line, `pace` bytes further on.
+
+    Tiles of the first panels of rows ask for columns, the other ones for rows.
+    """
 
     def __init__(self, f: Function, start: Value) -> None:
         self.start, self.pace = f.variable("ptr", start), f.variable("i64", 0)

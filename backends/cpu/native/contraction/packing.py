@@ -8,9 +8,9 @@ it holds a number of each line, zeros for lines that are missing.
 
 from math import gcd
 
-from shardir.backends.cpu.native.contraction.elements import Arithmetic, read
-from shardir.backends.cpu.native.contraction.tile import LINE
-from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
+from shardir.backends.cpu.native.contraction.elements import Arithmetic, read, stored, widened
+from shardir.backends.cpu.native.contraction.tile import LINE, masked_load, prefetch, within
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 from shardir.types import NUMPY_DTYPES
 
 SEGMENT = 16
@@ -20,6 +20,8 @@ MOST = 4
 """Panels that are packed at once."""
 ALONG = 64
 """Steps of some lines that are packed before those of others."""
+SOON = 16
+"""How many steps ahead lines that are neighbours are asked for."""
 NEIGHBOURS = "neighbours"
 
 
@@ -49,10 +51,9 @@ def emit_pack(module: Module, dtype: str, numbers: Arithmetic, most: int, longes
         first = done.get()
         table, rest = f.offset(offsets, first, "i64"), count - first
         here = f.least(rest, lines)
-        together = here.is_("eq", lines) & neighbours(f, table, here, item)
-        many = f.select(rest.is_("sge", several * lines), several, 1)
-        all_of_them = together & neighbours(f, table, many * lines, item)
-        panels = f.select(all_of_them, many, 1)
+        whole, together = rest.is_("uge", lines), neighbours(f, table, here, item)
+        many = f.least(rest // lines, several)
+        panels = f.select(whole & neighbours(f, table, many * lines, item), many, 1)
         part = f.variable("ptr", place.get())
         with f.loop(0, parts) as number:
             entry = f.offset(segments, number * SEGMENT)
@@ -61,19 +62,23 @@ def emit_pack(module: Module, dtype: str, numbers: Arithmetic, most: int, longes
 
             def panels_across(length: Value = length, origin: Value = origin) -> None:
                 start = f.offset(origin, f.load(table, "i64"))
-                f.call(str(across), [part.get(), start, length, stride, panels, steps * row])
+                rows = f.select(whole, panels, 0)
+                args = [part.get(), start, length, stride, rows, steps * row, here]
+                f.call(str(across), args)
 
             def apart(length: Value = length, origin: Value = origin) -> None:
                 with f.loop(0, lines) as i:
                     there = f.offset(origin, f.load(f.offset(table, i, "i64"), "i64"))
                     start = f.select(i.is_("ult", here), there, nothing)
                     f.store(start, f.offset(starts, i, "ptr"))
-                steps_of = [f.value(0, "i64"), length]
+                next = f.select(rest.is_("ugt", lines), lines, 0)
+                ahead = f.load(f.offset(table, next, "i64"), "i64") - f.load(table, "i64")
+                steps_of = [f.value(0, "i64"), length, ahead]
                 f.call(
                     f"apart_{dtype}", [part.get(), starts, paces, stride, lines, here, *steps_of]
                 )
 
-            f.choose(together, panels_across, apart)
+            f.choose(together if numbers.planes == 1 else together & whole, panels_across, apart)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), panels * steps * row))
         done.set(first + panels * lines)
@@ -113,29 +118,41 @@ def _emit_neighbours(module: Module) -> None:
 
 
 def emit_across(module: Module, name: str, lines: int, dtype: str, numbers: Arithmetic) -> None:
-    """`name(packed, start, length, stride, panels, apart)`: lines are neighbours.
+    """`name(packed, start, length, stride, panels, apart, count)`: lines are neighbours.
 
-    Each step is copied as it is, to `panels` panels of `lines` lines that are `apart` bytes apart.
+    Each step is copied as it is, to `panels` panels of `lines` lines that are `apart` bytes apart;
+    where there are none, to a panel that has `count` lines.
     """
-    params = ["ptr noalias", "ptr noalias readonly", "i64", "i64", "i64", "i64"]
+    params = ["ptr noalias", "ptr noalias readonly", "i64", "i64", "i64", "i64", "i64"]
     f = Function(module, name, params, attributes=APART, internal=True)
-    packed, start, length, stride, panels, apart = f.params
+    packed, start, length, stride, panels, apart, count = f.params
     place, source = f.variable("ptr", packed), f.variable("ptr", start)
     widest = max(1, 64 // numbers.part)
     item = NUMPY_DTYPES[dtype].itemsize
+    pieces, done = [], 0
+    while done < lines:
+        pieces.append((done, min(widest, 1 << (lines - done).bit_length() - 1)))
+        done += pieces[-1][1]
+    masks = [within(f, count - done, many) for done, many in pieces if numbers.planes == 1]
     with f.loop(0, length):
         to, there = f.variable("ptr", place.get()), f.variable("ptr", source.get())
+        prefetch(f, f.offset(there.get(), stride * SOON))
         with f.loop(0, panels):
-            done = 0
-            while done < lines:
-                count = min(widest, 1 << (lines - done).bit_length() - 1)
+            for done, many in pieces:
                 at = f.offset(there.get(), done * item)
-                for p, plane in enumerate(read(f, at, dtype, numbers, count)):
+                for p, plane in enumerate(read(f, at, dtype, numbers, many)):
                     step = f.offset(to.get(), (p * lines + done) * numbers.part)
                     f.store(plane, step, numbers.part)
-                done += count
             to.set(f.offset(to.get(), apart))
             there.set(f.offset(there.get(), lines * item))
+            prefetch(f, f.offset(there.get(), stride * SOON))
+        if masks:
+            with f.when(panels.is_("eq", 0)):
+                for (done, many), mask in zip(pieces, masks, strict=True):
+                    at, type = f.offset(source.get(), done * item), vector(stored(dtype), many)
+                    loaded = masked_load(f, at, mask, type, item)
+                    new = widened(f, loaded, dtype, numbers)
+                    f.store(new, f.offset(place.get(), done * numbers.part), numbers.part)
         place.set(f.offset(place.get(), lines * numbers.size))
         source.set(f.offset(source.get(), stride))
     f.leave()
@@ -153,25 +170,28 @@ def emit_apart(module: Module, dtype: str, numbers: Arithmetic) -> None:
     if any(each.name == name for each in module.functions):
         return
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly", "i64", "i64", "i64",
-              "i64", "i64"]  # fmt: skip
+              "i64", "i64", "i64"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
-    packed, starts, paces, stride, lines, here, first, last = f.params
+    packed, starts, paces, stride, lines, here, first, last, ahead = f.params
     item, row = NUMPY_DTYPES[dtype].itemsize, lines * numbers.size
     few = 16 // numbers.part
     done = f.variable("i64", first)
     if numbers.planes == 1:
-        whole = last - (last - first) % few
         turned = stride.is_("eq", item) & (lines % few).is_("eq", 0)
-        end = f.select(turned, whole, first)
+        end = f.select(turned & (last - first).is_("sge", few), last, first)
         with (
             f.loop(first, end, ALONG) as begin,
             f.loop(0, lines, few) as line,
-            f.loop(begin, f.least(end, begin + ALONG), few) as k,
+            f.loop(begin, f.least(end, begin + ALONG), few) as next,
         ):
+            # The last steps are done with some before them, once more.
+            k = f.least(next, end - few)
             entries, rows = f.offset(starts, line, "ptr"), []
             for i in range(few):
                 start = f.load(f.offset(entries, 8 * i), "ptr")
-                rows += read(f, f.offset(start, k * item), dtype, numbers, few)
+                here_now = f.offset(start, k * item)
+                rows += read(f, here_now, dtype, numbers, few)
+                prefetch(f, f.offset(here_now, ahead))
             at = f.offset(packed, k * row + line * numbers.size)
             for i, column in enumerate(transposed(f, rows)):
                 f.store(column, f.offset(at, row * i), numbers.part)

@@ -6,7 +6,6 @@ lines are, and from which step to which all of them are, so that only the border
 by number.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -63,9 +62,9 @@ def emit_patches(
             )
             segment = _Segment(panel, lanes, origin, table, bounds, tables[2], tables[3])
             segment.find(where, entry)
-            segment.border(f.value(0, "i64"), segment.begin.get())
+            segment.border(f.value(0, "i64"), segment.begin.get(), nothing)
             segment.inside(together, nothing)
-            segment.border(segment.end.get(), length)
+            segment.border(segment.end.get(), length, nothing)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), steps * row))
     f.leave()
@@ -169,7 +168,7 @@ class _Segment:
         self.begin.set(f.select(empty, length, begin))
         self.end.set(f.select(empty, length, end))
 
-    def border(self, first: Value, last: Value) -> None:
+    def border(self, first: Value, last: Value, zeros: Value) -> None:
         """Steps at which only some lines lie inside, number by number."""
         f, panel, numbers = self.panel.f, self.panel, self.panel.numbers
         with f.loop(first, last) as k, f.loop(0, panel.lines) as i:
@@ -177,19 +176,11 @@ class _Segment:
             low = f.load(f.offset(self.lows, i, "i64"), "i64")
             high = f.load(f.offset(self.highs, i, "i64"), "i64")
 
-            def put(planes: list[Value], at: Value = at) -> None:
-                for p, plane in enumerate(planes):
-                    f.store(plane, f.offset(at, p * panel.lines * numbers.part), numbers.part)
-
-            def number(i: Value = i, k: Value = k, put: Callable[..., None] = put) -> None:
-                line = f.load(f.offset(self.table, i, "i64"), "i64")
-                address = f.offset(f.offset(self.origin, line), k * panel.stride)
-                put(read(f, address, panel.dtype, numbers, 1))
-
-            def zero(put: Callable[..., None] = put) -> None:
-                put([f.value(0, numbers.type)] * numbers.planes)
-
-            f.choose(k.is_("sge", low) & k.is_("slt", high), number, zero)
+            line = f.load(f.offset(self.table, i, "i64"), "i64")
+            there = f.offset(f.offset(self.origin, line), k * panel.stride)
+            address = f.select(k.is_("sge", low) & k.is_("slt", high), there, zeros)
+            for p, plane in enumerate(read(f, address, panel.dtype, numbers, 1)):
+                f.store(plane, f.offset(at, p * panel.lines * numbers.part), numbers.part)
 
     def inside(self, together: Value, zeros: Value) -> None:
         """Steps at which a line lies inside or never does."""
@@ -206,8 +197,10 @@ class _Segment:
             pace = f.splat(panel.stride, self.lanes)
             f.store(f.select(valid, pace, f.value(0, many)), panel.paces, 8)
             lines = f.value(panel.lines, "i64")
-            tables = [panel.packed, panel.starts, panel.paces]
-            f.call(f"apart_{panel.dtype}", [*tables, panel.stride, lines, panel.here, begin, end])
+            tables, zero = [panel.packed, panel.starts, panel.paces], f.value(0, "i64")
+            f.call(
+                f"apart_{panel.dtype}", [*tables, panel.stride, lines, panel.here, begin, end, zero]
+            )
 
         if panel.numbers.planes == 2:
             apart()

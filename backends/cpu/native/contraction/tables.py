@@ -15,16 +15,24 @@ def emit_offsets(module: Module) -> None:
     f = Function(module, OFFSETS, params, attributes=APART, internal=True)
     record, list, table, first, count = f.params
     loops, number = loops_of(f, record, list)
-    with f.loop(0, count) as i:
-        rest, offset = f.variable("i64", first + i), f.variable("i64", 0)
+    extent, stride = (f.load(f.offset(loops, 8 * i), "i64") for i in range(2))
+    done = f.variable("i64", 0)
+    with f.while_(lambda: done.get().is_("slt", count)):
+        # A run of the innermost loop at a time, since divisions are slow.
+        now = done.get()
+        at = first + now
+        inside, rest = at % extent, f.variable("i64", at // extent)
+        offset = f.variable("i64", inside * stride)
         with f.loop(1, number) as level:
-            entry = f.offset(loops, level * 16 - 16)
-            extent = f.load(entry, "i64")
-            now = rest.get()
-            offset.set(offset.get() + now % extent * f.load(f.offset(entry, 8), "i64"))
-            rest.set(now // extent)
-        last = f.load(f.offset(loops, number * 16 - 8), "i64")
-        f.store(offset.get() + rest.get() * last, f.offset(table, i, "i64"))
+            entry = f.offset(loops, level * 16)
+            size, index = f.load(entry, "i64"), rest.get()
+            offset.set(offset.get() + index % size * f.load(f.offset(entry, 8), "i64"))
+            rest.set(index // size)
+        end = f.least(now + (extent - inside), count)
+        with f.loop(now, end) as i:
+            f.store(offset.get(), f.offset(table, i, "i64"))
+            offset.set(offset.get() + stride)
+        done.set(end)
     f.leave()
 
 

@@ -54,7 +54,11 @@ def fitting(numbers: Arithmetic, narrow: bool = False) -> Tile:
 
 def parts_of(tile: Tile) -> tuple[Tile, ...]:
     """A tile, then what is made where fewer columns, or fewer rows, are left."""
-    thin, low = tile._replace(width=1), tile._replace(height=max(1, tile.height // 3))
+    thin, low = tile, tile._replace(height=max(1, tile.height // 3))
+    if tile.width > 1:
+        # Half of the widest registers takes half the time, or no more than all of them.
+        half = host().vector_bytes == 64
+        thin = tile._replace(width=1, lanes=tile.lanes // 2 if half else tile.lanes)
     return tuple(dict.fromkeys((tile, thin, low)))
 
 
@@ -190,7 +194,8 @@ class TileSums:
             for i in range(tile.height):
                 put(i, f.offset(kept, i * far), min(LINE, step))
             some = f.least(rows, tile.height)
-            f.call(WRITE, [kept, out, offsets, some, columns, adding])
+            there = f.least(columns, tile.columns)
+            f.call(WRITE, [kept, out, offsets, some, there, adding])
 
         if tile == self.packed:
             whole = rows.is_("uge", tile.height) & columns.is_("uge", tile.columns)

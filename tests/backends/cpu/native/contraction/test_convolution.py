@@ -7,7 +7,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, strategies as st
 
+from shardir.backends.cpu.native.contraction.convolution import products_of
 from shardir.backends.cpu.native.contraction.rules import LAYOUTS, RULES
+from shardir.backends.cpu.native.data import View, packed
 from shardir.ops import convolution
 from shardir.types import COMPLEX, INTEGERS, NUMPY_DTYPES, TensorType
 from tests.backends.cpu.native.contraction.test_dot import EPSILON, dtype_of, numbers
@@ -159,6 +161,20 @@ def test_same_bits_for_any_number_of_workers(
     attrs = attributes(len(left) - 2, dims, **given)
     one, *others = (convolved(x, w, attrs, workers=workers).tobytes() for workers in (1, 2, 7))
     assert all(other == one for other in others)
+
+
+@pytest.mark.parametrize(("features", "steps"), [(3, [5, 15]), (20, [5, 5, 20])])
+def test_a_row_of_a_window_of_few_features_is_one_run(features: int, steps: list[int]) -> None:
+    """Each run of steps costs something on its own; many features are a long one already."""
+    image = TensorType((2, 30, 31, features), "f32")
+    attrs = attributes(2, "b01f,01io->b01f", padding=((2, 2), (2, 2)))
+    op = op_on(convolution, image, TensorType((5, 5, features, 8), "f32"), **attrs)
+    views = [
+        View(slot, 0, type.shape, packed(type), "f32")
+        for slot, type in enumerate([*(v.type for v in op.operands), op.result.type], 1)
+    ]
+    (work,) = products_of(op.attrs, *views)
+    assert [loop.extent for loop in work.inner] == steps
 
 
 def test_patches_whose_channels_are_neighbours_are_not_packed() -> None:
