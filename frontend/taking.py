@@ -4,16 +4,18 @@ Arrays never change, so memory that somebody may still write into is copied, int
 backend uses again and again. What nobody can write into is taken as it is.
 """
 
+from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.cpu.native import BACKEND, available
+from shardir.backends.cpu.native import available
 from shardir.backends.storage import Storage, is_storage
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.exchanging import taken_in
+from shardir.frontend.executing import prepare
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
 
@@ -35,19 +37,22 @@ def taken(numbers: Numbers) -> Storage:
 
 
 def _fresh(numbers: Numbers) -> Storage | None:
-    """A copy in the backend's memory, which NumPy has not seen; `None`: there is no such.
-
-    Who has an array will call a function of it, so that the backend gets ready meanwhile.
-    """
+    """A copy in the backend's memory, which NumPy has not seen; `None`: there is no such."""
     if numbers.nbytes < POOLED_BYTES or not available():
         return None
-    BACKEND.prepare()
+    _prepare()
     from shardir.backends.cpu.native.runtime.memory import allocate
 
     block = allocate(numbers.nbytes)
     target = np.asarray(block)[: numbers.nbytes].view(numbers.dtype).reshape(numbers.shape)
     np.copyto(target, numbers)
     return Storage(block.address, block, numbers.shape, numbers.dtype)
+
+
+@cache
+def _prepare() -> None:
+    """Who has an array will call a function of it: what that needs begins with the first."""
+    prepare("cpu")
 
 
 def untouched_zeros(shape: tuple[int, ...], dtype: Any) -> Storage | None:

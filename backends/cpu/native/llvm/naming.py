@@ -5,6 +5,8 @@ of the files of this backend, and what the code was compiled for.
 """
 
 import hashlib
+import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -22,8 +24,16 @@ def key_of(*words: str) -> str:
 @cache
 def fingerprint() -> str:
     """A hash over what the files of this backend are: their names, sizes and times."""
-    folder = Path(__file__).parent.parent
-    files = sorted(folder.rglob("*.py"))
-    facts = ((str(file.relative_to(folder)), file.stat()) for file in files)
-    text = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in facts)
-    return hashlib.sha256(text.encode()).hexdigest()
+    facts = facts_of(Path(__file__).parent.parent)
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+def facts_of(folder: Path | str, deep: bool = True) -> Iterator[str]:
+    """What the files of Python in a folder are, and in the folders in it if that is `deep`."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            if entry.name.endswith(".py"):
+                found = entry.stat()
+                yield f"{entry.path} {found.st_size} {found.st_mtime_ns}"
+            elif deep and entry.is_dir() and entry.name != "__pycache__":
+                yield from facts_of(entry.path)

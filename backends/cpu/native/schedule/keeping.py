@@ -11,7 +11,6 @@ users.
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -23,6 +22,7 @@ import numpy as np
 import shardir.ir
 from shardir.backends.cpu.native.data import Kernel, Phase, View
 from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.native.llvm.naming import facts_of
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.runtime.kernels import ForgottenError
 from shardir.backends.cpu.native.schedule.instructions import are_native, segments
@@ -157,17 +157,9 @@ def _forgotten() -> NoReturn:
 def fingerprint() -> str:
     """A hash over what the files are that make schedules: their names, sizes and times."""
     base = Path(shardir.ir.__file__).parent
-    facts: list[str] = []
-    for folder in FOLDERS:
-        _look(base / folder, facts, deep=folder not in ("", "backends"))
+    facts = (
+        fact
+        for folder in FOLDERS
+        for fact in facts_of(base / folder, deep=folder not in ("", "backends"))
+    )
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
-
-
-def _look(folder: Path | str, facts: list[str], deep: bool) -> None:
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda each: each.name):
-            if entry.name.endswith(".py"):
-                found = entry.stat()
-                facts.append(f"{entry.path} {found.st_size} {found.st_mtime_ns}")
-            elif deep and entry.is_dir() and entry.name != "__pycache__":
-                _look(entry.path, facts, deep)

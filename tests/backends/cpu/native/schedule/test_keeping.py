@@ -12,6 +12,7 @@ import shardir as sd
 from shardir.backends.cpu.native import BACKEND
 from shardir.backends.cpu.native.compiling import schedule_of
 from shardir.backends.cpu.native.llvm import object_cache
+from shardir.backends.cpu.native.llvm.naming import facts_of
 from shardir.backends.cpu.native.program import NativeProgram
 from shardir.backends.cpu.native.runtime import kernels
 from shardir.backends.cpu.native.runtime.workers import worker_count
@@ -148,8 +149,7 @@ def test_the_key_changes_with_the_files_that_make_schedules(
     for text in ("x = 1", "x = 10"):
         (tmp_path / "inner" / "file.py").write_text(text)
         (tmp_path / "inner" / "other.txt").write_text(text)
-        facts.append([])
-        keeping._look(tmp_path, facts[-1], deep=True)
+        facts.append([*facts_of(tmp_path)])
     assert [len(each) for each in facts] == [1, 1]
     assert facts[0] != facts[1]
 
