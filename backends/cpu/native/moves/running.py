@@ -17,6 +17,7 @@ from shardir.backends.cpu.native.moves.casting import fits
 from shardir.backends.cpu.native.moves.copying import STREAMING_BYTES
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import nest
+from shardir.backends.cpu.native.moves.running_products import product_phases
 from shardir.backends.cpu.native.moves.views import in_parts, turned
 from shardir.ir import Op
 
@@ -33,12 +34,14 @@ def running_rule(
     """One phase over all lines."""
     (x,), (y,), dim = operands, results, op.attrs["dim"]
     combine = COMBINE[op.name]
-    if x.dtype in numbers.PARTS and combine != "add":
+    if x.dtype in numbers.PARTS and combine not in ("add", "mul"):
         return None
     if x.size == 0:
         return []
     if op.attrs["reverse"]:
         x, y = turned(x, [dim]), turned(y, [dim])
+    if x.dtype in numbers.PARTS and combine == "mul":
+        return product_phases(x, y, dim, context)
     x, y = in_parts(x), in_parts(y)
     found = nest([x, y], [dim])
     column = found.loops[-1] if found.loops else None
@@ -241,4 +244,4 @@ def _along(combine: str, dtype: str, f: Function, block: Block) -> None:
 
 
 RULES: dict[str, Rule] = dict.fromkeys(COMBINE, running_rule)
-"""No phases for products of complex numbers."""
+"""No phases for extremes of complex numbers."""
