@@ -8,8 +8,9 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.along import piece
 from shardir.frontend.numpy.known import is_known
-from shardir.frontend.numpy.pointwise import known
+from shardir.frontend.numpy.pointwise import known, same
 from shardir.frontend.operands import (
     as_tracer,
     broadcast,
@@ -17,6 +18,7 @@ from shardir.frontend.operands import (
     promote,
     promote_inexact,
     reshape,
+    splat,
 )
 from shardir.frontend.promotion import canonical
 from shardir.frontend.trace import emit
@@ -25,6 +27,9 @@ from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES
 
 FEW = 1 << 16
 """Up to so many comparisons are all made at once; for more, halves are compared."""
+
+IN_TURN = 64
+"""Each query is compared with so many elements in registers."""
 
 METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
@@ -62,9 +67,11 @@ def _searched(a: Any, v: Any, sorter: Any, side: str, method: str | None, dtype:
         table = snp.take(table, sorter, mode="clip")
     if not table.size or not query.size:
         return snp.zeros(query.shape, NUMPY_DTYPES[dtype])
-    if method is None:
-        method = "compare_all" if table.size * query.size <= FEW else "scan"
-    look = _compared if method == "compare_all" else _halved
+    look = _halved
+    if method is None and table.size <= IN_TURN:
+        look = _counted_in_turn
+    elif method == "compare_all" or (method is None and table.size * query.size <= FEW):
+        look = _compared
     return convert(look(table, query, side), dtype)
 
 
@@ -87,6 +94,15 @@ def _compared(table: Tracer, query: Tracer, side: str) -> Tracer:
     queries = broadcast(reshape(query, (*query.shape, 1)), shape)
     ones = convert(_before(elements, queries, side), "i32")
     count: Tracer = emit("sum", ones, dims=(query.ndim,))
+    return count
+
+
+def _counted_in_turn(table: Tracer, query: Tracer, side: str) -> Tracer:
+    """How many elements are before the place, one after the other: one walk over the queries."""
+    count = splat(0, query.value.type.with_dtype("i32"))
+    for k in range(table.size):
+        element = broadcast(reshape(piece(table, 0, k, k + 1), ()), query.shape)
+        count = same("add", count, convert(_before(element, query, side), "i32"))
     return count
 
 
@@ -129,7 +145,10 @@ def _digitized(x: Any, bins: Any, right: bool, method: str | None) -> Any:
         return snp.zeros(as_tracer(x).shape, np.int32)
     side = "left" if right else "right"
     rising = searchsorted(edges, x, side, method=method)
-    falling = count - searchsorted(snp.flip(edges), x, side, method=method)
+    if method is None and count <= IN_TURN:
+        falling = count - rising  # in whatever order they are counted
+    else:
+        falling = count - searchsorted(snp.flip(edges), x, side, method=method)
     return snp.where(edges[-1] >= edges[0], rising, falling)
 
 
@@ -172,13 +191,11 @@ def _interpolated(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) 
     if count == 1:
         value = broadcast(fp, x.shape) if x.ndim else fp[0]
     else:
-        after = snp.clip(searchsorted(xp, x, "right"), 1, count - 1)
-        below, above = (snp.take(xp, i, mode="clip") for i in (after - 1, after))
-        start, end = (snp.take(fp, i, mode="clip") for i in (after - 1, after))
-        span = above - below
-        still = span == 0
-        slope = (end - start) / snp.where(still, 1, span)
-        value = snp.where(still, start, start + (x - below) * slope)
+        span = xp[1:] - xp[:-1]
+        slopes = snp.where(span == 0, 0, (fp[1:] - fp[:-1]) / snp.where(span == 0, 1, span))
+        before = snp.clip(searchsorted(xp, x, "right") - 1, 0, count - 2)
+        below, start, slope = (snp.take(each, before, mode="clip") for each in (xp, fp, slopes))
+        value = start + (x - below) * slope
     if period is not None:
         return value
     if not isinstance(left, str):

@@ -5,11 +5,17 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import known
+from shardir.frontend.numpy.along import piece
+from shardir.frontend.numpy.pointwise import known, same
 from shardir.frontend.numpy.unique import HOST, from_numpys, known_in_numpy, unique
-from shardir.frontend.operands import align, promote, reshape
+from shardir.frontend.operands import align, broadcast, promote, reshape
 from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
 
+IN_TURN = 128
+"""Each element is compared with so many others in registers."""
+BESIDE = 256
+"""So many comparisons of an element take less time than a search."""
 FEW = 1 << 16
 """Up to so many comparisons are all made at once; for more, one side is sorted."""
 
@@ -124,6 +130,17 @@ def _those(values: Any, mask: Any, fill_value: Any, size: int) -> Any:
     return snp.where(valid, snp.take(values, where, mode="clip"), fill)
 
 
+def _is_one_of(x: Tracer, tests: Tracer) -> Tracer:
+    """Whether each element is one of a few, which are asked for in turn: one walk over `x`."""
+    found = None
+    for k in range(tests.size):
+        test = broadcast(reshape(piece(tests, 0, k, k + 1), ()), x.shape)
+        here: Tracer = emit("eq", x, test)
+        found = here if found is None else same("or", found, here)
+    assert found is not None
+    return found
+
+
 @public(static=("assume_unique", "invert", "method"))
 def isin(
     element: Any,
@@ -140,7 +157,9 @@ def isin(
     tests = reshape(tests, (tests.size,))
     if not tests.size:
         found = snp.zeros(x.shape, bool)
-    elif x.size * tests.size <= FEW:
+    elif tests.size <= IN_TURN:
+        found = _is_one_of(x, tests)
+    elif tests.size <= BESIDE or x.size * tests.size <= FEW:
         one, other = align(reshape(x, (*x.shape, 1)), tests)
         found = snp.any(emit("eq", one, other), axis=-1)
     else:

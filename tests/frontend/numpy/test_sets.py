@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+import shardir as sd
 from shardir.frontend import numpy as snp
 from shardir.frontend.errors import TracedValueError
-from tests.namespace import eagerly, run, same
+from tests.namespace import check, eagerly, run, same
 
 WHOLE = arrays(np.int32, array_shapes(max_dims=2, min_side=0, max_side=6),
                elements=st.integers(-2, 3))  # fmt: skip
@@ -131,3 +132,21 @@ def test_integers_that_lie_close_are_counted(dtype: type) -> None:
         np.testing.assert_array_equal(np.asarray(snp.unique(x)), np.unique(x))
         assert snp.unique(x).dtype == x.dtype
     assert snp.unique(np.zeros((0,), dtype)).shape == (0,)
+
+
+@pytest.mark.parametrize("count", [1, 5, 128, 129, 256, 257])
+def test_elements_among_few_and_many(count: int) -> None:
+    random = np.random.default_rng(count)
+    x, tests = random.integers(0, 1000, (40, 50)), random.integers(0, 1000, count)
+    for dtype in (np.int32, np.float32, np.uint8):
+        check("isin", x.astype(dtype), tests.astype(dtype))
+        check("isin", x.astype(dtype), tests.astype(dtype), invert=True)
+    holes = np.array([1.0, np.nan, 2.0], np.float32)
+    check("isin", holes, holes)
+
+
+def test_few_are_looked_for_in_one_walk() -> None:
+    x = np.arange(3000, dtype=np.float32)
+    for function in (lambda x: snp.isin(x, x[:9]), lambda x: snp.searchsorted(x[:9], x)):
+        text = sd.jit(function).lower(x).compile().as_text("schedule")
+        assert not any(word in text for word in ("gather", "sort:", "numpy:", "rounds"))
