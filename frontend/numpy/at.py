@@ -8,6 +8,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
+from shardir.frontend.composing import composed
 from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.subscripts import parse
@@ -124,15 +125,20 @@ class Place:
         return Place(snp.ones_like(self._array), self._index).multiply(values, **options)
 
     def _updated(self, op: str, values: Any, options: dict[str, Any]) -> Any:
-        chosen = _mode(options)
-        mask = _fitting_mask(self._array, self._index, values)
-        if mask is not None:
-            return update_masked(self._array, mask, values, op)
-        subscript, arrays = parse(tuple(self._array.shape), self._index, beyond=chosen is not None)
-        return update(self._array, arrays, values, subscript, op, chosen or "drop")
+        return _update(self._array, self._index, values, op, _mode(options))
 
     def __repr__(self) -> str:
         return f"Place({self._array!r}, {self._index!r})"
+
+
+@composed()
+def _update(x: Any, index: Any, values: Any, op: str, mode: str | None) -> Any:
+    """A copy of `x` with a part changed."""
+    mask = _fitting_mask(x, index, values)
+    if mask is not None:
+        return update_masked(x, mask, values, op)
+    subscript, arrays = parse(tuple(x.shape), index, beyond=mode is not None)
+    return update(x, arrays, values, subscript, op, mode or "drop")
 
 
 def _mode(options: dict[str, Any]) -> str | None:

@@ -33,6 +33,7 @@ from shardir.frontend.operands import (
 )
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import Abstract, dtype_of
+from shardir.frontend.scalars import NUMBERS
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import ShapeDtypeStruct
 from shardir.frontend.taking import UNTOUCHED_BYTES, untouched_zeros
@@ -61,8 +62,8 @@ def asarray(
         check_fits(a, dtype_of(dtype))
     if is_memory(a):
         a = np.asarray(a if hasattr(a, "__array_interface__") else memoryview(a))
-    if isinstance(a, (list, tuple)) and _all_plain(a):
-        a = _wide(_numbers(a), dtype)
+    if isinstance(a, (list, tuple)) and (kinds := _plain_kinds(a)) is not None:
+        a = _wide(_numbers(a, kinds), dtype)
     if current() is not None:
         return _on(device, _asarray(a, dtype))
     if isinstance(a, (np.ndarray, np.generic)):
@@ -88,35 +89,44 @@ def array(
     return _on(device, made)
 
 
-def _all_plain(items: Any) -> bool:
-    """Whether a nested list holds nothing but Python's and NumPy's numbers.
+def _plain_kinds(items: Any) -> set[type] | None:
+    """The types in a nested list of nothing but Python's and NumPy's numbers; `None` for others.
 
-    Then it is one array from the start, instead of an argument for each number.
+    Such a list is one array from the start, instead of an argument for each number.
     """
     try:
-        return _is_plain(items)
+        kinds = _kinds(items)
     except RecursionError:
         check_ends(items)
         raise
+    return kinds if all(kind in NUMBERS or _is_typed(kind) for kind in kinds) else None
 
 
-def _is_plain(items: Any) -> bool:
-    if isinstance(items, (list, tuple)):
-        return all(map(_is_plain, items))
-    return is_number(items) or isinstance(items, (np.generic, np.ndarray))
+def _kinds(items: Sequence[Any]) -> set[type]:
+    """The types of what is in a nested list, those of lists left out."""
+    kinds = set(map(type, items))
+    nested = {kind for kind in kinds if issubclass(kind, (list, tuple))}
+    if nested:
+        kinds -= nested
+        kinds.update(*(_kinds(item) for item in items if type(item) in nested))
+    return kinds
 
 
-def _numbers(items: Sequence[Any]) -> Any:
+def _is_typed(kind: type) -> bool:
+    return issubclass(kind, (np.generic, np.ndarray))
+
+
+def _numbers(items: Sequence[Any], kinds: set[type]) -> Any:
     try:
         found = np.asarray(items)
     except ValueError:
         return items  # which is an error that shows the user's line
     if found.dtype.kind not in "biufcV":
         return items
-    # NumPy takes Python's numbers for wide ones; here they give way to those with a type.
-    typed = {x.dtype: x for x in tree.leaves(items) if isinstance(x, (np.generic, np.ndarray))}
-    if not typed:
+    if not any(map(_is_typed, kinds)):
         return found
+    # NumPy takes Python's numbers for wide ones; here they give way to those with a type.
+    typed = {x.dtype: x for x in tree.leaves(items) if _is_typed(type(x))}
     plain = {type(x): x for x in tree.leaves(items) if is_number(x)}
     name, _ = promotion.result_type(*map(kind_of, [*typed.values(), *plain.values()]))
     return narrowed(found, NUMPY_DTYPES[name])

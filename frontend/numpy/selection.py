@@ -112,8 +112,19 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return result
 
 
-@public(static=("funclist", "kw"), cached=False)
+@public(static=("funclist", "kw"), cached=False, name="piecewise")
 def _piecewise(
+    x: Any, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
+) -> Any:
+    return _pieces(x, condlist, funclist, args, kw)
+
+
+@public(name="piecewise")
+def _piecewise_of_numbers(x: Any, condlist: Sequence[Any], numbers: Sequence[Any]) -> Any:
+    return _pieces(x, condlist, numbers, (), {})
+
+
+def _pieces(
     x: Any, condlist: Sequence[Any], funclist: Sequence[Any], args: Any, kw: dict[str, Any]
 ) -> Any:
     x = as_tracer(x)
@@ -145,4 +156,6 @@ def piecewise(
     One function more than conditions is for the rest, which is 0 without it.
     """
     conditions = list(condlist) if isinstance(condlist, (list, tuple)) else [condlist]
+    if not any(map(callable, funclist)):
+        return _piecewise_of_numbers(x, conditions, tuple(funclist))
     return _piecewise(x, conditions, tuple(funclist), args, kw)

@@ -135,6 +135,21 @@ def test_containers_of_results_are_made(slow: list[str]) -> None:
         assert slow == []
 
 
+def test_updates_are_answered(slow: list[str]) -> None:
+    calls: list[tuple[Callable[[], Any], Any]] = [
+        (lambda: X.at[1:].add(1.0), np.concatenate([A[:1], A[1:] + 1])),
+        (lambda: X.at[X > 5].set(0), np.where(A > 5, 0, A).astype(np.float32)),
+        (lambda: X.at[:, 1].max(Y[:, 0]), np.maximum(A, np.where(np.eye(4)[1], B[:, :1], -1))),
+        (lambda: snp.piecewise(X, [X < 5, X > 7], [1, 3]), np.select([A > 7, A < 5], [3, 1])),
+    ]
+    for call, wanted in calls:
+        for _ in range(3):
+            agrees(call(), wanted.astype(np.float32))
+        slow.clear()
+        agrees(call(), wanted.astype(np.float32))
+        assert slow == []
+
+
 def test_operators_know_left_from_right() -> None:
     for _ in range(3):
         for one, other, a, b in ((X, X, A, A), (X, Y, A, B), (Y, X, B, A)):
