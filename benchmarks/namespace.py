@@ -36,7 +36,7 @@ Case = tuple[str, tuple[Any, ...], dict[str, Any]]
 UNARY = """
     abs negative positive sign square sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan
     arcsin arccos arctan sinh cosh tanh arcsinh floor ceil trunc rint reciprocal isfinite isnan
-    isinf signbit degrees radians nan_to_num logical_not sinc frexp
+    isinf signbit degrees radians nan_to_num logical_not sinc frexp modf
 """
 BINARY = """
     add subtract multiply divide maximum minimum fmax fmin power arctan2 hypot copysign nextafter
@@ -120,13 +120,22 @@ def cases(size: int) -> Iterator[Case]:
     yield "nonzero", (mask,), {}
     yield "extract", (mask, square), {}
     yield "compress", (mask[:, 0], square), {"axis": 0}
+    yield "compress", (mask[0], square), {"axis": 1}
+    yield "flatnonzero", (mask,), {}
+    yield "argwhere", (mask,), {}
+    for name in ("any", "all", "argmax"):
+        yield name, (mask,), {}
+    yield "cumprod", (flat.view(np.complex64),), {}
+    yield "piecewise", (square, [mask, ~mask], [1, 2]), {}
     yield "packbits", (mask,), {}
     yield "unpackbits", (few.astype(np.uint8),), {}
     yield "lexsort", ((flat, other.ravel()),), {}
     yield "partition", (square, columns // 2), {}
     yield "nanmedian", (flat,), {}
     yield "digitize", (flat, np.linspace(0, 1, 32, dtype=np.float32)), {}
+    yield "searchsorted", (np.arange(0, 100, 4, dtype=np.int32), whole), {}
     yield "isin", (few, np.arange(3, dtype=np.int32)), {}
+    yield "isin", (flat, flat[:100]), {}
     yield "gradient", (flat,), {}
     yield "delete", (square, 0), {"axis": 0}
     yield "percentile", (flat, 30.0), {}
