@@ -24,6 +24,7 @@ from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.flight import HEADER
 from shardir.backends.cpu.native.runtime.launching import flat, words
 from shardir.backends.cpu.native.runtime.numbers import KINDS
+from shardir.backends.cpu.native.runtime.python import python_object
 from shardir.backends.cpu.native.runtime.references import drop, take
 
 MANY = 4096
@@ -36,8 +37,6 @@ SELDOM = 32
 LINE = ("hash", "count", "tokens", "owner", "launch", "rows", "row_count", "form")
 """The words of an answer: its tokens, who keeps it, the words of its launch, the arguments as
 `flight.ROW_WORDS` says, and what makes containers of a list of results; 0: there is one."""
-
-SYMBOLS = ("PyObject_CallOneArg", "PyObject_Vectorcall", "PyErr_Clear")
 
 
 class Surroundings(NamedTuple):
@@ -240,9 +239,6 @@ class Call(NamedTuple):
 def define_answer(module: Module) -> None:
     """Define `answer`, a function of Python's protocol for quick calls, which calls `fly` of the
     same module."""
-    module.declare("PyObject_CallOneArg", "ptr", ["ptr", "ptr"])
-    module.declare("PyObject_Vectorcall", "ptr", ["ptr", "ptr", "i64", "ptr"])
-    module.declare("PyErr_Clear", "void", [])
     _define_find(module)
     _define_slow(module)
     f = Function(module, "answer", ["ptr", "ptr", "i64", "ptr"], "ptr")
@@ -250,7 +246,7 @@ def define_answer(module: Module) -> None:
     header = f.load(f.offset(called, HEADER_PLACE), "ptr")
     positional = flags & 0x7FFFFFFFFFFFFFFF
     call = f.emit(f"alloca [{reading.CALL_BYTES} x i8], align 64", "ptr")
-    none = Value("@shardir_none", "ptr", f)
+    none = python_object(f, "none")
     answer, line = f.variable("ptr", none), f.variable("ptr", 0)
     with f.when(f.call("read", [header, args, positional, names, call], "i1")):
         line.set(f.call("find", [header, call], "ptr"))

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.llvm.text import Function, Module
 from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.objects import readable
+from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
 from shardir.backends.cpu.native.runtime.references import take
 from shardir.backends.cpu.native.runtime.specs import (
     DISALLOW_INSTANTIATION,
@@ -27,8 +28,6 @@ COUNT = 8
 
 Hand = Callable[..., Any]
 """`hand(type, home, nbytes, address)`: a new block for an address, a block of the home for 0."""
-
-SYMBOLS = ("PyType_GenericAlloc",)
 
 
 @cache
@@ -50,17 +49,15 @@ def hand(code: int) -> Hand:
 
 def define_blocks(module: Module) -> None:
     """Define `retire`, `hand`, and `pop(home, nbytes) -> a block, 0 if there is none`."""
-    module.declare("PyType_GenericAlloc", "ptr", ["ptr", "i64"])
     _define_retire(module)
     _define_pop(module)
     f = Function(module, "hand", ["ptr", "ptr", "i64"], "ptr")
     _, args, count = f.params
     answer = f.variable("ptr", 0)
-    none = Value("@shardir_none", "ptr", f)
+    none = python_object(f, "none")
 
     def refuse() -> None:
-        kind, words = Value("@shardir_type_error", "ptr", f), Value("@wrong_count", "ptr", f)
-        f.call("PyErr_SetString", [kind, words])
+        refuse_count(f)
 
     def go() -> None:
         home, nbytes, address = (

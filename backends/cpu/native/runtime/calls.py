@@ -22,24 +22,18 @@ from shardir.backends.cpu.native.runtime import (
     numbers,
     readiness,
     reading,
-    references,
 )
-from shardir.backends.cpu.native.runtime.entry import (
-    declare_python,
-    python_addresses,
-    replace,
-)
+from shardir.backends.cpu.native.runtime.entry import replace
+from shardir.backends.cpu.native.runtime.python import declare_python, python_addresses
 from shardir.backends.cpu.native.runtime.workers import pool
 
 ENOUGH = 16
 """So many calls like earlier ones, and what answers them is compiled."""
 
-_LAUNCHES = (blocks, flight, gathering, launching, numbers, references)
 _LAUNCHING = ("launch", "gather", "retire", "hand")
 _METHODS = ("launch", "gather", "hand")
 """Those that Python functions are over."""
-_ANSWERS = (answering, readiness, reading)
-_ANSWERING = ("answer", "describe", "ready", "wait")
+_ANSWERING = ("answer", "describe", "wait")
 _PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 """How references are counted differs from one to the next."""
 
@@ -122,8 +116,7 @@ def _hasty_name() -> str:
 
 
 def _imports() -> dict[str, int]:
-    symbols = (name for part in (*_LAUNCHES, *_ANSWERS) for name in part.SYMBOLS)
-    return python_addresses(dict.fromkeys(symbols)) | {"run": pool().code["run"]}
+    return python_addresses() | {"run": pool().code["run"]}
 
 
 def _launch_text() -> str:
@@ -137,14 +130,13 @@ def _text() -> str:
     _define_launches(module)
     reading.define_read(module)
     answering.define_answer(module)
-    readiness.define_ready(module)
+    readiness.define_wait(module)
     return module.text()
 
 
 def _define_launches(module: Module) -> None:
     declare_python(module)
     module.declare("run", "i1", ["ptr", "ptr"])
-    references.declare_references(module)
     blocks.define_blocks(module)
     numbers.define_numbers(module)
     flight.define_flight(module)

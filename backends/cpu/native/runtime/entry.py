@@ -8,42 +8,15 @@ worth it, and lets Python's signal handlers run between phases of long programs.
 """
 
 import ctypes
-from collections.abc import Iterable
 from ctypes import pythonapi
 from functools import cache
 from typing import Any
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
 from shardir.backends.cpu.native.runtime import control as at
+from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
 
 METH_FASTCALL = 0x80
-WRONG_COUNT = b"a program takes one address for each of its slots but the first"
-
-PYTHON_SYMBOLS = (
-    "PyLong_AsVoidPtr",
-    "PyErr_Occurred",
-    "PyErr_SetString",
-    "PyErr_CheckSignals",
-    "PyEval_SaveThread",
-    "PyEval_RestoreThread",
-    "PyObject_CallNoArgs",
-    "Py_DecRef",
-    "Py_IncRef",
-)
-
-
-def python_addresses(more: Iterable[str] = ()) -> dict[str, int]:
-    """Where the functions and objects of Python are that an entry uses, and more functions."""
-    found = {name: address(pythonapi[name]) for name in (*PYTHON_SYMBOLS, *more)}
-    objects: dict[str, object] = {
-        "none": None, "true": True, "false": False, "type_error": TypeError, "empty_text": "",
-    }  # fmt: skip
-    return found | {f"shardir_{name}": id(each) for name, each in objects.items()}
-
-
-def address(function: Any) -> int:
-    """The address of a function that ctypes found."""
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 class _MethodDef(ctypes.Structure):
@@ -73,32 +46,8 @@ def function(code: int, program: int, keep: object) -> Any:
     return make(ctypes.addressof(_method(code)), program, keep)
 
 
-def declare_python(module: Module) -> None:
-    """Say which functions and objects of Python there are for all."""
-    for name, result, params in (
-        ("PyLong_AsVoidPtr", "ptr", ["ptr"]),
-        ("PyErr_Occurred", "ptr", []),
-        ("PyErr_SetString", "void", ["ptr", "ptr"]),
-        ("PyErr_CheckSignals", "i32", []),
-        ("PyEval_SaveThread", "ptr", []),
-        ("PyEval_RestoreThread", "void", ["ptr"]),
-        ("PyObject_CallNoArgs", "ptr", ["ptr"]),
-        ("Py_DecRef", "void", ["ptr"]),
-        ("Py_IncRef", "void", ["ptr"]),
-    ):
-        module.declare(name, result, params)
-    for name in ("shardir_none", "shardir_type_error"):
-        module.declarations.setdefault(f"@{name} = external global i8")
-    module.declarations.setdefault(
-        f'@wrong_count = internal constant [{len(WRONG_COUNT) + 1} x i8] c"'
-        + WRONG_COUNT.decode()
-        + '\\00"'
-    )
-
-
 def define_entry(module: Module) -> None:
     """Define `entry` and `run`, which call functions of `phases` and `looping` in the module."""
-    declare_python(module)
     _define_start(module)
     _define_run_phases(module)
     _define_run(module)
@@ -109,8 +58,7 @@ def define_entry(module: Module) -> None:
     answer = f.variable("ptr", 0)
 
     def refuse() -> None:
-        kind, words = Value("@shardir_type_error", "ptr", f), Value("@wrong_count", "ptr", f)
-        f.call("PyErr_SetString", [kind, words])
+        refuse_count(f)
 
     f.choose((count + 1).is_("eq", slots), lambda: _read(f, program, args, count, answer), refuse)
     f.leave(answer.get())
@@ -130,7 +78,7 @@ def _read(f: Function, program: Value, args: Value, count: Value, result: Variab
         ):
             good.set(0)
     with f.when(good.get()), f.when(f.call("run", [program, bases], "i1")):
-        none = Value("@shardir_none", "ptr", f)
+        none = python_object(f, "none")
         f.call("Py_IncRef", [none])
         result.set(none)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
 from shardir.backends.cpu.native.runtime import blocks as small
 from shardir.backends.cpu.native.runtime.numbers import KINDS
+from shardir.backends.cpu.native.runtime.python import python_object
 from shardir.backends.cpu.native.runtime.references import drop, drop_if_any, take, type_of
 
 ARRAY_SLOTS = ("signature", "sharding", "held", "_parts", "_whole", "_gone")
@@ -41,15 +42,6 @@ RESULT_WORDS = 7
 """(block, offset, shape, type, signature, sharding, part). A block below 0 is argument -1 - block,
 of which a result is all, or a `part`."""
 
-SYMBOLS = (
-    "PyLong_FromVoidPtr",
-    "PyObject_CallOneArg",
-    "PyObject_RichCompareBool",
-    "PyType_GenericAlloc",
-    "PyList_New",
-    "PyList_SetItem",
-)
-
 
 def word(f: Function, header: Value, name: str, type: str = "i64") -> Value:
     """A word of a launch."""
@@ -58,16 +50,6 @@ def word(f: Function, header: Value, name: str, type: str = "i64") -> Value:
 
 def define_flight(module: Module) -> None:
     """Define `fly`, which calls `pop` and `write_number` of the same module, and `run`."""
-    for name, result, params in (
-        ("PyLong_FromVoidPtr", "ptr", ["ptr"]),
-        ("PyObject_CallOneArg", "ptr", ["ptr", "ptr"]),
-        ("PyObject_RichCompareBool", "i32", ["ptr", "ptr", "i32"]),
-        ("PyType_GenericAlloc", "ptr", ["ptr", "i64"]),
-        ("PyList_New", "ptr", ["i64"]),
-        ("PyList_SetItem", "i32", ["ptr", "i64", "ptr"]),
-    ):
-        module.declare(name, result, params)
-    module.declarations.setdefault("@shardir_empty_text = external global i8")
     _Making(module)
     _Flight(module)
 
@@ -77,7 +59,7 @@ class _Part:
 
     def __init__(self, f: Function, facts: Value) -> None:
         self.f, self._facts = f, facts
-        self._none = Value("@shardir_none", "ptr", f)
+        self._none = python_object(f, "none")
 
     def fact(self, name: str, type: str = "i64") -> Value:
         return self.f.load(self.f.offset(self._facts, 8 * FACTS.index(name)), type)
@@ -151,7 +133,7 @@ class _Making(_Part):
                 ):  # fmt: skip
                     self._set(storage, f"storage.{name}", given)
                 f.store(storage, f.offset(array, self.fact("held")))
-                empty = Value("@shardir_empty_text", "ptr", f)
+                empty = python_object(f, "empty_text")
                 for name, given in (
                     ("signature", signature), ("sharding", sharding), ("_parts", self._none),
                     ("_whole", self._none), ("_gone", empty),

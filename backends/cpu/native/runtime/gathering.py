@@ -15,6 +15,7 @@ from typing import Any, final
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.objects import TYPE, offsets
+from shardir.backends.cpu.native.runtime.python import python_object
 
 Gather = Callable[..., tuple[list[Any], tuple[Any, ...]] | None]
 
@@ -22,23 +23,6 @@ FACTS = ("kind", "signature", "dict", "list", "tuple", "text", "orders", "learn"
 """The words behind `self`: types, offsets of slots, and objects."""
 DEPTH = 100
 """Containers in containers beyond which Python does the work, which knows when its stack ends."""
-
-SYMBOLS = (
-    "PyList_New",
-    "PyList_Size",
-    "PyList_GetItem",
-    "PyList_Append",
-    "PyList_AsTuple",
-    "PyTuple_New",
-    "PyTuple_Size",
-    "PyTuple_GetItem",
-    "PyTuple_SetItem",
-    "PyDict_Size",
-    "PyDict_Next",
-    "PyDict_GetItem",
-    "PyObject_CallOneArg",
-    "PyErr_Clear",
-)
 
 
 @final
@@ -86,23 +70,6 @@ def gatherer(code: int, kind: type) -> Gather | None:
 
 def define_gather(module: Module) -> None:
     """Define `gather`, a built-in function of any number of containers."""
-    for name, result, params in (
-        ("PyList_New", "ptr", ["i64"]),
-        ("PyList_Size", "i64", ["ptr"]),
-        ("PyList_GetItem", "ptr", ["ptr", "i64"]),
-        ("PyList_Append", "i32", ["ptr", "ptr"]),
-        ("PyList_AsTuple", "ptr", ["ptr"]),
-        ("PyTuple_New", "ptr", ["i64"]),
-        ("PyTuple_Size", "i64", ["ptr"]),
-        ("PyTuple_GetItem", "ptr", ["ptr", "i64"]),
-        ("PyTuple_SetItem", "i32", ["ptr", "i64", "ptr"]),
-        ("PyDict_Size", "i64", ["ptr"]),
-        ("PyDict_Next", "i32", ["ptr", "ptr", "ptr", "ptr"]),
-        ("PyDict_GetItem", "ptr", ["ptr", "ptr"]),
-        ("PyObject_CallOneArg", "ptr", ["ptr", "ptr"]),
-        ("PyErr_Clear", "void", []),
-    ):
-        module.declare(name, result, params)
     _define_keys(module)
     _define_walk(module)
     f = Function(module, "gather", ["ptr", "ptr", "i64"], "ptr")
@@ -140,7 +107,7 @@ def define_gather(module: Module) -> None:
     with f.when(answer.get().is_("eq", 0)):
         # Whatever it was, Python meets it again.
         f.call("PyErr_Clear", [])
-        none = Value("@shardir_none", "ptr", f)
+        none = python_object(f, "none")
         f.call("Py_IncRef", [none])
         answer.set(none)
     f.leave(answer.get())
@@ -238,7 +205,7 @@ def _define_walk(module: Module) -> None:
         f.choose(kind.is_("eq", _fact(f, facts, "list")), lambda: in_order("PyList"), nothing)
 
     def nothing() -> None:
-        none = Value("@shardir_none", "ptr", f)
+        none = python_object(f, "none")
         with f.when(x.is_("eq", none)):
             good.set(push(tokens, none))
 

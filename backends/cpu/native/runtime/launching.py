@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from shardir.backends.cpu.native.llvm.compiler import Library
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.llvm.text import Function, Module
 from shardir.backends.cpu.native.runtime import blocks as small, memory
 from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.flight import (
@@ -29,12 +29,11 @@ from shardir.backends.cpu.native.runtime.flight import (
 )
 from shardir.backends.cpu.native.runtime.memory import Block
 from shardir.backends.cpu.native.runtime.objects import offsets
+from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
 from shardir.backends.cpu.native.runtime.references import take
 from shardir.backends.storage import Storage
 
 Launch = Callable[..., list[Any] | None]
-
-SYMBOLS = ("PyList_Size", "PyList_GetItem")
 
 
 class Result(NamedTuple):
@@ -123,11 +122,6 @@ def flat(rows: Sequence[tuple[int, ...]]) -> list[int]:
 
 def define_launch(module: Module) -> None:
     """Define `launch`, which calls `fly` of the same module."""
-    for name, result, params in (
-        ("PyList_Size", "i64", ["ptr"]),
-        ("PyList_GetItem", "ptr", ["ptr", "i64"]),
-    ):
-        module.declare(name, result, params)
     f = Function(module, "launch", ["ptr", "ptr", "i64"], "ptr")
     self, args, count = f.params
     answer = f.variable("ptr", 0)
@@ -135,8 +129,7 @@ def define_launch(module: Module) -> None:
     blocks = word(f, header, "blocks")
 
     def refuse() -> None:
-        kind, words = Value("@shardir_type_error", "ptr", f), Value("@wrong_count", "ptr", f)
-        f.call("PyErr_SetString", [kind, words])
+        refuse_count(f)
 
     def go() -> None:
         given = f.select(count.is_("eq", 1), f.value(0, "ptr"), f.offset(args, 8))
@@ -153,7 +146,7 @@ def define_launch(module: Module) -> None:
             answer.set(f.call("fly", [header, leaves, rows, arguments, given, several], "ptr"))
 
         def miss() -> None:
-            none = Value("@shardir_none", "ptr", f)
+            none = python_object(f, "none")
             take(f, none)
             answer.set(none)
 

@@ -16,6 +16,7 @@ from enum import IntEnum
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime import control as at
 from shardir.backends.cpu.native.runtime.entry import function
+from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
 
 Instruction = tuple[int, int, int, int]
 """A code of `Do`, and its three numbers."""
@@ -83,13 +84,12 @@ def define_loop(module: Module) -> None:
     answer = f.variable("ptr", 0)
 
     def refuse() -> None:
-        kind, words = Value("@shardir_type_error", "ptr", f), Value("@wrong_count", "ptr", f)
-        f.call("PyErr_SetString", [kind, words])
+        refuse_count(f)
 
     def go() -> None:
         bases = f.call("PyLong_AsVoidPtr", [f.load(args, "ptr")], "ptr")
         with f.when(bases.is_("ne", 0)), f.when(f.call("run", [program, bases], "i1")):
-            none = Value("@shardir_none", "ptr", f)
+            none = python_object(f, "none")
             f.call("Py_IncRef", [none])
             answer.set(none)
 

@@ -6,19 +6,15 @@ A number that does not fit is left to Python, which knows what to say of it.
 """
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.runtime.python import python_object
 
 KINDS = ("array", "constant", "bool", "i32", "i64", "f32", "f64")
 """What an argument can be: an array, memory that is always the same, or a number of Python that
 becomes one of a type."""
 
-SYMBOLS = ("PyLong_AsLongLongAndOverflow", "PyFloat_AsDouble")
-
 
 def define_numbers(module: Module) -> None:
     """Define `write_number`."""
-    module.declare("PyLong_AsLongLongAndOverflow", "i64", ["ptr", "ptr"])
-    module.declare("PyFloat_AsDouble", "double", ["ptr"])
-    module.declarations.setdefault("@shardir_true = external global i8")
     params = ["ptr", "i64", "ptr"]
     f = Function(module, "write_number", params, "i1", "nounwind", internal=True)
     number, kind, cell = f.params
@@ -51,7 +47,7 @@ def define_numbers(module: Module) -> None:
         f.choose(kind.is_("eq", KINDS.index("f32")), short, long)
 
     def truth() -> None:
-        yes = number.is_("eq", Value("@shardir_true", "ptr", f))
+        yes = number.is_("eq", python_object(f, "true"))
         f.store(yes.to("i8", "zext"), cell)
         good.set(f.value(1, "i1"))
 

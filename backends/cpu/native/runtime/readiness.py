@@ -1,46 +1,24 @@
-"""Whether all arrays in nested containers hold their numbers in one piece, by machine code.
+"""Waiting by machine code for arrays in nested containers, where there is nothing to wait for.
 
-    ready = checker(code, kind)
-    ready(x)    # True: all of them do; False: one does not, or something else is in there
-    wait(code, kind, thing)     # from now on thing(x) is x where ready(x) is true
+    wait(code, kind, thing)     # from now on thing(x) is x where all arrays in x are there
 
-What is walked through is what `gathering` walks through. Nothing is made on the way.
+An array is there that holds its numbers in one piece. What is walked through is what `gathering`
+walks through. Nothing is made on the way.
 """
 
 import ctypes
-from collections.abc import Callable
-from typing import Any
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime.callables import HEADER_PLACE, install, is_quick
-from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.gathering import DEPTH
 from shardir.backends.cpu.native.runtime.objects import TYPE, offsets
+from shardir.backends.cpu.native.runtime.python import python_object
 from shardir.backends.cpu.native.runtime.references import take
 from shardir.backends.storage import Storage
-
-Ready = Callable[[Any], bool]
 
 FACTS = ("kind", "held", "storage", "dict", "list", "tuple", "slow")
 """The words behind `self`: types, and the offset of a slot; and what is called with an object that
 is called and its argument, where those are not ready."""
-
-SYMBOLS = (
-    "PyDict_Next",
-    "PyList_Size",
-    "PyList_GetItem",
-    "PyTuple_Size",
-    "PyTuple_GetItem",
-)
-
-
-def checker(code: int, kind: type) -> Ready | None:
-    """A function that looks at objects of a class, by `ready` at an address; `None`: not here."""
-    header = _header(kind)
-    if header is None:
-        return None
-    made: Ready = function(code, ctypes.addressof(header), (header, kind))
-    return made
 
 
 def wait(code: int, kind: type, thing: object) -> object:
@@ -54,7 +32,7 @@ def wait(code: int, kind: type, thing: object) -> object:
     return header, slow
 
 
-def _header(kind: type, slow: int = 0) -> ctypes.Array[ctypes.c_int64] | None:
+def _header(kind: type, slow: int) -> ctypes.Array[ctypes.c_int64] | None:
     found = offsets(object.__new__(kind), ("held",))
     if found is None:
         return None
@@ -62,35 +40,9 @@ def _header(kind: type, slow: int = 0) -> ctypes.Array[ctypes.c_int64] | None:
     return (ctypes.c_int64 * len(words))(*words)
 
 
-def define_ready(module: Module) -> None:
-    """Define `ready`, a built-in function of one argument."""
-    for name, result, params in (
-        ("PyDict_Next", "i32", ["ptr", "ptr", "ptr", "ptr"]),
-        ("PyList_Size", "i64", ["ptr"]),
-        ("PyList_GetItem", "ptr", ["ptr", "i64"]),
-        ("PyTuple_Size", "i64", ["ptr"]),
-        ("PyTuple_GetItem", "ptr", ["ptr", "i64"]),
-    ):
-        module.declare(name, result, params)
-    for name in ("true", "false"):
-        module.declarations.setdefault(f"@shardir_{name} = external global i8")
-    _define_look(module)
-    f = Function(module, "ready", ["ptr", "ptr", "i64"], "ptr")
-    self, args, count = f.params
-    good = f.variable("i1", count.is_("eq", 1))
-    with f.when(good.get()):
-        facts = f.call("PyLong_AsVoidPtr", [self], "ptr")
-        depth = f.value(DEPTH, "i64")
-        good.set(f.call("look", [facts, f.load(args, "ptr"), depth], "i1"))
-    yes, no = (Value(f"@shardir_{name}", "ptr", f) for name in ("true", "false"))
-    answer = f.select(good.get(), yes, no)
-    f.call("Py_IncRef", [answer])
-    f.leave(answer)
-    _define_wait(module)
-
-
-def _define_wait(module: Module) -> None:
+def define_wait(module: Module) -> None:
     """Define `wait`, a function of Python's protocol for quick calls, which uses `slowly`."""
+    _define_look(module)
     f = Function(module, "wait", ["ptr", "ptr", "i64", "ptr"], "ptr")
     called, args, flags, names = f.params
     positional = flags & 0x7FFFFFFFFFFFFFFF
@@ -151,7 +103,7 @@ def _define_look(module: Module) -> None:
         f.choose(kind.is_("eq", fact("list")), lambda: items("PyList"), nothing)
 
     def nothing() -> None:
-        good.set(x.is_("eq", Value("@shardir_none", "ptr", f)))
+        good.set(x.is_("eq", python_object(f, "none")))
 
     with f.when(depth.is_("sgt", 0)):
         f.choose(kind.is_("eq", fact("kind")), leaf, container)

@@ -13,6 +13,7 @@ variables that have to be `None` is not.
 from typing import Any
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.runtime.python import python_object
 from shardir.backends.cpu.native.runtime.references import drop, type_of
 
 MOST_TOKENS = 1600
@@ -42,19 +43,6 @@ looked at where the first of those is `None`; a dictionary that has to be empty;
 position that is static, and the names that are (-1: all are); whether the two arguments come in
 turned order; where its table is, and what is called in the end for what is not there."""
 
-SYMBOLS = (
-    "PyContextVar_Get",
-    "PyDict_Next",
-    "PyDict_Size",
-    "PyErr_Clear",
-    "PyFloat_AsDouble",
-    "PyList_GetItem",
-    "PyList_Size",
-    "PyLong_AsLongLongAndOverflow",
-    "PyTuple_GetItem",
-    "PyTuple_Size",
-)
-
 
 def facts_of(kind: type, signature: int, dtypes: type) -> list[int]:
     """The words behind `FACTS`; `dtypes` is the class of NumPy's classes of element types."""
@@ -66,22 +54,6 @@ def facts_of(kind: type, signature: int, dtypes: type) -> list[int]:
 
 def define_read(module: Module) -> None:
     """Define `read`, and `describe`, which Python calls with the addresses of its parameters."""
-    for name, result, params in (
-        ("PyContextVar_Get", "i32", ["ptr", "ptr", "ptr"]),
-        ("PyDict_Next", "i32", ["ptr", "ptr", "ptr", "ptr"]),
-        ("PyDict_Size", "i64", ["ptr"]),
-        ("PyErr_Clear", "void", []),
-        ("PyFloat_AsDouble", "double", ["ptr"]),
-        ("PyList_GetItem", "ptr", ["ptr", "i64"]),
-        ("PyList_Size", "i64", ["ptr"]),
-        ("PyLong_AsLongLongAndOverflow", "i64", ["ptr", "ptr"]),
-        ("PyLong_AsVoidPtr", "ptr", ["ptr"]),
-        ("PyTuple_GetItem", "ptr", ["ptr", "i64"]),
-        ("PyTuple_Size", "i64", ["ptr"]),
-    ):
-        module.declare(name, result, params)
-    for name in ("none", "true", "false"):
-        module.declarations.setdefault(f"@shardir_{name} = external global i8")
     _define_push(module)
     _Static(module)
     _Dynamic(module)
@@ -93,7 +65,7 @@ def define_read(module: Module) -> None:
         f.call("PyLong_AsVoidPtr", [f.load(f.offset(args, 8 * k), "ptr")], "ptr") for k in range(5)
     )
     found = f.call("read", [header, given, count.to("i64", "ptrtoint"), names, call], "i1")
-    yes, no = (Value(f"@shardir_{name}", "ptr", f) for name in ("true", "false"))
+    yes, no = (python_object(f, name) for name in ("true", "false"))
     answer = f.select(found, yes, no)
     f.call("Py_IncRef", [answer])
     f.leave(answer)
@@ -287,7 +259,7 @@ def _define_around(module: Module) -> None:
     """`around(header, call) -> i1`: write down what lies around a call."""
     f = Function(module, "around", ["ptr", "ptr"], "i1", "nounwind", internal=True)
     header, call = f.params
-    none = Value("@shardir_none", "ptr", f)
+    none = python_object(f, "none")
     good, k = f.variable("i1", 1), f.variable("i64", 0)
     found = f.variable("ptr", 0)
 

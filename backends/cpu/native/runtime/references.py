@@ -6,19 +6,10 @@ call takes and drops is a tenth of its time when it is done by functions.
 
 import sys
 
-from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.runtime.objects import TYPE
 
 INLINE = sys.version_info < (3, 12)
-SYMBOLS = ("_Py_Dealloc",) if INLINE else ()
-
-
-def declare_references(module: Module) -> None:
-    """Say what the functions here call."""
-    module.declare("Py_IncRef", "void", ["ptr"])
-    module.declare("Py_DecRef", "void", ["ptr"])
-    if INLINE:
-        module.declare("_Py_Dealloc", "void", ["ptr"])
 
 
 def take(f: Function, thing: Value) -> None:

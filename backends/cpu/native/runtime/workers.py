@@ -25,11 +25,12 @@ from shardir.backends.cpu.native.llvm.compiler import Library, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
 from shardir.backends.cpu.native.runtime import control as at, looping
-from shardir.backends.cpu.native.runtime.entry import address, define_entry, python_addresses
+from shardir.backends.cpu.native.runtime.entry import define_entry
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError, SettingError
 from shardir.backends.cpu.native.runtime.mapping import map_memory
 from shardir.backends.cpu.native.runtime.parking import parking, symbols
 from shardir.backends.cpu.native.runtime.phases import define_interpreter
+from shardir.backends.cpu.native.runtime.python import address, declare_python, python_addresses
 
 SPIN_NANOSECONDS = 50_000
 """How long a worker looks for the next phase before it sleeps: longer than Python needs between
@@ -52,6 +53,7 @@ def code(how: str = "") -> Library:
 
 def _text(triple: str, how: str) -> str:
     module = Module()
+    declare_python(module)
     define_interpreter(module, triple, how)
     define_entry(module)
     looping.define_loop(module)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shardir.backends.cpu.native.runtime import objects, readiness
+from shardir.backends.cpu.native.runtime.callables import quick_class
 from shardir.backends.cpu.native.runtime.calls import calls, launches
 from shardir.backends.cpu.native.runtime.gathering import DEPTH, Gather, Orders, gatherer
 from shardir.backends.cpu.native.runtime.objects import offsets
@@ -131,23 +132,30 @@ class Holder(Leaf):
         self.held = held
 
 
-def test_arrays_are_ready_when_all_hold_their_numbers() -> None:
-    ready = readiness.checker(calls()["ready"], Holder)
-    assert ready is not None
+@quick_class
+class Wait:
+    def __call__(self, x: Any) -> str:
+        return "asked Python"
+
+
+def test_waiting_asks_python_where_arrays_hold_no_numbers() -> None:
+    wait: Any = Wait()
+    kept = readiness.wait(calls()["wait"], Holder, wait)
+    assert kept is not None
     there = Holder(Storage.of(np.ones(2)))
     good: list[Any] = [there, None, (), [], {}, {"a": there, 2: [there, (None, there)]}, [[there]]]
     for each in good:
-        assert ready(each) is True
+        assert wait(each) is each
     deep: Any = there
     for _ in range(DEPTH):
         deep = (deep,)
     gone: Any
     for gone in (Holder(None), Holder([np.ones(2)]), 1, np.ones(2), OrderedDict(a=there), deep):
         for each in (gone, [there, gone], {"a": there, "b": (gone,)}, (gone, there)):
-            assert ready(each) is False
+            assert wait(each) == "asked Python"
     inner = [there, {"a": there}]
     before = [sys.getrefcount(each) for each in (there, inner, inner[1])]
     for _ in range(100):
-        assert ready([inner, inner])
-        assert not ready([inner, 1])
+        assert wait([inner, inner])
+        assert wait([inner, 1]) == "asked Python"
     assert [sys.getrefcount(each) for each in (there, inner, inner[1])] == before

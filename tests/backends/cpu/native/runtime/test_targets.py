@@ -4,10 +4,11 @@ import llvmlite.binding as binding
 import pytest
 
 from shardir.backends.cpu.native.llvm.text import Module
-from shardir.backends.cpu.native.runtime.entry import PYTHON_SYMBOLS, define_entry
+from shardir.backends.cpu.native.runtime.entry import define_entry
 from shardir.backends.cpu.native.runtime.looping import define_loop
 from shardir.backends.cpu.native.runtime.parking import architecture, parking, symbols, system
 from shardir.backends.cpu.native.runtime.phases import define_interpreter
+from shardir.backends.cpu.native.runtime.python import FUNCTIONS, declare_python
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,7 @@ from shardir.backends.cpu.native.runtime.phases import define_interpreter
 def test_code_is_made_for_every_system(triple: str, how: str, pause: str) -> None:
     assert parking(triple) == how
     module = Module()
+    declare_python(module)
     define_interpreter(module, triple, how)
     define_entry(module)
     define_loop(module)
@@ -34,7 +36,7 @@ def test_code_is_made_for_every_system(triple: str, how: str, pause: str) -> Non
     lines = [line.split() for line in target.emit_assembly(parsed).splitlines()]
     assert [pause] in lines
     # What it needs from outside is what it is given.
-    outside = {name for name in (*symbols(triple, how), *PYTHON_SYMBOLS)}
+    outside = {name for name in (*symbols(triple, how), *FUNCTIONS)}
     declared = {
         each.name
         for each in parsed.functions
