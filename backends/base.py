@@ -18,6 +18,8 @@ from shardir.memory import Memory
 
 Array = npt.NDArray[Any]
 Launch = Callable[[list[Any]], list[Any] | None]
+Lower = Callable[[str], Module]
+"""From a pipeline as text to what it makes of a module; raises `MergeError` where it cannot."""
 Shards = Sequence[Array]
 """What each device holds of one tensor. Devices that hold the same part may share an array,
 and nobody writes into one."""
@@ -124,18 +126,13 @@ class Link(ABC):
         """What a process is called in errors: its index and its host."""
 
     @abstractmethod
-    def pipeline(self, module: Module, owners: Sequence[int]) -> str:
-        """The passes that make the program of this process for machine code, of a module for
-        devices of the processes `owners`; none where there can be no such program."""
-
-    @abstractmethod
     def compile(
-        self, module: Module, owners: Sequence[int], lowered: Module | None = None
+        self, module: Module, owners: Sequence[int], lower: Lower | None = None
     ) -> Executable:
         """Prepare the first function of a module; `owners` has the process of each device.
 
-        The executable takes and makes the shards of this process's devices alone. `lowered` is
-        what `pipeline` made of the module.
+        The executable takes and makes the shards of this process's devices alone. It is machine
+        code where the module can be brought to the form that needs, and `lower` is there.
         """
 
     @abstractmethod

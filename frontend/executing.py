@@ -1,10 +1,9 @@
 """What runs a program: this process alone, or several processes together."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
-from shardir.backends.base import Backend, Executable, Link, WholeExecutable, get_backend
+from shardir.backends.base import Backend, Executable, WholeExecutable, get_backend
 from shardir.backends.cpu.native import available
 from shardir.errors import MergeError
 from shardir.frontend.config import config
@@ -61,16 +60,10 @@ def executable(module: Module, devices: Sequence[Device]) -> Executable | WholeE
     owners = tuple(device.process_index for device in devices)
     if there.link is None or all(owner == there.index for owner in owners):
         return _alone(module, backend)
-    return _together(there.link, module, owners)
-
-
-def _together(link: Link, module: Module, owners: Sequence[int]) -> Executable:
-    """The program for several processes: operation by operation where there is no other way."""
-    passes = "" if config.isolated or not available() else link.pipeline(module, owners)
-    if passes:
-        with suppress(MergeError):
-            return link.compile(module, owners, Pipeline.parse(passes)(module))
-    return link.compile(module, owners)
+    native = available() and not config.isolated
+    return there.link.compile(
+        module, owners, (lambda passes: Pipeline.parse(passes)(module)) if native else None
+    )
 
 
 def _alone(module: Module, platform: str) -> Executable | WholeExecutable:

@@ -8,8 +8,9 @@ alone. What goes between processes is a step between native calls.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shardir.backends.base import Array, Executable, Shards
+from shardir.backends.base import Array, Executable, Lower, Shards
 from shardir.backends.cpu.native import BACKEND
+from shardir.backends.cpu.native.pipeline import of_process
 from shardir.backends.mpi import routing
 from shardir.backends.mpi.blocks import Blocks
 from shardir.backends.mpi.places import Places
@@ -29,17 +30,16 @@ if TYPE_CHECKING:
 
 
 class CompiledProgram(Executable):
-    """A partitioned module on blocks of devices; `lowered` is the program of this process."""
+    """A partitioned module on blocks of devices, of which `lower` makes what this process runs."""
 
     def __init__(
-        self, module: Module, lowered: Module, owners: Sequence[int], blocks: Blocks,
-        world: "World", session: Session,
-    ) -> None:  # fmt: skip
+        self, module: Module, lower: Lower, owners: Sequence[int], blocks: Blocks, world: "World"
+    ) -> None:
         mesh, interface = mesh_of(module), module.main.spmd
         assert interface is not None
-        function = lowered.main
-        self.passes = world.pipeline(module, owners)
-        self._session = session
+        self.passes = of_process(blocks.across, blocks.at, routing.SMALL_BYTES)
+        lowered = lower(self.passes)
+        self._session = Session(module, owners, world, "machine code")
         self._places = Places(mesh_of(lowered), blocks.owners, world.index)
         # Each process has constants of its own, so that nothing is known to be the same.
         everywhere = self._places.mesh
@@ -54,7 +54,8 @@ class CompiledProgram(Executable):
             return tuple(found[d] for d in local)
 
         self._params = [
-            (pieces(i, "params"), param.type.shape) for i, param in enumerate(function.body.params)
+            (pieces(i, "params"), param.type.shape)
+            for i, param in enumerate(lowered.main.body.params)
         ]
         self._results = [
             (value.type.shape, pieces(i, "results"))

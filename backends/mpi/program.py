@@ -31,14 +31,13 @@ class Program(LocalProgram):
 
     passes = ""
 
-    def __init__(
-        self, module: Module, owners: Sequence[int], world: "World", session: Session
-    ) -> None:
+    def __init__(self, module: Module, owners: Sequence[int], world: "World") -> None:
         function = module.main
         mesh = mesh_of(module) if function.spmd else Mesh("one", (), (0,))
         self._places = Places(mesh, tuple(owners), world.index)
         super().__init__(module, self._places.local)
-        self._session, self._results = session, len(function.body.returns)
+        self._session = Session(module, owners, world, "NumPy")
+        self._results = len(function.body.returns)
         self._routes: dict[Op, Route] = {}
         self._on_the_way: dict[Value, Finish] = {}
         if self._places.local and function.spmd:

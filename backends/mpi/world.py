@@ -17,15 +17,13 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
-from shardir.backends.base import Array, Executable, Link
-from shardir.backends.cpu.native.pipeline import of_process
+from shardir.backends.base import Array, Executable, Link, Lower
 from shardir.backends.cpu.native.runtime.workers import share_cores
-from shardir.backends.mpi import routing
 from shardir.backends.mpi.agreement import DisagreementError, Identity, agree
-from shardir.backends.mpi.blocks import Blocks, blocks_of
+from shardir.backends.mpi.blocks import blocks_of
 from shardir.backends.mpi.messages import Messages, end
 from shardir.backends.mpi.program import Program
-from shardir.backends.mpi.session import Session
+from shardir.errors import MergeError
 from shardir.interpret import mesh_of
 from shardir.ir import Module
 
@@ -61,28 +59,17 @@ class World(Link):
     def who(self, process: int) -> str:
         return self.messages.who(process)
 
-    def pipeline(self, module: Module, owners: Sequence[int]) -> str:
-        blocks = self._blocks(module, owners)
-        if blocks is None:
-            return ""
-        return of_process(blocks.across, blocks.at, routing.SMALL_BYTES)
-
     def compile(
-        self, module: Module, owners: Sequence[int], lowered: Module | None = None
+        self, module: Module, owners: Sequence[int], lower: Lower | None = None
     ) -> Executable:
-        blocks = self._blocks(module, owners)
-        if lowered is None or blocks is None:
-            return Program(module, owners, self, Session(module, owners, self, "NumPy"))
-        session = Session(module, owners, self, "machine code")
-        from shardir.backends.mpi.compiled import CompiledProgram
+        if lower is not None and module.main.spmd and self.index in owners:
+            blocks = blocks_of(mesh_of(module), owners, self.index)
+            if blocks is not None:
+                from shardir.backends.mpi.compiled import CompiledProgram
 
-        return CompiledProgram(module, lowered, owners, blocks, self, session)
-
-    def _blocks(self, module: Module, owners: Sequence[int]) -> Blocks | None:
-        """The blocks of devices that processes have, this one among them, if they are blocks."""
-        if not module.main.spmd or self.index not in owners:
-            return None
-        return blocks_of(mesh_of(module), owners, self.index)
+                with suppress(MergeError):
+                    return CompiledProgram(module, lower, owners, blocks, self)
+        return Program(module, owners, self)
 
     def count(self, *words: object) -> int:
         """How often these words were counted before."""

@@ -5,7 +5,6 @@ runs them all: by NumPy in the same bits, and native code up to rounding.
 """
 
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy as np
 from shardir.agreement import agree, rounding
 from shardir.backends.cpu import BACKEND
 from shardir.backends.mpi import World, connect, routing
-from shardir.errors import MergeError
 from shardir.interpret import mesh_of
 from shardir.ir import Module
 from shardir.passes import Pipeline
@@ -47,11 +45,8 @@ def shards_of(module: Module, arguments: list[Any]) -> list[list[Any]]:
 
 def compiled_for(world: World, module: Module, owner: tuple[int, ...], native: bool) -> Any:
     """The program of this process, as machine code if that is wanted and can be."""
-    passes = world.pipeline(module, owner) if native else ""
-    if passes:
-        with suppress(MergeError):
-            return world.compile(module, owner, Pipeline.parse(passes)(module))
-    return world.compile(module, owner)
+    lower = (lambda passes: Pipeline.parse(passes)(module)) if native else None
+    return world.compile(module, owner, lower)
 
 
 def compare(module: Module, world: World, native: bool, exactly: bool) -> None:
