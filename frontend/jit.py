@@ -7,7 +7,7 @@ Inside another trace there is nothing to compile: the function becomes part of t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import update_wrapper
 from types import MethodType
-from typing import TYPE_CHECKING, Any, final, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, final, overload
 
 from shardir.backends.base import Launch
 from shardir.backends.cpu.native.runtime.callables import quick_class
@@ -294,42 +294,29 @@ class JitFunction:
         )
 
 
-@overload
-def jit(
-    fun: Callable[..., Any],
-    /,
-    *,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
-    static_argnums: Numbers = None,
-    static_argnames: Names = None,
-    donate_argnums: Numbers = None,
-    donate_argnames: Names = None,
-    keep_unused: bool = False,
-    inline: bool = False,
-    uneven: str | None = None,
-    backend: str | None = None,
-    device: Device | None = None,
-    compiler_options: Mapping[str, Any] | None = None,
-) -> JitFunction: ...
+class _Options(TypedDict, total=False):
+    """What `jit` takes beside the function, for type checkers."""
+
+    in_shardings: Any
+    out_shardings: Any
+    static_argnums: Numbers
+    static_argnames: Names
+    donate_argnums: Numbers
+    donate_argnames: Names
+    keep_unused: bool
+    inline: bool
+    uneven: str | None
+    backend: str | None
+    device: Device | None
+    compiler_options: Mapping[str, Any] | None
 
 
 @overload
-def jit(
-    *,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
-    static_argnums: Numbers = None,
-    static_argnames: Names = None,
-    donate_argnums: Numbers = None,
-    donate_argnames: Names = None,
-    keep_unused: bool = False,
-    inline: bool = False,
-    uneven: str | None = None,
-    backend: str | None = None,
-    device: Device | None = None,
-    compiler_options: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[..., Any]], JitFunction]: ...
+def jit(fun: Callable[..., Any], /, **options: Unpack[_Options]) -> JitFunction: ...
+
+
+@overload
+def jit(**options: Unpack[_Options]) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
 def jit(

@@ -17,23 +17,6 @@ import optree
 from shardir.frontend.errors import StructureError
 from shardir.frontend.tree_checks import check_ends, check_kind, known_already
 
-__all__ = [
-    "PyTreeDef",
-    "all",
-    "broadcast",
-    "flatten",
-    "leaves",
-    "map",
-    "reduce",
-    "reduce_associative",
-    "register_dataclass",
-    "register_node",
-    "static",
-    "structure",
-    "transpose",
-    "unflatten",
-]
-
 NAMESPACE = "shardir"
 PyTreeDef = optree.PyTreeSpec
 Class = TypeVar("Class", bound=type)
