@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from functools import cached_property
 from math import prod
-from types import TracebackType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -168,12 +167,7 @@ class Mesh(metaclass=_OneEach):
         enter_meshes((*_entered.get(), self))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         enter_meshes(_entered.get()[:-1])
 
 

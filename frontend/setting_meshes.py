@@ -1,7 +1,5 @@
 """`set_mesh`: a mesh that stays entered, until another is or a block ends."""
 
-from types import TracebackType
-
 from shardir.frontend.errors import MeshError
 from shardir.frontend.locations import point
 from shardir.frontend.mesh import Mesh, current_mesh, enter_meshes, entered_meshes
@@ -35,12 +33,7 @@ class set_mesh:
     def __enter__(self) -> None:
         """The mesh is set already."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         enter_meshes(self._before)
 
 

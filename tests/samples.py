@@ -4,6 +4,7 @@ A new operation needs a row in one of the tables; `tests/core/ops/test_samples.p
 missing.
 """
 
+from shardir.types import INEXACT
 from tests.op_samples import (
     arrangement,
     computation,
@@ -22,6 +23,15 @@ SAMPLES: list[Sample] = [
     *decompositions.SAMPLES,
     *control.SAMPLES,
 ]
+
+SMOOTH = [
+    sample
+    for sample in SAMPLES
+    if sample.smooth
+    and any(x.dtype in INEXACT for x in sample.operands)
+    and any(v.type.dtype in INEXACT for v in sample.function().body.returns)
+]
+"""Those that have derivatives to compare."""
 
 
 def samples_of(*names: str) -> list[Sample]:

@@ -2,18 +2,9 @@
 
 import pytest
 
-from shardir.types import INEXACT
 from tests.derivatives import check_gradients
-from tests.samples import SAMPLES
+from tests.samples import SMOOTH
 from tests.sampling import Sample
-
-SMOOTH = [
-    sample
-    for sample in SAMPLES
-    if sample.smooth
-    and any(x.dtype in INEXACT for x in sample.operands)
-    and any(v.type.dtype in INEXACT for v in sample.function().body.returns)
-]
 
 
 @pytest.mark.parametrize("sample", SMOOTH, ids=lambda sample: sample.id)

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import numpy as np
-
 from shardir.types import TensorType
 
 if TYPE_CHECKING:
@@ -105,14 +103,3 @@ def packed(type: TensorType, order: Sequence[int] | None = None) -> tuple[int, .
         strides[dim] = step
         step *= type.shape[dim]
     return tuple(strides)
-
-
-def as_array(view: View, base: np.ndarray) -> np.ndarray:
-    """The view as a NumPy array over the bytes `base` of its buffer."""
-    return np.ndarray(
-        view.shape,
-        TensorType((), view.dtype).numpy,
-        base.data,
-        view.offset,
-        view.strides,
-    )

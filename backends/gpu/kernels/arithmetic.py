@@ -68,13 +68,6 @@ def _function(name: str) -> Rule:
     return rule
 
 
-def _helper(name: str) -> Rule:
-    def rule(op: Op, args: Sequence[Term]) -> str:
-        return f"{name}({', '.join(arg.typed for arg in args)})"
-
-    return rule
-
-
 def _between(symbol: str) -> Rule:
     return lambda op, args: f"{args[0].text} {symbol} {args[1].text}"
 

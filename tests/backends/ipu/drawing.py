@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
+from hypothesis import strategies as st
 
 from shardir.backends.emission import EmissionError
 from shardir.backends.ipu.target import program_text
@@ -12,6 +12,7 @@ from shardir.ir import Module
 from shardir.mesh import Mesh
 from shardir.passes.inline import inlined
 from shardir.passes.pipeline import Pipeline
+from tests.backends.drawing import drawn
 from tests.backends.ipu.running import Case
 from tests.passes.random_cases import PIPELINES, annotated, functions
 
@@ -26,30 +27,9 @@ def modules(draw: st.DrawFn) -> tuple[str, Module]:
     return draw(st.sampled_from(PIPELINES)), Module((mesh,), (annotated(draw, function, mesh),))
 
 
-def drawn(number: int, count: int) -> list[tuple[str, Module]]:
-    """Random programs, the same for the same number."""
-    found: list[tuple[str, Module]] = []
-
-    @seed(number)
-    @settings(
-        max_examples=count,
-        database=None,
-        derandomize=False,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(modules())
-    def collect(case: tuple[str, Module]) -> None:
-        found.append(case)
-
-    collect()
-    return found
-
-
 def random_programs(number: int, count: int) -> Iterator[tuple[str, Case]]:
     """Those of so many random programs that can be emitted, with random arguments."""
-    for i, (pipeline, module) in enumerate(drawn(number, count)):
+    for i, (pipeline, module) in enumerate(drawn(modules(), number, count)):
         try:
             emission = emission_of(module, "ipu", None, Pipeline.parse(pipeline), samples=True)
             program_text(emission, {})

@@ -13,7 +13,7 @@ from shardir.interpret import evaluate
 from shardir.ir import Function, Value
 from shardir.opset import OPS
 from shardir.types import INEXACT, TensorType
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, SMOOTH
 from tests.sampling import Array, Sample
 
 each = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
@@ -146,15 +146,6 @@ def _apply(sample: Sample, arrays: list[Array], types: list[TensorType]) -> list
     assert [value.type for value in results] == types
     function = Function("f", b.block(operands, results), (None,) * len(types))
     return evaluate(function, arrays)
-
-
-SMOOTH = [
-    sample
-    for sample in SAMPLES
-    if sample.smooth
-    and any(x.dtype in INEXACT for x in sample.operands)
-    and any(v.type.dtype in INEXACT for v in sample.function().body.returns)
-]
 
 
 @pytest.mark.parametrize("sample", SMOOTH, ids=lambda sample: sample.id)

@@ -52,7 +52,6 @@ ENTRY_RECORD = 8
 ENTRY_FIRST = 16
 ENTRY_TASKS = 24
 ENTRY_FLAGS = 32
-ENTRY_PHASE = 40
 ENTRY_BYTES = 64
 """A row of a table of phases; one phase may take several, each with some of its tasks."""
 

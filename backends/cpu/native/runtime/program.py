@@ -126,9 +126,7 @@ def rows_of(phases: Sequence[Phase]) -> list[Row]:
 def _words(phases: Sequence[Phase], rows: Sequence[Row]) -> list[int]:
     """The table and the records as words; the addresses in it are still 0."""
     words = [
-        word
-        for number, first, tasks, flags in rows
-        for word in (0, 0, first, tasks, flags, number, 0, 0)
+        word for _, first, tasks, flags in rows for word in (0, 0, first, tasks, flags, 0, 0, 0)
     ]
     words += [_signed(word) for phase in phases for word in phase.record]
     return words

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from shardir.backends.cpu.native.data import View, as_array, packed
+from shardir.backends.cpu.native.data import View, packed
 from shardir.backends.cpu.native.schedule.views import (
     demanded,
     is_packed,
@@ -21,8 +21,10 @@ from tests.samples import samples_of
 from tests.sampling import Sample
 
 
-def bytes_of(array: np.ndarray) -> np.ndarray:
-    return np.frombuffer(array.tobytes(), np.uint8)
+def as_array(view: View, array: np.ndarray) -> np.ndarray:
+    """What a view shows of the bytes of an array."""
+    dtype = TensorType((), view.dtype).numpy
+    return np.ndarray(view.shape, dtype, array.tobytes(), view.offset, view.strides)
 
 
 @st.composite
@@ -70,7 +72,7 @@ def test_views_show_what_the_operation_means(sample: Sample) -> None:
     reference = op.spec.reference
     assert reference is not None
     want = reference(array, result=op.result.type, **op.attrs)
-    np.testing.assert_array_equal(as_array(seen[0], bytes_of(array)), want)
+    np.testing.assert_array_equal(as_array(seen[0], array), want)
 
 
 @pytest.mark.parametrize("sample", samples_of("transpose", "reshape"), ids=lambda each: each.id)
@@ -120,7 +122,7 @@ def test_words_are_their_bytes(dtype: str) -> None:
     kind = TensorType(parts.shape, "u8")
     seen = bits_seen(words, kind, words.strides)
     assert seen is not None
-    np.testing.assert_array_equal(as_array(seen, bytes_of(words)), parts)
+    np.testing.assert_array_equal(as_array(seen, words), parts)
     back = bits_seen(parts, TensorType(words.shape, name_of(words)), seen.strides)
     assert back is not None
     assert (back.shape, back.strides) == (words.shape, words.strides)
