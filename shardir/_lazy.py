@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 
 from shardir.errors import ShardirError
 
@@ -61,32 +63,61 @@ def lazy_names(face: str, table: Mapping[str, tuple[str, ...]]) -> Face:
         setattr(sys.modules[face], name, value)
         return value
 
-    def listing() -> list[str]:
-        return sorted({*vars(sys.modules[face]), *homes, *submodules})
-
-    return lookup, listing
+    return _face(face, lookup, lambda: [*homes, *submodules])
 
 
 def lazy_module(face: str, home: str) -> Face:
-    """The face that shows every public name of the module `home`."""
+    """The face that shows the public names of the module `home`.
+
+    Those are the names in its `__all__`; without one, all but modules that have no face.
+    """
 
     def lookup(name: str) -> object:
         # Of the names that Python itself asks for, only those of the Array API standard are lent.
-        if name.startswith("__") and name != "__all__" and not name.startswith("__array_"):
+        if name.startswith("__") and not name.startswith("__array_"):
             raise _unknown(face, name, [])
         module = import_module(home)
         try:
             value = getattr(module, name)
         except AttributeError:
-            raise _unknown(face, name, dir(module)) from None
+            raise _unknown(face, name, public()) from None
+        if isinstance(value, ModuleType) and _has_face(face, name):
+            value = import_module(f"{face}.{name}")
         setattr(sys.modules[face], name, value)
         return value
 
-    def listing() -> list[str]:
+    def public() -> list[str]:
         module = import_module(home)
-        return sorted({*vars(sys.modules[face]), *getattr(module, "__all__", dir(module))})
+        found: list[str] | None = getattr(module, "__all__", None)
+        return found or [k for k, value in vars(module).items() if _is_public(face, k, value)]
 
-    return lookup, listing
+    return _face(face, lookup, public)
+
+
+def _is_public(face: str, name: str, value: object) -> bool:
+    """Whether a face shows what a module has that does not say so itself in `__all__`."""
+    if name.startswith("_"):
+        return name.startswith("__array_")
+    return not isinstance(value, ModuleType) or _has_face(face, name)
+
+
+def _has_face(face: str, name: str) -> bool:
+    """Whether there is a face below another one."""
+    return hasattr(sys.modules[face], "__path__") and find_spec(f"{face}.{name}") is not None
+
+
+def _face(face: str, lookup: Callable[[str], object], public: Callable[[], list[str]]) -> Face:
+    """A face that lists the `public` names, and what Python has put there."""
+
+    def lookup_or_all(name: str) -> object:
+        return sorted(public()) if name == "__all__" else lookup(name)
+
+    def listing() -> list[str]:
+        own = vars(sys.modules[face]).items()
+        placed = [k for k, v in own if k.startswith("__") or isinstance(v, ModuleType)]
+        return sorted({*placed, *public()})
+
+    return lookup_or_all, listing
 
 
 def _unknown(face: str, name: str, known: list[str]) -> UnknownName:

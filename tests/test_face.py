@@ -91,3 +91,30 @@ def test_importing_shardir_imports_nothing_heavy() -> None:
 
 def test_dir_lists_the_public_names() -> None:
     assert {"Mesh", "jit", "numpy", "parse"} <= set(dir(shardir))
+    assert {"TABLE", "TYPE_CHECKING", "lazy_names"}.isdisjoint(dir(shardir))
+
+
+@pytest.mark.parametrize(
+    ("face", "some"),
+    [
+        ("shardir.numpy", ["arange", "linalg", "fft", "float32"]),
+        ("shardir.numpy.linalg", ["norm", "outer", "svd"]),
+        ("shardir.numpy.fft", ["fft", "rfftfreq"]),
+        ("shardir.lax", ["scan", "linalg"]),
+        ("shardir.lax.linalg", ["lu", "triangular_solve"]),
+        ("shardir.nn", ["relu", "initializers"]),
+        ("shardir.nn.initializers", ["he_normal"]),
+        ("shardir.random", ["key", "normal"]),
+        ("shardir.optim", ["adam", "chain"]),
+        ("shardir.scipy.linalg", ["expm", "lu_factor"]),
+        ("shardir.tree", ["map", "leaves"]),
+    ],
+)
+def test_a_face_shows_and_gives_what_is_public(face: str, some: list[str]) -> None:
+    module = import_module(face)
+    given: dict[str, object] = {}
+    exec(f"from {face} import *", given)
+    assert {*some} <= {*given}
+    assert {*given} - {"__builtins__"} <= {*dir(module)}
+    internal = {"Any", "Tracer", "TYPE_CHECKING", "np", "point", "public", "emit", "lazy_module"}
+    assert internal.isdisjoint({*given, *dir(module)})

@@ -25,6 +25,12 @@ from shardir.frontend.operands import as_tracer
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 
+__all__ = [
+    "cholesky", "cholesky_update", "eig", "eigh", "householder_product", "lu",
+    "lu_pivots_to_permutation", "qdwh", "qr", "svd", "symmetric_product", "triangular_solve",
+    "tridiagonal_solve",
+]  # fmt: skip
+
 
 @public(static=("symmetrize_input",))
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:

@@ -28,6 +28,11 @@ from shardir.frontend.tracer import Tracer
 from shardir.opset import Symbol
 from shardir.types import COMPLEX_OF, REAL_OF
 
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",
+    "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
+
 NORMS = ("backward", "ortho", "forward")
 ONE = ("n", "axis", "norm")
 SEVERAL = ("s", "axes", "norm")

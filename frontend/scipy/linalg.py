@@ -49,6 +49,14 @@ from shardir.frontend.scipy.linalg_matrices import (
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 
+__all__ = [
+    "block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "companion",
+    "convolution_matrix", "det", "dft", "eigh", "eigh_tridiagonal", "expm", "expm_frechet",
+    "fiedler", "hadamard", "hankel", "helmert", "hilbert", "inv", "invhilbert", "invpascal",
+    "leslie", "lu", "lu_factor", "lu_solve", "pascal", "polar", "qr", "solve", "solve_sylvester",
+    "solve_triangular", "sqrtm", "svd", "toeplitz",
+]  # fmt: skip
+
 CHECKS = ("overwrite_a", "overwrite_b", "check_finite")
 TRANSPOSES = {0: "no", "N": "no", 1: "transpose", "T": "transpose", 2: "adjoint", "C": "adjoint"}
 

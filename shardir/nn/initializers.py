@@ -1,0 +1,10 @@
+"""How the weights of layers begin: functions of a key, a shape and an element type."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.nn.initializers import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.nn.initializers")
