@@ -28,13 +28,15 @@ from shardir.frontend.buffers import (
     words_of,
 )
 from shardir.frontend.config import config
+from shardir.frontend.conversions import Convertible
 from shardir.frontend.devices import Device
-from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError, TracedValueError
-from shardir.frontend.exchanging import handed_out
+from shardir.frontend.errors import (
+    ArgumentError,
+    DeletedArrayError,
+)
 from shardir.frontend.gathering import gathered, is_gathered, read, readable
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
-from shardir.frontend.operators import Operators
 from shardir.frontend.promotion import Abstract, DType, user_dtype
 from shardir.frontend.running import uncommitted_device
 from shardir.frontend.shardings import Index, Sharding, SingleDeviceSharding
@@ -44,7 +46,7 @@ from shardir.frontend.signature import (
     signature_of,
 )
 from shardir.frontend.taking import taken
-from shardir.types import COMPLEX, INTEGERS, TensorType, dtype_name
+from shardir.types import TensorType, dtype_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Shard:
 
 
 @final
-class Array(Operators):
+class Array(Convertible):
     """An array on one or more devices. Make one with `device_put` or `shardir.numpy`.
 
     `held` is its memory, or its parts; `None` once the array is deleted or donated.
@@ -217,87 +219,6 @@ class Array(Operators):
             self._whole = gathered(self.parts, self.sharding, self.type)
             self._whole.flags.writeable = False
         return self.whole()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Buffer:
-        if self.type.dtype == "key":
-            raise TracedValueError(
-                point(
-                    "random keys are not numbers, so NumPy cannot hold them; "
-                    "take their words with shardir.random.key_data"
-                )
-            )
-        whole = self.read()
-        if dtype is not None and np.dtype(dtype) != whole.dtype:
-            return whole.astype(dtype)
-        return whole.copy() if copy else whole
-
-    def __dlpack__(
-        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
-        copy: bool | None = None,
-    ) -> Any:  # fmt: skip
-        """The numbers for other libraries, which are told not to write into them.
-
-        A library that asks in a way from before one could be told so gets a copy. PyTorch asks in
-        the new way, and lets its users write all the same: `clone` what is written into.
-        """
-        numbers = np.asarray(self)
-        if max_version is None or max_version < (1, 0):
-            return handed_out(numbers.copy())
-        return handed_out(numbers, max_version=max_version, dl_device=dl_device, copy=copy)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return np.asarray(self).__dlpack_device__()
-
-    def item(self, *index: int) -> Any:
-        """The only element, or the one at `index`, as a Python number."""
-        return np.asarray(self).item(*index)
-
-    def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
-        return np.asarray(self).tolist()
-
-    def __bool__(self) -> bool:
-        if self.size != 1:
-            raise ShapeError(
-                point(
-                    f"an array of shape {self.shape} has no single truth value; reduce it with "
-                    ".all() or .any()"
-                )
-            )
-        return bool(np.asarray(self))
-
-    def _only(self, kind: str) -> npt.NDArray[Any]:
-        """The numbers of an array of rank 0, which a Python number of `kind` can be made of."""
-        if self.shape:
-            raise ArgumentError(
-                point(
-                    f"an array of shape {self.shape} is no {kind}; choose one element by an index"
-                )
-            )
-        if kind != "complex" and self.type.dtype in COMPLEX:
-            raise ArgumentError(point(f"a complex number is no {kind}; take its .real, or abs(x)"))
-        return np.asarray(self)
-
-    def __int__(self) -> int:
-        return int(self._only("int"))
-
-    def __float__(self) -> float:
-        return float(self._only("float"))
-
-    def __complex__(self) -> complex:
-        return complex(self._only("complex"))
-
-    def __index__(self) -> int:
-        if self.type.dtype not in INTEGERS:
-            raise ArgumentError(
-                point(f"an array of type {self.type} is no index; indices are whole numbers")
-            )
-        return self._only("int").__index__()
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise ArgumentError(point("an array of rank 0 has no len()"))
-        return self.shape[0]
 
     def __iter__(self) -> "Iterator[Any]":
         if not self.shape:

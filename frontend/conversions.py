@@ -1,0 +1,113 @@
+"""What an array with numbers is to Python, to NumPy and to other libraries."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.frontend.buffers import Buffer
+from shardir.frontend.errors import ArgumentError, IndexingError, ShapeError, TracedValueError
+from shardir.frontend.exchanging import handed_out
+from shardir.frontend.locations import point
+from shardir.frontend.operators import Operators
+from shardir.types import COMPLEX, INTEGERS, TensorType
+
+
+class Convertible(Operators):
+    """Operators, and conversions of what `read` gives."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def type(self) -> TensorType:
+        """Element type and shape."""
+
+    @abstractmethod
+    def read(self) -> Buffer:
+        """All numbers in one NumPy array, not to be written into."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Buffer:
+        if self.type.dtype == "key":
+            raise TracedValueError(
+                point(
+                    "random keys are not numbers, so NumPy cannot hold them; "
+                    "take their words with shardir.random.key_data"
+                )
+            )
+        whole = self.read()
+        if dtype is not None and np.dtype(dtype) != whole.dtype:
+            return whole.astype(dtype)
+        return whole.copy() if copy else whole
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """The numbers for other libraries, which are told not to write into them.
+
+        A library that asks in a way from before one could be told so gets a copy. PyTorch asks in
+        the new way, and lets its users write all the same: `clone` what is written into.
+        """
+        numbers = np.asarray(self)
+        if max_version is None or max_version < (1, 0):
+            return handed_out(numbers.copy())
+        return handed_out(numbers, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return np.asarray(self).__dlpack_device__()
+
+    def item(self, *index: int) -> Any:
+        """The only element, or the one at `index`, as a Python number."""
+        try:
+            return np.asarray(self).item(*index)
+        except (IndexError, TypeError, ValueError) as error:
+            raise IndexingError(point(f"item of {self.type} at {index}: {error}")) from None
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return np.asarray(self).tolist()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ShapeError(
+                point(
+                    f"an array of shape {self.shape} has no single truth value; reduce it with "
+                    ".all() or .any()"
+                )
+            )
+        return bool(np.asarray(self))
+
+    def _only(self, kind: str) -> npt.NDArray[Any]:
+        """The numbers of an array of rank 0, which a Python number of `kind` can be made of."""
+        if self.shape:
+            raise ArgumentError(
+                point(
+                    f"an array of shape {self.shape} is no {kind}; choose one element by an index"
+                )
+            )
+        if kind != "complex" and self.type.dtype in COMPLEX:
+            raise ArgumentError(point(f"a complex number is no {kind}; take its .real, or abs(x)"))
+        return np.asarray(self)
+
+    def __int__(self) -> int:
+        return int(self._only("int"))
+
+    def __float__(self) -> float:
+        return float(self._only("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._only("complex"))
+
+    def __index__(self) -> int:
+        if self.type.dtype not in INTEGERS:
+            raise ArgumentError(
+                point(f"an array of type {self.type} is no index; indices are whole numbers")
+            )
+        return self._only("int").__index__()
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentError(point("an array of rank 0 has no len()"))
+        return self.shape[0]
