@@ -1,0 +1,25 @@
+"""What tests of answered calls share: arrays, compiled functions; every call is learned."""
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.backends.cpu.native.runtime.answering import Table
+
+A = np.arange(12, dtype=np.float32).reshape(3, 4)
+B = A[::-1].copy() + 1
+X, Y = snp.asarray(A), snp.asarray(B)
+WHOLE = snp.asarray(A.astype(np.int32))
+
+scaled = sd.jit(lambda x, n: x * n, static_argnums=1)
+plus = sd.jit(lambda x, y: {"sum": x + y, "parts": (x - y, y * 2)})
+
+
+WORTH_IT = Table.is_worth_it
+
+
+@pytest.fixture(autouse=True)
+def every_call_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever other tests have called so often that only some calls still are."""
+    monkeypatch.setattr(Table, "is_worth_it", lambda table: True)
