@@ -17,6 +17,7 @@ from shardir.frontend.partition_spec import PartitionSpec
 from shardir.frontend.prefix import spread
 from shardir.frontend.processes import process_index
 from shardir.frontend.promotion import Abstract, dtype_of
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings import Index, Sharding
 from shardir.frontend.signature import signature_of
 from shardir.frontend.wishes import granted
@@ -45,7 +46,7 @@ def make_array_from_single_device_arrays(
         if not isinstance(array, Array):
             raise ArgumentError(
                 point(
-                    f"a part of {word} is {array!r} of type {type(array).__name__}; its parts are "
+                    f"a part of {word} is {brief_with_type(array)}; its parts are "
                     "arrays that lie on devices, and not traced"
                 )
             )

@@ -15,6 +15,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, check_fits, kind_of, narrowed
 from shardir.frontend.parameters import name_of
 from shardir.frontend.promotion import NARROW, dtype_of, result_type
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.hosted import Hosted
@@ -169,7 +170,7 @@ def _promise(what: str, leaf: Any) -> TensorType:
         return TensorType(tuple(leaf.shape), dtype_of(leaf.dtype))
     raise ArgumentError(
         point(
-            f"a result of {what} is to be {leaf!r} of type {type(leaf).__name__}, which has no "
+            f"a result of {what} is to be {brief_with_type(leaf)}, which has no "
             "shape and dtype; use a ShapeDtypeStruct"
         )
     )

@@ -24,6 +24,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.lowering import Plan, lower
 from shardir.frontend.mesh import current_mesh
 from shardir.frontend.operands import abstract_of, as_tracer, is_number
+from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.runnable import Runnable
 from shardir.frontend.running import conditions
 from shardir.frontend.scalars import numbers_as_arrays
@@ -118,7 +119,7 @@ def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Trace
         place = "".join(f"[{entry!r}]" for entry in structure.paths()[i])
         raise NotAnArrayError(
             point(
-                f"{name} returned {result!r} of type {type(result).__name__}"
+                f"{name} returned {brief_with_type(result)}"
                 f"{f' at result{place}' if place else ''}, which is no array; return arrays, "
                 "numbers and containers of them only"
             )
@@ -320,7 +321,7 @@ def _unhashable(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) ->
         except UnhashableError:
             return ArgumentError(
                 point(
-                    f"argument {name} of {eager.name} is {value!r}; it must be known and "
+                    f"argument {name} of {eager.name} is {brief(value)}; it must be known and "
                     "hashable, because it shapes the program"
                 )
             )

@@ -14,6 +14,7 @@ from shardir.frontend.lax.blocks import several, with_kinds
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.parameters import Parameters, labels_of, name_of
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import current, emit, trace_block
 from shardir.frontend.tracer import Tracer
 from shardir.hosted import Hosted
@@ -113,7 +114,7 @@ def checkpoint(
 
         return decorate
     if not callable(fun):
-        raise ArgumentError(point(f"checkpoint takes a function, got {fun!r}"))
+        raise ArgumentError(point(f"checkpoint takes a function, got {brief(fun)}"))
     known = Parameters.of(fun, static_argnums)
     alone = jit(fun, static_argnums=static_argnums)
     attrs: dict[str, Any] = {"save": clauses} if clauses else {}

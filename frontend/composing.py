@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from shardir.backends.base import Launch
 from shardir.backends.cpu.native.runtime.callables import is_quick, quick_class
 from shardir.frontend import tree
+from shardir.frontend.refusals import FOREIGN, refuse
 from shardir.frontend.trace import current
 
 if TYPE_CHECKING:
@@ -57,6 +58,13 @@ class Composed:
         return Static(all=True)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        try:
+            return self._called(args, options)
+        except FOREIGN as error:
+            refuse(self._fun, self.__name__, args, options, error)
+            raise
+
+    def _called(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         if current() is not None or watched.get() is not None or not is_quick(self):
             return self._fun(*args, **options)
         answers = self.answers

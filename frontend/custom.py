@@ -21,6 +21,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert, splat
 from shardir.frontend.parameters import Parameters, labels_of
 from shardir.frontend.promotion import Abstract
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.trace import (
     Trace,
     emit,
@@ -103,8 +104,8 @@ class Call:
             if not is_array_like(leaf):
                 raise NotAnArrayError(
                     point(
-                        f"argument {label} of {known.name} is {leaf!r} of type "
-                        f"{type(leaf).__name__} and no array; name it in nondiff_argnums"
+                        f"argument {label} of {known.name} is "
+                        f"{brief_with_type(leaf)} and no array; name it in nondiff_argnums"
                     )
                 )
         tracers = [as_tracer(leaf) for leaf in leaves]
@@ -219,9 +220,7 @@ def fitted(x: Any, wanted: Abstract, what: str) -> Tracer:
     if x is None or getattr(x, "dtype", None) == NO_GRADIENT:
         return splat(0, wanted.type)
     if not is_array_like(x):
-        raise DifferentiateError(
-            point(f"{what} is {x!r} of type {type(x).__name__}, which is no array")
-        )
+        raise DifferentiateError(point(f"{what} is {brief_with_type(x)}, which is no array"))
     tracer = as_tracer(x)
     if tracer.value.type != wanted.type:
         same = tracer.shape == wanted.type.shape

@@ -8,6 +8,7 @@ from shardir.frontend.calling import Leaf, is_array_like, signature_of_leaf
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.parameters import Parameters
+from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import Signature
 
@@ -15,7 +16,7 @@ from shardir.frontend.signature import Signature
 def check_function(fun: Any, word: str) -> Callable[..., Any]:
     """`fun`, a function that can be traced; raises `ArgumentError` for anything else."""
     if not callable(fun):
-        raise ArgumentError(point(f"{word} takes a function, got {fun!r}"))
+        raise ArgumentError(point(f"{word} takes a function, got {brief(fun)}"))
     if isinstance(fun, staticmethod):
         raise ArgumentError(
             point(f"{word} takes a function, got a staticmethod; write @staticmethod above @{word}")
@@ -53,7 +54,7 @@ def check_leaf(parameters: Parameters, leaf: Any, label: str) -> None:
     if not is_array_like(leaf):
         raise NotAnArrayError(
             point(
-                f"argument {label} of {name} is {leaf!r} of type {type(leaf).__name__}, which "
+                f"argument {label} of {name} is {brief_with_type(leaf)}, which "
                 "is no array; make it static (static_argnums, static_argnames), or register "
                 "its class as a container (shardir.tree)"
             )

@@ -21,7 +21,7 @@ import numpy as np
 
 from shardir.backends.cpu.native.runtime.callables import quick_class
 from shardir.errors import ShardirError
-from shardir.frontend.refusals import FOREIGN, refusal
+from shardir.frontend.refusals import FOREIGN, refuse
 from shardir.frontend.trace import current
 from shardir.frontend.tree_checks import check_ends
 
@@ -129,15 +129,7 @@ class Eager:
 
     def check(self, args: tuple[Any, ...], options: dict[str, Any], error: Exception) -> None:
         """Raises `ArgumentError` for a call that met `error` because of its arguments."""
-        if isinstance(error, ShardirError):
-            return
-        from shardir.frontend.parameters import check_call
-
-        if isinstance(error, TypeError):
-            check_call(self.fun, self.name, args, options)
-        found = refusal(self.name, args, options, error)
-        if found is not None:
-            raise found from error
+        refuse(self.fun, self.name, args, options, error)
 
     def __call__(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         from shardir.frontend.calling import call_eagerly

@@ -13,6 +13,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of
 from shardir.frontend.parameters import Parameters, labels_of
 from shardir.frontend.promotion import Abstract, user_dtype
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.signature import ShapeDtypeStruct
 from shardir.frontend.trace import current, resumed, trace_block
 from shardir.frontend.tracer import Tracer
@@ -86,7 +87,7 @@ def _struct(leaf: Any, label: str) -> ShapeDtypeStruct:
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         return ShapeDtypeStruct(leaf.shape, leaf.dtype)
     raise NotAnArrayError(
-        point(f"{label} is {leaf!r} of type {type(leaf).__name__}, which has no shape and dtype")
+        point(f"{label} is {brief_with_type(leaf)}, which has no shape and dtype")
     )
 
 

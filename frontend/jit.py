@@ -40,14 +40,13 @@ from shardir.frontend.lowering import check_divides, lower
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.parameters import Parameters, check_call, name_of
 from shardir.frontend.placing import device_put
-from shardir.frontend.prefix import spread
 from shardir.frontend.runnable import Runnable
 from shardir.frontend.running import check_compiler_options, conditions, uncommitted_device
 from shardir.frontend.shardings import Sharding, SingleDeviceSharding
 from shardir.frontend.stages import Compiled as Compiled, Lowered as Lowered
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
-from shardir.frontend.wishes import granted, is_wish
+from shardir.frontend.wishes import check_wishes, granted, spread_wishes
 
 if TYPE_CHECKING:
     from shardir.backends.cpu.native.runtime.answering import Answers
@@ -243,7 +242,7 @@ class JitFunction:
                 )
             )
         word = f"in_shardings of {self._parameters.name}"
-        return [granted(wish, word) for wish in spread(self._in, args, is_wish, word)]
+        return [granted(wish, word) for wish in spread_wishes(self._in, args, word)]
 
     def _out_shardings(self, results: tree.PyTreeDef) -> list[Sharding | None]:
         """What the user asked of each result."""
@@ -253,7 +252,7 @@ class JitFunction:
             return [None] * results.num_leaves
         whole = tree.unflatten(results, range(results.num_leaves))
         word = f"out_shardings of {self._parameters.name}"
-        return [granted(wish, word) for wish in spread(self._out, whole, is_wish, word)]
+        return [granted(wish, word) for wish in spread_wishes(self._out, whole, word)]
 
     def _inlined(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Call inside a trace."""
@@ -368,9 +367,7 @@ def jit(
                 point(f"jit of {name_of(fun)} has a device, and shardings or a backend; choose one")
             )
         for word, prefix in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-            for entry in tree.leaves(prefix, is_leaf=is_wish):
-                if not is_wish(entry):
-                    granted(entry, word)
+            check_wishes(prefix, word)
         parameters = Parameters.of(
             fun, static_argnums, static_argnames, donate_argnums, donate_argnames
         )

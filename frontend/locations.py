@@ -289,6 +289,11 @@ def pointed(function: Function) -> Function:
             if _ARROW in str(error):
                 raise
             raise type(error)(point(str(error))) from None
+        except TypeError as error:
+            from shardir.frontend.refusals import refuse
+
+            refuse(function, function.__name__, args, options, error)
+            raise
 
     return cast(Function, wrapper)
 

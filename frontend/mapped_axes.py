@@ -5,6 +5,7 @@ from typing import Any
 from shardir.frontend import tree
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.quoting import brief_with_type
 
 
 def is_axis(x: Any) -> bool:
@@ -23,7 +24,7 @@ def check_axes(axes: Any, word: str, unmapped: str) -> None:
         if not is_entry(entry):
             raise ArgumentError(
                 point(
-                    f"{word} has {entry!r} of type {type(entry).__name__}; its entries are numbers "
+                    f"{word} has {brief_with_type(entry)}; its entries are numbers "
                     f"of axes, and None for {unmapped}"
                 )
             )

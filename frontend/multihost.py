@@ -19,12 +19,11 @@ from shardir.frontend.gathering import box_of
 from shardir.frontend.locations import point
 from shardir.frontend.mesh import Mesh
 from shardir.frontend.placing import device_put
-from shardir.frontend.prefix import spread
 from shardir.frontend.processes import here
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.sharing import barrier, gather_to_all
-from shardir.frontend.wishes import is_wish
+from shardir.frontend.wishes import spread_wishes
 from shardir.types import TensorType
 
 
@@ -74,7 +73,7 @@ def sync_global_devices(name: str) -> None:
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
     """Arrays of which `local_inputs` are what each process has, spread over a mesh as specs say."""
     leaves, structure = tree.flatten(local_inputs)
-    specs = spread(pspecs, local_inputs, is_wish, "the specs of host_local_array_to_global_array")
+    specs = spread_wishes(pspecs, local_inputs, "the specs of host_local_array_to_global_array")
     made = [
         make_array_from_process_local_data(NamedSharding(global_mesh, spec), leaf)
         for leaf, spec in zip(leaves, specs, strict=True)
@@ -90,7 +89,7 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
     """
     leaves, structure = tree.flatten(global_inputs)
     word = "the specs of global_array_to_host_local_array"
-    specs = spread(pspecs, global_inputs, is_wish, word)
+    specs = spread_wishes(pspecs, global_inputs, word)
     made = [
         _local(device_put(leaf, NamedSharding(global_mesh, spec)), global_mesh)
         for leaf, spec in zip(leaves, specs, strict=True)

@@ -17,6 +17,7 @@ from shardir.frontend.errors import NotAnArrayError, NumberError
 from shardir.frontend.foreign_keys import is_foreign_key, packed
 from shardir.frontend.locations import point
 from shardir.frontend.promotion import Abstract, canonical
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.trace import captured, emit, require
 from shardir.frontend.tracer import Tracer
 from shardir.opset import Dense
@@ -101,7 +102,7 @@ def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
     ):
         way_out = "; make it one with snp.array" if isinstance(x, (list, tuple)) else ""
         raise NotAnArrayError(
-            point(f"{name or 'an operand'} is {_shown(x)}, which is no array{way_out}")
+            point(f"{name or 'an operand'} is {brief_with_type(x)}, which is no array{way_out}")
         )
     return np.asarray(x)
 
@@ -110,7 +111,9 @@ def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
     try:
         return canonical(dtype_name(array.dtype))
     except TypeError as error:
-        raise NotAnArrayError(point(f"{name or 'an operand'} is {_shown(x)}: {error}")) from None
+        raise NotAnArrayError(
+            point(f"{name or 'an operand'} is {brief_with_type(x)}: {error}")
+        ) from None
 
 
 def narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> npt.NDArray[Any]:
@@ -137,11 +140,6 @@ def narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> n
             )
     with np.errstate(all="ignore"):
         return array.astype(dtype)
-
-
-def _shown(x: Any) -> str:
-    text = repr(x)
-    return f"{text if len(text) <= 60 else text[:57] + '...'} of type {type(x).__name__}"
 
 
 def as_tracer(x: Any) -> Tracer:

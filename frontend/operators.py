@@ -216,6 +216,11 @@ class Operators:
 
     __getitem__ = _subscript()
 
+    def __delitem__(self, index: Any) -> None:
+        raise ImmutableError(
+            point("nothing is deleted from an array in place; make a new one with snp.delete")
+        )
+
     def __setitem__(self, index: Any, value: Any) -> None:
         raise ImmutableError(
             point(

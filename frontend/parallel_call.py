@@ -29,6 +29,7 @@ from shardir.frontend.parameters import Parameters, check_call
 from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.placing import device_put
 from shardir.frontend.prefix import spread
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.trace import require
 from shardir.frontend.tracer import Tracer
@@ -115,7 +116,7 @@ class Call:
             if not is_array_like(leaf):
                 raise NotAnArrayError(
                     point(
-                        f"argument {label} of {name} is {leaf!r} of type {type(leaf).__name__}, "
+                        f"argument {label} of {name} is {brief_with_type(leaf)}, "
                         "which is no array; name it in static_broadcasted_argnums"
                     )
                 )

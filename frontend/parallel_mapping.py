@@ -21,6 +21,7 @@ from shardir.frontend.mapped_axes import check_axes, is_axis
 from shardir.frontend.mesh import as_device_array
 from shardir.frontend.parallel_call import Call, Mapping
 from shardir.frontend.parameters import Parameters
+from shardir.frontend.quoting import brief
 from shardir.frontend.stages import Lowered
 from shardir.frontend.trace import current
 
@@ -61,7 +62,7 @@ def pmap(
 
     def wrapped(fun: Callable[..., Any]) -> PmapFunction:
         if not callable(fun):
-            raise ArgumentError(point(f"pmap takes a function, got {fun!r}"))
+            raise ArgumentError(point(f"pmap takes a function, got {brief(fun)}"))
         parameters = Parameters.of(
             fun, static_broadcasted_argnums, None, donate_argnums, word="static_broadcasted"
         )
@@ -82,6 +83,10 @@ def pmap(
         ins = tuple(in_axes) if isinstance(in_axes, list) else in_axes
         chosen = None
         if devices is not None:
+            if not hasattr(devices, "__iter__"):
+                raise ArgumentError(
+                    point(f"devices of pmap of {name} is {brief(devices)}; it is a list of devices")
+                )
             listed: list[Device] = as_device_array(list(devices), f"pmap of {name}").tolist()
             chosen = tuple(listed)
         # Programs name what they were written for; what is here stands for other machines.

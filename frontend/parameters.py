@@ -10,6 +10,7 @@ from shardir.frontend import tree
 from shardir.frontend.eager import static_key
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.quoting import brief, brief_with_type
 
 Dynamic = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -112,8 +113,8 @@ class Parameters:
             label = self.label(which) if isinstance(which, int) else which
             raise ArgumentError(
                 point(
-                    f"static argument {label} of {self.name} is {value!r} of type "
-                    f"{type(value).__name__}, which cannot be hashed; pass a tuple or another "
+                    f"static argument {label} of {self.name} is "
+                    f"{brief_with_type(value)}, which cannot be hashed; pass a tuple or another "
                     "hashable value, or do not make it static"
                 )
             ) from None
@@ -213,8 +214,10 @@ def _names(
 ) -> frozenset[str]:
     if wanted is None:
         return frozenset()
-    listed = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    listed = tuple(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else (wanted,)
     for name in listed:
+        if not isinstance(name, str):
+            raise ArgumentError(point(f"{word} of {fun} has {brief(name)}, which is no name"))
         if name in nameless:
             raise ArgumentError(
                 point(f"{word} of {fun} has {name!r}, which is given by position only")

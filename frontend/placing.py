@@ -18,14 +18,13 @@ from shardir.frontend.gathering import check_same, moved
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, is_number, to_numpy
 from shardir.frontend.parameters import labels_of
-from shardir.frontend.prefix import spread
 from shardir.frontend.processes import here
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import signature_of
 from shardir.frontend.taking import taken
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
-from shardir.frontend.wishes import granted, is_wish
+from shardir.frontend.wishes import granted, spread_wishes
 
 
 def device_put(
@@ -46,7 +45,7 @@ def device_put(
     pads = uneven_mode(uneven, "device_put") == "pad"
     leaves, structure = tree.flatten(x)
     word = "the device of device_put"
-    targets = [granted(wish, word) for wish in spread(device, x, is_wish, word)]
+    targets = [granted(wish, word) for wish in spread_wishes(device, x, word)]
     if current() is not None:
         moved: list[Any] = [
             as_tracer(leaf) if to is None else constrain(as_tracer(leaf), to)

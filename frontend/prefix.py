@@ -8,6 +8,7 @@ import optree
 from shardir.frontend import tree
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.quoting import brief_with_type
 
 
 def spread(prefix: Any, full: Any, is_entry: Callable[[Any], bool], word: str) -> list[Any]:
@@ -35,7 +36,7 @@ def _spread(
     where = f" at {path}" if path else ""
     mine, theirs = _opened(prefix), _opened(full)
     if mine is None:
-        raise ArgumentError(point(f"{word} has {prefix!r} of type {type(prefix).__name__}{where}"))
+        raise ArgumentError(point(f"{word} has {brief_with_type(prefix)}{where}"))
     if theirs is None or type(prefix) is not type(full) or mine[1] != theirs[1]:
         raise ArgumentError(
             point(

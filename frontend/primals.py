@@ -20,6 +20,7 @@ from shardir.frontend.manual import explicit
 from shardir.frontend.operands import abstract_of, as_tracer, convert, kind_of
 from shardir.frontend.parameters import Parameters, check_call, labels_of
 from shardir.frontend.promotion import Abstract
+from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.trace import append_block, current, require, trace_function, wrap
 from shardir.frontend.traced_program import Program
 from shardir.frontend.tracer import Tracer
@@ -89,7 +90,7 @@ def _fits(given: Abstract, wanted: TensorType) -> bool:
 def _told(step: Any) -> str:
     if is_array_like(step):
         return str(abstract_of(step).type)
-    return f"{step!r} of type {type(step).__name__}"
+    return f"{brief_with_type(step)}"
 
 
 def _shown(structure: tree.PyTreeDef) -> str:
@@ -146,7 +147,7 @@ class Primals:
     @classmethod
     def of(cls, what: str, fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool) -> Any:
         if not callable(fun):
-            raise ArgumentError(point(f"{what} takes a function, got {fun!r}"))
+            raise ArgumentError(point(f"{what} takes a function, got {brief(fun)}"))
         parameters = Parameters.of(fun)
         leaves, structure = tree.flatten(tuple(primals))
         labels = [
@@ -157,7 +158,7 @@ class Primals:
                 raise NotAnArrayError(
                     point(
                         f"{what} of {parameters.name} is asked with respect to {label}, which is "
-                        f"{leaf!r} of type {type(leaf).__name__} and no array; let the function "
+                        f"{brief_with_type(leaf)} and no array; let the function "
                         "refer to it, for example in a lambda"
                     )
                 )

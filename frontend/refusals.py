@@ -6,14 +6,14 @@ not whose argument it is.
 """
 
 import sys
+from collections.abc import Callable
 from traceback import walk_tb
 from typing import Any
-
-import numpy as np
 
 from shardir.errors import ShardirError
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import is_internal, point
+from shardir.frontend.quoting import brief
 
 FOREIGN = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
 """What Python and NumPy raise for values that they cannot take."""
@@ -21,7 +21,24 @@ FOREIGN = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
 _LIBRARIES = {"numpy", "ml_dtypes", "optree", *sys.stdlib_module_names} - {"__main__"}
 
 
-def refusal(
+def refuse(
+    fun: Callable[..., Any],
+    name: str,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    error: Exception,
+) -> None:
+    """Raises `ArgumentError` for a call of `fun` that met `error` because of its arguments."""
+    if isinstance(error, TypeError) and not isinstance(error, ShardirError):
+        from shardir.frontend.parameters import check_call
+
+        check_call(fun, name, args, options)
+    found = _refusal(name, args, options, error)
+    if found is not None:
+        raise found from error
+
+
+def _refusal(
     name: str, args: tuple[Any, ...], options: dict[str, Any], error: Exception
 ) -> ArgumentError | None:
     """The error for a call of `name` that met `error`; `None` if that is ours, or the user's.
@@ -34,17 +51,6 @@ def refusal(
         module = str(frame.f_globals.get("__name__", ""))
         if not is_internal(frame.f_code) and module.partition(".")[0] not in _LIBRARIES:
             return None
-    parts = [_shown(arg) for arg in args]
-    parts += [f"{key}={_shown(value)}" for key, value in options.items()]
+    parts = [brief(arg) for arg in args]
+    parts += [f"{key}={brief(value)}" for key, value in options.items()]
     return ArgumentError(point(f"{name} does not take ({', '.join(parts)}): {error}"))
-
-
-def _shown(value: Any) -> str:
-    """An array as its type, anything else as it is written, if that is short."""
-    abstract = getattr(value, "abstract", None)
-    if abstract is not None:
-        return str(abstract.type)
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape}"
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -21,7 +21,6 @@ from shardir.frontend.errors import CheckpointError
 from shardir.frontend.gathering import Box, boxes_of, common, inside, volume
 from shardir.frontend.locations import pointed
 from shardir.frontend.operands import abstract_of, is_number
-from shardir.frontend.prefix import spread
 from shardir.frontend.processes import here
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.running import uncommitted_device
@@ -37,7 +36,7 @@ from shardir.frontend.saving import (
 )
 from shardir.frontend.shardings import Sharding, SingleDeviceSharding
 from shardir.frontend.signature import ShapeDtypeStruct, signature_of
-from shardir.frontend.wishes import granted, is_wish
+from shardir.frontend.wishes import granted, spread_wishes
 from shardir.types import NUMPY_DTYPES, TensorType
 
 
@@ -66,7 +65,7 @@ def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = N
     pattern = dict.fromkeys(entries, 0) if like is None else like
     wanted = named_leaves(pattern)
     word = "shardings of load"
-    wishes = spread(shardings, pattern, is_wish, word)
+    wishes = spread_wishes(shardings, pattern, word)
     placed: list[tuple[str, Entry, Any, Sharding | None]] = []
     for (name, leaf), wish in zip(wanted.items(), wishes, strict=True):
         entry = _find(name, entries, root)

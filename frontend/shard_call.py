@@ -18,6 +18,7 @@ from shardir.frontend.parameters import Parameters, labels_of
 from shardir.frontend.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.placing import device_put
 from shardir.frontend.prefix import spread
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings import NamedSharding
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
@@ -77,8 +78,8 @@ class Call:
             if not is_array_like(leaf):
                 raise NotAnArrayError(
                     point(
-                        f"shard_map of {self.name} cuts {label}, which is {leaf!r} of type "
-                        f"{type(leaf).__name__} and no array; let the function refer to it"
+                        f"shard_map of {self.name} cuts {label}, which is "
+                        f"{brief_with_type(leaf)} and no array; let the function refer to it"
                     )
                 )
             whole = abstract_of(leaf, label).type

@@ -11,6 +11,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.manual import is_manual
 from shardir.frontend.mesh import Mesh, current_mesh
 from shardir.frontend.parameters import Parameters, check_call
+from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shard_call import Call, is_entry, is_spec, listed
 
 _MISSING: Any = object()
@@ -62,8 +63,12 @@ def shard_map(
 
         @wraps(fun)
         def mapped(*args: Any) -> Any:
-            used = mesh or current_mesh()
-            if not isinstance(used, Mesh):
+            used = current_mesh() if mesh is None else mesh
+            if used is not None and not isinstance(used, Mesh):
+                raise ArgumentError(
+                    point(f"shard_map of {parameters.name} takes a Mesh, got {brief(used)}")
+                )
+            if used is None:
                 raise ArgumentError(
                     point(
                         f"shard_map of {parameters.name} has no mesh; pass mesh=, or call it "
@@ -87,10 +92,7 @@ def _check_specs(specs: Any, word: str, is_entry: Callable[[Any], bool] = is_spe
     for spec in tree.leaves(specs, is_leaf=is_entry):
         if not is_entry(spec):
             raise ArgumentError(
-                point(
-                    f"{word} has {spec!r} of type {type(spec).__name__}; its entries are "
-                    "PartitionSpecs"
-                )
+                point(f"{word} has {brief_with_type(spec)}; its entries are PartitionSpecs")
             )
 
 

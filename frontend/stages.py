@@ -220,9 +220,9 @@ class Lowered:
             if not self._fits(signature, abstract.type, sharding):
                 raise ArgumentError(
                     point(
-                        f"argument {label} of {name} is {signature.abstract.type} "
+                        f"argument {label} of {name} is {signature.abstract.type}"
                         f"{_where(signature.sharding)}, and it was compiled for "
-                        f"{abstract.type} {_where(sharding)}"
+                        f"{abstract.type}{_where(sharding)}; lower it for such arguments"
                     )
                 )
         return leaves
@@ -240,7 +240,7 @@ class Lowered:
 
 
 def _where(sharding: Any) -> str:
-    return "wherever it is" if sharding is None else f"placed as {sharding}"
+    return "" if sharding is None else f" placed as {sharding}"
 
 
 @final

@@ -68,6 +68,8 @@ class Tracer(Operators):
     def _refuse(
         self, wanted: str, way_out: str, kind: type[TracedValueError] = TracedValueError
     ) -> NoReturn:
+        if self._trace.ended:
+            self.check(None)
         text = f"a traced {self.value.type} has no {wanted} while {self._trace.what} is traced"
         raise kind(point(f"{text}; {way_out}"))
 

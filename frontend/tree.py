@@ -142,6 +142,8 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | N
 
     Raises `StructureError` when the containers of `rest` are not those of `tree`.
     """
+    if not callable(function):
+        raise StructureError(f"tree.map takes a function, got {function!r}")
     if _adopters:
         flatten(tree, is_leaf)
     try:

@@ -22,6 +22,7 @@ from shardir.frontend.key_paths import (
     leaves_with_path as tree_leaves_with_path,
     map_with_path as tree_map_with_path,
 )
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.tree import (
     NAMESPACE,
     IsLeaf,
@@ -127,7 +128,7 @@ def is_tree_node(x: Any) -> bool:
 def flatten_one_level(x: Any) -> tuple[Iterable[Any], Any]:
     """The children of a container, and what is left of it. Raises `StructureError` for a leaf."""
     if not is_tree_node(x):
-        raise StructureError(f"{x!r} of type {type(x).__name__} is no container")
+        raise StructureError(f"{brief_with_type(x)} is no container")
     children, rest, _, _ = optree.tree_flatten_one_level(x, namespace=NAMESPACE)
     return children, rest
 

@@ -21,6 +21,7 @@ from shardir.frontend.operands import abstract_of, as_tracer
 from shardir.frontend.parameters import Parameters, called, labels_of
 from shardir.frontend.prefix import spread
 from shardir.frontend.promotion import Abstract
+from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.spreading import Names, fronting, placing
 from shardir.frontend.trace import append_block, current, emit, require, trace_function, wrap
 from shardir.frontend.tracer import Tracer
@@ -52,7 +53,7 @@ def vmap(
     that an array does not have.
     """
     if not callable(fun):
-        raise ArgumentError(point(f"vmap takes a function, got {fun!r}"))
+        raise ArgumentError(point(f"vmap takes a function, got {brief(fun)}"))
     parameters = Parameters.of(fun)
     name = parameters.name
     in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
@@ -137,8 +138,8 @@ class _Batch:
             if not is_array_like(leaf):
                 raise NotAnArrayError(
                     point(
-                        f"vmap of {self.name} maps {label}, which is {leaf!r} of type "
-                        f"{type(leaf).__name__} and no array; give it None in in_axes"
+                        f"vmap of {self.name} maps {label}, which is "
+                        f"{brief_with_type(leaf)} and no array; give it None in in_axes"
                     )
                 )
             whole = abstract_of(leaf, label).type

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from shardir.frontend import tree
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import ArgumentError, NoMeshError
 from shardir.frontend.locations import point
 from shardir.frontend.mesh import current_mesh
 from shardir.frontend.partition_spec import PartitionSpec
+from shardir.frontend.prefix import spread
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings import NamedSharding, Sharding, SingleDeviceSharding
 
 Wish = Sharding | Device | PartitionSpec | None
@@ -17,6 +20,28 @@ def is_wish(x: Any) -> bool:
     return x is None or isinstance(x, (Sharding, Device, PartitionSpec))
 
 
+def check_wishes(wishes: Any, word: str) -> None:
+    """Raises `ArgumentError` for containers with anything but wishes."""
+    for wish in tree.leaves(wishes, is_leaf=is_wish):
+        if not is_wish(wish):
+            raise _no_wish(wish, word)
+
+
+def _no_wish(wish: Any, word: str) -> ArgumentError:
+    return ArgumentError(
+        point(
+            f"{word} has {brief_with_type(wish)}, which is no sharding; "
+            "write NamedSharding(mesh, PartitionSpec(...))"
+        )
+    )
+
+
+def spread_wishes(wishes: Any, values: Any, word: str) -> list[Any]:
+    """The wish for each leaf of `values`, from containers that may stop early."""
+    check_wishes(wishes, word)
+    return spread(wishes, values, is_wish, word)
+
+
 def granted(wish: Any, word: str) -> Sharding | None:
     """The sharding that is wished for; raises `ArgumentError` that begins with `word`."""
     if wish is None or isinstance(wish, Sharding):
@@ -24,12 +49,7 @@ def granted(wish: Any, word: str) -> Sharding | None:
     if isinstance(wish, Device):
         return SingleDeviceSharding(wish)
     if not isinstance(wish, PartitionSpec):
-        raise ArgumentError(
-            point(
-                f"{word} has {wish!r} of type {type(wish).__name__}, which is no sharding; "
-                "write NamedSharding(mesh, PartitionSpec(...))"
-            )
-        )
+        raise _no_wish(wish, word)
     mesh = current_mesh()
     if mesh is None:
         raise NoMeshError(

@@ -10,6 +10,7 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import kind_of
 from shardir.frontend.parameters import Parameters
+from shardir.frontend.quoting import brief_with_type
 from shardir.types import COMPLEX, INEXACT
 
 Argnums = int | Sequence[int]
@@ -49,8 +50,8 @@ def active_leaves(
         if not is_array_like(leaf):
             raise NotAnArrayError(
                 point(
-                    f"{what} of {name} is asked with respect to {label}, which is {leaf!r} of type "
-                    f"{type(leaf).__name__} and no array; leave it out of argnums"
+                    f"{what} of {name} is asked with respect to {label}, which is "
+                    f"{brief_with_type(leaf)} and no array; leave it out of argnums"
                 )
             )
         dtype, _ = kind_of(leaf)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from time import perf_counter
 from typing import ClassVar, Self
 
-from shardir.errors import PipelineError
+from shardir.errors import PipelineError, suggestion
 from shardir.ir import Module
 
 PASSES: dict[str, type["Pass"]] = {}
@@ -122,7 +122,8 @@ def _show(value: object) -> str:
 def _build(name: str, options: str) -> Pass:
     if name not in PASSES:
         raise PipelineError(
-            f"no pass is called {name!r}; the passes are {', '.join(sorted(PASSES))}"
+            f"no pass is called {name!r}; "
+            + (suggestion(name, PASSES) or f"the passes are {', '.join(sorted(PASSES))}")
         )
     kind = PASSES[name]
     types = {field.name: field.type for field in fields(kind)}

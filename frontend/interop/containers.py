@@ -13,6 +13,7 @@ from shardir.frontend import tree
 from shardir.frontend.eager import UnhashableError, static_key
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.quoting import brief_with_type
 
 MANY = 4096
 """So many structures are remembered with the names of their leaves."""
@@ -95,7 +96,7 @@ class Known:
         except UnhashableError:
             raise ArgumentError(
                 point(
-                    f"{self.value!r} of type {type(self.value).__name__} is no array and cannot be "
+                    f"{brief_with_type(self.value)} is no array and cannot be "
                     "hashed, so no program can be found by it; let the function refer to it instead"
                 )
             ) from None

@@ -13,11 +13,10 @@ from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.placing import device_put
-from shardir.frontend.prefix import spread
 from shardir.frontend.shardings import NamedSharding, Sharding
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
-from shardir.frontend.wishes import granted, is_wish
+from shardir.frontend.wishes import granted, spread_wishes
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
@@ -34,7 +33,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     word = "with_sharding_constraint"
     leaves, structure = tree.flatten(x)
     try:
-        wishes = spread(shardings, x, is_wish, word)
+        wishes = spread_wishes(shardings, x, word)
     except ArgumentError as error:
         raise ArgumentError(point(str(error))) from None
     wanted = [granted(wish, word) for wish in wishes]

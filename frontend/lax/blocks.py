@@ -11,6 +11,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert
 from shardir.frontend.parameters import check_call
 from shardir.frontend.promotion import Abstract
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.trace import trace_block
 from shardir.frontend.tracer import Tracer
 from shardir.ir import Block
@@ -65,9 +66,7 @@ def trace_body(
 
 def _returned(x: Any, what: str) -> Tracer:
     if not is_array_like(x):
-        raise ControlFlowError(
-            point(f"{what} returned {x!r} of type {type(x).__name__}, which is no array")
-        )
+        raise ControlFlowError(point(f"{what} returned {brief_with_type(x)}, which is no array"))
     return as_tracer(x)
 
 
@@ -82,9 +81,7 @@ def tracers_of(container: Any, what: str) -> tuple[list[Tracer], tree.PyTreeDef]
     leaves, structure = tree.flatten(container)
     for leaf in leaves:
         if not is_array_like(leaf):
-            raise ControlFlowError(
-                point(f"{what} is {leaf!r} of type {type(leaf).__name__}, which is no array")
-            )
+            raise ControlFlowError(point(f"{what} is {brief_with_type(leaf)}, which is no array"))
     return [as_tracer(x) for x in leaves], structure
 
 

@@ -29,6 +29,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert, splat
 from shardir.frontend.parameters import check_call
 from shardir.frontend.promotion import Abstract, canonical
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, TensorType
@@ -101,9 +102,8 @@ def _pair(traced: Body, structure: tree.PyTreeDef, what: str) -> tuple[Abstract,
     """What is known of the `y` of a body, which must return (carry, y)."""
     out = tree.unflatten(traced.structure, range(traced.structure.num_leaves))
     if not isinstance(out, (tuple, list)) or len(out) != 2:
-        raise ControlFlowError(
-            point(f"{what} must return a pair (carry, y), it returned {shown(traced.structure)}")
-        )
+        found = "one array" if traced.structure.is_leaf() else shown(traced.structure)
+        raise ControlFlowError(point(f"{what} must return a pair (carry, y), it returned {found}"))
     check_structure(structure, tree.structure(out[0]), what)
     return traced.results[structure.num_leaves :]
 
@@ -238,5 +238,5 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     `batch_size` is accepted for compatibility and ignored.
     """
     if not callable(f):
-        raise ArgumentError(point(f"map takes a function, got {f!r}"))
+        raise ArgumentError(point(f"map takes a function, got {brief(f)}"))
     return scan(lambda _, x: (None, f(x)), None, xs)[1]

@@ -81,6 +81,8 @@ def array(
 
     So the result may be donated and `object` is still there.
     """
+    if not hasattr(ndmin, "__index__"):
+        raise ArgumentError(point(f"ndmin of array is {ndmin!r}, which is no whole number"))
     made = asarray(object, dtype, order)
     if copy and made is object:
         made = _asarray(made)

@@ -58,6 +58,8 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
 def _spelled(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """Subscripts as text: operands that alternate with lists of numbers are spelled out."""
     if isinstance(subscripts, str):
+        if not operands:
+            raise _meaningless(subscripts, "has no operands")
         return subscripts.replace(" ", ""), operands
     items = (subscripts, *operands)
     if len(items) < 2 or not all(isinstance(each, (list, tuple)) for each in items[1::2]):

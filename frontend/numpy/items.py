@@ -8,6 +8,7 @@ import numpy as np
 from shardir.frontend.errors import IndexingError, TracedMaskError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, kind_of
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import check_ends
 from shardir.types import INTEGERS
@@ -63,7 +64,7 @@ def _checked_dtype(item: Any) -> str:
     if isinstance(item, (str, float, complex)) or not hasattr(item, "shape"):
         raise IndexingError(
             point(
-                f"{item!r} of type {type(item).__name__} is no index; indices are integers, "
+                f"{brief_with_type(item)} is no index; indices are integers, "
                 "slices, ..., None, and arrays of integers or bools"
             )
         )

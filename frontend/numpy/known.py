@@ -1,6 +1,7 @@
 """What is known while tracing: Python's and NumPy's numbers, and arrays that are no tracers."""
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,10 @@ def known_array(x: Any, what: str, way_out: str) -> npt.NDArray[Any]:
 def as_ints(values: Any) -> tuple[int, ...]:
     """One integer or several, as a tuple."""
     if isinstance(values, (list, tuple)):
-        return tuple(int(n) for n in values)
+        return tuple(index(n) for n in values)
     if isinstance(values, Tracer) or not np.ndim(values):
-        return (int(values),)
-    return tuple(int(n) for n in np.asarray(values))
+        return (index(values),)
+    return tuple(index(n) for n in np.asarray(values))
 
 
 def frozen(values: Any) -> Any:

@@ -95,7 +95,8 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
             return _at_few(a, few, axis, method, keepdims, name)
         return _at_many(a, q, axis, method, keepdims, nans, name)
     if not 0 <= q <= 1:
-        raise ArgumentError(point(f"{name} of q={q!r}, which is not between the ends"))
+        end = 100 if "percentile" in name else 1
+        raise ArgumentError(point(f"{name} takes q from 0 to {end}, got {end * q:g}"))
     return _at_one(a, float(q), axis, method, keepdims, nans, name)
 
 

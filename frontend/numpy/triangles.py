@@ -44,7 +44,7 @@ def _eye(N: int, M: int | None, k: int, dtype: Any) -> Any:
 def _sizes(N: Any, M: Any) -> tuple[int, int]:
     rows, columns = index(N), index(N if M is None else M)
     if rows < 0 or columns < 0:
-        raise ShapeError(point(f"a matrix of {rows} rows and {columns} columns"))
+        raise ShapeError(point(f"a matrix cannot have {rows} rows and {columns} columns"))
     return rows, columns
 
 

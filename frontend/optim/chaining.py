@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from shardir.frontend import tree
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.quoting import brief
 
 
 class Transformation(NamedTuple):
@@ -35,6 +36,9 @@ def identity() -> Transformation:
 
 def chain(*parts: Transformation) -> Transformation:
     """One transformation after the other; its state is a tuple of theirs."""
+    for part in parts:
+        if not (hasattr(part, "init") and hasattr(part, "update")):
+            raise ArgumentError(point(f"chain takes transformations, got {brief(part)}"))
 
     def init(params: Any) -> tuple[Any, ...]:
         return tuple(part.init(params) for part in parts)

@@ -23,7 +23,9 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | No
     """
     rows, columns = shape_of((n, n if m is None else m))
     if not rows or not columns:
-        raise ShapeError(point(f"orthogonal matrices of {rows} rows and {columns} columns"))
+        raise ShapeError(
+            point(f"orthogonal matrices cannot have {rows} rows and {columns} columns")
+        )
     drawn = as_tracer(
         normal(key, (*shape_of(shape), max(rows, columns), min(rows, columns)), dtype)
     )

@@ -285,8 +285,8 @@ def test_a_compiled_program_knows_its_shardings() -> None:
     with pytest.raises(ArgumentError) as caught:
         compiled(NUMBERS[:4], y=NUMBERS)
     assert str(caught.value).startswith(
-        "argument x of lambda is f32[4, 4] wherever it is, and it was compiled for f32[8, 4] "
-        "placed as NamedSharding("
+        "argument x of lambda is f32[4, 4], and it was compiled for f32[8, 4] placed as "
+        "NamedSharding("
     )
     with pytest.raises(ArgumentError, match=r"lambda was compiled for arguments .*, and called wi"):
         compiled(x, NUMBERS)

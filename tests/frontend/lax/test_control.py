@@ -248,7 +248,7 @@ def test_running_results_along_a_cut_stay_where_they_are() -> None:
 
 FAULTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: lax.scan(lambda c, r: c, 0.0, x),
-     "the body of scan must return a pair (carry, y), it returned *"),
+     "the body of scan must return a pair (carry, y), it returned one array"),
     (lambda x: lax.scan(lambda c, r: ((c, c), r), 0.0, x),
      "the body of scan must give back what it is carried: * goes in, (*, *) comes out"),
     (lambda x: lax.scan(lambda c, r: (c[None], r), x[0], x),

@@ -248,7 +248,7 @@ def test_a_matrix_has_two_axes() -> None:
         run(snp.diag, np.array(1.0, "f"))
     with pytest.raises(ShapeError, match=r"tril takes matrices, got shape \(\)"):
         run(snp.tril, np.array(1.0, "f"))
-    with pytest.raises(ShapeError, match="a matrix of -1 rows and 2 columns"):
+    with pytest.raises(ShapeError, match="a matrix cannot have -1 rows and 2 columns"):
         snp.eye(-1, 2)
 
 

@@ -1,0 +1,118 @@
+"""Calls that go wrong before their arguments mean anything: what was passed, in few words."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir import PartitionSpec as P, lax, numpy as snp, optim
+from shardir.errors import PipelineError, ShardirError
+from shardir.frontend.errors import (
+    ArgumentError,
+    ControlFlowError,
+    ImmutableError,
+    IndexingError,
+    LeakedTracerError,
+    ShapeError,
+    StructureError,
+)
+from shardir.frontend.quoting import brief
+from shardir.passes import Pipeline
+from tests.refusing import odd, refused
+
+A = snp.ones((8, 4))
+
+
+def same(x: Any, *_: Any) -> Any:
+    return x
+
+
+def deleted() -> None:
+    x = odd(snp.ones(3))
+    del x[0]
+
+
+def leaked() -> Any:
+    kept: list[Any] = []
+
+    @sd.jit
+    def keeping(x: Any) -> Any:
+        kept.append(x)
+        return x
+
+    keeping(A)
+    return np.asarray(kept[0])
+
+
+CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
+    (deleted, ImmutableError, "nothing is deleted from an array in place; make a new one with "
+     "snp.delete"),
+    (leaked, LeakedTracerError, "a traced f32[8, 4] was used outside of the trace it belongs to: "
+     "keeping has ended; return it from there instead of keeping it in a variable, list or "
+     "attribute"),
+    (lambda: sd.jit(same, static_argnums=0)(A), ArgumentError, "static argument x of same is "
+     "f32[8, 4] of type Array, which cannot be hashed; pass a tuple or another hashable value, or "
+     "do not make it static"),
+    (lambda: lax.cond(True, odd(A), odd(A)), ArgumentError, "argument true_fun of cond is "
+     "f32[8, 4]; it must be known and hashable, because it shapes the program"),
+    (lambda: lax.map(odd(A), A), ArgumentError, "map takes a function, got f32[8, 4]"),
+    (lambda: sd.jit(same, donate_argnames=odd(3)), ArgumentError, "donate_argnames of same has 3, "
+     "which is no name"),
+    (lambda: sd.device_put(A, sd.make_mesh((2,), "x")), ArgumentError, "the device of device_put "
+     "has Mesh('x': 2) of type Mesh, which is no sharding; write NamedSharding(mesh, "
+     "PartitionSpec(...))"),
+    (lambda: lax.with_sharding_constraint(A, odd("x")), ArgumentError, "with_sharding_constraint "
+     "has 'x' of type str, which is no sharding; write NamedSharding(mesh, PartitionSpec(...))"),
+    (lambda: sd.shard_map(same, mesh=odd("m"), in_specs=P(), out_specs=P())(A), ArgumentError,
+     "shard_map of same takes a Mesh, got 'm'"),
+    (lambda: sd.pmap(same, devices=odd(3)), ArgumentError, "devices of pmap of same is 3; it is a "
+     "list of devices"),
+    (lambda: lax.scan(odd(lambda c, x: c + x), 0.0, A[0]), ControlFlowError, "the body of scan "
+     "must return a pair (carry, y), it returned one array"),
+    (lambda: sd.jit(same).lower(A).compile()(A.T), ArgumentError, "argument x of same is "
+     "f32[4, 8], and it was compiled for f32[8, 4]; lower it for such arguments"),
+    (lambda: odd(snp.zeros)(), ArgumentError, "zeros takes (shape, dtype, device): missing a "
+     "required argument: 'shape'"),
+    (lambda: odd(sd.make_mesh)((2, 4)), ArgumentError, "make_mesh takes (axis_shapes, axis_names, "
+     "axis_types, devices): missing a required argument: 'axis_names'"),
+    (lambda: A.item(8, 0), IndexingError, "item of f32[8, 4] at (8, 0): index 8 is out of bounds "
+     "for axis 0 with size 8"),
+    (lambda: snp.tile(A, "2"), ArgumentError, "tile does not take (f32[8, 4], '2'): 'str' object "
+     "cannot be interpreted as an integer"),
+    (lambda: snp.eye(-1), ShapeError, "a matrix cannot have -1 rows and -1 columns"),
+    (lambda: snp.einsum("ij,ij"), ArgumentError, "einsum subscripts 'ij,ij': has no operands"),
+    (lambda: snp.percentile(A, 150), ArgumentError, "percentile takes q from 0 to 100, got 150"),
+    (lambda: snp.array(1, ndmin=odd("a")), ArgumentError, "ndmin of array is 'a', which is no "
+     "whole number"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[text[:30] for *_, text in CASES])
+def test_an_error_says_what_is_wrong(
+    wrong: Callable[[], Any], kind: type[ShardirError], text: str
+) -> None:
+    assert refused(kind, wrong) == text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "text"),
+    [
+        (lambda: Pipeline.parse("propogate"), PipelineError, "no pass is called 'propogate'; did "
+         "you mean 'propagate'?"),
+        (lambda: sd.tree.map(odd(3), A), StructureError, "tree.map takes a function, got 3"),
+        (lambda: optim.chain(odd(3)), ArgumentError, "chain takes transformations, got 3"),
+    ],
+)  # fmt: skip
+def test_and_what_was_meant(wrong: Callable[[], Any], kind: type[ShardirError], text: str) -> None:
+    with pytest.raises(kind) as caught:
+        wrong()
+    assert str(caught.value).splitlines()[0] == text
+
+
+def test_what_is_long_is_cut_off() -> None:
+    assert brief(np.zeros((200, 3))) == "float64[200, 3]"
+    assert brief("a" * 100) == "'" + "a" * 56 + "..."
+    assert brief([1,
+                  2]) == "[1, 2]"  # fmt: skip
