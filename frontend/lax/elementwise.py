@@ -40,69 +40,69 @@ def _aligned(name: str, *xs: Any) -> tuple[Tracer, ...]:
     return align(*xs)
 
 
-def _unary(name: str, core: str = "") -> Callable[..., Any]:
+def _unary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
     core = core or name
 
     def unary(x: Any) -> Any:
         tracer = as_tracer(x)
         return emit(core, tracer, weak=tracer.weak_type)
 
-    return _called(name, core, unary)
+    return _called(name, meaning, unary)
 
 
-def _binary(name: str, core: str = "") -> Callable[..., Any]:
+def _binary(name: str, meaning: str, core: str = "") -> Callable[..., Any]:
     core = core or name
 
     def binary(x: Any, y: Any) -> Any:
         first, second = _aligned(name, x, y)
         return emit(core, first, second, weak=first.weak_type and second.weak_type)
 
-    return _called(name, core, binary)
+    return _called(name, f"{meaning}; of one element type", binary)
 
 
-def _called(name: str, core: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _called(name: str, meaning: str, function: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The operation `{core}` of every element."
+    function.__doc__ = f"Elementwise: {meaning}."
     return public()(function)
 
 
-abs = _unary("abs")
-neg = _unary("neg")
-sign = _unary("sign")
-floor = _unary("floor")
-ceil = _unary("ceil")
-is_finite = _unary("is_finite")
-exp = _unary("exp")
-exp2 = _unary("exp2")
-expm1 = _unary("expm1")
-log = _unary("log")
-log1p = _unary("log1p")
-sqrt = _unary("sqrt")
-rsqrt = _unary("rsqrt")
-cbrt = _unary("cbrt")
-logistic = _unary("logistic")
-sin = _unary("sin")
-cos = _unary("cos")
-tan = _unary("tan")
-asin = _unary("asin")
-acos = _unary("acos")
-atan = _unary("atan")
-sinh = _unary("sinh")
-cosh = _unary("cosh")
-tanh = _unary("tanh")
-asinh = _unary("asinh")
-acosh = _unary("acosh")
-atanh = _unary("atanh")
-erf = _unary("erf")
-erfc = _unary("erfc")
-erf_inv = _unary("erf_inv")
-lgamma = _unary("lgamma")
-digamma = _unary("digamma")
-real = _unary("real")
-imag = _unary("imag")
-bitwise_not = _unary("bitwise_not", "not")
-population_count = _unary("population_count", "popcnt")
-clz = _unary("clz")
+abs = _unary("abs", "|x|; of a complex number its length")
+neg = _unary("neg", "-x")
+sign = _unary("sign", "-1, 0 or 1 as x is below, at or above 0; x / |x| of complex numbers")
+floor = _unary("floor", "the next whole number at or below x")
+ceil = _unary("ceil", "the next whole number at or above x")
+is_finite = _unary("is_finite", "whether x is neither infinite nor NaN")
+exp = _unary("exp", "e to the power of x")
+exp2 = _unary("exp2", "2 to the power of x")
+expm1 = _unary("expm1", "exp(x) - 1, exact for small x")
+log = _unary("log", "the natural logarithm of x")
+log1p = _unary("log1p", "log(1 + x), exact for small x")
+sqrt = _unary("sqrt", "the square root of x")
+rsqrt = _unary("rsqrt", "1 / sqrt(x)")
+cbrt = _unary("cbrt", "the cube root of x")
+logistic = _unary("logistic", "1 / (1 + exp(-x))")
+sin = _unary("sin", "the sine of x, in radians")
+cos = _unary("cos", "the cosine of x, in radians")
+tan = _unary("tan", "the tangent of x, in radians")
+asin = _unary("asin", "the angle in [-pi/2, pi/2] whose sine is x")
+acos = _unary("acos", "the angle in [0, pi] whose cosine is x")
+atan = _unary("atan", "the angle in [-pi/2, pi/2] whose tangent is x")
+sinh = _unary("sinh", "(exp(x) - exp(-x)) / 2")
+cosh = _unary("cosh", "(exp(x) + exp(-x)) / 2")
+tanh = _unary("tanh", "sinh(x) / cosh(x)")
+asinh = _unary("asinh", "the inverse of sinh")
+acosh = _unary("acosh", "the inverse of cosh; NaN of floats below 1")
+atanh = _unary("atanh", "the inverse of tanh; NaN of floats beyond -1 and 1")
+erf = _unary("erf", "the error function of x")
+erfc = _unary("erfc", "1 - erf(x), exact for large x")
+erf_inv = _unary("erf_inv", "the inverse of erf")
+lgamma = _unary("lgamma", "log(|gamma(x)|)")
+digamma = _unary("digamma", "the derivative of lgamma")
+real = _unary("real", "the real part of x")
+imag = _unary("imag", "the imaginary part of x")
+bitwise_not = _unary("bitwise_not", "the bits that x has not; of a bool, not x", "not")
+population_count = _unary("population_count", "how many bits of x are 1", "popcnt")
+clz = _unary("clz", "how many bits of x are 0 before the first 1")
 
 
 @public()
@@ -115,13 +115,13 @@ def conj(x: Any) -> Any:
     return emit("conj", tracer, weak=tracer.weak_type)
 
 
-add = _binary("add")
-sub = _binary("sub")
+add = _binary("add", "x + y; of bools, or")
+sub = _binary("sub", "x - y")
 
 
 @public(static=("out_dtype",))
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
-    """The operation `mul` of every element.
+    """Elementwise: x * y; of bools, and.
 
     With `out_dtype` it is of operands in that element type, which may differ before.
     """
@@ -131,26 +131,32 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     return emit("mul", first, second, weak=first.weak_type and second.weak_type)
 
 
-div = _binary("div")
-rem = _binary("rem")
-pow = _binary("pow")
-atan2 = _binary("atan2")
-shift_left = _binary("shift_left")
-shift_right_logical = _binary("shift_right_logical")
-shift_right_arithmetic = _binary("shift_right_arithmetic")
-nextafter = _binary("nextafter")
-complex = _binary("complex")
-eq = _binary("eq")
-ne = _binary("ne")
-lt = _binary("lt")
-le = _binary("le")
-gt = _binary("gt")
-ge = _binary("ge")
-max = _binary("max", "maximum")
-min = _binary("min", "minimum")
-bitwise_and = _binary("bitwise_and", "and")
-bitwise_or = _binary("bitwise_or", "or")
-bitwise_xor = _binary("bitwise_xor", "xor")
+div = _binary("div", "x / y; of integers the quotient without its fraction")
+rem = _binary("rem", "what is left of x / y, with the sign of x")
+pow = _binary("pow", "x to the power of y")
+atan2 = _binary("atan2", "the angle in [-pi, pi] of the point (y, x)")
+shift_left = _binary("shift_left", "x with its bits moved up by y; 0 for y beyond the type's bits")
+shift_right_logical = _binary(
+    "shift_right_logical", "x with its bits moved down by y, and zeros from above"
+)
+shift_right_arithmetic = _binary(
+    "shift_right_arithmetic", "x with its bits moved down by y, and its sign from above"
+)
+nextafter = _binary("nextafter", "the number next to x in the direction of y")
+complex = _binary("complex", "x + iy, of two floats")
+eq = _binary("eq", "x == y")
+ne = _binary("ne", "x != y")
+lt = _binary("lt", "x < y")
+le = _binary("le", "x <= y")
+gt = _binary("gt", "x > y")
+ge = _binary("ge", "x >= y")
+max = _binary("max", "the larger one of x and y; NaN where one is NaN", "maximum")
+min = _binary("min", "the smaller one of x and y; NaN where one is NaN", "minimum")
+bitwise_and = _binary("bitwise_and", "the bits that both have; of bools, and", "and")
+bitwise_or = _binary("bitwise_or", "the bits that one or both have; of bools, or", "or")
+bitwise_xor = _binary(
+    "bitwise_xor", "the bits that one of both has; of bools, whether they differ", "xor"
+)
 
 
 class Precision(Enum):

@@ -33,7 +33,8 @@ def _integer(dtype: Any) -> np.dtype[Any]:
 
 @public(static=("shape", "dtype"))
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Counts of events of which `lam` are expected."""
+    """Counts of events of which `lam` are expected, integers: small ones by counting (D. Knuth),
+    others by transformed rejection (W. Hormann, 1993)."""
     kind = _integer(dtype)
     rate = convert(as_tracer(lam), "f32")
     wanted = wanted_shape(shape, rate)

@@ -102,7 +102,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 @public(static=("shape",))
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
-    """True with probability `p`."""
+    """Bools, true with probability `p`, a float in [0, 1]; `shape` is that of `p` unless told."""
     chance = as_tracer(p)
     if chance.value.type.dtype not in FLOATS:
         chance = convert(chance, dtype_of(float))
@@ -229,7 +229,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """Weibull-distributed numbers."""
+    """Weibull-distributed numbers: `scale` * (-log(1 - u)) ** (1 / `concentration`), u uniform."""
     name = floating(dtype)
     drawn = unit(single_key(key), shape_of(shape), name)
     power = 1 / convert(as_tracer(concentration), name)

@@ -96,7 +96,10 @@ def _gammas(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
 
 @public(static=("shape", "dtype"))
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Gamma-distributed numbers of shape `a` and scale 1."""
+    """Gamma-distributed numbers of shape `a` and scale 1 (Marsaglia and Tsang, 2000).
+
+    They have the shape of `a` unless `shape` tells another it broadcasts to; see the module.
+    """
     return _gammas(key, a, shape, dtype, False)
 
 
@@ -108,7 +111,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @public(static=("shape", "dtype"))
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Beta-distributed numbers."""
+    """Beta-distributed numbers x / (x + y), where x and y are `gamma` numbers of shapes a and b."""
     name = floating(dtype)
     a, b = (convert(as_tracer(x), name) for x in (a, b))
     wanted = wanted_shape(shape, a, b)

@@ -94,7 +94,10 @@ def _unit(key: Any, shape: Any, dtype: Any) -> Any:
 def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Any:
-    """Uniform in [minval, maxval)."""
+    """Floats in [minval, maxval), all alike probable; float32 unless told.
+
+    Raises `RandomError` for a `dtype` that is not floating-point.
+    """
     if is_number(minval) and is_number(maxval) and (minval, maxval) == (0, 1):
         return _unit(key, shape, dtype)
     return _uniform(key, shape, dtype, minval, maxval)
