@@ -1,5 +1,6 @@
 """Medians, quantiles and percentiles: sorted elements at places between the ends."""
 
+from collections.abc import Sequence
 from math import ceil, floor
 from typing import Any
 
@@ -8,14 +9,22 @@ import numpy as np
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.along import piece
+from shardir.frontend.numpy.along import joined, piece
 from shardir.frontend.numpy.axes import axes_of
 from shardir.frontend.numpy.floating import is_nan
 from shardir.frontend.numpy.layout import spread, transposed
 from shardir.frontend.numpy.pointwise import inexact, like, no_out, ordered, same
 from shardir.frontend.numpy.reductions import kept, reduced, size_of
 from shardir.frontend.numpy.rounding import WIDE
-from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, promote_to, reshape
+from shardir.frontend.operands import (
+    as_tracer,
+    broadcast,
+    convert,
+    is_number,
+    promote_to,
+    reshape,
+    splat,
+)
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS
@@ -90,9 +99,9 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
         told = ", ".join(METHODS)
         raise ArgumentError(point(f"{name} has no method {method!r}; the methods are {told}"))
     if not is_number(q):
-        few = None if nans else _few(q)
+        few = _few(q)
         if few is not None:
-            return _at_few(a, few, axis, method, keepdims, name)
+            return _at_few(a, few, axis, method, keepdims, nans, name)
         return _at_many(a, q, axis, method, keepdims, nans, name)
     if not 0 <= q <= 1:
         end = 100 if "percentile" in name else 1
@@ -117,37 +126,53 @@ def _few(q: Any) -> tuple[float, ...] | None:
     )
 
 
+FEW_PLACES, FEW_LINES, LONG = 4, 3, 1 << 16
+"""So many computed places in so few lines, or in lines so long, are looked for one by one."""
+
 STATIC = ("axis", "method", "keepdims", "nans", "name")
 
 
 @public(static=("q", *STATIC))
 def _at_one(a: Any, q: float, axis: Any, method: str, keepdims: bool, nans: bool, name: str) -> Any:
-    x, lines, dims = _sorted(name, a, axis)
+    return _rows(a, (q,), axis, method, keepdims, nans, name)[0]
+
+
+@public(static=("q", *STATIC))
+def _at_few(
+    a: Any, q: tuple[float, ...], axis: Any, method: str, keepdims: bool, nans: bool, name: str
+) -> Any:
+    return _stacked(_rows(a, q, axis, method, keepdims, nans, name))
+
+
+def _rows(
+    a: Any, q: tuple[float, ...], axis: Any, method: str, keepdims: bool, nans: bool, name: str
+) -> list[Tracer]:
+    """One array for each fraction."""
+    x, lines, dims = _lined(name, a, axis)
     if nans and lines.value.type.dtype in FLOATS:
-        fraction = like(_row(lines, 0), q)
-        found = _read(lines, reshape(fraction, (1, *fraction.shape)), method, True)
-        found = reshape(found, found.shape[1:])
+        rows = [_at_known(lines, each, method) for each in q]
     else:
-        found = _with_nan(_element(lines, q * (lines.shape[0] - 1), method), lines)
-    found = convert(found, inexact(x)[0])
-    return kept(found, x, dims) if keepdims else found
-
-
-@public(static=("q", "axis", "method", "keepdims", "name"))
-def _at_few(a: Any, q: tuple[float, ...], axis: Any, method: str, keepdims: bool, name: str) -> Any:
-    x, lines, dims = _sorted(name, a, axis)
-    places = [each * (lines.shape[0] - 1) for each in q]
-    rows = [_with_nan(_element(lines, place, method), lines) for place in places]
+        ranked = _sorted(lines)
+        last = lines.shape[0] - 1
+        rows = [_with_nan(_element(ranked, each * last, method), ranked) for each in q]
     rows = [convert(row, inexact(x)[0]) for row in rows]
-    if keepdims:
-        rows = [kept(row, x, dims) for row in rows]
-    rows = [reshape(row, (1, *row.shape)) for row in rows]
-    return emit("concatenate", *rows, dim=0) if len(rows) > 1 else rows[0]
+    return [kept(row, x, dims) for row in rows] if keepdims else rows
+
+
+def _at_known(lines: Tracer, q: float, method: str) -> Tracer:
+    """The elements at a fraction of the numbers."""
+    fraction = like(_row(lines, 0), q)
+    found = _read(lines, reshape(fraction, (1, *fraction.shape)), method, True, q)
+    return reshape(found, found.shape[1:])
+
+
+def _stacked(rows: Sequence[Tracer]) -> Tracer:
+    return joined([reshape(row, (1, *row.shape)) for row in rows], 0)
 
 
 @public(static=STATIC)
 def _at_many(a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool, name: str) -> Any:
-    x, lines, dims = _sorted(name, a, axis)
+    x, lines, dims = _lined(name, a, axis)
     (fractions,) = promote_to((lines.value.type.dtype, False), as_tracer(q))
     line = reshape(fractions, (fractions.value.type.size,))
     each = spread(line, (line.shape[0], *lines.shape[1:]), (0,))
@@ -158,8 +183,8 @@ def _at_many(a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool,
     return convert(reshape(found, (*fractions.shape, *rest)), inexact(x)[0])
 
 
-def _sorted(name: str, a: Any, axis: Any) -> tuple[Tracer, Tracer, tuple[int, ...]]:
-    """The array, its elements sorted along a first axis made of `axis`, and what that is."""
+def _lined(name: str, a: Any, axis: Any) -> tuple[Tracer, Tracer, tuple[int, ...]]:
+    """The array, its elements along a first axis made of `axis`, and what that is."""
     x = as_tracer(ordered(name, a)[0])
     dims = axes_of(axis, x.ndim)
     count = size_of(x, dims)
@@ -168,9 +193,13 @@ def _sorted(name: str, a: Any, axis: Any) -> tuple[Tracer, Tracer, tuple[int, ..
     kind, _ = inexact(x)
     rest = [d for d in range(x.ndim) if d not in dims]
     moved = transposed(convert(x, WIDE.get(kind, kind)), [*dims, *rest])
-    lines = reshape(moved, (count, *(x.shape[d] for d in rest)))
+    return x, reshape(moved, (count, *(x.shape[d] for d in rest))), dims
+
+
+def _sorted(lines: Tracer) -> Tracer:
+    """Along the first axis."""
     ranked: Tracer = emit("sort", lines, dim=0, keys=1, stable=True)
-    return x, ranked, dims
+    return ranked
 
 
 def _row(lines: Tracer, i: int) -> Tracer:
@@ -201,10 +230,13 @@ def _with_nan(found: Tracer, lines: Tracer) -> Tracer:
     return same("select", is_nan(last), last, found)
 
 
-def _read(lines: Tracer, fractions: Tracer, method: str, nans: bool) -> Tracer:
-    """The elements at fractions of the way from the first to the last, line by line."""
-    from shardir.frontend.numpy.taking import take_along_axis
+def _read(
+    lines: Tracer, fractions: Tracer, method: str, nans: bool, known: float | None = None
+) -> Tracer:
+    """The elements at fractions of the way from the least to the largest, line by line.
 
+    With `nans` to the largest number. `known` is the only fraction, where that is known.
+    """
     if nans:
         numbers = same("not", is_nan(lines))
         counts = reduced("sum", convert(numbers, lines.value.type.dtype), (0,), False)
@@ -216,12 +248,46 @@ def _read(lines: Tracer, fractions: Tracer, method: str, nans: bool) -> Tracer:
     if method == "nearest":
         place = same("round", place)
     down, up = same("floor", place), same("ceil", place)
-    low, high = (take_along_axis(lines, convert(i, "i32"), axis=0, mode="clip") for i in (down, up))
+    low, high = _between(lines, convert(down, "i32"), convert(up, "i32"), known)
     found = _blended(low, high, same("sub", place, down), method)
     if nans:
         return found
-    last = spread(_row(lines, lines.shape[0] - 1), found.shape, range(1, found.ndim))
-    return same("select", is_nan(last), last, found)
+    unknown = spread(reduced("any", is_nan(lines), (0,), False), found.shape, range(1, found.ndim))
+    return same("select", unknown, like(found, np.nan), found)
+
+
+def _between(lines: Tracer, down: Tracer, up: Tracer, known: float | None) -> tuple[Tracer, Tracer]:
+    """The elements that sorting puts at places, and those at the same or the next ones."""
+    from shardir.frontend.numpy.taking import take_along_axis
+
+    count, others = lines.shape[0], lines.value.type.size // lines.shape[0]
+    if down.shape[0] > FEW_PLACES or (others > FEW_LINES and count < LONG):
+        ranked = _sorted(lines)
+        low, high = (take_along_axis(ranked, i, axis=0, mode="clip") for i in (down, up))
+        return low, high
+    first = same("maximum", same("minimum", down, like(down, count - 1)), like(down, 0))
+    most = count - 1 if known is None else floor(known * (count - 1))
+    pairs = [_moved(lines, _row(first, i), most) for i in range(down.shape[0])]
+    low, high = map(_stacked, zip(*pairs, strict=True))
+    return low, same("select", same("eq", down, up), low, high)
+
+
+def _moved(lines: Tracer, place: Tracer, most: int) -> tuple[Tracer, Tracer]:
+    """The element at a place that is computed and at most `most`, and the next one.
+
+    So many infinities are sorted along that it always ends up at `most`: places that are known can
+    be looked for without sorting the others.
+    """
+    if most:
+        missing = like(place, most) - place
+        kind = lines.value.type.with_shape((most, *lines.shape[1:]))
+        number = emit("iota", dim=0, result=kind.with_dtype("i32"))
+        below = same("lt", number, spread(missing, kind.shape, range(1, lines.ndim)))
+        least = splat(-np.inf, kind)
+        more = same("select", below, least, same("neg", least))
+        lines = emit("concatenate", lines, more, dim=0)
+    ranked = _sorted(lines)
+    return _row(ranked, most), _row(ranked, min(most + 1, ranked.shape[0] - 1))
 
 
 def _blended(low: Tracer, high: Tracer, part: Tracer, method: str) -> Tracer:
