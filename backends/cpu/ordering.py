@@ -27,6 +27,8 @@ CHUNK = 1 << 17
 """How many elements are sorted at a time, so that the passes over them stay in the cache."""
 SHARED = 1 << 17
 """From so many elements on, threads share the lines."""
+LONG, RUNS = 1 << 18, 2
+"""Lines of so many elements are sorted in so many runs. Few runs: merging takes time, too."""
 
 
 def sort(
@@ -34,7 +36,8 @@ def sort(
 ) -> tuple[Array, ...] | Array:
     """The operation `sort` on arrays; see `shardir.ops.sort`."""
     lined = tuple(np.moveaxis(x, dim, -1) for x in xs)
-    if keys > 1 or xs[0].dtype.kind == "c" or xs[0].size == 0:
+    compound = any(x.dtype.kind == "c" for x in xs[:keys])
+    if xs[0].size == 0 or (compound and len(xs) > 1):
         reference = OPS["sort"].reference
         assert reference is not None
 
@@ -44,7 +47,7 @@ def sort(
 
         found = _in_chunks(by_reference, lined, [xs[0].shape[dim]] * len(xs))
     else:
-        sorted_lines = _sorted_along if len(xs) > 1 else _sorted_alone
+        sorted_lines = partial(_sorted_along, keys) if len(xs) > 1 else _sorted_alone
         found = _in_chunks(sorted_lines, lined, [xs[0].shape[dim]] * len(xs))
     results = tuple(np.moveaxis(x, -1, dim) for x in found)
     return results if len(xs) > 1 else results[0]
@@ -90,9 +93,11 @@ def _in_chunks(
 
 def _sorted_alone(x: Array) -> tuple[Array, ...]:
     """Lines in rising order, NaN last. Equal zeros keep the order of their signs."""
+    if x.dtype.kind == "c":
+        return (np.sort(x, axis=-1, kind="stable"),)
     narrow = dtype_name(x.dtype) in NARROW
     lines = x.astype(np.float32) if narrow else np.array(x)
-    lines.sort(axis=-1)
+    _sort_in_place(lines)
     if is_float(x):
         before = x == 0
         if before.any() and np.signbit(x[before]).any():
@@ -100,15 +105,34 @@ def _sorted_alone(x: Array) -> tuple[Array, ...]:
     return (lines.astype(x.dtype) if narrow else lines,)
 
 
-def _sorted_along(key: Array, *others: Array) -> tuple[Array, ...]:
-    """Lines in the stable order of the first."""
+def _sort_in_place(lines: Array) -> None:
+    """Long lines in runs, which threads share; what a stable sort does with runs is merge them."""
+    length = lines.shape[-1]
+    if length >= LONG:
+
+        def run(piece: slice) -> None:
+            lines[..., piece].sort(axis=-1)
+
+        share(run, list(parts(length, -(-length // RUNS))))
+    lines.sort(axis=-1, kind="stable" if length >= LONG else None)
+
+
+def _sorted_along(keys: int, *xs: Array) -> tuple[Array, ...]:
+    """Lines in the stable order of the first `keys`: sorted by the last of them first."""
+    order = _places(xs[keys - 1])
+    for key in reversed(xs[: keys - 1]):
+        order = np.take_along_axis(order, _places(np.take_along_axis(key, order, -1)), -1)
+    return tuple(np.take_along_axis(x, order, -1) for x in xs)
+
+
+def _places(key: Array) -> Array:
+    """Where the elements of sorted lines were; equal ones in their order."""
     words = _words(key)
     if words is None:
-        order = np.argsort(key, axis=-1, kind="stable")
-    else:
-        words.sort(axis=-1)
-        order = (words & np.uint64(0xFFFFFFFF)).view(np.int64)
-    return tuple(np.take_along_axis(x, order, -1) for x in (key, *others))
+        return np.argsort(key, axis=-1, kind="stable")
+    _sort_in_place(words)
+    places: Array = (words & np.uint64(0xFFFFFFFF)).view(np.int64)
+    return places
 
 
 def _largest(x: Array, count: int) -> Array:

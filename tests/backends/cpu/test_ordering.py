@@ -63,3 +63,25 @@ def test_lines_shared_by_threads(dtype: str, dim: int, monkeypatch: pytest.Monke
         op = op_on(OPS["top_k"], type, result=some)
         for out, want in zip(made(op, [x]), expected(op, [x]), strict=True):
             assert_same_bits(out, want)
+
+
+@pytest.mark.parametrize("dtype", [*REAL, "c64"])
+def test_long_lines_are_sorted_in_runs(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "LONG", 16)
+    type, x = TensorType((3, 101), dtype), random_of(dtype, (3, 101))
+    op = op_on(OPS["sort"], type, dim=1)
+    assert_same_bits(made(op, [x])[0], expected(op, [x])[0])
+
+
+@pytest.mark.parametrize("names", [("f32", "i32"), ("bool", "f64", "f16"), ("i64", "u8", "f32")])
+def test_several_keys(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last of them first, each stable; NaN and zeros of both signs are equal."""
+    monkeypatch.setattr(ordering, "LONG", 16)
+    shape = (5, 90)
+    arrays = [random_of(name, shape) for name in names]
+    arrays.append(np.indices(shape)[1].astype(np.int32))
+    types = [TensorType(shape, name) for name in (*names, "i32")]
+    for keys in range(1, len(names) + 1):
+        op = op_on(OPS["sort"], *types, dim=1, keys=keys)
+        for out, want in zip(made(op, arrays), expected(op, arrays), strict=True):
+            assert_same_bits(out, want)
