@@ -59,6 +59,9 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
         raise OperationTypeError(
             point(f"bincount takes a vector of integers, got {numbers.value.type}")
         )
+    if weights is None and 0 < length < FEW:
+        places = snp.maximum(numbers, 0)
+        return snp.stack([snp.count_nonzero(places == k).astype(np.int32) for k in range(length)])
     if weights is None:
         counted: Any = snp.ones(numbers.shape, np.int32)
     else:

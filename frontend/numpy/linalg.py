@@ -6,6 +6,7 @@ Factors and equations are in files beside this one.
 from collections.abc import Sequence
 from functools import cache, reduce
 from operator import index
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,10 @@ def _size(x: Tracer, dims: tuple[int, ...], order: Any, keepdims: bool) -> Trace
             dims,
             keepdims,
         )
+    if order == 2 and len(dims) == x.ndim and not is_complex(x):
+        letters = ascii_letters[: x.ndim]
+        found = same("sqrt", contract(x, x, f"{letters},{letters}->"))
+        return kept(found, x, dims) if keepdims else found
     if order == 2:
         return same("sqrt", reduced("sum", _squares(x), dims, keepdims))
     sizes = same("abs", x)
