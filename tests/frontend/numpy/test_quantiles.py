@@ -25,7 +25,7 @@ def close(found: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("count", "share"), [(1, 0), (2, 0.5), (10, 0.3), (301, 0.4), (50, 1.0)])
-def test_of_the_numbers_in_a_vector(count: int, share: float, method: str) -> None:
+def test_of_the_numbers_in_a_vector(count: int, share: float, method: Any) -> None:
     x = drawn(count, share)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -43,7 +43,7 @@ def test_infinities_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_at_traced_fractions(method: str) -> None:
+def test_at_traced_fractions(method: Any) -> None:
     for x in (drawn(101, 0), drawn(101, 0.2), drawn(7, 0)):
         q = np.array([0, 0.3, 1, 0.55], np.float32)
         found = sd.jit(
