@@ -55,16 +55,19 @@ def _divisor(a: Application, x: Value, y: Value, none: Value) -> Value:
 
 
 def _quotient(a: Application, x: Value, y: Value) -> Value:
-    """Short integers by way of floats with twice their bits, which vectors can divide.
+    """Short integers by way of floats with twice their bits, times 1 / y, which loops keep.
 
-    A quotient that is no integer is further from one than floats round.
+    That is made larger by more than all is rounded, so that no whole quotient is missed; one that
+    is not whole is further from the next than that, by 1 / x at least.
     """
     width = WIDTHS[element(x.type)]
     if width == 64:
         return x / y if a.is_signed else x // y
     wide = a.lanes_of("float" if width <= 8 else "double")
     into, back = ("sitofp", "fptosi") if a.is_signed else ("uitofp", "fptoui")
-    return (x.to(wide, into) / y.to(wide, into)).to(x.type, back)
+    above = 1 + (2.0**-20 if width <= 8 else 2.0**-48)
+    inverse = x.function.value(above, wide) / y.to(wide, into)
+    return (x.to(wide, into) * inverse).to(x.type, back)
 
 
 def absolute(a: Application) -> Held:
