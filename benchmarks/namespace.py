@@ -74,6 +74,7 @@ def cases(size: int) -> Iterator[Case]:
             yield name, (square,), {"axis": axis}
     yield "add", (square, square[:1]), {}
     yield "add", (square, square[:, :1].copy()), {}
+    yield "power", (square, 0.5), {}
     yield "where", (mask, square, other), {}
     yield "clip", (square, 0.2, 0.7), {}
     yield "transpose", (square,), {}

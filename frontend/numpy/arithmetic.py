@@ -177,7 +177,20 @@ def power(x: Any, y: Any, /) -> Any:
     """
     if type(y) is int and abs(y) <= UNROLLED:
         return _whole_power(x, y)
+    if type(y) is float and y == 0.5:
+        return _half_power(x)
     return _power(x, y)
+
+
+@public(name="power")
+def _half_power(x: Any) -> Any:
+    """The square root, but that of -0 is 0 and that of -inf is inf."""
+    kind = common(x, 0.5)
+    if kind[0] not in FLOATS:
+        return _power(x, 0.5)
+    (x,) = align(x, kind=kind)
+    root = same("sqrt", same("add", x, like(x, 0)))
+    return same("select", same("eq", x, like(x, -np.inf)), like(x, np.inf), root)
 
 
 @public(static=("exponent",))

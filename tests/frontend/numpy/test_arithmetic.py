@@ -6,11 +6,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import shardir as sd
 from shardir.errors import OperationTypeError
 from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
 from shardir.types import NUMPY_DTYPES, dtype_name
-from tests.namespace import check, numpys, ops, run, same, words
+from tests.namespace import check, eagerly, numpys, ops, run, same, words
 
 GENERATOR = np.random.default_rng(3)
 FLOATS = (GENERATOR.normal(size=(3, 4)) * 3).astype("f")
@@ -236,3 +237,40 @@ def test_shapes_that_do_not_broadcast() -> None:
     text = str(error.value)
     assert text.startswith("shapes (3, 4) and (3,) do not broadcast to one shape\n")
     assert "run(lambda x, y: x + y, FLOATS, ROW[:3])" in text
+
+
+def test_a_half_power_is_a_root_with_the_signs_of_powers() -> None:
+    x = np.array([0, -0.0, 1, 2, 9, np.inf, -np.inf, np.nan, -1, 1e-45, 3e38], np.float32)
+    got = run(lambda x: x**0.5, x)
+    with np.errstate(invalid="ignore"):
+        wanted = np.where(x == -np.inf, np.float32(np.inf), np.sqrt(x + 0))
+    same(got, wanted)
+    assert not np.signbit(got[:7]).any()
+    for dtype in (np.float16, np.int32, np.bool_, np.complex64):
+        check("power", x[:5].astype(dtype), 0.5)
+    assert sd.grad(lambda x: x**0.5)(4.0) == 0.25
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4"])
+def test_quotients_of_short_integers_are_exact(dtype: str) -> None:
+    """All pairs of bytes; of wider ones, multiples of all sizes and what is beside them."""
+    info, random = np.iinfo(dtype), np.random.default_rng(5)
+    if info.bits == 8:
+        every = np.arange(info.min, info.max + 1).astype(dtype)
+        x, y = (each.ravel() for each in np.meshgrid(every, every))
+    else:
+        downs = np.arange(60000) % (info.bits - 1)
+        y, z = (
+            random.integers(info.min, info.max, 60000, dtype, endpoint=True) >> downs.astype(dtype)
+            for _ in range(2)
+        )
+        z = np.roll(z, 17)
+        one = np.array(1, dtype)
+        x = np.concatenate([z * y, z * y - one, z * y + one, z, z * 0 + info.min, z * 0 + info.max])
+        y = np.tile(y, 6)
+    for name in ("floor_divide", "remainder", "fmod"):
+        with np.errstate(all="ignore"):
+            wanted = getattr(np, name)(x, y)
+        same(eagerly(getattr(snp, name), x, y), wanted)
+        divisor = np.array(7, dtype)
+        same(eagerly(getattr(snp, name), x, divisor), getattr(np, name)(x, divisor))
