@@ -45,8 +45,6 @@ def emit_pack(module: Module, dtype: str, numbers: Arithmetic, most: int, longes
     nothing = zeros(f, name, longest * item)
     row = lines * numbers.size
     place, done = f.variable("ptr", packed), f.variable("i64", 0)
-    with f.loop(0, lines) as i:
-        f.store(stride, f.offset(paces, i, "i64"))
     with f.while_(lambda: done.get().is_("slt", count)):
         first = done.get()
         table, rest = f.offset(offsets, first, "i64"), count - first
@@ -68,15 +66,14 @@ def emit_pack(module: Module, dtype: str, numbers: Arithmetic, most: int, longes
 
             def apart(length: Value = length, origin: Value = origin) -> None:
                 with f.loop(0, lines) as i:
+                    exists = i.is_("ult", here)
                     there = f.offset(origin, f.load(f.offset(table, i, "i64"), "i64"))
-                    start = f.select(i.is_("ult", here), there, nothing)
-                    f.store(start, f.offset(starts, i, "ptr"))
+                    f.store(f.select(exists, there, nothing), f.offset(starts, i, "ptr"))
+                    f.store(f.select(exists, stride, 0), f.offset(paces, i, "i64"))
                 next = f.select(rest.is_("ugt", lines), lines, 0)
                 ahead = f.load(f.offset(table, next, "i64"), "i64") - f.load(table, "i64")
                 steps_of = [f.value(0, "i64"), length, ahead]
-                f.call(
-                    f"apart_{dtype}", [part.get(), starts, paces, stride, lines, here, *steps_of]
-                )
+                f.call(f"apart_{dtype}", [part.get(), starts, paces, stride, lines, *steps_of])
 
             f.choose(together if numbers.planes == 1 else together & whole, panels_across, apart)
             part.set(f.offset(part.get(), length * row))
@@ -159,20 +156,21 @@ def emit_across(module: Module, name: str, lines: int, dtype: str, numbers: Arit
 
 
 def emit_apart(module: Module, dtype: str, numbers: Arithmetic) -> None:
-    """`apart_{dtype}(packed, starts, paces, stride, lines, here, first, last)`.
+    """`apart_{dtype}(packed, starts, paces, stride, lines, first, last, ahead)`.
 
     Packs a panel of lines that begin at `starts`, from step `first` on: line i goes on by
-    `paces[i]` bytes with each step, `stride` or none. Of `lines` lines in the panel, `here` exist.
-    If steps are neighbours, squares of lines and steps are transposed, along the lines, so that few
-    cache lines are in use; the rest goes number by number. Twice does no harm.
+    `paces[i]` bytes with each step, which are `stride` or, for one that is missing, none. If steps
+    are neighbours, squares of lines and steps are transposed, and lines `ahead` bytes further on
+    are asked for; else it goes number by number. Some steps of a line come before those of the
+    next one, so that few cache lines are in use. Twice does no harm.
     """
     name = f"apart_{dtype}"
     if any(each.name == name for each in module.functions):
         return
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly", "i64", "i64", "i64",
-              "i64", "i64", "i64"]  # fmt: skip
+              "i64", "i64"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
-    packed, starts, paces, stride, lines, here, first, last, ahead = f.params
+    packed, starts, paces, stride, lines, first, last, ahead = f.params
     item, row = NUMPY_DTYPES[dtype].itemsize, lines * numbers.size
     few = 16 // numbers.part
     done = f.variable("i64", first)
@@ -196,20 +194,17 @@ def emit_apart(module: Module, dtype: str, numbers: Arithmetic) -> None:
             for i, column in enumerate(transposed(f, rows)):
                 f.store(column, f.offset(at, row * i), numbers.part)
         done.set(end)
-    with f.loop(done.get(), last) as k:
-        step = f.offset(packed, k * row)
-
-        def put(i: Value, planes: list[Value]) -> None:
-            at = f.offset(step, i * numbers.part)
-            for p, plane in enumerate(planes):
-                f.store(plane, f.offset(at, lines * (p * numbers.part)), numbers.part)
-
-        with f.loop(0, here) as line:
-            start = f.load(f.offset(starts, line, "ptr"), "ptr")
-            pace = f.load(f.offset(paces, line, "i64"), "i64")
-            put(line, read(f, f.offset(start, k * pace), dtype, numbers, 1))
-        with f.loop(here, lines) as line:
-            put(line, [f.value(0, numbers.type)] * numbers.planes)
+    with f.loop(done.get(), last, ALONG) as begin, f.loop(0, lines) as line:
+        start = f.load(f.offset(starts, line, "ptr"), "ptr")
+        pace = f.load(f.offset(paces, line, "i64"), "i64")
+        source = f.variable("ptr", f.offset(start, begin * pace))
+        place = f.variable("ptr", f.offset(packed, begin * row + line * numbers.part))
+        with f.loop(begin, f.least(last, begin + ALONG)):
+            for p, plane in enumerate(read(f, source.get(), dtype, numbers, 1)):
+                at = f.offset(place.get(), lines * (p * numbers.part))
+                f.store(plane, at, numbers.part)
+            source.set(f.offset(source.get(), pace))
+            place.set(f.offset(place.get(), row))
     f.leave()
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read, stored, widened
-from shardir.backends.cpu.native.contraction.packing import emit_apart, neighbours, zeros
-from shardir.backends.cpu.native.contraction.tile import masked_load
+from shardir.backends.cpu.native.contraction.packing import SOON, emit_apart, neighbours, zeros
+from shardir.backends.cpu.native.contraction.tile import masked_load, prefetch
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 from shardir.types import NUMPY_DTYPES
 
@@ -198,9 +198,7 @@ class _Segment:
             f.store(f.select(valid, pace, f.value(0, many)), panel.paces, 8)
             lines = f.value(panel.lines, "i64")
             tables, zero = [panel.packed, panel.starts, panel.paces], f.value(0, "i64")
-            f.call(
-                f"apart_{panel.dtype}", [*tables, panel.stride, lines, panel.here, begin, end, zero]
-            )
+            f.call(f"apart_{panel.dtype}", [*tables, panel.stride, lines, begin, end, zero])
 
         if panel.numbers.planes == 2:
             apart()
@@ -229,6 +227,7 @@ class _Segment:
                 loaded = masked_load(f, at, mask, vector(stored(panel.dtype), wide), item)
                 made = widened(f, loaded, panel.dtype, numbers)
                 f.store(made, f.offset(row, number * wide * numbers.size), numbers.size)
+            prefetch(f, f.offset(source.get(), panel.stride * SOON))
             source.set(f.offset(source.get(), panel.stride))
 
 
