@@ -65,12 +65,12 @@ def _begin() -> None:
     import what every program needs, and look at what schedules on disk are found by; where there
     can be none, import what makes them."""
     # Imported here, because a module that another thread imports is lost to a child forked now.
+    from shardir.backends.cpu.native.llvm.threads import started
     from shardir.backends.cpu.native.runtime import calls
 
     kept = calls.are_on_disk()
     # What goes wrong is told to who asks for the pool next, and Python waits for the thread.
-    with suppress(RuntimeError):
-        Thread(target=_quietly, args=(calls.launches,), name="shardir-prepare").start()
+    started(Thread(target=_quietly, args=(calls.launches,), name="shardir-prepare"))
     import_module("shardir.backends.cpu.native.program")
     import_module("shardir.backends.cpu.native.schedule.keeping").fingerprint()
     if not kept:

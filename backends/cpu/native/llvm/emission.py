@@ -18,6 +18,7 @@ import llvmlite.binding as binding
 from llvmlite.binding import ffi
 
 from shardir.backends.cpu.native.llvm.target import Machine, host
+from shardir.backends.cpu.native.llvm.threads import started
 
 
 def target_of(machine: Machine, level: int = 1) -> Any:
@@ -83,9 +84,7 @@ class Ahead:
         self._code = b""
         self._error: BaseException | None = None
         self._thread = Thread(target=self._make, name="shardir-compile")
-        try:
-            self._thread.start()
-        except RuntimeError:  # No thread can be had.
+        if not started(self._thread):
             self._make()
 
     @property
@@ -125,16 +124,15 @@ def emitted_together(groups: Sequence[Sequence[str]], haste: bool = False) -> li
             errors.append(error)
 
     threads = [Thread(target=make, args=(number,)) for number in range(1, len(groups))]
-    started = []
+    working = []
     for number, thread in enumerate(threads, 1):
-        try:
-            thread.start()
-            started.append(thread)
-        except RuntimeError:  # No thread can be had.
+        if started(thread):
+            working.append(thread)
+        else:
             make(number)
     if groups:
         make(0)
-    for thread in started:
+    for thread in working:
         thread.join()
     if errors:
         raise errors[0]

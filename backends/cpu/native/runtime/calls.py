@@ -13,6 +13,7 @@ from threading import Thread
 
 from shardir.backends.cpu.native.llvm.compiler import Library, is_on_disk, known, named
 from shardir.backends.cpu.native.llvm.text import Module
+from shardir.backends.cpu.native.llvm.threads import started
 from shardir.backends.cpu.native.runtime import (
     answering,
     blocks,
@@ -78,7 +79,7 @@ def calls_soon() -> Library | None:
     _asked[0] += 1
     if _asked[0] == ENOUGH:
         # What goes wrong is told to who asks for it by `calls`.
-        Thread(target=_quietly, name="shardir-prepare").start()
+        started(Thread(target=_quietly, name="shardir-prepare"))
     return None
 
 

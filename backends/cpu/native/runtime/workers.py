@@ -24,6 +24,7 @@ from typing import final
 from shardir.backends.cpu.native.llvm.compiler import Library, named
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Module
+from shardir.backends.cpu.native.llvm.threads import started
 from shardir.backends.cpu.native.runtime import control as at, looping
 from shardir.backends.cpu.native.runtime.entry import define_entry
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError, SettingError
@@ -146,10 +147,7 @@ class Pool:
                     name=f"shardir-worker-{worker}",
                     daemon=True,
                 )
-                try:
-                    thread.start()
-                except RuntimeError:
-                    # No thread can be had, or Python is ending: those there are do the work.
+                if not started(thread):  # Those there are do the work.
                     return
                 self._threads.append(thread)
 

@@ -217,6 +217,24 @@ def test_python_ends_while_workers_wait() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
+def test_a_call_after_the_workers_have_ended_runs_alone() -> None:
+    program = """
+import sys
+import shardir as sd, shardir.numpy as snp
+x = snp.ones((1024, 1024))
+f = sd.jit(lambda x: snp.sin(x) @ x)
+f(x)
+class Last:
+    def __init__(self):
+        self.f, self.x = f, x
+    def __del__(self):
+        print(self.f(self.x).shape)
+sys.modules["last"] = Last()
+"""
+    done = in_python(program)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "(1024, 1024)\n")
+
+
 def test_programs_run_on_while_python_ends() -> None:
     done = in_python(
         SETUP.replace(
