@@ -4,7 +4,7 @@ A block is factored column by column, each by its largest element; what is right
 rows of U, and what is below and right of it loses the product of both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
@@ -75,7 +75,6 @@ def _factored(dtype: str, beside: tuple[bool, bool], f: Function, block: Block) 
     numbers = wide(dtype)
     rows, columns, *steps, pivot_step, order_step, apart = map(block.extra, range(9))
     held = Held(block.scratch, apart, rows * apart)
-    least = f.least(rows, columns)
     filled = (columns + (LANES - 1)) & -LANES
     with f.loop(0, block.columns) as which:
         source, pivots, order, target = (
@@ -85,26 +84,40 @@ def _factored(dtype: str, beside: tuple[bool, bool], f: Function, block: Block) 
         Copying(f, dtype, beside[0]).bring(source, steps[:2], rows, columns, held)
         with f.loop(0, rows) as i:
             f.store(i.to("i32", "trunc"), f.offset(order, i * order_step), 4)
-        with f.loop(0, least, LANES) as first:
-            height = f.least(least - first, LANES)
-            with f.loop(first, first + height) as k:
-                best = _largest(f, numbers, held, k, rows)
-                f.store(best.to("i32", "trunc"), f.offset(pivots, k * pivot_step), 4)
-                with f.when(best.is_("ne", k)):
-                    _exchanged(f, numbers, held, k, best, filled)
-                    ends = [f.offset(order, row * order_step) for row in (k, best)]
-                    one, other = (f.load(end, "i32", 4) for end in ends)
-                    f.store(other, ends[0], 4)
-                    f.store(one, ends[1], 4)
-                _eliminated(f, numbers, held, first, k, rows)
-            beyond = first + LANES
-            with f.when(beyond.is_("slt", columns)):
-                right, corner = held.at(first, beyond), held.at(first, first)
-                f.call("substitute", [height, columns - beyond, *corner, *right])
-                with f.when(beyond.is_("slt", rows)):
-                    below, rest = held.at(beyond, first), held.at(beyond, beyond)
-                    f.call("update", [rows - beyond, columns - beyond, *below, *right, *rest])
+
+        def pivoted(k: Value, pivots: Value = pivots, order: Value = order) -> None:
+            best = _largest(f, numbers, held, k, rows)
+            f.store(best.to("i32", "trunc"), f.offset(pivots, k * pivot_step), 4)
+            with f.when(best.is_("ne", k)):
+                _exchanged(f, numbers, held, k, best, filled)
+                ends = [f.offset(order, row * order_step) for row in (k, best)]
+                one, other = (f.load(end, "i32", 4) for end in ends)
+                f.store(other, ends[0], 4)
+                f.store(one, ends[1], 4)
+
+        eliminate(f, numbers, held, rows, columns, pivoted)
         Copying(f, dtype, beside[1]).put(held, rows, columns, target, steps[2:])
+
+
+def eliminate(
+    f: Function, numbers: Arithmetic, held: Held, rows: Value, columns: Value,
+    before: Callable[[Value], None] | None = None,
+) -> None:  # fmt: skip
+    """L and U in place of a matrix; `before` sees to the pivot of each column."""
+    least = f.least(rows, columns)
+    with f.loop(0, least, LANES) as first:
+        height = f.least(least - first, LANES)
+        with f.loop(first, first + height) as k:
+            if before:
+                before(k)
+            _eliminated(f, numbers, held, first, k, rows)
+        beyond = first + LANES
+        with f.when(beyond.is_("slt", columns)):
+            right, corner = held.at(first, beyond), held.at(first, first)
+            f.call("substitute", [height, columns - beyond, *corner, *right])
+            with f.when(beyond.is_("slt", rows)):
+                below, rest = held.at(beyond, first), held.at(beyond, beyond)
+                f.call("update", [rows - beyond, columns - beyond, *below, *right, *rest])
 
 
 def _largest(f: Function, numbers: Arithmetic, held: Held, k: Value, rows: Value) -> Value:

@@ -22,5 +22,13 @@ def _triangular_solve(
     return triangular_solve_rule(op, operands, results, context)
 
 
-RULES: dict[str, Rule] = {"lu": _lu, "triangular_solve": _triangular_solve}
+def _cholesky(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> Sequence[Phase] | None:
+    from shardir.backends.cpu.native.matrices.definite import cholesky_rule
+
+    return cholesky_rule(op, operands, results, context)
+
+
+RULES: dict[str, Rule] = {"cholesky": _cholesky, "lu": _lu, "triangular_solve": _triangular_solve}
 """Their modules are imported when they are first asked."""

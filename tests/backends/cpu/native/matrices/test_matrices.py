@@ -105,3 +105,25 @@ def test_what_scratch_memory_does_not_hold_is_left_to_lapack() -> None:
     attrs = {"lower": True, "transpose": Symbol("no"), "unit": True}
     op = op_on(OPS["triangular_solve"], type, TensorType(y.shape, "f64"), **attrs)
     assert lowered(RULES["triangular_solve"], op, [x, y], [y]) is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1, 3, 8, 9, 21])
+def test_factors_of_definite_matrices(size: int, dtype: str) -> None:
+    """The lower triangle is read; where a matrix has no factor all of it is NaN."""
+    x = drawn((2, 3, size, size), dtype)
+    x = x @ x.conj().swapaxes(-1, -2) + np.eye(size)
+    x[0, 1, size - 1, size - 1] = -1
+    x[1, 2, 0, 0] = np.nan
+    x = np.tril(x).astype(NUMPY_DTYPES[dtype])
+    op = op_on(OPS["cholesky"], TensorType(x.shape, dtype))
+    (wanted,) = expected(op, x)
+    assert np.isnan(wanted[0, 1]).all()
+    for turned in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
+        (found,) = made_by(RULES["cholesky"], op, [turned])
+        assert np.isnan(found[1, 2]).all()
+        found[1, 2] = wanted[1, 2]  # LAPACK leaves zeros above
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    (one,) = made_by(RULES["cholesky"], op, [x], workers=1)
+    one[1, 2] = wanted[1, 2]
+    np.testing.assert_array_equal(one, found)

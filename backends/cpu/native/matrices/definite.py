@@ -1,0 +1,102 @@
+"""The triangular factors of positive definite matrices: those of LU, columns scaled.
+
+Of L U = x for Hermitian x, U is L^H with its rows multiplied by the diagonal of U, so L times the
+roots of the diagonal is the factor. No row needs to be exchanged.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, View
+from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.backends.cpu.native.matrices.factoring import RATE, eliminate, outer
+from shardir.backends.cpu.native.matrices.held import (
+    Copying,
+    Held,
+    emit_substitute,
+    emit_update,
+    held_bytes,
+    load,
+    neighbours,
+    row_bytes,
+    store,
+    wide,
+)
+from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
+from shardir.backends.cpu.native.moves.loops import nest
+from shardir.ir import Op
+
+
+def cholesky_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """Matrices that scratch memory holds."""
+    (x,), (made,) = operands, results
+    rows = x.shape[-1]
+    if x.size == 0:
+        return []
+    if held_bytes(rows, rows, x.dtype) + row_bytes(rows) > SCRATCH_BYTES:
+        return None
+    views = [outer(x, 2), outer(made, 2)]
+    found = nest(views)
+    many = max(found.loops, key=lambda loop: loop.extent, default=None)
+    count, planes = prod(x.shape[:-2]), wide(x.dtype).planes
+    work = rows * (rows * rows / RATE * planes**2 + 20.0) + 50.0
+    each = -(-(many.extent if many else 1) // max(1, min(4 * context.workers, count)))
+    grid = grid_of(views, found, None, many, 1, each)
+    beside = neighbours(x), neighbours(made)
+    name = f"cholesky_{x.dtype}_{'n' if beside[0] else 's'}{'n' if beside[1] else 's'}"
+    kernel = grid_kernel(name, Form(2, extras=6), partial(_factored, x.dtype, beside))
+    extra = (rows, *x.strides[-2:], *made.strides[-2:], row_bytes(rows))
+    return [grid.phase(kernel, count * work, context.workers, "cholesky", extra)]
+
+
+def _factored(dtype: str, beside: tuple[bool, bool], f: Function, block: Block) -> None:
+    emit_update(f.module, dtype)
+    emit_substitute(f.module, dtype, unit=True)
+    numbers = wide(dtype)
+    rows, *steps, apart = map(block.extra, range(6))
+    held = Held(block.scratch, apart, rows * apart)
+    roots = f.offset(block.scratch, rows * apart * numbers.planes)
+    with f.loop(0, block.columns) as which:
+        source, target = (
+            f.offset(address, which * stride)
+            for address, stride in zip(block.addresses, block.column_strides, strict=True)
+        )
+        Copying(f, dtype, beside[0]).bring(source, steps[:2], rows, rows, held)
+        with f.loop(0, rows) as i:
+            with f.loop(0, i) as j:
+                lower = load(f, held.at(i, j), numbers, "double")
+                store(f, [lower[0], *(-part for part in lower[1:])], held.at(j, i), numbers)
+            for part in held.at(i, i).planes(numbers)[1:]:
+                f.store(f.value(0.0, "double"), part, 8)
+        eliminate(f, numbers, held, rows, rows)
+        definite = f.variable("i1", 1)
+        with f.loop(0, rows) as k:
+            pivot = load(f, held.at(k, k), numbers, "double")[0]
+            definite.set(definite.get() & pivot.is_("ogt", 0.0))
+            f.store(f.intrinsic("sqrt", pivot), f.offset(roots, k, "double"), 8)
+        # One pivot that is not positive says that there is no factor at all.
+        none = f.select(definite.get(), f.value(0.0, "double"), f.value(np.nan, "double"))
+        with f.loop(0, rows) as i:
+            _scaled(f, dtype, held, roots, i, rows, none)
+        Copying(f, dtype, beside[1]).put(held, rows, rows, target, steps[2:])
+
+
+def _scaled(
+    f: Function, dtype: str, held: Held, roots: Value, i: Value, rows: Value, none: Value
+) -> None:
+    """A row of the factor; `none` is NaN where there is none, and else zero."""
+    numbers = wide(dtype)
+    with f.loop(0, i) as j:
+        root = f.load(f.offset(roots, j, "double"), "double", 8)
+        below = load(f, held.at(i, j), numbers, "double")
+        store(f, [part * root + none for part in below], held.at(i, j), numbers)
+    zero = [none] * (numbers.planes - 1)
+    root = f.load(f.offset(roots, i, "double"), "double", 8)
+    store(f, [root + none, *zero], held.at(i, i), numbers)
+    with f.loop(i + 1, rows) as j:
+        store(f, [none, *zero], held.at(i, j), numbers)
