@@ -3,8 +3,10 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from itertools import count
+from threading import Condition
 
 import numpy as np
 
@@ -34,19 +36,45 @@ def parts(size: int, each: int) -> Iterator[slice]:
 
 
 def share(work: Callable[[slice], object], pieces: Sequence[slice]) -> None:
-    """Do the work of all pieces, each whole and on one thread. The caller takes part."""
-    following = count()
+    """Do the work of all pieces, each whole and on one thread. The caller takes part.
+
+    Where no thread can be had, or Python is ending, it does all of it.
+    """
+    following, change = count(), Condition()
+    inside, closed = 0, False
+    errors: list[BaseException] = []
 
     def run() -> None:
         with np.errstate(all="ignore"):
-            while (number := next(following)) < len(pieces):
+            while (number := next(following)) < len(pieces) and not errors:
                 work(pieces[number])
 
-    helpers = [_threads().submit(run) for _ in range(min(thread_count(), len(pieces)) - 1)]
+    def help_out() -> None:
+        nonlocal inside
+        with change:
+            if closed:
+                return
+            inside += 1
+        try:
+            run()
+        except BaseException as error:  # Raised again where it is waited for.
+            errors.append(error)
+        finally:
+            with change:
+                inside -= 1
+                change.notify_all()
+
+    # One that could not be given a thread may still be run by another, so that futures do not
+    # tell who is inside.
+    with suppress(RuntimeError):
+        for _ in range(min(thread_count(), len(pieces)) - 1):
+            _threads().submit(help_out)
     try:
         run()
     finally:
-        # Whoever has not begun by now has nothing left to do.
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
+        with change:
+            # Whoever has not begun by now has nothing left to do.
+            closed = True
+            change.wait_for(lambda: not inside)
+    if errors:
+        raise errors[0]
