@@ -11,7 +11,7 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.jit import Names, Numbers, jit
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of
-from shardir.frontend.parameters import Parameters, labels_of
+from shardir.frontend.parameters import Parameters, check_call, labels_of
 from shardir.frontend.promotion import Abstract, user_dtype
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.signature import ShapeDtypeStruct
@@ -48,6 +48,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **options: Any) -> Any:
     and a `dtype`.
     """
     known = Parameters.of(fun)
+    check_call(fun, known.name, args, options)
     leaves, structure = tree.flatten((args, options))
     labels = [
         *(label for i, arg in enumerate(args) for label in labels_of(known.label(i), arg)),

@@ -1,6 +1,7 @@
 """Rows of an array put together by the segments that they belong to."""
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -104,11 +105,11 @@ def _gathered(
 
 def _count(ids: Any, given: int | None) -> int:
     if given is not None:
-        if isinstance(given, Tracer) or int(given) < 0:
+        if isinstance(given, Tracer) or not hasattr(given, "__index__") or given < 0:
             raise ArgumentError(
                 point(f"num_segments is a whole number of at least 0, got {given!r}")
             )
-        return int(given)
+        return index(given)
     if current() is not None and isinstance(ids, Tracer):
         raise TracedValueError(
             point("how many segments there are is not known while tracing; state num_segments")

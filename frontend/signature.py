@@ -1,6 +1,6 @@
 """What an array is to a program that takes it: type and place, without its numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, final
 from weakref import WeakValueDictionary
 
@@ -57,6 +57,8 @@ class ShapeDtypeStruct:
         sharding: Sharding | None = None,
         weak_type: bool = False,
     ) -> None:
+        if not isinstance(shape, Iterable):
+            raise ShapeError(point(f"a shape is a tuple of sizes, got {shape!r}"))
         sizes = tuple(shape)
         if not all(isinstance(size, (int, np.integer)) for size in sizes):
             raise ShapeError(point(f"shape {sizes} has a size that is no whole number"))

@@ -102,6 +102,8 @@ def assert_equivalent(
         return
     if args is None:
         raise ArgumentError(point("assert_equivalent of a function needs its arguments"))
+    if not isinstance(args, tuple | list):
+        raise ArgumentError(point(f"args of assert_equivalent are a tuple, got {args!r}"))
     placed = tuple(args) if shardings is None else device_put(tuple(args), shardings)
     lowered = _lowered(program, placed)
     module = lowered.module

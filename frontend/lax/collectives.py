@@ -87,6 +87,7 @@ def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> An
 
 def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
     """The mean of `x` over all positions along the axis, or several; or over its group."""
+    named_axes(axis_name, "pmean")
     count = psum(1, axis_name, axis_index_groups=axis_index_groups)
 
     def mean(leaf: Tracer) -> Tracer:

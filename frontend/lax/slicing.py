@@ -1,6 +1,7 @@
 """Pieces of arrays at known and at traced places, under the names of `jax.lax`."""
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -44,15 +45,20 @@ def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = N
 def slice_in_dim(
     operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
 ) -> Any:
-    """`slice` along one dimension; negative and missing bounds as in Python."""
+    """`slice` along one dimension; negative bounds count from its end, missing ones are its ends.
+
+    Raises `OperationTypeError` for bounds outside of the dimension, and an end before the start.
+    """
     x = as_tracer(operand)
     dim = axis_of(axis, x.ndim)
-    span = range(x.shape[dim])[start_index:limit_index:stride]
+    size = x.shape[dim]
+    start = 0 if start_index is None else index(start_index)
+    limit = size if limit_index is None else index(limit_index)
     return slice(
         x,
-        resized((0,) * x.ndim, dim, span.start),
-        resized(x.shape, dim, max(span.start, span.stop)),
-        resized((1,) * x.ndim, dim, span.step),
+        resized((0,) * x.ndim, dim, start + size if start < 0 else start),
+        resized(x.shape, dim, limit + size if limit < 0 else limit),
+        resized((1,) * x.ndim, dim, index(stride)),
     )
 
 

@@ -8,9 +8,10 @@ import pytest
 
 import shardir as sd
 from shardir import PartitionSpec as P, lax, numpy as snp, optim
-from shardir.errors import PipelineError, ShardirError
+from shardir.errors import OperationTypeError, PipelineError, ShardirError
 from shardir.frontend.errors import (
     ArgumentError,
+    AxisNameError,
     ControlFlowError,
     ImmutableError,
     IndexingError,
@@ -86,6 +87,21 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: snp.percentile(A, 150), ArgumentError, "percentile takes q from 0 to 100, got 150"),
     (lambda: snp.array(1, ndmin=odd("a")), ArgumentError, "ndmin of array is 'a', which is no "
      "whole number"),
+    (lambda: lax.slice_in_dim(A, 0, 99), OperationTypeError, "slice from 0 up to 99 is not "
+     "within dimension 0 of size 8"),
+    (lambda: lax.slice_in_dim(A, 5, 2), OperationTypeError, "slice from 5 up to 2 is not "
+     "within dimension 0 of size 8"),
+    (lambda: lax.pmean(A, "i"), AxisNameError, "pmean is along 'i', and no axis around this line "
+     "has that name (there: none); name one with axis_name= of vmap or pmap, or in the mesh of "
+     "shard_map"),
+    (lambda: sd.eval_shape(lambda x: x), ArgumentError, "lambda takes (x): missing a required "
+     "argument: 'x'"),
+    (lambda: sd.segment_sum(A, A, odd("a")), ArgumentError, "num_segments is a whole number of at "
+     "least 0, got 'a'"),
+    (lambda: sd.ShapeDtypeStruct(odd(3), "float32"), ShapeError, "a shape is a tuple of sizes, got "
+     "3"),
+    (lambda: sd.testing.assert_equivalent(same, odd(4)), ArgumentError, "args of assert_equivalent "
+     "are a tuple, got 4"),
 ]  # fmt: skip
 
 
