@@ -1,6 +1,7 @@
 """What an array is to a program that takes it: type and place, without its numbers."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, final
 from weakref import WeakValueDictionary
 
@@ -34,9 +35,19 @@ _signatures: WeakValueDictionary[tuple[Abstract, Sharding | None], Signature] = 
 
 def signature_of(abstract: Abstract, sharding: Sharding | None) -> Signature:
     """The one signature object for these; `sharding` is `None` for what is not committed."""
+    return _uncommitted(abstract) if sharding is None else _known(abstract, sharding)
+
+
+def _known(abstract: Abstract, sharding: Sharding | None) -> Signature:
     key = abstract, sharding
     found = _signatures.get(key)
     return found if found is not None else _signatures.setdefault(key, Signature(*key))
+
+
+@lru_cache(1 << 10)
+def _uncommitted(abstract: Abstract) -> Signature:
+    """Kept for a while, also if nobody else does: what is made again and again has one."""
+    return _known(abstract, None)
 
 
 @final

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from shardir.backends.storage import Storage
 from shardir.errors import OperationTypeError
-from shardir.frontend.array import uncommitted
+from shardir.frontend.array import Array, uncommitted
 from shardir.frontend.eager import public
 from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.locations import point
@@ -28,6 +28,9 @@ from shardir.frontend.promotion import Abstract
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, TensorType
 
+FEW = 1 << 11
+"""Fewer elements than that NumPy looks at before anybody else has begun."""
+
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The places of the elements that are not zero: for each dimension an i32 vector of indices.
@@ -37,7 +40,16 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """
     if size is not None:
         return _nonzero(a, size, fill_value)
-    return tuple(map(places_of, known_places(a)))
+    found = known_places(a)
+    first = uncommitted(_storage(found[0]), Abstract(TensorType(found[0].shape, "i32")))
+    alike = (Array(first.signature, first.sharding, _storage(each)) for each in found[1:])
+    return first, *alike
+
+
+def _storage(numbers: npt.NDArray[Any]) -> Storage:
+    """The memory of a vector without gaps."""
+    address: int = numbers.__array_interface__["data"][0]
+    return Storage(address, numbers, numbers.shape, numbers.dtype)
 
 
 def known_places(a: Any) -> tuple[npt.NDArray[Any], ...]:
@@ -50,13 +62,15 @@ def known_places(a: Any) -> tuple[npt.NDArray[Any], ...]:
                 "how many there are at most with size=, or choose with snp.where(condition, x, y)"
             )
         )
-    array = np.asarray(a)
+    array = a if is_plain_mask(a) else np.asarray(a)
     if not array.ndim:
         raise OperationTypeError(point("nonzero takes at least one dimension; use atleast_1d"))
-    if array.size >= 1 << 31:
-        return tuple(each.astype(np.int32) for each in np.nonzero(array))
+    if not FEW <= array.size < 1 << 31:
+        seen = array.storage.array if isinstance(array, Array) else array
+        return tuple(each.astype(np.int32) for each in np.nonzero(seen))
     # The places in the flat array, taken apart: NumPy steps through dimensions one by one.
-    left = true_places(array if array.dtype == np.bool_ else array != 0).array
+    mask = array if array.dtype == np.bool_ else array != 0
+    left = true_places(mask).array
     found = []
     for extent in array.shape[:0:-1]:
         above = left // np.int32(max(extent, 1))
