@@ -200,22 +200,23 @@ def _listed(axes: Axes) -> Sequence[int]:
     return (axes,) if isinstance(axes, int) else axes
 
 
-def _scaled(scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
+def _scaled(name: str, scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
     def make(
         in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None
     ) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
+    make.__name__ = make.__qualname__ = name
     make.__doc__ = f"`variance_scaling({scale}, {mode!r}, {distribution!r})`."
     return make
 
 
-xavier_uniform = glorot_uniform = _scaled(1.0, "fan_avg", "uniform")
-xavier_normal = glorot_normal = _scaled(1.0, "fan_avg", "truncated_normal")
-lecun_uniform = _scaled(1.0, "fan_in", "uniform")
-lecun_normal = _scaled(1.0, "fan_in", "truncated_normal")
-kaiming_uniform = he_uniform = _scaled(2.0, "fan_in", "uniform")
-kaiming_normal = he_normal = _scaled(2.0, "fan_in", "truncated_normal")
+xavier_uniform = glorot_uniform = _scaled("glorot_uniform", 1.0, "fan_avg", "uniform")
+xavier_normal = glorot_normal = _scaled("glorot_normal", 1.0, "fan_avg", "truncated_normal")
+lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform")
+lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", "truncated_normal")
+kaiming_uniform = he_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform")
+kaiming_normal = he_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal")
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:

@@ -1,5 +1,6 @@
 """First values for parameters: as JAX draws them, orthogonal where they say so."""
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,11 @@ def test_delta_orthogonal_is_zero_but_in_the_middle() -> None:
     rest = drawn.copy()
     rest[1, 2] = 0
     assert not rest.any()
+
+
+def test_they_are_known_by_their_names() -> None:
+    assert initializers.he_normal.__name__ == "he_normal"
+    assert pickle.loads(pickle.dumps(initializers.glorot_uniform)) is initializers.glorot_uniform
 
 
 def test_initializers_work_inside_jit() -> None:
