@@ -22,9 +22,11 @@ Array = npt.NDArray[Any]
 
 CHUNK = 1 << 16
 """How many elements are transformed at a time, if one transform has not more."""
-LEAST, PARTS = 1 << 15, 8
+LEAST, PARTS = 1 << 13, 8
 """Of fewer elements there are so many parts, or parts of so many elements: results do not depend
 on how many threads there are, since parts do not."""
+SHARED = 1 << 17
+"""From so many elements on, threads share the parts."""
 
 
 def fft(x: Array, *, kind: str, rank: int, result: TensorType) -> Array:
@@ -49,7 +51,7 @@ def fft(x: Array, *, kind: str, rank: int, result: TensorType) -> Array:
         if max(others):
             _in_parts(partial(_along, name, dim), x, made, int(np.argmax(others)))
         else:
-            made[...] = _along(name, dim, _wide(x), made)
+            _along(name, dim, x, made)
         x = made
     return out
 
@@ -58,40 +60,44 @@ def _wide(x: Array) -> Array:
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64, copy=False)
 
 
-def _in_parts(transform: Callable[[Array, Array], Array], x: Array, out: Array, dim: int) -> None:
+def _in_parts(transform: Callable[[Array, Array], None], x: Array, out: Array, dim: int) -> None:
     """Transform parts of a dimension."""
     most = max(min(CHUNK, LEAST), min(CHUNK, x.size // PARTS))
 
     def run(piece: slice) -> None:
         part = (*(slice(None),) * dim, piece)
-        out[part] = transform(_wide(x[part]), out[part])
+        transform(x[part], out[part])
 
-    share(run, list(parts(x.shape[dim], most * x.shape[dim] // x.size)))
+    pieces = list(parts(x.shape[dim], most * x.shape[dim] // x.size))
+    if x.size >= SHARED:
+        share(run, pieces)
+        return
+    with np.errstate(all="ignore"):
+        for piece in pieces:
+            run(piece)
 
 
-def _whole(kind: str, rank: int, x: Array, out: Array) -> Array:
+def _whole(kind: str, rank: int, x: Array, out: Array) -> None:
     """The last dimensions, as the reference has it."""
     if rank == 1:
-        return _along(kind, x.ndim - 1, x, out)
+        _along(kind, x.ndim - 1, x, out)
+        return
     sizes = (out if kind == "irfft" else x).shape[-rank:]
-    made: Array = TRANSFORMS[kind](x, sizes, tuple(range(x.ndim - rank, x.ndim)))
-    return made
+    out[...] = TRANSFORMS[kind](_wide(x), sizes, tuple(range(x.ndim - rank, x.ndim)))
 
 
-def _along(kind: str, dim: int, x: Array, out: Array) -> Array:
+def _along(kind: str, dim: int, x: Array, out: Array) -> None:
     """One dimension."""
     length = out.shape[dim] if kind == "irfft" else x.shape[dim]
-    made: Array
     if kind != "fft" or x.imag.any():
-        made = _ALONG[kind](x, length, dim)
-        return made
+        out[...] = _ALONG[kind](_wide(x), length, dim)
+        return
     # All are real: the spectrum is the mirror of its first half.
-    half = np.moveaxis(np.fft.rfft(x.real, length, dim), dim, -1)
-    made = np.empty((*half.shape[:-1], length), np.complex128)
-    made[..., : half.shape[-1]] = half
-    beyond = length - half.shape[-1]
-    np.conjugate(half[..., beyond:0:-1], out=made[..., half.shape[-1] :])
-    return np.moveaxis(made, -1, dim)
+    half = np.moveaxis(np.fft.rfft(_wide(x.real), length, dim), dim, -1)
+    target, known = np.moveaxis(out, dim, -1), half.shape[-1]
+    target[..., :known] = half
+    mirrored = half[..., length - known : 0 : -1]
+    np.conjugate(mirrored, out=target[..., known:], casting="same_kind")
 
 
 _ALONG: dict[str, Callable[..., Array]] = {
