@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import optree
 
 from shardir.frontend.errors import StructureError
+from shardir.frontend.locations import point
 from shardir.frontend.tree_checks import check_ends, check_kind, known_already
 
 NAMESPACE = "shardir"
@@ -123,8 +124,22 @@ def _sorted(keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 
 def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
-    """The containers of `structure` with `leaves` in them."""
-    return optree.tree_unflatten(structure, leaves)
+    """The containers of `structure` with `leaves` in them.
+
+    Raises `StructureError` for another number of leaves, and for what is no structure.
+    """
+    if not isinstance(structure, PyTreeDef):
+        raise StructureError(
+            point(f"tree.unflatten takes what tree.structure returns, got {structure!r}")
+        )
+    found = list(leaves)
+    if len(found) != structure.num_leaves:
+        raise StructureError(
+            point(
+                f"tree.unflatten got {len(found)} leaves for a structure of {structure.num_leaves}"
+            )
+        )
+    return optree.tree_unflatten(structure, found)
 
 
 def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:

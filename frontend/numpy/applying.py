@@ -6,9 +6,11 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of, axis_of
 from shardir.frontend.operands import as_tracer
+from shardir.frontend.quoting import brief
 
 
 def apply_along_axis(
@@ -40,6 +42,8 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: int | Sequenc
     """`func(a, axis)` over one axis after the other, which keeps them or takes them away."""
     from shardir.frontend import numpy as snp
 
+    if not callable(func):
+        raise ArgumentError(point(f"apply_over_axes takes a function, got {brief(func)}"))
     x = a if hasattr(a, "shape") else snp.asarray(a)
     rank = len(x.shape)
     for axis in axes_of(axes, rank):

@@ -1,6 +1,7 @@
 """Arrays from and to files, buffers and text: NumPy's functions, with arrays of this package."""
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import Abstract
+from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.refusals import FOREIGN, refuse
 from shardir.frontend.taking import exchanged
 from shardir.types import NUMPY_DTYPES, TensorType, dtype_name
 
@@ -21,7 +24,14 @@ array_repr, array_str = repr, str
 
 def _reading(name: str, what: str) -> Callable[..., Any]:
     def function(*args: Any, **options: Any) -> Any:
-        return asarray(getattr(np, name)(*args, **options))
+        try:
+            found = getattr(np, name)(*args, **options)
+        except FileNotFoundError as error:
+            raise MissingFileError(point(f"there is no file {error.filename!r} to read")) from None
+        except FOREIGN as error:
+            refuse(function, name, args, options, error)
+            raise
+        return asarray(found)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"An array of the numbers in {what}, with NumPy's arguments."
@@ -54,12 +64,17 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 
 def save(file: Any, arr: Any) -> None:
-    """Write an array to a `.npy` file."""
+    """Write an array to a `.npy` file; raises `ArgumentError` for what is neither path nor file."""
+    _check_target("save", file)
     np.save(file, np.asarray(arr))
 
 
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
-    """Write arrays to a `.npz` file, those given by name under their names."""
+    """Write arrays to a `.npz` file, those given by name under their names.
+
+    Raises `ArgumentError` for what is neither path nor file.
+    """
+    _check_target("savez", file)
     named: dict[str, Any] = {name: np.asarray(x) for name, x in kwds.items()}
     np.savez(file, *map(np.asarray, args), **named)
 
@@ -79,6 +94,13 @@ def load(file: Any, **options: Any) -> Any:
         return _read(found)
     with found:
         return {name: _read(found[name]) for name in found}
+
+
+def _check_target(name: str, file: Any) -> None:
+    if not isinstance(file, (str, PathLike)) and not hasattr(file, "write"):
+        raise ArgumentError(
+            point(f"{name} writes to a path or an open file, got {brief_with_type(file)}")
+        )
 
 
 def _read(x: np.ndarray[Any, Any]) -> Any:

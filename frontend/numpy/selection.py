@@ -12,6 +12,7 @@ from shardir.frontend.numpy.complexes import is_complex
 from shardir.frontend.numpy.floating import is_nan
 from shardir.frontend.numpy.pointwise import choose, common, known, pointwise, same, truth
 from shardir.frontend.operands import align, as_tracer, broadcast, broadcast_shapes, promote_to
+from shardir.frontend.quoting import brief
 from shardir.frontend.tracer import Tracer
 from shardir.types import INEXACT
 
@@ -155,6 +156,10 @@ def piecewise(
 
     One function more than conditions is for the rest, which is 0 without it.
     """
+    if not isinstance(funclist, (list, tuple)):
+        raise ArgumentError(
+            point(f"piecewise takes a list of functions and numbers, got {brief(funclist)}")
+        )
     conditions = list(condlist) if isinstance(condlist, (list, tuple)) else [condlist]
     if not any(map(callable, funclist)):
         return _piecewise_of_numbers(x, conditions, tuple(funclist))

@@ -10,6 +10,7 @@ from typing import Any
 from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.quoting import brief
 
 Schedule = Callable[[Any], Any]
 
@@ -28,6 +29,7 @@ def polynomial_schedule(
 ) -> Schedule:
     """From `init_value` to `end_value` along the power of what is left of `transition_steps`."""
     _positive("transition_steps", transition_steps)
+    _numbers(init_value=init_value, end_value=end_value, power=power)
 
     def schedule(count: Any) -> Any:
         done = snp.clip(snp.asarray(count) - transition_begin, 0, transition_steps)
@@ -142,6 +144,13 @@ def warmup_cosine_decay_schedule(
     return join_schedules([rising, falling], [warmup_steps])
 
 
+def _numbers(**values: Any) -> None:
+    for word, value in values.items():
+        if isinstance(value, str) or value is None:
+            raise ArgumentError(point(f"{word} of a schedule is a number, got {brief(value)}"))
+
+
 def _positive(word: str, steps: int) -> None:
+    _numbers(**{word: steps})
     if steps <= 0:
         raise ArgumentError(point(f"{word} of a schedule is {steps}; it must be at least 1"))

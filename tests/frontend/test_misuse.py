@@ -76,6 +76,20 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "f32[4, 8], and it was compiled for f32[8, 4]; lower it for such arguments"),
     (lambda: odd(snp.zeros)(), ArgumentError, "zeros takes (shape, dtype, device): missing a "
      "required argument: 'shape'"),
+    (lambda: snp.save(odd(3), A), ArgumentError, "save writes to a path or an open file, got 3 of "
+     "type int"),
+    (lambda: snp.frombuffer(odd("a")), ArgumentError, "frombuffer does not take ('a'): a "
+     "bytes-like object is required, not 'str'"),
+    (lambda: snp.apply_over_axes(odd(3), A, 0), ArgumentError, "apply_over_axes takes a function, "
+     "got 3"),
+    (lambda: snp.piecewise(A, [A > 0], odd(3)), ArgumentError, "piecewise takes a list of "
+     "functions and numbers, got 3"),
+    (lambda: optim.linear_schedule(odd("a"), 1, 2), ArgumentError, "init_value of a schedule is a "
+     "number, got 'a'"),
+    (lambda: sd.tree.unflatten(sd.tree.structure([1, 2]), [1]), StructureError, "tree.unflatten "
+     "got 1 leaves for a structure of 2"),
+    (lambda: sd.tree.unflatten(odd(3), [1]), StructureError, "tree.unflatten takes what "
+     "tree.structure returns, got 3"),
     (lambda: odd(sd.make_mesh)((2, 4)), ArgumentError, "make_mesh takes (axis_shapes, axis_names, "
      "axis_types, devices): missing a required argument: 'axis_names'"),
     (lambda: A.item(8, 0), IndexingError, "item of f32[8, 4] at (8, 0): index 8 is out of bounds "
