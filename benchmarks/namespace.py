@@ -75,6 +75,11 @@ def cases(size: int) -> Iterator[Case]:
     yield "add", (square, square[:1]), {}
     yield "add", (square, square[:, :1].copy()), {}
     yield "power", (square, 0.5), {}
+    for name in ("floor_divide", "remainder", "divmod"):
+        for kind in (np.int32, np.int16, np.uint8):
+            yield name, (whole.astype(kind), 7), {}
+    for name in ("equal", "not_equal"):
+        yield name, (flat.view(np.complex64), flat.view(np.complex64).copy()), {}
     yield "where", (mask, square, other), {}
     yield "clip", (square, 0.2, 0.7), {}
     yield "transpose", (square,), {}

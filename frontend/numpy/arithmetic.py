@@ -86,8 +86,11 @@ mod = remainder
 @public()
 def divmod(x: Any, y: Any, /) -> Any:
     """(floor_divide(x, y), remainder(x, y)), elementwise."""
-    pair = _pair("divmod", x, y)
-    return _quotient(*pair), _rest(*pair)
+    first, divisor, number = _pair("divmod", x, y)
+    quotient = _quotient(first, divisor, number)
+    if divisor.value.type.dtype in INTEGERS and number is not None and number > 0:
+        return quotient, same("sub", first, same("mul", quotient, divisor))
+    return quotient, _rest(first, divisor, number)
 
 
 @public()
@@ -149,6 +152,10 @@ def _quotient(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
     dtype = x.value.type.dtype
     if dtype in UNSIGNED:
         return _unless_zero(divisor, number, same("div", x, divisor))
+    if dtype in INTEGERS and number is not None and number > 0:
+        # A negative number is -1 - n, and divided, -1 less n divided.
+        sign = same("shift_right_arithmetic", x, like(x, x.value.type.numpy.itemsize * 8 - 1))
+        return same("xor", same("div", same("xor", x, sign), divisor), sign)
     rest = same("rem", x, divisor)
     if dtype not in FLOATS:
         quotient = same("div", x, divisor)

@@ -272,5 +272,20 @@ def test_quotients_of_short_integers_are_exact(dtype: str) -> None:
         with np.errstate(all="ignore"):
             wanted = getattr(np, name)(x, y)
         same(eagerly(getattr(snp, name), x, y), wanted)
-        divisor = np.array(7, dtype)
-        same(eagerly(getattr(snp, name), x, divisor), getattr(np, name)(x, divisor))
+        for number in (7, 1, 0, *(() if dtype[0] == "u" else (-1, -7))):
+            divisor = np.array(number, dtype)
+            with np.errstate(all="ignore"):
+                wanted = getattr(np, name)(x, divisor)
+            same(eagerly(getattr(snp, name), x, divisor), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4"])
+@pytest.mark.parametrize("number", [1, 7, 127])
+def test_integers_by_a_known_number(dtype: str, number: int) -> None:
+    info = np.iinfo(dtype)
+    x = np.concatenate([np.arange(-300, 300).astype(dtype), [info.min, info.max]]).astype(dtype)
+    wanted = np.divmod(x, np.array(number, dtype))
+    for got in (sd.jit(lambda x: snp.divmod(x, number))(x), snp.divmod(x, number)):
+        for each, its in zip(got, wanted, strict=True):
+            same(each, its)
+    same(sd.jit(lambda x: x // number)(snp.asarray(x)), wanted[0])

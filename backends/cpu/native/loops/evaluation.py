@@ -8,7 +8,9 @@ from shardir.backends.cpu.native.loops.access import Place, Vectors, splat
 from shardir.backends.cpu.native.loops.axes import SPLAT
 from shardir.backends.cpu.native.loops.body import APPLY, ARRAY, CONSTANT, IOTA, REDUCE, Body
 from shardir.backends.cpu.native.vector import inline, registers
+from shardir.backends.cpu.native.vector.exact import Divisor, divisor_of
 from shardir.backends.cpu.native.vector.registers import Held
+from shardir.types import INTEGERS
 
 Find = Callable[[int], Place]
 """Where array `number` is now."""
@@ -22,10 +24,19 @@ class Values:
     body: Body
     count: int
     held: dict[int, Held] = field(default_factory=dict)
+    divisors: dict[int, Divisor] = field(default_factory=dict)
 
     def inner(self) -> "Values":
         """What is known here, to which an inner loop adds."""
-        return Values(self.function, self.body, self.count, dict(self.held))
+        return Values(self.function, self.body, self.count, dict(self.held), dict(self.divisors))
+
+    def keep_divisors(self) -> None:
+        """Work out what inner loops ask of the integers known here that they divide by."""
+        for step in self.body.steps:
+            if step.op in ("div", "rem") and step.dtype in INTEGERS:
+                by = step.operands[1]
+                if by in self.held and by not in self.divisors:
+                    self.divisors[by] = divisor_of(registers.single(self.held[by]), step.dtype)
 
     def evaluate(
         self, steps: Sequence[int], vectors: Vectors, array: Find, index: Callable[[int], Held]
@@ -45,7 +56,10 @@ class Values:
             elif step.kind == APPLY:
                 operands = [self.held[k] for k in step.operands]
                 dtypes = [self.body.steps[k].dtype for k in step.operands]
-                self.held[i] = self._apply(step.op, dict(step.attrs), operands, dtypes, step.dtype)
+                by = self.divisors.get(step.operands[-1]) if len(operands) == 2 else None
+                self.held[i] = self._apply(
+                    step.op, dict(step.attrs), operands, dtypes, step.dtype, by
+                )
 
     def _apply(
         self,
@@ -54,8 +68,9 @@ class Values:
         operands: Sequence[Held],
         dtypes: Sequence[str],
         result: str,
+        divisor: Divisor | None = None,
     ) -> Held:
-        made = inline.emit(self.function, op, attrs, operands, dtypes, result)
+        made = inline.emit(self.function, op, attrs, operands, dtypes, result, divisor)
         if made is None:
             raise NotImplementedError(f"no instructions for {op} of {', '.join(dtypes)}")
         return made

@@ -236,6 +236,7 @@ def _row(
         return indices(f, place(where, None), start, lanes)
 
     known.evaluate(same, still, lambda n: place(n, None), lambda n: index(n, None))
+    known.keep_divisors()
     with f.loop(0, width, lanes) as i:
         left = None if shape.whole else width - i
         vectors = Vectors(f, lanes, left, shape.streaming)

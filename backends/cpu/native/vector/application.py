@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shardir.backends.cpu.native.llvm.text import Function, Value, vector
 from shardir.backends.cpu.native.vector.registers import Held, count_of, parts, register, single
 from shardir.opset import Attr
 from shardir.types import COMPLEX, FLOATS, SIGNED
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.native.vector.exact import Divisor
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,8 @@ class Application:
     operands: tuple[Held, ...]
     dtypes: tuple[str, ...]
     result: str
+    divisor: "Divisor | None" = None
+    """What is known of the second operand of an integer division."""
 
     @property
     def count(self) -> int:

@@ -39,13 +39,21 @@ def _divide(a: Application) -> Held:
 
 
 def _equal(a: Application) -> Held:
-    (ar, ai), (br, bi) = a.pairs
+    (ar, ai), (br, bi) = _apart(a)
     return ar.is_("oeq", br) & ai.is_("oeq", bi)
 
 
 def _unequal(a: Application) -> Held:
-    (ar, ai), (br, bi) = a.pairs
+    (ar, ai), (br, bi) = _apart(a)
     return ar.is_("une", br) | ai.is_("une", bi)
+
+
+def _apart(a: Application) -> tuple[Pair, Pair]:
+    """Both operands, so that LLVM compares parts that are apart: else it compares what lies in
+    memory, and takes the bits of that apart one by one."""
+    first, second = a.pairs
+    fence = a.function.intrinsic
+    return (fence("arithmetic.fence", first[0]), fence("arithmetic.fence", first[1])), second
 
 
 def _is_finite(a: Application) -> Held:

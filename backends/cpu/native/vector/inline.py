@@ -43,16 +43,18 @@ def emit(
     operands: Sequence[Held],
     dtypes: Sequence[str],
     result: str,
+    divisor: exact.Divisor | None = None,
 ) -> Held | None:
     """Append the instructions of one elementwise operation, on vectors of any number of lanes.
 
     `op` is its name in the IR, `dtypes` and `result` the IR's element types of the operands and of
     the result; all operands have the same number of lanes. Values are held as `registers` says.
     Functions that take more than a few instructions are calls of `library`: the symbols are those
-    that the module then declares (`library.symbols_of`). Returns `None` for what is not
+    that the module then declares (`library.symbols_of`). `divisor` says what is known of the second
+    operand already, where integers are divided. Returns `None` for what is not
     elementwise.
     """
-    a = Application(function, op, attrs, tuple(operands), tuple(dtypes), result)
+    a = Application(function, op, attrs, tuple(operands), tuple(dtypes), result, divisor)
     rule = _rule(a)
     made = None if rule is None else rule(a)
     if isinstance(made, Value) and result in NARROW and op not in KEEPS:
