@@ -147,12 +147,12 @@ def compress(
     """
     if out is not None:
         raise ArgumentError(point("compress has no out=; arrays are never written into"))
-    from shardir.frontend.numpy.positions import known_places
-
     if size is None:
         found = chosen(a, condition, axis)
         if found is not None:
             return found
+        from shardir.frontend.numpy.positions import known_places
+
         flat = np.ravel(condition) if is_known(condition) else condition
         return _compressed(a, known_places(flat)[0], axis)
     return _compressed_to(condition, a, axis, size, fill_value)

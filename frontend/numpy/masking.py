@@ -4,16 +4,20 @@ How many elements there are differs from call to call, so no program is made for
 puts them together, and NumPy where there is none.
 """
 
+from functools import cache, lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.cpu.native import available
 from shardir.backends.storage import Storage
-from shardir.frontend.array import Array, uncommitted
+from shardir.frontend.array import Array
 from shardir.frontend.promotion import Abstract
+from shardir.frontend.running import uncommitted_device
+from shardir.frontend.shardings import SingleDeviceSharding
+from shardir.frontend.signature import Signature, signature_of
 from shardir.frontend.trace import current
 from shardir.types import TensorType
 
@@ -34,25 +38,55 @@ def chosen(x: Any, mask: Any, axis: int | None) -> Array | None:
         return None
     if current() is not None:
         return None
-    abstract = x.signature.abstract
-    shape, marks = abstract.type.shape, mask.shape
+    fit = _fit(x.signature, mask.shape, axis)
+    if fit is None:
+        return None
+    storage = x.storage
+    if available() and fit.outer * fit.size * fit.row:
+        flags, kept = _flags(mask)
+        count, block = _masks().chosen(flags, fit.size, storage.address, fit.row, fit.outer)
+        del kept
+        signature, shape = _made(x.signature, fit, count)
+        held = Storage(block.address, block, shape, storage.dtype)
+    else:
+        lines = storage.array.reshape(fit.outer, fit.size, *fit.rest)[:, np.asarray(mask).ravel()]
+        signature, shape = _made(x.signature, fit, lines.shape[1])
+        held = Storage.of(lines.reshape(shape))
+    return Array(signature, SingleDeviceSharding(uncommitted_device()), held)
+
+
+class _Fit(NamedTuple):
+    """How a mask lies on an array: `outer` times `size` rows of `row` bytes, those of one mask
+    between the dimensions `head` and `rest`."""
+
+    outer: int
+    size: int
+    row: int
+    head: tuple[int, ...]
+    rest: tuple[int, ...]
+
+
+@lru_cache(256)
+def _fit(signature: Signature, marks: tuple[int, ...], axis: int | None) -> _Fit | None:
+    """`None` where a mask of this shape does not lie on such an array."""
+    kind = signature.abstract.type
+    shape = kind.shape
     if axis is None:
         shape, marks, axis = (prod(shape),), (prod(marks),), 0
     end = axis + len(marks)
-    if axis < 0 or not marks or shape[axis:end] != marks or abstract.type.dtype == "key":
+    if axis < 0 or not marks or shape[axis:end] != marks or kind.dtype == "key":
         return None
-    outer, size, rest = prod(shape[:axis]), prod(marks), shape[end:]
-    row = prod(rest) * abstract.type.numpy.itemsize
-    if available() and outer * size * row:
-        storage = x.storage
-        flags, kept = _flags(mask)
-        count, block = _masks().chosen(flags, size, storage.address, row, outer)
-        del kept
-        held = Storage(block.address, block, (*shape[:axis], count, *rest), storage.dtype)
-    else:
-        lines = x.storage.array.reshape(outer, size, *rest)[:, np.asarray(mask).reshape(-1)]
-        held = Storage.of(lines.reshape(*shape[:axis], lines.shape[1], *rest))
-    return uncommitted(held, Abstract(TensorType(held.shape, abstract.type.dtype), abstract.weak))
+    head, rest = shape[:axis], shape[end:]
+    return _Fit(prod(head), prod(marks), prod(rest) * kind.numpy.itemsize, head, rest)
+
+
+@lru_cache(1 << 10)
+def _made(signature: Signature, fit: _Fit, count: int) -> tuple[Signature, tuple[int, ...]]:
+    """What so many chosen rows are."""
+    shape = (*fit.head, count, *fit.rest)
+    abstract = signature.abstract
+    kind = Abstract(TensorType(shape, abstract.type.dtype), abstract.weak)
+    return signature_of(kind, None), shape
 
 
 def true_places(mask: Mask) -> Storage:
@@ -74,6 +108,7 @@ def _flags(mask: Mask) -> tuple[int, object]:
     return whole.__array_interface__["data"][0], whole
 
 
+@cache
 def _masks() -> Any:
     from shardir.backends.cpu.native.moves import masks
 
