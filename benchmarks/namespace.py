@@ -78,6 +78,9 @@ def cases(size: int) -> Iterator[Case]:
     for name in ("floor_divide", "remainder", "divmod"):
         for kind in (np.int32, np.int16, np.uint8):
             yield name, (whole.astype(kind), 7), {}
+    for name in ("argmax", "argmin"):
+        yield name, (whole.astype(np.uint8),), {}
+    yield "abs", (flat.view(np.complex64),), {}
     for name in ("equal", "not_equal"):
         yield name, (flat.view(np.complex64), flat.view(np.complex64).copy()), {}
     yield "where", (mask, square, other), {}

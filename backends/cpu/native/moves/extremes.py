@@ -2,7 +2,9 @@
 
 The first NaN, or the first of equals. Where lines lie side by side, a vector has an element of
 each; where a line is contiguous, its elements are dealt to the lanes of a vector, each of which
-keeps its best, and the best of those is found at the end.
+keeps its best, and the best of those is found at the end. Of short integers a vector has more than
+a vector of places; of those the best of each piece of a line is found without its place, which is
+looked for at the end in the one piece that matters.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,6 +29,9 @@ from shardir.ir import Op
 
 BESIDE = 2048
 """How many lines at most lie side by side, so that the best of each stay in the cache."""
+SHORT = ("i8", "u8", "i16", "u16")
+PIECE = 32
+"""Vectors of a piece of a line of short integers."""
 MOST = 1 << 31
 """Places are counted in 32 bits."""
 
@@ -51,6 +56,8 @@ def extreme_rule(
     beside = [loop for loop in found.loops if loop.strides[0] == size and loop.extent >= lanes]
     if is_truth:
         way, column = "first", found.loops[-1] if found.loops else None
+    elif step == size and x.dtype in SHORT and steps >= PIECE * host().lanes(size):
+        way, column = "pieces", found.loops[-1] if found.loops else None
     elif step == size and steps >= lanes:
         way, column = (
             "along" if steps < 8 * lanes else "far",
@@ -73,11 +80,12 @@ def extreme_rule(
         "beside": _beside,
         "items": _items,
         "first": _first,
+        "pieces": _pieces,
     }
     kernel = grid_kernel(
         name, Form(2, extras=2), partial(ways[way], op.name == "argmax", x.dtype, y.dtype)
     )
-    cost = x.nbytes / (40 if is_truth else 16) if way != "items" else x.size * 1.5
+    cost = x.nbytes / (40 if way in ("first", "pieces") else 16) if way != "items" else x.size * 1.5
     return [grid.phase(kernel, cost, context.workers, op.name, (steps, step))]
 
 
@@ -226,6 +234,57 @@ def _along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block:
             better = _better(largest, dtype, new, one.get())
             _keep(f, one, where, better, new, i.to("i32", "trunc"))
         f.store(_as(where.get(), numbers.MEMORY[to]), target, 1)
+
+
+def _pieces(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
+    kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
+    steps, lanes = block.extra(0), host().lanes(size)
+    how = "max" if largest else "min"
+    signed = "u" if dtype[0] == "u" else "s"
+    whole, piece = vector(kind.type, lanes), PIECE * lanes
+    over = f"llvm.vector.reduce.{signed}{how}.v{lanes}{kind.type}"
+    f.module.declare(over, kind.type, [whole])
+    with f.loop(0, block.columns) as j:
+        source, target = (
+            f.offset(address, j * stride)
+            for address, stride in zip(block.addresses, block.column_strides, strict=True)
+        )
+        best = f.variable(kind.type, numbers.load(f, source, kind, 1))
+        begin, at = f.variable("i64", 0), f.variable("i64", 0)
+
+        def keep(new: Value) -> None:
+            better = _better(largest, dtype, new, best.get())
+            best.set(f.select(better, new, best.get()))
+            begin.set(f.select(better, at.get(), begin.get()))
+
+        with f.while_(partial(fits, at, steps, piece)):
+            start = f.offset(source, at.get() * size)
+            highest = [
+                f.variable(whole, numbers.load(f, f.offset(start, k * lanes * size), kind, lanes))
+                for k in range(4)
+            ]
+            with f.loop(4 * lanes, piece, 4 * lanes) as i:
+                for k, each in enumerate(highest):
+                    there = f.offset(start, (i + k * lanes) * size)
+                    new = numbers.load(f, there, kind, lanes)
+                    each.set(numbers.combine(f, how, each.get(), new, dtype))
+            first, *others = (each.get() for each in highest)
+            for other in others:
+                first = numbers.combine(f, how, first, other, dtype)
+            keep(f.call(over, [first], kind.type))
+            at.set(at.get() + piece)
+        with f.while_(lambda: at.get().is_("slt", steps)):
+            keep(numbers.load(f, f.offset(source, at.get() * size), kind, 1))
+            at.set(at.get() + 1)
+        at.set(begin.get())
+        with f.while_(lambda: _differs(f, source, at.get(), kind, best.get())):
+            at.set(at.get() + 1)
+        f.store(_as(at.get().to("i32", "trunc"), numbers.MEMORY[to]), target, 1)
+
+
+def _differs(f: Function, source: Value, at: Value, kind: numbers.Kind, best: Value) -> Value:
+    here = f.offset(source, at * numbers.SIZES[kind.dtype])
+    return numbers.load(f, here, kind, 1).is_("ne", best)
 
 
 RULES: dict[str, Rule] = {"argmax": extreme_rule, "argmin": extreme_rule}
