@@ -8,7 +8,7 @@ complex elementary functions" (1987).
 from collections.abc import Callable
 from math import log
 
-from shardir.backends.cpu.native.llvm.text import Value, lanes, vector
+from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
 from shardir.backends.cpu.native.vector import library
 from shardir.backends.cpu.native.vector.application import Application, Rule
 from shardir.backends.cpu.native.vector.arithmetic import (
@@ -249,6 +249,16 @@ def in_double(function: Callable[..., Held]) -> Rule:
     return rule
 
 
+def _absolute(a: Application) -> Held:
+    """Of f32 parts, squares in f64 neither overflow nor vanish."""
+    narrow = a.pairs[0][0].type
+    if element(narrow) == "double":
+        return absolute(a.pairs[0])
+    re, im = (part.to(vector("double", lanes(narrow)), "fpext") for part in a.pairs[0])
+    made = root(fma(re, re, im * im)).to(narrow, "fptrunc")
+    return where(_is_endless(a.pairs[0][0]) | _is_endless(a.pairs[0][1]), INFINITY, made)
+
+
 def _times(function: Callable[[Pair], Pair], before: float, after: float) -> Callable[[Pair], Pair]:
     def apply(z: Pair) -> Pair:
         real, imag = function((z[0] * before, z[1] * before))
@@ -262,6 +272,11 @@ FUNCTIONS: dict[str, Callable[..., Held]] = {
     "log2": _times(log_of, 1.0, 1 / LN2), "log1p": log1p, "sqrt": sqrt, "rsqrt": rsqrt,
     "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": turned(sinh),
     "cos": lambda z: cosh((-z[1], z[0])), "tan": turned(tanh), "logistic": logistic,
-    "abs": absolute, "sign": sign, "pow": power,
+    "sign": sign, "pow": power,
 }  # fmt: skip
 """Of pairs of f64."""
+
+RULES: dict[str, Rule] = {
+    "abs": _absolute,
+    **{name: in_double(function) for name, function in FUNCTIONS.items()},
+}

@@ -27,11 +27,11 @@ KEEPS = frozenset(
 """What gives numbers of a narrow type without being rounded to it."""
 
 COMPLEX_RULES = {
-    name: complex_functions.in_double(function)
-    for name, function in (
-        *complex_functions.FUNCTIONS.items(),
-        *complex_inverse.FUNCTIONS.items(),
-    )
+    **complex_functions.RULES,
+    **{
+        name: complex_functions.in_double(function)
+        for name, function in complex_inverse.FUNCTIONS.items()
+    },
 }
 """Functions of complex numbers."""
 
