@@ -1,10 +1,16 @@
 """Which operations there are kernels for, and how their results would best lie in memory."""
 
-from shardir.backends.cpu.native import contraction, loops, matrices, moves
+from shardir.backends.cpu.native import contraction, loops, matrices, moves, transforms
 from shardir.backends.cpu.native.data import Order, Rule
 from shardir.backends.cpu.native.moves.scanning import WANTED, or_else
 
-RULES: dict[str, Rule] = {**moves.RULES, **loops.RULES, **contraction.RULES, **matrices.RULES}
+RULES: dict[str, Rule] = {
+    **moves.RULES,
+    **loops.RULES,
+    **contraction.RULES,
+    **matrices.RULES,
+    **transforms.RULES,
+}
 RULES.update({name: or_else(RULES[name]) for name in WANTED})
 
 ORDERS: dict[str, Order] = {**contraction.LAYOUTS}

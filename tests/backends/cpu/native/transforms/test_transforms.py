@@ -1,0 +1,163 @@
+"""Fourier transforms in scratch memory: as exact as NumPy's, row by row."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shardir.backends.cpu.native.transforms import RULES
+from shardir.backends.cpu.native.transforms.passes import radices, turns
+from shardir.ir import Op
+from shardir.ops.fft import TRANSFORMS
+from shardir.opset import OPS, Symbol
+from shardir.types import NUMPY_DTYPES, TensorType
+from tests.backends.cpu.native.running import lowered, made_by, op_on
+
+Array = npt.NDArray[Any]
+KINDS = ("fft", "ifft", "rfft", "irfft")
+COMPLEX = {"f32": "c64", "f64": "c128"}
+ONE: dict[str, Callable[..., Array]] = {
+    "fft": np.fft.fft, "ifft": np.fft.ifft, "rfft": np.fft.rfft, "irfft": np.fft.irfft,
+}  # fmt: skip
+SHORT = [n for n in range(1, 65) if radices(n) is not None]
+
+
+def drawn(kind: str, dtype: str, *shape: int) -> Array:
+    """What transforms of rows of a length take; of `irfft`, what it makes has that length."""
+    rng = np.random.default_rng(sum(shape))
+    if kind == "rfft":
+        return rng.standard_normal(shape).astype(NUMPY_DTYPES[dtype])
+    if kind == "irfft":
+        shape = (*shape[:-1], shape[-1] // 2 + 1)
+    numbers = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    return numbers.astype(NUMPY_DTYPES[COMPLEX[dtype]])
+
+
+def transform(kind: str, dtype: str, x: Array, rank: int, length: int) -> Op:
+    """The operation; `length` is that of the last dimension, of the results of `irfft`."""
+    operand = TensorType(x.shape, dtype if kind == "rfft" else COMPLEX[dtype])
+    result = TensorType((*x.shape[:-1], length), dtype) if kind == "irfft" else None
+    return op_on(OPS["fft"], operand, result=result, kind=Symbol(kind), rank=rank)
+
+
+def exact(kind: str, x: Array, *lengths: int) -> Array:
+    """In more bits than f64 has, where the machine has such."""
+    wide = x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble)
+    return np.asarray(TRANSFORMS[kind](wide, lengths, tuple(range(-len(lengths), 0))))
+
+
+def error(found: Array, wanted: Array) -> float:
+    """The root of the mean square."""
+    return float(np.sqrt(np.mean(np.abs(found - wanted) ** 2, dtype=np.longdouble)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_short_rows(kind: str) -> None:
+    for n in SHORT:
+        dtype, close = ("f32", 2e-7) if n % 4 < 2 else ("f64", 1e-15)
+        x = drawn(kind, dtype, 3, n)
+        (found,) = made_by(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
+        wanted = exact(kind, x, n)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=close * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [128, 360, 1000, 1024, 4096])
+def test_errors_are_not_larger_than_those_of_numpy(kind: str, dtype: str, n: int) -> None:
+    x = drawn(kind, dtype, 17, n)
+    (found,) = made_by(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
+    wanted, other = exact(kind, x, n), ONE[kind](x, n)
+    assert error(found, wanted) <= 1.05 * error(other, wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch", [(), (0,), (1,), (3,), (17,), (2, 1, 5)])
+def test_batches(kind: str, batch: tuple[int, ...]) -> None:
+    x = drawn(kind, "f32", *batch, 24)
+    (found,) = made_by(RULES["fft"], transform(kind, "f32", x, 1, 24), [x])
+    np.testing.assert_allclose(found, exact(kind, x, 24), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_elements_that_lie_in_any_way(kind: str, dtype: str) -> None:
+    """Rows that are neighbours, backwards, far apart, the same again; results as well."""
+    for rows, n in ((5, 12), (8, 12), (19, 20), (19, 6)):
+        x = drawn(kind, dtype, rows, n)
+        op = transform(kind, dtype, x, 1, n)
+        (straight,) = made_by(RULES["fft"], op, [x])
+        apart = np.zeros((2 * rows, 3 * x.shape[1]), x.dtype)[::2, ::3]
+        apart[...] = x
+        for given in (np.asfortranarray(x), apart, x[::-1, ::-1].copy()[::-1, ::-1]):
+            dense = np.zeros((2, *straight.shape), straight.dtype)
+            for out in (np.asfortranarray(dense[0]), dense[1], np.repeat(dense[0], 2, 1)[:, ::2]):
+                assert lowered(RULES["fft"], op, [given], [out]) is not None
+                np.testing.assert_array_equal(out, straight)
+        (same,) = made_by(RULES["fft"], op, [np.broadcast_to(x[:1], x.shape)])
+        np.testing.assert_array_equal(same, np.broadcast_to(straight[:1], straight.shape))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(4, 6, 10), (2, 3, 4, 9), (9, 8, 16)])
+@pytest.mark.parametrize("rank", [2, 3])
+def test_several_dimensions(kind: str, shape: tuple[int, ...], rank: int) -> None:
+    x = drawn(kind, "f64", *shape)
+    (found,) = made_by(RULES["fft"], transform(kind, "f64", x, rank, shape[-1]), [x])
+    wanted = exact(kind, x, *shape[-rank:])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-15 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_finite_stays_in_its_row(kind: str) -> None:
+    x = drawn(kind, "f32", 17, 12)
+    op = transform(kind, "f32", x, 1, 12)
+    (clean,) = made_by(RULES["fft"], op, [x])
+    for bad in (np.nan, np.inf):
+        x[3, 1] = bad
+        (found,) = made_by(RULES["fft"], op, [x])
+        assert not np.isfinite(found[3]).any()
+        np.testing.assert_array_equal(np.delete(found, 3, 0), np.delete(clean, 3, 0))
+
+
+def test_ends_of_half_a_spectrum_count_as_real() -> None:
+    for n in (1, 2, 7, 8):
+        x = drawn("irfft", "f64", 3, n)
+        wild = x.copy()
+        wild[:, 0] += 1j * np.inf
+        if n % 2 == 0:
+            wild[:, -1] += 1j * np.inf
+        wild.real = x.real
+        op = transform("irfft", "f64", x, 1, n)
+        one, other = (made_by(RULES["fft"], op, [given])[0] for given in (x, wild))
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_bits_for_any_number_of_workers_and_in_any_lane(kind: str) -> None:
+    x = drawn(kind, "f64", 41, 60)
+    op = transform(kind, "f64", x, 1, 60)
+    (found,) = made_by(RULES["fft"], op, [x], workers=1)
+    for workers in (2, 5):
+        np.testing.assert_array_equal(made_by(RULES["fft"], op, [x], workers=workers)[0], found)
+    for start, end in ((0, 1), (5, 13), (33, 41)):
+        part = x[start:end]
+        (alone,) = made_by(RULES["fft"], transform(kind, "f64", part, 1, 60), [part])
+        np.testing.assert_array_equal(alone, found[start:end])
+
+
+@pytest.mark.parametrize(("shape", "rank"), [((8, 11), 1), ((16, 26), 1), ((8, 1 << 15), 1),
+                                             ((1 << 12,), 1), ((11, 8), 2)])  # fmt: skip
+def test_what_is_left_to_numpy(shape: tuple[int, ...], rank: int) -> None:
+    """Other factors, rows that scratch memory does not hold, and a long one alone."""
+    x = np.zeros(shape, np.complex128)
+    assert lowered(RULES["fft"], transform("fft", "f64", x, rank, shape[-1]), [x], [x]) is None
+
+
+def test_turns_are_exact_where_they_can_be() -> None:
+    eighth = np.sqrt(0.5)
+    table = [1, eighth * (1 - 1j), -1j, -eighth * (1 + 1j), -1]
+    np.testing.assert_array_equal(turns(8)[:5], table)
+    assert turns(12)[2] == np.complex128(0.5 - 1j * turns(12)[1].real)
