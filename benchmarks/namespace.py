@@ -153,6 +153,9 @@ def cases(size: int) -> Iterator[Case]:
     yield "inner", (flat, flat), {}
     yield "outer", (square[0], square[0]), {}
     yield "convolve", (flat, flat[:8]), {}
+    yield "convolve", (whole.ravel(), few.ravel()[:8]), {}
+    yield "convolve", (flat.view(np.complex64), flat.view(np.complex64)[:4]), {}
+    yield "correlate", (whole.ravel(), few.ravel()[:3]), {}
     yield "polyval", (flat[:4], flat), {}
     yield "cross", (flat[: size // 3 * 3].reshape(-1, 3), flat[: size // 3 * 3].reshape(-1, 3)), {}
     side = min(1 << (size.bit_length() // 2), 1024)

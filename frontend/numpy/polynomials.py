@@ -21,7 +21,10 @@ from shardir.frontend.operands import (
 from shardir.frontend.promotion import dtype_of, inexact
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
+from shardir.types import COMPLEX, INTEGERS
 
+IN_TURN = 16
+"""Windows of integers and complex numbers up to this size are sums of products."""
 STATIC = ("mode", "precision", "preferred_element_type")
 
 
@@ -73,6 +76,9 @@ def _slid(name: str, x: Tracer, window: Tracer, mode: str, low: int, dtype: Any)
     pads = {"full": (size - 1, size - 1), "same": (low, size - 1 - low), "valid": (0, 0)}
     if mode not in pads:
         raise ArgumentError(point(f"{name} has no mode {mode!r}; it is 'full', 'same' or 'valid'"))
+    if size <= IN_TURN and x.value.type.dtype in (*INTEGERS, *COMPLEX):
+        line = _in_turn(x, window, pads[mode])
+        return line if dtype is None else convert(line, dtype_of(dtype))
     found: Tracer = emit(
         "convolution",
         reshape(x, (1, x.shape[0], 1)),
@@ -88,6 +94,23 @@ def _slid(name: str, x: Tracer, window: Tracer, mode: str, low: int, dtype: Any)
     )
     line = reshape(found, (found.shape[1],))
     return line if dtype is None else convert(line, dtype_of(dtype))
+
+
+def _in_turn(x: Tracer, window: Tracer, pads: tuple[int, int]) -> Tracer:
+    """The sum of a few products with what lies ever further on: one walk, where machines have no
+    instructions for such convolutions."""
+    low, high = pads
+    zero = splat(0, x.value.type.with_shape(()))
+    padded: Tracer = emit("pad", x, zero, low=(low,), high=(high,), interior=(0,), weak=x.weak_type)
+    size = window.shape[0]
+    count = padded.shape[0] - size + 1
+    total: Tracer | None = None
+    for i in range(size):
+        factor = reshape(piece(window, 0, i, i + 1), ())
+        term = same("mul", piece(padded, 0, i, i + count), broadcast(factor, (count,)))
+        total = term if total is None else same("add", total, term)
+    assert total is not None
+    return total
 
 
 @public(static=("unroll",))

@@ -23,6 +23,9 @@ def test_sliding_products(name: str, mode: str) -> None:
         check(name, x, y.copy(), mode)
     check(name, WHOLE, WHOLE[:2], mode)
     check(name, LONG, PLANE, mode)
+    for size in (1, 16, 17):
+        for dtype in ("u1", "i2", "c8"):
+            check(name, np.arange(40).astype(dtype), np.arange(size, 0, -1).astype(dtype), mode)
 
 
 def test_what_does_not_slide() -> None:
