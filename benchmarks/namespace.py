@@ -145,6 +145,7 @@ def cases(size: int) -> Iterator[Case]:
     yield "searchsorted", (np.arange(0, 100, 4, dtype=np.int32), whole), {}
     yield "isin", (few, np.arange(3, dtype=np.int32)), {}
     yield "isin", (flat, flat[:100]), {}
+    yield "isin", (whole, whole[: rows // 4] + 50), {}
     yield "gradient", (flat,), {}
     yield "delete", (square, 0), {"axis": 0}
     yield "percentile", (flat, 30.0), {}

@@ -4,18 +4,22 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.array import Array
 from shardir.frontend.eager import public
 from shardir.frontend.numpy.along import piece
 from shardir.frontend.numpy.pointwise import known, same
 from shardir.frontend.numpy.unique import HOST, from_numpys, known_in_numpy, unique
-from shardir.frontend.operands import align, broadcast, promote, reshape
-from shardir.frontend.trace import emit
+from shardir.frontend.operands import align, broadcast, convert, promote, reshape
+from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
+from shardir.types import INTEGERS
 
 IN_TURN = 128
 """Each element is compared with so many others in registers."""
 BESIDE = 256
 """So many comparisons of an element take less time than a search."""
+SPAN = 6
+"""Integers are looked up in a table that has so many times their number, at most."""
 FEW = 1 << 16
 """Up to so many comparisons are all made at once; for more, one side is sorted."""
 
@@ -141,7 +145,6 @@ def _is_one_of(x: Tracer, tests: Tracer) -> Tracer:
     return found
 
 
-@public(static=("assume_unique", "invert", "method"))
 def isin(
     element: Any,
     test_elements: Any,
@@ -151,12 +154,33 @@ def isin(
     method: Any = None,
 ) -> Any:
     """Whether each element is among `test_elements` (or, with `invert`, is not). NaN is nowhere."""
+    return _isin(element, test_elements, invert, _span(element, test_elements))
+
+
+def _span(element: Any, test_elements: Any) -> int | None:
+    """A power of two of integers, from the least of many on that are known, which they all are
+    among; `None` where those would be more than a search is worth, or cannot be known."""
+    for x in (element, test_elements):
+        if type(x) is not Array or x.signature.sharding is not None or x.type.dtype not in INTEGERS:
+            return None
+    count = test_elements.size
+    if count <= BESIDE or current() is not None:
+        return None
+    numbers = test_elements.storage.array
+    most = int(numbers.max()) - int(numbers.min())
+    return 1 << most.bit_length() if most < SPAN * (element.size + count) else None
+
+
+@public(static=("invert", "span"), name="isin")
+def _isin(element: Any, test_elements: Any, invert: bool, span: int | None) -> Any:
     from shardir.frontend import numpy as snp
 
     x, tests = promote(*known(element, test_elements))
     tests = reshape(tests, (tests.size,))
     if not tests.size:
         found = snp.zeros(x.shape, bool)
+    elif span is not None and x.value.type.dtype in INTEGERS:
+        found = _is_marked(x, tests, span)
     elif tests.size <= IN_TURN:
         found = _is_one_of(x, tests)
     elif tests.size <= BESIDE or x.size * tests.size <= FEW:
@@ -167,3 +191,19 @@ def isin(
         near = snp.take(arranged, snp.searchsorted(arranged, x), mode="clip")
         found = emit("eq", near, x)
     return ~found if invert else found
+
+
+def _is_marked(x: Tracer, tests: Tracer, span: int) -> Tracer:
+    """Whether each element is one of integers that are marked in a table from the least on."""
+    from shardir.frontend import numpy as snp
+
+    least = snp.min(tests)
+    unsigned = f"u{x.value.type.numpy.itemsize * 8}"
+    # What is below the least wraps, and is past the end of the table too.
+    place, marked = (convert(same("sub", *align(y, least)), unsigned) for y in (x, tests))
+    table = snp.zeros((span,), bool).at[marked].set(True, mode="promise_in_bounds")
+    if span.bit_length() > x.value.type.numpy.itemsize * 8:
+        inside: Tracer = snp.ones(x.shape, bool)
+    else:
+        inside = place < span
+    return same("and", snp.take(table, place, mode="clip"), inside)

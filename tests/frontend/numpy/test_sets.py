@@ -150,3 +150,20 @@ def test_few_are_looked_for_in_one_walk() -> None:
     for function in (lambda x: snp.isin(x, x[:9]), lambda x: snp.searchsorted(x[:9], x)):
         text = sd.jit(function).lower(x).compile().as_text("schedule")
         assert not any(word in text for word in ("gather", "sort:", "numpy:", "rounds"))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int32])
+@pytest.mark.parametrize("spread", [90, 20000])
+def test_many_integers_that_lie_close_are_looked_up(dtype: type, spread: int) -> None:
+    limits, random = np.iinfo(dtype), np.random.default_rng(spread)
+    whole = random.integers(limits.min, limits.max, 3000, dtype, endpoint=True)
+    edges = np.array([limits.min, limits.max], dtype)
+    spread = min(spread, int(limits.max) - int(limits.min))
+    for least in (int(limits.min), int(limits.max) - spread, (int(limits.max) - spread) // 2):
+        tests = (random.integers(0, spread + 1, 300) // 2 * 2 + least).astype(dtype)
+        x = np.concatenate([whole, edges, tests[:50], np.roll(tests[:50] + 1, 1)]).astype(dtype)
+        for invert in (False, True):
+            got = snp.isin(snp.asarray(x), snp.asarray(tests), invert=invert)
+            np.testing.assert_array_equal(got, np.isin(x, tests, invert=invert))
+    mixed = snp.isin(snp.asarray(whole.astype(np.int16)), snp.asarray(tests))
+    np.testing.assert_array_equal(mixed, np.isin(whole.astype(np.int16), tests))
