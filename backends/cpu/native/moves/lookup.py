@@ -10,7 +10,7 @@ from functools import partial
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, vector
+from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, element, vector
 from shardir.backends.cpu.native.moves import bodies
 from shardir.backends.cpu.native.moves.casting import fits
 from shardir.backends.cpu.native.moves.copying import BLOCK_BYTES, copy_phases, moving_copy_phases
@@ -178,7 +178,7 @@ def _gather(count: int, dtype: str, way: str, size: int, f: Function, block: Blo
         done = f.variable("i64", 0)
         places = [f.variable("ptr", address) for address in block.addresses]
         ahead = [[stride * i for stride in block.row_strides] for i in range(5)]
-        if count == 1 and dtype == "i32" and size in (4, 8) and "+avx2" in host().features:
+        if count == 1 and dtype == "i32" and size in (1, 2, 4, 8) and "+avx2" in host().features:
             _gather_vectors(f, size, block, places, done, limits[0], strides[0])
         for unroll in (4, 1):
             with f.while_(partial(fits, done, block.rows, unroll)):
@@ -209,9 +209,6 @@ def _gather_vectors(
     from_row, to_row = block.row_strides[1:]
     together = block.row_strides[0].is_("eq", 4) & to_row.is_("eq", size)
     whole, type = vector("i64", GATHERED), vector(bodies.item_type(size), GATHERED)
-    name = f"llvm.masked.gather.v{GATHERED}i{8 * size}.v{GATHERED}p0"
-    places_type, mask = vector("ptr", GATHERED), vector("i1", GATHERED)
-    f.module.declare(name, type, [places_type, "i32 immarg", mask, type])
     lanes = Value(f"<{', '.join(f'i64 {i}' for i in range(GATHERED))}>", whole, f)
     steps, scale = lanes * f.splat(from_row, GATHERED), f.splat(stride, GATHERED)
     least, most = f.value(0, whole), f.splat(limit, GATHERED)
@@ -221,16 +218,29 @@ def _gather_vectors(
         index = f.select(index.is_("slt", 0), least, index)
         index = f.select(index.is_("sgt", most), most, index)
         distance = index * scale + steps
-        at = f.emit(f"getelementptr i8, ptr {source}, {whole} {distance}", places_type)
-        items = f.emit(
-            f"call {type} @{name}({places_type} {at}, i32 {size}, {mask} splat (i1 true), "
-            f"{type} zeroinitializer)",
-            type,
-        )
-        f.store(items, target, size)
+        if size >= 4:
+            f.store(_items_at(f, source, distance, type), target, size)
+        else:
+            for lane in range(GATHERED):
+                far = f.emit(f"extractelement {whole} {distance}, i64 {lane}", "i64")
+                item = f.load(f.offset(source, far), element(type), 1)
+                f.store(item, f.offset(target, lane * size), 1)
         for place, step in zip(places, block.row_strides, strict=True):
             place.set(f.offset(place.get(), step * GATHERED))
         done.set(done.get() + GATHERED)
+
+
+def _items_at(f: Function, source: Value, distance: Value, type: str) -> Value:
+    """A vector of items so many bytes after a place."""
+    places, mask, item = vector("ptr", GATHERED), vector("i1", GATHERED), element(type)
+    name = f"llvm.masked.gather.v{GATHERED}{item}.v{GATHERED}p0"
+    f.module.declare(name, type, [places, "i32 immarg", mask, type])
+    at = f.emit(f"getelementptr i8, ptr {source}, {distance.type} {distance}", places)
+    return f.emit(
+        f"call {type} @{name}({places} {at}, i32 {int(item[1:]) // 8}, {mask} splat (i1 true), "
+        f"{type} zeroinitializer)",
+        type,
+    )
 
 
 RULES: dict[str, Rule] = {

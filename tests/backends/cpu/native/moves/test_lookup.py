@@ -83,3 +83,20 @@ def test_sums_of_rows_do_not_depend_on_who_adds(width: int, workers: int) -> Non
     inside = (indices[:, 0] >= 0) & (indices[:, 0] < 40)
     np.add.at(x, indices[inside, 0], updates[inside])
     np.testing.assert_array_equal(out, x)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i16", "f32"])
+def test_many_single_items_of_lines(dtype: str) -> None:
+    kind, indices = TensorType((5, 70), dtype), np.arange(45, dtype=np.int32)[:, None] * 2 - 8
+    op = op_on(
+        ops.gather,
+        kind,
+        TensorType(indices.shape, "i32"),
+        offset_dims=(0,),
+        collapsed_dims=(1,),
+        start_index_map=(1,),
+        result=kind.with_shape((5, 45)),
+    )
+    x = np.arange(350).reshape(5, 70).astype(kind.numpy)
+    (out,) = made_by(RULES["gather"], op, [x, indices])
+    np.testing.assert_array_equal(out, x[:, np.clip(indices[:, 0], 0, 69)])
