@@ -121,11 +121,16 @@ def cases(size: int) -> Iterator[Case]:
     yield "searchsorted", (np.sort(flat), other.ravel()), {}
     yield "take", (square, random.integers(0, rows, rows)), {"axis": 0}
     yield "take", (square, random.integers(0, columns, columns)), {"axis": 1}
+    for kind in (np.uint8, np.int16):
+        short = whole.astype(kind)
+        yield "take", (short, random.integers(0, columns, columns)), {"axis": 1}
     yield "take_along_axis", (square, np.argsort(square, axis=1)), {"axis": 1}
     yield "bincount", (few.ravel(),), {"length": 8}
     yield "histogram", (flat,), {"bins": 16}
     yield "interp", (flat, np.linspace(0, 1, 64, dtype=np.float32),
                      np.linspace(1, 2, 64, dtype=np.float32)), {}  # fmt: skip
+    if size >= 1 << 14:
+        yield "tril_indices", (rows,), {}
     yield "nonzero", (mask,), {}
     yield "extract", (mask, square), {}
     yield "compress", (mask[:, 0], square), {"axis": 0}

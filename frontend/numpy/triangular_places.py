@@ -1,6 +1,7 @@
 """The places of diagonals and triangles."""
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,24 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """The places of the lower triangle, up to the k-th diagonal, of an n by m array."""
-    return tuple(map(places_of, np.tril_indices(n, k, m)))
+    return _lines(n, k + 1, m, True)
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """The places of the upper triangle, from the k-th diagonal on, of an n by m array."""
-    return tuple(map(places_of, np.triu_indices(n, k, m)))
+    return _lines(n, k, m, False)
+
+
+def _lines(n: int, k: int, m: int | None, below: bool) -> tuple[Any, Any]:
+    """The places of each row `below` the one that lies `k` after the diagonal, or from there on."""
+    columns = index(n if m is None else m)
+    rows = np.arange(index(n), dtype=np.int32)
+    edge = np.minimum(np.maximum(np.arange(k, k + n), 0), columns)
+    counts, end = (edge, edge) if below else (columns - edge, columns)
+    past = np.cumsum(counts)
+    across = np.arange(past[-1] if n else 0, dtype=np.int32)
+    across -= np.repeat((past - end).astype(np.int32), counts)
+    return places_of(np.repeat(rows, counts)), places_of(across)
 
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
