@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 
 import numpy as np
 
@@ -10,13 +11,23 @@ from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, View
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import nest
-from shardir.backends.cpu.native.transforms.passes import emit_passes, lanes, radices, turns, width
+from shardir.backends.cpu.native.transforms.passes import (
+    between,
+    circle,
+    emit_passes,
+    lanes,
+    middle,
+    parted,
+    product,
+    radices,
+    width,
+)
 from shardir.backends.cpu.native.transforms.rows import Rows, lying
 from shardir.ir import Op
 from shardir.types import COMPLEX, TensorType
 
-FEW, SHORT = 4, 1 << 10
-"""Of longer rows than these, a quarter of the lanes are to be filled: NumPy is as quick else."""
+FEW, SHORT = 2, 1 << 10
+"""Of longer rows than these, half of the lanes are to be filled: NumPy is as quick else."""
 
 
 def fft_rule(
@@ -29,42 +40,102 @@ def fft_rule(
         return []
     dims = list(range(len(x.shape) - rank, len(x.shape)))
     lengths = (made if kind == "irfft" else x).shape
-    if not all(_held(made, d, lengths[d]) for d in dims):
+    if rank == 1 and (_few(made, dims[0], lengths[-1]) or not _held(lengths[-1])):
+        phases = long_rows(kind, x, made, context)
+        if phases is not None:
+            return phases
+    if not all(_held(lengths[d]) and not _few(made, d, lengths[d], FEW) for d in dims):
         return None
     inverse = kind[0] == "i"
     if kind == "irfft" and rank > 1:
         type = TensorType(x.shape, x.dtype)
-        between = View(context.temporary(x.nbytes), 0, x.shape, packed(type), x.dtype)
+        temporary = View(context.temporary(x.nbytes), 0, x.shape, packed(type), x.dtype)
     else:
-        between = made
+        temporary = made
     # What is real is the last dimension's: first on the way there, last on the way back.
     steps = []
     for d in dims if kind == "irfft" else reversed(dims):
-        target = made if d == dims[-1] else between
-        steps.append(_along(x, target, d, lengths[d], inverse, context))
+        target = made if d == dims[-1] else temporary
+        scale = 1 / lengths[d] if inverse else 1.0
+        steps.append(along(x, target, d, lengths[d], inverse, scale, context))
         x = target
     return steps
 
 
-def _held(made: View, dim: int, length: int) -> bool:
-    """Whether there is a kernel for rows of this length, and enough of them."""
-    if radices(length) is None or 4 * length * width() > SCRATCH_BYTES:
-        return False
-    others = [n for d, n in enumerate(made.shape) if d != dim]
-    return length <= SHORT or FEW * max(others, default=1) >= lanes()
+def _held(length: int) -> bool:
+    """Whether scratch memory holds rows of this length, and there is a kernel for them."""
+    return radices(length) is not None and 4 * length * width() <= SCRATCH_BYTES
 
 
-def _along(x: View, made: View, dim: int, length: int, inverse: bool, context: Context) -> Phase:
-    """All rows along one dimension; `made` may be `x`."""
+def _few(made: View, dim: int, length: int, share: int = 1) -> bool:
+    """Whether rows are long and too few for the lanes, or for a share of them."""
+    rows = prod(n for d, n in enumerate(made.shape) if d != dim)
+    return length > SHORT and share * rows < lanes()
+
+
+def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] | None:
+    """Rows of n = a b points, long ones or few: b transforms of a points, then a of b points.
+
+    Point q of the p-th of the latter is turned by p q / n between them.
+    """
+    length = x.shape[-1]
+    divided = parted(length)
+    if kind == "irfft" or divided is None:
+        return None
+    first, second = divided
+    batch, inverse = x.shape[:-1], kind == "ifft"
+    shape = (*batch, first, second)
+    given = x._replace(
+        shape=shape, strides=(*x.strides[:-1], second * x.strides[-1], x.strides[-1])
+    )
+    held = View(context.temporary(16 * prod(shape)), 0, shape,
+                   packed(TensorType(shape, "c128")), "c128")  # fmt: skip
+    # Of half a spectrum the first transform has a point more than the others.
+    kept = made.shape[-1] // first
+    steps = (*made.strides[:-1], made.strides[-1], first * made.strides[-1])
+    target = made._replace(shape=(*batch, first, kept), strides=steps)
+    last = len(batch) + 1
+    scale = 1 / length if inverse else 1.0
+    phases = [
+        along(given, held, last - 1, first, inverse, 1.0, context),
+        along(held, target, last, second, inverse, scale, context, first),
+    ]
+    if kind == "rfft":
+        one = held._replace(shape=(*batch, 1, second))
+        target = made._replace(shape=(*batch, 1, kept + 1), strides=steps)
+        phases.append(along(one, target, last, second, inverse, scale, context))
+    return phases
+
+
+def along(
+    x: View,
+    made: View,
+    dim: int,
+    length: int,
+    inverse: bool,
+    scale: float,
+    context: Context,
+    turned: int = 0,
+) -> Phase:
+    """All rows along one dimension; `made` may be `x`, and may have the first points only.
+
+    `turned`: the rows are so many parts of longer ones, along the dimension before.
+    """
     views = [_without(x, dim), _without(made, dim)]
-    found = nest(views)
+    if turned:
+        numbers = (0,) * (len(views[0].shape) - 1) + (1,)
+        views.append(View(0, 0, views[0].shape, numbers, "i64"))
+    found = nest(views, counters=int(bool(turned)))
     # Rows that are neighbours need not be turned.
     many = max(
         found.loops,
-        key=lambda loop: (loop.strides[1] == made.itemsize and loop.extent >= lanes(), loop.extent),
+        key=lambda loop: (
+            loop.strides[-1] == (1 if turned else made.itemsize) and loop.extent >= lanes(),
+            loop.extent,
+        ),
         default=None,
     )
-    grid = grid_of(views, found, None, many, 1, lanes())
+    grid = grid_of(views[:2], found, None, many, 1, lanes())
     ways = [
         lying(view.itemsize, many.strides[i] if many else 0, view.strides[dim])
         for i, view in enumerate((x, made))
@@ -72,17 +143,22 @@ def _along(x: View, made: View, dim: int, length: int, inverse: bool, context: C
     divisors = radices(length) or ()
     known = sorted({2, 4, *divisors})
     name = "_".join(["fft", x.dtype, ways[0], made.dtype, ways[1], *map(str, known)])
-    body = partial(_transformed, known, (x.dtype, ways[0]), (made.dtype, ways[1]))
-    kernel = grid_kernel(name, Form(2, extras=10), body)
-    (scale,) = struct.unpack("q", struct.pack("d", 1 / length if inverse else 1.0))
+    name += "_turned" if turned else ""
+    within = middle(length)
+    ends = (x.dtype, ways[0]), (made.dtype, ways[1])
+    body = partial(_transformed, known, *ends, bool(turned))
+    kernel = grid_kernel(name, Form(2, int(bool(turned)), extras=12), body)
+    (scaled,) = struct.unpack("q", struct.pack("d", scale))
     extra = (length, x.shape[dim], made.shape[dim], x.strides[dim], made.strides[dim],
-             length * width(), int(inverse), scale, len(divisors))  # fmt: skip
+             length * width(), int(inverse), scaled, turned, within, len(divisors))  # fmt: skip
     cost = grid.blocks * (30.0 + length * (8.0 + 3.0 * len(divisors)))
-    tail = (*divisors, *turns(length).view(np.int64).tolist())
+    tail = [*divisors, *circle(length).view(np.int64).tolist()]
+    if turned:
+        tail += between(turned, length).ravel().view(np.int64).tolist()
     # The table follows the record, whose length does not depend on what it says.
     at = len(grid.phase(kernel, cost, context.workers, "fft", (*extra, 0)).record)
     phase = grid.phase(kernel, cost, context.workers, "fft", (*extra, at))
-    return phase._replace(record=phase.record + tail)
+    return phase._replace(record=(*phase.record, *tail))
 
 
 def _without(view: View, dim: int) -> View:
@@ -95,14 +171,14 @@ def _transformed(
     known: Sequence[int],
     source: tuple[str, str],
     target: tuple[str, str],
+    turned: bool,
     f: Function,
     block: Block,
 ) -> None:
     """A block of rows, from and to elements that lie in some way."""
     emit_passes(f.module, known)
-    length, points, kept, step, step_made, plane, flip, scale, count, at = map(
-        block.extra, range(10)
-    )
+    words = map(block.extra, range(12))
+    length, points, kept, step, step_made, plane, flip, scale, parts, within, count, at = words
     record = f.params[1]
     divisors = f.offset(record, at, "i64")
     table = f.offset(divisors, count, "i64")
@@ -117,6 +193,9 @@ def _transformed(
     rows.bring(points)
     if source[0] in COMPLEX and target[0] not in COMPLEX:
         _mirror(rows, points, length)
+    if turned:
+        start = f.offset(f.offset(table, length * 2, "i64"), block.addresses[2], "i64")
+        _turn(rows, length, parts, within, start, [block.scratch, f.offset(block.scratch, plane)])
     made = f.call("passes", [block.scratch, other, length, plane, divisors, count, table], "ptr")
     Rows(f, *target, block.addresses[1], block.column_strides[1], step_made,
          block.columns, planes(made)).put(kept, scale.to("double", "bitcast"))  # fmt: skip
@@ -132,3 +211,24 @@ def _mirror(rows: Rows, points: Value, length: Value) -> None:
     with f.loop(points, length) as k:
         rows.store(0, k, rows.load(0, length - k))
         rows.store(1, k, -rows.load(1, length - k))
+
+
+def _turn(
+    rows: Rows, length: Value, count: Value, within: Value, table: Value, planes: Sequence[Value]
+) -> None:
+    """The rows turned as parts of longer ones: by the products of two lines of the table."""
+    f = rows.f
+
+    def line(number: Value) -> tuple[Value, Value]:
+        at = f.offset(table, number * count * 2, "i64")
+        return f.load(at, rows.vector, 8), f.load(f.offset(at, count, "i64"), rows.vector, 8)
+
+    with f.loop(0, length // within) as i:
+        coarse = line(i + within)
+        with f.loop(0, within) as j:
+            at = [f.offset(plane, (i * within + j) * rows.width) for plane in planes]
+            real, imag = (f.load(each, rows.vector, rows.width) for each in at)
+            for part, each in zip(
+                product(f, (real, imag), product(f, coarse, line(j))), at, strict=True
+            ):
+                f.store(part, each, rows.width)

@@ -20,6 +20,8 @@ RADICES = (4, 3, 5, 7, 2)
 ITEM = 8
 """Bytes of what is computed with, f64, whatever is read and written: single numbers are rounded
 once, as NumPy's and the reference's are."""
+TURNS = 1 << 15
+"""How many turns a program holds for long rows, at most."""
 Point = tuple[Value, Value]
 """The real and the imaginary parts of vectors."""
 
@@ -35,18 +37,61 @@ def radices(length: int) -> tuple[int, ...] | None:
     return tuple(found) if length == 1 else None
 
 
-@cache
-def turns(length: int) -> npt.NDArray[np.complex128]:
-    """exp(-2 pi i t / length) for all t, to the last place or nearly so."""
-    count = np.arange(length)
+def turns(count: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.complex128]:
+    """exp(-2 pi i count / length) for counts below the length, to the last place or nearly so."""
     # Angles are taken from the nearest quarter, where sines and cosines are exact.
     quarter = (8 * count + length) // (2 * length)
     right = 2 * np.arctan(np.longdouble(1))
     angle = right * (4 * count - quarter * length) / length
-    made = np.empty(length, np.complex128)
+    made = np.empty(count.shape, np.complex128)
     made.real, made.imag = np.cos(angle), -np.sin(angle)
     made *= np.array([1, -1j, -1, 1j])[quarter % 4]
     return made
+
+
+@cache
+def circle(length: int) -> npt.NDArray[np.complex128]:
+    """All turns of transforms of a length."""
+    return turns(np.arange(length), length)
+
+
+@cache
+def parted(length: int) -> tuple[int, int] | None:
+    """Two factors of the length of long rows, about as large; the first fills vectors."""
+    if radices(length) is None or length % 2:
+        return None
+    found = [
+        (max(n, length // n), n)
+        for n in range(lanes(), length // 2 + 1, lanes())
+        if length % (2 * n) == 0
+    ]
+    if not found:
+        return None
+    first = min(found)[1]
+    second = length // first
+    if first * (middle(second) + second // middle(second)) > TURNS:
+        return None
+    return first, second
+
+
+@cache
+def middle(length: int) -> int:
+    """The divisor that is nearest to the root, from below."""
+    return max(n for n in range(1, length + 1) if length % n == 0 and n * n <= length)
+
+
+@cache
+def between(first: int, second: int) -> npt.NDArray[np.float64]:
+    """How points q of rows p are turned, exp(-2 pi i p q / (first second)), as products.
+
+    A line for each of the q below `middle(second)`, then one for each of its multiples: the real
+    parts for all p, and the imaginary ones.
+    """
+    fine = np.arange(middle(second))
+    coarse = np.arange(0, second, len(fine))
+    points = np.concatenate([fine, coarse])[:, None] * np.arange(first)
+    made = turns(points, first * second)
+    return np.stack([made.real, made.imag], axis=1)
 
 
 @cache
@@ -108,7 +153,7 @@ def _emit_pass(module: Module, radix: int) -> None:
                 points.append((f.load(at, whole, size), f.load(f.offset(at, plane), whole, size)))
             for j, (real, imag) in enumerate(_butterfly(f, points)):
                 if j and turned:
-                    real, imag = _product(f, (real, imag), turned[j - 1])
+                    real, imag = product(f, (real, imag), turned[j - 1])
                 at = f.offset(end, run * j + q)
                 f.store(real, at, size)
                 f.store(imag, f.offset(at, plane), size)
@@ -137,7 +182,8 @@ def _more(f: Function, a: Value, b: Value, c: Value) -> Value:
     return f.fma(a, b, c) if host().fma else c + a * b
 
 
-def _product(f: Function, a: Point, b: Point) -> Point:
+def product(f: Function, a: Point, b: Point) -> Point:
+    """`a * b`."""
     return _less(f, a[1], b[1], a[0] * b[0]), _more(f, a[1], b[0], a[0] * b[1])
 
 
@@ -167,7 +213,7 @@ def _butterfly(f: Function, x: list[Point]) -> list[Point]:
     for each in sums:
         first = _sum(first, each)
     made = [first] * radix
-    table = turns(radix)
+    table = circle(radix)
     for j in range(1, half + 1):
         factors = [table[j * k % radix] for k in range(1, half + 1)]
         real, imag = x[0]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from shardir.backends.cpu.native.transforms import RULES
-from shardir.backends.cpu.native.transforms.passes import radices, turns
+from shardir.backends.cpu.native.transforms.passes import circle, radices
 from shardir.ir import Op
 from shardir.ops.fft import TRANSFORMS
 from shardir.opset import OPS, Symbol
@@ -148,10 +148,26 @@ def test_the_same_bits_for_any_number_of_workers_and_in_any_lane(kind: str) -> N
         np.testing.assert_array_equal(alone, found[start:end])
 
 
-@pytest.mark.parametrize(("shape", "rank"), [((8, 11), 1), ((16, 26), 1), ((8, 1 << 15), 1),
-                                             ((1 << 12,), 1), ((11, 8), 2)])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("kind", ["fft", "ifft", "rfft"])
+@pytest.mark.parametrize("shape", [(4096,), (2, 6000), (3, 2, 2000), (9, 1 << 15)])
+def test_long_rows(kind: str, dtype: str, shape: tuple[int, ...]) -> None:
+    """Few ones, and ones that scratch memory does not hold."""
+    x = drawn(kind, dtype, *shape)
+    op = transform(kind, dtype, x, 1, shape[-1])
+    (found,) = made_by(RULES["fft"], op, [x])
+    wanted, other = exact(kind, x, shape[-1]), ONE[kind](x)
+    assert error(found, wanted) <= 1.05 * error(other, wanted)
+    turned = np.asfortranarray(x)
+    for workers in (1, 5):
+        (again,) = made_by(RULES["fft"], op, [turned], workers=workers)
+        np.testing.assert_array_equal(again, found)
+
+
+@pytest.mark.parametrize(("shape", "rank"), [((8, 11), 1), ((16, 26), 1), ((1 << 20,), 1),
+                                             ((1 << 12, 3), 2), ((11, 8), 2)])  # fmt: skip
 def test_what_is_left_to_numpy(shape: tuple[int, ...], rank: int) -> None:
-    """Other factors, rows that scratch memory does not hold, and a long one alone."""
+    """Other factors, rows that are too long, and long ones of planes."""
     x = np.zeros(shape, np.complex128)
     assert lowered(RULES["fft"], transform("fft", "f64", x, rank, shape[-1]), [x], [x]) is None
 
@@ -159,5 +175,5 @@ def test_what_is_left_to_numpy(shape: tuple[int, ...], rank: int) -> None:
 def test_turns_are_exact_where_they_can_be() -> None:
     eighth = np.sqrt(0.5)
     table = [1, eighth * (1 - 1j), -1j, -eighth * (1 + 1j), -1]
-    np.testing.assert_array_equal(turns(8)[:5], table)
-    assert turns(12)[2] == np.complex128(0.5 - 1j * turns(12)[1].real)
+    np.testing.assert_array_equal(circle(8)[:5], table)
+    assert circle(12)[2] == np.complex128(0.5 - 1j * circle(12)[1].real)
