@@ -10,6 +10,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.numpy.pointwise import Unary, floats, inexact, like, ordered, pointwise, same
 from shardir.frontend.operands import convert
 from shardir.frontend.tracer import Tracer
+from shardir.ops.numerics import NARROW
 
 
 def _floating(name: str, op: str, meaning: str) -> Unary:
@@ -62,6 +63,9 @@ def log10(x: Any, /) -> Any:
     (x,) = floats(x)
     if x.value.type.dtype == "f64":  # the product would be off for most powers of ten
         return same("div", same("log", x), like(x, log_of(10)))
+    if x.value.type.dtype in NARROW:  # a logarithm rounded in between would be off by more
+        wide = log10(convert(x, "f32"))
+        return convert(wide, x.value.type.dtype, x.weak_type)
     return same("mul", same("log", x), like(x, 1 / log_of(10)))
 
 

@@ -163,3 +163,13 @@ def test_frexp_is_one_walk_and_has_a_slope() -> None:
     assert "native call of 1 phase" in text
     slope = sd.grad(lambda x: snp.frexp(x)[0].sum())(x[:2])
     np.testing.assert_array_equal(slope, [0.25, 1.0])
+
+
+def test_log10_of_halves_is_rounded_once() -> None:
+    x = np.arange(1, 0x7C00, dtype=np.uint16).view(np.float16)
+    wanted = np.log10(x.astype(np.float64)).astype(np.float16)
+    got = np.asarray(snp.log10(x))
+    assert got.dtype == np.float16
+    apart = np.abs(got.view(np.int16).astype(int) - wanted.view(np.int16))
+    assert apart.max() <= 1
+    assert np.count_nonzero(apart) <= 10
