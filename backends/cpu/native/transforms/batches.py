@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -24,7 +25,7 @@ from shardir.backends.cpu.native.transforms.passes import (
 )
 from shardir.backends.cpu.native.transforms.rows import Rows, lying
 from shardir.ir import Op
-from shardir.types import COMPLEX, TensorType
+from shardir.types import COMPLEX, COMPLEX_OF, TensorType
 
 FEW, SHORT = 2, 1 << 10
 """Of longer rows than these, half of the lanes are to be filled: NumPy is as quick else."""
@@ -57,7 +58,11 @@ def fft_rule(
     for d in dims if kind == "irfft" else reversed(dims):
         target = made if d == dims[-1] else temporary
         scale = 1 / lengths[d] if inverse else 1.0
-        steps.append(along(x, target, d, lengths[d], inverse, scale, context))
+        if x.dtype in COMPLEX_OF and lengths[d] % 2 == 0:
+            steps.append(along(_paired(x), target, d, lengths[d] // 2, False, 1.0, context,
+                               halved=True))  # fmt: skip
+        else:
+            steps.append(along(x, target, d, lengths[d], inverse, scale, context))
         x = target
     return steps
 
@@ -71,6 +76,13 @@ def _few(made: View, dim: int, length: int, share: int = 1) -> bool:
     """Whether rows are long and too few for the lanes, or for a share of them."""
     rows = prod(n for d, n in enumerate(made.shape) if d != dim)
     return length > SHORT and share * rows < lanes()
+
+
+def _paired(x: View) -> View:
+    """Neighbours of the last dimension as complex numbers; the even ones, if they lie apart."""
+    strides = (*x.strides[:-1], 2 * x.strides[-1])
+    dtype = COMPLEX_OF[x.dtype] if x.strides[-1] == x.itemsize else x.dtype
+    return x._replace(shape=(*x.shape[:-1], x.shape[-1] // 2), strides=strides, dtype=dtype)
 
 
 def long_rows(kind: str, x: View, made: View, context: Context) -> list[Phase] | None:
@@ -116,10 +128,12 @@ def along(
     scale: float,
     context: Context,
     turned: int = 0,
+    halved: bool = False,
 ) -> Phase:
     """All rows along one dimension; `made` may be `x`, and may have the first points only.
 
-    `turned`: the rows are so many parts of longer ones, along the dimension before.
+    `turned`: the rows are so many parts of longer ones, along the dimension before. `halved`: they
+    are pairs of real numbers, of which half a spectrum is made.
     """
     views = [_without(x, dim), _without(made, dim)]
     if turned:
@@ -143,18 +157,21 @@ def along(
     divisors = radices(length) or ()
     known = sorted({2, 4, *divisors})
     name = "_".join(["fft", x.dtype, ways[0], made.dtype, ways[1], *map(str, known)])
-    name += "_turned" if turned else ""
+    name += "_turned" if turned else "_halved" if halved else ""
     within = middle(length)
     ends = (x.dtype, ways[0]), (made.dtype, ways[1])
-    body = partial(_transformed, known, *ends, bool(turned))
+    body = partial(_transformed, known, *ends, bool(turned), halved)
     kernel = grid_kernel(name, Form(2, int(bool(turned)), extras=12), body)
     (scaled,) = struct.unpack("q", struct.pack("d", scale))
     extra = (length, x.shape[dim], made.shape[dim], x.strides[dim], made.strides[dim],
-             length * width(), int(inverse), scaled, turned, within, len(divisors))  # fmt: skip
+             (length + halved) * width(), int(inverse), scaled, turned, within,
+             len(divisors))  # fmt: skip
     cost = grid.blocks * (30.0 + length * (8.0 + 3.0 * len(divisors)))
     tail = [*divisors, *circle(length).view(np.int64).tolist()]
     if turned:
         tail += between(turned, length).ravel().view(np.int64).tolist()
+    if halved:
+        tail += circle(2 * length)[: length // 2 + 1].view(np.int64).tolist()
     # The table follows the record, whose length does not depend on what it says.
     at = len(grid.phase(kernel, cost, context.workers, "fft", (*extra, 0)).record)
     phase = grid.phase(kernel, cost, context.workers, "fft", (*extra, at))
@@ -172,6 +189,7 @@ def _transformed(
     source: tuple[str, str],
     target: tuple[str, str],
     turned: bool,
+    halved: bool,
     f: Function,
     block: Block,
 ) -> None:
@@ -190,13 +208,21 @@ def _transformed(
 
     rows = Rows(f, *source, block.addresses[0], block.column_strides[0], step,
                 block.columns, planes(block.scratch))  # fmt: skip
-    rows.bring(points)
+    if halved and source[0] not in COMPLEX:
+        for start, plane_of in zip(
+            (rows.address, f.offset(rows.address, step / 2)), rows.planes, strict=True
+        ):
+            replace(rows, address=start, planes=[plane_of]).bring(points)
+    else:
+        rows.bring(points)
     if source[0] in COMPLEX and target[0] not in COMPLEX:
         _mirror(rows, points, length)
     if turned:
         start = f.offset(f.offset(table, length * 2, "i64"), block.addresses[2], "i64")
         _turn(rows, length, parts, within, start, [block.scratch, f.offset(block.scratch, plane)])
     made = f.call("passes", [block.scratch, other, length, plane, divisors, count, table], "ptr")
+    if halved:
+        _untangle(replace(rows, planes=planes(made)), length, f.offset(table, length * 2, "i64"))
     Rows(f, *target, block.addresses[1], block.column_strides[1], step_made,
          block.columns, planes(made)).put(kept, scale.to("double", "bitcast"))  # fmt: skip
 
@@ -232,3 +258,29 @@ def _turn(
                 product(f, (real, imag), product(f, coarse, line(j))), at, strict=True
             ):
                 f.store(part, each, rows.width)
+
+
+def _untangle(rows: Rows, length: Value, table: Value) -> None:
+    """Half the spectrum of real numbers, of the transform of their pairs.
+
+    With a and b at points k and n - k, the even numbers have (a + conj b) / 2 and the odd ones
+    (a - conj b) / 2i.
+    """
+    f = rows.f
+    zero, half = f.value(0.0, rows.vector), f.value(0.5, rows.vector)
+    real, imag = (rows.load(plane, f.value(0, "i64")) for plane in (0, 1))
+    for point, value in ((f.value(0, "i64"), real + imag), (length, real - imag)):
+        rows.store(0, point, value)
+        rows.store(1, point, zero)
+    with f.loop(1, length // 2 + 1) as k:
+        a, b = ([rows.load(plane, at) * half for plane in (0, 1)] for at in (k, length - k))
+        even, odd = (a[0] + b[0], a[1] - b[1]), (a[1] + b[1], b[0] - a[0])
+        at = f.offset(table, k * 2, "double")
+        turn = [f.splat(f.load(each, "double"), rows.lanes) for each in (at, f.offset(at, 8))]
+        real, imag = product(f, odd, (turn[0], turn[1]))
+        for point, values in (
+            (k, (even[0] + real, even[1] + imag)),
+            (length - k, (even[0] - real, imag - even[1])),
+        ):
+            for plane, value in enumerate(values):
+                rows.store(plane, point, value)

@@ -53,9 +53,9 @@ class Rows:
         self.vector = vector("double", self.lanes)
 
     def bring(self, points: Value) -> None:
-        """Read; of real numbers the imaginary parts become zero."""
+        """Read; of real numbers the imaginary parts, where they have a plane, become zero."""
         f = self.f
-        if self.numbers.planes == 1:
+        if len(self.planes) > self.numbers.planes:
             zero = f.value(0.0, self.vector)
             with f.loop(0, points) as k:
                 self.store(1, k, zero)
