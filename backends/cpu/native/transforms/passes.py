@@ -15,7 +15,7 @@ import numpy.typing as npt
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 
-RADICES = (4, 3, 5, 7, 2)
+RADICES = (4, 3, 5, 7, 11, 13, 2)
 """In the order of the passes; there is at most one of the last."""
 ITEM = 8
 """Bytes of what is computed with, f64, whatever is read and written: single numbers are rounded
