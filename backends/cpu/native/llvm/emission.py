@@ -11,7 +11,7 @@ without llvmlite's lock.
 
 import ctypes
 from collections.abc import Sequence
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import llvmlite.binding as binding
@@ -32,6 +32,11 @@ def target_of(machine: Machine, level: int = 1) -> Any:
     )
 
 
+_contexts: list[Any] = []
+"""Those of modules that are not closed yet. Where an error ends the work on one, the collector of
+garbage closes it, and would close the context, which the module needs for that, in any order."""
+
+
 class Prepared:
     """Several modules as one, and the passes that clean it up, in a context nobody else has.
 
@@ -42,10 +47,11 @@ class Prepared:
 
     def __init__(self, texts: Sequence[str], haste: bool = False) -> None:
         self._target = target_of(host(), 0 if haste else 1)
-        context = binding.create_context()
-        self._module = _parsed(texts[0], context, self._target)
+        self._context = binding.create_context()
+        _contexts.append(self._context)
+        self._module = self._parsed(texts[0])
         for text in texts[1:]:
-            self._module.link_in(_parsed(text, context, self._target))
+            self._module.link_in(self._parsed(text))
         options = binding.create_pipeline_tuning_options(speed_level=2)
         self._passes = binding.create_new_module_pass_manager()
         self._passes.add_always_inliner_pass()
@@ -70,22 +76,32 @@ class Prepared:
                 ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
         finally:
             self._module.close()
+            _contexts.remove(self._context)
+
+    def _parsed(self, text: str) -> Any:
+        module = binding.parse_assembly(text, self._context)
+        module.triple = host().triple
+        module.data_layout = str(self._target.target_data)
+        return module
 
 
 class Ahead:
     """Object code that is made on a thread while who began it does something else.
 
-    The texts are read where it is begun: that is many short calls, and after each of them a thread
-    would wait for the caller to let go of Python.
+    Who begins it waits until the texts are read: that is many short calls, and after each of them
+    the thread would wait for the other to let go of Python. Raises as `Prepared` does.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._prepared = Prepared(texts)
         self._code = b""
         self._error: BaseException | None = None
-        self._thread = Thread(target=self._make, name="shardir-compile")
+        self._read = Event()
+        self._thread = Thread(target=self._make, args=(texts,), name="shardir-compile")
         if not started(self._thread):
-            self._make()
+            self._make(texts)
+        self._read.wait()
+        if self._error is not None:
+            raise self._error
 
     @property
     def ended(self) -> bool:
@@ -104,16 +120,23 @@ class Ahead:
             raise self._error
         return self._code
 
-    def _make(self) -> None:
+    def _make(self, texts: Sequence[str]) -> None:
         try:
-            self._code = self._prepared.code()
+            prepared = Prepared(texts)
+            self._read.set()
+            self._code = prepared.code()
         except BaseException as error:  # Raised again where it is wanted.
             self._error = error
+        finally:
+            self._read.set()
 
 
 def emitted_together(groups: Sequence[Sequence[str]], haste: bool = False) -> list[bytes]:
-    """The object code of each group of modules, made at the same time; the caller is one of the
-    threads. Raises as `Prepared` does."""
+    """The object code of each group of modules, made at the same time; raises as `Prepared` does.
+
+    No part is the caller's: that may be Python's main thread, and what the handler of a signal
+    raises there, Ctrl-C for one, would leave LLVM's objects owned twice, and its lock taken.
+    """
     made: list[bytes | None] = [None] * len(groups)
     errors: list[BaseException] = []
 
@@ -123,27 +146,26 @@ def emitted_together(groups: Sequence[Sequence[str]], haste: bool = False) -> li
         except BaseException as error:  # Raised again where it is wanted.
             errors.append(error)
 
-    threads = [Thread(target=make, args=(number,)) for number in range(1, len(groups))]
+    threads = [Thread(target=make, args=(number,)) for number in range(len(groups))]
     working = []
-    for number, thread in enumerate(threads, 1):
+    for number, thread in enumerate(threads):
         if started(thread):
             working.append(thread)
         else:
             make(number)
-    if groups:
-        make(0)
-    for thread in working:
-        thread.join()
+    try:
+        _wait(working)
+    except BaseException:
+        _wait(working)  # A fork must find nobody in LLVM.
+        raise
     if errors:
         raise errors[0]
     return [each for each in made if each is not None]
 
 
-def _parsed(text: str, context: Any, target: Any) -> Any:
-    module = binding.parse_assembly(text, context)
-    module.triple = host().triple
-    module.data_layout = str(target.target_data)
-    return module
+def _wait(threads: Sequence[Thread]) -> None:
+    for thread in threads:
+        thread.join()
 
 
 def _unlocked(name: str) -> Any:

@@ -15,4 +15,7 @@ def started(thread: Thread) -> bool:
         thread.start()
     except RuntimeError:
         return False
+    except KeyError as error:
+        # CPython's `start` stumbles over what the handler of a signal raises in there.
+        raise error.__context__ or error from None
     return True

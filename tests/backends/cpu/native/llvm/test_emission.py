@@ -1,0 +1,57 @@
+"""Object code of several modules, and what is left where there is none."""
+
+import gc
+import signal
+from traceback import walk_stack
+from types import FrameType
+
+import pytest
+
+from shardir.backends.cpu.native.llvm.emission import Ahead, emitted_together
+
+TEXT = "define double @{}(double %x) {{\n  ret double %x\n}}\n"
+BAD = "define double @f(double %x) { ret double %y }"
+
+
+class Interrupted(Exception):
+    """What a handler of a signal raises."""
+
+
+def texts(count: int) -> list[str]:
+    return [TEXT.format(f"f{number}") for number in range(count)]
+
+
+def test_groups_become_object_code() -> None:
+    made = emitted_together([texts(2), texts(1)])
+    assert [b"f0" in code for code in made] == [True, True]
+    assert [b"f1" in code for code in made] == [True, False]
+
+
+def test_what_is_left_of_a_bad_module_is_closed_in_any_order() -> None:
+    for _ in range(20):
+        with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
+            emitted_together([[*texts(2), BAD], texts(1)])
+        with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
+            Ahead([*texts(2), BAD])
+        gc.collect()
+    assert b"f0" in Ahead(texts(2)).code()
+
+
+def test_a_signal_finds_the_main_thread_outside_of_llvm() -> None:
+    inside: list[str] = []
+
+    def stop(_: int, frame: FrameType | None) -> None:
+        inside.extend(each.f_globals["__name__"] for each, _ in walk_stack(frame))
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(Interrupted):
+            while True:
+                emitted_together([texts(200)])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert inside
+    assert not [name for name in inside if name.startswith("llvmlite")]
