@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
@@ -154,14 +155,14 @@ def test_few_are_looked_for_in_one_walk() -> None:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int32])
 @pytest.mark.parametrize("spread", [90, 20000])
-def test_many_integers_that_lie_close_are_looked_up(dtype: type, spread: int) -> None:
+def test_many_integers_that_lie_close_are_looked_up(dtype: Any, spread: int) -> None:
     limits, random = np.iinfo(dtype), np.random.default_rng(spread)
     whole = random.integers(limits.min, limits.max, 3000, dtype, endpoint=True)
-    edges = np.array([limits.min, limits.max], dtype)
+    edges: npt.NDArray[Any] = np.array([limits.min, limits.max], dtype)
     spread = min(spread, int(limits.max) - int(limits.min))
     for least in (int(limits.min), int(limits.max) - spread, (int(limits.max) - spread) // 2):
-        tests = (random.integers(0, spread + 1, 300) // 2 * 2 + least).astype(dtype)
-        x = np.concatenate([whole, edges, tests[:50], np.roll(tests[:50] + 1, 1)]).astype(dtype)
+        tests: npt.NDArray[Any] = (random.integers(0, spread + 1, 300) // 2 * 2 + least).astype(dtype)
+        x: npt.NDArray[Any] = np.concatenate([whole, edges, tests[:50], np.roll(tests[:50] + 1, 1)]).astype(dtype)
         for invert in (False, True):
             got = snp.isin(snp.asarray(x), snp.asarray(tests), invert=invert)
             np.testing.assert_array_equal(got, np.isin(x, tests, invert=invert))

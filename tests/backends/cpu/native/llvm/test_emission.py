@@ -21,6 +21,11 @@ def texts(count: int) -> list[str]:
     return [TEXT.format(f"f{number}") for number in range(count)]
 
 
+def _emit_for_ever() -> None:
+    while True:
+        emitted_together([texts(200)])
+
+
 def test_groups_become_object_code() -> None:
     made = emitted_together([texts(2), texts(1)])
     assert [b"f0" in code for code in made] == [True, True]
@@ -48,8 +53,7 @@ def test_a_signal_finds_the_main_thread_outside_of_llvm() -> None:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.02)
         with pytest.raises(Interrupted):
-            while True:
-                emitted_together([texts(200)])
+            _emit_for_ever()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
