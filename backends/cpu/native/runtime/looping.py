@@ -6,7 +6,7 @@
 A program of loops and branches is a list of instructions, of a code and three numbers each. They
 run tables of phases, move addresses from slot to slot, and jump by what the phases left in memory.
 Numbers of their own, such as rounds that are left, are in registers. A loop of short rounds keeps
-the GIL, but for a moment every 5 ms, in which Python's signal handlers get their turn too.
+the GIL, but for a moment every 10 ms, in which Python's signal handlers get their turn too.
 """
 
 import ctypes
@@ -16,6 +16,7 @@ from enum import IntEnum
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime import control as at
 from shardir.backends.cpu.native.runtime.entry import function
+from shardir.backends.cpu.native.runtime.parking import doze
 from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
 
 Instruction = tuple[int, int, int, int]
@@ -49,8 +50,11 @@ class Do(IntEnum):
 
 
 INSTRUCTION_BYTES = 32
-PATIENCE = 5_000_000
+PATIENCE = 10_000_000
 """Nanoseconds after which others get their turn."""
+TURN = 50
+"""Microseconds in which another thread wakes: who waits for the GIL does not get it where it is
+taken again at once, and asks for it by force only when nobody has let go of it for 5 ms."""
 LOOK = 1 << 20
 """Nanoseconds that rounds may be estimated to take between two looks at the clock."""
 LEAST_WEIGHT = LOOK >> 6
@@ -106,7 +110,9 @@ def _define_patience(module: Module) -> None:
     good = f.variable("i1", 1)
     now = f.call("now", [], "i64")
     with f.when((now - f.load(since, "i64")).is_("sgt", PATIENCE)):
-        f.call("PyEval_RestoreThread", [f.call("PyEval_SaveThread", [], "ptr")])
+        thread = f.call("PyEval_SaveThread", [], "ptr")
+        doze(f, TURN)
+        f.call("PyEval_RestoreThread", [thread])
         good.set(f.call("PyErr_CheckSignals", [], "i32").is_("eq", 0))
         f.store(f.call("now", [], "i64"), since)
     f.leave(good.get())

@@ -43,7 +43,7 @@ def symbols(triple: str, how: str) -> tuple[str, ...]:
             "pthread_cond_broadcast",
         ),
     }
-    return ("clock_gettime", "sched_yield", *sleep[how])
+    return ("clock_gettime", "sched_yield", "usleep", *sleep[how])
 
 
 def define_parking(module: Module, triple: str, how: str) -> None:
@@ -69,6 +69,12 @@ def yield_(f: Function) -> None:
     """Let another thread have the core."""
     f.module.declare("sched_yield", "i32", [])
     f.call("sched_yield", [], "i32")
+
+
+def doze(f: Function, microseconds: int) -> None:
+    """Sleep for a while, or a little longer."""
+    f.module.declare("usleep", "i32", ["i32"])
+    f.call("usleep", [f.value(microseconds, "i32")], "i32")
 
 
 def atomic_load(f: Function, address: Value, type: str, order: str = "acquire") -> Value:
