@@ -13,6 +13,7 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.errors import TracedValueError
 from tests.namespace import check, eagerly, run, same
 
+Integers = npt.NDArray[Any]
 WHOLE = arrays(np.int32, array_shapes(max_dims=2, min_side=0, max_side=6),
                elements=st.integers(-2, 3))  # fmt: skip
 ODD = np.array([1.0, np.nan, -0.0, 0.0, np.nan, 1.0, np.inf], np.float32)
@@ -158,11 +159,13 @@ def test_few_are_looked_for_in_one_walk() -> None:
 def test_many_integers_that_lie_close_are_looked_up(dtype: Any, spread: int) -> None:
     limits, random = np.iinfo(dtype), np.random.default_rng(spread)
     whole = random.integers(limits.min, limits.max, 3000, dtype, endpoint=True)
-    edges: npt.NDArray[Any] = np.array([limits.min, limits.max], dtype)
+    edges: Integers = np.array([limits.min, limits.max], dtype)
     spread = min(spread, int(limits.max) - int(limits.min))
     for least in (int(limits.min), int(limits.max) - spread, (int(limits.max) - spread) // 2):
-        tests: npt.NDArray[Any] = (random.integers(0, spread + 1, 300) // 2 * 2 + least).astype(dtype)
-        x: npt.NDArray[Any] = np.concatenate([whole, edges, tests[:50], np.roll(tests[:50] + 1, 1)]).astype(dtype)
+        tests: Integers = (random.integers(0, spread + 1, 300) // 2 * 2 + least).astype(dtype)
+        x: Integers = np.concatenate([whole, edges, tests[:50], np.roll(tests[:50] + 1, 1)]).astype(
+            dtype
+        )
         for invert in (False, True):
             got = snp.isin(snp.asarray(x), snp.asarray(tests), invert=invert)
             np.testing.assert_array_equal(got, np.isin(x, tests, invert=invert))
