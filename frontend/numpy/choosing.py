@@ -1,5 +1,6 @@
 """Elements chosen by others, and put in their places: `choose`, `compress`, `put`."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def compress(
     """The elements of `a` along `axis` (without it, of the flat array) where `condition` is true.
 
     How many there are must be known, or stated by `size`: then it is cut off there, or lengthened
-    by `fill_value`.
+    by `fill_value`. Raises `IndexingError` where `condition` is true beyond the last element.
     """
     if out is not None:
         raise ArgumentError(point("compress has no out=; arrays are never written into"))
@@ -154,8 +155,18 @@ def compress(
         from shardir.frontend.numpy.positions import known_places
 
         flat = np.ravel(condition) if is_known(condition) else condition
-        return _compressed(a, known_places(flat)[0], axis)
+        places = known_places(flat)[0]
+        _check_places(places, np.shape(a), axis)
+        return _compressed(a, places, axis)
     return _compressed_to(condition, a, axis, size, fill_value)
+
+
+def _check_places(places: Any, shape: tuple[int, ...], axis: int | None) -> None:
+    extent = prod(shape) if axis is None else shape[axis_of(axis, len(shape))]
+    if places.size and int(places[-1]) >= extent:
+        raise IndexingError(
+            point(f"a condition is true at {int(places[-1])}, and there are {extent} elements")
+        )
 
 
 @public(static=("axis",), name="compress")

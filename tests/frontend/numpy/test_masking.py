@@ -9,6 +9,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.frontend.errors import IndexingError
 from shardir.frontend.numpy import masking
+from tests.refusing import refused
 
 X = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
 RNG = np.random.default_rng(7)
@@ -80,3 +81,17 @@ def test_transposed_masks_choose_in_row_major_order() -> None:
     x = snp.asarray(X[0, 0])
     np.testing.assert_array_equal(x[mask], X[0, 0][mask])
     np.testing.assert_array_equal(x[snp.asarray(mask)], X[0, 0][mask])
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_conditions_are_true_within_the_array_alone(axis: int | None) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    extent = x.size if axis is None else x.shape[axis]
+    long = np.zeros(extent + 3, bool)
+    long[extent - 1] = True
+    np.testing.assert_array_equal(snp.compress(long, x, axis), np.compress(long, x, axis))
+    long[extent + 1] = True
+    wanted = f"a condition is true at {extent + 1}, and there are {extent} elements"
+    assert refused(IndexingError, lambda: snp.compress(long, snp.asarray(x), axis)) == wanted
+    if axis is None:
+        assert refused(IndexingError, lambda: snp.extract(long, snp.asarray(x))) == wanted
