@@ -148,12 +148,12 @@ def emitted_together(groups: Sequence[Sequence[str]], haste: bool = False) -> li
 
     threads = [Thread(target=make, args=(number,)) for number in range(len(groups))]
     working = []
-    for number, thread in enumerate(threads):
-        if started(thread):
-            working.append(thread)
-        else:
-            make(number)
     try:
+        for number, thread in enumerate(threads):
+            if started(thread):
+                working.append(thread)
+            else:
+                make(number)
         _wait(working)
     except BaseException:
         _wait(working)  # A fork must find nobody in LLVM.
