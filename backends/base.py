@@ -39,6 +39,19 @@ class Executable(ABC):
     def __call__(self, args: Sequence[Shards]) -> Sequence[Shards]:
         """Run on all devices: for each parameter its shards in, for each result its shards out."""
 
+    def arranged(self, number: int, shards: Shards) -> Shards:
+        """The shards of an argument as this program takes them, for their array to hold from now
+        on, so that no other call has to bring them into this form again."""
+        return shards
+
+    def donate(self, donated: Sequence[int]) -> None:
+        """Let results be written over these arguments, where nobody else holds them."""
+        return
+
+    def written_over(self, donated: Sequence[int]) -> Mapping[int, int]:
+        """The results written over arguments in `donated` that nobody else holds: their bytes."""
+        return {}
+
     def memory(self) -> Memory | None:
         """The bytes that a run holds for all devices together; `None` where nobody knows."""
         return None

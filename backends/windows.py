@@ -46,16 +46,26 @@ def _window(piece: Piece, shape: Sequence[int]) -> tuple[Any, ...]:
     return (..., *(slice(at * n, at * n + n) for at, n in zip(piece, shape, strict=True)))
 
 
+def is_joined(shards: Shards, pieces: Sequence[Piece], shape: tuple[int, ...]) -> bool:
+    """Whether the shards are windows of a storage of `shape`, each device's its piece."""
+    return isinstance(shards, Windows) and shards.storage.shape == shape and shards.pieces == pieces
+
+
+def fill(whole: Array, shards: Shards, pieces: Sequence[Piece]) -> None:
+    """Write each device's shard where its piece lies."""
+    for piece, shard in dict(zip(pieces, shards, strict=True)).items():
+        whole[_window(piece, shard.shape)] = shard
+
+
 def joined(shards: Shards, pieces: Sequence[Piece], shape: tuple[int, ...]) -> Storage:
     """Storage of `shape` in which each device's shard is its piece.
 
     It is what the shards lie in if that is all they are windows of, and else a copy.
     """
-    if isinstance(shards, Windows) and shards.storage.shape == shape and shards.pieces == pieces:
+    if isinstance(shards, Windows) and is_joined(shards, pieces, shape):
         return shards.storage
     if shards[0].shape == shape:
         return Storage.of(shards[0])
     whole = np.empty(shape, shards[0].dtype)
-    for piece, shard in dict(zip(pieces, shards, strict=True)).items():
-        whole[_window(piece, shard.shape)] = shard
+    fill(whole, shards, pieces)
     return Storage.of(whole)

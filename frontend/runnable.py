@@ -148,11 +148,16 @@ class Runnable:
                 self._views = launch is not None
                 self.launch = launch or self._whole.launcher(Array, self._made, self._stored)
         elif not self._nowhere:
-            self._captured = [self._parts(array, i) for i, array in enumerate(captured, visible)]
+            self._captured = [
+                self._execute.arranged(i, self._parts(array, i))
+                for i, array in enumerate(captured, visible)
+            ]
 
     def donate(self, numbers: Sequence[int]) -> None:
         """Let results take the memory of these arguments, which nobody needs after a call."""
         self.donated = numbers
+        if self._whole is None:
+            self._execute.donate(numbers)
         if self.launch is not None and self._whole is not None and not self._views:
             self.launch = self._whole.launcher(Array, self._made, self._stored, numbers)
 
@@ -192,7 +197,11 @@ class Runnable:
             else self._parts(leaf, i, foreign)
             for i, leaf in enumerate(leaves)
         ]
-        outs = self._execute(args + self._captured)
+        for i, leaf in enumerate(leaves):
+            if type(leaf) is Array and leaf.held is args[i]:
+                leaf.held = args[i] = self._execute.arranged(i, args[i])
+        args += self._captured
+        outs = self._execute(args)
         if foreign:
             outs = [_detached(parts, foreign) for parts in outs]
         return [
@@ -224,7 +233,7 @@ class Runnable:
 
     def written_over(self) -> Mapping[int, int]:
         """The results that take the memory of donated arguments, and their bytes."""
-        return {} if self._whole is None else self._whole.written_over(self.donated)
+        return self._made_program.written_over(self.donated)
 
     def as_text(self, stage: str, *, locations: bool = False) -> str:
         """The program after a pass of its backend, or the `schedule` of what runs.

@@ -5,18 +5,24 @@ devices hold side by side (`two-levels`, `merge-devices`), compiled like that of
 alone. What goes between processes is a step between native calls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
+from sys import getrefcount
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from shardir.backends.base import Array, Executable, Lower, Shards
 from shardir.backends.cpu.native import BACKEND
 from shardir.backends.cpu.native.pipeline import of_process
+from shardir.backends.cpu.native.runtime.memory import allocate
 from shardir.backends.mpi import routing
 from shardir.backends.mpi.blocks import Blocks
 from shardir.backends.mpi.places import Places
 from shardir.backends.mpi.routes import Finish, Route
 from shardir.backends.mpi.session import Session
-from shardir.backends.windows import Windows, joined
+from shardir.backends.storage import Storage
+from shardir.backends.windows import Piece, Windows, fill, is_joined, joined
 from shardir.interpret import mesh_of
 from shardir.ir import Module, Op, Value
 from shardir.levels import Levels
@@ -27,6 +33,9 @@ from shardir.placement import Axis
 if TYPE_CHECKING:
     from shardir.backends.cpu.native.schedule.steps import Into
     from shardir.backends.mpi.world import World
+
+SHARDS_ALONE = 4
+"""References to shards that only their array holds: that, the arguments, a name, the count's."""
 
 
 class CompiledProgram(Executable):
@@ -44,6 +53,7 @@ class CompiledProgram(Executable):
         # Each process has constants of its own, so that nothing is known to be the same.
         everywhere = self._places.mesh
         self._axes = tuple(Axis.whole(name, everywhere) for name, _ in everywhere.axes)
+        self._donated: Sequence[int] = ()
         self._on_the_way: dict[Value, Finish] = {}
         self._program = BACKEND.compile(lowered, self._outside)
         levels = Levels.parse(mesh, blocks.across)
@@ -67,10 +77,33 @@ class CompiledProgram(Executable):
             given = [
                 joined(shards, *place) for shards, place in zip(args, self._params, strict=True)
             ]
-            made = self._program.run(given)
+            made = self._program.run(given, self._free(args))
         return [
             Windows(storage, *place) for storage, place in zip(made, self._results, strict=True)
         ]
+
+    def arranged(self, number: int, shards: Shards) -> Shards:
+        pieces, shape = self._params[number]
+        if is_joined(shards, pieces, shape):
+            return shards
+        join = _own if number in self._donated else joined
+        return Windows(join(shards, pieces, shape), shards[0].shape, pieces)
+
+    def donate(self, donated: Sequence[int]) -> None:
+        self._donated = donated
+
+    def written_over(self, donated: Sequence[int]) -> Mapping[int, int]:
+        return self._program.written_over(donated)
+
+    def _free(self, args: Sequence[Shards]) -> list[int]:
+        """The donated arguments that no other array holds. Whether anybody else holds their memory
+        is for the program to find out."""
+        free = []
+        for number in self._donated:
+            shards = args[number]
+            if isinstance(shards, Windows) and getrefcount(shards) <= SHARDS_ALONE:
+                free.append(number)
+        return free
 
     def memory(self) -> Memory:
         return self._program.memory()
@@ -108,3 +141,12 @@ class CompiledProgram(Executable):
             (results[0][...],) = self._on_the_way.pop(op.operands[0])()
 
         return finish
+
+
+def _own(shards: Shards, pieces: Sequence[Piece], shape: tuple[int, ...]) -> Storage:
+    """What devices hold, side by side in memory that a result may be written over."""
+    dtype = shards[0].dtype
+    nbytes = prod(shape) * dtype.itemsize
+    block = allocate(nbytes)
+    fill(np.asarray(block)[:nbytes].view(dtype).reshape(shape), shards, pieces)
+    return Storage(block.address, block, shape, dtype)

@@ -13,8 +13,10 @@ from shardir.backends.cpu.native.runtime.workers import allowed
 from shardir.backends.windows import Windows
 from shardir.distributed import gather_to_all
 from shardir.errors import PipelineError
+from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.backends.mpi.arrays import W, put, refused, sharding
 
+LARGE = np.arange(64 * 96, dtype=np.float32).reshape(64, 96)
 CLAIMS: list[Callable[[], None]] = []
 
 
@@ -68,6 +70,84 @@ def memory_is_that_of_this_process() -> None:
     x = put(W, "x", "y")
     found = sd.jit(lambda x: x * 2).lower(x).compile().memory_analysis()
     assert found.host_peak_memory_in_bytes == 2 * W.nbytes // sd.process_count()
+
+
+def address(x: Any) -> int:
+    """Where what this process holds of an array lies."""
+    assert isinstance(x.held, Windows)
+    return x.held.storage.address
+
+
+@claim
+def arrays_are_brought_together_once() -> None:
+    x, y = put(W, "x", "y"), put(W, "y")
+    add = sd.jit(lambda x, y: x + y)
+    add(x, y)
+    places = address(x), address(y)
+    np.testing.assert_array_equal(gather_to_all(add(x, y)), W + W)
+    assert (address(x), address(y)) == places
+
+
+@claim
+def results_take_the_memory_of_donated_arguments() -> None:
+    def step(w: Any, x: Any) -> Any:
+        return w * 2 + snp.max(x)
+
+    giving = sd.jit(step, donate_argnums=0)
+    w, x = put(LARGE, "x", "y"), put(W, "y")
+    kept, given = (each.lower(w, x).compile().memory_analysis() for each in (sd.jit(step), giving))
+    assert given.alias_size_in_bytes == LARGE.nbytes // 8
+    saved = kept.host_peak_memory_in_bytes - given.host_peak_memory_in_bytes
+    assert saved == LARGE.nbytes // sd.process_count()
+    want, places = LARGE, set[int]()
+    for _ in range(3):
+        before, w = w, giving(w, x)
+        want = want * 2 + W.max()
+        assert before.is_deleted()
+        places.add(address(w))
+    assert len(places) == 1
+    np.testing.assert_array_equal(gather_to_all(w), want)
+
+
+@claim
+def what_somebody_else_holds_is_not_written_over() -> None:
+    double = sd.jit(lambda w: w + w, donate_argnums=0)
+    keepers: list[Callable[[Any], Any]] = [
+        lambda x: sd.device_put(x, NamedSharding(x.sharding.mesh, P("x", None))),
+        lambda x: sd.distributed.gather_to_all(x),
+        lambda x: sd.jit(lambda x: (x, x * 2))(x)[0],
+    ]
+    for keep in keepers:
+        x = double(put(LARGE, "x"))
+        kept = keep(x)
+        double(x)
+        assert x.is_deleted()
+        np.testing.assert_array_equal(gather_to_all(kept), LARGE * 2)
+    x = double(put(LARGE, "x"))
+    parts = [shard.data for shard in x.addressable_shards]
+    want = [np.asarray(part).copy() for part in parts]
+    double(x)
+    np.testing.assert_array_equal([np.asarray(part) for part in parts], want)
+    x = double(put(LARGE, "x"))
+    one, other = sd.jit(lambda x, y: (x * 2, y + 1), donate_argnums=0)(x, x)
+    np.testing.assert_array_equal(gather_to_all(one), LARGE * 4)
+    np.testing.assert_array_equal(gather_to_all(other), LARGE * 2 + 1)
+
+
+@claim
+def donated_arguments_are_sent_before_they_are_written_over() -> None:
+    large = np.arange(1 << 17, dtype=np.float32).reshape(8, -1)
+    x = put(large, "x")
+    total = sd.shard_map(
+        lambda x: x + lax.psum(lax.psum(x, "x") * 2, "x"),
+        mesh=x.sharding.mesh, in_specs=P("x"), out_specs=P("x"),
+    )  # fmt: skip
+    step = sd.jit(total, donate_argnums=0)
+    want = large
+    for _ in range(3):
+        x = step(x)
+        want = want + np.tile(want.reshape(4, 2, -1).sum(0) * 8, (4, 1))
+        np.testing.assert_allclose(gather_to_all(x), want, rtol=1e-6)
 
 
 @claim
