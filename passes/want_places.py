@@ -1,17 +1,18 @@
-"""Say of a sort which places are read, where they are few: a target need not sort the others.
+"""Say of a sort what of it is read: a few places, or nothing but where elements came from.
 
 before: `%0 = sort(%x, dim=0, keys=1, stable=true) : f32[99]`
         `%1 = slice(%0, starts=[49], strides=[1]) : f32[1]`
 after:  `%0 = sort(%x, dim=0, keys=1, stable=true, wanted=[49]) : f32[99]`
         `%1 = slice(%0, starts=[49], strides=[1]) : f32[1]`
 
-Medians and quantiles are such sorts.
+Medians and quantiles are such sorts. Of those that take the places along, as `argsort` does, and of
+which nothing else is read, `order` says which operand these are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shardir.ir import Block, Function, Module, Op
+from shardir.ir import Block, Function, Module, Op, Value
 from shardir.passes.pipeline import Pass
 from shardir.passes.program import use_counts
 
@@ -21,7 +22,8 @@ FEW = 16
 
 @dataclass(frozen=True)
 class WantPlaces(Pass, name="want-places"):
-    """Name the places of sorted tensors that slices read, if nothing else reads them."""
+    """Name the places of sorted tensors that slices read, if nothing else reads them, and the
+    operand that is all that is read of a sort, if that is where elements are."""
 
     def __call__(self, module: Module) -> Module:
         return replace(module, functions=tuple(map(_function, module.functions)))
@@ -40,8 +42,12 @@ def _function(function: Function) -> Function:
         for op in old.ops:
             if op.name == "slice" and op.operands[0] in made:
                 readers[made[op.operands[0]]].append(op)
+        iotas = {op.result: op.attrs["dim"] for op in old.ops if op.name == "iota"}
         ops = []
         for op in old.ops:
+            if op.name == "sort" and "order" not in op.attrs:
+                places = _order(op, [i for i, r in enumerate(op.results) if uses[r]], iotas)
+                op = op if places is None else replace(op, attrs={**op.attrs, "order": places})
             if op.blocks:
                 op = replace(op, blocks=tuple(map(block, op.blocks)))
             slices = readers.get(op, [])
@@ -53,6 +59,15 @@ def _function(function: Function) -> Function:
         return replace(old, ops=tuple(ops))
 
     return replace(function, body=block(function.body))
+
+
+def _order(op: Op, read: Sequence[int], iotas: Mapping[Value, int]) -> int | None:
+    """The only result that is read of a sort, if that is the order."""
+    if len(read) != 1 or read[0] < op.attrs.get("keys", 1):
+        return None
+    places = op.operands[read[0]]
+    along = iotas.get(places) == op.attrs["dim"] and places.type.dtype == "i32"
+    return read[0] if along else None
 
 
 def _places(slices: Sequence[Op], dim: int) -> tuple[int, ...]:

@@ -32,7 +32,13 @@ LONG, RUNS = 1 << 18, 2
 
 
 def sort(
-    *xs: Array, dim: int, result: Any, keys: int = 1, stable: bool = True, wanted: Ints = ()
+    *xs: Array,
+    dim: int,
+    result: Any,
+    keys: int = 1,
+    stable: bool = True,
+    wanted: Ints = (),
+    order: int | None = None,
 ) -> tuple[Array, ...] | Array:
     """The operation `sort` on arrays; see `shardir.ops.sort`."""
     lined = tuple(np.moveaxis(x, dim, -1) for x in xs)

@@ -23,6 +23,7 @@ def _sort_type(
     keys: int = 1,
     stable: bool = True,
     wanted: Ints = (),
+    order: int | None = None,
 ) -> tuple[TensorType, ...]:
     if not xs:
         raise TypeError("takes at least one operand")
@@ -35,6 +36,8 @@ def _sort_type(
         )
     if any(not 0 <= place < xs[0].shape[dim] for place in wanted):
         raise TypeError(f"wanted={list(wanted)} has places that dimension {dim} of {xs[0]} lacks")
+    if order is not None and not (keys <= order < len(xs) and xs[order].dtype == "i32"):
+        raise TypeError(f"order={order} names no operand of places, in i32 and behind the keys")
     if any(x.dtype == "key" for x in xs[:keys]):
         raise TypeError("random keys have no order; sort by another operand")
     return xs
@@ -47,6 +50,7 @@ def _sort_factors(
     keys: int = 1,
     stable: bool = True,
     wanted: Ints = (),
+    order: int | None = None,
 ) -> FactorRule:
     count, shape = len(xs), xs[0].shape
     alone = all(size == 1 for d, size in enumerate(shape) if d != dim)
@@ -70,22 +74,30 @@ def _sort_reference(
     keys: int = 1,
     stable: bool = True,
     wanted: Ints = (),
+    order: int | None = None,
 ) -> tuple[Any, ...] | Any:
-    order = np.lexsort([_comparable(x) for x in reversed(xs[:keys])], axis=dim)
-    results = tuple(np.take_along_axis(x, order, dim) for x in xs)
+    sorting = np.lexsort([_comparable(x) for x in reversed(xs[:keys])], axis=dim)
+    results = tuple(np.take_along_axis(x, sorting, dim) for x in xs)
     return results if len(xs) > 1 else results[0]
 
 
 def _sort_vjp(
-    b: Any, g: Any, *values: Any, dim: int, keys: int = 1, stable: bool = True, wanted: Ints = ()
+    b: Any,
+    g: Any,
+    *values: Any,
+    dim: int,
+    keys: int = 1,
+    stable: bool = True,
+    wanted: Ints = (),
+    order: int | None = None,
 ) -> tuple[Any, ...]:
     """Sort the positions along, then sort the cotangents back by them."""
     xs = values[: len(values) // 2]
     gs = g if isinstance(g, tuple) else (g,)
     given = [cotangent for cotangent in gs if cotangent is not None]
     positions = b.iota(dim=dim, result=xs[0].type.with_dtype("i32"))
-    *_, order = b.sort(*xs[:keys], positions, dim=dim, keys=keys, stable=True)
-    _, *back = b.sort(order, *given, dim=dim, keys=1, stable=True)
+    *_, places = b.sort(*xs[:keys], positions, dim=dim, keys=keys, stable=True)
+    _, *back = b.sort(places, *given, dim=dim, keys=1, stable=True)
     returned = iter(back)
     return tuple(None if cotangent is None else next(returned) for cotangent in gs)
 
@@ -113,7 +125,8 @@ sort = define(
 
 NaN comes after every number, -0 and +0 are equal, complex numbers go by their real parts first.
 Equal elements keep their order (with stable=false a target may change it). Where `wanted` names
-places along `dim`, nobody reads the others: what a target has there may be anything.
+places along `dim`, nobody reads the others: what a target has there may be anything. Where `order`
+names an operand, that has the places along `dim`, and nobody reads another result.
 """
 
 

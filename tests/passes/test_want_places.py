@@ -61,3 +61,32 @@ def test_places_are_there() -> None:
     text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, wanted=[9]) : i32[9]\n"
     with pytest.raises(ShardirError, match=r"wanted=\[9\] has places that dimension 0 of i32\[9\]"):
         verify(parse(f"{text}  return %0\n}}\n"))
+
+
+def test_an_order_that_alone_is_read_is_named() -> None:
+    text = """\
+func @main(%x: f32[9, 40]) -> (i32[9, 40], i32[9, 40], i32[9, 40]) {
+  %0 = iota(dim=1) : i32[9, 40]
+  %1, %2 = sort(%x, %0, dim=1, keys=1, stable=true) : f32[9, 40], i32[9, 40]
+  %3, %4 = sort(%x, %0, dim=0, keys=1, stable=true) : f32[9, 40], i32[9, 40]
+  %5, %6 = sort(%x, %0, dim=1, keys=2, stable=true) : f32[9, 40], i32[9, 40]
+  return %2, %4, %6
+}
+"""
+    module = parse(text)
+    made = Pipeline.parse("want-places")(module)
+    verify(made)
+    # What goes along with another dimension, and a key, are no order.
+    first = "sort(%x, %0, dim=1, keys=1, stable=true"
+    assert str(made) == str(module).replace(first, f"{first}, order=1")
+    arguments = random_arguments(module, whole=True)
+    for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
+        assert (want == got).all()
+    assert str(Pipeline.parse("want-places")(made)) == str(made)
+
+
+def test_an_order_is_behind_the_keys() -> None:
+    text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, order=0) : i32[9]\n"
+    message = r"order=0 names no operand of places, in i32 and behind the keys"
+    with pytest.raises(ShardirError, match=message):
+        verify(parse(f"{text}  return %0\n}}\n"))

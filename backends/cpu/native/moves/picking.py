@@ -44,7 +44,7 @@ def picked_phases(
     """Phases that write the elements at `wanted` places of the sorted lines to where they are in
     `y`, and nothing else; `None` for lines that do not lie together."""
     steps, size = x.shape[dim], x.itemsize
-    lines = nest([_line_starts(x, dim), _line_starts(y, dim)]).loops
+    lines = nest([line_starts(x, dim), line_starts(y, dim)]).loops
     if x.strides[dim] != size or steps >= MOST or len(lines) > 1:
         return None
     count, from_line, to_line = (lines[0].extent, *lines[0].strides) if lines else (1, 0, 0)
@@ -71,7 +71,8 @@ def picked_phases(
     return phases
 
 
-def _line_starts(x: View, dim: int) -> View:
+def line_starts(x: View, dim: int) -> View:
+    """The first elements of the lines along a dimension."""
     shape, strides = list(x.shape), list(x.strides)
     del shape[dim], strides[dim]
     return View(x.slot, x.offset, tuple(shape), tuple(strides), x.dtype)
@@ -128,7 +129,7 @@ def _counting(name: str, dtype: str, ranks: int, low: int, bits: int, first: boo
     for count in (wide, 1):
         with f.while_(partial(fits, position, extent, count)):
             loaded = numbers.load(f, f.offset(start, position.get() * size), kind, count)
-            key = _ordered(f, loaded, dtype)
+            key = ordered(f, loaded, dtype)
             digits = _right(f, key, low) & ((1 << bits) - 1)
             if first:
                 for lane in range(count):
@@ -203,7 +204,7 @@ def _finding(name: str, dtype: str, ranks: int, low: int, bits: int, first: bool
         found.append(known)
         if not low:
             target = f.offset(_base(f, bases, slot), offset + task * to_line + wanted * step)
-            numbers.store(f, _element(f, known, dtype), target, numbers.kind_of(dtype))
+            numbers.store(f, element_of(f, known, dtype), target, numbers.kind_of(dtype))
             continue
         table_of, match = f.value(rank, "i64"), known
         for earlier in range(rank - 1, -1, -1):
@@ -239,7 +240,7 @@ def _right(f: Function, value: Value, by: int) -> Value:
     return f.emit(f"lshr {value.type} {value}, {f.value(by, value.type)}", value.type)
 
 
-def _ordered(f: Function, value: Value, dtype: str) -> Value:
+def ordered(f: Function, value: Value, dtype: str) -> Value:
     """Numbers as unsigned integers in their order, all NaN last."""
     count, size = lanes(value.type), numbers.SIZES[dtype]
     width = 32 if size <= 4 else 64
@@ -255,7 +256,7 @@ def _ordered(f: Function, value: Value, dtype: str) -> Value:
     return value if unsigned else value ^ top
 
 
-def _element(f: Function, key: Value, dtype: str) -> Value:
+def element_of(f: Function, key: Value, dtype: str) -> Value:
     """The number that became such an integer, from 64 bits."""
     size, type = numbers.SIZES[dtype], numbers.kind_of(dtype).type
     width = 32 if size <= 4 else 64

@@ -1,7 +1,8 @@
 """Sorting many lines at once: a lane of a vector for each, so that nothing is ever shuffled.
 
 Lines are laid side by side in scratch memory, as integers in the order of their elements; a network
-of comparisons (`network`) sorts the rows.
+of comparisons (`network`) sorts the rows. Those that are long or few are sorted by their digits
+(`radix`).
 """
 
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from shardir.backends.cpu.native.moves.lookup import gather_phase
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.network import RUN, sort_rows
 from shardir.backends.cpu.native.moves.picking import picked_phases
+from shardir.backends.cpu.native.moves.radix import sorted_phases
 from shardir.backends.cpu.native.moves.views import part
 from shardir.backends.cpu.native.schedule.views import order_of
 from shardir.ir import Op
@@ -51,11 +53,13 @@ def sort_rule(
         wanted = op.attrs.get("wanted", ())
         if phases is None and wanted:
             phases = picked_phases(x, results[0], dim, wanted, context)
-        return phases
-    order = _places(x, context)
+        return phases or sorted_phases(x, results[0], dim, False, context)
+    alone = op.attrs.get("order")
+    order = _places(x, context) if alone is None else results[alone]
     phases = _lines_phases(x, order, dim, "places", context)
-    if phases is None:
-        return None
+    phases = phases or sorted_phases(x, order, dim, True, context)
+    if phases is None or alone is not None:
+        return phases
     taken = [
         _taken(source, order, target, dim, context)
         for source, target in zip(operands, results, strict=True)
@@ -155,5 +159,5 @@ def _sort(way: str, dtype: str, places: str, f: Function, block: Block) -> None:
 
 
 RULES: dict[str, Rule] = {"sort": sort_rule, "top_k": top_k_rule}
-"""No phases for several keys, for complex ones, nor for few or very long lines; nor for the places
-of numbers of 64 bits."""
+"""No phases for several keys, nor for complex ones; nor for the largest of few or very long lines,
+or the places of numbers of 64 bits in many short ones."""

@@ -71,8 +71,8 @@ def test_numbers_at_the_ends() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f64", "i64", "u64"])
-def test_places_of_64_bits_are_left_to_numpy(dtype: str) -> None:
-    """A word has no room for both; so there are no phases for it."""
+def test_places_of_64_bits_in_many_short_lines_are_left_to_numpy(dtype: str) -> None:
+    """A word has no room for both, and tables are too much for so few; so there are no phases."""
     x, places = random_of(dtype, (5, 33)), np.zeros((5, 33), np.int32)
     types = [TensorType(x.shape, name) for name in (dtype, "i32")]
     outs = [np.zeros_like(x), places]
@@ -80,3 +80,43 @@ def test_places_of_64_bits_are_left_to_numpy(dtype: str) -> None:
     some = (types[0], types[1])
     op = op_on(OPS["top_k"], types[0], result=some)
     assert lowered(RULES["top_k"], op, [x], outs) is None
+
+
+FEW_OR_LONG = [((1,), 0), ((5,), 0), ((3, 700), 1), ((300, 3), 0), ((5, 530), 1), ((100_000,), 0)]
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize(("shape", "dim"), FEW_OR_LONG)
+def test_few_or_long_lines_by_digits(dtype: str, shape: tuple[int, ...], dim: int) -> None:
+    x = random_of(dtype, shape)
+    check(x, dtype, dim)
+    check(x[::-1], dtype, dim)
+    along = [-1 if d == dim else 1 for d in range(len(shape))]
+    places = np.broadcast_to(np.arange(shape[dim], dtype=np.int32).reshape(along), shape)
+    types = [TensorType(shape, name) for name in (dtype, "i32")]
+    for order in ({}, {"order": 1}):
+        op = op_on(OPS["sort"], *types, dim=dim, **order)
+        outs = [np.zeros_like(x), np.zeros(shape, np.int32)]
+        assert lowered(RULES["sort"], op, [x, places], outs) is not None
+        for out, want in list(zip(outs, expected(op, [x, places]), strict=True))[len(order) :]:
+            assert_same_bits(out, want)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32", "u64", "i16"])
+def test_digits_that_all_share(dtype: str) -> None:
+    """Of some lines all words have one digit, or all are equal."""
+    kind = NUMPY_DTYPES[dtype]
+    x = np.stack([np.arange(600) % 7, np.full(600, 5), np.arange(600)[::-1]]).astype(kind)
+    check(x, dtype, 1)
+    check(np.repeat(x, 200, 1), dtype, 1)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_order_by_digits_is_stable_with_any_workers(workers: int) -> None:
+    x = np.random.default_rng(0).integers(-3, 3, 200_000).astype(np.int32)
+    places = np.arange(x.size, dtype=np.int32)
+    types = [TensorType(x.shape, "i32")] * 2
+    op = op_on(OPS["sort"], *types, dim=0, order=1)
+    out = np.zeros_like(places)
+    assert lowered(RULES["sort"], op, [x, places], [np.zeros_like(x), out], workers) is not None
+    assert_same_bits(out, np.argsort(x, kind="stable").astype(np.int32))

@@ -1,0 +1,353 @@
+"""Sorting lines that are long or few: digit by digit, the lowest first.
+
+Elements become words, unsigned integers in their order, with their places below them where those
+are wanted. For each digit of eight bits, the words of every part of a line are counted, and then
+put where the counts say, behind all words of lower digits and in the order they came in; so parts
+are for tasks. A digit that all words of a line share moves none of them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Kernel, Phase, View
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import FLOATS, Function, Module, Value, vector
+from shardir.backends.cpu.native.moves import numbers
+from shardir.backends.cpu.native.moves.casting import fits
+from shardir.backends.cpu.native.moves.loops import nest
+from shardir.backends.cpu.native.moves.picking import element_of, line_starts, ordered
+
+DIGITS = 256
+TABLE_BYTES = 4 * DIGITS
+APART = 4
+"""Tables that neighbours are counted in by turns: adding to one number again at once takes long."""
+PART = 1 << 15
+"""A line is cut into parts of so many elements, at least."""
+FEW, LONG = 4, 512
+"""Of more lines than a few, short ones are not worth their tables."""
+MOST = 1 << 31
+UNSEEN = {"f16": 1, "bf16": 2}
+"""The lowest bytes of an f32 that are zero in those that were one of these."""
+
+
+class Lines(NamedTuple):
+    """Where lines of elements or words lie."""
+
+    slot: int
+    offset: int
+    line: int
+    step: int
+    """Bytes to the next line, and to the next element of one."""
+
+
+class Source(NamedTuple):
+    """What a pass reads, elements or words, told apart by a name for kernels."""
+
+    name: str
+    load: Callable[[Function, Value, Value], Value]
+    """The word of what is at an address; a number says where in its line it is."""
+    digit: Callable[[Function, Value, Value, Value], Value]
+    """The digit of a word that is at an address, at a byte of words."""
+
+
+class Target(NamedTuple):
+    """What a pass writes: words, elements or places."""
+
+    name: str
+    store: Callable[[Function, Value, Value], None]
+
+
+def sorted_phases(x: View, y: View, dim: int, places: bool, context: Context) -> list[Phase] | None:
+    """Phases that write the sorted lines of `x` to `y`, or with `places` where their elements were.
+
+    `None` for lines of which there are many and short ones, or that do not lie evenly.
+    """
+    steps = x.shape[dim]
+    loops = nest([line_starts(x, dim), line_starts(y, dim)]).loops
+    count, from_line, to_line = (loops[0].extent, *loops[0].strides) if loops else (1, 0, 0)
+    if len(loops) > 1 or steps >= MOST or (count >= FEW and steps < LONG):
+        return None
+    parts = max(1, min(-(-4 * context.workers // count), steps // PART))
+    each = -(-steps // parts)
+    parts = -(-steps // each)
+    tables = context.temporary(count * parts * TABLE_BYTES)
+    width = width_of(x.dtype, places)
+    nbytes = width // 8
+    lines = Lines(x.slot, x.offset, from_line, x.strides[dim])
+    target = Lines(y.slot, y.offset, to_line, y.strides[dim])
+    digits = digits_of(x.dtype, places)
+
+    def buffer() -> Lines:
+        slot = context.temporary(count * steps * nbytes)
+        return Lines(slot, 0, steps * nbytes, nbytes)
+
+    # Words may wait where the result will be, unless the last pass reads them there.
+    own = not places and y.itemsize == y.strides[dim] == nbytes and len(digits) % 2 == 0
+    waiting = [buffer()] if len(digits) > 1 else []
+    if len(digits) > 2:
+        waiting.append(target if own else buffer())
+    phases = []
+    for number, digit in enumerate(digits):
+        last = number == len(digits) - 1
+        read = elements_of(x.dtype, places) if number == 0 else words_of(width)
+        made = sorted_of(x.dtype, places) if last else words_to(width)
+        to = target if last else waiting[number % 2]
+        shared = (count * parts, parts, each, steps, tables, digit)
+        many = -(-count * parts // (4 * context.workers))
+        tasks = -(-count * parts // many)
+        name = f"moves_radix_count_{read.name}"
+        text = partial(_counting, name, read)
+        cost = x.size * 0.7 + 100.0
+        phases.append(Phase(Kernel(name, text), (many, *shared, *lines), tasks, cost, "sort"))
+        name = f"moves_radix_move_{read.name}_{made.name}"
+        text = partial(_moving, name, read, made)
+        cost = x.size * 1.5 + 100.0
+        record = (many, *shared, *lines, *to)
+        phases.append(Phase(Kernel(name, text), record, tasks, cost, "sort"))
+        lines = to
+    if not places and numbers.kind_of(x.dtype).type in FLOATS:
+        name = f"moves_radix_zeros_{x.dtype}"
+        kernel = Kernel(name, partial(_restoring, name, x.dtype))
+        zeros = (steps, x.slot, x.offset, from_line, x.strides[dim], *target)
+        phases.append(Phase(kernel, zeros, count, count * 100.0, "sort"))
+    return phases
+
+
+# Words.
+
+
+def digits_of(dtype: str, places: bool) -> list[int]:
+    """The bytes of a word that order it, lowest first."""
+    size = 4 if dtype in UNSEEN else numbers.SIZES[dtype]
+    first = (4 if size <= 4 else 8) if places else 0
+    return [first + byte for byte in range(UNSEEN.get(dtype, 0), size)]
+
+
+def width_of(dtype: str, places: bool) -> int:
+    """The bits of a word."""
+    return (32 if numbers.SIZES[dtype] <= 4 else 64) * (1 + places)
+
+
+def words_of(width: int) -> Source:
+    """Words in memory, whose digits are bytes of theirs."""
+
+    def digit(f: Function, word: Value, address: Value, byte: Value) -> Value:
+        return f.load(f.offset(address, byte), "i8").to("i64", "zext")
+
+    return Source(f"word{width}", lambda f, address, _: f.load(address, f"i{width}", 8), digit)
+
+
+def words_to(width: int) -> Target:
+    """Words to memory."""
+    return Target(f"word{width}", lambda f, word, address: f.store(word, address, 8))
+
+
+def elements_of(dtype: str, places: bool) -> Source:
+    """Elements that become words."""
+    kind, key = numbers.kind_of(dtype), 32 if numbers.SIZES[dtype] <= 4 else 64
+    low = 8 * digits_of(dtype, places)[0]
+
+    def load(f: Function, address: Value, place: Value) -> Value:
+        value = numbers.load(f, address, kind, 1)
+        if places and kind.type in FLOATS:
+            value = value + 0.0  # makes +0 of -0
+        word = _key(f, value, dtype)
+        if not places:
+            return word
+        whole = f"i{2 * key}"
+        behind = place.to("i32", "trunc").to(whole, "zext")
+        return (word.to(whole, "zext") << key) | behind
+
+    def digit(f: Function, word: Value, address: Value, byte: Value) -> Value:
+        return (word >> low).to("i8", "trunc").to("i64", "zext")
+
+    return Source(f"{dtype}{'_places' * places}", load, digit)
+
+
+def sorted_of(dtype: str, places: bool) -> Target:
+    """What words become in the end: elements, or places in i32."""
+    if places:
+
+        def store_place(f: Function, word: Value, address: Value) -> None:
+            f.store(word.to("i32", "trunc"), address, 4)
+
+        return Target(f"place{width_of(dtype, places)}", store_place)
+    kind = numbers.kind_of(dtype)
+
+    def store(f: Function, word: Value, address: Value) -> None:
+        numbers.store(f, _element(f, word, dtype), address, kind)
+
+    return Target(dtype, store)
+
+
+def _key(f: Function, value: Value, dtype: str) -> Value:
+    """An element as an unsigned integer, of which the lowest bytes of its size order it."""
+    size = numbers.SIZES[dtype]
+    if size in (4, 8) or numbers.kind_of(dtype).type in FLOATS:
+        return ordered(f, value, dtype)
+    if dtype[0] == "i":
+        value = value ^ (-(1 << 8 * size - 1))
+    return value.to("i32", "zext")
+
+
+def _element(f: Function, word: Value, dtype: str) -> Value:
+    size = numbers.SIZES[dtype]
+    if size in (4, 8) or numbers.kind_of(dtype).type in FLOATS:
+        return element_of(f, word if word.type == "i64" else word.to("i64", "zext"), dtype)
+    value = word.to(f"i{8 * size}", "trunc")
+    return value ^ (-(1 << 8 * size - 1)) if dtype[0] == "i" else value
+
+
+# Kernels.
+
+
+class _Piece(NamedTuple):
+    """What a kernel knows of a part of a line."""
+
+    line: Value
+    begin: Value
+    end: Value
+    number: Value
+    """Of the part, in its line."""
+
+
+def _start(name: str) -> tuple[Module, Function, Callable[[int], Value], Callable[[Value], Value]]:
+    module = Module()
+    f = Function(module, name, ("ptr", "ptr", "i64", "i64"))
+    bases, record, _, _ = f.params
+    return (
+        module,
+        f,
+        lambda index: f.load(f.offset(record, index, "i64"), "i64"),
+        lambda slot: f.load(f.offset(bases, slot, "ptr"), "ptr"),
+    )
+
+
+def _counting(name: str, read: Source) -> str:
+    """How many words of each part there are of every digit."""
+    module, f, word, base = _start(name)
+    *_, task, worker = f.params
+    many, units, parts, each, steps, tables, digit = (word(k) for k in range(7))
+    slot, offset, from_line, step = (word(7 + k) for k in range(4))
+    kept = f.offset(base(f.value(0, "i64")), worker * SCRATCH_BYTES)
+    whole = vector("i32", host().lanes(4))
+    first = task * many
+    with f.loop(first, f.least(first + many, units)) as unit:
+        piece = _piece(f, unit, parts, each, steps)
+        source = f.offset(base(slot), offset + piece.line * from_line)
+        with f.loop(0, APART * DIGITS, host().lanes(4)) as i:
+            f.store(f.value(0, whole), f.offset(kept, i, "i32"), 1)
+        at = f.variable("i64", piece.begin)
+        for together in (APART, 1):
+            with f.while_(partial(fits, at, piece.end, together)):
+                for k in range(together):
+                    here = at.get() + k
+                    address = f.offset(source, here * step)
+                    found = read.digit(f, read.load(f, address, here), address, digit)
+                    place = f.offset(f.offset(kept, k * TABLE_BYTES), found, "i32")
+                    f.store(f.load(place, "i32") + 1, place)
+                at.set(at.get() + together)
+        mine = f.offset(base(tables), unit * TABLE_BYTES)
+        with f.loop(0, DIGITS, host().lanes(4)) as i:
+            total = f.load(f.offset(kept, i, "i32"), whole, 1)
+            for other in range(1, APART):
+                more = f.offset(f.offset(kept, other * TABLE_BYTES), i, "i32")
+                total = total + f.load(more, whole, 1)
+            f.store(total, f.offset(mine, i, "i32"), 1)
+    f.leave()
+    return module.text()
+
+
+def _piece(f: Function, unit: Value, parts: Value, each: Value, steps: Value) -> _Piece:
+    number = unit % parts
+    begin = number * each
+    return _Piece(unit // parts, begin, f.least(begin + each, steps), number)
+
+
+def _moving(name: str, read: Source, made: Target) -> str:
+    """Every word to behind those of lower digits, and those of its own that came before it."""
+    module, f, word, base = _start(name)
+    *_, task, _ = f.params
+    many, units, parts, each, steps, tables, digit = (word(k) for k in range(7))
+    slot, offset, from_line, step = (word(7 + k) for k in range(4))
+    to_slot, to_offset, to_line, to_step = (word(11 + k) for k in range(4))
+    places = f.variable(f"[{DIGITS} x i64]").address
+    first = task * many
+    with f.loop(first, f.least(first + many, units)) as unit:
+        piece = _piece(f, unit, parts, each, steps)
+        source = f.offset(base(slot), offset + piece.line * from_line)
+        target = f.offset(base(to_slot), to_offset + piece.line * to_line)
+        counts = f.offset(base(tables), piece.line * parts * TABLE_BYTES)
+        alike = _begin(f, counts, parts, piece.number, steps, to_step, places)
+
+        def moved(place: Callable[[Value, Value], Value]) -> None:
+            with f.loop(piece.begin, piece.end) as i:
+                address = f.offset(source, i * step)
+                found = read.load(f, address, i)
+                to = place(i, read.digit(f, found, address, digit))
+                made.store(f, found, f.offset(target, to))
+
+        def next_of(_: Value, digit: Value) -> Value:
+            entry = f.offset(places, digit, "i64")
+            to = f.load(entry, "i64")
+            f.store(to + to_step, entry)
+            return to
+
+        f.choose(alike, lambda: moved(lambda i, _: i * to_step), lambda: moved(next_of))
+    f.leave()
+    return module.text()
+
+
+def _begin(
+    f: Function, counts: Value, parts: Value, mine: Value, steps: Value, to_step: Value,
+    places: Value,
+) -> Value:  # fmt: skip
+    """Write where the first word of each digit in a part goes; whether all of a line have one."""
+    start, alike = f.variable("i64", 0), f.variable("i1", 0)
+    with f.loop(0, DIGITS) as digit:
+        before, total = f.variable("i64", 0), f.variable("i64", 0)
+        with f.loop(0, parts) as part:
+            place = f.offset(f.offset(counts, part * TABLE_BYTES), digit, "i32")
+            here = f.load(place, "i32").to("i64", "zext")
+            before.set(before.get() + f.select(part.is_("slt", mine), here, 0))
+            total.set(total.get() + here)
+        f.store((start.get() + before.get()) * to_step, f.offset(places, digit, "i64"))
+        start.set(start.get() + total.get())
+        alike.set(alike.get() | total.get().is_("eq", steps))
+    return alike.get()
+
+
+def _restoring(name: str, dtype: str) -> str:
+    """Zeros are equal whatever their signs: those of a line in the order they came in."""
+    module, f, word, base = _start(name)
+    task = f.params[2]
+    steps, slot, offset, from_line, step = (word(k) for k in range(5))
+    to_slot, to_offset, to_line, to_step = (word(5 + k) for k in range(4))
+    source = f.offset(base(slot), offset + task * from_line)
+    target = f.offset(base(to_slot), to_offset + task * to_line)
+    kind, bits = numbers.kind_of(dtype), f"i{8 * numbers.SIZES[dtype]}"
+
+    def first_not(predicate: str) -> Value:
+        """The first place of a sorted line that is not below zero, in one sense or the other."""
+        low, high = f.variable("i64", 0), f.variable("i64", steps)
+        with f.while_(lambda: low.get().is_("slt", high.get())):
+            middle = (low.get() + high.get()) >> 1
+            value = numbers.load(f, f.offset(target, middle * to_step), kind, 1)
+            below = value.is_(predicate, f.value(0.0, kind.type))
+            low.set(f.select(below, middle + 1, low.get()))
+            high.set(f.select(below, high.get(), middle))
+        return low.get()
+
+    begin, end = first_not("olt"), first_not("ole")
+    with f.when((begin + 1).is_("slt", end)):
+        ends = [f.load(f.offset(target, i * to_step), bits, 1) for i in (begin, end - 1)]
+        with f.when(ends[0].is_("ne", ends[1])):
+            at = f.variable("i64", begin)
+            with f.loop(0, steps) as i:
+                found = f.load(f.offset(source, i * step), bits, 1)
+                with f.when((found << 1).is_("eq", 0)):
+                    f.store(found, f.offset(target, at.get() * to_step), 1)
+                    at.set(at.get() + 1)
+    f.leave()
+    return module.text()
