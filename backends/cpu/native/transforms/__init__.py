@@ -2,7 +2,7 @@
 
 A task brings its rows to scratch memory, row i to lane i, all real parts and all imaginary ones
 apart: whatever is done to a point of a row is then done to whole vectors. Long rows are divided:
-their parts are rows of a batch. Lengths are products of primes up to 13; other ones are NumPy's.
+their parts are rows of a batch. Lengths with prime factors above `MOST` are sums of good ones.
 """
 
 from shardir.backends.cpu.native.transforms.rules import RULES as RULES

@@ -12,10 +12,12 @@ from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, View
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import nest
+from shardir.backends.cpu.native.transforms.chirps import chirp, cost, emit_chirped, inner
 from shardir.backends.cpu.native.transforms.passes import (
     between,
     circle,
     emit_passes,
+    kinds,
     lanes,
     middle,
     parted,
@@ -27,8 +29,9 @@ from shardir.backends.cpu.native.transforms.rows import Rows, lying
 from shardir.ir import Op
 from shardir.types import COMPLEX, COMPLEX_OF, TensorType
 
-FEW, SHORT = 2, 1 << 10
-"""Of longer rows than these, half of the lanes are to be filled: NumPy is as quick else."""
+FEW, SHORT, DEAR = 2, 1 << 10, 24_000
+"""Where rows are longer, or take more nanoseconds, half of the lanes are to be filled: NumPy is as
+quick else."""
 
 
 def fft_rule(
@@ -68,14 +71,15 @@ def fft_rule(
 
 
 def _held(length: int) -> bool:
-    """Whether scratch memory holds rows of this length, and there is a kernel for them."""
-    return radices(length) is not None and 4 * length * width() <= SCRATCH_BYTES
+    """Whether scratch memory holds rows of this length."""
+    most = SCRATCH_BYTES // (4 * width())
+    return length <= most and inner(length) <= most
 
 
 def _few(made: View, dim: int, length: int, share: int = 1) -> bool:
     """Whether rows are long and too few for the lanes, or for a share of them."""
     rows = prod(n for d, n in enumerate(made.shape) if d != dim)
-    return length > SHORT and share * rows < lanes()
+    return share * rows < lanes() and (length > SHORT or cost(length) > DEAR)
 
 
 def _paired(x: View) -> View:
@@ -154,27 +158,30 @@ def along(
         lying(view.itemsize, many.strides[i] if many else 0, view.strides[dim])
         for i, view in enumerate((x, made))
     ]
-    divisors = radices(length) or ()
-    known = sorted({2, 4, *divisors})
+    size = inner(length)
+    divisors, chirped = radices(size) or (), size != length
+    known = kinds(divisors)
     name = "_".join(["fft", x.dtype, ways[0], made.dtype, ways[1], *map(str, known)])
-    name += "_turned" if turned else "_halved" if halved else ""
+    name += "_chirped" * chirped + ("_turned" if turned else "_halved" if halved else "")
     within = middle(length)
     ends = (x.dtype, ways[0]), (made.dtype, ways[1])
-    body = partial(_transformed, known, *ends, bool(turned), halved)
-    kernel = grid_kernel(name, Form(2, int(bool(turned)), extras=12), body)
+    body = partial(_transformed, known, *ends, bool(turned), halved, chirped)
+    kernel = grid_kernel(name, Form(2, int(bool(turned)), extras=13), body)
     (scaled,) = struct.unpack("q", struct.pack("d", scale))
     extra = (length, x.shape[dim], made.shape[dim], x.strides[dim], made.strides[dim],
-             (length + halved) * width(), int(inverse), scaled, turned, within,
+             max(size, length + halved) * width(), int(inverse), scaled, turned, within, size,
              len(divisors))  # fmt: skip
-    cost = grid.blocks * (30.0 + length * (8.0 + 3.0 * len(divisors)))
-    tail = [*divisors, *circle(length).view(np.int64).tolist()]
+    work = grid.blocks * cost(length)
+    tail = [*divisors, *circle(size).view(np.int64).tolist()]
+    if chirped:
+        tail += chirp(length).view(np.int64).tolist()
     if turned:
         tail += between(turned, length).ravel().view(np.int64).tolist()
     if halved:
         tail += circle(2 * length)[: length // 2 + 1].view(np.int64).tolist()
     # The table follows the record, whose length does not depend on what it says.
-    at = len(grid.phase(kernel, cost, context.workers, "fft", (*extra, 0)).record)
-    phase = grid.phase(kernel, cost, context.workers, "fft", (*extra, at))
+    at = len(grid.phase(kernel, work, context.workers, "fft", (*extra, 0)).record)
+    phase = grid.phase(kernel, work, context.workers, "fft", (*extra, at))
     return phase._replace(record=(*phase.record, *tail))
 
 
@@ -190,16 +197,20 @@ def _transformed(
     target: tuple[str, str],
     turned: bool,
     halved: bool,
+    chirped: bool,
     f: Function,
     block: Block,
 ) -> None:
     """A block of rows, from and to elements that lie in some way."""
     emit_passes(f.module, known)
-    words = map(block.extra, range(12))
-    length, points, kept, step, step_made, plane, flip, scale, parts, within, count, at = words
+    words = map(block.extra, range(13))
+    length, points, kept, step, step_made, plane, flip, scale, parts, within, size, count, at = (
+        words
+    )
     record = f.params[1]
     divisors = f.offset(record, at, "i64")
     table = f.offset(divisors, count, "i64")
+    beyond = f.offset(table, size * 2, "i64")
     other = f.offset(block.scratch, plane * 2)
 
     def planes(start: Value) -> list[Value]:
@@ -218,11 +229,17 @@ def _transformed(
     if source[0] in COMPLEX and target[0] not in COMPLEX:
         _mirror(rows, points, length)
     if turned:
-        start = f.offset(f.offset(table, length * 2, "i64"), block.addresses[2], "i64")
+        start = f.offset(beyond, block.addresses[2], "i64")
         _turn(rows, length, parts, within, start, [block.scratch, f.offset(block.scratch, plane)])
-    made = f.call("passes", [block.scratch, other, length, plane, divisors, count, table], "ptr")
+    told = [divisors, count, table]
+    if chirped:
+        emit_chirped(f.module)
+        made = f.call("chirped", [block.scratch, other, plane, length, size, *told, beyond], "ptr")
+        beyond = f.offset(beyond, (length + size) * 2, "i64")
+    else:
+        made = f.call("passes", [block.scratch, other, length, plane, *told], "ptr")
     if halved:
-        _untangle(replace(rows, planes=planes(made)), length, f.offset(table, length * 2, "i64"))
+        _untangle(replace(rows, planes=planes(made)), length, beyond)
     Rows(f, *target, block.addresses[1], block.column_strides[1], step_made,
          block.columns, planes(made)).put(kept, scale.to("double", "bitcast"))  # fmt: skip
 

@@ -17,6 +17,10 @@ from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 
 RADICES = (4, 3, 5, 7, 11, 13, 2)
 """In the order of the passes; there is at most one of the last."""
+MOST = 199
+"""The greatest prime factor that has a pass. Those that are not in `RADICES` go first."""
+CHUNK = 8
+"""Terms that are summed before they are added to others, so that errors are small."""
 ITEM = 8
 """Bytes of what is computed with, f64, whatever is read and written: single numbers are rounded
 once, as NumPy's and the reference's are."""
@@ -28,13 +32,27 @@ Point = tuple[Value, Value]
 
 @cache
 def radices(length: int) -> tuple[int, ...] | None:
-    """What the passes divide a length by; `None` where other factors are left."""
-    found = []
+    """What the passes divide a length by; `None` where greater factors are left."""
+    found, large = [], []
     for radix in RADICES:
         while length % radix == 0:
             found.append(radix)
             length //= radix
-    return tuple(found) if length == 1 else None
+    for radix in range(max(RADICES) + 2, MOST + 1, 2):
+        while length % radix == 0:
+            large.append(radix)
+            length //= radix
+    return (*large, *found) if length == 1 else None
+
+
+def kinds(divisors: Sequence[int]) -> list[int]:
+    """The radices whose passes a program has; 0 stands for the one of all large radices."""
+    return sorted({2, 4, *(each if each in RADICES else 0 for each in divisors)})
+
+
+def pass_cost(radix: int) -> float:
+    """Nanoseconds for a point of each lane, about."""
+    return max(3.0, 0.3 * radix)
 
 
 def turns(count: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.complex128]:
@@ -109,11 +127,14 @@ def emit_passes(module: Module, known: Sequence[int]) -> None:
     """`passes(first, other, length, plane, divisors, count, table)`: where the results are.
 
     Points are vectors, real parts at `first` and imaginary ones `plane` bytes further on; `other`
-    is as much memory. `divisors` are the radices, `count` words, of those in `known`; `table` are
-    the turns.
+    is as much memory. `divisors` are the radices, `count` words, of those kinds in `known`; `table`
+    are the turns.
     """
     for each in known:
-        _emit_pass(module, each)
+        if each:
+            _emit_pass(module, each)
+        else:
+            _emit_large_pass(module)
     params = ["ptr", "ptr", "i64", "i64", "ptr", "i64", "ptr"]
     f = Function(module, "passes", params, "ptr", attributes=APART, internal=True)
     first, other, length, plane, divisors, count, table = f.params
@@ -123,9 +144,11 @@ def emit_passes(module: Module, known: Sequence[int]) -> None:
         radix = f.load(f.offset(divisors, number, "i64"), "i64")
         now = made.get()
         left = length // (now * radix)
+        told = [source.get(), target.get(), left, plane, now, table]
         for each in known:
-            with f.when(radix.is_("eq", each)):
-                f.call(f"pass_{each}", [source.get(), target.get(), left, plane, now, table])
+            chosen = radix.is_("eq", each) if each else radix.is_("ugt", max(RADICES))
+            with f.when(chosen):
+                f.call(f"pass_{each}", told if each else [*told, radix])
         made.set(now * radix)
         kept = source.get()
         source.set(target.get())
@@ -169,6 +192,79 @@ def _emit_pass(module: Module, radix: int) -> None:
             real, imag = f.load(at, "double"), f.load(f.offset(at, ITEM), "double")
             turned.append((f.splat(real, lanes()), f.splat(imag, lanes())))
         each(p, turned)
+    f.leave()
+
+
+def _emit_large_pass(module: Module) -> None:
+    """`pass_0(source, target, left, plane, made, table, radix)`: of any odd radix.
+
+    Sums and differences of opposite points take the place of these; see `_butterfly`.
+    """
+    params = ["ptr noalias", "ptr noalias", "i64", "i64", "i64", "ptr noalias readonly", "i64"]
+    f = Function(module, "pass_0", params, attributes=APART, internal=True)
+    source, target, left, plane, made, table, radix = f.params
+    whole, size = vector("double", lanes()), width()
+    run, end = made * size, (radix >> 1) + 1
+    zero = f.value(0.0, whole)
+
+    def load(at: Value) -> Point:
+        return f.load(at, whole, size), f.load(f.offset(at, plane), whole, size)
+
+    def store(point: Point, at: Value) -> None:
+        f.store(point[0], at, size)
+        f.store(point[1], f.offset(at, plane), size)
+
+    def turn(number: Value) -> Point:
+        at = f.offset(table, number * (2 * ITEM))
+        real, imag = f.load(at, "double"), f.load(f.offset(at, ITEM), "double")
+        return f.splat(real, lanes()), f.splat(imag, lanes())
+
+    with f.loop(0, left) as p, f.loop(0, run, size) as q:
+        start, results = f.offset(source, p * run + q), f.offset(target, p * run * radix + q)
+
+        def opposite(k: Value, start: Value = start) -> list[Value]:
+            return [f.offset(start, left * run * each) for each in (k, radix - k)]
+
+        first = load(start)
+        total = [f.variable(whole, part) for part in first]
+        with f.loop(1, end) as k:
+            pair = opposite(k)
+            one, other = map(load, pair)
+            both = _sum(one, other)
+            store(both, pair[0])
+            store(_difference(one, other), pair[1])
+            for each, part in zip(total, both, strict=True):
+                each.set(each.get() + part)
+        store((total[0].get(), total[1].get()), results)
+        with f.loop(1, end, 2) as j:
+            # Two points at a time share what is read; an odd last one is made twice.
+            numbers = [j, f.least(j + 1, end - 1)]
+            sums = [[f.variable(whole, part) for part in (*first, zero, zero)] for _ in numbers]
+            places = [f.variable("i64", 0) for _ in numbers]
+            with f.loop(1, end, CHUNK) as k:
+                parts = [[f.variable(whole, zero) for _ in sums[0]] for _ in numbers]
+                with f.loop(k, f.least(end, k + CHUNK)) as here:
+                    pair = [part for at in opposite(here) for part in load(at)]
+                    for number, place, made_of in zip(numbers, places, parts, strict=True):
+                        now = place.get() + number
+                        now = f.select(now.is_("slt", radix), now, now - radix)
+                        place.set(now)
+                        real, imag = turn(now * left * made)
+                        for each, factor, part in zip(
+                            made_of, (real, real, imag, imag), pair, strict=True
+                        ):
+                            each.set(_more(f, factor, part, each.get()))
+                for total_of, made_of in zip(sums, parts, strict=True):
+                    for each, share in zip(total_of, made_of, strict=True):
+                        each.set(each.get() + share.get())
+            for number, total_of in zip(numbers, sums, strict=True):
+                real, imag, down, up = (each.get() for each in total_of)
+                for row, point in (
+                    (number, (real - up, imag + down)),
+                    (radix - number, (real + up, imag - down)),
+                ):
+                    made_there = product(f, point, turn(p * made * row))
+                    store(made_there, f.offset(results, run * row))
     f.leave()
 
 

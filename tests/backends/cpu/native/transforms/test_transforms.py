@@ -73,6 +73,24 @@ def test_errors_are_not_larger_than_those_of_numpy(kind: str, dtype: str, n: int
     assert error(found, wanted) <= 1.05 * error(other, wanted)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [19, 113, 199, 323, 211, 422, 1009, 1016])
+def test_lengths_with_large_prime_factors(kind: str, dtype: str, n: int) -> None:
+    """Up to `MOST` by passes of their own, larger ones by sums of a good length."""
+    x = drawn(kind, dtype, 9, n)
+    (found,) = made_by(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
+    wanted, other = exact(kind, x, n), ONE[kind](x, n)
+    # Of real numbers NumPy's sums are shorter.
+    assert error(found, wanted) <= (2 if kind[:-3] in ("r", "ir") else 1.2) * error(other, wanted)
+    for workers in (1, 5):
+        part = np.asfortranarray(x)[2:7]
+        (again,) = made_by(
+            RULES["fft"], transform(kind, dtype, part, 1, n), [part], workers=workers
+        )
+        np.testing.assert_array_equal(again, found[2:7])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("batch", [(), (0,), (1,), (3,), (17,), (2, 1, 5)])
 def test_batches(kind: str, batch: tuple[int, ...]) -> None:
@@ -164,10 +182,10 @@ def test_long_rows(kind: str, dtype: str, shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(again, found)
 
 
-@pytest.mark.parametrize(("shape", "rank"), [((8, 17), 1), ((16, 38), 1), ((1 << 20,), 1),
-                                             ((1 << 12, 3), 2), ((17, 8), 2)])  # fmt: skip
+@pytest.mark.parametrize(("shape", "rank"), [((8, 16411), 1), ((3, 1009), 1), ((1 << 20,), 1),
+                                             ((1 << 12, 3), 2), ((1031, 3, 1), 3)])  # fmt: skip
 def test_what_is_left_to_numpy(shape: tuple[int, ...], rank: int) -> None:
-    """Other factors, rows that are too long, and long ones of planes."""
+    """Rows that are too long, few ones of large prime lengths, and long ones of planes."""
     x = np.zeros(shape, np.complex128)
     assert lowered(RULES["fft"], transform("fft", "f64", x, rank, shape[-1]), [x], [x]) is None
 

@@ -1,0 +1,92 @@
+"""Transforms of any length as products of sequences, which transforms of a good length multiply.
+
+As 2 j k = j^2 + k^2 - (k - j)^2, point k of a transform of n points is w_k times the sum of
+x_j w_j and the conjugate of w_(k-j), with w_k = exp(-pi i k^2 / n). Circular sums of m >= 2 n - 1
+points hold these (L. I. Bluestein, "A linear filtering approach to the computation of the discrete
+Fourier transform", IEEE Transactions on Audio and Electroacoustics 18, 1970).
+"""
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
+from shardir.backends.cpu.native.transforms.passes import (
+    ITEM,
+    RADICES,
+    lanes,
+    pass_cost,
+    product,
+    radices,
+    turns,
+    width,
+)
+
+
+@cache
+def inner(length: int) -> int:
+    """How many points are transformed for a length: itself, or some that hold the sums."""
+    if radices(length) is not None:
+        return length
+    least = -(-(2 * length - 1) // 4) * 4
+    sizes = range(least, least + least // 8 + 64, 4)
+    found = (n for n in sizes if set(radices(n) or (0,)) <= set(RADICES))
+    return min(found, key=cost)
+
+
+@cache
+def cost(length: int) -> float:
+    """Nanoseconds of transforms of as many rows as there are lanes, about."""
+    divisors = radices(length)
+    if divisors is None:
+        return 2 * cost(inner(length)) + 6.0 * inner(length)
+    return 30.0 + length * (8.0 + sum(map(pass_cost, divisors)))
+
+
+@cache
+def chirp(length: int) -> npt.NDArray[np.complex128]:
+    """The factors of all points, and the transform of what is between them, divided by m."""
+    size = inner(length)
+    points = np.arange(length)
+    factors = turns(points * points % (2 * length), 2 * length)
+    between = np.zeros(size, np.complex128)
+    between[:length] = factors.conj()
+    between[size - length + 1 :] = between[length - 1 : 0 : -1]
+    return np.concatenate([factors, np.fft.fft(between) / size])
+
+
+def emit_chirped(module: Module) -> None:
+    """`chirped(first, other, plane, length, inner, divisors, count, table, chirp)`.
+
+    As `passes` has it, with planes for `inner` points.
+    """
+    params = ["ptr", "ptr", "i64", "i64", "i64", "ptr", "i64", "ptr", "ptr"]
+    f = Function(module, "chirped", params, "ptr", attributes=APART, internal=True)
+    first, other, plane, length, size, divisors, count, table, factors = f.params
+    kind, step = vector("double", lanes()), width()
+
+    def multiplied(planes: list[Value], by: Value, points: Value) -> None:
+        with f.loop(0, points) as k:
+            one, other = (f.load(f.offset(each, k * step), kind, step) for each in planes)
+            at = f.offset(by, k * (2 * ITEM))
+            real, imag = (f.load(each, "double") for each in (at, f.offset(at, ITEM)))
+            factor = f.splat(real, lanes()), f.splat(imag, lanes())
+            for part, target in zip(product(f, (one, other), factor), planes, strict=True):
+                f.store(part, f.offset(target, k * step), step)
+
+    planes = [first, f.offset(first, plane)]
+    multiplied(planes, factors, length)
+    with f.loop(length, size) as k:
+        for each in planes:
+            f.store(f.value(0.0, kind), f.offset(each, k * step), step)
+    there = f.call("passes", [first, other, size, plane, divisors, count, table], "ptr")
+    planes = [there, f.offset(there, plane)]
+    multiplied(planes, f.offset(factors, length * (2 * ITEM)), size)
+    # The way back is the way there with real and imaginary parts exchanged.
+    free = f.select(there.is_("eq", first), other, first)
+    ends = [f.offset(each, plane) for each in (there, free)]
+    back = f.call("passes", [*ends, size, -plane, divisors, count, table], "ptr")
+    base = f.offset(back, -plane)
+    multiplied([base, back], factors, length)
+    f.leave(base)
