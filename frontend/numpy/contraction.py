@@ -31,9 +31,14 @@ def contract(x: Tracer, y: Tracer, dims: str, dtype: Any = None) -> Tracer:
     Of bools, whether some product is true.
     """
     if x.value.type.dtype == "bool":
+        left, right, output = dims.replace("->", ",").split(",")
+        if left == right and not output and dtype is None and x.shape == y.shape:
+            # Nothing is added up, so that whoever looks can stop at the first that is true.
+            some: Tracer = emit("any", emit("and", x, y), dims=tuple(range(x.ndim)))
+            return some
         # Ones never sum to zero, however a sum is rounded, and products of floats are fastest.
-        some = truth(contract(convert(x, "f32"), convert(y, "f32"), dims))
-        return some if dtype is None else convert(some, dtype_of(dtype))
+        made = truth(contract(convert(x, "f32"), convert(y, "f32"), dims))
+        return made if dtype is None else convert(made, dtype_of(dtype))
     left, right, output = dims.replace("->", ",").split(",")
     x, left = _without_ones(x, left, y, right)
     y, right = _without_ones(y, right, x, left)

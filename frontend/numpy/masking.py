@@ -4,9 +4,11 @@ How many elements there are differs from call to call, so no program is made for
 puts them together, and NumPy where there is none.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +16,16 @@ import numpy.typing as npt
 from shardir.backends.cpu.native import available
 from shardir.backends.storage import Storage
 from shardir.frontend.array import Array
+from shardir.frontend.devices import Device
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.running import uncommitted_device
 from shardir.frontend.shardings import SingleDeviceSharding
 from shardir.frontend.signature import Signature, signature_of
 from shardir.frontend.trace import current
 from shardir.types import TensorType
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.native.runtime.memory import Block
 
 Mask = Array | npt.NDArray[np.bool_]
 
@@ -34,41 +40,56 @@ def is_plain_mask(mask: Any) -> bool:
 def chosen(x: Any, mask: Any, axis: int | None) -> Array | None:
     """The rows of `x` where a mask of the dimensions from `axis` on is true, without an axis the
     elements of the flat array; `None` where a program has to find them, or they do not fit."""
-    if type(x) is not Array or x.signature.sharding is not None or not is_plain_mask(mask):
+    if type(x) is not Array or current() is not None:
         return None
-    if current() is not None:
+    if type(mask) is Array:
+        choice = _choice(x.signature, mask.signature, axis)
+    else:
+        choice = _choice(x.signature, mask.shape, axis) if is_plain_mask(mask) else None
+    if choice is None:
         return None
-    fit = _fit(x.signature, mask.shape, axis)
-    if fit is None:
-        return None
-    storage = x.storage
-    if available() and fit.outer * fit.size * fit.row:
+    storage = x.held if type(x.held) is Storage else x.storage
+    if choice.find is not None:
         flags, kept = _flags(mask)
-        count, block = _masks().chosen(flags, fit.size, storage.address, fit.row, fit.outer)
+        count, block = choice.find(flags, storage.address)
         del kept
-        signature, shape = _made(x.signature, fit, count)
+        signature, shape = _made(x.signature, choice, count)
         held = Storage(block.address, block, shape, storage.dtype)
     else:
-        lines = storage.array.reshape(fit.outer, fit.size, *fit.rest)[:, np.asarray(mask).ravel()]
-        signature, shape = _made(x.signature, fit, lines.shape[1])
+        lines = storage.array.reshape(choice.outer, choice.size, *choice.rest)
+        lines = lines[:, np.asarray(mask).ravel()]
+        signature, shape = _made(x.signature, choice, lines.shape[1])
         held = Storage.of(lines.reshape(shape))
-    return Array(signature, SingleDeviceSharding(uncommitted_device()), held)
+    return Array(signature, _alone(uncommitted_device()), held)
 
 
-class _Fit(NamedTuple):
-    """How a mask lies on an array: `outer` times `size` rows of `row` bytes, those of one mask
-    between the dimensions `head` and `rest`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choice:
+    """How a mask lies on an array: `outer` times `size` rows, those of one mask between the
+    dimensions `head` and `rest`.
+
+    `find` takes the addresses of both and says how many rows there are, and which; `None` where
+    NumPy does that.
+    """
 
     outer: int
     size: int
-    row: int
     head: tuple[int, ...]
     rest: tuple[int, ...]
+    find: Callable[[int, int], tuple[int, "Block"]] | None
 
 
 @lru_cache(256)
-def _fit(signature: Signature, marks: tuple[int, ...], axis: int | None) -> _Fit | None:
-    """`None` where a mask of this shape does not lie on such an array."""
+def _choice(
+    signature: Signature, marks: Signature | tuple[int, ...], axis: int | None
+) -> _Choice | None:
+    """`None` where a mask of this shape does not lie on such an array, or one was placed."""
+    if signature.sharding is not None:
+        return None
+    if isinstance(marks, Signature):
+        if marks.sharding is not None or marks.abstract.type.dtype != "bool":
+            return None
+        marks = marks.abstract.type.shape
     kind = signature.abstract.type
     shape = kind.shape
     if axis is None:
@@ -77,16 +98,23 @@ def _fit(signature: Signature, marks: tuple[int, ...], axis: int | None) -> _Fit
     if axis < 0 or not marks or shape[axis:end] != marks or kind.dtype == "key":
         return None
     head, rest = shape[:axis], shape[end:]
-    return _Fit(prod(head), prod(marks), prod(rest) * kind.numpy.itemsize, head, rest)
+    outer, size, row = prod(head), prod(marks), prod(rest) * kind.numpy.itemsize
+    find = _masks().chooser(size, row, outer) if available() and outer * size * row else None
+    return _Choice(outer, size, head, rest, find)
 
 
 @lru_cache(1 << 10)
-def _made(signature: Signature, fit: _Fit, count: int) -> tuple[Signature, tuple[int, ...]]:
+def _made(signature: Signature, choice: _Choice, count: int) -> tuple[Signature, tuple[int, ...]]:
     """What so many chosen rows are."""
-    shape = (*fit.head, count, *fit.rest)
+    shape = (*choice.head, count, *choice.rest)
     abstract = signature.abstract
     kind = Abstract(TensorType(shape, abstract.type.dtype), abstract.weak)
     return signature_of(kind, None), shape
+
+
+@lru_cache(16)
+def _alone(device: Device) -> SingleDeviceSharding:
+    return SingleDeviceSharding(device)
 
 
 def true_places(mask: Mask) -> Storage:
@@ -101,8 +129,8 @@ def true_places(mask: Mask) -> Storage:
 
 def _flags(mask: Mask) -> tuple[int, object]:
     """The address of a mask's bytes in row-major order, and what has to live as long."""
-    if isinstance(mask, Array):
-        storage = mask.storage
+    if type(mask) is Array:
+        storage = mask.held if type(mask.held) is Storage else mask.storage
         return storage.address, storage
     whole = np.ascontiguousarray(mask)
     return whole.__array_interface__["data"][0], whole

@@ -189,7 +189,7 @@ def _first(largest: bool, dtype: str, to: str, f: Function, block: Block) -> Non
             f.offset(address, j * stride)
             for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-        place = first_place(f, source, steps, int(largest))
+        place = first_place(f, [source], steps, int(largest))
         place = f.select(place.is_("slt", steps), place, 0)
         f.store(_as(place.to("i32", "trunc"), numbers.MEMORY[to]), target, 1)
 

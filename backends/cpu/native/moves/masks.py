@@ -28,20 +28,24 @@ PACKED = {4: "avx512f", 8: "avx512f", 1: "avx512vbmi2", 2: "avx512vbmi2"}
 SKIPPED = 64
 
 
-def chosen(mask: int, size: int, source: int, row: int, outer: int = 1) -> tuple[int, Block]:
-    """How many elements of a mask of `size` bytes at an address are true, and these rows.
-
-    At `source` are `outer` times `size` rows of `row` bytes each, without gaps; so are the chosen
-    ones in the block.
-    """
+def chooser(size: int, row: int, outer: int = 1) -> Callable[[int, int], tuple[int, Block]]:
+    """What chooses rows: from the addresses of a mask of `size` bytes and of `outer` times `size`
+    rows of `row` bytes, without gaps, to how many bytes of the mask are true, and these rows."""
     counting, moving, words = _programs(size, row, outer, False)
-    counts = words()
-    counting(mask, ctypes.addressof(counts))
-    total = sum(counts)
-    block = allocate(outer * total * row)
-    if total:
-        moving(mask, ctypes.addressof(counts), source, block.address)
-    return total, block
+    several = len(words()) > 1
+    each = outer * row
+
+    def chosen(mask: int, source: int) -> tuple[int, Block]:
+        counts = words()
+        place = ctypes.addressof(counts)
+        counting(mask, place)
+        total = sum(counts) if several else counts[0]
+        block = allocate(each * total)
+        if total:
+            moving(mask, place, source, block.address)
+        return total, block
+
+    return chosen
 
 
 def places(mask: int, size: int) -> tuple[int, Block]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.native.moves import masks
-from shardir.backends.cpu.native.moves.masks import chosen, places
+from shardir.backends.cpu.native.moves.masks import chooser, places
 
 SIZES = (1, 5, 63, 64, 65, 1000, 3001)
 PARTS = (0.0, 0.01, 0.5, 0.99, 1.0)
@@ -31,7 +31,7 @@ def check(size: int, part: float) -> None:
     np.testing.assert_array_equal(found, np.flatnonzero(mask))
     for dtype in ("u1", "u2", "f4", "f8", "c16"):
         x = np.arange(size).astype(dtype)
-        count, block = chosen(start(mask), size, start(x), x.itemsize)
+        count, block = chooser(size, x.itemsize)(start(mask), start(x))
         np.testing.assert_array_equal(
             np.asarray(block)[: count * x.itemsize].view(dtype), x[mask], dtype
         )
@@ -57,6 +57,6 @@ def test_rows_of_any_number_of_bytes(
     pieces_are(monkeypatch, 64)
     x = np.random.default_rng(width).integers(0, 256, (outer, 150, width)).astype(np.uint8)
     mask = mask_of(150, 0.4)
-    count, block = chosen(start(mask), 150, start(x), width, outer)
+    count, block = chooser(150, width, outer)(start(mask), start(x))
     found = np.asarray(block)[: outer * count * width].reshape(outer, count, width)
     np.testing.assert_array_equal(found, x[:, mask])

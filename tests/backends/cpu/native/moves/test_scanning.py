@@ -55,3 +55,18 @@ def test_what_is_turned_within_a_program() -> None:
         wanted = getattr(np, name)(x.T), getattr(np, name)(x.T, axis=1)
         assert made[0] == wanted[0], name
         np.testing.assert_array_equal(made[1], wanted[1])
+
+
+@pytest.mark.parametrize("size", [3, 65, 1001, scanning.PIECE + 70])
+def test_some_product_is_found_in_two_arrays(size: int) -> None:
+    x, y = np.zeros(size, bool), np.ones(size, bool)
+    for place in (None, size - 1, size // 3):
+        if place is not None:
+            x[place] = True
+        for function in (snp.vdot, snp.dot, snp.inner):
+            assert function(snp.asarray(x), snp.asarray(y)) == x.any()
+    y[size // 3] = y[-1] = False
+    assert not snp.vdot(x, y)
+    text = sd.jit(snp.vdot).lower(x, y).compile().as_text("schedule")
+    assert "any of and" in text
+    assert snp.vdot(x[::-1], y).dtype == bool
