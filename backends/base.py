@@ -39,6 +39,10 @@ class Executable(ABC):
     def __call__(self, args: Sequence[Shards]) -> Sequence[Shards]:
         """Run on all devices: for each parameter its shards in, for each result its shards out."""
 
+    def begin(self) -> None:
+        """Make sure, before a first run, that all processes of the program have the same."""
+        return
+
     def arranged(self, number: int, shards: Shards) -> Shards:
         """The shards of an argument as this program takes them, for their array to hold from now
         on, so that no other call has to bring them into this form again."""

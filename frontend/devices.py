@@ -10,6 +10,7 @@ for each that torch sees, or as many as the setting `num_gpu_devices` says, whic
 from shardir.backends.device_shards import get_device_backend
 from shardir.frontend.config import config
 from shardir.frontend.errors import DeviceError
+from shardir.frontend.launched import warn_of_others
 from shardir.frontend.locations import pointed
 from shardir.frontend.platforms import described
 from shardir.frontend.processes import here
@@ -71,6 +72,8 @@ _devices: dict[tuple[int, str], Device] = {}
 def find_device(id: int, backend: str = "cpu") -> Device:
     """The one device of a backend with this id."""
     device = _devices.get((id, backend))
+    if device is None and not _devices and here().link is None:
+        warn_of_others()
     # setdefault is atomic, so two threads get the same object.
     return device or _devices.setdefault((id, backend), Device(id, backend))
 

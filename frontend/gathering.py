@@ -89,7 +89,8 @@ def gathered(
     there = here()
     processes = range(there.count) if root is None else (root,)
     wanted = {process: [whole_box(type.shape)] for process in processes}
-    made = fetched(parts, sharding, type, wanted, f"gathering an array of type {type}")
+    where = "" if root is None else f" to process {root}"
+    made = fetched(parts, sharding, type, wanted, f"gathering an array of type {type}{where}")
     return made[0] if made else np.empty(0, type.numpy)
 
 

@@ -1,6 +1,7 @@
 """Who started this process, and with how many others: read from the environment, without MPI."""
 
 import os
+import warnings
 from dataclasses import dataclass
 
 from shardir.frontend.errors import DistributedError
@@ -32,6 +33,22 @@ def launch() -> Launch | None:
         if size in os.environ and rank in os.environ:
             return Launch(by, _number(size), _number(rank))
     return None
+
+
+def warn_of_others() -> None:
+    """Say that this process goes on without those that were started together with it."""
+    try:
+        found = launch()
+    except DistributedError:
+        return  # `initialize` tells
+    if found is not None and found.size > 1:
+        warnings.warn(
+            f"{found.by} started {found.size} processes, and process {found.rank} goes on alone: "
+            "each computes everything by itself; to share the work, call "
+            "shardir.distributed.initialize() before any array, mesh or device",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def _number(variable: str) -> int:

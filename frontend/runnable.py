@@ -215,6 +215,7 @@ class Runnable:
         main, strangers = self.plan.module.main, self._strangers
         types = [param.type for param in main.body.params]
         given = (*leaves, *self._hidden)
+        self._execute.begin()
         compare_own(main.name, self._names, types, given, self._own, strangers)
         self._strangers = ()
         try:

@@ -16,6 +16,8 @@ from shardir.ir import Module
 from shardir.text.printer import show, show_mesh
 
 DIGEST = 16
+SENT = 2000
+"""Characters of a part of a program that a process tells others at any time."""
 SHOWN = 160
 """Characters of a text that an error shows."""
 
@@ -32,6 +34,12 @@ class Identity:
     parts: tuple[tuple[str, str], ...]
 
     @cached_property
+    def brief(self) -> "Identity":
+        """The same, short enough to be sent at any time."""
+        parts = ((field, _cut(text)) for field, text in self.parts)
+        return Identity(self.name, tuple(parts))
+
+    @cached_property
     def digest(self) -> str:
         """The same for the same program, in every process."""
         return _digest(self.parts).hex()
@@ -45,7 +53,7 @@ def identity_of(module: Module, owners: tuple[int, ...], compiler: str) -> Ident
     parts = (
         ("mesh", " ".join(map(show_mesh, module.meshes))),
         ("owners of the devices", str(list(owners))),
-        ("arguments", " ".join(arguments.split())),
+        ("arguments", " ".join(arguments.split()).removesuffix(",")),
         ("results", body.partition("\n")[0].removesuffix(") {")),
         ("operations", "\n".join(line.strip() for line in body.splitlines()[1:])),
         ("compiler", compiler),
@@ -67,14 +75,32 @@ def agree(identity: Identity, processes: tuple[int, ...], link: Link) -> None:
     field, text = identity.parts[place]
     texts = [each.decode() for each in link.gather(text.encode(), f"{what}: {field}", processes)]
     odd = next(i for i, each in enumerate(texts) if each != texts[0])
-    first, other = _shown(texts[0], texts[odd])
-    who = link.who
+    who = link.who(processes[0]), link.who(processes[odd])
+    raise DisagreementError(_told(identity.name, field, who, (texts[0], texts[odd])))
+
+
+def difference(mine: Identity, other: Identity, who: tuple[str, str]) -> str:
+    """What differs between programs of one name in two processes, both `brief`; empty: nothing."""
+    if mine.name == other.name:
+        for (field, one), (_, two) in zip(mine.parts, other.parts, strict=True):
+            if one != two:
+                return _told(mine.name, field, who, (one, two))
+    return ""
+
+
+def _told(name: str, field: str, who: tuple[str, str], texts: tuple[str, str]) -> str:
+    first, other = _shown(*texts)
     verb = "differs" if field in ("mesh", "compiler") else "differ"
-    raise DisagreementError(
-        f"the processes disagree about {identity.name}: its {field} {verb}; "
-        f"{who(processes[0])} has {first}, and {who(processes[odd])} has {other}; "
+    return (
+        f"the processes disagree about {name}: its {field} {verb}; "
+        f"{who[0]} has {first}, and {who[1]} has {other}; "
         "every process must run the same program, on arrays of the same shapes and shardings"
     )
+
+
+def _cut(text: str) -> str:
+    """A text as a whole, or its beginning and its digest if it is long."""
+    return text if len(text) <= SENT else f"{text[:SENT]} and more, {_digest(text).hex()}"
 
 
 def _digest(part: object) -> bytes:

@@ -82,6 +82,9 @@ class CompiledProgram(Executable):
             Windows(storage, *place) for storage, place in zip(made, self._results, strict=True)
         ]
 
+    def begin(self) -> None:
+        self._session.begin()
+
     def arranged(self, number: int, shards: Shards) -> Shards:
         pieces, shape = self._params[number]
         if is_joined(shards, pieces, shape):

@@ -12,6 +12,7 @@ import numpy as np
 
 from shardir.backends.base import Array
 from shardir.backends.mpi.messages import Messages, Posted
+from shardir.backends.mpi.notes import Place
 from shardir.backends.mpi.places import Classes
 from shardir.types import TensorType
 
@@ -31,7 +32,7 @@ class Fetch(Generic[Piece]):
         mine: Callable[[Piece], Array],
         tag: int,
         messages: Messages,
-        what: Callable[[], str],
+        what: Callable[[], Place],
         into: Mapping[Piece, Array] | None = None,
     ) -> "Fetching[Piece]":
         """Send what others need; `mine` has the pieces that this process holds.

@@ -20,7 +20,7 @@ import numpy as np
 from mpi4py import MPI
 
 from shardir.backends.base import Array
-from shardir.backends.mpi.notes import Notes
+from shardir.backends.mpi.notes import Notes, Place
 
 POLLS = 50
 """Tests before a process thinks of others."""
@@ -44,7 +44,7 @@ class Posted:
     sources: tuple[tuple[int, MPI.Request], ...]
     kept: tuple[Any, ...]
     tag: int
-    what: Callable[[], str]
+    what: Callable[[], Place]
 
 
 class Messages:
@@ -72,7 +72,7 @@ class Messages:
         tag: int,
         rows: Mapping[int, Array],
         places: Mapping[int, Array],
-        what: Callable[[], str],
+        what: Callable[[], Place],
     ) -> Posted:
         """Start to send `rows[p]` to process p, and to receive into `places[p]` from it.
 
@@ -95,7 +95,7 @@ class Messages:
         """Return when the messages have come and gone; end the job if they do not."""
         if not MPI.Request.Testall(posted.requests):
             self._wait(posted)
-        what = posted.what()
+        what = posted.what().words
         if not self._recent or self._recent[-1] != what:  # one exchange may take several messages
             self._recent.append(what)
 
@@ -135,7 +135,7 @@ class Messages:
         return news
 
     def _where(self, posted: Posted) -> str:
-        return f"{self.who(self.rank)}: {posted.what()}"
+        return f"{self.who(self.rank)}: {posted.what().words}"
 
     def fail(self, message: str) -> NoReturn:
         """End all processes, with code 13."""

@@ -15,7 +15,17 @@ from enum import Enum
 
 from mpi4py import MPI
 
+from shardir.backends.mpi.agreement import Identity, difference
+
 NOTE = 7
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process is: in words, and in which program, if it is in one."""
+
+    words: str
+    program: Identity | None = None
 
 
 class Kind(Enum):
@@ -34,7 +44,7 @@ class Note:
     kind: Kind
     lacking: tuple[int, ...] = ()
     tag: int = 0
-    where: str = ""
+    where: Place = Place("")
 
 
 class Notes:
@@ -48,7 +58,7 @@ class Notes:
         self._asked: tuple[int, frozenset[int]] = (0, frozenset())
         self._posted: list[MPI.Request] = []
 
-    def read(self, lacking: Sequence[int], tag: int, where: str) -> str:
+    def read(self, lacking: Sequence[int], tag: int, where: Place) -> str:
         """Why nothing will ever come from some process of `lacking`; empty if it may."""
         self._listen()
         asked = self._asked[1] if self._asked[0] == tag else frozenset()
@@ -59,10 +69,7 @@ class Notes:
             if note is None or self.rank not in note.lacking or note.tag == tag:
                 continue
             if process in asked:
-                return (
-                    f"{self.who(process)} is at {note.where}; all processes must run the same "
-                    "programs in the same order"
-                )
+                return f"{self.who(process)} is at {note.where.words}; {self._why(where, note)}"
             asked |= {process}
             del self._waiting[process]
             self._write([process], Note(self.rank, Kind.ASKS))
@@ -72,6 +79,14 @@ class Notes:
             self._told = mine
             self._write(lacking, mine)
         return ""
+
+    def _why(self, where: Place, note: Note) -> str:
+        """What is wrong where two processes wait for each other."""
+        told, other = "", note.where.program
+        if where.program is not None and other is not None:
+            who = self.who(self.rank), self.who(note.process)
+            told = difference(where.program, other, who)
+        return told or "all processes must run the same programs in the same order"
 
     def leave(self) -> None:
         """Tell all others that this process has come to its end."""

@@ -54,6 +54,9 @@ class Program(LocalProgram):
         with self._session.run():
             return super().__call__(args)
 
+    def begin(self) -> None:
+        self._session.begin()
+
     def _exchange(self, step: Step, env: Environment) -> None:
         op = step.op
         if op not in self._routes:

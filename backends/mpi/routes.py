@@ -14,6 +14,7 @@ import numpy as np
 from shardir.backends.base import Array
 from shardir.backends.mpi.fetching import fetch_of
 from shardir.backends.mpi.messages import Messages
+from shardir.backends.mpi.notes import Place
 from shardir.backends.mpi.places import Classes
 from shardir.groups import groups, senders
 from shardir.ir import Op
@@ -30,7 +31,7 @@ class Call:
 
     messages: Messages
     mark: tuple[object, ...]
-    what: Callable[[], str]
+    what: Callable[[], Place]
 
     def tag(self, *stage: object) -> int:
         """What marks the messages of one stage."""

@@ -8,6 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from shardir.backends.mpi.agreement import identity_of
+from shardir.backends.mpi.notes import Place
 from shardir.backends.mpi.places import Places
 from shardir.backends.mpi.routes import Call
 from shardir.ir import Module, Op
@@ -40,11 +41,15 @@ class Session:
         self._processes = tuple(sorted(set(owners)))
         self._lock, self._now = RLock(), Run(0)
 
+    def begin(self) -> None:
+        """Make sure that all processes have the same program."""
+        self._world.agree(self._identity, self._processes)
+
     @contextmanager
     def run(self) -> Iterator[None]:
         """A run, which begins when all processes are known to have the same program."""
         with self._lock:
-            self._world.agree(self._identity, self._processes)
+            self.begin()
             before, self._now = self._now, Run(self._world.count("run", self._digest))
             try:
                 yield
@@ -58,14 +63,15 @@ class Session:
         what = partial(self._told, op, places, number, step)
         return Call(self._world.messages, (self._digest, number, step), what)
 
-    def _told(self, op: Op, places: Places, run: int, step: int) -> str:
+    def _told(self, op: Op, places: Places, run: int, step: int) -> Place:
         named = [
             *op.attrs.get("axes", ()),
             *op.attrs.get("source", ()),
             *op.attrs.get("target", ()),
         ]
         axes = ", ".join(dict.fromkeys(show_axis(axis, places.mesh) for axis in named))
-        return (
+        words = (
             f"{op.name} %{op.results[0].name} of {self._name} over {axes} "
             f"(collective {step} of run {run})"
         )
+        return Place(words, self._identity.brief)

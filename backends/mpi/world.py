@@ -22,6 +22,7 @@ from shardir.backends.cpu.native.runtime.workers import share_cores
 from shardir.backends.mpi.agreement import DisagreementError, Identity, agree
 from shardir.backends.mpi.blocks import blocks_of
 from shardir.backends.mpi.messages import Messages, end
+from shardir.backends.mpi.notes import Place
 from shardir.backends.mpi.program import Program
 from shardir.errors import MergeError
 from shardir.interpret import mesh_of
@@ -46,6 +47,7 @@ class World(Link):
         self.messages = Messages(comm, hosts, seconds, polite)
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._known: set[str] = set()
+        self._beginning: Identity | None = None
         self._process, self._parent = os.getpid(), os.getppid()
 
     @property
@@ -79,7 +81,11 @@ class World(Link):
     def agree(self, identity: Identity, processes: tuple[int, ...]) -> None:
         """Make sure, once for each program, that all of its processes mean the same."""
         if identity.digest not in self._known:
-            agree(identity, processes, self)
+            self._beginning = identity.brief
+            try:
+                agree(identity, processes, self)
+            finally:
+                self._beginning = None
             self._known.add(identity.digest)
 
     def gather(
@@ -108,11 +114,12 @@ class World(Link):
         what: str,
     ) -> list[Array]:
         """Send a row to all other members; theirs are as long unless `lengths` says otherwise."""
+        place = Place(what, self._beginning)
         others = [process for process in members if process != self.index]
         places = {p: np.empty(lengths.get(p, len(row)), row.dtype) for p in others}
         tag = self.messages.tag("gather", members, *stage)
         self.messages.wait(
-            self.messages.post(tag, dict.fromkeys(others, row), places, lambda: what)
+            self.messages.post(tag, dict.fromkeys(others, row), places, lambda: place)
         )
         return [row if process == self.index else places[process] for process in members]
 
@@ -128,6 +135,7 @@ class World(Link):
     def exchange(
         self, rows: Mapping[int, Array], sizes: Mapping[int, int], what: str
     ) -> dict[int, Array]:
+        place = Place(what)
         came = {process: np.empty(size, np.uint8) for process, size in sizes.items()}
         posted = []
         for process in sorted({*rows, *sizes}):
@@ -136,10 +144,10 @@ class World(Link):
             # Either way messages are counted apart: what one sends is what the other receives.
             if send:
                 tag = self.messages.tag(what, self.count("sent", process))
-                posted.append(self.messages.post(tag, send, {}, lambda: what))
+                posted.append(self.messages.post(tag, send, {}, lambda: place))
             if receive:
                 tag = self.messages.tag(what, self.count("received", process))
-                posted.append(self.messages.post(tag, {}, receive, lambda: what))
+                posted.append(self.messages.post(tag, {}, receive, lambda: place))
         for each in posted:
             self.messages.wait(each)
         return came

@@ -147,6 +147,23 @@ def other_shapes() -> None:
     total(x)
 
 
+def other_shapes_later() -> None:
+    """One process has less to give to a program that all have run before."""
+    x = ready()
+    if other():
+        part = np.ones(2, np.float32)
+        x = sd.make_array_from_callback((16,), sharding("data"), lambda index: part)
+    total(x)
+
+
+def does_not_join() -> None:
+    print(float(total(sd.device_put(np.arange(8, dtype=np.float32), sharding("data")))))
+
+
+def other_roots() -> None:
+    sd.distributed.gather_to_root(ready(), sd.process_index())
+
+
 def other_programs() -> None:
     x = ready()
     factor = 3.0 if other() else 2.0

@@ -119,7 +119,7 @@ def test_a_process_that_has_lost_its_launcher_ends(tmp_path: Path) -> None:
         (
             "other_shapes",
             "the processes disagree about total: its arguments differ; process 0 (HOST) has "
-            "'%x: f32[1] of f32[8@data],', and process 1 (HOST) has '%x: f32[2] of f32[16@data],'",
+            "'%x: f32[1] of f32[8@data]', and process 1 (HOST) has '%x: f32[2] of f32[16@data]'",
         ),
         ("other_programs", "the processes disagree about lambda: its operations differ"),
         (
@@ -148,6 +148,30 @@ def test_processes_that_disagree_are_told_about_what(
     assert "DisagreementError" in done.errors
 
 
+def test_processes_that_disagree_later_are_told_about_what(tmp_path: Path) -> None:
+    done = play("other_shapes_later", tmp_path)
+    assert done.code == 13
+    host = done.err[1].partition("process 1 (")[2].partition(")")[0]
+    where = "all-gather %y.far of total over data (collective 1 of run 1)"
+    assert (
+        f"the start of total waits for ever: process 0 ({host}) is at {where}; the processes "
+        f"disagree about total: its arguments differ; process 1 ({host}) has '%x: f32[2] of "
+        f"f32[16@data]', and process 0 ({host}) has '%x: f32[1] of f32[8@data]'; every process must"
+    ) in done.err[1]
+
+
+def test_processes_that_do_not_join_are_told(tmp_path: Path) -> None:
+    done = play("does_not_join", tmp_path).check()
+    assert done.out == ["28.0\n"] * 2
+    for process, text in enumerate(done.err[:2]):
+        assert text.count("Warning") == 1
+        assert (
+            f"RuntimeWarning: mpiexec started 2 processes, and process {process} goes on alone: "
+            "each computes everything by itself; to share the work, call "
+            "shardir.distributed.initialize() before any array, mesh or device\n"
+        ) in text
+
+
 def test_processes_that_start_other_functions_are_told(tmp_path: Path) -> None:
     done = play("other_names", tmp_path)
     assert done.code == 1
@@ -168,6 +192,7 @@ def test_processes_that_start_other_functions_are_told(tmp_path: Path) -> None:
             "processes 0 and 1 are both at gathering an array of type f32[8], and mean arrays of "
             "other shardings or on other devices; every process must name the same array",
         ),
+        ("other_roots", "is at gathering an array of type f32[8] to process 0, and process 1 ("),
         ("other_places", "is at gathering an array of type f32[8], and process 1 ("),
         ("other_places", "is at the barrier 'end of epoch 3'; all processes must run the same"),
         (
