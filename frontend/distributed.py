@@ -224,27 +224,32 @@ def _check_settings(world: Link, counted_here: bool) -> None:
     """
     own = (*OWN_SETTINGS, DEVICES) if counted_here else OWN_SETTINGS
     mine = {name: repr(value) for name, value in config.snapshot() if name not in own}
-    told = {"version": version("shardir"), "settings": mine}
+    python = ".".join(map(str, sys.version_info[:2]))
+    beside = {"Python": python, "NumPy": version("numpy")}
+    told = {"version": version("shardir"), "beside": beside, "settings": mine}
     rows = world.gather(json.dumps(told).encode(), "distributed.initialize()")
     first = json.loads(rows[0])
     for process, row in enumerate(rows):
         other = json.loads(row)
-        if other["version"] != first["version"]:
-            raise DistributedError(
-                f"{world.who(0)} runs shardir {first['version']}, and {world.who(process)} "
-                f"{other['version']}; install the same version for all"
-            )
-        one, two = first["settings"], other["settings"]
-        if (DEVICES in one) != (DEVICES in two):
+        # Another shardir may say less of itself.
+        runs, others = ({"shardir": r["version"], **r.get("beside", {})} for r in (first, other))
+        for name, one in runs.items():
+            if one != (two := others.get(name)):
+                raise DistributedError(
+                    f"{world.who(0)} runs {name} {one}, and {world.who(process)} {two}; install "
+                    "the same version for all"
+                )
+        ours, theirs = first["settings"], other["settings"]
+        if (DEVICES in ours) != (DEVICES in theirs):
             who = [world.who(0), world.who(process)]
-            without, given = who if DEVICES in one else reversed(who)
+            without, given = who if DEVICES in ours else reversed(who)
             raise DistributedError(
                 f"{given} has a local_device_count, and {without} has none; pass it in every "
                 "process, or in none"
             )
-        for name in one:
-            if one[name] != two[name]:
+        for name in ours:
+            if ours[name] != theirs[name]:
                 raise DistributedError(
-                    f"process 0 has the setting {name}={one[name]}, and process {process} has "
-                    f"{name}={two[name]}; every process must have the same settings"
+                    f"process 0 has the setting {name}={ours[name]}, and process {process} has "
+                    f"{name}={theirs[name]}; every process must have the same settings"
                 )

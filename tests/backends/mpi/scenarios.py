@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -235,6 +236,20 @@ def other_versions() -> None:
     if os.environ["PMI_RANK"] == "1":
         patched = mock.patch("shardir.frontend.distributed.version", return_value="0.0.7")
         patched.start()
+    sd.distributed.initialize()
+
+
+def other_pythons() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        mock.patch("sys.version_info", (3, 99, 1)).start()
+    sd.distributed.initialize()
+
+
+def other_numpys() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        real = version
+        patched = mock.patch("shardir.frontend.distributed.version")
+        patched.start().side_effect = lambda name: "1.0" if name == "numpy" else real(name)
     sd.distributed.initialize()
 
 

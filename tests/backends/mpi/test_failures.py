@@ -207,6 +207,8 @@ def test_processes_that_start_other_functions_are_told(tmp_path: Path) -> None:
         ),
         ("counts_alone", "has a local_device_count, and process 0 ("),
         ("other_versions", ") 0.0.7; install the same version for all"),
+        ("other_pythons", ") 3.99; install the same version for all"),
+        ("other_numpys", ") 1.0; install the same version for all"),
         (
             "too_late",
             "distributed.initialize() comes too late: this program has named devices already, by "
