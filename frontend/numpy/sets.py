@@ -1,5 +1,6 @@
 """Arrays as sets: what they have in common, and what not. See `unique` for `size`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,12 +8,19 @@ import numpy as np
 from shardir.frontend.array import Array
 from shardir.frontend.eager import public
 from shardir.frontend.numpy.along import piece
+from shardir.frontend.numpy.masking import chosen
 from shardir.frontend.numpy.pointwise import known, same
-from shardir.frontend.numpy.unique import HOST, from_numpys, known_in_numpy, unique
+from shardir.frontend.numpy.unique import (
+    HOST,
+    free_arrays,
+    from_numpys,
+    known_in_numpy,
+    unique,
+)
 from shardir.frontend.operands import align, broadcast, convert, promote, reshape
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import INTEGERS
+from shardir.types import INEXACT, INTEGERS, TensorType
 
 IN_TURN = 128
 """Each element is compared with so many others in registers."""
@@ -26,10 +34,10 @@ FEW = 1 << 16
 
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The values that are in one array or in both, sorted."""
-    if size is None:
-        return from_numpys(HOST.union1d(*known_in_numpy("union1d", ar1, ar2)))
     from shardir.frontend import numpy as snp
 
+    if size is None and free_arrays(ar1, ar2) is None:
+        return from_numpys(HOST.union1d(*known_in_numpy("union1d", ar1, ar2)))
     both = snp.concatenate([snp.ravel(ar1), snp.ravel(ar2)])
     return unique(both, size=size, fill_value=fill_value)
 
@@ -50,6 +58,9 @@ def intersect1d(
     if size is not None:
         made = _intersection(ar1, ar2, fill_value, size)
         return tuple(made) if return_indices else made[0]
+    free = None if return_indices else free_arrays(ar1, ar2)
+    if free is not None:
+        return _of_both(free, "both")
     first, second = known_in_numpy("intersect1d", ar1, ar2)
     found = HOST.intersect1d(first, second, assume_unique, return_indices)
     return tuple(map(from_numpys, found)) if return_indices else from_numpys(found)
@@ -87,6 +98,9 @@ def setdiff1d(
     """The values of the first array that are not in the second, sorted; 0 where too few."""
     if size is not None:
         return _difference(ar1, ar2, fill_value, size)
+    free = None if assume_unique else free_arrays(ar1, ar2)
+    if free is not None:
+        return _of_both(free, "first")
     return from_numpys(HOST.setdiff1d(*known_in_numpy("setdiff1d", ar1, ar2), assume_unique))
 
 
@@ -110,6 +124,9 @@ def setxor1d(
     """The values that are in exactly one of the arrays, sorted; 0 where too few."""
     if size is not None:
         return _exclusive(ar1, ar2, fill_value, size)
+    free = free_arrays(ar1, ar2)
+    if free is not None:
+        return _of_both(free, "one")
     return from_numpys(HOST.setxor1d(*known_in_numpy("setxor1d", ar1, ar2), assume_unique))
 
 
@@ -122,6 +139,37 @@ def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     values, counts = unique(both, return_counts=True, size=max(both.shape[0], 1))
     once = isin(values, first) != isin(values, second)
     return _those(values, once & (counts > 0), fill_value, size)
+
+
+def _of_both(arrays: Sequence[Array], which: str) -> Any:
+    first, second = arrays
+    values, found = _compared(first, second, which)
+    return chosen(values, found, None)
+
+
+@public(static=("which",))
+def _compared(ar1: Any, ar2: Any, which: str) -> Any:
+    """All values of both in order, and a place for each that `both` have, only `one`, or only the
+    `first`: of equal values, those of the first array come first."""
+    from shardir.frontend import numpy as snp
+
+    first, second = (snp.ravel(x) for x in promote(*known(ar1, ar2)))
+    values = snp.concatenate([first, second])
+    places = emit("iota", dim=0, result=TensorType(values.shape, "i32"))
+    values, order = emit("sort", values, places, dim=0, keys=1, stable=True)
+    mine = order < first.shape[0]
+    alike, no = values[1:] == values[:-1], snp.zeros((1,), bool)
+    if which == "both":
+        return [values, snp.concatenate([alike & mine[:-1] & ~mine[1:], no])]
+    found = mine & ~snp.concatenate([alike, no])
+    if which == "one":
+        found = found | (~mine & ~snp.concatenate([no, alike]))
+    if values.value.type.dtype in INEXACT:
+        # NaN equals nothing, and each array has one at most.
+        nan = snp.isnan(values)
+        again = nan[1:] & nan[:-1] & (mine[1:] == mine[:-1])
+        found = found & ~snp.concatenate([no, again])
+    return [values, found]
 
 
 def _those(values: Any, mask: Any, fill_value: Any, size: int) -> Any:

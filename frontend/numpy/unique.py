@@ -9,17 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shardir.frontend.array import Array
 from shardir.frontend.eager import public
 from shardir.frontend.errors import TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import counted
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.known import is_known
+from shardir.frontend.numpy.masking import chosen, true_places
+from shardir.frontend.numpy.positions import places_of
 from shardir.frontend.operands import as_tracer, kind_of, reshape, to_numpy
-from shardir.frontend.promotion import result_type
-from shardir.frontend.trace import emit
+from shardir.frontend.promotion import canonical, result_type
+from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import INEXACT, NUMPY_DTYPES, TensorType
+from shardir.types import COMPLEX, INEXACT, NUMPY_DTYPES, TensorType
 
 
 def known_in_numpy(what: str, *xs: Any) -> list[npt.NDArray[Any]]:
@@ -68,27 +71,84 @@ def unique(
     if size is not None:
         made = _unique(ar, fill_value, flags, axis, equal_nan, size)
         return made if any(flags) else made[0]
+    free = free_arrays(ar) if axis is None else None
+    if free is not None and (canonical("i64") == "i32" or not any(flags)):
+        return _looked_at(free[0], flags, equal_nan)
     (array,) = known_in_numpy("unique", ar)
-    found = None if axis is not None or any(flags) else _counted_values(array)
-    if found is None:
-        found = HOST.unique(array, *flags, axis=axis, equal_nan=equal_nan)
+    found = HOST.unique(array, *flags, axis=axis, equal_nan=equal_nan)
     if not any(flags):
         return from_numpys(found)
     return tuple(from_numpys(each) for each in found)
 
 
-def _counted_values(array: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """The different values of integers that are no further apart than there are many, which takes
-    no sorting; `None` for others."""
-    if array.dtype.kind not in "iu" or not array.size:
+def free_arrays(*xs: Any) -> list[Array] | None:
+    """Known real numbers as arrays that nobody has placed; `None` where there are others, or none
+    at all, or inside of a trace."""
+    from shardir.frontend import numpy as snp
+
+    if current() is not None:
         return None
-    least, most = int(array.min()), int(array.max())
-    if most - least >= array.size:
-        return None
-    wide = array.dtype if array.dtype.kind == "u" else np.dtype(np.int64)
-    above = (array.ravel().astype(wide, copy=False) - wide.type(least)).astype(np.int64, copy=False)
-    values = np.flatnonzero(np.bincount(above)).astype(wide, copy=False) + wide.type(least)
-    return values.astype(array.dtype, copy=False)
+    arrays = [x if type(x) is Array else snp.asarray(x) for x in xs]
+    for x in arrays:
+        if x.signature.sharding is not None or not x.size or x.type.dtype in (*COMPLEX, "key"):
+            return None
+    return arrays
+
+
+def _looked_at(x: Array, flags: tuple[bool, bool, bool], equal_nan: bool) -> Any:
+    """What `unique` returns: values in order are compared, and then it shows how many differ."""
+    if not any(flags):
+        arranged, new = _in_order(x, equal_nan)
+        return chosen(arranged, new, None)
+    arranged, order, new, inverse = _all_in_order(x, flags[1], equal_nan)
+    found: list[Any] = [chosen(arranged, new, None)]
+    if flags[0]:
+        found.append(chosen(order, new, None))
+    if flags[1]:
+        found.append(inverse)
+    if flags[2]:
+        begins = true_places(new).array
+        counts = np.empty_like(begins)
+        np.subtract(begins[1:], begins[:-1], out=counts[:-1])
+        counts[-1] = x.size - begins[-1]
+        found.append(places_of(counts))
+    return tuple(found)
+
+
+@public(static=("equal_nan",), name="unique")
+def _in_order(x: Any, equal_nan: bool) -> Any:
+    from shardir.frontend import numpy as snp
+
+    arranged = snp.sort(x, axis=None)
+    return [arranged, _begins(arranged, equal_nan)]
+
+
+@public(static=("back", "equal_nan"), name="unique")
+def _all_in_order(x: Any, back: bool, equal_nan: bool) -> Any:
+    from shardir.frontend import numpy as snp
+
+    flat = snp.ravel(x)
+    places = emit("iota", dim=0, result=TensorType(flat.shape, "i32"))
+    arranged, order = emit("sort", flat, places, dim=0, keys=1, stable=True)
+    new = _begins(arranged, equal_nan)
+    inverse = None
+    if back:
+        number = counted(new) - 1
+        inverse = snp.zeros(flat.shape, np.int32).at[order].set(number, unique_indices=True)
+        inverse = reshape(inverse, x.shape)
+    return [arranged, order, new, inverse]
+
+
+def _begins(arranged: Tracer, equal_nan: bool) -> Tracer:
+    """Whether each of values in order differs from the one before it."""
+    from shardir.frontend import numpy as snp
+
+    here, before = arranged[1:], arranged[:-1]
+    other = here != before
+    if equal_nan and arranged.value.type.dtype in INEXACT:
+        other = other & ~snp.isnan(before)  # what comes after NaN is NaN
+    begins: Tracer = snp.concatenate([snp.ones((1,), bool), other])
+    return begins
 
 
 @public(static=("flags", "axis", "equal_nan", "size"))

@@ -171,3 +171,25 @@ def test_many_integers_that_lie_close_are_looked_up(dtype: Any, spread: int) -> 
             np.testing.assert_array_equal(got, np.isin(x, tests, invert=invert))
     mixed = snp.isin(snp.asarray(whole.astype(np.int16)), snp.asarray(tests))
     np.testing.assert_array_equal(mixed, np.isin(whole.astype(np.int16), tests))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "bool"])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (5, 3), (300, 60), (40, 700)])
+def test_known_numbers_as_sets_are_those_of_numpy(dtype: str, n: int, m: int) -> None:
+    """Repeated values, zeros of both signs, and NaN, which both arrays have."""
+    rng = np.random.default_rng(n)
+    a, b = (rng.integers(0, 30, count).astype(dtype) for count in (n, m))
+    if dtype == "float32" and n > 3:
+        a[:2], a[3:5], b[:2] = np.nan, (-0.0, 0.0), np.nan
+    for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
+        found = np.asarray(getattr(snp, name)(snp.asarray(a), b))
+        wanted = getattr(np, name)(a, b)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted, err_msg=name)
+    whole = a.reshape(1, -1)
+    for name in ("return_index", "return_inverse", "return_counts"):
+        for found, wanted in zip(
+            snp.unique(whole, **{name: True}), np.unique(whole, **{name: True}), strict=True
+        ):
+            np.testing.assert_array_equal(found, wanted, err_msg=name)
+    np.testing.assert_array_equal(snp.unique(a, equal_nan=False), np.unique(a, equal_nan=False))

@@ -59,10 +59,11 @@ def _step(item: Item, load: Load, outside: Outside) -> Step:
 
 
 def _exchange(item: Host, into: Into) -> Step:
+    takes, gives = [seen(view) for view in item.operands], [seen(view) for view in item.results]
+
     def step(bases: Bases) -> None:
         begin = time.monotonic_ns()
-        operands = [array_at(bases, view) for view in item.operands]
-        into(operands, [array_at(bases, view) for view in item.results])
+        into([take(bases) for take in takes], [give(bases) for give in gives])
         mark(item.op, begin)
 
     return step
@@ -75,10 +76,11 @@ def _host(item: Host) -> Step:
 
     # A function of the user's may keep what it is given, and the arena is used again.
     kept = "function" in op.attrs
+    takes, gives = [seen(view) for view in item.operands], [seen(view) for view in item.results]
 
     def step(bases: Bases) -> None:
         begin = time.monotonic_ns()
-        operands = [array_at(bases, view) for view in item.operands]
+        operands = [take(bases) for take in takes]
         if kept:
             operands = [operand.copy() for operand in operands]
         try:
@@ -87,8 +89,8 @@ def _host(item: Host) -> Step:
         except MemoryError as error:
             error.add_note(f"while NumPy computed {op.name}; smaller parts of a batch take less")
             raise
-        for view, array in zip(item.results, (made,) if single else made, strict=True):
-            array_at(bases, view)[...] = array
+        for give, array in zip(gives, (made,) if single else made, strict=True):
+            give(bases)[...] = array
         mark(op, begin)
 
     return step
@@ -153,20 +155,36 @@ def _while(item: While, load: Load, outside: Outside) -> Step:
 
 def _branch(item: Branch, load: Load, outside: Outside) -> Step:
     branches = [steps_of(branch, load, outside) for branch in item.branches]
-    last = len(branches) - 1
+    last, chosen = len(branches) - 1, seen(item.index)
 
     def step(bases: Bases) -> None:
-        index = int(array_at(bases, item.index))
+        index = int(chosen(bases))
         for each in branches[index if 0 <= index <= last else last]:
             each(bases)
 
     return step
 
 
-def array_at(bases: Bases, view: View) -> npt.NDArray[Any]:
-    """A view as a NumPy array over the memory of one run."""
-    memory = _Memory(bases[view.slot] + view.offset, view)
-    return np.asarray(memory).view(TensorType((), view.dtype).numpy)
+Seen = Callable[[Bases], npt.NDArray[Any]]
+
+
+def seen(view: View) -> Seen:
+    """What sees a view as a NumPy array over the memory of one run."""
+    slot, offset = view.slot, view.offset
+    dtype = TensorType((), view.dtype).numpy
+    plain = dtype.isbuiltin == 1
+    found = {
+        "shape": view.shape,
+        "strides": view.strides,
+        "typestr": dtype.str if plain else f"|V{view.itemsize}",
+        "version": 3,
+    }
+
+    def array(bases: Bases) -> npt.NDArray[Any]:
+        made = np.asarray(_Memory({**found, "data": (bases[slot] + offset, False)}))
+        return made if plain else made.view(dtype)
+
+    return array
 
 
 class _Memory:
@@ -174,11 +192,5 @@ class _Memory:
 
     __slots__ = ("__array_interface__",)
 
-    def __init__(self, address: int, view: View) -> None:
-        self.__array_interface__ = {
-            "data": (address, False),
-            "shape": view.shape,
-            "strides": view.strides,
-            "typestr": f"|V{view.itemsize}",
-            "version": 3,
-        }
+    def __init__(self, described: dict[str, Any]) -> None:
+        self.__array_interface__ = described
