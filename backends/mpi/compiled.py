@@ -15,6 +15,7 @@ import numpy as np
 from shardir.backends.base import Array, Executable, Lower, Shards
 from shardir.backends.cpu.native import BACKEND
 from shardir.backends.cpu.native.pipeline import of_process
+from shardir.backends.cpu.native.program import STORAGE_ALONE
 from shardir.backends.cpu.native.runtime.memory import allocate
 from shardir.backends.mpi import routing
 from shardir.backends.mpi.blocks import Blocks
@@ -33,9 +34,6 @@ from shardir.placement import Axis
 if TYPE_CHECKING:
     from shardir.backends.cpu.native.schedule.steps import Into
     from shardir.backends.mpi.world import World
-
-SHARDS_ALONE = 4
-"""References to shards that only their array holds: that, the arguments, a name, the count's."""
 
 
 class CompiledProgram(Executable):
@@ -100,11 +98,11 @@ class CompiledProgram(Executable):
 
     def _free(self, args: Sequence[Shards]) -> list[int]:
         """The donated arguments that no other array holds. Whether anybody else holds their memory
-        is for the program to find out."""
+        is for the program to find out, which counts as this does."""
         free = []
         for number in self._donated:
             shards = args[number]
-            if isinstance(shards, Windows) and getrefcount(shards) <= SHARDS_ALONE:
+            if isinstance(shards, Windows) and getrefcount(shards) <= STORAGE_ALONE:
                 free.append(number)
         return free
 

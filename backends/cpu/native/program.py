@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from shardir.backends.base import Launch, WholeExecutable
 from shardir.backends.cpu.native.runtime import kernels, launching, looping
 from shardir.backends.cpu.native.runtime.calls import launches
@@ -40,10 +42,20 @@ Made = tuple[Function, Schedule]
 
 SMALL_BYTES = 4096
 """Results that are not larger than this together share one block: asking for many takes longer."""
-STORAGE_ALONE = 4
-"""References to a storage that only its array holds: that, the arguments, a name, the count's."""
-OWNER_ALONE = 3
-"""References to memory that only its storage holds: that, a name, the count's."""
+
+
+def _alone() -> tuple[int, int]:
+    """References to a storage and to its memory, counted as `NativeProgram` does for arguments
+    that only an array holds. Which of its own names and calls Python counts is up to its version.
+    """
+    arguments = [Storage(0, object(), (), np.dtype(np.uint8))]
+    arrays = [arguments[0]]
+    storage = arrays[0]
+    owner = storage.owner
+    return getrefcount(storage), getrefcount(owner)
+
+
+STORAGE_ALONE, OWNER_ALONE = _alone()
 
 
 def _inside(op: Op) -> None:
