@@ -19,7 +19,9 @@ TURNS = 4
 """Pieces that each thread takes, so that none waits long for another."""
 
 
-@kernels.rule(*(OPS[name] for name in ("cholesky", "qr", "svd", "eigh", "eig", "pinv")))
+@kernels.rule(
+    *(OPS[name] for name in ("cholesky", "qr", "svd", "eigh", "eig", "pinv", "least_squares"))
+)
 def _by_matrix(op: Op) -> Kernel:
     types = tuple(value.type for value in op.results)
     reference: Any = op.spec.reference

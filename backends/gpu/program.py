@@ -25,7 +25,7 @@ RESERVED = (
 """What a program calls by these names, so that no value may."""
 PRECISIONS = ("ieee", "tf32")
 """How f32 is multiplied on GPUs: as it is, or rounded to 10 bits first."""
-HOST_READS = ("while", "case", "eig", "eigh", "svd", "pinv")
+HOST_READS = ("while", "case", "eig", "eigh", "svd", "pinv", "least_squares")
 """Operations for which the host reads what the device has computed, if only to see whether it
 converged."""
 

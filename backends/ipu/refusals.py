@@ -15,7 +15,7 @@ refuses(
     fix="multiply by the matrices of cosines and sines, or compute it on the host",
 )
 refuses(
-    "qr", "lu", "svd", "eigh", "eig", "pinv", "cholesky", "triangular_solve",
+    "qr", "lu", "svd", "eigh", "eig", "pinv", "least_squares", "cholesky", "triangular_solve",
     reason="is a decomposition of matrices, for which poplibs has no documented call",
     fix=_HOST,
 )  # fmt: skip

@@ -107,6 +107,7 @@ from shardir.ops.host import (
     pure_callback as pure_callback,
 )
 from shardir.ops.index import gather as gather, scatter as scatter
+from shardir.ops.least_squares import least_squares as least_squares
 from shardir.ops.linalg import dot as dot
 from shardir.ops.manual import manual_computation as manual_computation, vary as vary
 from shardir.ops.opaque import opaque as opaque

@@ -11,7 +11,7 @@ from shardir.stablehlo.attributes import array, boolean
 from shardir.stablehlo.writer import RULES, Writer
 
 TRANSPOSES = {"no": "NO_TRANSPOSE", "transpose": "TRANSPOSE", "adjoint": "ADJOINT"}
-CALLED = ("eig", "eigh", "lu", "pinv", "qr", "svd")
+CALLED = ("eig", "eigh", "least_squares", "lu", "pinv", "qr", "svd")
 """Operations without a word, all of whose attributes are bools."""
 
 

@@ -78,7 +78,10 @@ def _eigen() -> Iterator[Sample]:
             yield Sample(spec, (x,), alone, sources=(regular,))
         for shape in ((2, 4, 3), (2, 3, 4)):
             x, cutoff = t(dtype, *shape), t("f32", 2)
-            yield Sample(ops.pinv, (x, cutoff), sources=(regular, exactly([1e-6, 1e-5])))
+            limits = exactly([1e-6, 1e-5])
+            yield Sample(ops.pinv, (x, cutoff), sources=(regular, limits))
+            y = t(dtype, *shape[:-1], 2)
+            yield Sample(ops.least_squares, (x, y, cutoff), sources=(regular, anything, limits))
     yield Sample(ops.svd, (t("f64", 3, 3),), {"full": True, **both}, sources=(regular,))
 
 

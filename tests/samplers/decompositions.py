@@ -82,3 +82,11 @@ def _(s: Scope, name: str) -> None:
     x = _regular(s, *_sizes(s))
     kind = TensorType(x.type.shape[:-2], REAL_OF.get(x.type.dtype, x.type.dtype))
     s.emit(name, x, s.b.full(1e-5, kind))
+
+
+@sampler("least_squares")
+def _(s: Scope, name: str) -> None:
+    a = _regular(s, *_sizes(s))
+    y = s.value(a.type.with_shape((*a.type.shape[:-1], s.draw(st.sampled_from(SIZES)))))
+    kind = TensorType(a.type.shape[:-2], REAL_OF.get(a.type.dtype, a.type.dtype))
+    s.emit(name, a, y, s.b.full(1e-5, kind))

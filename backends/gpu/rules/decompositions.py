@@ -52,6 +52,12 @@ def _pinv(w: Writer, op: Op, x: str, cutoff: str) -> str:
     return w.call("pseudo_inverse", x, cutoff)
 
 
+@lowers("least_squares")
+def _least_squares(w: Writer, op: Op, a: str, y: str, cutoff: str) -> str:
+    inverse, values = w.call("pseudo_inverse", a, cutoff), w.call("singular_values", a)
+    return f"({inverse} @ {y}, {values})"
+
+
 @lowers("fft")
 def _fft(w: Writer, op: Op, x: str) -> str:
     source, to, rank = op.operands[0].type, op.result.type, op.attrs["rank"]

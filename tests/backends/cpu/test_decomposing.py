@@ -8,7 +8,7 @@ import pytest
 from shardir.backends.cpu import decomposing, sharing
 from shardir.backends.cpu.kernels import kernel_of
 from shardir.opset import OPS
-from shardir.types import TensorType
+from shardir.types import TensorType, dtype_name
 from tests.backends.cpu.native.running import op_on
 
 CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
@@ -21,6 +21,7 @@ CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     ("eig", (9, 4, 4), {"vectors": True}),
     ("eig", (9, 4, 4), {"vectors": False}),
     ("pinv", (3, 3, 4, 2), {}),
+    ("least_squares", (3, 3, 4, 2), {}),
     ("svd", (0, 3, 2), {"full": False, "vectors": False}),
     ("qr", (1, 3, 2), {"full": False}),
 ]
@@ -40,10 +41,12 @@ def test_as_the_reference(
         x = x @ x.conj().swapaxes(-1, -2)
         x[1, 2] = -x[1, 2]  # has no factor
     arrays = [x.astype(TensorType((), dtype).numpy)]
-    if name == "pinv":
+    if name == "least_squares":
+        arrays.append(arrays[0][..., ::-1].copy())
+    if name in ("pinv", "least_squares"):
         arrays.append(np.full(shape[:-2], 1e-3, arrays[0].real.dtype))
     types = [TensorType(arrays[0].shape, dtype)]
-    types += [TensorType(each.shape, "f32" if dtype == "f32" else "f64") for each in arrays[1:]]
+    types += [TensorType(each.shape, dtype_name(each.dtype)) for each in arrays[1:]]
     op = op_on(OPS[name], *types, **attrs)
     reference = op.spec.reference
     assert reference is not None

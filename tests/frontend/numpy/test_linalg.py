@@ -72,6 +72,23 @@ def test_least_squares(rows: int) -> None:
         close(left, np.atleast_1d(((b - a @ found) ** 2).sum(0)), 1e-3)
 
 
+def test_least_squares_without_numbers_or_full_rank() -> None:
+    a, b = normal(5, 3), normal(5, 2)
+    b[1, 0] = np.inf
+    found, _, rank, _ = eagerly(snp.linalg.lstsq, a, b)
+    assert np.isnan(found[:, 0]).all()
+    close(found[:, 1], np.linalg.lstsq(a, b[:, 1])[0], 1e-3)
+    a[:, 2] = a[:, 1]
+    found, _, rank, _ = eagerly(snp.linalg.lstsq, a, b[:, 1])
+    assert rank == 2
+    close(found, np.linalg.lstsq(a, b[:, 1])[0], 1e-3)
+    a[0, 0] = np.nan
+    found, _, rank, values = eagerly(snp.linalg.lstsq, a, b)
+    assert rank == 0
+    assert np.isnan(found).all()
+    assert np.isnan(values).all()
+
+
 def test_ranks_and_conditions() -> None:
     x = normal(2, 4, 4)
     x[1, 2] = x[1, 0]
@@ -244,7 +261,8 @@ DERIVATIVES: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
     "small det": (lambda xp, x: xp.linalg.det(x), (2, 3, 3)),
     "slogdet": (lambda xp, x: xp.linalg.slogdet(x)[1], (2, 4, 4)),
     "pinv": (lambda xp, x: xp.linalg.pinv(x), (5, 3)),
-    "lstsq": (lambda xp, x: xp.linalg.lstsq(x, x[:, :2])[0], (5, 3)),
+    "lstsq": (lambda xp, x: xp.linalg.lstsq(x, x[:, :2] ** 2)[0], (5, 3)),
+    "lstsq values": (lambda xp, x: xp.linalg.lstsq(x, x[:, 0])[3], (3, 5)),
     "solve": (lambda xp, x: xp.linalg.solve(x, x[0, :, :2]), (2, 4, 4)),
     "power": (lambda xp, x: xp.linalg.matrix_power(x, -2), (3, 3)),
     "norm": (lambda xp, x: xp.linalg.norm(x, "nuc"), (3, 4)),
