@@ -40,10 +40,11 @@ def _reference(a: Array, y: Array, cutoff: Array, *, result: Any) -> tuple[Array
     if not a.size:
         return found, values
     for place in np.ndindex(a.shape[:-2]):
-        left, right = wide(a[place]), wide(y[place])
+        left, right = wide(a[place], False), wide(y[place], False)
         # What is not finite would reach the solutions for all other columns.
         lost = ~np.isfinite(right).all(0)
-        right[:, lost] = 0
+        if lost.any():
+            right = np.where(lost, 0, right)
         try:
             if not np.isfinite(left).all():
                 raise np.linalg.LinAlgError

@@ -48,9 +48,9 @@ def batch_loops(x: TensorType, *results: TensorType) -> RuleBuilder:
     return builder
 
 
-def wide(x: Array) -> Array:
-    """In f64 or c128, in which all decompositions are computed."""
-    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+def wide(x: Array, copy: bool = True) -> Array:
+    """In f64 or c128, in which all decompositions are computed; maybe itself without `copy`."""
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64, copy=copy)
 
 
 def one_by_one(
@@ -59,7 +59,7 @@ def one_by_one(
     """`function` of all matrices; NaN for each that it gives up, instead of none for any."""
     with np.errstate(all="ignore"):
         try:
-            return _rounded(function(wide(x)), results)
+            return _rounded(function(wide(x, False)), results)
         except np.linalg.LinAlgError:
             made = tuple(np.full(type.shape, np.nan).astype(type.numpy) for type in results)
             if x.ndim > 2:
@@ -74,7 +74,9 @@ def one_by_one(
 
 def _rounded(made: Any, results: Sequence[TensorType]) -> tuple[Array, ...]:
     each = made if isinstance(made, tuple) else (made,)
-    return tuple(np.asarray(x).astype(t.numpy) for x, t in zip(each, results, strict=True))
+    return tuple(
+        np.asarray(x).astype(t.numpy, copy=False) for x, t in zip(each, results, strict=True)
+    )
 
 
 class Matrix(Term):

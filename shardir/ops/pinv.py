@@ -6,7 +6,7 @@ import numpy as np
 
 from shardir.batching import further
 from shardir.factors import FactorRule, Kind, RuleBuilder
-from shardir.ops.matrices import Array, Matrix, matrices, one_by_one, wide
+from shardir.ops.matrices import Array, Matrix, matrices, one_by_one
 from shardir.opset import define
 from shardir.types import REAL_OF, TensorType
 
@@ -37,7 +37,7 @@ def _reference(x: Array, cutoff: Array, *, result: TensorType) -> Array:
     ]
     if not size:
         return np.zeros(result.shape, result.numpy)
-    u, values, vh = one_by_one(lambda m: tuple(np.linalg.svd(m, False)), wide(x), parts)
+    u, values, vh = one_by_one(lambda m: tuple(np.linalg.svd(m, False)), x, parts)
     with np.errstate(all="ignore"):
         large = values > cutoff[..., None] * values[..., :1]
         inverse = np.where(large | np.isnan(values), 1 / np.where(values == 0, 1, values), 0)
