@@ -13,6 +13,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.parameters import check_call
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_checks import shown
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.ir import Block
 from shardir.types import INEXACT
@@ -108,10 +109,11 @@ def _traced(rule: Rule, call: Call, primal: Primal) -> Block:
         slopes, found = tree.flatten(made[1], is_leaf=lambda x: x is None)
         if structure != primal.structure or found != primal.structure:
             other = "tangents" if structure == primal.structure else "results"
+            odd = shown(structure if other == "results" else found)
             raise DifferentiateError(
                 point(
-                    f"{what} gives {other} in {structure if other == 'results' else found}, and "
-                    f"its results are in {primal.structure}"
+                    f"{what} gives {other} in {odd}, and its results are in "
+                    f"{shown(primal.structure)}"
                 )
             )
         wanted = primal.results

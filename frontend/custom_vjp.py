@@ -19,6 +19,7 @@ from shardir.frontend.operands import as_tracer, convert, kind_of
 from shardir.frontend.parameters import name_of
 from shardir.frontend.trace import current, require, trace_block, wrap
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_checks import shown
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.ir import Block, Value
 from shardir.types import FLOATS, INEXACT
@@ -125,7 +126,10 @@ def _results(out: Any, primal: Primal, what: str) -> list[Tracer]:
     leaves, structure = tree.flatten(out)
     if structure != primal.structure:
         raise DifferentiateError(
-            point(f"{what} gives results in {structure}, and they are in {primal.structure}")
+            point(
+                f"{what} gives results in {shown(structure)}, and they are in "
+                f"{shown(primal.structure)}"
+            )
         )
     return [
         fitted(x, a, f"a result of {what}") for x, a in zip(leaves, primal.results, strict=True)
@@ -185,7 +189,10 @@ def _leaves(gradient: Any, structure: tree.PyTreeDef, what: str) -> list[Any]:
     leaves, found = tree.flatten(gradient, is_leaf=lambda x: x is None)
     if found != structure:
         raise DifferentiateError(
-            point(f"{what} gives a gradient in {found}, and its argument is in {structure}")
+            point(
+                f"{what} gives a gradient in {shown(found)}, and its argument is in "
+                f"{shown(structure)}"
+            )
         )
     return leaves
 

@@ -13,6 +13,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import convert
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_checks import shown
 from shardir.hosted import Hosted
 from shardir.ir import Block
 
@@ -113,13 +114,16 @@ def _traced(
         outs, structure = tree.flatten(made[0])
         if structure != primal.structure:
             raise BatchError(
-                point(f"{what} gives results in {structure}, and they are in {primal.structure}")
+                point(
+                    f"{what} gives results in {shown(structure)}, and they are in "
+                    f"{shown(primal.structure)}"
+                )
             )
         mapped, told_structure = tree.flatten(made[1])
         if told_structure != primal.structure:
             raise BatchError(
-                point(f"{what} gives out_batched in {told_structure}, and results are in "
-                      f"{primal.structure}")
+                point(f"{what} gives out_batched in {shown(told_structure)}, and results are in "
+                      f"{shown(primal.structure)}")
             )  # fmt: skip
         found = []
         for i, (x, flag, one) in enumerate(zip(outs, mapped, primal.results, strict=True)):

@@ -90,6 +90,9 @@ class NotAddressableError(ShardirError, RuntimeError):
 class NotAnArrayError(ShardirError, TypeError, ValueError):
     """A Python object that does not stand for an array."""
 
+    nameless: tuple[object, str] | tuple[()] = ()
+    """The object and what is said of it, where nobody has said yet whose argument it is."""
+
 
 class NumberError(ShardirError, OverflowError):
     """A Python number that does not fit into the element type it is needed in."""

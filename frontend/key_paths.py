@@ -7,7 +7,7 @@ from typing import Any
 import optree
 
 from shardir.frontend.tree import NAMESPACE, PyTreeDef, map as map_tree
-from shardir.frontend.tree_checks import check_ends
+from shardir.frontend.tree_checks import check_ends, check_function, check_is_leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,10 @@ def flatten_with_path(
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
     """The leaves of `tree`, each with its path, and the containers without them.
 
-    With `is_leaf_takes_path` it is `is_leaf(path, x)` that says whether x counts as a leaf.
+    With `is_leaf_takes_path` it is `is_leaf(path, x)` that says whether x counts as a leaf. Raises
+    `StructureError` where `is_leaf` is no function.
     """
+    check_is_leaf(is_leaf)
     if is_leaf is not None and is_leaf_takes_path:
         return _flatten_by_path(tree, is_leaf)
     try:
@@ -108,7 +110,11 @@ def map_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """`tree` with `function` of the path and the leaf at each place, and of those of `rest`."""
+    """`tree` with `function` of the path and the leaf at each place, and of those of `rest`.
+
+    Raises `StructureError` for what is no function, and as `tree.map` does.
+    """
+    check_function("tree.map_with_path", function)
     pairs, spec = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     paths = optree.tree_unflatten(spec, [_Held(path, leaf) for path, leaf in pairs])
 

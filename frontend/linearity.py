@@ -22,6 +22,7 @@ from shardir.frontend.trace import (
     wrap,
 )
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_checks import shown
 from shardir.passes.differentiate import linearize
 from shardir.passes.regions import parted
 from shardir.types import INEXACT
@@ -104,7 +105,9 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
             raise ArgumentError(point(f"{name} takes {len(closed)} closed-over values at its end"))
         given, kind = tree.flatten(args[:count])
         if kind != structure:
-            raise ArgumentError(point(f"{name} was converted for {structure}, called with {kind}"))
+            raise ArgumentError(
+                point(f"{name} was converted for {shown(structure)}, called with {shown(kind)}")
+            )
         tracers = [as_tracer(x) for x in (*given, *args[count:]) if is_array_like(x)]
         b = Builder(trace.program.names)
         whole = type(block)(params, block.ops, block.returns)

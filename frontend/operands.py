@@ -89,11 +89,11 @@ def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
 
 def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
     if isinstance(x, np.ma.MaskedArray):
-        raise NotAnArrayError(
-            point(
-                f"{name or 'an operand'} is a masked array, and arrays here have no mask; pass "
-                "x.filled(number), or the mask as an array of its own"
-            )
+        raise _no_array(
+            x,
+            name,
+            "is a masked array, and arrays here have no mask; pass x.filled(number), or the mask "
+            "as an array of its own",
         )
     if hasattr(x, "__jax_array__"):
         return np.asarray(x.__jax_array__())
@@ -101,19 +101,22 @@ def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
         x, "__array__"
     ):
         way_out = "; make it one with snp.array" if isinstance(x, (list, tuple)) else ""
-        raise NotAnArrayError(
-            point(f"{name or 'an operand'} is {brief_with_type(x)}, which is no array{way_out}")
-        )
+        raise _no_array(x, name, f"is {brief_with_type(x)}, which is no array{way_out}")
     return np.asarray(x)
+
+
+def _no_array(x: Any, name: str, says: str) -> NotAnArrayError:
+    """The error for `x`; where it has no `name` yet, who was called with it will give it one."""
+    error = NotAnArrayError(point(f"{name or 'an operand'} {says}"))
+    error.nameless = () if name else (x, says)
+    return error
 
 
 def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
     try:
         return canonical(dtype_name(array.dtype))
     except TypeError as error:
-        raise NotAnArrayError(
-            point(f"{name or 'an operand'} is {brief_with_type(x)}: {error}")
-        ) from None
+        raise _no_array(x, name, f"is {brief_with_type(x)}: {error}") from None
 
 
 def narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> npt.NDArray[Any]:

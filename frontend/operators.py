@@ -274,9 +274,9 @@ class Operators:
         """This array with another element type."""
         return _function("astype")(self, dtype)
 
-    def view(self, dtype: Any) -> Any:
+    def view(self, dtype: Any = None, *more: Any) -> Any:
         """The bits of this array read as another element type."""
-        return _indexing("view")(self, dtype)
+        return _indexing("view")(self, (dtype, *more) if more else dtype)
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
         """`x.reshape(2, 3)` or `x.reshape((2, 3))`."""

@@ -75,8 +75,13 @@ def dtype_of(spec: Any) -> str:
         return canonical(dtype_name(spec))
     except TypeError:
         pass
+    raise no_element_type(spec)
+
+
+def no_element_type(spec: object) -> NotAnArrayError:
+    """The error for what is no element type."""
     known = ", ".join(str(t) for name, t in NUMPY_DTYPES.items() if name != "key")
-    raise NotAnArrayError(point(f"{spec!r} is no element type; the element types are {known}"))
+    return NotAnArrayError(point(f"{spec!r} is no element type; the element types are {known}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from traceback import walk_tb
 from typing import Any
 
 from shardir.errors import ShardirError
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import is_internal, point
 from shardir.frontend.quoting import brief
 
@@ -28,7 +28,12 @@ def refuse(
     options: dict[str, Any],
     error: Exception,
 ) -> None:
-    """Raises `ArgumentError` for a call of `fun` that met `error` because of its arguments."""
+    """Raises `ArgumentError` for a call of `fun` that met `error` because of its arguments.
+
+    Where `error` is that one of them is no array, it says which.
+    """
+    if isinstance(error, NotAnArrayError) and error.nameless:
+        _name(error, fun, name, args, options)
     if isinstance(error, TypeError) and not isinstance(error, ShardirError):
         from shardir.frontend.parameters import check_call
 
@@ -36,6 +41,39 @@ def refuse(
     found = _refusal(name, args, options, error)
     if found is not None:
         raise found from error
+
+
+def _name(
+    error: NotAnArrayError,
+    fun: Callable[..., Any],
+    name: str,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+) -> None:
+    """Put the name of an argument into an error about it. The outermost function has the last
+    word, because that is the one the user called."""
+    from shardir.frontend.parameters import Parameters
+
+    thing, says = error.nameless or (None, "")
+    known = Parameters.of(fun)
+    given = [(known.label(i), arg) for i, arg in enumerate(args)]
+    for label, arg in [*given, *options.items()]:
+        path = _path(arg, thing)
+        if path is not None:
+            error.args = (point(f"argument {label}{path} of {name} {says}"),)
+            return
+
+
+def _path(x: Any, thing: object) -> str | None:
+    """Where `thing` is in `x`, as labels of arguments tell it; `None`: nowhere."""
+    if x is thing:
+        return ""
+    if isinstance(x, (list, tuple, dict)):
+        for key, child in x.items() if isinstance(x, dict) else enumerate(x):
+            path = _path(child, thing)
+            if path is not None:
+                return f".{key}{path}"
+    return None
 
 
 def _refusal(

@@ -18,6 +18,7 @@ from shardir.frontend.parameters import labels_of
 from shardir.frontend.runnable import Runnable, pipeline
 from shardir.frontend.signature import ShapeDtypeStruct, Signature
 from shardir.frontend.trace import Traced
+from shardir.frontend.tree_checks import shown
 from shardir.ir import Loc, Module
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagate import Propagate
@@ -210,7 +211,8 @@ class Lowered:
         if structure != self.in_tree:
             raise ArgumentError(
                 point(
-                    f"{name} was compiled for arguments {self.in_tree}, and called with {structure}"
+                    f"{name} was compiled for arguments {shown(self.in_tree)}, "
+                    f"and called with {shown(structure)}"
                 )
             )
         for leaf, label, abstract, sharding in zip(

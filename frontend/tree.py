@@ -16,7 +16,14 @@ import optree
 
 from shardir.frontend.errors import StructureError
 from shardir.frontend.locations import point
-from shardir.frontend.tree_checks import check_ends, check_kind, known_already
+from shardir.frontend.tree_checks import (
+    check_ends,
+    check_function,
+    check_is_leaf,
+    check_kind,
+    known_already,
+    shown,
+)
 
 NAMESPACE = "shardir"
 PyTreeDef = optree.PyTreeSpec
@@ -28,12 +35,16 @@ _MISSING: Any = object()
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
     """The leaves of `tree`, and the containers without them.
 
-    Raises `StructureError` for a list or a dictionary that contains itself.
+    Raises `StructureError` for a list or a dictionary that contains itself, and where `is_leaf` is
+    no function.
     """
     try:
         found = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
     except RecursionError:
         check_ends(tree)
+        raise
+    except TypeError:
+        check_is_leaf(is_leaf)
         raise
     if _adopters and _adopted(found[0]):
         return flatten(tree, is_leaf)
@@ -157,8 +168,8 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | N
 
     Raises `StructureError` when the containers of `rest` are not those of `tree`.
     """
-    if not callable(function):
-        raise StructureError(f"tree.map takes a function, got {function!r}")
+    check_function("tree.map", function)
+    check_is_leaf(is_leaf)
     if _adopters:
         flatten(tree, is_leaf)
     try:
@@ -170,9 +181,8 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | N
         mismatched = [other for other in rest if structure(other) != structure(tree)]
         if not mismatched:
             raise
-        raise StructureError(
-            f"the containers do not match: {structure(tree)} and {structure(mismatched[0])}"
-        ) from error
+        mine, other = shown(structure(tree)), shown(structure(mismatched[0]))
+        raise StructureError(point(f"the containers do not match: {mine} and {other}")) from error
 
 
 def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
@@ -186,12 +196,16 @@ def reduce(
     initializer: Any = _MISSING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
-    """The leaves combined from left to right by `function`."""
+    """The leaves combined from left to right by `function`.
+
+    Raises `StructureError` where there are none and no `initializer`.
+    """
+    check_function("tree.reduce", function)
     found = leaves(tree, is_leaf)
     if initializer is not _MISSING:
         return functools.reduce(function, found, initializer)
     if not found:
-        raise StructureError("there are no leaves to combine; give an initializer")
+        raise StructureError(point("there are no leaves to combine; give an initializer"))
     return functools.reduce(function, found)
 
 
@@ -202,11 +216,15 @@ def reduce_associative(
     identity: Any = _MISSING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
-    """The leaves combined by `operation`, neighbours first, in a tree of least depth."""
+    """The leaves combined by `operation`, neighbours first, in a tree of least depth.
+
+    Raises `StructureError` where there are none and no `identity`.
+    """
+    check_function("tree.reduce_associative", operation)
     found = leaves(tree, is_leaf)
     if not found:
         if identity is _MISSING:
-            raise StructureError("there are no leaves to combine; give an identity")
+            raise StructureError(point("there are no leaves to combine; give an identity"))
         return identity
     while len(found) > 1:
         pairs = zip(found[::2], found[1::2], strict=False)
@@ -216,16 +234,36 @@ def reduce_associative(
 
 
 def broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """`full` with the leaf of `prefix` that stands for each of its places."""
+    """`full` with the leaf of `prefix` that stands for each of its places.
+
+    Raises `StructureError` where `prefix` is none of `full`.
+    """
+    check_is_leaf(is_leaf)
     try:
         return optree.tree_broadcast_prefix(prefix, full, is_leaf, namespace=NAMESPACE)
     except ValueError as error:
-        raise StructureError(f"{structure(prefix)} is no prefix of {structure(full)}") from error
+        mine, whole = shown(structure(prefix)), shown(structure(full))
+        raise StructureError(point(f"{mine} is no prefix of {whole}")) from error
 
 
-def transpose(outer: PyTreeDef, inner: PyTreeDef, tree: Any) -> Any:
-    """`tree`, containers `inner` within `outer`, as containers `outer` within `inner`."""
-    return optree.tree_transpose(outer, inner, tree)
+def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
+    """`tree`, containers `inner` within `outer`, as containers `outer` within `inner`.
+
+    Without `inner` it is the containers of the first place of `outer`. Raises `StructureError` for
+    what is no structure, and for a tree of other containers.
+    """
+    for each in (outer, inner):
+        if not (isinstance(each, PyTreeDef) or (each is None and each is inner)):
+            raise StructureError(
+                point(f"tree.transpose takes what tree.structure returns, got {each!r}")
+            )
+    wanted = f"{shown(outer)} with " + ("the same containers" if inner is None else shown(inner))
+    try:
+        inside = structure(outer.flatten_up_to(tree)[0]) if inner is None else inner
+        return optree.tree_transpose(outer, inside, tree)
+    except (TypeError, ValueError) as error:
+        found = shown(structure(tree))
+        raise StructureError(point(f"expected {wanted} in each place, got {found}")) from error
 
 
 def register_node(

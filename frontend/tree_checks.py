@@ -1,6 +1,10 @@
-"""What cannot be a container of arrays: lists that never end, and classes that are wrongly told."""
+"""What cannot be a container of arrays: lists that never end, and classes that are wrongly told;
+and how errors show containers.
+"""
 
 from typing import Any
+
+import optree
 
 from shardir.frontend.errors import StructureError
 from shardir.frontend.locations import point
@@ -55,3 +59,37 @@ def known_already(kind: type) -> StructureError:
     return StructureError(
         point(f"the class {kind.__name__} is a container already; register it once")
     )
+
+
+def check_function(what: str, function: Any) -> None:
+    """Raise `StructureError` unless `what` was given a function."""
+    if not callable(function):
+        raise StructureError(point(f"{what} takes a function, got {function!r}"))
+
+
+def check_is_leaf(is_leaf: Any) -> None:
+    """Raise `StructureError` unless it is a function, or `None`."""
+    if is_leaf is not None and not callable(is_leaf):
+        raise StructureError(
+            point(
+                f"is_leaf must be a function that says which containers are leaves, got {is_leaf!r}"
+            )
+        )
+
+
+class _Leaf:
+    """Stands for an array where containers are shown."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+def shown(structure: optree.PyTreeSpec) -> str:
+    """Containers as Python writes them, with * for each array."""
+    try:
+        text = repr(optree.tree_unflatten(structure, [_Leaf()] * structure.num_leaves))
+    except Exception:  # The user's class, which may want numbers.
+        text = ""
+    if text and " object at 0x" not in text:
+        return text
+    return str(structure).removeprefix("PyTreeSpec(").partition(", namespace=")[0]

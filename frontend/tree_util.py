@@ -36,9 +36,9 @@ from shardir.frontend.tree import (
     reduce_associative as tree_reduce_associative,
     register_dataclass as register_dataclass,
     structure as tree_structure,
-    transpose as _transpose,
+    transpose as tree_transpose,
 )
-from shardir.frontend.tree_checks import check_kind, known_already
+from shardir.frontend.tree_checks import check_kind, known_already, shown
 
 __all__ = [
     "DictKey",
@@ -92,27 +92,8 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
         raise StructureError(f"tree_unflatten takes what tree_structure gives, got {treedef!r}")
     found = list(leaves)
     if len(found) != treedef.num_leaves:
-        raise StructureError(f"{treedef} has {treedef.num_leaves} leaves, got {len(found)}")
+        raise StructureError(f"{shown(treedef)} has {treedef.num_leaves} leaves, got {len(found)}")
     return tree.unflatten(treedef, found)
-
-
-def tree_transpose(
-    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
-) -> Any:
-    """Containers `inner` within `outer` as containers `outer` within `inner`.
-
-    Without `inner` it is the containers of the first place of `outer`.
-    """
-    if inner_treedef is None:
-        flat = outer_treedef.flatten_up_to(pytree_to_transpose)
-        inner_treedef = tree.structure(flat[0])
-    try:
-        return _transpose(outer_treedef, inner_treedef, pytree_to_transpose)
-    except (TypeError, ValueError) as error:
-        raise StructureError(
-            f"expected {outer_treedef} with {inner_treedef} in each place, got "
-            f"{tree.structure(pytree_to_transpose)}"
-        ) from error
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:

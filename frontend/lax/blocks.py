@@ -14,6 +14,7 @@ from shardir.frontend.promotion import Abstract
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.trace import trace_block
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_checks import shown
 from shardir.ir import Block
 
 Kind = tuple[str, bool]
@@ -98,18 +99,6 @@ def with_kinds(results: Sequence[Tracer], weak: Sequence[bool]) -> list[Tracer]:
 
 def kind(abstract: Abstract) -> Kind:
     return abstract.type.dtype, abstract.weak
-
-
-class _Leaf:
-    """Stands for an array where containers are shown."""
-
-    def __repr__(self) -> str:
-        return "*"
-
-
-def shown(structure: tree.PyTreeDef) -> str:
-    """Containers as Python writes them, with * for each array."""
-    return repr(tree.unflatten(structure, [_Leaf()] * structure.num_leaves))
 
 
 def settled(carried: Sequence[Tracer], out: Sequence[Abstract], what: str) -> list[Tracer] | None:

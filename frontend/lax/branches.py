@@ -9,13 +9,14 @@ from shardir.frontend import promotion, tree
 from shardir.frontend.devices import local_devices
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ControlFlowError
-from shardir.frontend.lax.blocks import Kind, kind, several, shown, trace_body, with_kinds
+from shardir.frontend.lax.blocks import Kind, kind, several, trace_body, with_kinds
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import truth
 from shardir.frontend.operands import as_tracer, convert, splat
 from shardir.frontend.parameters import check_call
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_checks import shown
 from shardir.types import INTEGERS
 
 _NOTHING = object()

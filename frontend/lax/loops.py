@@ -20,7 +20,6 @@ from shardir.frontend.lax.blocks import (
     named,
     settled,
     several,
-    shown,
     trace_body,
     tracers_of,
     with_kinds,
@@ -32,6 +31,7 @@ from shardir.frontend.promotion import Abstract, canonical
 from shardir.frontend.quoting import brief
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_checks import shown
 from shardir.types import INTEGERS, TensorType
 
 

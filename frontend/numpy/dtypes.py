@@ -4,7 +4,7 @@
 one, as are NumPy's own types, Python's `float` and the text `"float32"`.
 """
 
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +16,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, check_fits, convert, kind_of
 from shardir.frontend.placing import device_put
-from shardir.frontend.promotion import KEY, DType, dtype_of, user_dtype
+from shardir.frontend.promotion import KEY, DType, dtype_of, no_element_type, user_dtype
 from shardir.frontend.tree_checks import check_ends
 from shardir.types import (
     COMPLEX,
@@ -42,7 +42,29 @@ integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsig
 floating, complexfloating = np.floating, np.complexfloating
 character, flexible, object_ = np.character, np.flexible, np.object_
 
-dtype = np.dtype
+
+class _OfNumPy(type):
+    """The class of `dtype`: what it makes are NumPy's, and so are its instances."""
+
+    def __call__(cls, dtype: Any, *args: Any, **options: Any) -> np.dtype[Any]:
+        if not args and not options and not isinstance(dtype, (list, dict)):
+            return _numpy(dtype)
+        made: np.dtype[Any] = np.dtype(dtype, *args, **options)
+        return made
+
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, np.dtype)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, np.dtype)
+
+
+if TYPE_CHECKING:
+    dtype = np.dtype
+else:
+
+    class dtype(metaclass=_OfNumPy):
+        """`dtype(x)` is the element type that `x` names; `NotAnArrayError` if it names none."""
 
 
 class extended(np.generic):
@@ -111,11 +133,14 @@ def _astype(x: Any, dtype: Any) -> Any:
 
 
 def _numpy(spec: Any) -> np.dtype[Any]:
-    """The element type meant, 64-bit types as they are; raises `TypeError`."""
+    """The element type meant, 64-bit types as they are; raises `NotAnArrayError`."""
     if isinstance(spec, str) and spec == "bfloat16":
         return NUMPY_DTYPES["bf16"]
     found = spec if isinstance(spec, type) else getattr(spec, "dtype", spec)
-    named: np.dtype[Any] = np.dtype(found)
+    try:
+        named: np.dtype[Any] = np.dtype(found)
+    except TypeError:
+        raise no_element_type(spec) from None
     return named
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
+from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert, reshape, splat
 from shardir.frontend.promotion import dtype_of
@@ -13,14 +14,23 @@ from shardir.types import COMPLEX, NUMPY_DTYPES, REAL_OF, TensorType
 
 
 @public(static=("dtype",))
-def view(x: Any, dtype: Any) -> Any:
-    """The bits of `x` read as another element type, as NumPy stores them.
+def view(x: Any, dtype: Any = None) -> Any:
+    """The bits of `x` read as another element type, its own unless told, as NumPy stores them.
 
     A narrower type makes the last dimension longer, a wider one shorter. Raises
-    `OperationTypeError` when that does not divide.
+    `OperationTypeError` when that does not divide, `NotAnArrayError` for a shape.
     """
-    tracer, name = as_tracer(x), dtype_of(dtype)
+    sizes = dtype if isinstance(dtype, (tuple, list)) else (dtype,)
+    if sizes and all(type(n) is int for n in sizes):
+        shape = ", ".join(map(str, sizes))
+        raise NotAnArrayError(
+            point(
+                f"view takes an element type, got {shape}; for another shape use x.reshape({shape})"
+            )
+        )
+    tracer = as_tracer(x)
     have = tracer.value.type
+    name = have.dtype if dtype is None else dtype_of(dtype)
     if name == have.dtype:
         return tracer
     if have.dtype in COMPLEX:

@@ -113,11 +113,11 @@ def test_errors() -> None:
     )
     f.def_vmap(lambda size, in_batched, x: ((x, x), True))
     assert refused(BatchError, lambda: sd.vmap(f)(X)) == (
-        "the rule of f gives results in PyTreeSpec((*, *)), and they are in PyTreeSpec(*)"
+        "the rule of f gives results in (*, *), and they are in *"
     )
     f.def_vmap(lambda size, in_batched, x: (x, (True, True)))
     assert refused(BatchError, lambda: sd.vmap(f)(X)) == (
-        "the rule of f gives out_batched in PyTreeSpec((*, *)), and results are in PyTreeSpec(*)"
+        "the rule of f gives out_batched in (*, *), and results are in *"
     )
 
     def closing(y: Any) -> Any:

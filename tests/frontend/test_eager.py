@@ -187,7 +187,7 @@ def test_numbers_that_do_not_fit() -> None:
 
 
 def test_what_is_no_array() -> None:
-    with pytest.raises(NotAnArrayError, match=r"an operand is 'text' of type str, which is no arr"):
+    with pytest.raises(NotAnArrayError, match=r"argument x of plus is 'text' of type str"):
         plus("text", 1)
 
 

@@ -16,6 +16,7 @@ from shardir.frontend.errors import (
     ImmutableError,
     IndexingError,
     LeakedTracerError,
+    NotAnArrayError,
     ShapeError,
     StructureError,
 )
@@ -47,6 +48,18 @@ def leaked() -> Any:
     return np.asarray(kept[0])
 
 
+class Strict:
+    """A container that wants numbers."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = int(x)
+
+
+sd.tree.register_node(Strict, lambda x: ((x.x,), None), lambda _, xs: Strict(*xs))
+NO_TYPE = (
+    "is no element type; the element types are bool, int8, int16, int32, int64, uint8, uint16, "
+    "uint32, uint64, float16, bfloat16, float32, float64, complex64, complex128"
+)
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (deleted, ImmutableError, "nothing is deleted from an array in place; make a new one with "
      "snp.delete"),
@@ -90,6 +103,40 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "got 1 leaves for a structure of 2"),
     (lambda: sd.tree.unflatten(odd(3), [1]), StructureError, "tree.unflatten takes what "
      "tree.structure returns, got 3"),
+    (lambda: sd.tree.leaves(1, is_leaf=odd(3)), StructureError, "is_leaf must be a function that "
+     "says which containers are leaves, got 3"),
+    (lambda: sd.tree.map(same, [1], is_leaf=odd(3)), StructureError, "is_leaf must be a function "
+     "that says which containers are leaves, got 3"),
+    (lambda: sd.tree.map(odd(3), A), StructureError, "tree.map takes a function, got 3"),
+    (lambda: sd.tree.reduce(odd(3), [1, 2]), StructureError, "tree.reduce takes a function, got 3"),
+    (lambda: sd.tree.reduce(max, []), StructureError, "there are no leaves to combine; give an "
+     "initializer"),
+    (lambda: sd.tree.broadcast([1, 2], {"a": 3}), StructureError, "[*, *] is no prefix of "
+     "{'a': *}"),
+    (lambda: sd.tree.transpose(odd(1), None, []), StructureError, "tree.transpose takes what "
+     "tree.structure returns, got 1"),
+    (lambda: sd.tree.transpose(sd.tree.structure([1]), sd.tree.structure((1, 2)), [3]),
+     StructureError, "expected [*] with (*, *) in each place, got [*]"),
+    (lambda: sd.tree.map(same, Strict(1), [1]), StructureError, "the containers do not match: "
+     "CustomTreeNode(Strict[None], [*]) and [*]"),
+    (lambda: A.view(2, 16), NotAnArrayError, "view takes an element type, got 2, 16; for another "
+     "shape use x.reshape(2, 16)"),
+    (lambda: A.view((-1,)), NotAnArrayError, "view takes an element type, got -1; for another "
+     "shape use x.reshape(-1)"),
+    (lambda: snp.dtype("q8"), NotAnArrayError, f"'q8' {NO_TYPE}"),
+    (lambda: snp.iinfo("q8"), NotAnArrayError, f"'q8' {NO_TYPE}"),
+    (lambda: snp.issubdtype("q8", "float32"), NotAnArrayError, f"'q8' {NO_TYPE}"),
+    (lambda: snp.sin("a"), NotAnArrayError, "argument x of sin is 'a' of type str, which is no "
+     "array"),
+    (lambda: snp.where(A > 0, "a", A), NotAnArrayError, "argument x of where is 'a' of type str, "
+     "which is no array"),
+    (lambda: snp.concatenate([A, "a"]), NotAnArrayError, "argument arrays.1 of concatenate is 'a' "
+     "of type str, which is no array"),
+    (lambda: sd.jit(lambda x: snp.matmul(x, b="a"))(A), NotAnArrayError, "argument b of matmul is "
+     "'a' of type str, which is no array"),
+    (lambda: snp.sort(np.ma.masked_array([1.0])), NotAnArrayError, "argument a of sort is a "
+     "masked array, and arrays here have no mask; pass x.filled(number), or the mask as an array "
+     "of its own"),
     (lambda: odd(sd.make_mesh)((2, 4)), ArgumentError, "make_mesh takes (axis_shapes, axis_names, "
      "axis_types, devices): missing a required argument: 'axis_names'"),
     (lambda: A.item(8, 0), IndexingError, "item of f32[8, 4] at (8, 0): index 8 is out of bounds "
@@ -131,7 +178,6 @@ def test_an_error_says_what_is_wrong(
     [
         (lambda: Pipeline.parse("propogate"), PipelineError, "no pass is called 'propogate'; did "
          "you mean 'propagate'?"),
-        (lambda: sd.tree.map(odd(3), A), StructureError, "tree.map takes a function, got 3"),
         (lambda: optim.chain(odd(3)), ArgumentError, "chain takes transformations, got 3"),
     ],
 )  # fmt: skip
