@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from threading import Condition, RLock
 from typing import Any, final
@@ -19,6 +20,7 @@ from shardir.backends.cpu.native.llvm import object_cache
 from shardir.backends.cpu.native.llvm.emission import Ahead, emitted_together, target_of
 from shardir.backends.cpu.native.llvm.naming import key_of
 from shardir.backends.cpu.native.llvm.target import Machine, host
+from shardir.backends.cpu.native.llvm.threads import done_apart
 
 _names = count()
 lock = RLock()
@@ -151,17 +153,24 @@ def link(
 ) -> dict[str, int]:
     """Bring object code into memory; the addresses of the exported functions."""
     with lock:
-        jit = _jit()
-        builder = binding.JITLibraryBuilder()
-        for code in codes:
-            builder = builder.add_object_img(code)
-        for name, address in imports.items():
-            builder = builder.import_symbol(name, address)
-        for name in exports:
-            builder = builder.export_symbol(name)
-        tracker = builder.add_current_process().link(jit, f"shardir{next(_names)}")
-        _kept.append(tracker)
-        return {name: tracker[name] for name in exports}
+        (addresses,) = done_apart([partial(_linked, codes, exports, imports)])
+        return addresses
+
+
+def _linked(
+    codes: Sequence[bytes], exports: Sequence[str], imports: Mapping[str, int]
+) -> dict[str, int]:
+    jit = _jit()
+    builder = binding.JITLibraryBuilder()
+    for code in codes:
+        builder = builder.add_object_img(code)
+    for name, address in imports.items():
+        builder = builder.import_symbol(name, address)
+    for name in exports:
+        builder = builder.export_symbol(name)
+    tracker = builder.add_current_process().link(jit, f"shardir{next(_names)}")
+    _kept.append(tracker)
+    return {name: tracker[name] for name in exports}
 
 
 def _object(text: str, machine: Machine) -> bytes:

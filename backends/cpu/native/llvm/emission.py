@@ -11,6 +11,7 @@ without llvmlite's lock.
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from threading import Event, Thread
 from typing import Any
 
@@ -18,7 +19,7 @@ import llvmlite.binding as binding
 from llvmlite.binding import ffi
 
 from shardir.backends.cpu.native.llvm.target import Machine, host
-from shardir.backends.cpu.native.llvm.threads import started
+from shardir.backends.cpu.native.llvm.threads import done_apart, started
 
 
 def target_of(machine: Machine, level: int = 1) -> Any:
@@ -132,40 +133,12 @@ class Ahead:
 
 
 def emitted_together(groups: Sequence[Sequence[str]], haste: bool = False) -> list[bytes]:
-    """The object code of each group of modules, made at the same time; raises as `Prepared` does.
-
-    No part is the caller's: that may be Python's main thread, and what the handler of a signal
-    raises there, Ctrl-C for one, would leave LLVM's objects owned twice, and its lock taken.
-    """
-    made: list[bytes | None] = [None] * len(groups)
-    errors: list[BaseException] = []
-
-    def make(number: int) -> None:
-        try:
-            made[number] = Prepared(groups[number], haste).code()
-        except BaseException as error:  # Raised again where it is wanted.
-            errors.append(error)
-
-    threads = [Thread(target=make, args=(number,)) for number in range(len(groups))]
-    working = []
-    try:
-        for number, thread in enumerate(threads):
-            if started(thread):
-                working.append(thread)
-            else:
-                make(number)
-        _wait(working)
-    except BaseException:
-        _wait(working)  # A fork must find nobody in LLVM.
-        raise
-    if errors:
-        raise errors[0]
-    return [each for each in made if each is not None]
+    """The object code of each group of modules, at the same time; raises as `Prepared` does."""
+    return done_apart([partial(_emitted, group, haste) for group in groups])
 
 
-def _wait(threads: Sequence[Thread]) -> None:
-    for thread in threads:
-        thread.join()
+def _emitted(texts: Sequence[str], haste: bool) -> bytes:
+    return Prepared(texts, haste).code()
 
 
 def _unlocked(name: str) -> Any:

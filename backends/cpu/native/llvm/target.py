@@ -7,6 +7,8 @@ from typing import NamedTuple
 import llvmlite
 import llvmlite.binding as binding
 
+from shardir.backends.cpu.native.llvm.threads import done_apart
+
 
 class Machine(NamedTuple):
     """What code is compiled for.
@@ -32,6 +34,11 @@ class Machine(NamedTuple):
 @cache
 def host() -> Machine:
     """The machine this process runs on."""
+    (found,) = done_apart([_found])
+    return found
+
+
+def _found() -> Machine:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     triple = binding.get_process_triple()

@@ -2,11 +2,13 @@
 
 import gc
 import signal
+from collections.abc import Callable
 from traceback import walk_stack
 from types import FrameType
 
 import pytest
 
+from shardir.backends.cpu.native.llvm.compiler import link
 from shardir.backends.cpu.native.llvm.emission import Ahead, emitted_together
 
 TEXT = "define double @{}(double %x) {{\n  ret double %x\n}}\n"
@@ -26,6 +28,12 @@ def _emit_for_ever() -> None:
         emitted_together([texts(200)])
 
 
+def _link_for_ever() -> None:
+    codes = emitted_together([texts(20)])
+    while True:
+        link(codes, ["f0"], {})
+
+
 def test_groups_become_object_code() -> None:
     made = emitted_together([texts(2), texts(1)])
     assert [b"f0" in code for code in made] == [True, True]
@@ -42,7 +50,8 @@ def test_what_is_left_of_a_bad_module_is_closed_in_any_order() -> None:
     assert b"f0" in Ahead(texts(2)).code()
 
 
-def test_a_signal_finds_the_main_thread_outside_of_llvm() -> None:
+@pytest.mark.parametrize("work", [_emit_for_ever, _link_for_ever])
+def test_a_signal_finds_the_main_thread_outside_of_llvm(work: Callable[[], None]) -> None:
     inside: list[str] = []
 
     def stop(_: int, frame: FrameType | None) -> None:
@@ -53,7 +62,7 @@ def test_a_signal_finds_the_main_thread_outside_of_llvm() -> None:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.02)
         with pytest.raises(Interrupted):
-            _emit_for_ever()
+            work()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
