@@ -70,9 +70,7 @@ class Place:
 
     def subtract(self, values: Any, **options: Any) -> Any:
         """`values` subtracted."""
-        from shardir.frontend import numpy as snp
-
-        return self._updated("add", snp.negative(values), options)
+        return self._updated("subtract", values, options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
         """Multiplied by `values`."""

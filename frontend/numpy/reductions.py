@@ -15,7 +15,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of, axis_of
 from shardir.frontend.numpy.pointwise import choose, like, no_out, pointwise, same, truth
 from shardir.frontend.numpy.rounding import WIDE
-from shardir.frontend.operands import as_tracer, broadcast, convert, reshape, splat
+from shardir.frontend.operands import as_tracer, broadcast, convert, kind_of, reshape, splat
 from shardir.frontend.promotion import canonical, dtype_of, inexact
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
@@ -68,7 +68,11 @@ def _accumulated(
 
 
 def started(combine: str, result: Tracer, initial: Any) -> Tracer:
-    """A reduction's result together with what it starts from, by promotion."""
+    """A reduction's result together with what it starts from, by promotion; of bools, Python's
+    whole numbers are bools."""
+    dtype, weak = kind_of(initial)
+    if weak and dtype in INTEGERS and result.value.type.dtype == "bool":
+        initial = truth(initial)
     return pointwise(combine, result, initial)
 
 

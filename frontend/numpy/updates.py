@@ -36,7 +36,8 @@ _POINTWISE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}
 @public(static=("op",), name="at")
 def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
     tracer, where = as_tracer(x), as_tracer(mask)
-    new = broadcast(fitted(tracer, values, tracer.shape), tracer.shape)
+    op, new = _added(op, fitted(tracer, values, tracer.shape))
+    new = broadcast(new, tracer.shape)
     where = reshape(where, where.shape + (1,) * (tracer.ndim - where.ndim))
     return emit(
         "select",
@@ -50,7 +51,7 @@ def update_masked(x: Any, mask: Any, values: Any, op: str) -> Any:
 @public(static=("subscript", "op", "mode"), name="at")
 def update(x: Any, arrays: Any, values: Any, subscript: Subscript, op: str, mode: str) -> Any:
     tracer = as_tracer(x)
-    new = fitted(tracer, values, subscript.plain)
+    op, new = _added(op, fitted(tracer, values, subscript.plain))
     new = new if is_number(values) else _spread(new, subscript)
     return write(tracer, subscript, [as_tracer(a) for a in arrays], new, op, mode)
 
@@ -71,6 +72,18 @@ def fitted(x: Tracer, values: Any, shape: tuple[int, ...] = ()) -> Tracer:
             point(f"an array of {have} cannot hold {got}; convert one of them with .astype")
         )
     return convert(as_tracer(values), have, x.weak_type)
+
+
+def _added(op: str, values: Tracer) -> tuple[str, Tracer]:
+    """A subtraction as an addition. What is negated has the type of the array already: the
+    negatives of unsigned numbers are others in each."""
+    if op != "subtract":
+        return op, values
+    if values.value.type.dtype == "bool":
+        raise OperationTypeError(
+            point("subtract does not take bools; use logical_xor, or .astype(int)")
+        )
+    return "add", emit("neg", values, weak=values.weak_type)
 
 
 def _kind_rank(dtype: str) -> int:

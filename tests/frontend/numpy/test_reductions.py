@@ -99,6 +99,12 @@ def test_initial(name: str) -> None:
     assert run(getattr(snp, name), WHOLE[0], initial=0.5).dtype == np.float32
 
 
+def test_extremes_of_bools_are_bools_whatever_they_start_from() -> None:
+    flags = np.array([[True, False], [False, False]])
+    for name, first in (("max", 0), ("max", 1), ("min", 1), ("min", False)):
+        check(name, [flags], axis=1, initial=first)
+
+
 def test_where_of_an_extreme_needs_an_initial_number() -> None:
     with pytest.raises(OperationTypeError, match=r"^max with where= needs initial="):
         run(snp.max, FLOATS, where=MASK)
