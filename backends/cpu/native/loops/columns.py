@@ -6,7 +6,6 @@ memory, and so does what is computed of them between passes.
 
 from collections.abc import Sequence
 from functools import cache
-from hashlib import sha256
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
@@ -25,7 +24,8 @@ from shardir.backends.cpu.native.loops.record import (
 )
 from shardir.backends.cpu.native.loops.reducing import combined, converted, start, wide_of
 from shardir.backends.cpu.native.loops.stages import Stages
-from shardir.backends.cpu.native.vector import library, registers
+from shardir.backends.cpu.native.loops.writing import written
+from shardir.backends.cpu.native.vector import registers
 from shardir.backends.cpu.native.vector.registers import Held, itemsize
 
 TOGETHER = 4
@@ -57,6 +57,7 @@ class ColumnShape(NamedTuple):
         return made + [(i, steps[i].dtype, True) for i in sorted(self.stages.stored)]
 
 
+@cache
 def column_kernel(shape: ColumnShape) -> Kernel:
     """The kernel for columns; equal shapes give one kernel.
 
@@ -64,15 +65,7 @@ def column_kernel(shape: ColumnShape) -> Kernel:
     times they are walked over; where each region lies in scratch memory; arrays; strides along the
     columns and along the rows; the table of the other kept axes and that of reduced ones.
     """
-    return _kernel(shape)
-
-
-@cache
-def _kernel(shape: ColumnShape) -> Kernel:
-    name = f"columns_{sha256(repr(shape).encode()).hexdigest()[:24]}"
-    module = _Columns(shape, name).module
-    text = module.text()
-    return Kernel(name, lambda: text, library.symbols_of(module))
+    return written("columns", shape, lambda shape, name: _Columns(shape, name).module)
 
 
 class _Columns:

@@ -7,7 +7,6 @@ still there for the next row.
 
 from collections.abc import Sequence
 from functools import cache
-from hashlib import sha256
 from math import prod
 from typing import NamedTuple
 
@@ -37,6 +36,7 @@ from shardir.backends.cpu.native.loops.record import (
     located,
     moved,
 )
+from shardir.backends.cpu.native.loops.writing import written
 from shardir.backends.cpu.native.vector import library
 from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held, itemsize
 from shardir.types import REAL_OF
@@ -156,10 +156,7 @@ def _streams(
 @cache
 def kernel_of(shape: Shape) -> Kernel:
     """The kernel of a map; equal shapes give one kernel."""
-    name = f"map_{sha256(repr(shape).encode()).hexdigest()[:24]}"
-    module = _module(shape, name)
-    text = module.text()
-    return Kernel(name, lambda: text, library.symbols_of(module))
+    return written("map", shape, _module)
 
 
 def _module(shape: Shape, name: str) -> Module:

@@ -6,7 +6,6 @@ expensive and needed again waits in scratch memory.
 
 from collections.abc import Sequence
 from functools import cache
-from hashlib import sha256
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
@@ -26,7 +25,8 @@ from shardir.backends.cpu.native.loops.reducing import (
     wide_of,
 )
 from shardir.backends.cpu.native.loops.stages import Stages
-from shardir.backends.cpu.native.vector import library, registers
+from shardir.backends.cpu.native.loops.writing import written
+from shardir.backends.cpu.native.vector import registers
 from shardir.backends.cpu.native.vector.registers import itemsize
 
 CHUNK = 64
@@ -45,6 +45,7 @@ class RowShape(NamedTuple):
     nested: bool
 
 
+@cache
 def row_kernel(shape: RowShape) -> Kernel:
     """The kernel for rows; equal shapes give one kernel.
 
@@ -52,15 +53,7 @@ def row_kernel(shape: RowShape) -> Kernel:
     many times the columns are walked over; where each stored value lies in scratch memory; arrays;
     strides along the columns; the table of kept axes and that of the other reduced ones.
     """
-    return _kernel(shape)
-
-
-@cache
-def _kernel(shape: RowShape) -> Kernel:
-    name = f"rows_{sha256(repr(shape).encode()).hexdigest()[:24]}"
-    module = _Rows(shape, name).module
-    text = module.text()
-    return Kernel(name, lambda: text, library.symbols_of(module))
+    return written("rows", shape, lambda shape, name: _Rows(shape, name).module)
 
 
 class _Rows:

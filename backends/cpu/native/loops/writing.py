@@ -1,0 +1,19 @@
+"""Kernels of loops by what their text depends on."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import TypeVar
+
+from shardir.backends.cpu.native.data import Kernel
+from shardir.backends.cpu.native.llvm.text import Module
+from shardir.backends.cpu.native.vector import library
+
+Shape = TypeVar("Shape")
+
+
+def written(word: str, shape: Shape, write: Callable[[Shape, str], Module]) -> Kernel:
+    """The kernel that `write(shape, name)` writes; its name tells `word` and `shape`."""
+    name = f"{word}_{sha256(repr(shape).encode()).hexdigest()[:24]}"
+    module = write(shape, name)
+    text = module.text()
+    return Kernel(name, lambda: text, library.symbols_of(module))
