@@ -24,6 +24,7 @@ from tests.frontend.answered import (
     plus,
     scaled,
 )
+from tests.threads import at_once
 
 
 def test_threads_have_settings_of_their_own() -> None:
@@ -37,11 +38,7 @@ def test_threads_have_settings_of_their_own() -> None:
                 if (WHOLE * 1.5).dtype != (np.float64 if wide else np.float32):
                     wrong.append(wide)
 
-    threads = [threading.Thread(target=work, args=(wide,)) for wide in (True, False)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, (True, False))
     assert wrong == []
 
 
@@ -59,11 +56,7 @@ def test_threads_call_while_answers_come_and_go() -> None:
             if turn % 20 == number:
                 fun.clear_cache()
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(4))
     assert wrong == []
 
 

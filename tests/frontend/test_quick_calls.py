@@ -1,7 +1,6 @@
 """Calls of compiled functions with arrays alone: machine code from the arguments to the results."""
 
 import gc
-import threading
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from shardir.frontend.partition_spec import P
 from shardir.frontend.placing import block_until_ready, device_put
 from shardir.frontend.shardings import NamedSharding
 from tests.counting import count_calls
+from tests.threads import at_once
 
 X = from_numpy(np.arange(4, dtype=np.float32))
 Y = from_numpy(np.arange(4, dtype=np.int32))
@@ -239,11 +239,7 @@ def test_several_threads_call_at_once() -> None:
             if not all((np.asarray(x) == number + 1).all() for x in tree.leaves(fun(given))):
                 wrong.append(number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(4))
     assert wrong == []
 
 

@@ -1,7 +1,6 @@
 """Quick calls with donated and static arguments: as the first call, only sooner."""
 
 import signal
-import threading
 from types import FrameType
 from typing import Any
 
@@ -15,6 +14,7 @@ from shardir.frontend.array import Array
 from shardir.frontend.errors import ArgumentError, DeletedArrayError
 from shardir.frontend.jit import jit
 from tests.counting import count_calls
+from tests.threads import at_once
 
 SIZE = 1 << 13
 
@@ -166,9 +166,5 @@ def test_threads_donate_arrays_of_their_own() -> None:
         if not (np.asarray(x) == start + 100).all():
             faults.append(x)
 
-    threads = [threading.Thread(target=call, args=(1000 * k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(call, range(0, 4000, 1000))
     assert not faults

@@ -19,6 +19,7 @@ from shardir.backends.cpu.native.runtime import memory
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.counting import count_calls
+from tests.threads import at_once
 
 X = np.linspace(0.5, 2, 8, dtype=np.float32)
 
@@ -196,11 +197,7 @@ def test_several_threads_run_one_program_at_once() -> None:
             if int(count) != wanted[number][0] or not np.array_equal(y, wanted[number][1]):
                 faults.append((number, count, y))
 
-    threads = [threading.Thread(target=call, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(call, range(4))
     assert not faults
 
 

@@ -4,7 +4,6 @@ import os
 import stat
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from shardir.backends.cpu.native.llvm import object_cache
+from tests.threads import at_once
 
 ROOT = Path(__file__).parents[5]
 
@@ -197,18 +197,14 @@ def test_many_write_and_read_at_once(place: Path) -> None:
     codes = {f"k{number}": bytes([number]) * 5000 for number in range(5)}
     faults: list[str] = []
 
-    def work() -> None:
+    def work(_: int) -> None:
         for _ in range(40):
             for key, code in codes.items():
                 object_cache.save(key, code)
                 if object_cache.load(key) != code:
                     faults.append(key)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(4))
     assert faults == []
     assert sorted(file.name for file in place.iterdir()) == [f"{key}.o" for key in codes]
 

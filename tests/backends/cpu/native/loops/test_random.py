@@ -134,7 +134,7 @@ def test_so_it_does_cut_into_phases(function: Function, lay: Lay, seed: int) -> 
 @pytest.fixture
 def _without_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As on a machine without AVX-512: kernels of the same names are others."""
-    caches = (maps.kernel_of, rows._kernel, columns._kernel)
+    caches = (maps.kernel_of, rows.row_kernel, columns.column_kernel)
     monkeypatch.setattr(access, "has_masks", lambda: False)
     monkeypatch.setattr(running, "_compiled", {})
     for cache in caches:

@@ -12,6 +12,7 @@ from shardir.backends.cpu.native.runtime import control as at
 from shardir.backends.cpu.native.runtime.program import load, rows_of
 from shardir.backends.cpu.native.runtime.workers import Pool
 from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD, SCRATCH, WHO, mixed
+from tests.threads import at_once
 
 LONG = 1e6
 
@@ -82,18 +83,14 @@ def test_threads_may_call_at_once(crowd: Pool) -> None:
     run = load([Phase(SCRATCH, (3000,), 200, LONG)] * 3, 2, crowd)
     faults: list[int] = []
 
-    def call() -> None:
+    def call(_: int) -> None:
         out = np.zeros(200, np.int64)
         for _ in range(20):
             out[:] = 0
             run(out.ctypes.data)
             faults.append(int((out != want).sum()))
 
-    threads = [threading.Thread(target=call) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(call, range(6))
     assert faults == [0] * 120
 
 
@@ -127,11 +124,7 @@ def test_other_python_threads_run_meanwhile(crowd: Pool) -> None:
 def test_more_threads_than_places_wait_for_one(crowd: Pool) -> None:
     run = load([Phase(WHO, (2_000_000,), 4, LONG)], 2, crowd)
     outs = [np.full(4, -1) for _ in range(at.CALLERS + 8)]
-    threads = [threading.Thread(target=run, args=(out.ctypes.data,)) for out in outs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(run, [out.ctypes.data for out in outs])
     assert all((out >= 0).all() for out in outs)
 
 

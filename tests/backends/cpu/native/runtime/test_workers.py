@@ -21,6 +21,7 @@ from shardir.backends.cpu.native.runtime.errors import SettingError
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import Pool
 from tests.backends.cpu.native.runtime.samples import MIX, MULTIPLY_ADD, WHO, mixed
+from tests.threads import at_once
 
 LONG = 1e6
 ROOT = Path(__file__).parents[5]
@@ -397,10 +398,6 @@ def test_random_programs_of_many_threads(
             run(*(part.ctypes.data for part in parts))
             faults.append(int((parts != want).sum()))
 
-    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(call, range(5))
     pool.stop()
     assert faults == [0] * (5 * rounds)
