@@ -100,7 +100,8 @@ class Place:
 
     def apply(self, ufunc: Callable[[Any], Any], **options: Any) -> Any:
         """`ufunc` of what is there, once for each element."""
-        return self._updated("set", ufunc(self.get()), options)
+        there = self.get() if _mode(options) is None else self.get(mode="clip")
+        return self._updated("set", ufunc(there), options)
 
     def get(self, *, fill_value: Any = None, **options: Any) -> Any:
         """What is there; indices out of range read the nearest element.

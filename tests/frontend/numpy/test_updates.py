@@ -7,6 +7,7 @@ import pytest
 
 from shardir import numpy as snp
 from shardir.errors import OperationTypeError
+from shardir.frontend.errors import IndexingError
 from tests.namespace import eagerly, run
 from tests.refusing import refused
 
@@ -38,3 +39,15 @@ def test_bools_have_no_difference() -> None:
             "subtract does not take bools; use logical_xor, or .astype(int)"
         )
     np.testing.assert_array_equal(snp.array([5, 2]).at[0].subtract(True), [4, 2])
+
+
+@pytest.mark.parametrize("mode", ["drop", "fill", "clip"])
+def test_functions_are_applied_beyond_the_array_as_the_mode_says(mode: str) -> None:
+    x = np.array([1, -2, -3], np.int32)
+    wanted = np.abs(x) if mode == "clip" else x
+    wanted[:2] = x[:2]
+    for made in (run, eagerly):
+        same = made(lambda x: x.at[7].apply(snp.abs, mode=mode), x)
+        np.testing.assert_array_equal(same, wanted)
+    with pytest.raises(IndexingError, match=r"^index 7 is out of range for dimension 0 of shape"):
+        snp.array(x).at[7].apply(snp.abs)
