@@ -4,6 +4,7 @@ Each function is called as a NumPy user calls it, not traced, on numbers of 64 K
 `--small`, of 64 bytes to 16 KB, where what counts are the microseconds of a call). Both libraries
 take turns in one process; a figure is the ratio of the least times, to which other programs on
 the machine add least, below 1 where shardir is faster (with `--medians`, of the medians).
+NumPy's views are written out, and its `argsort` is the stable one, as ours is.
 `python benchmarks/namespace.py sort take` measures the functions whose names have such a part,
 `--sizes "64 KB,8 MB"` only these sizes.
 """
@@ -11,7 +12,8 @@ the machine add least, below 1 where shardir is faster (with `--medians`, of the
 import argparse
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from operator import attrgetter
 from statistics import median
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
 
 import numpy as np
+from namespace_cases import cases
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -31,157 +34,13 @@ SIZES = {"64 KB": 1 << 14, "1 MB": 1 << 18, "8 MB": 1 << 21, "64 MB": 1 << 24}
 SMALL = {"64 B": 16, "1 KB": 1 << 8, "16 KB": 1 << 12}
 ROUNDS = 7
 
-Case = tuple[str, tuple[Any, ...], dict[str, Any]]
-
-UNARY = """
-    abs negative positive sign square sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan
-    arcsin arccos arctan sinh cosh tanh arcsinh floor ceil trunc rint reciprocal isfinite isnan
-    isinf signbit degrees radians nan_to_num logical_not sinc frexp modf
+VIEWS = """
+    transpose ravel flip diagonal broadcast_to rot90 moveaxis real imag swapaxes permute_dims
+    matrix_transpose fliplr flipud rollaxis hsplit dsplit diag linalg.diagonal broadcast_arrays
+    linalg.matrix_transpose einsum
 """
-BINARY = """
-    add subtract multiply divide maximum minimum fmax fmin power arctan2 hypot copysign nextafter
-    logaddexp less less_equal equal not_equal greater logical_and logical_or fmod remainder
-    floor_divide float_power heaviside isclose
-"""
-INTEGERS = "add multiply bitwise_and bitwise_or bitwise_xor left_shift right_shift floor_divide"
-REDUCTIONS = """
-    sum prod max min mean var std any all argmax argmin nansum nanmax count_nonzero median ptp
-"""
-SCANS = "cumsum cumprod"
-
-
-def cases(size: int) -> Iterator[Case]:
-    """Calls with arrays of `size` numbers of 4 bytes; at most."""
-    random = np.random.default_rng(0)
-    rows = 1 << (size.bit_length() // 2)
-    columns = size // rows
-    flat = random.uniform(0.1, 0.9, size).astype(np.float32)
-    square, other = flat.reshape(rows, columns), flat[::-1].reshape(rows, columns).copy()
-    whole = random.integers(1, 100, (rows, columns)).astype(np.int32)
-    few = random.integers(0, 8, (rows, columns)).astype(np.int32)
-    mask = square < 0.5
-    for name in UNARY.split():
-        yield name, (square,), {}
-    for name in BINARY.split():
-        yield name, (square, other), {}
-    for name in INTEGERS.split():
-        yield name, (whole, few + 1), {}
-    for name in REDUCTIONS.split():
-        for axis in (None, 0, 1):
-            yield name, (square,), {"axis": axis}
-    for name in SCANS.split():
-        for axis in (0, 1):
-            yield name, (square,), {"axis": axis}
-    yield "add", (square, square[:1]), {}
-    yield "add", (square, square[:, :1].copy()), {}
-    yield "power", (square, 0.5), {}
-    for name in ("floor_divide", "remainder", "divmod"):
-        for kind in (np.int32, np.int16, np.uint8):
-            yield name, (whole.astype(kind), 7), {}
-    for name in ("argmax", "argmin"):
-        yield name, (whole.astype(np.uint8),), {}
-    yield "abs", (flat.view(np.complex64),), {}
-    for name in ("equal", "not_equal"):
-        yield name, (flat.view(np.complex64), flat.view(np.complex64).copy()), {}
-    yield "where", (mask, square, other), {}
-    yield "clip", (square, 0.2, 0.7), {}
-    yield "transpose", (square,), {}
-    yield "reshape", (square, (columns, rows)), {}
-    yield "ravel", (square,), {}
-    yield "flip", (square,), {"axis": 0}
-    yield "flip", (square,), {"axis": 1}
-    yield "roll", (square, 3), {"axis": 0}
-    yield "roll", (square, 3), {"axis": 1}
-    yield "rot90", (square,), {}
-    yield "concatenate", ((square, other),), {"axis": 0}
-    yield "concatenate", ((square, other),), {"axis": 1}
-    yield "stack", ((square, other),), {"axis": 0}
-    yield "stack", ((square, other),), {"axis": 2}
-    yield "split", (square, 2), {"axis": 0}
-    yield "repeat", (square, 2), {"axis": 0}
-    yield "repeat", (square, 2), {"axis": 1}
-    yield "tile", (square, (2, 1)), {}
-    yield "pad", (square, 1), {}
-    yield "tril", (square,), {}
-    yield "diagonal", (square,), {}
-    yield "trace", (square,), {}
-    yield "diff", (square,), {}
-    yield "broadcast_to", (square[:1], (rows, columns)), {}
-    yield "moveaxis", (square.reshape(rows, -1, 2) if columns > 1 else square, 0, 1), {}
-    yield "zeros", ((rows, columns), np.float32), {}
-    yield "full", ((rows, columns), 2.0, np.float32), {}
-    yield "arange", (size,), {"dtype": np.int32}
-    yield "linspace", (0.0, 1.0, max(size, 2)), {"dtype": np.float32}
-    yield "ones_like", (square,), {}
-    yield "copy", (square,), {}
-    yield "sort", (square,), {"axis": 0}
-    yield "sort", (square,), {"axis": 1}
-    yield "argsort", (square,), {"axis": 1}
-    yield "unique", (few,), {}
-    yield "searchsorted", (np.sort(flat), other.ravel()), {}
-    yield "take", (square, random.integers(0, rows, rows)), {"axis": 0}
-    yield "take", (square, random.integers(0, columns, columns)), {"axis": 1}
-    for kind in (np.uint8, np.int16):
-        short = whole.astype(kind)
-        yield "take", (short, random.integers(0, columns, columns)), {"axis": 1}
-    yield "take_along_axis", (square, np.argsort(square, axis=1)), {"axis": 1}
-    yield "bincount", (few.ravel(),), {"length": 8}
-    yield "histogram", (flat,), {"bins": 16}
-    yield "interp", (flat, np.linspace(0, 1, 64, dtype=np.float32),
-                     np.linspace(1, 2, 64, dtype=np.float32)), {}  # fmt: skip
-    if size >= 1 << 14:
-        yield "tril_indices", (rows,), {}
-    yield "nonzero", (mask,), {}
-    yield "extract", (mask, square), {}
-    yield "compress", (mask[:, 0], square), {"axis": 0}
-    yield "compress", (mask[0], square), {"axis": 1}
-    yield "flatnonzero", (mask,), {}
-    yield "argwhere", (mask,), {}
-    for name in ("any", "all", "argmax"):
-        yield name, (mask,), {}
-    yield "cumprod", (flat.view(np.complex64),), {}
-    yield "piecewise", (square, [mask, ~mask], [1, 2]), {}
-    yield "packbits", (mask,), {}
-    yield "unpackbits", (few.astype(np.uint8),), {}
-    yield "lexsort", ((flat, other.ravel()),), {}
-    yield "partition", (square, columns // 2), {}
-    yield "nanmedian", (flat,), {}
-    yield "digitize", (flat, np.linspace(0, 1, 32, dtype=np.float32)), {}
-    yield "searchsorted", (np.arange(0, 100, 4, dtype=np.int32), whole), {}
-    yield "isin", (few, np.arange(3, dtype=np.int32)), {}
-    yield "isin", (flat, flat[:100]), {}
-    yield "isin", (whole, whole[: rows // 4] + 50), {}
-    yield "gradient", (flat,), {}
-    yield "delete", (square, 0), {"axis": 0}
-    yield "percentile", (flat, 30.0), {}
-    yield "vdot", (flat, flat), {}
-    yield "vdot", (whole.ravel(), few.ravel()), {}
-    yield "inner", (flat, flat), {}
-    yield "outer", (square[0], square[0]), {}
-    yield "convolve", (flat, flat[:8]), {}
-    yield "convolve", (whole.ravel(), few.ravel()[:8]), {}
-    yield "convolve", (flat.view(np.complex64), flat.view(np.complex64)[:4]), {}
-    yield "correlate", (whole.ravel(), few.ravel()[:3]), {}
-    yield "polyval", (flat[:4], flat), {}
-    yield "cross", (flat[: size // 3 * 3].reshape(-1, 3), flat[: size // 3 * 3].reshape(-1, 3)), {}
-    side = min(1 << (size.bit_length() // 2), 1024)
-    if side * side <= size:
-        a, b = (x.ravel()[: side * side].reshape(side, side) for x in (square, other))
-        yield "matmul", (a, b), {}
-        yield "dot", (a, b[0]), {}
-        yield "einsum", ("ij,kj->ik", a, b), {}
-    yield "linalg.norm", (flat,), {}
-    yield "fft.fft", (square,), {}
-    yield "fft.rfft", (square,), {}
-    if size >= 64:
-        small = flat.reshape(-1, 8, 8)
-        yield "matmul", (small, small), {}
-        yield "linalg.inv", (small + 4 * np.eye(8, dtype=np.float32),), {}
-        yield "linalg.det", (small + 4 * np.eye(8, dtype=np.float32),), {}
-    if size >= 1 << 14:
-        even = flat[: 128 * 128].reshape(128, 128) / 100 + np.eye(128, dtype=np.float32)
-        yield "linalg.det", (even,), {}
-        yield "linalg.solve", (even, even[0].copy()), {}
+"""What NumPy answers with a view, maybe; that is written out in rows, as ours is."""
+INDEXING = "take take_along_axis ix_ put"
 
 
 def main() -> None:
@@ -216,8 +75,12 @@ def _title(name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> s
             shape = each.shape
             ones = ["1" if extent == 1 else "n" for extent in shape]
             kinds.append(f"{each.dtype.name}[{','.join(ones)}]")
-        elif isinstance(each, tuple) and isinstance(each[0], np.ndarray):
+        elif isinstance(each, (tuple, list)) and each and isinstance(each[0], np.ndarray):
             kinds.append("...")
+        elif isinstance(each, str):
+            kinds.append(repr(each))
+        elif isinstance(each, type):
+            kinds.append(each.__name__)
     named = [f"{k}={v}" for k, v in keywords.items() if k == "axis"]
     return f"{name}({', '.join(kinds + named)})"
 
@@ -231,26 +94,41 @@ def measured(
 ) -> tuple[float, float]:
     """Seconds of shardir and of NumPy, each the least of its rounds, or their median."""
     ours, theirs = (attrgetter(name)(library) for library in (snp, np))
-    arrays = {id(x): snp.asarray(x) for x in arguments if isinstance(x, np.ndarray)}
-    put = sd.tree_util.tree_map(
-        lambda x: arrays.get(id(x), snp.asarray(x)) if isinstance(x, np.ndarray) else x, arguments
-    )
-    if name == "bincount":
-        keywords, own = {"minlength": 8}, keywords
-    else:
-        own = keywords
+    leaves = sd.tree_util.tree_leaves((arguments, keywords))
+    wide = any(isinstance(x, np.ndarray) and x.dtype in (np.float64, np.int64) for x in leaves)
+    arrays: dict[int, Any] = {}
+
+    def placed(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return arrays.setdefault(id(x), snp.asarray(x))
+        return getattr(snp, x) if isinstance(x, str) and hasattr(snp, x) else x
+
+    def known(x: Any) -> Any:
+        return getattr(np, x) if isinstance(x, str) and hasattr(snp, x) else x
 
     def run_ours() -> None:
         sd.block_until_ready(ours(*put, **own))
 
     def run_theirs() -> None:
-        result = theirs(*arguments, **keywords)
-        if name in ("transpose", "ravel", "flip", "diagonal", "broadcast_to", "rot90", "moveaxis"):
-            np.array(result)
+        if "inplace" in keywords:
+            theirs(given[0].copy(), *given[1:])
+            return
+        result = theirs(*given, **their_own)
+        if name in VIEWS.split():
+            for each in result if isinstance(result, (list, tuple)) else (result,):
+                np.array(each, order="C")
 
-    for run in (run_ours, run_ours, run_theirs):
-        run()
-    ours_of_rounds, theirs_of_rounds = alternated(run_ours, run_theirs, rounds)
+    # Indices are 64 bits wide for NumPy, and 32 for shardir unless its numbers are, too.
+    with sd.enable_x64() if wide and name not in INDEXING.split() else nullcontext():
+        put, own = sd.tree_util.tree_map(placed, (arguments, keywords))
+        given, their_own = sd.tree_util.tree_map(known, (arguments, keywords))
+        if name == "bincount":
+            their_own = {"minlength": 8}
+        if name == "argsort":  # ours keeps the order of equal elements
+            their_own = {**keywords, "kind": "stable"}
+        for run in (run_ours, run_ours, run_theirs):
+            run()
+        ours_of_rounds, theirs_of_rounds = alternated(run_ours, run_theirs, rounds)
     return middle(ours_of_rounds), middle(theirs_of_rounds)
 
 
