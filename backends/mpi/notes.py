@@ -5,13 +5,18 @@ waits for; one that ends tells all. Two processes that wait for each other in di
 do so for ever, and a message from a process that has ended will never come: then there is no
 reason to wait until the time is over.
 
+A process that has ended waits for all others, who may have work of their own left. They tell it now
+and then, from a thread beside that work, that they go on.
+
 A note may be old: who wrote it may have gone on since. So a process that finds one in which another
 waits for it asks again. What that one answers comes after everything that was sent to it before.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from threading import RLock
 
 from mpi4py import MPI
 
@@ -34,6 +39,7 @@ class Kind(Enum):
     WAITS = "waits"
     ASKS = "asks"
     HAS_ENDED = "has ended"
+    GOES_ON = "goes on"
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,9 @@ class Notes:
 
     def __init__(self, comm: MPI.Intracomm, who: Callable[[int], str]) -> None:
         self.comm, self.who, self.rank = comm, who, comm.Get_rank()
+        self._lock = RLock()
         self._ended: set[int] = set()
+        self._heard: dict[int, float] = {}
         self._waiting: dict[int, Note] = {}
         self._told: Note | None = None
         self._asked: tuple[int, frozenset[int]] = (0, frozenset())
@@ -60,6 +68,10 @@ class Notes:
 
     def read(self, lacking: Sequence[int], tag: int, where: Place) -> str:
         """Why nothing will ever come from some process of `lacking`; empty if it may."""
+        with self._lock:
+            return self._read(lacking, tag, where)
+
+    def _read(self, lacking: Sequence[int], tag: int, where: Place) -> str:
         self._listen()
         asked = self._asked[1] if self._asked[0] == tag else frozenset()
         for process in lacking:
@@ -88,10 +100,22 @@ class Notes:
             told = difference(where.program, other, who)
         return told or "all processes must run the same programs in the same order"
 
+    def go_on(self) -> None:
+        """Tell those who have ended that this process has not."""
+        with self._lock:
+            self._listen()
+            self._write(sorted(self._ended), Note(self.rank, Kind.GOES_ON))
+
     def leave(self) -> None:
         """Tell all others that this process has come to its end."""
         others = [process for process in range(self.comm.Get_size()) if process != self.rank]
+        self._heard = dict.fromkeys(others, time.monotonic())
         self._write(others, Note(self.rank, Kind.HAS_ENDED))
+
+    def silent(self, seconds: float) -> list[int]:
+        """Who has not ended, and has said nothing for so long since this process has."""
+        since = time.monotonic() - seconds
+        return [p for p, at in self._heard.items() if p not in self._ended and at < since]
 
     def all_have_left(self) -> bool:
         """Whether all others have said so, and have been told."""
@@ -106,9 +130,10 @@ class Notes:
     def _listen(self) -> None:
         while self.comm.Iprobe(MPI.ANY_SOURCE, NOTE):
             note: Note = self.comm.recv(source=MPI.ANY_SOURCE, tag=NOTE)
+            self._heard[note.process] = time.monotonic()
             if note.kind is Kind.HAS_ENDED:
                 self._ended.add(note.process)
             elif note.kind is Kind.WAITS:
                 self._waiting[note.process] = note
-            else:
+            elif note.kind is Kind.ASKS:
                 self._told = None  # told again

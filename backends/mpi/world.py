@@ -24,6 +24,7 @@ from shardir.backends.mpi.blocks import blocks_of
 from shardir.backends.mpi.messages import Messages, end
 from shardir.backends.mpi.notes import Place
 from shardir.backends.mpi.program import Program
+from shardir.backends.mpi.pulse import Pulse
 from shardir.errors import MergeError
 from shardir.interpret import mesh_of
 from shardir.ir import Module
@@ -49,6 +50,9 @@ class World(Link):
         self._known: set[str] = set()
         self._beginning: Identity | None = None
         self._process, self._parent = os.getpid(), os.getppid()
+        # Threads of a process may send at the same time only where MPI says so.
+        threads = self.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE
+        self._pulse = Pulse(self.messages.notes.go_on, seconds) if threads else None
 
     @property
     def index(self) -> int:
@@ -156,9 +160,19 @@ class World(Link):
         """Say good-bye and wait, politely, until all others have."""
         if os.getpid() != self._process:
             return  # a copy made by fork
-        self.messages.notes.leave()
-        while not self.messages.notes.all_have_left():
+        if self._pulse is not None:
+            self._pulse.stop()
+        notes, seconds = self.messages.notes, self.messages.seconds
+        notes.leave()
+        while not notes.all_have_left():
             time.sleep(LEAVING_SECONDS)
+            if silent := notes.silent(seconds):
+                told = ", ".join(map(self.who, silent))
+                self.messages.fail(
+                    f"{self.who(self.index)}: the end of the program timed out after {seconds:g} "
+                    f"s, in which nothing was heard of {told}; if it needs longer, set "
+                    "SHARDIR_COMM_TIMEOUT to more seconds"
+                )
             if os.getppid() != self._parent:
                 # Whoever started this process is gone, and can end it no more if others fail.
                 end(self.comm, f"shardir: {self.who(self.index)} has lost its launcher", LOST)

@@ -24,7 +24,7 @@ def sharding(*spec: str | None) -> NamedSharding:
 
 def ready() -> Any:
     """An array on all devices, which all processes have agreed on, and a sum that has run."""
-    sd.distributed.initialize()
+    sd.distributed.initialize(initialization_timeout=300)
     x = sd.device_put(np.arange(8, dtype=np.float32), sharding("data"))
     float(total(x))
     return x
@@ -99,6 +99,20 @@ def is_cut_off() -> None:
     float(total(x))
 
 
+def is_cut_off_at_the_end() -> None:
+    ready()
+    if other():
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def has_work_left() -> None:
+    """One process goes on for longer than others wait for signs of life."""
+    ready()
+    if other():
+        time.sleep(10)
+        print("done")
+
+
 def is_not_heard() -> None:
     """As if the launcher were gone: what a process writes goes nowhere. It ends all the same."""
     x = ready()
@@ -136,7 +150,7 @@ def ends_before_it_joins() -> None:
 def joins_too_late() -> None:
     if os.environ["PMI_RANK"] == "1":
         time.sleep(1000)
-    ready()
+    sd.distributed.initialize()
 
 
 def other_shapes() -> None:

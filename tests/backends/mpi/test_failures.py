@@ -102,6 +102,21 @@ def test_a_collective_times_out(scenario: str, tmp_path: Path) -> None:
     assert "  all-gather %y.far of total over data (collective 1 of run 0)\n" in done.err[0]
 
 
+def test_the_end_of_a_program_times_out(tmp_path: Path) -> None:
+    done = play("is_cut_off_at_the_end", tmp_path, SHARDIR_COMM_TIMEOUT="2")
+    assert done.code == 13
+    host = done.err[0].partition("process 0 (")[2].partition(")")[0]
+    assert (
+        f"shardir: process 0 ({host}): the end of the program timed out after 2 s, in which "
+        f"nothing was heard of process 1 ({host}); if it needs longer, set SHARDIR_COMM_TIMEOUT"
+    ) in done.err[0]
+
+
+def test_a_process_may_have_work_of_its_own_left(tmp_path: Path) -> None:
+    done = play("has_work_left", tmp_path, SHARDIR_COMM_TIMEOUT="6").check()
+    assert done.out == ["", "done\n"]
+
+
 def test_a_process_that_nobody_hears_ends_the_job(tmp_path: Path) -> None:
     done = play("is_not_heard", tmp_path, SHARDIR_COMM_TIMEOUT="2")
     assert done.code == 13
