@@ -12,7 +12,7 @@ from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import common, inexact, like, ordered, pointwise, same
-from shardir.frontend.operands import align, as_tracer, is_number
+from shardir.frontend.operands import align, as_tracer, convert, is_number
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS, INTEGERS, UNSIGNED
 
@@ -88,8 +88,9 @@ def divmod(x: Any, y: Any, /) -> Any:
     """(floor_divide(x, y), remainder(x, y)), elementwise."""
     first, divisor, number = _pair("divmod", x, y)
     quotient = _quotient(first, divisor, number)
-    if divisor.value.type.dtype in INTEGERS and number is not None and number > 0:
-        return quotient, same("sub", first, same("mul", quotient, divisor))
+    if divisor.value.type.dtype in INTEGERS:
+        rest = same("sub", first, same("mul", quotient, divisor))
+        return quotient, _unless_zero(divisor, number, rest)
     return quotient, _rest(first, divisor, number)
 
 
@@ -130,10 +131,14 @@ def _crosses(rest: Tracer, divisor: Tracer, number: Number) -> Tracer:
 
 
 def _rest(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
+    dtype = x.value.type.dtype
+    if dtype in INTEGERS and dtype not in UNSIGNED and not (number and number > 0):
+        rest = same("sub", x, same("mul", _floored(x, divisor, number), divisor))
+        return _unless_zero(divisor, number, rest)
     rest = same("rem", x, divisor)
-    if x.value.type.dtype not in UNSIGNED:
+    if dtype not in UNSIGNED:
         rest = same("select", _crosses(rest, divisor, number), same("add", rest, divisor), rest)
-    if x.value.type.dtype in FLOATS:
+    if dtype in FLOATS:
         rest = _with_sign_of(divisor, number, rest)
     return _unless_zero(divisor, number, rest)
 
@@ -147,28 +152,41 @@ def _with_sign_of(divisor: Tracer, number: Number, rest: Tracer) -> Tracer:
     return same("select", same("lt", divisor, zero), same("neg", same("sub", zero, rest)), above)
 
 
+def _floored(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
+    """Integers with signs, by a division of their sizes: of 1 less where the signs differ, since
+    -a / b, rounded down, is -1 - (a - 1) / b. Nothing is said of a divisor of zero.
+    """
+    dtype = x.value.type.dtype
+    last = like(x, x.value.type.numpy.itemsize * 8 - 1)
+    if number is not None and number > 0:
+        size, turned = divisor, same("shift_right_arithmetic", x, last)
+        whole = same("xor", x, turned)
+    else:
+        sign = same("shift_right_arithmetic", divisor, last)
+        differ = same("lt", same("xor", x, sign), sign)
+        turned = same("select", differ, like(x, -1), like(x, 0))
+        size, whole = same("abs", divisor), same("add", same("abs", x), turned)
+    unsigned = f"u{dtype[1:]}"
+    made = same("div", convert(whole, unsigned), convert(size, unsigned))
+    return same("xor", convert(made, dtype, x.weak_type), turned)
+
+
 def _quotient(x: Tracer, divisor: Tracer, number: Number) -> Tracer:
     """Floats exactly, from the rest as NumPy does, unless the divisor is zero."""
     dtype = x.value.type.dtype
     if dtype in UNSIGNED:
         return _unless_zero(divisor, number, same("div", x, divisor))
-    if dtype in INTEGERS and number is not None and number > 0:
-        # A negative number is -1 - n, and divided, -1 less n divided.
-        sign = same("shift_right_arithmetic", x, like(x, x.value.type.numpy.itemsize * 8 - 1))
-        return same("xor", same("div", same("xor", x, sign), divisor), sign)
+    if dtype in INTEGERS:
+        return _unless_zero(divisor, number, _floored(x, divisor, number))
     rest = same("rem", x, divisor)
-    if dtype not in FLOATS:
-        quotient = same("div", x, divisor)
-    else:
-        quotient = same("round", same("div", same("sub", x, rest), divisor))
+    quotient = same("round", same("div", same("sub", x, rest), divisor))
     lower = same("sub", quotient, like(quotient, 1))
     quotient = same("select", _crosses(rest, divisor, number), lower, quotient)
-    if dtype in FLOATS:
-        # A quotient of zero has the sign of the ratio.
-        flat = same("mul", same("div", x, divisor), like(x, 0))
-        quotient = same("select", same("eq", quotient, like(x, 0)), flat, quotient)
-    if dtype not in FLOATS or number:
-        return _unless_zero(divisor, number, quotient)
+    # A quotient of zero has the sign of the ratio.
+    flat = same("mul", same("div", x, divisor), like(x, 0))
+    quotient = same("select", same("eq", quotient, like(x, 0)), flat, quotient)
+    if number:
+        return quotient
     ratio = same("div", x, divisor)
     by_zero = same("eq", divisor, like(divisor, 0))
     return same("select", by_zero, ratio, quotient)

@@ -112,6 +112,24 @@ def test_divided_by_a_negative_number(name: str, x: Any, number: int) -> None:
     check(name, x, number)
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2"])
+def test_short_integers_divided_by_a_number_told_at_a_call(dtype: str) -> None:
+    """All bytes by all bytes; of longer ones the ends, and where a power of two is passed."""
+    limits = np.iinfo(dtype)
+    every = range(limits.min, limits.max + 1)
+    near = {
+        side * (1 << bit) + step for bit in range(16) for side in (-1, 1) for step in (-1, 0, 1)
+    }
+    divisors = every if limits.bits == 8 else sorted(near & set(every))
+    step = 1 if limits.bits == 8 else 17
+    x = np.array([*every][::step], dtype)
+    for divisor in divisors:
+        y = np.full(x.shape, divisor, dtype)
+        for name in ("floor_divide", "remainder"):
+            wanted = numpys(getattr(np, name), x, y)
+            same(getattr(snp, name)(snp.asarray(x), divisor), wanted)
+
+
 def test_divided_by_a_number_that_wraps_or_vanishes() -> None:
     """What counts is the number in the element type of the array."""
     x = WHOLE.astype("i1")

@@ -8,7 +8,7 @@ from shardir.backends.cpu.native.loops.access import Place, Vectors, splat
 from shardir.backends.cpu.native.loops.axes import SPLAT
 from shardir.backends.cpu.native.loops.body import APPLY, ARRAY, CONSTANT, IOTA, REDUCE, Body
 from shardir.backends.cpu.native.vector import inline, registers
-from shardir.backends.cpu.native.vector.exact import Divisor, divisor_of
+from shardir.backends.cpu.native.vector.division import Divisor, kept_divisor_of
 from shardir.backends.cpu.native.vector.registers import Held
 from shardir.types import INTEGERS
 
@@ -36,7 +36,7 @@ class Values:
             if step.op in ("div", "rem") and step.dtype in INTEGERS:
                 by = step.operands[1]
                 if by in self.held and by not in self.divisors:
-                    self.divisors[by] = divisor_of(registers.single(self.held[by]), step.dtype)
+                    self.divisors[by] = kept_divisor_of(registers.single(self.held[by]), step.dtype)
 
     def evaluate(
         self, steps: Sequence[int], vectors: Vectors, array: Find, index: Callable[[int], Held]

@@ -10,7 +10,7 @@ from shardir.opset import Attr
 from shardir.types import COMPLEX, FLOATS, SIGNED
 
 if TYPE_CHECKING:
-    from shardir.backends.cpu.native.vector.exact import Divisor
+    from shardir.backends.cpu.native.vector.division import Divisor
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,10 @@ What each means is said by `shardir.ops.elementwise` and `shardir.ops.numerics`;
 to the reference interpreter's to the last bit.
 """
 
-from typing import NamedTuple
-
-from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
+from shardir.backends.cpu.native.llvm.text import Value, element
 from shardir.backends.cpu.native.vector.application import Application, Rule
+from shardir.backends.cpu.native.vector.division import WIDTHS, divided
 from shardir.backends.cpu.native.vector.registers import NARROW, Held, narrowed, single, widened
-from shardir.types import SIGNED
-
-WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
 
 
 def add(a: Application) -> Held:
@@ -33,71 +29,9 @@ def neg(a: Application) -> Held:
     return -a.values[0]
 
 
-class Divisor(NamedTuple):
-    """What a division by integers asks of them, and a loop keeps where they stay the same.
-
-    `safe` is 1 where they are 0 (`none`), which has no meaning, and where they are -1
-    (`turning`, of signed ones), as the least number has no opposite.
-    """
-
-    none: Value
-    turning: Value | None
-    safe: Value
-    inverse: Value | None
-
-
-def divisor_of(y: Value, dtype: str) -> Divisor:
-    """Short integers are divided by way of floats with twice their bits, times 1 / y.
-
-    That is made larger by more than all is rounded, so that no whole quotient is missed; one that
-    is not whole is further from the next than that, by 1 / x at least. Bytes without a sign are
-    multiplied by 2^16 / y, rounded up, which is off by less than 1 / 255 of 2^16 / y for each.
-    """
-    f, signed = y.function, dtype in SIGNED
-    none = y.is_("eq", 0)
-    turning = y.is_("eq", -1) if signed else None
-    safe = f.select(none if turning is None else none | turning, 1, y)
-    width, count = WIDTHS[element(y.type)], lanes(y.type)
-    if width == 64:
-        return Divisor(none, turning, safe, None)
-    wide = vector("float" if width <= 16 else "double", count)
-    number = safe.to(wide, "sitofp" if signed else "uitofp")
-    if dtype == "u8":
-        # That of 1 has no room: it wraps to 0.
-        scale = (f.value(65535.0, wide) / number).to(vector("i32", count), "fptoui") + 1
-        return Divisor(none, turning, safe, scale.to(vector("i16", count), "trunc"))
-    above = 1 + (2.0**-20 if width <= 16 else 2.0**-48)
-    return Divisor(none, turning, safe, f.value(above, wide) / number)
-
-
 def div(a: Application) -> Held:
     x, y = a.values
-    if a.is_float:
-        return x / y
-    by = a.divisor or divisor_of(y, a.dtype)
-    made = _quotient(x, by, a.is_signed)
-    if by.turning is not None:
-        made = a.function.select(by.turning, -x, made)
-    return a.function.select(by.none, -1, made)
-
-
-def rem(a: Application) -> Held:
-    """x - (x / y) y, 0 where y is -1; that of floats is a function of the library."""
-    x, y = a.values
-    by = a.divisor or divisor_of(y, a.dtype)
-    return a.function.select(by.none, x, x - _quotient(x, by, a.is_signed) * by.safe)
-
-
-def _quotient(x: Value, by: Divisor, signed: bool) -> Value:
-    if by.inverse is None:
-        return x / by.safe if signed else x // by.safe
-    wide = by.inverse.type
-    if element(wide) == "i16":
-        double = vector("i32", lanes(wide))
-        product = x.to(double, "zext") * by.inverse.to(double, "zext")
-        return x.function.select(by.safe.is_("eq", 1), x, (product >> 16).to(x.type, "trunc"))
-    into, back = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
-    return (x.to(wide, into) * by.inverse).to(x.type, back)
+    return x / y if a.is_float else divided(a)
 
 
 def absolute(a: Application) -> Held:

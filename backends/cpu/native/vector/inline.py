@@ -7,6 +7,7 @@ from shardir.backends.cpu.native.vector import (
     complex_functions,
     complex_inverse,
     complexes,
+    division,
     exact,
     integers,
     library,
@@ -43,7 +44,7 @@ def emit(
     operands: Sequence[Held],
     dtypes: Sequence[str],
     result: str,
-    divisor: exact.Divisor | None = None,
+    divisor: division.Divisor | None = None,
 ) -> Held | None:
     """Append the instructions of one elementwise operation, on vectors of any number of lanes.
 

@@ -1,7 +1,7 @@
 """Operations on integers and keys that take more than an instruction or two."""
 
 from shardir.backends.cpu.native.llvm.text import Function, Value, lanes, vector
-from shardir.backends.cpu.native.vector import exact
+from shardir.backends.cpu.native.vector import division
 from shardir.backends.cpu.native.vector.application import Application, Rule
 from shardir.backends.cpu.native.vector.registers import Held, single
 
@@ -80,7 +80,7 @@ def _joined(high: Value, low: Value) -> Value:
 
 
 RULES: dict[str, Rule] = {
-    "pow": power, "rem": exact.rem,
+    "pow": power, "rem": division.rem,
     "random_hash": random_hash, "random_fold_in": random_fold_in,
 }  # fmt: skip
 """Rules for operands that are integers or keys."""

@@ -1,0 +1,117 @@
+"""Quotients and remainders of integers, for which there are no vector instructions."""
+
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
+from shardir.backends.cpu.native.vector.application import Application
+from shardir.backends.cpu.native.vector.registers import Held
+from shardir.types import SIGNED
+
+WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
+
+
+class Divisor(NamedTuple):
+    """What a division by integers asks of them, and a loop keeps where they stay the same.
+
+    `safe` is 1 where they are 0 (`none`), which has no meaning, and where they are -1
+    (`turning`, of signed ones), as the least number has no opposite. `one` says where they are 1,
+    if they are the same in all lanes and `inverse` holds words by which to multiply; `shift` is
+    then how far to move a quotient of words.
+    """
+
+    none: Value
+    turning: Value | None
+    safe: Value
+    inverse: Value | None
+    one: Value | None = None
+    shift: Value | None = None
+
+
+def divisor_of(y: Value, dtype: str) -> Divisor:
+    """Short integers are divided by way of floats with twice their bits, times 1 / y.
+
+    That is made larger by more than all is rounded, so that no whole quotient is missed; one that
+    is not whole is further from the next than that, by 1 / x at least.
+    """
+    f, signed = y.function, dtype in SIGNED
+    none = y.is_("eq", 0)
+    turning = y.is_("eq", -1) if signed else None
+    safe = f.select(none if turning is None else none | turning, 1, y)
+    width, count = WIDTHS[element(y.type)], lanes(y.type)
+    if width == 64:
+        return Divisor(none, turning, safe, None)
+    wide = vector("float" if width <= 16 else "double", count)
+    number = safe.to(wide, "sitofp" if signed else "uitofp")
+    above = 1 + (2.0**-20 if width <= 16 else 2.0**-48)
+    return Divisor(none, turning, safe, f.value(above, wide) / number)
+
+
+def kept_divisor_of(y: Value, dtype: str) -> Divisor:
+    """The same of integers that are one in all lanes, for many quotients.
+
+    Short ones without a sign are multiplied by words. For bytes they are 2^16 / y, rounded up,
+    which is off by less than 1 / 255 of 2^16 / y for each. For words they are the fraction of
+    2^(16 + n) / y, rounded up, 2^n the first power from y on: T. Granlund and P. Montgomery,
+    "Division by invariant integers using multiplication" (1994).
+    """
+    f, count = y.function, lanes(y.type)
+    by = divisor_of(y, dtype)
+    if dtype not in ("u8", "u16") or count == 1:
+        return by
+    first = f.emit(f"extractelement {by.safe.type} {by.safe}, i64 0", element(y.type))
+    number = first.to("i64", "zext")
+    number = f.select(number.is_("eq", 1), 2, number)
+    one = by.safe.is_("eq", 1)
+    if dtype == "u8":
+        scale = (f.value(65535, "i64") // number + 1).to("i16", "trunc")
+        return by._replace(inverse=f.splat(scale, count // 2), one=one)
+    defined = Value("false", "i1", f)
+    digits = 64 - f.intrinsic("ctlz", number - 1, defined)
+    fraction = ((f.value(1, "i64") << digits) - number) << 16
+    scale, shift = ((each).to("i16", "trunc") for each in (fraction // number + 1, digits - 1))
+    return by._replace(inverse=f.splat(scale, count), one=one, shift=f.splat(shift, count))
+
+
+def divided(a: Application) -> Held:
+    """The quotient towards zero; all bits set for a divisor of 0."""
+    x, y = a.values
+    by = a.divisor or divisor_of(y, a.dtype)
+    made = _quotient(x, by, a.is_signed)
+    if by.turning is not None:
+        made = a.function.select(by.turning, -x, made)
+    return a.function.select(by.none, -1, made)
+
+
+def rem(a: Application) -> Held:
+    """x - (x / y) y, 0 where y is -1; that of floats is a function of the library."""
+    x, y = a.values
+    by = a.divisor or divisor_of(y, a.dtype)
+    return a.function.select(by.none, x, x - _quotient(x, by, a.is_signed) * by.safe)
+
+
+def _quotient(x: Value, by: Divisor, signed: bool) -> Value:
+    if by.inverse is None:
+        return x / by.safe if signed else x // by.safe
+    if by.one is not None:
+        many = _of_bytes(x, by.inverse) if by.shift is None else _of_words(x, by.inverse, by.shift)
+        return x.function.select(by.one, x, many)
+    into, back = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
+    return (x.to(by.inverse.type, into) * by.inverse).to(x.type, back)
+
+
+def _of_bytes(x: Value, inverse: Value) -> Value:
+    """Of the low and the high byte of each word, where it is: nothing is unpacked."""
+    words = x.to(inverse.type, "bitcast")
+    low, high = _upper_half(words & 0xFF, inverse), _upper_half(words & -256, inverse)
+    return (low | (high & -256)).to(x.type, "bitcast")
+
+
+def _of_words(x: Value, inverse: Value, shift: Value) -> Value:
+    part = _upper_half(x, inverse)
+    return (part + ((x - part) >> 1)) >> shift
+
+
+def _upper_half(x: Value, y: Value) -> Value:
+    """The upper half of a product of words."""
+    double = vector("i32", lanes(x.type))
+    return ((x.to(double, "zext") * y.to(double, "zext")) >> 16).to(x.type, "trunc")
