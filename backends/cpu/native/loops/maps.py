@@ -24,7 +24,7 @@ from shardir.backends.cpu.native.loops.axes import (
     ordered,
     price,
 )
-from shardir.backends.cpu.native.loops.body import APPLY, Body
+from shardir.backends.cpu.native.loops.body import APPLY, Body, Step
 from shardir.backends.cpu.native.loops.evaluation import Values, indices, same_along
 from shardir.backends.cpu.native.loops.prices import nanoseconds
 from shardir.backends.cpu.native.loops.record import (
@@ -89,7 +89,7 @@ def phases_of_map(
     label: str,
 ) -> list[Phase]:
     """The one phase of a walk without reductions; `arrays` end with `counted` indices."""
-    lanes = lanes_of(body)
+    lanes = lanes_of(body) * _abreast(body)
     axes = ordered(axes, arrays)
     column = min(axes, key=lambda axis: price(arrays, axis, lanes), default=None)
     outer = [axis for axis in axes if axis is not column]
@@ -160,7 +160,7 @@ def kernel_of(shape: Shape) -> Kernel:
 
 
 def _module(shape: Shape, name: str) -> Module:
-    module = Module(inlined=not shape.streaming and _functions(shape.body) <= INLINED)
+    module = Module(inlined=not shape.streaming and len(_functions(shape.body)) <= INLINED)
     f = Function(module, name, PARAMS, attributes=ATTRIBUTES)
     bases, words, task, _ = f.params
     count = len(shape.kinds)
@@ -201,11 +201,20 @@ def _module(shape: Shape, name: str) -> Module:
     return module
 
 
-def _functions(body: Body) -> int:
-    """How many functions of vector mathematics a body has."""
-    return sum(
-        step.kind == APPLY and library.symbol(step.op, "f32") is not None for step in body.steps
-    )
+def _functions(body: Body) -> list[Step]:
+    """The steps of a body that are functions of vector mathematics."""
+    return [
+        step
+        for step in body.steps
+        if step.kind == APPLY and library.symbol(step.op, "f32") is not None
+    ]
+
+
+def _abreast(body: Body) -> int:
+    """Vectors of a round: more where a function is written in, whose steps wait for each other."""
+    functions = _functions(body)
+    alone = len(functions) == INLINED and library.is_written_in(functions[0].op)
+    return library.ABREAST if alone and lanes_of(body) == library.LANES["f32"] else 1
 
 
 def _row(

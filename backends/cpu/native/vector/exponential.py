@@ -103,10 +103,8 @@ def logistic(x: Value, grade: str) -> Value:
     return where(x.is_("olt", 0.0), fma(e, inverse, rest * inverse), inverse)
 
 
-def tanh(x: Value, grade: str) -> Value:
+def tanh_double(x: Value, grade: str) -> Value:
     """E / (E + 2) of E = e^2|x| - 1, the roundings of E and of the sum corrected."""
-    if is_single(x):
-        return _tanh_single(x, grade)
     far = 22.0
     part, low = expm1_parts(2.0 * at_most(size(x), far), grade)
     below = part + 2.0
@@ -116,24 +114,6 @@ def tanh(x: Value, grade: str) -> Value:
     slip = fma(-value, below, part) + fma(-value, lost + low, low)
     value = fma(slip, inverse, value)
     return signed_as(where(size(x).is_("olt", 2.0**-30), size(x), value), x)
-
-
-def _tanh_single(x: Value, grade: str) -> Value:
-    """E / (E + 2) below tanh(x) = 1/2, and 1 - 2 / (E + 2) beyond.
-
-    What the first quotient lacks by the rounding of the sum is made good, as if the sum were 2:
-    it matters most where it is.
-    """
-    a = size(x)
-    r, k = reduced(2.0 * at_most(a, 10.0))
-    power = power_of_two(k)
-    part = fma(power, fma(r * r, polynomial(r, "exp", grade), r), power - 1.0)
-    below = part + 2.0
-    far = a.is_("ogt", 0.55)
-    ratio = where(far, -2.0, part) / below
-    lost = part - (below - 2.0)
-    near = fma(ratio * lost, -0.5, ratio)
-    return signed_as(where(far, 1.0 + ratio, near), x)
 
 
 def sinh(x: Value, grade: str) -> Value:
@@ -191,5 +171,5 @@ def _half_exp(x: Value, grade: str) -> Value:
 
 FUNCTIONS: Functions = {
     "exp": (1, exp), "exp2": (1, exp2), "expm1": (1, expm1), "logistic": (1, logistic),
-    "tanh": (1, tanh), "sinh": (1, sinh), "cosh": (1, cosh),
+    "sinh": (1, sinh), "cosh": (1, cosh),
 }  # fmt: skip

@@ -6,7 +6,7 @@ one that uses none; of many lanes, so that a call costs little. Each is straight
 its lanes (select, no branches), but for the rare arguments that docs/numerics.md names.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from threading import RLock
 
 from shardir.backends.cpu.native.llvm.compiler import named
@@ -18,6 +18,7 @@ from shardir.backends.cpu.native.vector import (
     logarithm,
     power,
     special,
+    tanh_single,
     trigonometric,
 )
 from shardir.backends.cpu.native.vector.arithmetic import Functions
@@ -28,6 +29,7 @@ LANES = {"f32": 16, "f64": 8}
 ELEMENTS = {"f32": "float", "f64": "double"}
 BODIES: Functions = {
     **exponential.FUNCTIONS,
+    **tanh_single.FUNCTIONS,
     **logarithm.FUNCTIONS,
     **trigonometric.FUNCTIONS,
     **inverse.FUNCTIONS,
@@ -36,6 +38,8 @@ BODIES: Functions = {
     **gamma.FUNCTIONS,
 }
 """The number of operands of each function, and what writes its instructions."""
+ABREAST = 2
+"""Vectors that a function takes at once where it is written into a kernel."""
 BY_DOUBLE = ("erfc", "erf_inv", "lgamma", "digamma", "rem")
 """What is computed in f64 for f32, and rounded once."""
 
@@ -115,14 +119,32 @@ def call(function: Function, op_name: str, dtype: str, *args: Value) -> Value:
     More lanes than a call takes are split, fewer are filled up with copies of themselves. Raises
     `KeyError` for what the library does not have.
     """
-    name = symbol(op_name, dtype)
-    if name is None:
+    if symbol(op_name, dtype) is None:
         raise KeyError(f"the library has no {op_name} of {dtype}")
     width, count = LANES[dtype], lanes(args[0].type)
-    type = vector(ELEMENTS[dtype], width)
-    function.module.declare(name, type, [type] * len(args), "nounwind")
-    if function.module.inlined and dtype == "f32" and op_name not in BY_DOUBLE:
-        name = _written_in(function.module, op_name)
+    if function.module.inlined and dtype == "f32" and is_written_in(op_name):
+        width *= max(1, min(ABREAST, count // width))
+        name = _written_in(function.module, op_name, width)
+    else:
+        name = _declare(function.module, op_name, dtype)
+    return _called(function, name, dtype, width, args)
+
+
+def is_written_in(op_name: str) -> bool:
+    """Whether a kernel of one function of f32 has it as instructions."""
+    return op_name not in BY_DOUBLE
+
+
+def _declare(module: Module, op_name: str, dtype: str) -> str:
+    """The symbol of a function, which the module then imports."""
+    name, type = f"shardir_{op_name}_{dtype}", vector(ELEMENTS[dtype], LANES[dtype])
+    module.declare(name, type, [type] * BODIES[op_name][0], "nounwind")
+    return name
+
+
+def _called(function: Function, name: str, dtype: str, width: int, args: Sequence[Value]) -> Value:
+    """Calls of a function of `width` lanes on vectors of any number of lanes."""
+    count, type = lanes(args[0].type), vector(ELEMENTS[dtype], width)
     pieces = []
     for start in range(0, count, width):
         taken = [start + i % min(width, count - start) for i in range(width)]
@@ -131,19 +153,23 @@ def call(function: Function, op_name: str, dtype: str, *args: Value) -> Value:
     return _joined(function, pieces, count)
 
 
-def _written_in(module: Module, op_name: str) -> str:
+def _written_in(module: Module, op_name: str, width: int) -> str:
     """The name of an f32 function in a module that has it as instructions of its callers.
 
     That saves a quarter of the time of a short one, since the numbers that it needs stay in
     registers; what is rare is still a call.
     """
-    name = f"{symbol(op_name, 'f32')}_within"
+    name = f"{symbol(op_name, 'f32')}_within_{width}"
     if any(each.name == name for each in module.functions):
         return name
     arity, body = BODIES[op_name]
-    type = vector(ELEMENTS["f32"], LANES["f32"])
+    type = vector(ELEMENTS["f32"], width)
     f = Function(module, name, [type] * arity, type, "nounwind alwaysinline", internal=True)
-    f.apart = lambda: f.call(f"shardir_{op_name}_f32", f.params, type)
+
+    def apart() -> Value:
+        return _called(f, _declare(module, op_name, "f32"), "f32", LANES["f32"], f.params)
+
+    f.apart = apart
     f.leave(body(*f.params, grade="f32"))
     return name
 

@@ -13,6 +13,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     TINY,
     Functions,
     bits_of,
+    constant,
     fast_two_sum,
     float_of,
     fma,
@@ -29,6 +30,8 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     where,
 )
 from shardir.backends.cpu.native.vector.exponential import LN2
+from shardir.backends.cpu.native.vector.pieces import chosen, split_at_once
+from shardir.backends.cpu.native.vector.tables import has_registers
 
 LOG2_E = {
     True: (1.4426950216293335, 1.925963033500011e-08),
@@ -38,6 +41,8 @@ LOG2_E = {
 LN2_SINGLE = 0.6931471824645996
 LEAST = 0x3F3504F3
 """The bits of sqrt(1/2) in f32."""
+LEAST_OF_PIECES = 0x3F400000
+"""Those of 3/4."""
 
 
 def normal(x: Value) -> tuple[Value, Value]:
@@ -67,9 +72,25 @@ def series(f: Value, k: Value, extra: Value | None, grade: str) -> Value:
     return fma(k, high, f - (half - inner))
 
 
-def _single(f: Value, k: Value) -> Value:
-    """log(1 + f) + k 2^-23 ln 2, in f32: ln 2 happens to have four digits more there."""
-    return fma(k, LN2_SINGLE * 2.0**-23, fma(f * f, polynomial(f, "log", "f32"), f))
+def _single(f: Value, k: Value, piece: Value | None, unit: float = 2.0**-23) -> Value:
+    """log(1 + f) + k ln 2, in f32 and units of k: ln 2 happens to have four digits more there."""
+    return fma(k, LN2_SINGLE * unit, fma(f * f, _tail(f, piece), f))
+
+
+def _tail(f: Value, piece: Value | None) -> Value:
+    """(log(1 + f) - f) / f^2, by the piece if there are some."""
+    return polynomial(f, "log", "f32") if piece is None else chosen(f, piece, "log")
+
+
+def _piece(m: Value) -> Value:
+    """Pieces of m from 3/4 to 3/2, or m 2^k: those of the same first four bits of the fraction."""
+    return bits_of(m) >> 19
+
+
+def _log_at_once(x: Value) -> Value:
+    """The logarithm of any number of f32, by the instructions of AVX-512."""
+    m, k = split_at_once(x)
+    return _single(m - 1.0, k, _piece(m), 1.0)
 
 
 def _split(x: Value) -> tuple[Value, Value]:
@@ -85,9 +106,11 @@ def _is_ordinary(x: Value) -> Value:
 
 def log_(x: Value, grade: str) -> Value:
     """The natural logarithm."""
+    if is_single(x) and has_registers():
+        return _log_at_once(x)
     if is_single(x):
         m, k = _split(x)
-        value = _single(m - 1.0, to_float(k))
+        value = _single(m - 1.0, to_float(k), None)
         return rarely(~_is_ordinary(x), value, lambda: _log_lifted(x))
     m, k = normal(x)
     return edges(x, series(m - 1.0, to_float(k), None, grade))
@@ -95,12 +118,18 @@ def log_(x: Value, grade: str) -> Value:
 
 def _log_lifted(x: Value) -> Value:
     """The logarithm of f32 where it is rare: of subnormal numbers, and where there is none."""
+    if has_registers():
+        return _log_at_once(x)
     m, k = normal(x)
-    return edges(x, _single(m - 1.0, to_float(k << 23)))
+    return edges(x, _single(m - 1.0, to_float(k), None, 1.0))
 
 
 def log2(x: Value, grade: str) -> Value:
     """The logarithm to base 2; exact for powers of two."""
+    if is_single(x) and has_registers():
+        m, k = split_at_once(x)
+        f = m - 1.0
+        return fma(f, chosen(f, _piece(m), "log2"), k + f)
     if is_single(x):
 
         def of(m: Value, k: Value) -> Value:
@@ -143,20 +172,22 @@ def log1p(x: Value, grade: str, low: Value | None = None) -> Value:
 def _log1p_single(x: Value, low: Value | None, exact: bool = False) -> Value:
     """log(1 + x + low) of f32 for a sum that is ordinary and below 2^126; +0 for -0.
 
-    1 + x only says what k is: (1 + x) / 2^k - 1 is rounded once, and what that loses is carried
-    along if it is to be `exact`.
+    1 + x only says what k is: f = (1 + x) / 2^k - 1 is rounded once, and what that loses is carried
+    along if it is to be `exact`, as a fraction of 1 + f, nearly.
     """
-    exponent = (bits_of(1.0 + x) - LEAST) & -(1 << 23)
+    piece = _piece(1.0 + x) if has_registers() else None
+    least = LEAST if piece is None else LEAST_OF_PIECES
+    exponent = (bits_of(1.0 + x) - least) & -(1 << 23)
     down = float_of(0x3F800000 - exponent)
     shift = down - 1.0
     f = fma(x, down, shift)
     k = to_float(exponent)
     if low is None:
-        return _single(f, k)
+        return _single(f, k, piece)
     if not exact:
-        return _single(fma(low, down, f), k)
+        return _single(fma(low, down, f), k, piece)
     lost = fma(low, down, fma(x, down, shift - f))
-    tail = fma(f * f, polynomial(f, "log", "f32"), lost)
+    tail = fma(f * f, _tail(f, piece), fma(-f, lost, lost))
     return fma(k, LN2_SINGLE * 2.0**-23, f + tail)
 
 
@@ -207,6 +238,13 @@ def atanh(x: Value, grade: str) -> Value:
     a = size(x)
     below = 1.0 - a
     lost = (1.0 - below) - a
+    if is_single(x):
+        inverse, twice = 1.0 / below, a + a
+        ratio = twice * inverse
+        low = fma(-ratio, lost, fma(-ratio, below, twice)) * inverse
+        value = signed_as(0.5 * _log1p_single(ratio, low, exact=True), x)
+        ends = where(a.is_("oeq", 1.0), INFINITY, constant(x, NAN))
+        return rarely(~a.is_("olt", 1.0), value, lambda: signed_as(ends, x))
     ratio = 2.0 * (a / below)
     low = (fma(-ratio, below, 2.0 * a) - ratio * lost) / below
     value = 0.5 * log1p(ratio, grade, low)

@@ -14,8 +14,9 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     two_product,
 )
 from shardir.backends.cpu.native.vector.logarithm import LOG2_E
-from shardir.backends.cpu.native.vector.tables import COUNT, looked_up
+from shardir.backends.cpu.native.vector.tables import looked_up
 
+COUNT = 32
 STEP = 1 << 18
 LEAST = 0x3F800000 - 18 * STEP - 0x2AAAA
 """The bits of the least m of x = m 2^k. There are 32 steps to 2 m, of which one has 1 in it, with

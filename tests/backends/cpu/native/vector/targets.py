@@ -9,6 +9,8 @@ from typing import Any
 
 import mpmath as mp
 
+from shardir.backends.cpu.native.vector.tanh_single import BASES, END
+
 mp.mp.dps = 50
 Function = Callable[[Any], Any]
 HALF_LN2 = mp.log(2) / 2 * mp.mpf("1.0001")
@@ -53,6 +55,12 @@ def _odd(function: Function) -> tuple[Function, Function]:
         return (function(x) - x) / x**3
 
     return _away(rest), lambda z: z
+
+
+def _about(function: Function, base: Any) -> tuple[Function, Function]:
+    """(f(base + d) - f(base)) / d, and the weight of an error in it."""
+    apart = _away(lambda d: (function(base + d) - function(base)) / d)
+    return apart, _away(lambda d: d / function(base + d))
 
 
 def _cosine(z: Any) -> Any:
@@ -128,6 +136,15 @@ def _targets() -> dict[str, Target]:
     # log(1 + f) = f + f^2 P(f)
     add("log", _away(lambda f: (mp.log(1 + f) - f) / f**2), ROOTS_OF_TWO,
         _away(lambda f: f**2 / mp.log(1 + f)), f32=28, from_f32=6)  # fmt: skip
+    # The same, and log2(1 + f) = f + f P(f), for m = 1 + f of the same first four bits of
+    # fraction, from 3/4 to 3/2.
+    for place in range(16):
+        ends = (mp.mpf(16 + place) / 16, mp.mpf(17 + place) / 16)
+        here = tuple((end / 2 if place >= 8 else end) - 1 for end in ends)
+        add(f"log_{place}", _away(lambda f: (mp.log(1 + f) - f) / f**2), here,
+            _away(lambda f: f**2 / mp.log(1 + f)), f32=28, from_f32=3)  # fmt: skip
+        add(f"log2_{place}", _away(lambda f: mp.log(1 + f, 2) / f - 1), here,
+            _away(lambda f: f / mp.log(1 + f, 2)), f32=25, from_f32=3)  # fmt: skip
     # log(1 + f) = f - f^2/2 + f^3 P(f)
     add("log_near", _away(lambda f: (mp.log(1 + f) - f + f * f / 2) / f**3),
         (-mp.mpf("0.0227"), mp.mpf("0.0227")), _away(lambda f: f**3 / mp.log(1 + f)),
@@ -146,6 +163,14 @@ def _targets() -> dict[str, Target]:
     # cosh(x) = 1 + x^2 P(x^2)
     add("cosh_near", _away(lambda z: (mp.cosh(mp.sqrt(z)) - 1) / z), (0, HALF_LN2**2),
         lambda z: z, f32=28)  # fmt: skip
+    # tanh(base + d) = tanh(base) + d P(d) from the first to the last number with the same bits up
+    # to the first of the fraction, up to 10.
+    for place, base in enumerate(map(mp.mpf, BASES)):
+        steps = (place - 6) % 16
+        first, end = ((2 + step % 2) * mp.mpf(2) ** (step // 2 - 5) for step in (steps, steps + 1))
+        lie = ((first if steps else 0) - base, min(end, END) - base)
+        apart, weight = _about(mp.tanh, base)
+        add(f"tanh_{place}", apart, lie, weight, f32=24, from_f32=5)
     add("sin", SIN, (0, QUARTER), SIN_WEIGHT, f32=28, short=36, f64=58)
     # cos(r) = 1 - r^2/2 + r^4 P(r^2)
     add("cos", _away(_cosine), (0, QUARTER), lambda z: z * z, f32=28, short=36, f64=58)

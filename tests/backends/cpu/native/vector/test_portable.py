@@ -7,6 +7,7 @@ import pytest
 
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.vector import arithmetic, library, registers, tables
+from shardir.backends.cpu.native.vector.tanh_single import BASES
 from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS, errors, patterns
 from tests.backends.cpu.native.vector.applying import applied, compiled, same, specials
 
@@ -61,3 +62,20 @@ def test_tables_are_read_as_well_as_looked_up_in_registers(request: pytest.Fixtu
     wanted = applied("pow", [x, y], ["f32", "f32"], "f32")
     request.getfixturevalue("plain")
     assert same(applied("pow", [x, y], ["f32", "f32"], "f32"), wanted).all()
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("op", ["log", "log2", "log1p", "asinh", "acosh", "atanh", "tanh"])
+def test_one_polynomial_is_as_good_as_one_for_each_piece(op: str) -> None:
+    near = np.linspace(-2, 4, 20011, dtype=np.float32)
+    x = np.concatenate([specials("f32"), patterns(400009), near])
+    with np.errstate(all="ignore"):
+        truth = TRUTHS[op](x.astype(np.float64))
+    assert errors(applied(op, [x], ["f32"], "f32"), truth).max() <= SINGLE[op]
+
+
+def test_the_bases_of_tanh_have_values_of_few_digits() -> None:
+    """A tenth of an ulp is what that may add to the error."""
+    exact = np.tanh(np.array(BASES))
+    near = exact.astype(np.float32)
+    assert (np.abs(near - exact) <= np.spacing(near) / 10).all()
