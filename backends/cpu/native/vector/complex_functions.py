@@ -27,6 +27,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     two_sum,
     where,
 )
+from shardir.backends.cpu.native.vector.complex_size import size_of_single
 from shardir.backends.cpu.native.vector.complexes import Pair, divided, multiplied
 from shardir.backends.cpu.native.vector.registers import Held, parts
 
@@ -250,13 +251,18 @@ def in_double(function: Callable[..., Held]) -> Rule:
 
 
 def _absolute(a: Application) -> Held:
-    """Of f32 parts, squares in f64 neither overflow nor vanish."""
-    narrow = a.pairs[0][0].type
+    z = a.pairs[0]
+    narrow = z[0].type
     if element(narrow) == "double":
-        return absolute(a.pairs[0])
-    re, im = (part.to(vector("double", lanes(narrow)), "fpext") for part in a.pairs[0])
-    made = root(fma(re, re, im * im)).to(narrow, "fptrunc")
-    return where(_is_endless(a.pairs[0][0]) | _is_endless(a.pairs[0][1]), INFINITY, made)
+        return absolute(z)
+
+    def in_f64() -> Value:
+        """Where squares neither overflow nor vanish."""
+        re, im = (part.to(vector("double", lanes(narrow)), "fpext") for part in z)
+        made = root(fma(re, re, im * im)).to(narrow, "fptrunc")
+        return where(_is_endless(z[0]) | _is_endless(z[1]), INFINITY, made)
+
+    return size_of_single(z, in_f64)
 
 
 def _times(function: Callable[[Pair], Pair], before: float, after: float) -> Callable[[Pair], Pair]:

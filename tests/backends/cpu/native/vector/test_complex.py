@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.backends.cpu.native.vector.accuracy import errors
 from tests.backends.cpu.native.vector.applying import Array, applied, expected, specials
 
 UNARY = (
@@ -47,6 +48,20 @@ def test_unary(op: str, dtype: str, ulps: float) -> None:
     if op == "log1p" and dtype == "c128":
         x = x[np.abs(x) > 0.1]  # NumPy loses digits below
     check(op, [x], dtype, ulps)
+
+
+def test_sizes_are_rounded_once_and_a_little() -> None:
+    """Of parts of any size, also those whose squares are no numbers of f32, and of one part."""
+    rng = np.random.default_rng(4)
+    count = 1 << 16
+    parts = rng.normal(size=(2, count)) * 10.0 ** rng.uniform(-45, 38, count)
+    parts[1] *= 10.0 ** rng.choice([-9, -4, -1, 0], count)
+    parts[:, :64] = 0
+    parts[0, 32:64] = 3
+    with np.errstate(over="ignore"):
+        x = (parts[0] + 1j * parts[1]).astype(np.complex64)
+    exact = np.hypot(x.real.astype(np.float64), x.imag.astype(np.float64))
+    assert errors(applied("abs", [x], ["c64"], "f32"), exact).max() <= 0.54
 
 
 @pytest.mark.parametrize(("dtype", "ulps"), [("c64", 4.0), ("c128", 64.0)])
