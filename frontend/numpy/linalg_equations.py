@@ -11,15 +11,19 @@ from shardir.frontend.numpy.decomposing import (
     diagonal,
     identity_like,
     lu,
+    lu_solve,
     matrices,
     require_square,
     solve as solved,
     square,
+    turned,
 )
+from shardir.frontend.numpy.layout import spread
 from shardir.frontend.numpy.linalg_factors import precision
 from shardir.frontend.numpy.manipulation import moveaxis
 from shardir.frontend.numpy.pointwise import like, same
 from shardir.frontend.numpy.reductions import reduced
+from shardir.frontend.numpy.triangles import compared
 from shardir.frontend.operands import as_tracer, convert, reshape
 from shardir.frontend.promotion import canonical
 from shardir.frontend.trace import emit
@@ -75,13 +79,40 @@ def swapped_rows(pivots: Tracer) -> Tracer:
 
 @public()
 def det(a: Any) -> Any:
-    """The determinant of square matrices."""
+    """The determinant of square matrices. Singular ones have derivatives, too."""
+    from shardir.frontend.custom_jvp import custom_jvp
+
     (x,) = square("det", a)
     if x.shape[-1] <= 3:
         return _small_det(x)
-    packed, pivots, _ = lu(x)
-    product = reduced("prod", diagonal(packed), (x.ndim - 2,), False)
+    found = custom_jvp(lambda x: _product(*lu(x)[:2]))
+    found.defjvp(_det_rule)
+    return found(x)
+
+
+def _product(packed: Tracer, pivots: Tracer) -> Tracer:
+    """The determinant, of the factors."""
+    product = reduced("prod", diagonal(packed), (pivots.ndim - 1,), False)
     return same("select", swapped_rows(pivots), same("neg", product), product)
+
+
+def _det_rule(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Cofactors, which are the determinant times the inverse, turned.
+
+    A pivot of zero counts as so little that cofactors are the same but for rounding.
+    """
+    (x,), (change,) = primals, tangents
+    packed, pivots, order = lu(as_tracer(x))
+    least = reduced("max", same("abs", packed), (packed.ndim - 2, packed.ndim - 1), False)
+    least = same("select", same("eq", least, like(least, 0)), like(least, 1), least)
+    least = convert(same("mul", least, like(least, precision(packed))), packed.value.type.dtype)
+    missing = same("and", same("eq", packed, like(packed, 0)), compared("eq", packed.shape, 0))
+    filled = spread(least, packed.shape, tuple(range(packed.ndim - 2)))
+    regular = same("select", missing, filled, packed)
+    inverse = lu_solve(regular, order, identity_like(regular, regular.shape[-1]))
+    weight = same("mul", turned(inverse), as_tracer(change))
+    total = reduced("sum", weight, (packed.ndim - 2, packed.ndim - 1), False)
+    return _product(packed, pivots), same("mul", _product(regular, pivots), total)
 
 
 def _small_det(x: Tracer) -> Tracer:

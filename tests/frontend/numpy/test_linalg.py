@@ -272,6 +272,33 @@ DERIVATIVES: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.diag([1.0, 2, 0, 3]),
+        np.diag(np.ones(4), 1),
+        np.ones((4, 4)),
+        np.zeros((5, 5)),
+        normal(5, 4) @ normal(4, 5),
+        np.stack([np.diag([0.0, 1, 2, 3]), normal(4, 4)]),
+    ],
+    ids=["zero pivot", "all pivots zero", "rank 1", "zero", "rank 4", "stack"],
+)
+def test_cofactors_of_singular_matrices(x: Any) -> None:
+    size = x.shape[-1]
+    wanted = np.zeros(x.shape)
+    for i, j in np.ndindex(size, size):
+        minor = np.delete(np.delete(x, i, -2), j, -1)
+        wanted[..., i, j] = (-1) ** (i + j) * np.linalg.det(minor)
+    with config(enable_x64=True):
+        found = sd.grad(lambda x: snp.linalg.det(x).sum())(np.float64(x))
+        moved = sd.jvp(snp.linalg.det, (snp.asarray(x),), (snp.cos(snp.asarray(x)),))[1]
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        np.asarray(moved), (wanted * np.cos(x)).sum((-2, -1)), rtol=1e-6, atol=1e-12
+    )
+
+
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_gradients_are_jaxs(name: str) -> None:
     jax = pytest.importorskip("jax")
