@@ -89,6 +89,7 @@ class JitFunction:
         self._gather: Gather
         self._static = parameters.has_static
         self._answers: Answers | None = None
+        self._asked = False
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The function's result for these arguments."""
@@ -98,12 +99,23 @@ class JitFunction:
             found = self._gathered(args, options) if self._static else self._gather(args, options)
             known = None if found is None else self._quick.get(found[1])
             if found is not None and known is not None and unchanged(known[2]):
+                if self._answers is None and not known[3] and self._may_be_answered():
+                    return self._called(args, options)
                 launch, results, _, donated = known
                 leaves = found[0]
                 made = self._run(launch, leaves, donated)
                 if made is not None:
                     return made[0] if results is None else tree.unflatten(results, made)
         return self._called(args, options)
+
+    def _may_be_answered(self) -> bool:
+        """Whether there is machine code that answers calls, which there was not before."""
+        if self._asked:
+            return False
+        from shardir.backends.cpu.native.runtime.calls import calls_soon
+
+        self._asked = calls_soon() is not None
+        return self._asked
 
     def _run(self, run: Launch, leaves: list[Any], donated: Sequence[int]) -> Any:
         return donating(run, leaves, donated, self._parameters.name) if donated else run(leaves)
@@ -152,11 +164,12 @@ class JitFunction:
             alone = (self._gathered if self._static else self._gather)(args, options)
             if not program.donated and unchanged(key[2]):
                 from shardir.backends.cpu.native.runtime.answering import Static
-                from shardir.frontend.answers import remember
+                from shardir.frontend.answers import remember, told_apart
 
+                told = told_apart(args, options, leaves)
                 static = Static(sorted(known.static), sorted(known.static_names))
                 self._answers = remember(
-                    self, self._answers, static, program.launch, results, args, options, leaves
+                    self, self._answers, static, program.launch, results, *told
                 )
             if alone is not None:
                 if len(self._quick) >= MANY:

@@ -11,8 +11,9 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.backends.cpu.native.runtime import calls
 from shardir.backends.cpu.native.runtime.answering import SELDOM, Table
-from shardir.frontend import calling
+from shardir.frontend import answers, calling
 from shardir.frontend.array import Array
 from shardir.frontend.errors import NumberError
 from shardir.frontend.jit import JitFunction
@@ -333,3 +334,31 @@ def test_many_different_calls_are_answered_or_done() -> None:
     for number in range(600):
         value = number / 7
         np.testing.assert_allclose(snp.full(2, value), np.full(2, value), rtol=1e-6)
+
+
+def test_an_array_in_several_places_is_as_many() -> None:
+    """Which is which is learned all the same: others in the places stay where they are."""
+    fun = sd.jit(lambda tree, x: (tree["b"] - tree["a"]["c"], x * 2))
+    calls.calls()
+    fun({"b": X, "a": {"c": X}}, X)
+
+    def again() -> Any:
+        return fun({"b": Y, "a": {"c": X}}, Y)
+
+    for _ in range(2):
+        agrees(again(), (B - A, B * 2))
+    assert count_calls(again) == count_calls(lambda: None)
+
+
+def test_functions_are_answered_when_machine_code_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    fun = sd.jit(lambda x: x + 1)
+    with monkeypatch.context() as early:
+        for module in (answers, calls):
+            early.setattr(module, "calls_soon", lambda: None)
+        for _ in range(4):
+            fun(X)
+        assert count_calls(lambda: fun(X)) > count_calls(lambda: None)
+    calls.calls()
+    for _ in range(3):
+        agrees(fun(X), A + 1)
+    assert count_calls(lambda: fun(X)) == count_calls(lambda: None)
