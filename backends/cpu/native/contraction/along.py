@@ -4,41 +4,34 @@ Vectors of steps are multiplied and summed lane by lane, and the lanes at the en
 `height` rows and `width` columns shares what is read. The result may lie anyhow.
 """
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import product
 
-from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
+from shardir.backends.cpu.native.contraction.elements import joined
 from shardir.backends.cpu.native.contraction.record import Block, Reader, fitting_in
-from shardir.backends.cpu.native.contraction.tile import masked_load, within
+from shardir.backends.cpu.native.contraction.vectors import Vectors
 from shardir.backends.cpu.native.data import Kernel
-from shardir.backends.cpu.native.llvm.target import Machine, host
-from shardir.backends.cpu.native.llvm.text import (
-    APART,
-    Function,
-    Module,
-    Value,
-    element,
-    lanes,
-    vector,
-)
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, element, lanes
 
 CHAINS = 8
 """How many sums are under way at least, so that additions need not wait for each other."""
 
 
 @cache
-def along_kernel(dtype: str, height: int, width: int) -> Kernel:
+def along_kernel(kind: Vectors, height: int, width: int) -> Kernel:
     """The kernel for groups of `height` rows and `width` columns."""
-    name = f"along_{dtype}_{height}x{width}"
-    return Kernel(name, lambda: _text(name, dtype, height, width))
+    name = f"along_{kind.name}_{height}x{width}"
+    return Kernel(name, lambda: _text(name, kind, height, width))
 
 
-def _text(name: str, dtype: str, height: int, width: int) -> str:
-    module, machine, numbers = Module(), host(), arithmetic(dtype)
+def _text(name: str, kind: Vectors, height: int, width: int) -> str:
+    module = Module()
     heights = (height, 1) if height > 1 else (1,)
     widths = (width, 1) if width > 1 else (1,)
     for high in heights:
         for wide in widths:
-            _emit_group(module, numbers, machine, high, wide)
+            _emit_group(module, kind, high, wide)
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     r = Reader(f, record)
@@ -67,66 +60,84 @@ def _text(name: str, dtype: str, height: int, width: int) -> str:
     return module.text()
 
 
-def _emit_group(
-    module: Module, numbers: Arithmetic, machine: Machine, height: int, width: int
-) -> None:
+def _emit_group(module: Module, kind: Vectors, height: int, width: int) -> None:
     """`group(inner, lhs, row, rhs, column, out, out_row, out_column)`."""
     params = ["i64", "ptr readonly", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
     f = Function(module, f"group{height}x{width}", params, attributes=APART, internal=True)
     inner, lhs, row, rhs, column, out, out_row, out_column = f.params
-    many, size = machine.lanes(numbers.size), numbers.size
-    type = vector(numbers.type, many)
-    sets = max(1, -(-CHAINS // (height * width)))
-    sums = [
-        [[f.variable(type, 0) for _ in range(width)] for _ in range(height)] for _ in range(sets)
-    ]
+    many, places = kind.lanes, list(product(range(height), range(width)))
+    sets = max(1, -(-CHAINS // (len(places) * kind.planes)))
+    sums = [{place: kind.sums(f) for place in places} for _ in range(sets)]
     rows = [f.variable("ptr", f.offset(lhs, row * i)) for i in range(height)]
     columns = [f.variable("ptr", f.offset(rhs, column * j)) for j in range(width)]
 
     def step(number: int, mask: Value | None = None) -> None:
-        def read(address: Value) -> Value:
-            at = f.offset(address, number * many * size)
-            return masked_load(f, at, mask, type, size) if mask else f.load(at, type, size)
-
-        right = [read(each.get()) for each in columns]
+        far = number * many * kind.item
+        right = [kind.read(f, f.offset(each.get(), far), mask) for each in columns]
+        turned = [[b, kind.swapped(f, b)] if kind.planes == 2 else [b] for b in right]
         for i, each in enumerate(rows):
-            left = read(each.get())
-            for j, b in enumerate(right):
-                place = sums[number][i][j]
-                place.set(numbers.add_product(f, machine, left, b, place.get()))
+            left = kind.read(f, f.offset(each.get(), far), mask)
+            for j, b in enumerate(turned):
+                kind.add(f, sums[number][i, j], [left] * kind.planes, b)
 
     def moved(count: int) -> None:
         for each in (*rows, *columns):
-            each.set(f.offset(each.get(), count * many * size))
+            each.set(f.offset(each.get(), count * many * kind.item))
 
     whole, vectors = inner - inner % (sets * many), inner - inner % many
     with f.loop(0, whole, sets * many):
         for number in range(sets):
             step(number)
         moved(sets)
-    with f.loop(whole, vectors, many):
-        step(0)
-        moved(1)
+    if sets > 1:
+        with f.loop(whole, vectors, many):
+            step(0)
+            moved(1)
     with f.when(vectors.is_("slt", inner)):
-        step(0, within(f, inner - vectors, many))
-    for i in range(height):
-        for j in range(width):
-            total = sums[0][i][j].get()
-            for others in sums[1:]:
-                total = total + others[i][j].get()
-            at = f.offset(f.offset(out, out_row * i), out_column * j)
-            f.store(summed(f, total), at, size)
+        step(0, kind.mask(f, inner - vectors))
+    totals = []
+    for place in places:
+        total = [each.get() for each in sums[0][place]]
+        for others in sums[1:]:
+            total = [a + b.get() for a, b in zip(total, others[place], strict=True)]
+        totals += _parts(f, kind, total)
+    scalars = summed(f, totals)
+    for number, (i, j) in enumerate(places):
+        planes = scalars[number * kind.planes :][: kind.planes]
+        at = f.offset(f.offset(out, out_row * i), out_column * j)
+        kind.write(f, joined(f, planes), at)
     f.leave()
 
 
-def summed(f: Function, x: Value) -> Value:
-    """The sum of the lanes, halves first."""
-    while (count := lanes(x.type)) > 2:
-        half = count // 2
-        x = f.shuffle(x, x, range(half)) + f.shuffle(x, x, range(half, count))
+def _parts(f: Function, kind: Vectors, sums: list[Value]) -> list[Value]:
+    """What adds up to a number's planes. Of pairs, the first sum has products of equal parts, the
+    second those of a real and an imaginary one."""
+    if kind.planes == 1:
+        return sums
+    (real, imag), (across, back) = (kind.planes_of(f, each) for each in sums)
+    return [real - imag, across + back]
+
+
+def summed(f: Function, vectors: Sequence[Value]) -> list[Value]:
+    """The sum of the lanes of each, halves first; vectors share the additions."""
+    found, block, many = list(vectors), lanes(vectors[0].type), 1
+    # Each vector consists of blocks of lanes, which are what is left to add of `many` vectors.
+    while block > 1:
+        block //= 2
+        if len(found) == 1 and many == 1 and block == 1:
+            return [_lane(f, found[0], 0) + _lane(f, found[0], 1)]
+        pairs = list(zip(found[::2], (*found[1::2], found[-1]), strict=False))
+        count = lanes(found[0].type) * min(len(found), 2)
+        many *= min(len(found), 2)
+        found = [
+            f.shuffle(a, b, [at for at in range(count) if at // block % 2 == 0])
+            + f.shuffle(a, b, [at for at in range(count) if at // block % 2])
+            for a, b in pairs
+        ]
+    return [_lane(f, found[i // many], i % many) for i in range(len(vectors))]
+
+
+def _lane(f: Function, x: Value, lane: int) -> Value:
     if lanes(x.type) == 1:
         return x
-    lower, upper = (
-        f.emit(f"extractelement {x.type} {x}, i64 {lane}", element(x.type)) for lane in (0, 1)
-    )
-    return lower + upper
+    return f.emit(f"extractelement {x.type} {x}, i64 {lane}", element(x.type))

@@ -10,38 +10,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.record import Block, Reader
-from shardir.backends.cpu.native.contraction.tile import (
-    LINE,
-    masked_load,
-    masked_store,
-    prefetch,
-    within,
-)
+from shardir.backends.cpu.native.contraction.tile import LINE, prefetch
+from shardir.backends.cpu.native.contraction.vectors import Vectors
 from shardir.backends.cpu.native.data import Kernel
-from shardir.backends.cpu.native.llvm.target import Machine, host
-from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 
 AHEAD = 12
 """How many steps ahead the right operand is asked for."""
 
 
 @cache
-def direct_kernel(dtype: str, height: int, width: int, ahead: bool = False) -> Kernel:
+def direct_kernel(kind: Vectors, height: int, width: int, ahead: bool = False) -> Kernel:
     """The kernel for `height` rows and `width` vectors of columns at a time.
 
     Of the left operand, whose steps are neighbours then, the next rows are asked for `ahead`.
     """
-    name = f"direct_{dtype}_{height}x{width}" + "_ahead" * ahead
-    return Kernel(name, lambda: _text(name, dtype, height, width, ahead))
+    name = f"direct_{kind.name}_{height}x{width}" + "_ahead" * ahead
+    return Kernel(name, lambda: _text(name, kind, height, width, ahead))
 
 
-def _text(name: str, dtype: str, height: int, width: int, ahead: bool) -> str:
-    module, machine, numbers = Module(), host(), arithmetic(dtype)
+def _text(name: str, kind: Vectors, height: int, width: int, ahead: bool) -> str:
+    module = Module()
     low = max(1, height // 4)
     for each in {height: 0, low: 0}:
-        _Strip(module, numbers, machine, each, width, ahead).emit()
+        _Strip(module, kind, each, width, ahead).emit()
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     r = Reader(f, record)
@@ -53,10 +47,9 @@ def _text(name: str, dtype: str, height: int, width: int, ahead: bool) -> str:
         f.load(f.offset(r.loops(name)[0], 8), "i64") for name in ("inner_lhs", "inner_rhs")
     )
     inner = r["inner"]
-    columns = width * machine.lanes(numbers.size)
-    item = numbers.size
+    columns, item = width * kind.lanes, kind.item
     # Rows that the second cache holds meet all columns before the next ones come.
-    held = f.value(machine.caches[1] // 4, "i64") // (inner * item + 1) // height * height
+    held = f.value(host().caches[1] // 4, "i64") // (inner * item + 1) // height * height
     some = f.select(held.is_("sgt", height), held, height)
     with (
         block.products(bases) as (lhs, rhs, out, _),
@@ -69,7 +62,7 @@ def _text(name: str, dtype: str, height: int, width: int, ahead: bool) -> str:
         def strip(high: int) -> None:
             left, first = end - top.get(), block.first_row + top.get()
             start = f.offset(lhs, first * row_in)
-            to = f.offset(f.offset(out, first * row_out), (block.first_column + j) * item)
+            to = f.offset(f.offset(out, first * row_out), (block.first_column + j) * kind.made)
             rest = block.columns - j
             args = [inner, start, row_in, step_in, right, step_rhs, to, row_out, rest, left]
             f.call(f"strip{high}", args)
@@ -92,8 +85,7 @@ class _Strip:
     """
 
     module: Module
-    numbers: Arithmetic
-    machine: Machine
+    kind: Vectors
     height: int
     width: int
     ahead: bool
@@ -103,9 +95,9 @@ class _Strip:
                   "i64", "i64", "i64"]  # fmt: skip
         name = f"strip{self.height}"
         f = Function(self.module, name, params, attributes=APART, internal=True)
-        columns, lanes = f.params[8], self.machine.lanes(self.numbers.size)
-        masks = [within(f, columns - j * lanes, lanes) for j in range(self.width)]
-        if self.machine.vector_bytes == 64:
+        columns, lanes = f.params[8], self.kind.lanes
+        masks = [self.kind.mask(f, columns - j * lanes) for j in range(self.width)]
+        if host().vector_bytes == 64:
             self._sweep(f, masks)
         else:
             whole = columns.is_("uge", lanes * self.width)
@@ -117,9 +109,8 @@ class _Strip:
     def _sweep(self, f: Function, masks: Sequence[Value | None]) -> None:
         """All steps; a mask says which columns there are, none that all are there."""
         inner, lhs, row, step, rhs, rhs_step, out, out_row, _, count = f.params
-        lanes, size = self.machine.lanes(self.numbers.size), self.numbers.size
-        many = vector(self.numbers.type, lanes)
-        sums = [[f.variable(many, 0) for _ in range(self.width)] for _ in range(self.height)]
+        kind, lanes = self.kind, self.kind.lanes
+        sums = [[kind.sums(f) for _ in range(self.width)] for _ in range(self.height)]
         rows = [
             f.variable("ptr", f.offset(lhs, row * f.least(count - 1, i)))
             for i in range(self.height)
@@ -131,27 +122,25 @@ class _Strip:
                 self._ask(f, k)
             here = right.get()
             if self.height > 1 and self.width > 2:
-                for far in range(0, self.machine.vector_bytes * self.width, 64):
+                for far in range(0, lanes * kind.item * self.width, LINE):
                     prefetch(f, f.offset(f.offset(here, rhs_step * AHEAD), far))
-            b = []
-            for j, mask in enumerate(masks):
-                at = f.offset(here, j * lanes * size)
-                masked = mask and masked_load(f, at, mask, many, size)
-                b.append(masked or f.load(at, many, size))
+            b = [
+                kind.read(f, f.offset(here, j * lanes * kind.item), mask)
+                for j, mask in enumerate(masks)
+            ]
             right.set(f.offset(here, rhs_step))
             for each, places in zip(rows, sums, strict=True):
                 where = each.get()
-                a = f.splat(f.load(where, self.numbers.type), lanes)
+                a = kind.number(f, where)
                 each.set(f.offset(where, step))
                 for column, place in zip(b, places, strict=True):
-                    new = self.numbers.add_product(f, self.machine, a, column, place.get())
-                    place.set(new)
+                    kind.add(f, place, a, [column] * kind.planes)
 
         # A row of the result is asked for with each of the first steps.
         asking = f.least(inner, self.height)
         with f.loop(0, asking) as k:
             start = f.offset(out, out_row * k)
-            nbytes = lanes * size * self.width
+            nbytes = lanes * kind.made * self.width
             for far in (*range(0, nbytes, LINE), nbytes - 1):
                 prefetch(f, f.offset(start, far), writing=True)
             one(k)
@@ -161,15 +150,12 @@ class _Strip:
             with f.when(count.is_("sgt", i)):
                 start = f.offset(out, out_row * i)
                 for j, (mask, place) in enumerate(zip(masks, places, strict=True)):
-                    at = f.offset(start, j * lanes * size)
-                    if mask:
-                        masked_store(f, place.get(), at, mask, size)
-                    else:
-                        f.store(place.get(), at, size)
+                    at = f.offset(start, j * lanes * kind.made)
+                    kind.write(f, kind.joined(f, place), at, mask)
 
     def _ask(self, f: Function, k: Value) -> None:
         """With each step, ask for a line of the rows below."""
         lhs, row = f.params[1], f.params[2]
-        steps = LINE // self.numbers.size
+        steps = LINE // self.kind.item
         below = f.offset(lhs, row * (k % self.height + self.height))
         prefetch(f, f.offset(below, k // steps * LINE))

@@ -6,52 +6,35 @@ number depends on the shape alone: results are the same for any number of worker
 """
 
 from collections.abc import Sequence
-from math import ceil, prod
+from math import prod
 
-from shardir.backends.cpu.native.contraction.across import across_kernel
-from shardir.backends.cpu.native.contraction.along import along_kernel
 from shardir.backends.cpu.native.contraction.apart import each_lane
 from shardir.backends.cpu.native.contraction.describing import described, padded, tasks
-from shardir.backends.cpu.native.contraction.direct import direct_kernel
 from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
 from shardir.backends.cpu.native.contraction.kernel import Checked, product_kernel
+from shardir.backends.cpu.native.contraction.narrow import (
+    FARTHER,
+    narrow,
+    rate,
+    stored_at_once,
+    swept,
+)
 from shardir.backends.cpu.native.contraction.parts import parts_kernel
 from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.contraction.sizes import WHOLE, Sizes, shares
 from shardir.backends.cpu.native.contraction.straight import readable
-from shardir.backends.cpu.native.contraction.tile import LINE
-from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
-from shardir.backends.cpu.native.llvm.target import host
-from shardir.types import INTEGERS
+from shardir.backends.cpu.native.data import Context, Phase, View
 
-PLAIN = ("f32", "f64", *INTEGERS)
-"""Element types that need no conversion and are no pairs."""
 PARTED = 128
 """Bytes of columns from which on loops of columns are done one by one."""
 PACKED = 256 << 10
 """Bytes that a task packs for later ones."""
 COPIED = 128 << 20
 """Bytes of a right operand that may be packed as a whole."""
-NEAR = 384 << 10
-"""Bytes of a right operand that stays in a near cache while rows are made."""
-NEARER = 128 << 10
-"""The same, where the left operand's steps are no neighbours and take much of the cache."""
-NARROW = 640
-"""Bytes of columns up to which rows pass so fast that they are to be asked for."""
-WAYS = 8
-"""Lines that have the same place in the nearest cache."""
-FAR = 768 << 10
-"""Bytes of a right operand that no near cache holds."""
-FARTHER = 12 << 20
-"""Bytes of one that is read from memory: some rows are made at once while it passes by."""
-RUN = 16384
-"""Bytes that should be read at a time."""
 RUNS = 4
 """Parts of a sum that are read one after the other."""
-FEW_ROWS = 8
-FEW_COLUMNS = 12
 LONG = 16384
 """Steps of a sum from which on it is taken in parts, where the result is small."""
 SMALL = 4096
@@ -60,8 +43,6 @@ LONGER, LARGER = 65536, 65536
 """The same for sums so long that the caches hold no operand: it is to be read once, not once for
 each block of the result."""
 PARTS = 32
-TASK = 20_000.0
-"""Nanoseconds that a task should take at least."""
 
 
 def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
@@ -73,7 +54,7 @@ def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
     if batch == 1 and rows * columns <= most and not any(work.inner[0].steps):
         return _in_parts(work, min(PARTS, inner // (LONG // 2)), context, label)
     for each in (work, work.turned()):
-        if batch == 1 and _swept(each) and inner * each.sizes[2] * work.out.itemsize >= FARTHER:
+        if batch == 1 and swept(each) and inner * each.sizes[2] * work.out.itemsize >= FARTHER:
             return _in_parts(each, RUNS, context, label)
     return _at_once(work, context, label)
 
@@ -81,16 +62,9 @@ def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
 def _at_once(work: Product, context: Context, label: str) -> list[Phase]:
     return (
         each_lane(work, context, label)
-        or _along(work, context, label)
-        or _direct(work, context, label)
-        or _direct(work.turned(), context, label)
+        or narrow(work, context, label)
         or _packed(work, context, label)
     )
-
-
-def rate(size: int) -> float:
-    """Products and sums a nanosecond, about, of numbers of so many bytes."""
-    return 7.0 * host().vector_bytes / size
 
 
 def _in_parts(work: Product, count: int, context: Context, label: str) -> list[Phase]:
@@ -140,125 +114,10 @@ def _dense(work: Product, numbers: Arithmetic) -> tuple[tuple[Loop, ...], tuple[
     return made[1], made[0]
 
 
-def _narrow(work: Product) -> bool:
-    """Whether the kernels that do not pack can do it: one loop of each kind, one type of numbers
-    that are multiplied as they lie."""
-    views = (work.lhs, work.rhs, work.out)
-    return (
-        not work.patches
-        and {view.dtype for view in views} <= {work.out.dtype}
-        and work.out.dtype in PLAIN
-        and max(map(len, (work.rows, work.columns, work.inner))) <= 1
-    )
-
-
-def _along(work: Product, context: Context, label: str) -> list[Phase]:
-    """Dot products, if steps are neighbours and there are few columns, or few rows."""
-    if work.sizes[2] > work.sizes[1]:
-        work = work.turned()
-    _, rows, columns, inner = work.sizes
-    item = work.out.itemsize
-    if not (
-        _narrow(work)
-        and columns <= FEW_COLUMNS
-        and inner > 16
-        and work.inner[0][1:3] == (item, item)
-    ):
-        return []
-    height = min(rows, max(1, {1: 8, 2: 4}.get(columns, 12 // columns)))
-    kernel = along_kernel(work.out.dtype, height, columns)
-    # Groups are the same for any number of tasks, since the order of sums differs between them.
-    return _spread(work, kernel, (height, columns), context, label)
-
-
-def _swept(work: Product) -> bool:
-    """Whether a few rows are made while a large matrix passes by."""
-    _, rows, columns, inner = work.sizes
-    item = work.out.itemsize
-    return (
-        _narrow(work)
-        and rows <= FEW_ROWS
-        and columns > 1
-        and work.columns[0].rhs == work.columns[0].out == item
-        and inner * columns * item >= (FAR if rows == 1 else FARTHER)
-    )
-
-
-def _direct(work: Product, context: Context, label: str) -> list[Phase]:
-    """Rows and columns where they lie, if they are few or the right operand is small."""
-    _, rows, columns, inner = work.sizes
-    item = work.out.itemsize
-    if not (_narrow(work) and _stored_at_once(work, item)):
-        return []
-    if work.columns and work.columns[0].rhs != item:
-        return []
-    lanes = host().lanes(item)
-    if _swept(work):
-        kernel = across_kernel(work.out.dtype, rows)
-        return _spread(work, kernel, (rows, RUN // item), context, label)
-    near = NEAR if not work.inner or work.inner[0].lhs == item else NEARER
-    if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= near):
-        return []
-    if rows == 1:
-        height, width = 1, 8
-    else:
-        width = min((1, 2, 3), key=lambda n: (-(-columns // (n * lanes)) * n, -n))
-        # Sums, and what is multiplied, are to stay in the registers that there are.
-        most = 8 if width == 1 or _many_registers() else 4
-        height = min(most, 1 << (rows - 1).bit_length())
-    width = min(width, -(-columns // lanes))
-    # A step of a vector of columns is too short to ask for anything beside.
-    ahead = width > 1 and asked_for(work, height)
-    kernel = direct_kernel(work.out.dtype, height, width, ahead)
-    step = width * lanes
-    return _spread(work, kernel, (8, step * ceil(256 / (step * item))), context, label)
-
-
-def asked_for(work: Product, height: int) -> bool:
-    """Whether to ask for the next rows while some are made: these and those must have places in
-    the nearest cache, where lines that are far apart compete for the same ones."""
-    _, rows, columns, _ = work.sizes
-    item = work.out.itemsize
-    if not rows > height > 1 or columns * item > NARROW:
-        return False
-    if not work.inner or work.inner[0].lhs != item:
-        return False
-    way = host().caches[0] // WAYS
-    places = {number * work.rows[0].lhs % way // LINE for number in range(2 * height)}
-    return 2 * height <= len(places) * WAYS // 2
-
-
-def _many_registers() -> bool:
-    """Whether there are 32 vector registers, as with AVX-512 and on ARM, rather than 16."""
-    machine = host()
-    return machine.vector_bytes == 64 or machine.triple.startswith(("aarch64", "arm64"))
-
-
-def _spread(
-    work: Product, kernel: Kernel, steps: tuple[int, int], context: Context, label: str
-) -> list[Phase]:
-    """Tasks of a kernel that packs nothing, of multiples of `steps` rows and columns."""
-    batch, rows, columns, inner = work.sizes
-    item = work.out.itemsize
-    flops = 2.0 * batch * rows * columns * inner / rate(item)
-    touched = batch * item * (inner * (rows + columns) + rows * columns) / 20.0
-    cost = max(flops, touched) + 20.0 * batch
-    wanted = max(1, min(int(cost / TASK), 4 * context.workers))
-    products = -(-batch // min(batch, wanted))
-    wanted = -(-wanted // -(-batch // products))
-    grid = Grid(rows, columns, False, cost, products)
-    if wanted > 1 and columns >= rows:
-        grid = grid._replace(columns=padded(ceil(columns / wanted), steps[1]))
-    elif wanted > 1:
-        grid = grid._replace(rows=padded(ceil(rows / wanted), steps[0]))
-    fields, lists = described(work, grid)
-    return [Phase(kernel, written(fields, lists), tasks(fields), cost, label)]
-
-
 def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     numbers = arithmetic(work.out.dtype)
     item = work.out.itemsize
-    if not _stored_at_once(work, item) and _stored_at_once(work.turned(), item):
+    if not stored_at_once(work, item) and stored_at_once(work.turned(), item):
         work = work.turned()
     while (
         not _dense_from(work.columns, item)
@@ -278,11 +137,6 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
         rate(numbers.part), not gathered and copied <= COPIED,
     )  # fmt: skip
     return _packed_phases(work, grid, sizes, staged, context, label)
-
-
-def _stored_at_once(work: Product, item: int) -> bool:
-    """Whether columns of the result are neighbours."""
-    return not work.columns or work.columns[-1].out == item
 
 
 def _dense_from(columns: Sequence[Loop], item: int) -> bool:

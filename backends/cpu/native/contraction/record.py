@@ -101,13 +101,18 @@ class Block:
         with f.loop(self._first, self._last) as product:
             rest = f.variable("i64", product)
             moved = [f.variable("i64", 0) for _ in range(4)]
-            with f.loop(0, number) as level:
-                entry = f.offset(loops, level * 40)
-                extent = f.load(entry, "i64")
-                index = rest.get() % extent
-                rest.set(rest.get() // extent)
+
+            def move(level: Value, index: Value) -> None:
                 for i, each in enumerate(moved):
-                    each.set(each.get() + index * f.load(f.offset(entry, 8 + 8 * i), "i64"))
+                    stride = f.load(f.offset(loops, level * 40 + (8 + 8 * i)), "i64")
+                    each.set(each.get() + index * stride)
+
+            with f.loop(1, number) as level:
+                extent, now = f.load(f.offset(loops, (level - 1) * 40), "i64"), rest.get()
+                move(level - 1, now % extent)
+                rest.set(now // extent)
+            with f.when(number.is_("ne", 0)):  # Divisions are slow: none for the outermost.
+                move(number - 1, rest.get())
             lhs, rhs, out, packed = (
                 f.offset(start, each.get()) for start, each in zip(starts, moved, strict=True)
             )

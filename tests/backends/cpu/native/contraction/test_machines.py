@@ -16,9 +16,9 @@ here, width, triple = target.host(), int(sys.argv[1]), sys.argv[2]
 machine = here._replace(vector_bytes=width, triple=triple or here.triple, fma=not triple)
 target.host = lambda: machine
 from shardir.backends.cpu.native.contraction import (
-    across, along, direct, kernel, lowering, tile,
+    direct, kernel, narrow, tile, vectors,
 )
-assert all(each.host() is machine for each in (across, along, direct, kernel, lowering, tile))
+assert all(each.host() is machine for each in (direct, kernel, narrow, tile, vectors))
 from shardir.backends.cpu.native.llvm import compiler, emission, naming
 compiler.host = emission.host = naming.host = lambda: here
 
@@ -27,6 +27,8 @@ for dims, left, right in test_dot.SHAPES:
     test_dot.test_shapes(dims, left, right, "f32")
 for dtype in ("f64", "bf16", "i32", "c64"):
     test_dot.test_element_types(dtype)
+    for dims in ("ak,k->a", "ka,k->a", "zak,zk->za"):
+        test_dot.test_narrow_products_pack_nothing(dims, dtype)
 for dims, left, right, given in test_convolution.LARGE:
     test_convolution.test_shapes(dims, left, right, given, "f32")
 """

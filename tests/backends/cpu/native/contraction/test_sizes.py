@@ -6,7 +6,7 @@ from shardir.backends.cpu.native.contraction import sizes as module
 from shardir.backends.cpu.native.contraction.einsum import product_of
 from shardir.backends.cpu.native.contraction.elements import arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
-from shardir.backends.cpu.native.contraction.lowering import asked_for
+from shardir.backends.cpu.native.contraction.narrow import asked_for
 from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, Sizes
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, View
 from shardir.backends.cpu.native.llvm.target import host
@@ -60,7 +60,7 @@ def test_tasks_are_even() -> None:
         assert rows % grid(rows, 1024, 1024).rows == 0
 
 
-def test_rows_areasked_for_where_they_have_places_in_the_cache() -> None:
+def test_rows_are_asked_for_where_they_have_places_in_the_cache() -> None:
     """Lines that are a large power of two apart would push each other out."""
 
     def asked(rows: int, inner: int, columns: int) -> bool:

@@ -1,0 +1,264 @@
+"""Small and narrow products, made where the operands lie: `direct`, `along`, `across`.
+
+Of what lies badly for all of these, a small right operand is copied first.
+"""
+
+from collections.abc import Callable, Sequence
+from math import ceil, prod
+
+from shardir.backends.cpu.native.contraction.across import across_kernel
+from shardir.backends.cpu.native.contraction.along import along_kernel
+from shardir.backends.cpu.native.contraction.describing import described, padded, tasks
+from shardir.backends.cpu.native.contraction.direct import direct_kernel
+from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
+from shardir.backends.cpu.native.contraction.grid import Grid
+from shardir.backends.cpu.native.contraction.record import written
+from shardir.backends.cpu.native.contraction.tile import LINE
+from shardir.backends.cpu.native.contraction.vectors import Vectors
+from shardir.backends.cpu.native.data import Context, Kernel, Phase, View, packed
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.moves.copying import copy_phases
+from shardir.types import TensorType
+
+Way = Callable[[Product, Context, str], list[Phase]]
+"""Makes the phases of a product, none if it cannot."""
+
+NEAR = 384 << 10
+"""Bytes of a right operand that stays in a near cache while rows are made."""
+NEARER = 128 << 10
+"""The same, where the left operand's steps are no neighbours and take much of the cache."""
+NARROW = 640
+"""Bytes of columns up to which rows pass so fast that they are to be asked for."""
+WAYS = 8
+"""Lines that have the same place in the nearest cache."""
+FAR = 768 << 10
+"""Bytes of a right operand that no near cache holds."""
+FARTHER = 12 << 20
+"""Bytes of one that is read from memory: some rows are made at once while it passes by."""
+RUN = 16384
+"""Bytes that should be read at a time."""
+WIDENED = 16 << 10
+"""Bytes of a right operand whose numbers are widened once for each few rows."""
+SHORT = 4
+"""Steps of a dot product from which on they are added at once."""
+FEW_ROWS = 8
+FEW_COLUMNS = 12
+TASK = 20_000.0
+"""Nanoseconds that a task should take at least."""
+
+
+def narrow(work: Product, context: Context, label: str) -> list[Phase]:
+    """Its phases; none if it is to be packed."""
+    work = _parted(work)
+    turned = work.turned()
+    return (
+        _along(work, context, label)
+        or _copied(work, _few_columns, _along, context, label)
+        or _copied(turned, _few_columns, _along, context, label)
+        or _direct(work, context, label)
+        or _direct(turned, context, label)
+        or _copied(work, _columns_apart, _direct, context, label)
+        or _copied(turned, _columns_apart, _direct, context, label)
+        or _copied(work, _steps_apart, _along, context, label)
+    )
+
+
+def _kind(work: Product) -> Vectors:
+    return Vectors(work.lhs.dtype, work.out.dtype)
+
+
+def _parted(work: Product) -> Product:
+    """A vector times rows, or columns, of several loops: all but the innermost are a batch."""
+    if work.patches:
+        return work
+    if work.sizes[2] == 1 and len(work.rows) > 1:
+        return work._replace(batch=(*work.batch, *work.rows[:-1]), rows=work.rows[-1:])
+    if work.sizes[1] == 1 and len(work.columns) > 1:
+        return work._replace(batch=(*work.batch, *work.columns[:-1]), columns=work.columns[-1:])
+    return work
+
+
+def _fits(work: Product) -> bool:
+    """Whether the kernels that do not pack can do it: one loop of each kind, one type of numbers
+    that are widened as they are read."""
+    return (
+        not work.patches
+        and work.lhs.dtype == work.rhs.dtype
+        and _kind(work).possible()
+        and max(map(len, (work.rows, work.columns, work.inner))) <= 1
+    )
+
+
+def _along(work: Product, context: Context, label: str) -> list[Phase]:
+    """Dot products, if steps are neighbours and there are few columns, or few rows."""
+    if work.sizes[2] > work.sizes[1]:
+        work = work.turned()
+    _, rows, columns, inner = work.sizes
+    kind, item = _kind(work), work.lhs.itemsize
+    if not (
+        _fits(work)
+        and columns * kind.planes <= FEW_COLUMNS
+        and inner >= SHORT
+        and work.inner[0][1:3] == (item, item)
+    ):
+        return []
+    height = max(1, {1: 8, 2: 4}.get(columns, 12 // columns) // kind.planes)
+    kernel = along_kernel(kind, min(rows, height), columns)
+    # Groups are the same for any number of tasks, since the order of sums differs between them.
+    return _spread(work, kernel, (min(rows, height), columns), context, label)
+
+
+def swept(work: Product) -> bool:
+    """Whether a few rows are made while a large matrix passes by."""
+    _, rows, columns, inner = work.sizes
+    item = work.out.itemsize
+    return (
+        _fits(work)
+        and work.lhs.dtype == work.out.dtype
+        and work.out.dtype not in ("f16", "bf16")  # Results are summed where they lie.
+        and rows <= FEW_ROWS
+        and columns > 1
+        and work.columns[0].rhs == work.columns[0].out == item
+        and inner * columns * item >= (FAR if rows == 1 else FARTHER)
+    )
+
+
+def _direct(work: Product, context: Context, label: str) -> list[Phase]:
+    """Rows and columns where they lie, if they are few or the right operand is small."""
+    _, rows, columns, inner = work.sizes
+    if not (_fits(work) and stored_at_once(work, work.out.itemsize)):
+        return []
+    kind, item = _kind(work), work.rhs.itemsize
+    if work.columns and work.columns[0].rhs != item:
+        return []
+    if columns == 1 < rows and work.rows[0].lhs == item and work.rows[0].out == work.out.itemsize:
+        return []  # Rows that are neighbours are better columns.
+    if swept(work):
+        kernel = across_kernel(kind, rows)
+        return _spread(work, kernel, (rows, RUN // item), context, label)
+    lanes = kind.lanes
+    near = NEAR if not work.inner or work.inner[0].lhs == item else NEARER
+    if item < kind.numbers.size:
+        near = WIDENED
+    if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= near):
+        return []
+    if rows == 1:
+        height, width = 1, 8 // kind.planes
+    else:
+        width = min((1, 2, 3), key=lambda n: (-(-columns // (n * lanes)) * n, -n))
+        # Sums, and what is multiplied, are to stay in the registers that there are.
+        registers = 24 if _many_registers() else 12
+        most = next((n for n in (8, 4) if n * width * kind.planes <= registers), 2)
+        height = min(most, 1 << (rows - 1).bit_length())
+    width = min(width, -(-columns // lanes))
+    # A step of a vector of columns is too short to ask for anything beside.
+    ahead = width > 1 and asked_for(work, height)
+    kernel = direct_kernel(kind, height, width, ahead)
+    step = width * lanes
+    return _spread(work, kernel, (8, step * ceil(256 / (step * item))), context, label)
+
+
+def _copied(
+    work: Product, ordered: Callable[[Product], Sequence[Loop]], way: Way, context: Context,
+    label: str,
+) -> list[Phase]:  # fmt: skip
+    """With a copy of the right operand first, whose loops lie in this order."""
+    loops = ordered(work) if not work.patches and _kind(work).possible() else ()
+    if len(set(loops)) < max(len(loops), 1) or not way(_laid(work, loops, 0)[0], context, label):
+        return []
+    slot = context.temporary(prod(loop.extent for loop in loops) * work.rhs.itemsize)
+    made, source, target = _laid(work, loops, slot)
+    return [*copy_phases(source, target, context), *way(made, context, label)]
+
+
+def _laid(work: Product, loops: Sequence[Loop], slot: int) -> tuple[Product, View, View]:
+    """With the right operand in a slot, its loops in this order; that operand as it is, and
+    there."""
+    shape = tuple(loop.extent for loop in loops)
+    source = work.rhs._replace(shape=shape, strides=tuple(loop.rhs for loop in loops))
+    target = View(slot, 0, shape, packed(TensorType(shape, source.dtype)), source.dtype)
+    steps = dict(zip(loops, target.strides, strict=True))
+    batch, rows, columns, inner = (
+        merged(loop._replace(rhs=steps.get(loop, 0)) for loop in each)
+        for each in (work.batch, work.rows, work.columns, [x for x in loops if x in work.inner])
+    )
+    made = work._replace(rhs=target, batch=batch, rows=rows, columns=columns, inner=inner)
+    return made, source, target
+
+
+def _few_columns(work: Product) -> Sequence[Loop]:
+    """Steps innermost, if columns would not fill a vector, and sums are long."""
+    _, rows, columns, inner = work.sizes
+    lanes = _kind(work).lanes
+    long = inner >= 8 * lanes and rows >= 4 * columns and 1 < columns < lanes
+    return (*_kept(work), *work.columns, *work.inner) if long else ()
+
+
+def _columns_apart(work: Product) -> Sequence[Loop]:
+    """Columns innermost, if they are not yet, and enough rows meet them."""
+    _, rows, columns, _ = work.sizes
+    apart = columns > 1 and rows >= FEW_ROWS and work.columns[-1].rhs != work.rhs.itemsize
+    return (*_kept(work), *work.inner, *work.columns) if apart else ()
+
+
+def _steps_apart(work: Product) -> Sequence[Loop]:
+    """The order of the left operand, if all that there are make one number."""
+    if work.sizes[1:3] != (1, 1) or len(work.inner) < 2:
+        return ()
+    return (*_kept(work), *sorted(work.inner, key=lambda loop: -abs(loop.lhs)))
+
+
+def _kept(work: Product) -> list[Loop]:
+    """The batch of the right operand."""
+    return [loop for loop in work.batch if loop.rhs]
+
+
+def asked_for(work: Product, height: int) -> bool:
+    """Whether to ask for the next rows while some are made: these and those must have places in
+    the nearest cache, where lines that are far apart compete for the same ones."""
+    _, rows, columns, _ = work.sizes
+    item = work.out.itemsize
+    if not rows > height > 1 or columns * item > NARROW:
+        return False
+    if not work.inner or work.inner[0].lhs != item:
+        return False
+    way = host().caches[0] // WAYS
+    places = {number * work.rows[0].lhs % way // LINE for number in range(2 * height)}
+    return 2 * height <= len(places) * WAYS // 2
+
+
+def _many_registers() -> bool:
+    """Whether there are 32 vector registers, as with AVX-512 and on ARM, rather than 16."""
+    machine = host()
+    return machine.vector_bytes == 64 or machine.triple.startswith(("aarch64", "arm64"))
+
+
+def _spread(
+    work: Product, kernel: Kernel, steps: tuple[int, int], context: Context, label: str
+) -> list[Phase]:
+    """Tasks of a kernel that packs nothing, of multiples of `steps` rows and columns."""
+    batch, rows, columns, inner = work.sizes
+    item = work.out.itemsize
+    flops = 2.0 * batch * rows * columns * inner / rate(item)
+    touched = batch * item * (inner * (rows + columns) + rows * columns) / 20.0
+    cost = max(flops, touched) + 20.0 * batch
+    wanted = max(1, min(int(cost / TASK), 4 * context.workers))
+    products = -(-batch // min(batch, wanted))
+    wanted = -(-wanted // -(-batch // products))
+    grid = Grid(rows, columns, False, cost, products)
+    if wanted > 1 and columns >= rows:
+        grid = grid._replace(columns=padded(ceil(columns / wanted), steps[1]))
+    elif wanted > 1:
+        grid = grid._replace(rows=padded(ceil(rows / wanted), steps[0]))
+    fields, lists = described(work, grid)
+    return [Phase(kernel, written(fields, lists), tasks(fields), cost, label)]
+
+
+def rate(size: int) -> float:
+    """Products and sums a nanosecond, about, of numbers of so many bytes."""
+    return 7.0 * host().vector_bytes / size
+
+
+def stored_at_once(work: Product, item: int) -> bool:
+    """Whether columns of the result are neighbours."""
+    return not work.columns or work.columns[-1].out == item
