@@ -95,18 +95,24 @@ def _emit_group(module: Module, kind: Vectors, height: int, width: int) -> None:
             moved(1)
     with f.when(vectors.is_("slt", inner)):
         step(0, kind.mask(f, inner - vectors))
-    totals = []
-    for place in places:
-        total = [each.get() for each in sums[0][place]]
+    totals, addresses = [], []
+    for i, j in places:
+        total = [each.get() for each in sums[0][i, j]]
         for others in sums[1:]:
-            total = [a + b.get() for a, b in zip(total, others[place], strict=True)]
-        totals += _parts(f, kind, total)
-    scalars = summed(f, totals)
-    for number, (i, j) in enumerate(places):
-        planes = scalars[number * kind.planes :][: kind.planes]
-        at = f.offset(f.offset(out, out_row * i), out_column * j)
-        kind.write(f, joined(f, planes), at)
+            total = [a + b.get() for a, b in zip(total, others[i, j], strict=True)]
+        totals.append(total)
+        addresses.append(f.offset(f.offset(out, out_row * i), out_column * j))
+    store_sums(f, kind, totals, addresses)
     f.leave()
+
+
+def store_sums(
+    f: Function, kind: Vectors, totals: Sequence[list[Value]], addresses: Sequence[Value]
+) -> None:
+    """Add up the lanes of each, and store the numbers."""
+    parts = summed(f, [part for total in totals for part in _parts(f, kind, total)])
+    for number, at in enumerate(addresses):
+        kind.write(f, joined(f, parts[number * kind.planes :][: kind.planes]), at)
 
 
 def _parts(f: Function, kind: Vectors, sums: list[Value]) -> list[Value]:

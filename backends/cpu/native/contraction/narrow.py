@@ -14,6 +14,7 @@ from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
 from shardir.backends.cpu.native.contraction.grid import Grid
 from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.contraction.tile import LINE
+from shardir.backends.cpu.native.contraction.tiny import MOST, STEPS, tiny_kernel
 from shardir.backends.cpu.native.contraction.vectors import Vectors
 from shardir.backends.cpu.native.data import Context, Kernel, Phase, View, packed
 from shardir.backends.cpu.native.llvm.target import host
@@ -41,6 +42,8 @@ WIDENED = 16 << 10
 """Bytes of a right operand whose numbers are widened once for each few rows."""
 SHORT = 4
 """Steps of a dot product from which on they are added at once."""
+MANY = 64
+"""Products that are worth a kernel for their size."""
 FEW_ROWS = 8
 FEW_COLUMNS = 12
 TASK = 20_000.0
@@ -52,7 +55,9 @@ def narrow(work: Product, context: Context, label: str) -> list[Phase]:
     work = _parted(work)
     turned = work.turned()
     return (
-        _along(work, context, label)
+        _tiny(work, context, label)
+        or _tiny(turned, context, label)
+        or _along(work, context, label)
         or _copied(work, _few_columns, _along, context, label)
         or _copied(turned, _few_columns, _along, context, label)
         or _direct(work, context, label)
@@ -87,6 +92,24 @@ def _fits(work: Product) -> bool:
         and _kind(work).possible()
         and max(map(len, (work.rows, work.columns, work.inner))) <= 1
     )
+
+
+def _tiny(work: Product, context: Context, label: str) -> list[Phase]:
+    """Many products of few numbers."""
+    batch, rows, columns, inner = work.sizes
+    if batch < MANY or not _fits(work) or not 0 < rows * inner <= MOST:
+        return []
+    kind, item = _kind(work), work.lhs.itemsize
+    lying = "across" if columns == 1 or work.columns[0].rhs == item else "apart"
+    if columns == 1 and inner > 1:
+        lying = "along"
+        fits = work.inner[0][1:3] == (item, item) and inner <= kind.lanes
+    else:
+        fits = inner <= STEPS and columns <= kind.lanes and stored_at_once(work, work.out.itemsize)
+    if not fits or (lying == "apart" and (kind.planes > 1 or columns * inner > MOST)):
+        return []
+    kernel = tiny_kernel(kind, rows, columns, inner, lying)
+    return _spread(work, kernel, (rows, columns), context, label)
 
 
 def _along(work: Product, context: Context, label: str) -> list[Phase]:

@@ -98,25 +98,31 @@ class Block:
         starts = [r.address(bases, name) for name in ("lhs", "rhs", "out")]
         starts.append(f.load(f.offset(bases, r["packed_slot"], "ptr"), "ptr"))
         loops, number = r.loops("batch")
-        with f.loop(self._first, self._last) as product:
-            rest = f.variable("i64", product)
-            moved = [f.variable("i64", 0) for _ in range(4)]
-
-            def move(level: Value, index: Value) -> None:
-                for i, each in enumerate(moved):
-                    stride = f.load(f.offset(loops, level * 40 + (8 + 8 * i)), "i64")
-                    each.set(each.get() + index * stride)
-
+        extent = f.select(number.is_("ne", 0), f.load(loops, "i64"), 1)
+        strides = [f.load(f.offset(loops, 8 + 8 * i), "i64") for i in range(4)]
+        done = f.variable("i64", self._first)
+        with f.while_(lambda: done.get().is_("slt", self._last)):
+            # A run of the innermost loop at a time, since divisions are slow.
+            now = done.get()
+            inside, rest = now % extent, f.variable("i64", now // extent)
+            places = [
+                f.variable("ptr", f.offset(start, inside * stride))
+                for start, stride in zip(starts, strides, strict=True)
+            ]
             with f.loop(1, number) as level:
-                extent, now = f.load(f.offset(loops, (level - 1) * 40), "i64"), rest.get()
-                move(level - 1, now % extent)
-                rest.set(now // extent)
-            with f.when(number.is_("ne", 0)):  # Divisions are slow: none for the outermost.
-                move(number - 1, rest.get())
-            lhs, rhs, out, packed = (
-                f.offset(start, each.get()) for start, each in zip(starts, moved, strict=True)
-            )
-            yield lhs, rhs, out, packed
+                entry = f.offset(loops, level * 40)
+                size, index = f.load(entry, "i64"), rest.get()
+                rest.set(index // size)
+                for i, place in enumerate(places):
+                    far = index % size * f.load(f.offset(entry, 8 + 8 * i), "i64")
+                    place.set(f.offset(place.get(), far))
+            end = f.least(now + (extent - inside), self._last)
+            with f.loop(now, end):
+                lhs, rhs, out, packed = (place.get() for place in places)
+                yield lhs, rhs, out, packed
+                for place, stride in zip(places, strides, strict=True):
+                    place.set(f.offset(place.get(), stride))
+            done.set(end)
 
 
 @contextmanager

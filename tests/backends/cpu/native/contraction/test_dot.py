@@ -265,3 +265,24 @@ def test_infinite_complex_numbers(dims: str, dtype: str) -> None:
     with np.errstate(invalid="ignore"):
         want = dot.reference(x, y, dims=dims, result=op.result.type)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize(
+    ("dims", "left", "right"),
+    [
+        ("zmk,zkn->zmn", (70, 3, 5), (70, 5, 7)),
+        ("zmk,zk->zm", (100, 4, 4), (100, 4)),
+        ("zmk,zk->mz", (100, 4, 3), (100, 3)),
+        ("zk,zk->z", (100, 3), (100, 3)),
+        ("za,zb->zab", (70, 8), (70, 8)),
+        ("zmk,znk->zmn", (70, 8, 8), (70, 8, 8)),
+        ("zk,zkm->zm", (70, 3), (70, 3, 5)),
+        ("yzk,zxk->zyx", (9, 70, 3), (70, 5, 3)),
+    ],
+)
+def test_many_small_products(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str
+) -> None:
+    rng = np.random.default_rng(0)
+    product(numbers(rng, left, dtype), numbers(rng, right, dtype), dims)

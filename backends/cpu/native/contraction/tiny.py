@@ -1,0 +1,80 @@
+"""Many small products, a function for their sizes: all of one is unrolled, in registers.
+
+Either columns are neighbours, and a vector has all of them, or steps are, and a vector has all
+steps of a row (see `along`).
+"""
+
+from functools import cache
+
+from shardir.backends.cpu.native.contraction.along import store_sums
+from shardir.backends.cpu.native.contraction.record import Block, Reader
+from shardir.backends.cpu.native.contraction.vectors import Vectors
+from shardir.backends.cpu.native.data import Kernel
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+
+MOST = 64
+"""Numbers of the left operand: so many vectors are multiplied."""
+STEPS = 16
+"""Steps that registers hold the vectors of."""
+
+
+@cache
+def tiny_kernel(kind: Vectors, rows: int, columns: int, inner: int, lying: str) -> Kernel:
+    """The kernel for products of this size. The right operand's columns are neighbours
+    ("across"), or its steps are, and the left one's, and there is one column ("along"), or its
+    numbers are read one by one ("apart")."""
+    name = f"tiny_{kind.name}_{rows}x{columns}x{inner}_{lying}"
+    return Kernel(name, lambda: _text(name, kind, rows, columns, inner, lying))
+
+
+def _text(name: str, kind: Vectors, rows: int, columns: int, inner: int, lying: str) -> str:
+    module = Module()
+    f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
+    bases, record, task, _ = f.params
+    r = Reader(f, record)
+    block = Block(f, r, task)
+    row_in, row_out, step_in, step_rhs, column = (
+        f.load(f.offset(r.loops(name)[0], 8), "i64")
+        for name in ("rows_lhs", "rows_out", "inner_lhs", "inner_rhs", "columns_rhs")
+    )
+    along, apart = lying == "along", lying == "apart"
+    used = inner if along else columns
+    # Vectors are no longer than need be.
+    kind = kind._replace(count=min(kind.lanes, 1 << (used - 1).bit_length()))
+    mask = kind.mask(f, f.value(used, "i64")) if used < kind.lanes else None
+    with block.products(bases) as (lhs, rhs, out, _):
+        places = [(f.offset(lhs, row_in * i), f.offset(out, row_out * i)) for i in range(rows)]
+        if along:
+            b = kind.read(f, rhs, mask)
+            both = [b, kind.swapped(f, b)][: kind.planes]
+            totals = []
+            for left, _ in places:
+                sums = kind.sums(f)
+                kind.add(f, sums, [kind.read(f, left, mask)] * kind.planes, both)
+                totals.append([each.get() for each in sums])
+            store_sums(f, kind, totals, [to for _, to in places])
+        else:
+            right = [
+                _gathered(f, kind, f.offset(rhs, step_rhs * k), column, columns)
+                if apart
+                else kind.read(f, f.offset(rhs, step_rhs * k), mask)
+                for k in range(inner)
+            ]
+            for left, to in places:
+                sums = kind.sums(f)
+                for k, b in enumerate(right):
+                    a = kind.number(f, f.offset(left, step_in * k))
+                    kind.add(f, sums, a, [b] * kind.planes)
+                kind.write(f, kind.joined(f, sums), to, mask)
+    f.leave()
+    return module.text()
+
+
+def _gathered(f: Function, kind: Vectors, start: Value, stride: Value, count: int) -> Value:
+    """A vector of so many numbers that are a stride apart."""
+    found = f.value(0, kind.type)
+    for lane in range(count):
+        number = kind._replace(count=1).read(f, f.offset(start, stride * lane))
+        text = f"insertelement {kind.type} {found}, {number.type} {number}, i64 {lane}"
+        found = f.emit(text, kind.type)
+    return found
