@@ -49,7 +49,7 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
     for d in range(CHECKS):
         fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
         fields[f"size_{d}"] = sizes[d] if d < len(sizes) else 1
-    kernel = lanes_kernel(work.out.dtype, width, walked, lane.rhs == 0)
+    kernel = lanes_kernel(work.out.dtype, width, walked, lane.rhs == 0, lane.lhs // item)
     record = written(fields, _words(lines), _words(work.inner[::-1]))
     return [Phase(kernel, record, ceil(count / block) * fields["lane_blocks"], cost, label)]
 
@@ -61,8 +61,9 @@ def _lane(work: Product) -> Loop | None:
         if loop.lhs == loop.out == item and loop.rhs in (item, 0) and loop.extent >= FEW:
             return loop
     for loop in work.rows if work.patches else ():
-        steps = [step for step in loop.steps if step]
-        if loop.lhs == loop.out == item and steps in ([], [1]) and loop.extent >= FEW:
+        steps, pace = [step for step in loop.steps if step], loop.lhs // item
+        near = loop.out == item and loop.lhs == pace * item and pace in (1, 2)
+        if near and steps in ([], [pace]) and loop.extent >= FEW:
             return loop
     return None
 

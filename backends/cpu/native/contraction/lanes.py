@@ -1,9 +1,9 @@
 """Products whose operands share a dimension: one sum a lane, as of each feature by itself.
 
 `out[line, lane] = sum over taps of lhs[line, tap, lane] * rhs[line, tap, lane]`, where lanes are
-neighbours in the left operand and in the result, and neighbours or the same number in the right
-one. Taps of patches may lie outside the image, as whole lines or, where lanes are places of a row,
-lane by lane.
+neighbours in the result, neighbours or every second number in the left operand, and neighbours or
+the same number in the right one. Taps of patches may lie outside the image, as whole lines or,
+where lanes are places of a row, lane by lane.
 """
 
 from collections.abc import Sequence
@@ -43,17 +43,17 @@ def written(
 
 
 @cache
-def lanes_kernel(dtype: str, width: int, walked: int, shared: bool) -> Kernel:
+def lanes_kernel(dtype: str, width: int, walked: int, shared: bool, pace: int) -> Kernel:
     """The kernel for `width` vectors of lanes at a time.
 
     `walked` is the checked dimension that lanes are places of (-1: none); `shared`: all lanes take
-    the same number of the right operand.
+    the same number of the right operand. Lanes are every `pace`th number of the left one: 1 or 2.
     """
-    name = f"lanes_{dtype}_{width}_{walked + 1}{'_shared' if shared else ''}"
-    return Kernel(name, lambda: _text(name, dtype, width, walked, shared))
+    name = f"lanes_{dtype}_{width}_{walked + 1}" + "_shared" * shared + "_every_second" * (pace - 1)
+    return Kernel(name, lambda: _text(name, dtype, width, walked, shared, pace))
 
 
-def _text(name: str, dtype: str, width: int, walked: int, shared: bool) -> str:
+def _text(name: str, dtype: str, width: int, walked: int, shared: bool, pace: int) -> str:
     module = Module()
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, worker = f.params
@@ -73,7 +73,7 @@ def _text(name: str, dtype: str, width: int, walked: int, shared: bool) -> str:
     last = f.least(first + get("block_lines"), get("lines"))
     taps = get("taps")
     bounds = [(get(f"start_{d}"), get(f"size_{d}")) for d in range(CHECKS)]
-    sums = _Sums(f, dtype, width, walked, shared, bounds)
+    sums = _Sums(f, dtype, width, walked, shared, pace, bounds)
     tap_loops, tap_count = f.offset(record, get("tap_loops"), "i64"), get("tap_count")
     line_loops, line_count = f.offset(record, get("line_loops"), "i64"), get("line_count")
     begun, start = f.variable("i64", 0), f.variable("i64", 0)
@@ -118,6 +118,7 @@ class _Sums:
     width: int
     walked: int
     shared: bool
+    pace: int
     bounds: list[tuple[Value, Value]]
 
     def __post_init__(self) -> None:
@@ -151,7 +152,7 @@ class _Sums:
             for d, (_, extent) in enumerate(self.bounds):
                 if d != self.walked:
                     inside = inside & places[d].is_("ult", extent)
-            left = f.offset(f.offset(lhs, moves[0]), lane * size)
+            left = f.offset(f.offset(lhs, moves[0]), lane * (size * self.pace))
             right = f.offset(rhs, moves[1])
             if not self.shared:
                 right = f.offset(right, lane * size)
@@ -167,23 +168,41 @@ class _Sums:
         f, size, many = self.f, self.numbers.size, self.many
         whole = rest.is_("sge", self.lanes)
         if self.walked >= 0:
-            begin, extent = places[self.walked] + lane, self.bounds[self.walked][1]
-            whole = whole & begin.is_("sge", 0) & (begin + self.lanes).is_("sle", extent)
+            begin, extent = places[self.walked] + lane * self.pace, self.bounds[self.walked][1]
+            last = begin + (self.lanes - 1) * self.pace
+            whole = whole & begin.is_("sge", 0) & last.is_("slt", extent)
+            place = begin, extent
+        else:
+            place = None
 
         def add(full: bool) -> None:
             for j, each in enumerate(self.sums):
-                far = j * many * size
-                mask = None if full else masks[j]
-                if mask and self.walked >= 0:
-                    mask = mask & self._existing(begin + j * many, extent)
-                a = self._read(f.offset(left, far), mask)
+                a = self._left(left, j * many, None if full else rest, place)
                 if self.shared:
                     b = f.splat(f.load(right, self.numbers.type), many)
                 else:
-                    b = self._read(f.offset(right, far), None if full else masks[j])
+                    b = self._read(f.offset(right, j * many * size), None if full else masks[j])
                 each.set(self.numbers.add_product(f, self.machine, a, b, each.get()))
 
         f.choose(whole, lambda: add(True), lambda: add(False))
+
+    def _left(
+        self, start: Value, lane: int, rest: Value | None, place: tuple[Value, Value] | None
+    ) -> Value:
+        """A vector of the left operand from a lane on; where `rest` lanes are left, what exists."""
+        f, many, pace = self.f, self.many, self.pace
+        # Every second number comes from two vectors, of which the later one ends with the last.
+        found = []
+        for first in (lane * pace, lane * pace + many - 1)[:pace]:
+            mask = None
+            if rest is not None:
+                mask = within(f, rest * pace - (pace - 1 + first), many)
+                if place:
+                    mask = mask & self._existing(place[0] + first, place[1])
+            found.append(self._read(f.offset(start, first * self.numbers.size), mask))
+        if pace == 1:
+            return found[0]
+        return f.shuffle(found[0], found[1], [*range(0, many, 2), *range(many + 1, 2 * many, 2)])
 
     def _existing(self, begin: Value, extent: Value) -> Value:
         """The lanes whose places are at least 0 and less than the extent."""

@@ -40,7 +40,7 @@ def _text(name: str, kind: Vectors, rows: int, columns: int, inner: int, lying: 
     along, apart = lying == "along", lying == "apart"
     used = inner if along else columns
     # Vectors are no longer than need be.
-    kind = kind._replace(count=min(kind.lanes, 1 << (used - 1).bit_length()))
+    kind = kind._replace(most=min(kind.lanes, 1 << (used - 1).bit_length()))
     mask = kind.mask(f, f.value(used, "i64")) if used < kind.lanes else None
     with block.products(bases) as (lhs, rhs, out, _):
         places = [(f.offset(lhs, row_in * i), f.offset(out, row_out * i)) for i in range(rows)]
@@ -74,7 +74,7 @@ def _gathered(f: Function, kind: Vectors, start: Value, stride: Value, count: in
     """A vector of so many numbers that are a stride apart."""
     found = f.value(0, kind.type)
     for lane in range(count):
-        number = kind._replace(count=1).read(f, f.offset(start, stride * lane))
+        number = kind._replace(most=1).read(f, f.offset(start, stride * lane))
         text = f"insertelement {kind.type} {found}, {number.type} {number}, i64 {lane}"
         found = f.emit(text, kind.type)
     return found

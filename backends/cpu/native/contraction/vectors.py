@@ -25,12 +25,12 @@ from shardir.types import COMPLEX, NUMPY_DTYPES
 class Vectors(NamedTuple):
     """Vectors of `operand`s, multiplied and summed for results of type `result`.
 
-    They have `count` numbers, or as many as registers of this machine hold.
+    They have `most` numbers, or as many as registers of this machine hold.
     """
 
     operand: str
     result: str
-    count: int = 0
+    most: int = 0
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class Vectors(NamedTuple):
     @property
     def lanes(self) -> int:
         """How many numbers a vector has."""
-        return self.count or host().lanes(self.numbers.size)
+        return self.most or host().lanes(self.numbers.size)
 
     @property
     def item(self) -> int:
