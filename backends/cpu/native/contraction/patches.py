@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read, stored, widened
-from shardir.backends.cpu.native.contraction.packing import SOON, emit_apart, neighbours, zeros
-from shardir.backends.cpu.native.contraction.tile import masked_load, prefetch
+from shardir.backends.cpu.native.contraction.packing import SOON, emit_apart, zeros
+from shardir.backends.cpu.native.contraction.tile import masked_load, prefetch, within
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 from shardir.types import NUMPY_DTYPES
+
+SECOND_RUN = "second_run"
 
 
 def emit_patches(
@@ -47,7 +49,7 @@ def emit_patches(
     with f.loop(0, count, lines) as first:
         table = f.offset(offsets, first, "i64")
         here = f.least(count - first, lines)
-        together = neighbours(f, table, here, item)
+        once, twice = (second_run(f, table, here, pace * item) for pace in (1, 2))
         where = [
             f.load(f.offset(f.offset(positions, d * apart), first, "i64"), vector("i64", lanes), 8)
             for d in range(checks)
@@ -63,7 +65,7 @@ def emit_patches(
             segment = _Segment(panel, lanes, origin, table, bounds, tables[2], tables[3])
             segment.find(where, entry)
             segment.border(f.value(0, "i64"), segment.begin.get(), nothing)
-            segment.inside(together, nothing)
+            segment.inside(once, twice, nothing)
             segment.border(segment.end.get(), length, nothing)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), steps * row))
@@ -182,8 +184,9 @@ class _Segment:
             for p, plane in enumerate(read(f, address, panel.dtype, numbers, 1)):
                 f.store(plane, f.offset(at, p * panel.lines * numbers.part), numbers.part)
 
-    def inside(self, together: Value, zeros: Value) -> None:
-        """Steps at which a line lies inside or never does."""
+    def inside(self, once: Value, twice: Value, zeros: Value) -> None:
+        """Steps at which a line lies inside or never does. Lines that are neighbours, `once`, or
+        every second number, `twice`, make one run or two: see `second_run`."""
         f, panel = self.panel.f, self.panel
         begin, end = self.begin.get(), self.end.get()
 
@@ -202,33 +205,96 @@ class _Segment:
 
         if panel.numbers.planes == 2:
             apart()
-        else:
-            f.choose(together, lambda: self._across(begin, end), apart)
+            return
 
-    def _across(self, begin: Value, end: Value) -> None:
-        """Lines are neighbours: vectors of them, with zeros for those outside.
+        def neighbours() -> None:
+            f.choose(
+                once.is_("eq", panel.here),
+                lambda: self._across(begin, end, 1),
+                lambda: self._across(begin, end, 1, once),
+            )
+
+        def others() -> None:
+            f.choose(twice.is_("ne", 0), lambda: self._across(begin, end, 2, twice), apart)
+
+        f.choose(once.is_("ne", 0), neighbours, others)
+
+    def _across(self, begin: Value, end: Value, pace: int, second: Value | None = None) -> None:
+        """Lines are every `pace`th number: vectors of them, with zeros for those outside. Those
+        from `second` on are another run.
 
         A vector may be longer than what is left of the panel: what follows is written later.
         """
         f, panel, numbers = self.panel.f, self.panel, self.panel.numbers
         item = NUMPY_DTYPES[panel.dtype].itemsize
         wide = min(self.lanes, 64 // numbers.size)
-        first = f.offset(self.origin, f.load(self.table, "i64"))
-        source = f.variable("ptr", f.offset(first, begin * panel.stride))
-        valid = self.valid.get()
-        masks = [
-            valid if wide == self.lanes else f.shuffle(valid, valid, range(at, at + wide))
-            for at in range(0, panel.lines, wide)
-        ]
+        type, valid = vector(stored(panel.dtype), wide), self.valid.get()
+        runs = [(f.offset(self.origin, f.load(self.table, "i64")), valid)]
+        if second is not None:
+            line = f.load(f.offset(self.table, f.least(second, panel.here - 1), "i64"), "i64")
+            start = f.offset(self.origin, line - second * (pace * item))
+            earlier = within(f, second, self.lanes)
+            runs = [(runs[0][0], valid & earlier), (start, valid & ~earlier)]
+        sources = [f.variable("ptr", f.offset(start, begin * panel.stride)) for start, _ in runs]
+
+        def chosen(mask: Value, at: int) -> list[Value]:
+            """The mask of some lanes, for as many vectors as these are read from."""
+            some = f.shuffle(mask, mask, range(at, at + wide))
+            if pace == 1:
+                return [some]
+            none = f.value(0, some.type)
+            return [
+                f.shuffle(some, none, [(at + i) // 2 + i % 2 * wide for i in range(wide)])
+                for at in (0, wide)
+            ]
+
+        def read(source: Value, masks: list[Value], far: int) -> Value:
+            found = [
+                masked_load(f, f.offset(source, (far * pace + i * wide) * item), mask, type, item)
+                for i, mask in enumerate(masks)
+            ]
+            return found[0] if pace == 1 else f.shuffle(*found, range(0, 2 * wide, 2))
+
+        places = range(0, panel.lines, wide)
+        masks = [[(chosen(mask, at), mask) for _, mask in runs] for at in places]
         with f.loop(begin, end) as k:
             row = f.offset(panel.packed, k * panel.row)
-            for number, mask in enumerate(masks):
-                at = f.offset(source.get(), number * wide * item)
-                loaded = masked_load(f, at, mask, vector(stored(panel.dtype), wide), item)
+            for at, of_runs in zip(places, masks, strict=True):
+                loaded, *more = (
+                    read(source.get(), each, at)
+                    for source, (each, _) in zip(sources, of_runs, strict=True)
+                )
+                for other in more:
+                    later = f.shuffle(of_runs[1][1], of_runs[1][1], range(at, at + wide))
+                    loaded = f.select(later, other, loaded)
                 made = widened(f, loaded, panel.dtype, numbers)
-                f.store(made, f.offset(row, number * wide * numbers.size), numbers.size)
-            prefetch(f, f.offset(source.get(), panel.stride * SOON))
-            source.set(f.offset(source.get(), panel.stride))
+                f.store(made, f.offset(row, at * numbers.size), numbers.size)
+            prefetch(f, f.offset(sources[0].get(), panel.stride * SOON))
+            for source in sources:
+                source.set(f.offset(source.get(), panel.stride))
+
+
+def second_run(f: Function, table: Value, count: Value, item: int) -> Value:
+    """Which of the lines begins a second run of neighbours: `count` if there is one run, 0 if
+    there are more than two."""
+    if all(each.name != SECOND_RUN for each in f.module.functions):
+        _emit_second_run(f.module)
+    return f.call(SECOND_RUN, [table, count, f.value(item, "i64")], "i64")
+
+
+def _emit_second_run(module: Module) -> None:
+    params = ["ptr noalias readonly", "i64", "i64"]
+    f = Function(module, SECOND_RUN, params, "i64", attributes=APART, internal=True)
+    table, count, item = f.params
+    found, breaks = f.variable("i64", count), f.variable("i64", 0)
+    before = f.variable("i64", f.load(table, "i64"))
+    with f.loop(1, count) as i:
+        now = f.load(f.offset(table, i, "i64"), "i64")
+        with f.when(now.is_("ne", before.get() + item)):
+            found.set(i)
+            breaks.set(breaks.get() + 1)
+        before.set(now)
+    f.leave(f.select(breaks.get().is_("sgt", 1), 0, found.get()))
 
 
 def _reduced(f: Function, how: str, x: Value) -> Value:
