@@ -253,7 +253,9 @@ class _Segment:
                 masked_load(f, f.offset(source, (far * pace + i * wide) * item), mask, type, item)
                 for i, mask in enumerate(masks)
             ]
-            return found[0] if pace == 1 else f.shuffle(*found, range(0, 2 * wide, 2))
+            if pace == 1:
+                return found[0]
+            return f.shuffle(found[0], found[1], range(0, 2 * wide, 2))
 
         places = range(0, panel.lines, wide)
         masks = [[(chosen(mask, at), mask) for _, mask in runs] for at in places]
