@@ -19,16 +19,16 @@ CHAINS = 8
 
 
 @cache
-def along_kernel(kind: Vectors, height: int, width: int) -> Kernel:
-    """The kernel for groups of `height` rows and `width` columns."""
-    name = f"along_{kind.name}_{height}x{width}"
-    return Kernel(name, lambda: _text(name, kind, height, width))
+def along_kernel(kind: Vectors, height: int, width: int, columns: int) -> Kernel:
+    """The kernel for groups of `height` rows and `width` columns, of which there are `columns`."""
+    name = f"along_{kind.name}_{height}x{width}_{columns}"
+    return Kernel(name, lambda: _text(name, kind, height, width, columns))
 
 
-def _text(name: str, kind: Vectors, height: int, width: int) -> str:
+def _text(name: str, kind: Vectors, height: int, width: int, columns: int) -> str:
     module = Module()
     heights = (height, 1) if height > 1 else (1,)
-    widths = (width, 1) if width > 1 else (1,)
+    widths = (width, columns % width) if columns % width else (width,)
     for high in heights:
         for wide in widths:
             _emit_group(module, kind, high, wide)

@@ -125,10 +125,14 @@ def _along(work: Product, context: Context, label: str) -> list[Phase]:
         and work.inner[0][1:3] == (item, item)
     ):
         return []
-    height = max(1, {1: 8, 2: 4}.get(columns, 12 // columns) // kind.planes)
-    kernel = along_kernel(kind, min(rows, height), columns)
+    # As many sums as there are registers, less those of what is multiplied.
+    widest = (6 if _many_registers() else 3) // kind.planes
+    width = ceil(columns / ceil(columns / widest))
+    height = {1: 8, 2: 4}.get(columns * kind.planes, _registers() // (width * kind.planes))
+    height = min(rows, height, 8)
+    kernel = along_kernel(kind, height, width, columns)
     # Groups are the same for any number of tasks, since the order of sums differs between them.
-    return _spread(work, kernel, (min(rows, height), columns), context, label)
+    return _spread(work, kernel, (height, columns), context, label)
 
 
 def swept(work: Product) -> bool:
@@ -170,8 +174,7 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     else:
         width = min((1, 2, 3), key=lambda n: (-(-columns // (n * lanes)) * n, -n))
         # Sums, and what is multiplied, are to stay in the registers that there are.
-        registers = 24 if _many_registers() else 12
-        most = next((n for n in (8, 4) if n * width * kind.planes <= registers), 2)
+        most = next((n for n in (8, 4) if n * width * kind.planes <= _registers()), 2)
         height = min(most, 1 << (rows - 1).bit_length())
     width = min(width, -(-columns // lanes))
     # A step of a vector of columns is too short to ask for anything beside.
@@ -254,6 +257,11 @@ def _many_registers() -> bool:
     """Whether there are 32 vector registers, as with AVX-512 and on ARM, rather than 16."""
     machine = host()
     return machine.vector_bytes == 64 or machine.triple.startswith(("aarch64", "arm64"))
+
+
+def _registers() -> int:
+    """How many of them sums may take."""
+    return 24 if _many_registers() else 12
 
 
 def _spread(
