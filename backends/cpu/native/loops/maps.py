@@ -213,8 +213,11 @@ def _functions(body: Body) -> list[Step]:
 def _abreast(body: Body) -> int:
     """Vectors of a round: more where a function is written in, whose steps wait for each other."""
     functions = _functions(body)
-    alone = len(functions) == INLINED and library.is_written_in(functions[0].op)
-    return library.ABREAST if alone and lanes_of(body) == library.LANES["f32"] else 1
+    if len(functions) != INLINED:
+        return 1
+    dtype = "f64" if functions[0].dtype == "f64" else "f32"
+    alone = library.is_written_in(functions[0].op, dtype)
+    return library.ABREAST if alone and lanes_of(body) == library.LANES[dtype] else 1
 
 
 def _row(

@@ -41,7 +41,10 @@ BODIES: Functions = {
 ABREAST = 2
 """Vectors that a function takes at once where it is written into a kernel."""
 BY_DOUBLE = ("erfc", "erf_inv", "lgamma", "digamma", "rem")
-"""What is computed in f64 for f32, and rounded once."""
+"""What is computed in f64 for f32, and rounded once. It is long, and not written into kernels."""
+LONG = ("sin", "cos", "tan")
+"""What is not written into kernels in f64: it is only a part of it that is another for far numbers,
+which takes long."""
 
 _addresses: dict[str, int] = {}
 _lock = RLock()
@@ -122,17 +125,17 @@ def call(function: Function, op_name: str, dtype: str, *args: Value) -> Value:
     if symbol(op_name, dtype) is None:
         raise KeyError(f"the library has no {op_name} of {dtype}")
     width, count = LANES[dtype], lanes(args[0].type)
-    if function.module.inlined and dtype == "f32" and is_written_in(op_name):
+    if function.module.inlined and is_written_in(op_name, dtype):
         width *= max(1, min(ABREAST, count // width))
-        name = _written_in(function.module, op_name, width)
+        name = _written_in(function.module, op_name, dtype, width)
     else:
         name = _declare(function.module, op_name, dtype)
     return _called(function, name, dtype, width, args)
 
 
-def is_written_in(op_name: str) -> bool:
-    """Whether a kernel of one function of f32 has it as instructions."""
-    return op_name not in BY_DOUBLE
+def is_written_in(op_name: str, dtype: str) -> bool:
+    """Whether a kernel of one function has it as instructions."""
+    return op_name not in BY_DOUBLE and (op_name not in LONG or dtype == "f32")
 
 
 def _declare(module: Module, op_name: str, dtype: str) -> str:
@@ -153,24 +156,24 @@ def _called(function: Function, name: str, dtype: str, width: int, args: Sequenc
     return _joined(function, pieces, count)
 
 
-def _written_in(module: Module, op_name: str, width: int) -> str:
-    """The name of an f32 function in a module that has it as instructions of its callers.
+def _written_in(module: Module, op_name: str, dtype: str, width: int) -> str:
+    """The name of a function in a module that has it as instructions of its callers.
 
     That saves a quarter of the time of a short one, since the numbers that it needs stay in
     registers; what is rare is still a call.
     """
-    name = f"{symbol(op_name, 'f32')}_within_{width}"
+    name = f"{symbol(op_name, dtype)}_within_{width}"
     if any(each.name == name for each in module.functions):
         return name
     arity, body = BODIES[op_name]
-    type = vector(ELEMENTS["f32"], width)
+    type = vector(ELEMENTS[dtype], width)
     f = Function(module, name, [type] * arity, type, "nounwind alwaysinline", internal=True)
 
     def apart() -> Value:
-        return _called(f, _declare(module, op_name, "f32"), "f32", LANES["f32"], f.params)
+        return _called(f, _declare(module, op_name, dtype), dtype, LANES[dtype], f.params)
 
     f.apart = apart
-    f.leave(body(*f.params, grade="f32"))
+    f.leave(body(*f.params, grade=dtype))
     return name
 
 

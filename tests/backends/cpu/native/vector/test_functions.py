@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.native.vector import library
+from shardir.frontend import numpy as snp
+from shardir.frontend.config import config
 from tests.backends.cpu.native.vector.accuracy import (
     DOUBLE,
     SINGLE,
@@ -145,6 +147,19 @@ def test_calls_of_any_number_of_lanes_agree(dtype: str, lanes: int) -> None:
     x = some(dtype, 200)
     wanted = applied("exp", [x], [dtype], dtype, library.LANES[dtype])
     assert same(applied("exp", [x], [dtype], dtype, lanes), wanted).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(("name", "op"), [("sin", "sin"), ("arcsinh", "asinh"), ("power", "pow")])
+def test_a_kernel_that_has_a_function_as_instructions_gives_its_bits(
+    name: str, op: str, dtype: str
+) -> None:
+    """Also far numbers, which a call computes, and the last ones, which do not fill a vector."""
+    x = np.concatenate([specials(dtype), some(dtype, 300)])
+    arrays = [x, np.roll(x, 7)] if op == "pow" else [x]
+    with config(enable_x64=True):
+        got = np.asarray(getattr(snp, name)(*map(snp.asarray, arrays)))
+    assert same(got, applied(op, arrays, [dtype] * len(arrays), dtype)).all()
 
 
 def test_addresses_are_those_that_are_asked_for() -> None:
