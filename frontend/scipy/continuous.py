@@ -9,8 +9,9 @@ from typing import Any
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import floats
+from shardir.frontend.numpy.pointwise import floats, like
 from shardir.frontend.scipy import special
+from shardir.frontend.scipy.stirling import log_poisson
 
 Formula = Callable[..., Any]
 
@@ -108,7 +109,8 @@ def _uniform_cdf(x: Any) -> Any:
 
 def _gamma_logpdf(x: Any, a: Any) -> Any:
     safe = snp.where(x >= 0, x, snp.ones_like(x))
-    return _inside(x >= 0, special.xlogy(a - 1, safe) - safe - special.gammaln(a))
+    plain = special.xlogy(a - 1, safe) - safe - special.gammaln(a)
+    return _inside(x >= 0, log_poisson(a - 1, safe, plain))
 
 
 def _beta_logpdf(x: Any, a: Any, b: Any) -> Any:
@@ -120,7 +122,7 @@ def _beta_logpdf(x: Any, a: Any, b: Any) -> Any:
 
 def _t_logpdf(x: Any, df: Any) -> Any:
     half = (df + 1) / 2
-    made = special.gammaln(half) - special.gammaln(df / 2) - 0.5 * snp.log(df * pi)
+    made = -special.betaln(df / 2, like(df, 0.5)) - 0.5 * snp.log(df)
     return made - half * snp.log1p(x * x / df)
 
 

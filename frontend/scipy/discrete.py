@@ -11,6 +11,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import floats
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.scipy import special
+from shardir.frontend.scipy.stirling import log_poisson
 
 
 def _off(good: Any, value: Any) -> Any:
@@ -48,7 +49,8 @@ def _poisson_logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
     k, mu, loc = floats(k, mu, loc)
     x = k - loc
     safe = snp.where(x < 0, snp.zeros_like(x), x)
-    made = special.xlogy(safe, mu) - special.gammaln(safe + 1) - mu
+    plain = special.xlogy(safe, mu) - special.gammaln(safe + 1) - mu
+    made = log_poisson(safe, mu, plain)
     return _off((x >= 0) & (snp.round(x) == x), made)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
 from shardir.frontend.numpy.pointwise import floats, inexact, like, pointwise, same
+from shardir.frontend.scipy.stirling import FAR, log_beta
 
 
 @public()
@@ -51,7 +52,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
 def betaln(a: Any, b: Any) -> Any:
     """The logarithm of the size of the beta function."""
     a, b = floats(a, b)
-    return gammaln(a) + gammaln(b) - gammaln(a + b)
+    return log_beta(a, b, gammaln)
 
 
 @public()
@@ -91,11 +92,10 @@ def zeta(x: Any, q: Any = 1.0) -> Any:
     end = q + _SUMMED
     term = snp.power(end, -s)
     total = total + end * term / (s - 1) + 0.5 * term
-    rising = like(s, 1)
+    term = term * s / end  # Together: alone, what rises would be infinite, and this zero.
     for j, number in enumerate(_BERNOULLI, start=1):
-        rising = rising * (s if j == 1 else (s + (2 * j - 3)) * (s + (2 * j - 2)))
-        term = term / end if j == 1 else term / (end * end)
-        total = total + number / factorial_of(2 * j) * rising * term
+        total = total + number / factorial_of(2 * j) * term
+        term = term * ((s + (2 * j - 1)) / end) * ((s + 2 * j) / end)
     inside = snp.where(s == 1, snp.inf, snp.where(s < 1, snp.nan, total))
     return snp.where((q <= 0) & (snp.floor(q) == q), snp.inf, inside).astype(s.dtype)
 
@@ -114,4 +114,10 @@ def polygamma(n: Any, x: Any) -> Any:
 def poch(z: Any, m: Any) -> Any:
     """gamma(z + m) / gamma(z)."""
     z, m = floats(z, m)
-    return snp.where(m == 0, like(z, 1), gamma(z + m) / gamma(z))
+    low, size = snp.minimum(z, z + m), snp.abs(m)
+    far = (low >= FAR) & (size > 0)
+    low, size = snp.where(far, low, like(low, FAR)), snp.where(far, size, like(size, 1))
+    ratio = gammaln(size) - betaln(low, size)
+    plain = gamma(snp.where(far, like(z, 1), z + m)) / gamma(snp.where(far, like(z, 1), z))
+    made = snp.where(far, snp.exp(snp.where(m > 0, ratio, -ratio)), plain)
+    return snp.where(m == 0, like(z, 1), made)

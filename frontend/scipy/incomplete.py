@@ -16,6 +16,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.lax.loops import while_loop
 from shardir.frontend.numpy.pointwise import floats
 from shardir.frontend.scipy.gammas import betaln, gammaln
+from shardir.frontend.scipy.stirling import log_beta_weight, log_poisson
 
 MOST = 10_000
 """Rounds after which a loop ends whatever it has."""
@@ -82,13 +83,11 @@ def _both(a: Any, x: Any) -> tuple[Any, Any]:
     safe_a = snp.where(good, a, snp.ones_like(a))
     inner = snp.where(good & low, x, snp.ones_like(x) * 0.5)
     outer = snp.where(good & ~low, x, safe_a + 2)
-    weight = snp.exp(
-        safe_a * snp.log(snp.where(good, x, snp.ones_like(x)))
-        - snp.where(good, x, snp.ones_like(x))
-        - gammaln(safe_a)
-    )
-    below = weight * _series(snp.where(low, safe_a, snp.ones_like(a)), inner) / safe_a
-    above = weight * _upper(safe_a, outer)
+    safe_x = snp.where(good, x, snp.ones_like(x))
+    plain = safe_a * snp.log(safe_x) - safe_x - gammaln(safe_a + 1)
+    weight = snp.exp(log_poisson(safe_a, safe_x, plain))
+    below = weight * _series(snp.where(low, safe_a, snp.ones_like(a)), inner)
+    above = weight * safe_a * _upper(safe_a, outer)
     lower = snp.where(low, below, 1 - above)
     upper = snp.where(low, 1 - below, above)
     wrong = (x < 0) | (a < 0) | snp.isnan(x) | snp.isnan(a) | ((a == 0) & (x == 0))
@@ -106,7 +105,7 @@ def _slope(fun: Callable[..., Any], args: tuple[Any, ...], at: int) -> Any:
 
 
 def _density(a: Any, x: Any) -> Any:
-    return snp.exp((a - 1) * snp.log(x) - x - gammaln(a))
+    return snp.exp(log_poisson(a - 1, x, (a - 1) * snp.log(x) - x - gammaln(a)))
 
 
 def lower_gamma(a: Any, x: Any) -> Any:
@@ -159,7 +158,8 @@ def _betainc_plain(a: Any, b: Any, x: Any) -> Any:
         odd = -(p + m) * (p + q + m) * z / ((p + 2 * m) * (p + 2 * m + 1))
         return snp.where(n % 2 == 0, even, odd), snp.ones_like(z)
 
-    weight = snp.exp(p * snp.log(z) + q * snp.log1p(-z) - betaln(p, q)) / p
+    plain = p * snp.log(z) + q * snp.log1p(-z) - betaln(p, q)
+    weight = snp.exp(log_beta_weight(p, q, z, plain)) / p
     value = weight / _fraction(snp.ones_like(z), term, _eps(x))
     value = snp.where(swap, 1 - value, value)
     outside = snp.where(x <= 0, 0.0, 1.0)

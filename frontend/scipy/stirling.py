@@ -1,0 +1,79 @@
+"""Logarithms of gamma functions together with powers, where both are large and nearly cancel.
+
+Of log(gamma(1e6)), 1.3e7, f32 knows the units. By Stirling's formula the large terms cancel before
+they are numbers: what is left are `bend`, which is accurate near zero, and `rest`, which is small
+(A. DiDonato and A. Morris, 1986 and 1992).
+"""
+
+from math import log as log_of, pi
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.numpy.pointwise import like
+
+FAR = 10.0
+"""From here on the formula is as accurate as f64."""
+
+_TERMS = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
+_LOG_TURN = log_of(2 * pi)
+
+
+def rest(x: Any) -> Any:
+    """log(gamma(x)) less (x - 1/2) log(x) - x + log(2 pi) / 2, for x from `FAR` on."""
+    square = 1 / (x * x)
+    total = like(x, _TERMS[-1])
+    for term in reversed(_TERMS[:-1]):
+        total = total * square + term
+    return total / x
+
+
+def bend(x: Any) -> Any:
+    """x - log(1 + x)."""
+    near = snp.abs(x) < 0.5
+    close = snp.where(near, x, like(x, 0))
+    t = close / (2 + close)
+    series = like(x, 0)
+    for k in range(27, 1, -2):
+        series = series * (t * t) + 1 / k
+    apart = snp.where(near, like(x, 1), x)
+    return snp.where(near, t * close - 2 * t * t * t * series, apart - snp.log1p(apart))
+
+
+def log_poisson(n: Any, x: Any, plain: Any) -> Any:
+    """n log(x) - x - log(gamma(n + 1)), which is `plain` where n is small."""
+    far = n >= FAR
+    high = snp.where(far, n, like(n, FAR))
+    apart = snp.where(far, (x - high) / high, like(x, 0))
+    smooth = -high * bend(apart) - 0.5 * (snp.log(high) + _LOG_TURN) - rest(high)
+    return snp.where(far, smooth, plain)
+
+
+def log_beta(a: Any, b: Any, gammaln: Any) -> Any:
+    """The logarithm of the size of the beta function, by that of the gamma function of what is not
+    far from zero."""
+    small, large = snp.minimum(a, b), snp.maximum(a, b)
+    far = (large >= FAR) & (small > 0)
+    both = small >= FAR
+    b_far = snp.where(far, large, like(b, FAR))
+    a_near = snp.where(far & ~both, small, like(a, 1))
+    a_far = snp.where(both, small, like(a, FAR))
+
+    def common(a: Any) -> Any:
+        return rest(b_far) - rest(a + b_far) - (b_far - 0.5) * snp.log1p(a / b_far)
+
+    one = gammaln(a_near) + common(a_near) + a_near - a_near * snp.log(a_near + b_far)
+    two = common(a_far) + rest(a_far) - a_far * snp.log1p(b_far / a_far)
+    two = two + 0.5 * (_LOG_TURN - snp.log(a_far))
+    plain = gammaln(a) + gammaln(b) - gammaln(a + b)
+    return snp.where(both, two, snp.where(far, one, plain))
+
+
+def log_beta_weight(a: Any, b: Any, x: Any, plain: Any) -> Any:
+    """a log(x) + b log(1 - x) less the logarithm of the beta function, which is `plain` where a or
+    b is small."""
+    far = snp.minimum(a, b) >= FAR
+    a, b = snp.where(far, a, like(a, FAR)), snp.where(far, b, like(b, FAR))
+    apart = a * (1 - x) - b * x
+    smooth = -a * bend(-apart / a) - b * bend(apart / b) - rest(a) - rest(b) + rest(a + b)
+    smooth = smooth + 0.5 * (snp.log(a) - snp.log1p(a / b) - _LOG_TURN)
+    return snp.where(far, smooth, plain)
