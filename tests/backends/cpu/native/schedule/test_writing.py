@@ -86,5 +86,5 @@ def test_what_is_cut_turned_and_joined_is_copied_once() -> None:
 
     compiled = sd.jit(exchanged).lower(x).compile()
     _, _, phases = str(compiled.as_text("schedule")).partition("\nphases\n")
-    assert phases.splitlines()[1:] == ["    copy: 1 task, about 30 ns"]
+    assert [line.split(",")[0] for line in phases.splitlines()[1:]] == ["    copy: 1 task"]
     np.testing.assert_array_equal(compiled(x), exchanged(x))
