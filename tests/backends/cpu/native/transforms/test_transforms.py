@@ -197,7 +197,7 @@ def test_rows_that_fill_less_than_half_of_the_lanes_are_left_to_numpy(
     shape: tuple[int, ...], rank: int
 ) -> None:
     """Three of a large prime length, and long ones of planes."""
-    assert left_to_numpy(shape, rank) == (2 * 3 < lanes())
+    assert left_to_numpy(shape, rank) == (lanes() > 2 * 3)
 
 
 def test_turns_are_exact_where_they_can_be() -> None:
