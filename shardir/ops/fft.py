@@ -92,7 +92,7 @@ def _vjp(b: Any, g: Any, x: Any, y: Any, *, kind: str, rank: int) -> Any:
     alone = b.eq(place, b.full(0, shape))
     if size % 2 == 0:
         alone = b.or_(alone, b.eq(place, b.full(size // 2, shape)))
-    share = prod(y.type.shape[-rank:])
+    share = max(prod(y.type.shape[-rank:]), 1)  # 0 where there is nothing to share
     once, twice = (b.full(n / share, x.type) for n in (1, 2))
     return (b.mul(spectrum, b.select(alone, once, twice)),)
 

@@ -35,6 +35,7 @@ def _fourier() -> Iterator[Sample]:
     yield Sample(ops.fft, (t("c64", 4, 4),), {"kind": "irfft", "rank": 1}, t("f32", 4, 6))
     yield Sample(ops.fft, (t("c64", 2, 4, 4),), {"kind": "irfft", "rank": 2}, t("f32", 2, 4, 7))
     yield Sample(ops.fft, (t("c64", 0, 3),), {"kind": "fft", "rank": 1})
+    yield Sample(ops.fft, (t("c64", 0, 3),), {"kind": "irfft", "rank": 2}, t("f32", 0, 4))
 
 
 def _triangular() -> Iterator[Sample]:
