@@ -57,9 +57,11 @@ def one_by_one(
     function: Callable[[Array], Any], x: Array, results: Sequence[TensorType]
 ) -> tuple[Array, ...]:
     """`function` of all matrices; NaN for each that it gives up, instead of none for any."""
+    # NumPy widens single numbers itself, piece by piece, and rounds what comes of them.
+    single = x.dtype.char in "fF" and all(type.dtype in ("f32", "c64") for type in results)
     with np.errstate(all="ignore"):
         try:
-            return _rounded(function(wide(x, False)), results)
+            return _rounded(function(x if single else wide(x, False)), results)
         except np.linalg.LinAlgError:
             made = tuple(np.full(type.shape, np.nan).astype(type.numpy) for type in results)
             if x.ndim > 2:
