@@ -5,10 +5,11 @@ after:  `%s = fused(%x, %y) { %a = exp(%x), %b = mul(%a, %y), %s = sum(%b, dims=
 
 What a group may hold is said by `shardir.ops.fused`. Elementwise operations join the groups of
 their operands, whoever else uses those: a value that is used outside is one more result. Nothing
-is computed twice but what costs nothing (broadcasts, counting, constants, which go into every group
-that uses them), and what is cheap and made of fewer tensors than it takes to store
-(`shardir.passes.fuse_again`). Reductions join the group of what they reduce, and what uses their
-results, broadcast back, joins too: so a softmax or a normalization is one group.
+is computed twice but what costs nothing (broadcasts, counting, constants, bits read as other
+numbers, which go into every group that uses them), and what is cheap and made of fewer tensors
+than it takes to store (`shardir.passes.fuse_again`). Reductions join the group of what they reduce,
+and what uses their results, broadcast back, joins too: so a softmax or a normalization is one
+group.
 
 Operations for which a target has no loops stay outside (`without`), and so do transposes, and
 reshapes that do more than add or drop dimensions of size 1.
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 from shardir.build import Names
 from shardir.errors import PipelineError
 from shardir.ir import Block, Function, Module, Op
-from shardir.ops.fused import REDUCTIONS, fused, is_pointwise
+from shardir.ops.fused import REDUCTIONS, fused, is_pointwise, reinterprets
 from shardir.ops.manual import manual_computation
 from shardir.opset import OPS
 from shardir.passes.fuse_again import computed_again
@@ -64,7 +65,8 @@ def fuse(
     """The module with its groups made of elementwise operations and reductions `accepts` takes."""
 
     def taken(op: Op) -> bool:
-        return (is_pointwise(op.spec) or op.spec in REDUCTIONS) and accepts(op)
+        held = is_pointwise(op.spec) or op.spec in REDUCTIONS or reinterprets(op)
+        return held and accepts(op)
 
     limits = Limits(taken, most_operands, most_ops)
     functions = tuple(_fused(f, limits) for f in module.functions)

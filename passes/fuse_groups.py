@@ -15,7 +15,7 @@ from math import inf
 
 from shardir.ir import Block, Op, Value
 from shardir.ops.create import constant, iota
-from shardir.ops.fused import REDUCTIONS, keeps_order, wide
+from shardir.ops.fused import REDUCTIONS, keeps_order, reinterprets, wide
 from shardir.ops.overlap import done
 from shardir.ops.shape import broadcast, reshape
 from shardir.opset import Dense
@@ -134,7 +134,8 @@ class _Grouping:
 
     def take(self, number: int, op: Op) -> None:
         """Look at the next operation."""
-        if is_free(op) and all(op.result.type.shape):
+        free = is_free(op) or (reinterprets(op) and self.limits.accepts(op))
+        if free and all(op.result.type.shape):
             self.free[op.result] = op
             return
         if self.limits.accepts(op) and all(op.operands[0].type.shape):

@@ -45,7 +45,7 @@ class Ipu(Target):
 
     name: ClassVar[str] = "ipu"
     pipeline: ClassVar[str] = (
-        f"inline,cse,dce,fuse{{most_operands={PLACEHOLDERS},reductions=false}}"
+        f"inline,cse,dce,fuse{{most_operands={PLACEHOLDERS},reductions=false,without=bitcast}}"
     )
     options: ClassVar[Mapping[str, str]] = {
         "downcast": "element types to replace, such as f64:f32,i64:i32,bf16:f16",

@@ -2,8 +2,8 @@
 
 `fused` is its block. What the block may hold is what one nest of loops computes:
 
-- elementwise operations, `broadcast`, `iota`, constants of one number, and `reshape` where it
-  only adds or drops dimensions of size 1;
+- elementwise operations, `broadcast`, `iota`, constants of one number, `reshape` where it only
+  adds or drops dimensions of size 1, and `bitcast` of numbers of 32 or 64 bits to such;
 - the reductions `sum`, `prod`, `max`, `min`, `any` and `all`.
 
 Every dimension of a value (but for those of size 1) lies along one axis of the nest: values that
@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from shardir.ir import Block, Op, Value
+from shardir.ops.bits import bitcast
 from shardir.ops.create import constant, iota
 from shardir.ops.elementwise import clamp, select
 from shardir.ops.reduce import all_, any_, max_, min_, prod, sum_
@@ -35,6 +36,8 @@ REDUCTIONS = (sum_, prod, max_, min_, any_, all_)
 _ANNOTATIONS = ("sharding_constraint", "reshard", "propagation_barrier", "checkpoint-name")
 _HASHES = ("random_fold_in", "random_hash")
 """Twenty rounds on pairs of words: loops of their own do them better."""
+_WORDS = ("f32", "i32", "u32", "f64", "i64", "u64")
+"""Numbers that loops hold as they lie in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,14 @@ def loops(type: TensorType) -> tuple[int, ...]:
 def keeps_order(op: Op) -> bool:
     """Whether a reshape only adds or drops dimensions of size 1."""
     return loops(op.operands[0].type) == loops(op.result.type)
+
+
+def reinterprets(op: Op) -> bool:
+    """Whether a bitcast reads the bits of each number as another one that is as wide."""
+    return op.spec is bitcast and all(
+        value.type.dtype in _WORDS and value.type.shape == op.result.type.shape
+        for value in op.tensors
+    )
 
 
 def needed(block: Block) -> Set[Value]:
@@ -201,7 +212,7 @@ class _Joined:
             source = {target: along.get(dim) for dim, target in enumerate(op.attrs["dims"])}
             axes = (source.get(dim) for dim in wide(y.type))
             self.lies[y] = tuple(self.axis() if axis is None else axis for axis in axes)
-        elif op.spec is reshape and keeps_order(op):
+        elif (op.spec is reshape and keeps_order(op)) or reinterprets(op):
             self.lies[op.result] = self.lies[op.operands[0]]
         elif op.spec is iota or op.spec is constant:
             if isinstance(op.attrs.get("value"), Dense):
@@ -219,7 +230,8 @@ class _Joined:
             raise TypeError(
                 f"cannot hold %{op.results[0].name if op.results else ''} = {op.name}; it takes "
                 "elementwise operations, broadcast, iota, constants of one number, reshape that "
-                "adds or drops dimensions of size 1, and sum, prod, max, min, any and all"
+                "adds or drops dimensions of size 1, bitcast of 32 or 64 bits to as many, and "
+                "sum, prod, max, min, any and all"
             )
 
 

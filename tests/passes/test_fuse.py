@@ -180,6 +180,35 @@ def test_cheap_things_go_into_every_group_and_stay_where_others_need_them() -> N
     assert names(made) == ["broadcast", "fused", "dot", "dot", "fused"]
 
 
+BITS = """\
+  %a = exp(%x) : f32[4, 8]
+  %i = bitcast(%a) : i32[4, 8]
+  %j = not(%i) : i32[4, 8]
+  %z = bitcast(%j) : f32[4, 8]
+"""
+
+
+def test_bits_are_read_as_other_numbers_inside() -> None:
+    module = after(program(BITS + "  %s = mul(%z, %y) : f32[4, 8]", "%s"))
+    assert names(module) == ["fused"]
+    assert inside(module) == ["exp", "bitcast", "not", "bitcast", "mul"]
+
+
+def test_bits_that_only_others_read_are_read_outside() -> None:
+    """There it moves nothing."""
+    module = after(program(BITS.rstrip()))
+    assert names(module) == ["fused", "bitcast"]
+    assert inside(module) == ["exp", "bitcast", "not"]
+    apart = after(program(BITS.rstrip()), Fuse(without="bitcast"))
+    assert names(apart) == ["exp", "bitcast", "not", "bitcast"]
+
+
+def test_bits_of_parts_are_read_outside() -> None:
+    body = "  %a = exp(%x) : f32[4, 8]\n  %i = bitcast(%a) : u16[4, 8, 2]\n"
+    module = program(body + "  %z = not(%i) : u16[4, 8, 2]", types="u16[4, 8, 2]")
+    assert names(after(module)) == ["exp", "bitcast", "not"]
+
+
 def test_what_is_cheap_is_computed_again_rather_than_stored() -> None:
     """tanh is stored, since it is dear; what is made of it is not."""
     module = program(

@@ -25,8 +25,8 @@ REFUSED: Mapping[str, str] = {
     "nextafter": "libdevice has none for 16 bits",
 }
 """Elementwise operations that no kernel holds, and why."""
-WITHOUT = "+".join(sorted(REFUSED))
-"""They, as the pass `fuse` takes them: `fuse{without=...}`."""
+WITHOUT = "+".join(sorted((*REFUSED, "bitcast")))
+"""They, and what costs nothing outside, as the pass `fuse` takes them: `fuse{without=...}`."""
 EXACT = (
     *("neg", "abs", "sign", "floor", "ceil", "round", "rem", "maximum", "minimum"),
     *("select", "clamp", "convert", "stop_gradient", "max", "min"),

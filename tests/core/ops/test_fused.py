@@ -87,8 +87,8 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
             "%y",
             "f32[4, 4]",
             "fused: cannot hold %y = transpose; it takes elementwise operations, broadcast, iota, "
-            "constants of one number, reshape that adds or drops dimensions of size 1, and sum, "
-            "prod, max, min, any and all",
+            "constants of one number, reshape that adds or drops dimensions of size 1, bitcast of "
+            "32 or 64 bits to as many, and sum, prod, max, min, any and all",
         ),
         (
             "%x: f32[4]",

@@ -15,6 +15,7 @@ CHEAP = frozenset(
         "add", "sub", "mul", "maximum", "minimum", "and", "or", "xor", "shift_left",
         "shift_right_logical", "shift_right_arithmetic", "complex", "eq", "ne", "lt", "le", "gt",
         "ge", "select", "clamp", "convert", "stop_gradient", "popcnt", "clz", "nextafter",
+        "bitcast",
     )
 )  # fmt: skip
 """What takes an instruction or a few."""

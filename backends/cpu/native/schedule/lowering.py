@@ -35,7 +35,7 @@ def is_map(op: Op) -> bool:
     """Whether each element of the results depends on the same element of the operands only."""
     if op.name != "fused":
         return op.spec.elementwise
-    flat = ("broadcast", "iota", "constant")
+    flat = ("broadcast", "iota", "constant", "bitcast")
     return all(inner.spec.elementwise or inner.name in flat for inner in op.blocks[0].ops)
 
 

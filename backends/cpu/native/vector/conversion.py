@@ -1,4 +1,5 @@
-"""Numbers as another element type (`convert`), to the letter of `shardir.ops.numerics.convert`."""
+"""Numbers as another element type (`convert`), to the letter of `shardir.ops.numerics.convert`;
+and their bits as another one (`bitcast`)."""
 
 from shardir.backends.cpu.native.llvm.text import Function, Value, element, lanes, vector
 from shardir.backends.cpu.native.vector.application import Application
@@ -31,6 +32,13 @@ def convert(a: Application) -> Held:
         real = number(f, x, source, REAL_OF[to])
         return real, f.value(0.0, real.type)
     return number(f, x, source, to)
+
+
+def reinterpret(a: Application) -> Held:
+    """The bits of each number as another one that is as wide."""
+    x = single(a.operands[0])
+    type = register(a.result, lanes(x.type))
+    return x if x.type == type else x.to(type, "bitcast")
 
 
 def number(f: Function, x: Value, source: str, to: str) -> Value:

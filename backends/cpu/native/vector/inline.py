@@ -13,7 +13,7 @@ from shardir.backends.cpu.native.vector import (
     library,
 )
 from shardir.backends.cpu.native.vector.application import Application, Rule
-from shardir.backends.cpu.native.vector.conversion import convert
+from shardir.backends.cpu.native.vector.conversion import convert, reinterpret
 from shardir.backends.cpu.native.vector.registers import NARROW, Held, rounded, single
 from shardir.opset import Attr
 from shardir.types import COMPLEX, FLOATS
@@ -66,6 +66,8 @@ def emit(
 def _rule(a: Application) -> Rule | None:
     if a.op == "convert":
         return convert
+    if a.op == "bitcast":
+        return reinterpret
     if a.op in complexes.MIXED or (a.dtype in COMPLEX and a.op not in exact.MOVES):
         return complexes.RULES.get(a.op) or COMPLEX_RULES.get(a.op)
     if a.dtype not in FLOATS and a.op in integers.RULES:
