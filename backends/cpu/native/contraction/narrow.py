@@ -46,6 +46,8 @@ MANY = 64
 """Products that are worth a kernel for their size."""
 FEW_ROWS = 8
 FEW_COLUMNS = 12
+WIDE = 512
+"""Bytes of columns beyond which those that lie apart are packed rather than copied."""
 TASK = 20_000.0
 """Nanoseconds that a task should take at least."""
 
@@ -221,9 +223,11 @@ def _few_columns(work: Product) -> Sequence[Loop]:
 
 
 def _columns_apart(work: Product) -> Sequence[Loop]:
-    """Columns innermost, if they are not yet, and enough rows meet them."""
+    """Columns innermost, if they are not yet, they are few, and enough rows meet them."""
     _, rows, columns, _ = work.sizes
-    apart = columns > 1 and rows >= FEW_ROWS and work.columns[-1].rhs != work.rhs.itemsize
+    item = work.rhs.itemsize
+    few = 1 < columns <= WIDE // item and rows >= FEW_ROWS
+    apart = few and work.columns[-1].rhs != item
     return (*_kept(work), *work.inner, *work.columns) if apart else ()
 
 
