@@ -19,7 +19,7 @@ import llvmlite.binding as binding
 from shardir.backends.cpu.native.llvm import object_cache
 from shardir.backends.cpu.native.llvm.emission import Ahead, emitted_together, target_of
 from shardir.backends.cpu.native.llvm.naming import key_of
-from shardir.backends.cpu.native.llvm.target import Machine, host
+from shardir.backends.cpu.native.llvm.target import Machine, architecture, host
 from shardir.backends.cpu.native.llvm.threads import done_apart
 
 _names = count()
@@ -190,7 +190,10 @@ _compiler: Any = None
 def _jit() -> Any:
     global _compiler
     if _compiler is None:
-        _compiler = binding.create_lljit_compiler(target_of(host()))
+        machine = host()
+        # The older linker may lay the parts of one object too far from each other for ARM.
+        together = architecture(machine.triple) == "aarch64"
+        _compiler = binding.create_lljit_compiler(target_of(machine), use_jit_link=together)
         # Some objects end by machine code, and may do so after all modules.
         for each in (_compiler, _kept):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))

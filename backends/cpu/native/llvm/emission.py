@@ -18,7 +18,7 @@ from typing import Any
 import llvmlite.binding as binding
 from llvmlite.binding import ffi
 
-from shardir.backends.cpu.native.llvm.target import Machine, host
+from shardir.backends.cpu.native.llvm.target import Machine, architecture, host
 from shardir.backends.cpu.native.llvm.threads import done_apart, started
 
 
@@ -28,8 +28,12 @@ def target_of(machine: Machine, level: int = 1) -> Any:
     One level higher takes a sixth more time, for kernels that run as long. Level 0 takes a third of
     the time.
     """
+    # On ARM addresses take few bits: what may be far away is found through a table nearby.
+    model = (
+        {"reloc": "pic", "codemodel": "small"} if architecture(machine.triple) == "aarch64" else {}
+    )
     return binding.Target.from_triple(machine.triple).create_target_machine(
-        cpu=machine.cpu, features=machine.features, opt=level, jit=True
+        cpu=machine.cpu, features=machine.features, opt=level, jit=True, **model
     )
 
 

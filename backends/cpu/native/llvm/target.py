@@ -43,7 +43,7 @@ def _found() -> Machine:
     binding.initialize_native_asmprinter()
     triple = binding.get_process_triple()
     features = binding.get_host_cpu_features()
-    arm = triple.startswith(("aarch64", "arm64"))
+    arm = architecture(triple) == "aarch64"
     width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
     return Machine(
         triple,
@@ -69,3 +69,13 @@ def _cache(level: int, usual: int) -> int:
         except (OSError, ValueError):
             return usual
     return usual
+
+
+def system(triple: str) -> str:
+    """`linux` or `darwin`."""
+    return "darwin" if "darwin" in triple or "macos" in triple else "linux"
+
+
+def architecture(triple: str) -> str:
+    """`x86_64` or `aarch64`."""
+    return "aarch64" if triple.startswith(("aarch64", "arm64")) else "x86_64"

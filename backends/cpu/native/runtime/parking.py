@@ -7,6 +7,7 @@ all words: who sleeps looks at the word while it holds the mutex, and who wakes 
 the change and the signal, so that no change falls between the look and the sleep.
 """
 
+from shardir.backends.cpu.native.llvm.target import architecture, system
 from shardir.backends.cpu.native.llvm.text import Function, Module, Number, Value
 from shardir.backends.cpu.native.runtime.control import CONDITION, MUTEX
 
@@ -15,16 +16,6 @@ FUTEX_WAIT, FUTEX_WAKE = 128, 129
 """Both private to a process."""
 MONOTONIC = {"linux": 1, "darwin": 8}
 """The clocks of `time.monotonic_ns`."""
-
-
-def system(triple: str) -> str:
-    """`linux` or `darwin`."""
-    return "darwin" if "darwin" in triple or "macos" in triple else "linux"
-
-
-def architecture(triple: str) -> str:
-    """`x86_64` or `aarch64`."""
-    return "aarch64" if triple.startswith(("aarch64", "arm64")) else "x86_64"
 
 
 def parking(triple: str) -> str:

@@ -3,12 +3,21 @@
 import llvmlite.binding as binding
 import pytest
 
+from shardir.backends.cpu.native.llvm.emission import target_of
+from shardir.backends.cpu.native.llvm.target import Machine, architecture, host, system
 from shardir.backends.cpu.native.llvm.text import Module
 from shardir.backends.cpu.native.runtime.entry import define_entry
 from shardir.backends.cpu.native.runtime.looping import define_loop
-from shardir.backends.cpu.native.runtime.parking import architecture, parking, symbols, system
+from shardir.backends.cpu.native.runtime.parking import parking, symbols
 from shardir.backends.cpu.native.runtime.phases import define_interpreter
 from shardir.backends.cpu.native.runtime.python import FUNCTIONS, declare_python
+
+
+def elsewhere(triple: str) -> Machine:
+    """A machine of which nothing is known but its system and processor."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    return host()._replace(triple=triple, cpu="", features="")
 
 
 @pytest.mark.parametrize(
@@ -27,13 +36,12 @@ def test_code_is_made_for_every_system(triple: str, how: str, pause: str) -> Non
     define_interpreter(module, triple, how)
     define_entry(module)
     define_loop(module)
-    binding.initialize_all_targets()
-    binding.initialize_all_asmprinters()
     parsed = binding.parse_assembly(module.text())
     parsed.triple = triple
     parsed.verify()
-    target = binding.Target.from_triple(triple).create_target_machine(opt=2, jit=True)
-    lines = [line.split() for line in target.emit_assembly(parsed).splitlines()]
+    lines = [
+        line.split() for line in target_of(elsewhere(triple)).emit_assembly(parsed).splitlines()
+    ]
     assert [pause] in lines
     # What it needs from outside is what it is given.
     outside = {name for name in (*symbols(triple, how), *FUNCTIONS)}
@@ -43,6 +51,26 @@ def test_code_is_made_for_every_system(triple: str, how: str, pause: str) -> Non
         if each.is_declaration and not each.name.startswith("llvm.")
     }
     assert declared == outside
+
+
+@pytest.mark.parametrize(
+    ("triple", "table"),
+    [
+        ("aarch64-unknown-linux-gnu", ":got:outside"),
+        ("arm64-apple-darwin23.0.0", "_outside@GOTPAGE"),
+    ],
+)
+def test_arm_finds_what_is_far_away_through_a_table(triple: str, table: str) -> None:
+    parsed = binding.parse_assembly(
+        """
+        declare void @outside()
+        define ptr @address() {
+          ret ptr @outside
+        }
+        """
+    )
+    parsed.triple = triple
+    assert table in target_of(elsewhere(triple)).emit_assembly(parsed)
 
 
 def test_triples_are_told_apart() -> None:
