@@ -137,19 +137,21 @@ def _stored(steps: list[dis.Instruction], at: int) -> tuple[tuple[str, ...], boo
     if step.opname == "RETURN_VALUE":
         return (), True
     if step.opname == "UNPACK_SEQUENCE" and isinstance(step.argval, int):
-        names = [_variable(s) for s in steps[at + 1 : at + 1 + step.argval]]
-        found = tuple(name for name in names if name)
-        return (found if len(found) == step.argval else ()), False
-    name = _variable(step)
+        places = [name for s in steps[at + 1 : at + 1 + step.argval] for name in _variables(s)]
+        names = tuple(name for name in places[: step.argval] if name)
+        return (names if len(names) == step.argval else ()), False
+    name = _variables(step)[0]
     return ((name,) if name else ()), False
 
 
-def _variable(step: dis.Instruction) -> str:
+def _variables(step: dis.Instruction) -> tuple[str, ...]:
+    """What an instruction stores in, one after another: `""` for what is no variable to name."""
     if not step.opname.startswith(("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")):
-        return ""
-    # Python 3.13 joins a store with the instruction after it; the first name is this one's.
-    name = step.argval[0] if isinstance(step.argval, tuple) else step.argval
-    return "" if name == "_" else str(name)
+        return ("",)
+    names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+    # Python 3.13 joins a store with the instruction after it, which may be a load.
+    stored = names if step.opname == "STORE_FAST_STORE_FAST" else names[:1]
+    return tuple("" if name == "_" else str(name) for name in stored)
 
 
 class Place:
