@@ -10,6 +10,7 @@ from math import gcd
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read, stored, widened
 from shardir.backends.cpu.native.contraction.tile import LINE, masked_load, prefetch, within
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 from shardir.types import NUMPY_DTYPES
 
@@ -133,8 +134,9 @@ def emit_across(module: Module, name: str, lines: int, dtype: str, numbers: Arit
     masks = [within(f, count - done, many) for done, many in pieces if numbers.planes == 1]
     with f.loop(0, length):
         to, there = f.variable("ptr", place.get()), f.variable("ptr", source.get())
-        prefetch(f, f.offset(there.get(), stride * SOON))
         with f.loop(0, panels):
+            for line in range(0, lines * item, LINE):
+                prefetch(f, f.offset(there.get(), stride * SOON + line))
             for done, many in pieces:
                 at = f.offset(there.get(), done * item)
                 for p, plane in enumerate(read(f, at, dtype, numbers, many)):
@@ -142,7 +144,6 @@ def emit_across(module: Module, name: str, lines: int, dtype: str, numbers: Arit
                     f.store(plane, step, numbers.part)
             to.set(f.offset(to.get(), apart))
             there.set(f.offset(there.get(), lines * item))
-            prefetch(f, f.offset(there.get(), stride * SOON))
         if masks:
             with f.when(panels.is_("eq", 0)):
                 for (done, many), mask in zip(pieces, masks, strict=True):
@@ -160,9 +161,10 @@ def emit_apart(module: Module, dtype: str, numbers: Arithmetic) -> None:
 
     Packs a panel of lines that begin at `starts`, from step `first` on: line i goes on by
     `paces[i]` bytes with each step, which are `stride` or, for one that is missing, none. If steps
-    are neighbours, squares of lines and steps are transposed, and lines `ahead` bytes further on
-    are asked for; else it goes number by number. Some steps of a line come before those of the
-    next one, so that few cache lines are in use. Twice does no harm.
+    are neighbours, squares of lines and steps are transposed, as many at once as a register has
+    steps, and lines `ahead` bytes further on are asked for; else it goes number by number. Some
+    steps of a line come before those of the next one, so that few cache lines are in use. Twice
+    does no harm.
     """
     name = f"apart_{dtype}"
     if any(each.name == name for each in module.functions):
@@ -174,26 +176,34 @@ def emit_apart(module: Module, dtype: str, numbers: Arithmetic) -> None:
     item, row = NUMPY_DTYPES[dtype].itemsize, lines * numbers.size
     few = 16 // numbers.part
     done = f.variable("i64", first)
-    if numbers.planes == 1:
-        turned = stride.is_("eq", item) & (lines % few).is_("eq", 0)
-        end = f.select(turned & (last - first).is_("sge", few), last, first)
+    turned = stride.is_("eq", item) & (lines % few).is_("eq", 0)
+
+    def squares(many: int) -> None:
+        """As many steps at once, from those done on, if as many are left."""
+        start = done.get()
+        end = f.select(turned & (last - start).is_("sge", many), last, start)
         with (
-            f.loop(first, end, ALONG) as begin,
+            f.loop(start, end, ALONG) as begin,
             f.loop(0, lines, few) as line,
-            f.loop(begin, f.least(end, begin + ALONG), few) as next,
+            f.loop(begin, f.least(end, begin + ALONG), many) as next,
         ):
             # The last steps are done with some before them, once more.
-            k = f.least(next, end - few)
+            k = f.least(next, end - many)
             entries, rows = f.offset(starts, line, "ptr"), []
             for i in range(few):
-                start = f.load(f.offset(entries, 8 * i), "ptr")
-                here_now = f.offset(start, k * item)
-                rows += read(f, here_now, dtype, numbers, few)
-                prefetch(f, f.offset(here_now, ahead))
+                here = f.offset(f.load(f.offset(entries, 8 * i), "ptr"), k * item)
+                rows += read(f, here, dtype, numbers, many)
+                prefetch(f, f.offset(here, ahead))
             at = f.offset(packed, k * row + line * numbers.size)
-            for i, column in enumerate(transposed(f, rows)):
-                f.store(column, f.offset(at, row * i), numbers.part)
+            for i, columns in enumerate(transposed(f, rows, many // few)):
+                for step in range(i, many, few):
+                    column = f.shuffle(columns, columns, range(step - i, step - i + few))
+                    f.store(column, f.offset(at, row * step), numbers.part)
         done.set(end)
+
+    if numbers.planes == 1:
+        for many in sorted({host().lanes(numbers.part), few}, reverse=True):
+            squares(many)
     with f.loop(done.get(), last, ALONG) as begin, f.loop(0, lines) as line:
         start = f.load(f.offset(starts, line, "ptr"), "ptr")
         pace = f.load(f.offset(paces, line, "i64"), "i64")
@@ -208,12 +218,20 @@ def emit_apart(module: Module, dtype: str, numbers: Arithmetic) -> None:
     f.leave()
 
 
-def transposed(f: Function, rows: list[Value]) -> list[Value]:
-    """The columns of a square of numbers, by interleaving."""
-    half = len(rows) // 2
-    for _ in range(len(rows).bit_length() - 1):
+def transposed(f: Function, rows: list[Value], squares: int) -> list[Value]:
+    """The columns of squares of numbers that lie side by side, by interleaving: each vector has a
+    column of the first one, the same of the next one, and so on."""
+    size = len(rows)
+    half = size // 2
+    for _ in range(size.bit_length() - 1):
         masks = [
-            [at + j + other for j in range(half) for other in (0, 2 * half)] for at in (0, half)
+            [
+                square + at + j + other
+                for square in range(0, squares * size, size)
+                for j in range(half)
+                for other in (0, squares * size)
+            ]
+            for at in (0, half)
         ]
         rows = [f.shuffle(rows[i], rows[i + half], mask) for i in range(half) for mask in masks]
     return rows

@@ -171,7 +171,7 @@ class TileSums:
     def write(self, place: list[Value]) -> None:
         """Write them, as `emit_tile` says: (out, offsets, rows, columns, adding).
 
-        What is not a whole tile that is written for the first time goes through memory.
+        What is not a whole tile goes through memory.
         """
         f, tile, (out, offsets, rows, columns, adding) = self.f, self.tile, place
         step = tile.lanes * self.numbers.size
@@ -179,14 +179,19 @@ class TileSums:
             [joined(f, [plane.get() for plane in each]) for each in row] for row in self.sums
         ]
 
-        def put(row: int, start: Value, align: int) -> None:
+        def put(row: int, start: Value, align: int, more: bool = False) -> None:
             for j, value in enumerate(vectors[row]):
-                f.store(value, f.offset(start, j * step), align)
+                at = f.offset(start, j * step)
+                before = [f.load(at, value.type, align)] if more else []
+                f.store(sum(before, value), at, align)
 
-        def at_once() -> None:
+        def at_once(more: bool) -> None:
             for i in range(tile.height):
                 start = f.offset(out, f.load(f.offset(offsets, 8 * i), "i64"))
-                put(i, start, self.numbers.part)
+                put(i, start, self.numbers.part, more)
+
+        def whole() -> None:
+            f.choose(adding, lambda: at_once(True), lambda: at_once(False))
 
         def in_memory() -> None:
             far = self.packed.columns * self.numbers.size
@@ -198,8 +203,9 @@ class TileSums:
             f.call(WRITE, [kept, out, offsets, some, there, adding])
 
         if tile == self.packed:
-            whole = rows.is_("uge", tile.height) & columns.is_("uge", tile.columns)
-            f.choose(whole & adding.is_("eq", 0), at_once, in_memory)
+            f.choose(
+                rows.is_("uge", tile.height) & columns.is_("uge", tile.columns), whole, in_memory
+            )
         else:
             in_memory()
 
