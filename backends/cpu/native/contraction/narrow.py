@@ -48,6 +48,9 @@ FEW_ROWS = 8
 FEW_COLUMNS = 12
 WIDE = 512
 """Bytes of columns beyond which those that lie apart are packed rather than copied."""
+WIDTHS = {1: 1.2, 2: 1.02, 3: 1.0}
+"""Vectors of columns at a time, and what each of them takes then: a number of the left operand is
+read for as many."""
 TASK = 20_000.0
 """Nanoseconds that a task should take at least."""
 
@@ -174,7 +177,7 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     if rows == 1:
         height, width = 1, 8 // kind.planes
     else:
-        width = min((1, 2, 3), key=lambda n: (-(-columns // (n * lanes)) * n, -n))
+        width = min(WIDTHS, key=lambda n: (ceil(columns / (n * lanes)) * n * WIDTHS[n], -n))
         # Sums, and what is multiplied, are to stay in the registers that there are.
         most = next((n for n in (8, 4) if n * width * kind.planes <= _registers()), 2)
         height = min(most, 1 << (rows - 1).bit_length())
