@@ -43,6 +43,10 @@ LONGER, LARGER = 65536, 65536
 """The same for sums so long that the caches hold no operand: it is to be read once, not once for
 each block of the result."""
 PARTS = 32
+ADDED = 8.0
+"""Bytes of parts that are added in a nanosecond."""
+TASK = 20_000.0
+"""Nanoseconds that a task should take at least."""
 
 
 def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
@@ -95,11 +99,15 @@ def _in_parts(work: Product, count: int, context: Context, label: str) -> list[P
         )
         phases += _at_once(last, context, f"{label}, last part")
     plain = work._replace(lhs=place, inner=(), patches=None)
-    fields, lists = described(plain, Grid(rows, columns, False, 0.0))
+    cost = each * (count + 1) / ADDED
+    block = -(-rows // max(1, min(int(cost / TASK), context.workers)))
+    fields, lists = described(plain, Grid(block, columns, False, cost))
     fields["inner"] = count + bool(rest)
-    cost = float(rows * columns * (count + 1))
-    record = written(fields, lists)
-    return [*phases, Phase(parts_kernel(work.out.dtype), record, 1, cost, f"{label}, sum of parts")]
+    added = Phase(
+        parts_kernel(work.out.dtype), written(fields, lists), tasks(fields), cost,
+        f"{label}, sum of parts",
+    )  # fmt: skip
+    return [*phases, added]
 
 
 def _dense(work: Product, numbers: Arithmetic) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:

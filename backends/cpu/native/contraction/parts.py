@@ -2,16 +2,20 @@
 
 from functools import cache
 
-from shardir.backends.cpu.native.contraction.elements import arithmetic, narrowed
+from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic, narrowed
 from shardir.backends.cpu.native.contraction.record import Reader
 from shardir.backends.cpu.native.data import Kernel
-from shardir.backends.cpu.native.llvm.text import Function, Module, vector
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value, vector
 from shardir.types import NUMPY_DTYPES
 
 
 @cache
 def parts_kernel(dtype: str) -> Kernel:
-    """out[row, column] = sum over inner of lhs[inner, row, column], which lies dense."""
+    """out[row, column] = sum over inner of lhs[inner, row, column], which lies dense.
+
+    A task makes a block of rows.
+    """
     name = f"parts_{dtype}"
     return Kernel(name, lambda: _text(name, dtype))
 
@@ -19,29 +23,51 @@ def parts_kernel(dtype: str) -> Kernel:
 def _text(name: str, dtype: str) -> str:
     module, numbers = Module(), arithmetic(dtype)
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
-    bases, record, _, _ = f.params
+    bases, record, task, _ = f.params
     r = Reader(f, record)
     source, out = r.address(bases, "lhs"), r.address(bases, "out")
-    rows, columns, parts = r["rows"], r["columns"], r["inner"]
-    type = vector(numbers.type, numbers.planes)
-    far = rows * columns * numbers.size
-    (row_loops, row_number), (loops, number) = r.loops("rows_out"), r.loops("columns_out")
-    with f.loop(0, rows * columns) as i:
-        start = f.offset(source, i * numbers.size)
-        total = f.variable(type, f.load(start, type, numbers.part))
-        with f.loop(1, parts) as part:
-            total.set(total.get() + f.load(f.offset(start, part * far), type, numbers.part))
-        place = f.variable("i64", 0)
-        for start_of, count, index in (
-            (row_loops, row_number, i // columns), (loops, number, i % columns),
-        ):  # fmt: skip
-            rest = f.variable("i64", index)
-            with f.loop(0, count) as level:
-                entry = f.offset(start_of, level * 16)
-                extent, now = f.load(entry, "i64"), rest.get()
-                place.set(place.get() + now % extent * f.load(f.offset(entry, 8), "i64"))
-                rest.set(now // extent)
-        at = f.offset(out, place.get())
-        f.store(narrowed(f, total.get(), dtype), at, NUMPY_DTYPES[dtype].itemsize // numbers.planes)
+    rows, columns = r["rows"], r["columns"]
+    item = NUMPY_DTYPES[dtype].itemsize
+    loops, number = r.loops("columns_out")
+    dense = number.is_("eq", 1) & f.load(f.offset(loops, 8), "i64").is_("eq", item)
+    lanes = host().lanes(numbers.size)
+    whole = f.select(dense, columns - columns % lanes, 0)
+    first = task * r["block_rows"]
+    with f.loop(first, f.least(rows, first + r["block_rows"])) as row:
+        line = f.offset(out, _place(f, r.loops("rows_out"), row))
+
+        def total(j: Value, many: int, row: Value = row) -> Value:
+            start = f.offset(source, (row * columns + j) * numbers.size)
+            return _total(f, start, rows * columns * numbers.size, r["inner"], many, numbers)
+
+        def put(value: Value, to: Value) -> None:
+            f.store(narrowed(f, value, dtype), to, item // numbers.planes)
+
+        with f.loop(0, whole, lanes) as j:
+            put(total(j, lanes), f.offset(line, j * item))
+        with f.loop(whole, columns) as j:
+            put(total(j, 1), f.offset(line, _place(f, (loops, number), j)))
     f.leave()
     return module.text()
+
+
+def _total(
+    f: Function, start: Value, far: Value, parts: Value, many: int, numbers: Arithmetic
+) -> Value:
+    """The sum of neighbours over all parts, which are `far` bytes apart."""
+    type = vector(numbers.type, many * numbers.planes)
+    total = f.variable(type, f.load(start, type, numbers.part))
+    with f.loop(1, parts) as part:
+        total.set(total.get() + f.load(f.offset(start, part * far), type, numbers.part))
+    return total.get()
+
+
+def _place(f: Function, loops: tuple[Value, Value], index: Value) -> Value:
+    """Where a line begins, in bytes."""
+    place, rest = f.variable("i64", 0), f.variable("i64", index)
+    with f.loop(0, loops[1]) as level:
+        entry = f.offset(loops[0], level * 16)
+        extent, now = f.load(entry, "i64"), rest.get()
+        place.set(place.get() + now % extent * f.load(f.offset(entry, 8), "i64"))
+        rest.set(now // extent)
+    return place.get()
