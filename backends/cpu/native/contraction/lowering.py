@@ -23,7 +23,7 @@ from shardir.backends.cpu.native.contraction.narrow import (
 )
 from shardir.backends.cpu.native.contraction.parts import parts_kernel
 from shardir.backends.cpu.native.contraction.record import written
-from shardir.backends.cpu.native.contraction.sizes import WHOLE, Sizes, shares
+from shardir.backends.cpu.native.contraction.sizes import STEPS, WHOLE, Sizes, shares
 from shardir.backends.cpu.native.contraction.straight import readable
 from shardir.backends.cpu.native.data import Context, Phase, View
 
@@ -42,6 +42,9 @@ SMALL = 4096
 LONGER, LARGER = 65536, 65536
 """The same for sums so long that the caches hold no operand: it is to be read once, not once for
 each block of the result."""
+TALL, BROAD, PART = 8192, 64, 2048
+"""The same where both operands are packed: each task packs parts that the caches hold, rather than
+all tasks share one that they do not. What a part has at least."""
 PARTS = 32
 ADDED = 8.0
 """Bytes of parts that are added in a nanosecond."""
@@ -53,14 +56,27 @@ def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
     """The phases of a product."""
     if not work.out.size:
         return []
-    batch, rows, columns, inner = work.sizes
-    most = LARGER if inner >= LONGER else SMALL if inner >= LONG else 0
-    if batch == 1 and rows * columns <= most and not any(work.inner[0].steps):
-        return _in_parts(work, min(PARTS, inner // (LONG // 2)), context, label)
+    batch, _, _, inner = work.sizes
+    count = _parts(work)
+    if count > 1 and not any(work.inner[0].steps):
+        return _in_parts(work, count, context, label)
     for each in (work, work.turned()):
         if batch == 1 and swept(each) and inner * each.sizes[2] * work.out.itemsize >= FARTHER:
             return _in_parts(each, RUNS, context, label)
     return _at_once(work, context, label)
+
+
+def _parts(work: Product) -> int:
+    """In how many parts a sum is taken."""
+    batch, rows, columns, inner = work.sizes
+    numbers = rows * columns
+    if batch > 1 or numbers > LARGER:
+        return 1
+    if inner >= TALL and min(rows, columns) >= BROAD:
+        return min(PARTS, inner // PART)
+    if inner >= LONGER or (inner >= LONG and numbers <= SMALL):
+        return min(PARTS, inner // (LONG // 2))
+    return 1
 
 
 def _at_once(work: Product, context: Context, label: str) -> list[Phase]:
@@ -133,10 +149,11 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
         and not any(work.columns[0].steps)  # A batch is not checked against the image.
     ):
         work = work._replace(batch=(work.columns[0], *work.batch), columns=work.columns[1:])
-    sizes = Sizes.of(numbers, work.sizes[2])
+    batch, rows, columns, inner = work.sizes
+    # A product of a batch is a task, most often.
+    sizes = Sizes.of(numbers, columns, rows if batch > 1 and inner > STEPS else 1)
     direct = _dense_from(work.columns, item)
     staged = numbers.dtype != work.out.dtype or not direct
-    batch, rows, columns, inner = work.sizes
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
     gathered = work.patches is not None and work.patches.side == "rhs"
     copied = batch // shared * columns * inner * numbers.size

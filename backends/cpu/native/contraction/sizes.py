@@ -31,21 +31,26 @@ class Sizes(NamedTuple):
     staged: int
 
     @staticmethod
-    def of(numbers: Arithmetic, columns: int) -> "Sizes":
+    def of(numbers: Arithmetic, columns: int, rows: int = 1) -> "Sizes":
         """Of `steps` of the sum, `rows` are packed at a time, and meet `stripe` columns; a block
         has at most `columns` that it packs by itself, or `staged` numbers.
 
-        A result of few `columns` has narrow tiles.
+        A result of few `columns` has narrow tiles. There are so many steps that all `rows` of a
+        task (1: nobody knows) are packed at a time, unless these would be too few.
         """
         tile = fitting(numbers, columns <= fitting(numbers).lanes)
         nearest, second = host().caches
         longest = 3 * nearest // 4 // (tile.height * numbers.size) // WHOLE * WHOLE
         steps = min(STEPS, max(4 * WHOLE, longest))
+        kept = min(LEFT, 3 * second // 8)
+        line = -(-rows // tile.height) * tile.height * numbers.size
+        if 4 * WHOLE * line <= kept:
+            steps = min(steps, kept // line // WHOLE * WHOLE)
         step = steps * numbers.size
-        rows = min(LEFT, 3 * second // 8) // step // tile.height * tile.height
+        held = kept // step // tile.height * tile.height
         most = min(LINES, RIGHT // step) // tile.columns * tile.columns
         stripe = max(1, second // 4 // step // tile.columns) * tile.columns
-        return Sizes(tile, steps, max(rows, tile.height), most, stripe, STAGE // numbers.size)
+        return Sizes(tile, steps, max(held, tile.height), most, stripe, STAGE // numbers.size)
 
     @property
     def name(self) -> str:

@@ -32,6 +32,22 @@ def test_blocks_fit_the_caches(
     assert found.staged * numbers.size <= STAGE
 
 
+@pytest.mark.parametrize("rows", [1, 200, 256, 384, 385, 1000])
+def test_rows_of_a_task_are_packed_at_a_time_unless_steps_would_be_too_few(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = host()._replace(caches=(48 << 10, 1 << 20))
+    monkeypatch.setattr(module, "host", lambda: machine)
+    numbers = arithmetic("f32")
+    plain, found = Sizes.of(numbers, 1000), Sizes.of(numbers, 1000, rows)
+    assert found.steps >= 256
+    assert found.steps * numbers.size * found.rows <= LEFT
+    if found != plain:
+        assert plain.rows < rows <= found.rows
+    else:
+        assert rows <= plain.rows or 256 * numbers.size * rows > LEFT - 12 * 1024
+
+
 def test_scratch_memory_holds_all() -> None:
     tables = 5 * 8 * LINES + 2 * 512 * (16 + 8 * 3) + 3 * 8 * LINES
     assert LEFT + 4096 + RIGHT + STAGE + tables <= SCRATCH_BYTES
