@@ -196,9 +196,11 @@ def emit_apart(module: Module, dtype: str, numbers: Arithmetic) -> None:
                 prefetch(f, f.offset(here, ahead))
             at = f.offset(packed, k * row + line * numbers.size)
             for i, columns in enumerate(transposed(f, rows, many // few)):
-                for step in range(i, many, few):
-                    column = f.shuffle(columns, columns, range(step - i, step - i + few))
-                    f.store(column, f.offset(at, row * step), numbers.part)
+                for square in range(0, many, few):
+                    column = columns
+                    if many > few:
+                        column = f.shuffle(columns, columns, range(square, square + few))
+                    f.store(column, f.offset(at, row * (square + i)), numbers.part)
         done.set(end)
 
     if numbers.planes == 1:
