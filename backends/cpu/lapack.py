@@ -1,48 +1,22 @@
 """LU decompositions and triangular equations by the LAPACK that NumPy brings with it.
 
-NumPy links a LAPACK for its own `det` and `solve`, and has no way to call `getrf` or `trsm` itself.
-Wheels name them with a prefix and, where integers have 64 bits, a suffix. Where there is none of
-these names, the reference does it, one column or row after the other.
+NumPy has no way to call `getrf` or `trsm` itself. Where these cannot be found, the reference does
+it, one column or row after the other.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.linalg import _umath_linalg
 
 from shardir.backends.base import Array
 from shardir.backends.cpu.kernels import Kernel, kernels
+from shardir.backends.cpu.routines import routine
 from shardir.ir import Op
 from shardir.ops.matrices import wide
 from shardir.opset import OPS
-
-NAMES = (("scipy_{}_64_", np.int64), ("{}_64_", np.int64), ("scipy_{}_", np.int32))
-
-
-class Routine(NamedTuple):
-    """A function of LAPACK, and the type of its integers."""
-
-    call: Callable[..., Any]
-    integer: type[np.signedinteger[Any]]
-
-
-@cache
-def routine(name: str) -> Routine | None:
-    """A function of LAPACK; `None` where it cannot be found."""
-    try:
-        library = ctypes.CDLL(_umath_linalg.__file__)
-    except OSError:
-        return None
-    for pattern, integer in NAMES:
-        found = getattr(library, pattern.format(name), None)
-        if found is not None:
-            found.restype = None
-            return Routine(found, integer)
-    return None
 
 
 def _order(pivots: Sequence[int], rows: int) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.backends.cpu import lapack
+from shardir.backends.cpu import routines
 from shardir.backends.cpu.kernels import kernel_of
 from shardir.ir import Op, Value
 from shardir.opset import OPS, Symbol
@@ -49,16 +49,16 @@ def test_what_is_not_finite_is_left_to_the_reference() -> None:
 
 
 def test_where_there_is_no_such_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lapack, "NAMES", (("no_{}_here", np.int64),))
-    lapack.routine.cache_clear()
+    monkeypatch.setattr(routines, "NAMES", (("no_{}_here", np.int64),))
+    routines.routine.cache_clear()
     try:
-        assert lapack.routine("dgetrf") is None
+        assert routines.routine("dgetrf") is None
         found, wanted = decomposed(np.array([[1.0, 2.0], [3.0, 4.0]]), "f64")
         for got, want in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(got, want)
     finally:
         monkeypatch.undo()
-        lapack.routine.cache_clear()
+        routines.routine.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "c64", "c128"])

@@ -1,34 +1,36 @@
 """What this package lowers, by the name of the operation."""
 
 from collections.abc import Sequence
+from importlib import import_module
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View
 from shardir.ir import Op
 
-
-def _lu(
-    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
-) -> Sequence[Phase] | None:
-    from shardir.backends.cpu.native.matrices.factoring import lu_rule
-
-    return lu_rule(op, operands, results, context)
-
-
-def _triangular_solve(
-    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
-) -> Sequence[Phase] | None:
-    from shardir.backends.cpu.native.matrices.solving import triangular_solve_rule
-
-    return triangular_solve_rule(op, operands, results, context)
+PACKAGE = "shardir.backends.cpu.native.matrices"
+MODULES = {
+    "cholesky": "definite",
+    "eig": "spectra",
+    "eigh": "spectra",
+    "least_squares": "singular",
+    "lu": "factoring",
+    "pinv": "singular",
+    "qr": "reflecting",
+    "svd": "singular",
+    "triangular_solve": "solving",
+}
+"""Where the rule `NAME_rule` of each is."""
 
 
-def _cholesky(
-    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
-) -> Sequence[Phase] | None:
-    from shardir.backends.cpu.native.matrices.definite import cholesky_rule
+def _later(name: str, module: str) -> Rule:
+    """A rule whose module is imported when it is first asked."""
 
-    return cholesky_rule(op, operands, results, context)
+    def rule(
+        op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+    ) -> Sequence[Phase] | None:
+        found: Rule = getattr(import_module(f"{PACKAGE}.{module}"), f"{name}_rule")
+        return found(op, operands, results, context)
+
+    return rule
 
 
-RULES: dict[str, Rule] = {"cholesky": _cholesky, "lu": _lu, "triangular_solve": _triangular_solve}
-"""Their modules are imported when they are first asked."""
+RULES: dict[str, Rule] = {name: _later(name, module) for name, module in MODULES.items()}

@@ -1,4 +1,4 @@
-"""Where the functions are that kernels import: on disk, or asked of the vector library.
+"""Where the functions are that kernels import: LAPACK's, on disk, or of the vector library.
 
 That module is imported when the first kernel needs a function that is not on disk.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 from shardir.backends.cpu.native.llvm.compiler import emit_ahead, is_on_disk, keep, known
 from shardir.backends.cpu.native.llvm.emission import Ahead
+from shardir.backends.cpu.routines import PREFIX, addresses as lapack
 
 _loaded: dict[str, int] = {}
 _begun: dict[str, Ahead] = {}
@@ -18,6 +19,8 @@ _begun: dict[str, Ahead] = {}
 def begin(symbols: Iterable[str]) -> None:
     """Compile functions that `addresses` will be asked for, while the caller goes on."""
     for symbol in dict.fromkeys(symbols):
+        if symbol.startswith(PREFIX):
+            continue
         if symbol not in _loaded and symbol not in _begun and not is_on_disk(symbol):
             text = _library().text(symbol)
             if text is not None:
@@ -34,6 +37,8 @@ def addresses(symbols: Iterable[str]) -> dict[str, int]:
 
 
 def _address(symbol: str) -> int | None:
+    if symbol.startswith(PREFIX):
+        return lapack([symbol]).get(symbol)
     if symbol not in _loaded:
         begun = _begun.pop(symbol, None)
         library = known(symbol, [symbol]) if begun is None else keep(symbol, begun.code(), [symbol])

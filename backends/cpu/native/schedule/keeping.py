@@ -42,8 +42,9 @@ FOLDERS = ("", "ops", "text", "passes", "backends", "backends/cpu")
 def key_of(module: Module, workers: int) -> str:
     """What the schedule of a partitioned module is found by on disk."""
     machine = host()
-    words = (fingerprint(), machine.version, machine.cpu, machine.features, str(workers))
-    text = "\n".join(("schedule", *words, show(module)))
+    # NumPy's LAPACK says how much memory it takes.
+    words = (fingerprint(), np.__version__, machine.version, machine.cpu, machine.features)
+    text = "\n".join(("schedule", *words, str(workers), show(module)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

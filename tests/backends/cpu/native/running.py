@@ -25,7 +25,7 @@ Imports = Callable[[Sequence[str]], Mapping[str, int]]
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _compiled: dict[str, Entry] = {}
-LIBRARIES = ("shardir.backends.cpu.native.vector.library",)
+LIBRARIES = ("shardir.backends.cpu.native.vector.library", "shardir.backends.cpu.routines")
 """Modules whose `addresses(symbols)` gives where the functions are that kernels import."""
 
 

@@ -102,8 +102,8 @@ def test_around_work_for_numpy_python_goes_on_where_machine_code_left(limit: flo
     def f(x: Any, limit: Any) -> Any:
         def body(i: Any, carried: Any) -> Any:
             count, y = doubled(carried, limit + i)
-            sizes = snp.linalg.svd(y.reshape(2, 4), compute_uv=False)
-            return y / 3 + sizes.sum() * 0 + count * 0
+            sizes = snp.sort(y + 1j)  # complex numbers
+            return y / 3 + sizes.imag.sum() * 0 + count * 0
 
         return lax.fori_loop(0, 3, body, x)
 

@@ -1,0 +1,190 @@
+"""Decompositions by LAPACK, called from machine code: a task takes some matrices, one by one.
+
+Each is copied to columns of f64 or c128, as LAPACK has matrices, worked on there, and its results
+are written once: the numbers are NumPy's. What LAPACK gives up, or is not finite, becomes NaN.
+"""
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, View
+from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.backends.cpu.native.matrices.factoring import outer
+from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
+from shardir.backends.cpu.native.moves.loops import nest
+from shardir.backends.cpu.routines import PREFIX, routine
+from shardir.types import COMPLEX
+
+WORK_SPACES = ("*work", "*rwork", "*iwork")
+MATRIX = 2000.0
+"""Nanoseconds that a call takes beside its arithmetic, about."""
+
+
+class Routine(NamedTuple):
+    """A function of LAPACK and its arguments, each a word.
+
+    `'V` is a letter, `*a` a piece of memory, and others are integers by their names; whether it
+    succeeded is told by the integer `info`. `lwork` and such are asked of the function itself.
+    """
+
+    name: str
+    arguments: str
+
+    @property
+    def words(self) -> list[str]:
+        return self.arguments.split()
+
+
+@cache
+def spaces(called: Routine, sizes: tuple[tuple[str, int], ...]) -> dict[str, int] | None:
+    """What the function wants `lwork`, `lrwork` and `liwork` to be; 0 for what it does not tell.
+
+    `None` where there is no such function.
+    """
+    found = routine(called.name)
+    if found is None:
+        return None
+    known, asked = dict(sizes), [word for word in called.words if word in WORK_SPACES]
+    if not asked:
+        return {}
+    memory = {word: np.zeros(16, np.int64) for word in called.words if word[0] == "*"}
+    memory["*iwork"] = np.zeros(16, found.integer)
+    numbers = {word: np.array(known.get(word, -1), found.integer) for word in called.words}
+    pointers = [
+        ctypes.c_char_p(word[1:].encode())
+        if word[0] == "'"
+        else (memory if word[0] == "*" else numbers)[word].ctypes.data_as(ctypes.c_void_p)
+        for word in called.words
+    ]
+    letters = sum(word[0] == "'" for word in called.words)
+    found.call(*pointers, *[ctypes.c_size_t(1)] * letters)
+    told = [memory[word] if word == "*iwork" else memory[word].view(np.float64) for word in asked]
+    return {f"l{word[1:]}": int(numbers[0]) for word, numbers in zip(asked, told, strict=True)}
+
+
+class Emitter(NamedTuple):
+    """What the body for one matrix writes with."""
+
+    f: Function
+    dtype: str
+    addresses: Sequence[Value]
+    """Of the matrices, and vectors, in the order of the views."""
+    sizes: Mapping[str, Value]
+    """Integers by name: of arguments, and where pieces of memory begin."""
+    memory: Value
+
+    @property
+    def item(self) -> int:
+        """Bytes of a number that is worked with."""
+        return 16 if self.dtype in COMPLEX else 8
+
+    def piece(self, name: str) -> Value:
+        """The address of a piece of memory."""
+        return self.f.offset(self.memory, self.sizes[name])
+
+    def call(self, called: Routine) -> Value:
+        """Call a function; whether it succeeded."""
+        f, found = self.f, routine(called.name)
+        assert found is not None
+        kind = "i64" if found.integer is np.int64 else "i32"
+        info = f.variable(kind, 0)
+        pointers = []
+        for word in called.words:
+            if word[0] == "'":
+                pointers.append(f.variable("i8", ord(word[1])).address)
+            elif word[0] == "*":
+                pointers.append(self.piece(word))
+            elif word == "info":
+                pointers.append(info.address)
+            else:
+                number = self.sizes[word]
+                number = number if kind == "i64" else number.to(kind, "trunc")
+                pointers.append(f.variable(kind, number).address)
+        letters = [f.value(1, "i64")] * sum(word[0] == "'" for word in called.words)
+        arguments = [*pointers, *letters]
+        symbol = PREFIX + called.name
+        f.module.declare(symbol, "void", [each.type for each in arguments])
+        f.call(symbol, arguments)
+        return info.get().is_("eq", 0)
+
+
+def tried(e: Emitter, finite: Value, called: Routine) -> Value:
+    """Call a function if its matrix is finite, else it might never find an end; whether it did."""
+    good = e.f.variable("i1", 0)
+    with e.f.when(finite):
+        good.set(e.call(called))
+    return good.get()
+
+
+Emit = Callable[[Emitter], None]
+
+
+class Work(NamedTuple):
+    """What is to be done to each matrix of a batch."""
+
+    name: str
+    dtype: str
+    views: Sequence[tuple[View, int]]
+    """And how many dimensions a matrix has, or a vector."""
+    routines: Sequence[Routine]
+    sizes: Mapping[str, int]
+    pieces: Mapping[str, int]
+    """Bytes of memory by name, beside the work space that routines ask for."""
+    cost: float
+    emit: Emit
+
+
+def phases(work: Work, context: Context) -> list[Phase] | None:
+    """A phase for all matrices; `None` where LAPACK lacks a function."""
+    sizes, pieces = dict(work.sizes), dict(work.pieces)
+    wide = 16 if work.dtype in COMPLEX else 8
+    for called in work.routines:
+        asked = spaces(called, tuple(work.sizes.items()))
+        if asked is None:
+            return None
+        for word, count in asked.items():
+            sizes[word] = max(count, sizes.get(word, 1))
+            nbytes = sizes[word] * (wide if word == "lwork" else 8)
+            pieces[f"*{word[1:]}"] = max(nbytes, pieces.get(f"*{word[1:]}", 0))
+    need = 0
+    for name, nbytes in pieces.items():
+        sizes[name] = need
+        need += -(-nbytes // 64) * 64
+    steps = [step for view, dims in work.views for step in view.strides[len(view.shape) - dims :]]
+    views = [outer(view, dims) for view, dims in work.views]
+    count, shape, fits = prod(views[0].shape), views[0].shape, need <= SCRATCH_BYTES
+    workers = context.workers if fits else max(1, context.workers // 4)
+    if not fits:
+        slot = context.temporary(need * max(1, min(count, 4 * workers)))
+        views.insert(0, View(slot, 0, shape, (0,) * len(shape), "f64"))
+    found = nest(views)
+    many = max(found.loops, key=lambda loop: loop.extent, default=None)
+    each = -(-(many.extent if many else 1) // max(1, min(4 * workers, count)))
+    grid = grid_of(views, found, None, many, 1, each)
+    extra = (need, *steps, *sizes.values())
+    body = partial(_body, work.dtype, fits, len(steps), tuple(sizes), work.emit)
+    integers = {str(np.dtype(known.integer)) for r in work.routines if (known := routine(r.name))}
+    name = "_".join((work.name, work.dtype, *sorted(integers), "near" if fits else "far"))
+    imports = tuple(PREFIX + called.name for called in work.routines)
+    kernel = grid_kernel(name, Form(len(views), extras=len(extra)), body)._replace(imports=imports)
+    return [grid.phase(kernel, count * (MATRIX + work.cost), workers, work.name, extra)]
+
+
+def _body(
+    dtype: str, fits: bool, steps: int, names: Sequence[str], emit: Emit, f: Function, block: Block
+) -> None:
+    memory = block.scratch
+    if not fits:
+        memory = f.offset(block.addresses[0], block.task * block.extra(0))
+    sizes = {name: block.extra(1 + steps + i) for i, name in enumerate(names)}
+    sizes |= {f"step{i}": block.extra(1 + i) for i in range(steps)}
+    own = slice(None if fits else 1, None)
+    starts = list(zip(block.addresses[own], block.column_strides[own], strict=True))
+    with f.loop(0, block.columns) as which:
+        places = [f.offset(address, which * stride) for address, stride in starts]
+        emit(Emitter(f, dtype, places, sizes, memory))

@@ -1,0 +1,138 @@
+"""Copies between matrices of any strides and columns of f64 or c128, as LAPACK has them."""
+
+from collections.abc import Callable
+
+from shardir.backends.cpu.native.contraction.elements import stored
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
+from shardir.backends.cpu.native.matrices.calling import Emitter
+from shardir.types import COMPLEX, NUMPY_DTYPES
+
+TOGETHER = 8
+"""Rows that are copied at once, so that columns are read or written in whole lines."""
+
+
+def bring(
+    e: Emitter, view: int, steps: int, rows: Value, columns: Value, name: str,
+    apart: Value | None = None,
+) -> Value:  # fmt: skip
+    """Read the matrix of a view into a piece of memory; whether all of it is finite.
+
+    `steps`: which of the work's steps is that between rows, the next is that between columns.
+    Columns are `apart` rows there, as many as there are unless told.
+    """
+    emit_bring(e.f.module, e.dtype)
+    between = [e.sizes[f"step{steps}"], e.sizes[f"step{steps + 1}"]]
+    arguments = [e.addresses[view], *between, rows, columns, e.piece(name), apart or rows]
+    return e.f.call(f"bring_{e.dtype}", arguments, "double").is_("oeq", 0.0)
+
+
+def put(
+    e: Emitter, name: str, dtype: str, apart: Value, size: tuple[Value, Value], view: int,
+    steps: tuple[Value, Value], good: Value,
+) -> None:  # fmt: skip
+    """Write what lies in a piece of memory, its columns `apart` rows, to a view; NaN unless good.
+
+    `size` are rows and columns, `steps` the bytes between them.
+    """
+    emit_put(e.f.module, dtype)
+    arguments = [e.piece(name), apart, *size, e.addresses[view], *steps, good]
+    e.f.call(f"put_{dtype}", arguments)
+
+
+def emit_bring(module: Module, dtype: str) -> None:
+    """`bring(source, row step, column step, rows, columns, target, rows apart)`.
+
+    Its result is 0, or NaN where an element is not finite.
+    """
+    if any(each.name == f"bring_{dtype}" for each in module.functions):
+        return
+    params = ["ptr", "i64", "i64", "i64", "i64", "ptr", "i64"]
+    f = Function(module, f"bring_{dtype}", params, "double", APART, internal=True)
+    source, down, along, rows, columns, target, apart = f.params
+    planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
+    kind = vector(stored(dtype), planes)
+    wide, wider = vector("double", planes), vector("double", planes * TOGETHER)
+    lost, lost_one = f.variable(wider, 0.0), f.variable(wide, 0.0)
+
+    def widened(x: Value, type: str) -> Value:
+        return x if x.type == type else x.to(type, "fpext")
+
+    def some(i: Value, count: int) -> None:
+        start = f.offset(source, i * down)
+        with f.loop(0, columns) as j:
+            at = f.offset(start, j * along)
+            loaded = [f.load(f.offset(at, down * k), kind, item // planes) for k in range(count)]
+            there = f.offset(target, (j * apart + i) * (8 * planes))
+            if count == 1:
+                x = widened(loaded[0], wide)
+                lost_one.set(lost_one.get() + (x - x))
+            else:
+                x = widened(_joined(f, loaded), wider)
+                lost.set(lost.get() + (x - x))
+            f.store(x, there, 8)
+
+    _by_rows(f, rows, some)
+    total = f.value(0.0, "double")
+    for found, count in ((lost.get(), planes * TOGETHER), (lost_one.get(), planes)):
+        for lane in range(count):
+            total = total + (_lane(f, found, lane) if count > 1 else found)
+    f.leave(total)
+
+
+def emit_put(module: Module, dtype: str) -> None:
+    """`put(source, rows apart, rows, columns, target, row step, column step, good)`."""
+    if any(each.name == f"put_{dtype}" for each in module.functions):
+        return
+    params = ["ptr", "i64", "i64", "i64", "ptr", "i64", "i64", "i1"]
+    f = Function(module, f"put_{dtype}", params, attributes=APART, internal=True)
+    source, apart, rows, columns, target, down, along, good = f.params
+    planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
+
+    def some(i: Value, count: int) -> None:
+        start = f.offset(target, i * down)
+        with f.loop(0, columns) as j:
+            from_ = f.offset(source, (j * apart + i) * (8 * planes))
+            x = f.load(from_, vector("double", planes * count), 8)
+            x = f.select(good, x, f.value(float("nan"), x.type))
+            if item == 4 * planes:
+                x = x.to(vector("float", planes * count), "fptrunc")
+            at = f.offset(start, j * along)
+            for k in range(count):
+                if count == 1:
+                    part = x
+                elif planes == 1:
+                    part = _lane(f, x, k)
+                else:
+                    part = f.shuffle(x, x, (2 * k, 2 * k + 1))
+                f.store(part, f.offset(at, down * k), item // planes)
+
+    _by_rows(f, rows, some)
+    f.leave()
+
+
+def _by_rows(f: Function, rows: Value, some: Callable[[Value, int], None]) -> None:
+    whole = rows & -TOGETHER
+    with f.loop(0, whole, TOGETHER) as i:
+        some(i, TOGETHER)
+    with f.loop(whole, rows) as i:
+        some(i, 1)
+
+
+def _joined(f: Function, parts: list[Value]) -> Value:
+    """Numbers, or pairs, as one vector."""
+    type = parts[0].type
+    if type[0] == "<":
+        while len(parts) > 1:
+            count = 2 * int(parts[0].type[1:].split(" ")[0])
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [f.shuffle(a, b, range(count)) for a, b in pairs]
+        return parts[0]
+    whole = vector(type, len(parts))
+    made = f.value(0, whole)
+    for lane, part in enumerate(parts):
+        made = f.emit(f"insertelement {whole} {made}, {type} {part}, i64 {lane}", whole)
+    return made
+
+
+def _lane(f: Function, x: Value, lane: int) -> Value:
+    return f.emit(f"extractelement {x.type} {x}, i64 {lane}", x.type.split(" x ")[1][:-1])

@@ -1,0 +1,206 @@
+"""Singular values and what is made of them, by LAPACK: `gesdd`, and `gelsd` of equations."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.llvm.text import Value
+from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases, tried
+from shardir.backends.cpu.native.matrices.columns import bring, put
+from shardir.ir import Op
+from shardir.types import COMPLEX, REAL_OF
+
+
+def _item(dtype: str) -> int:
+    """Bytes of a number that is worked with."""
+    return 16 if dtype in COMPLEX else 8
+
+
+def _gesdd(dtype: str, letter: str) -> Routine:
+    """`m` rows and `n` columns; `k` rows of V^H."""
+    more = "*rwork" if dtype in COMPLEX else ""
+    name = "zgesdd" if dtype in COMPLEX else "dgesdd"
+    arguments = f"'{letter} m n *a m *values *u m *vh k *work lwork {more} *iwork info"
+    return Routine(name, arguments)
+
+
+def _pieces(dtype: str, rows: int, columns: int, left: int, right: int) -> dict[str, int]:
+    """Bytes that `gesdd` takes beside what it is asked for, of so many vectors."""
+    item, least, most = _item(dtype), min(rows, columns), max(rows, columns)
+    pieces = {"*a": rows * columns * item, "*values": least * 8, "*iwork": 64 * least,
+              "*u": max(rows * left, 1) * item, "*vh": max(right * columns, 1) * item}  # fmt: skip
+    if dtype in COMPLEX:
+        pieces["*rwork"] = 8 * least * max(5 * least + 7, 2 * (most + least) + 1)
+    return pieces
+
+
+def svd_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """All vectors, as many as there are values, or none."""
+    (x,), vectors = operands, bool(op.attrs["vectors"])
+    rows, columns = x.shape[-2:]
+    least = min(rows, columns)
+    if x.size == 0:
+        return None if vectors else []
+    letter = ("A" if op.attrs["full"] else "S") if vectors else "N"
+    left, right = {"A": (rows, columns), "S": (least, least), "N": (0, 0)}[letter]
+    called = _gesdd(x.dtype, letter)
+    ranks = (2, 1, 2) if vectors else (1,)
+    return phases(
+        Work(
+            f"svd{letter}", x.dtype, [(x, 2), *zip(results, ranks, strict=True)], [called],
+            {"m": rows, "n": columns, "k": max(right, 1), "left": left, "size": least},
+            _pieces(x.dtype, rows, columns, left, right),
+            rows * columns * least * (1.5 if vectors else 0.6), partial(_svd, called, vectors),
+        ),
+        context,
+    )  # fmt: skip
+
+
+def _svd(called: Routine, vectors: bool, e: Emitter) -> None:
+    m, n, k, left, size = (e.sizes[name] for name in ("m", "n", "k", "left", "size"))
+    good = tried(e, bring(e, 0, 0, m, n, "*a"), called)
+    one, real = e.f.value(1, "i64"), REAL_OF.get(e.dtype, e.dtype)
+    step = [e.sizes[f"step{i}"] for i in range(7 if vectors else 3)]
+    if not vectors:
+        put(e, "*values", real, size, (size, one), 1, (step[2], one), good)
+        return
+    put(e, "*u", e.dtype, m, (m, left), 1, (step[2], step[3]), good)
+    put(e, "*values", real, size, (size, one), 2, (step[4], one), good)
+    put(e, "*vh", e.dtype, k, (k, n), 3, (step[5], step[6]), good)
+
+
+def pinv_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """V, divided by the singular values that count, times U^H."""
+    (x, cutoff), (made,) = operands, results
+    rows, columns = x.shape[-2:]
+    least, item = min(rows, columns), _item(x.dtype)
+    if x.size == 0:
+        return None if made.size else []
+    called = _gesdd(x.dtype, "S")
+    turned = "C" if x.dtype in COMPLEX else "T"
+    multiplied = Routine(
+        "zgemm" if x.dtype in COMPLEX else "dgemm",
+        f"'{turned} '{turned} n m k *one *vh k *u m *zero *a n",
+    )
+    return phases(
+        Work(
+            "pinv", x.dtype, [(x, 2), (cutoff, 0), (made, 2)], [called, multiplied],
+            {"m": rows, "n": columns, "k": least},
+            {**_pieces(x.dtype, rows, columns, least, least), "*one": item, "*zero": item},
+            rows * columns * least * 1.7, partial(_pinv, called, multiplied),
+        ),
+        context,
+    )  # fmt: skip
+
+
+def _pinv(called: Routine, multiplied: Routine, e: Emitter) -> None:
+    f, (m, n, k) = e.f, (e.sizes[name] for name in ("m", "n", "k"))
+    good = tried(e, bring(e, 0, 0, m, n, "*a"), called)
+    with f.when(good):
+        values, limit = e.piece("*values"), _number(e, 1)
+        limit = limit * f.load(values, "double", 8)
+        with f.loop(0, k) as i:
+            value = f.load(f.offset(values, i, "double"), "double", 8)
+            # One that counts though it is 0 is one of nothing but zeros, divided by 1.
+            divisor = f.select(value.is_("oeq", 0.0), 1.0, value)
+            factor = f.select(value.is_("ugt", limit), f.value(1.0, "double") / divisor, 0.0)
+            _row_scaled(e, i, factor)
+        _constant(e, "*one", 1.0)
+        _constant(e, "*zero", 0.0)
+        e.call(multiplied)
+    put(e, "*a", e.dtype, n, (n, m), 2, (e.sizes["step2"], e.sizes["step3"]), good)
+
+
+def _number(e: Emitter, view: int) -> Value:
+    """A real number in memory, in f64."""
+    f, kind = e.f, REAL_OF.get(e.dtype, e.dtype)
+    if kind == "f64":
+        return f.load(e.addresses[view], "double", 8)
+    return f.load(e.addresses[view], "float", 4).to("double", "fpext")
+
+
+def _constant(e: Emitter, name: str, number: float) -> None:
+    for part in range(e.item // 8):
+        value = e.f.value(0.0 if part else number, "double")
+        e.f.store(value, e.f.offset(e.piece(name), 8 * part), 8)
+
+
+def _row_scaled(e: Emitter, i: Value, factor: Value) -> None:
+    """Row `i` of V^H multiplied by a number."""
+    f, k = e.f, e.sizes["k"]
+    with f.loop(0, e.sizes["n"]) as j:
+        for part in range(e.item // 8):
+            at = f.offset(e.piece("*vh"), (j * k + i) * e.item + 8 * part)
+            f.store(f.load(at, "double", 8) * factor, at, 8)
+
+
+def least_squares_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """What is not finite in a column of `y` makes NaN of that column of the solution alone."""
+    (a, y, cutoff), (made, values) = operands, results
+    rows, columns = a.shape[-2:]
+    beside = y.shape[-1]
+    if not a.size or not beside:
+        return None
+    item, least, most = _item(a.dtype), min(rows, columns), max(rows, columns)
+    more = "*rwork" if a.dtype in COMPLEX else ""
+    called = Routine(
+        "zgelsd" if a.dtype in COMPLEX else "dgelsd",
+        f"m n r *a m *y h *values *limit *rank *work lwork {more} *iwork info",
+    )
+    return phases(
+        Work(
+            "least_squares", a.dtype, [(a, 2), (y, 2), (cutoff, 0), (made, 2), (values, 1)],
+            [called], {"m": rows, "n": columns, "r": beside, "h": most, "size": least},
+            {"*a": rows * columns * item, "*y": most * beside * item, "*values": least * 8,
+             "*limit": 8, "*rank": 8, "*lost": 8 * beside},
+            rows * columns * (least + beside) * 1.0, partial(_solved, called),
+        ),
+        context,
+    )  # fmt: skip
+
+
+def _solved(called: Routine, e: Emitter) -> None:
+    f, (m, n, r, h, size) = e.f, (e.sizes[name] for name in ("m", "n", "r", "h", "size"))
+    finite = bring(e, 0, 0, m, n, "*a")
+    bring(e, 1, 2, m, r, "*y", h)
+    f.store(_number(e, 2), e.piece("*limit"), 8)
+    with f.loop(0, r) as j:
+        _without_lost(e, j)
+    good = tried(e, finite, called)
+    with f.loop(0, r) as j:
+        lost = f.load(f.offset(e.piece("*lost"), j, "double"), "double", 8)
+        with f.when(lost.is_("uno", 0.0)):
+            _filled(e, j, n, np.nan)
+    one, real = f.value(1, "i64"), REAL_OF.get(e.dtype, e.dtype)
+    step = [e.sizes[f"step{i}"] for i in range(7)]
+    put(e, "*y", e.dtype, h, (n, r), 3, (step[4], step[5]), good)
+    put(e, "*values", real, size, (size, one), 4, (step[6], one), good)
+
+
+def _without_lost(e: Emitter, j: Value) -> None:
+    """Column `j` of `y` is 0 if it is not finite; `lost` is then NaN, and else 0."""
+    f, rows = e.f, e.sizes["m"]
+    start = f.offset(e.piece("*y"), j * e.sizes["h"] * e.item)
+    total = f.variable("double", 0.0)
+    with f.loop(0, rows * (e.item // 8)) as i:
+        part = f.load(f.offset(start, i, "double"), "double", 8)
+        total.set(total.get() + (part - part))
+    lost = total.get()
+    f.store(lost, f.offset(e.piece("*lost"), j, "double"), 8)
+    with f.when(lost.is_("uno", 0.0)):
+        _filled(e, j, rows, 0.0)
+
+
+def _filled(e: Emitter, j: Value, rows: Value, number: float) -> None:
+    f = e.f
+    start = f.offset(e.piece("*y"), j * e.sizes["h"] * e.item)
+    with f.loop(0, rows * (e.item // 8)) as i:
+        f.store(f.value(number, "double"), f.offset(start, i, "double"), 8)

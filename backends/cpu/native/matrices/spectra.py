@@ -1,0 +1,118 @@
+"""Eigenvalues and eigenvectors, by LAPACK: `syevd` of Hermitian matrices, else `geev`."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.llvm.text import Value
+from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases, tried
+from shardir.backends.cpu.native.matrices.columns import bring, put
+from shardir.ir import Op
+from shardir.types import COMPLEX, REAL_OF
+
+
+def eigh_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """The lower triangle is read."""
+    (x,), vectors = operands, bool(op.attrs["vectors"])
+    rows = x.shape[-1]
+    if x.size == 0:
+        return []
+    complex_, letter = x.dtype in COMPLEX, "V" if vectors else "N"
+    more = "*rwork lrwork" if complex_ else ""
+    called = Routine(
+        "zheevd" if complex_ else "dsyevd",
+        f"'{letter} 'L n *a n *values *work lwork {more} *iwork liwork info",
+    )
+    return phases(
+        Work(
+            f"eigh{letter}", x.dtype, [(x, 2), *zip(results, (1, 2), strict=False)], [called],
+            {"n": rows}, {"*a": rows * rows * (16 if complex_ else 8), "*values": rows * 8},
+            rows**3 * (0.8 if vectors else 0.4), partial(_eigh, called, vectors),
+        ),
+        context,
+    )  # fmt: skip
+
+
+def _eigh(called: Routine, vectors: bool, e: Emitter) -> None:
+    n = e.sizes["n"]
+    # Above the diagonal there may be anything, and so whether it is finite says nothing.
+    bring(e, 0, 0, n, n, "*a")
+    good = e.call(called)
+    one, real = e.f.value(1, "i64"), REAL_OF.get(e.dtype, e.dtype)
+    put(e, "*values", real, n, (n, one), 1, (e.sizes["step2"], one), good)
+    if vectors:
+        put(e, "*a", e.dtype, n, (n, n), 2, (e.sizes["step3"], e.sizes["step4"]), good)
+
+
+def eig_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """As NumPy has it, but that all is complex."""
+    (x,), vectors = operands, bool(op.attrs["vectors"])
+    rows = x.shape[-1]
+    if x.size == 0:
+        return []
+    complex_, letter = x.dtype in COMPLEX, "V" if vectors else "N"
+    values = "*values" if complex_ else "*real *imag"
+    more = "*rwork" if complex_ else ""
+    called = Routine(
+        "zgeev" if complex_ else "dgeev",
+        f"'N '{letter} n *a n {values} *none n *vectors n *work lwork {more} info",
+    )
+    square = rows * rows if vectors else 1
+    pieces = {"*a": rows * rows * (16 if complex_ else 8), "*values": rows * 16, "*none": 16,
+              "*vectors": square * (16 if complex_ else 8)}  # fmt: skip
+    pieces |= {"*rwork": 16 * rows} if complex_ else {
+        "*real": 8 * rows, "*imag": 8 * rows, "*both": square * 16
+    }  # fmt: skip
+    return phases(
+        Work(
+            f"eig{letter}", x.dtype, [(x, 2), *zip(results, (1, 2), strict=False)], [called],
+            {"n": rows}, pieces, rows**3 * (3.5 if vectors else 2.0),
+            partial(_eig, called, vectors),
+        ),
+        context,
+    )  # fmt: skip
+
+
+def _eig(called: Routine, vectors: bool, e: Emitter) -> None:
+    f, n = e.f, e.sizes["n"]
+    good = tried(e, bring(e, 0, 0, n, n, "*a"), called)
+    made, done = {"f32": "c64", "f64": "c128"}.get(e.dtype, e.dtype), "*vectors"
+    if e.dtype not in COMPLEX:
+        _paired(e)
+        if vectors:
+            done = "*both"
+            with f.loop(0, n) as j:
+                _unfolded(e, j)
+    one = f.value(1, "i64")
+    put(e, "*values", made, n, (n, one), 1, (e.sizes["step2"], one), good)
+    if vectors:
+        put(e, done, made, n, (n, n), 2, (e.sizes["step3"], e.sizes["step4"]), good)
+
+
+def _paired(e: Emitter) -> None:
+    """Eigenvalues from their parts."""
+    f = e.f
+    with f.loop(0, e.sizes["n"]) as i:
+        at = f.offset(e.piece("*values"), i * 16)
+        for plane, name in enumerate(("*real", "*imag")):
+            part = f.load(f.offset(e.piece(name), i, "double"), "double", 8)
+            f.store(part, f.offset(at, 8 * plane), 8)
+
+
+def _unfolded(e: Emitter, j: Value) -> None:
+    """Vector `j`: of a conjugate pair LAPACK gives the real part first, then the imaginary one."""
+    f, n = e.f, e.sizes["n"]
+    imag = f.load(f.offset(e.piece("*imag"), j, "double"), "double", 8)
+    first, second = imag.is_("ogt", 0.0), imag.is_("olt", 0.0)
+    real_at, imag_at = f.select(second, j - 1, j), f.select(first, j + 1, j)
+    columns = [f.offset(e.piece("*vectors"), k * n * 8) for k in (real_at, imag_at)]
+    target = f.offset(e.piece("*both"), j * n * 16)
+    with f.loop(0, n) as i:
+        real, part = (f.load(f.offset(column, i, "double"), "double", 8) for column in columns)
+        part = f.select(first, part, f.select(second, -part, 0.0))
+        f.store(real, f.offset(target, i * 16), 8)
+        f.store(part, f.offset(target, i * 16 + 8), 8)
