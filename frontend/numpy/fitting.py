@@ -56,6 +56,8 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
                   "not 0")
         )  # fmt: skip
     line = np.atleast_1d(np.asarray(p))
+    if line.ndim == 1 and line.size and line[0] != 0 and line[-1] != 0:
+        return _roots(p if hasattr(p, "dtype") else line, 0)
     some = np.flatnonzero(line)
     if not some.size:
         return _roots(line[:0], 0)

@@ -1,12 +1,36 @@
-"""Q and R by Householder reflections: `geqrf` and `orgqr` of LAPACK."""
+"""Q and R of real matrices by Householder reflections, in blocks of columns."""
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 
-from shardir.backends.cpu.native.data import Context, Phase, View
-from shardir.backends.cpu.native.llvm.text import Value
-from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases
-from shardir.backends.cpu.native.matrices.columns import bring, put
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase, View
+from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.backends.cpu.native.matrices.factoring import RATE, outer
+from shardir.backends.cpu.native.matrices.held import (
+    ITEM,
+    LANES,
+    VECTOR,
+    Copying,
+    Held,
+    held_bytes,
+    load,
+    neighbours,
+    padded,
+    row_bytes,
+    store,
+)
+from shardir.backends.cpu.native.matrices.orthogonal import called_qr
+from shardir.backends.cpu.native.matrices.reflections import (
+    REAL,
+    TRIANGLE,
+    emit_apply,
+    emit_panel,
+    emit_reflectors,
+    numbered,
+)
+from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
+from shardir.backends.cpu.native.moves.loops import nest
 from shardir.ir import Op
 from shardir.types import COMPLEX
 
@@ -14,46 +38,78 @@ from shardir.types import COMPLEX
 def qr_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """The numbers of NumPy."""
+    """Matrices that scratch memory holds, Q beside R; others are LAPACK's."""
     (x,), (q, r) = operands, results
     rows, columns = x.shape[-2:]
     left, least = q.shape[-1], min(rows, columns)
-    if x.size == 0:
-        return None if q.size else []
-    item, complex_ = 16 if x.dtype in COMPLEX else 8, x.dtype in COMPLEX
-    factor = Routine("zgeqrf" if complex_ else "dgeqrf", "m n *a m *tau *work lwork info")
-    form = Routine("zungqr" if complex_ else "dorgqr", "m left k *q m *tau *work lwork info")
-    return phases(
-        Work(
-            "qr", x.dtype, [(x, 2), (q, 2), (r, 2)], [factor, form],
-            {"m": rows, "n": columns, "k": least, "left": left},
-            {"*a": rows * columns * item, "*q": rows * left * item, "*tau": least * item},
-            rows * left * least * 0.3, partial(_qr, factor, form),
-        ),
-        context,
-    )  # fmt: skip
+    beside = rows * LANES * ITEM + padded(least) * TRIANGLE // LANES
+    need = held_bytes(rows, columns, x.dtype) + held_bytes(rows, left, x.dtype) + beside
+    if x.dtype in COMPLEX or x.size == 0 or need > SCRATCH_BYTES:
+        return called_qr(op, operands, results, context)
+    views = [outer(x, 2), outer(q, 2), outer(r, 2)]
+    found = nest(views)
+    many = max(found.loops, key=lambda loop: loop.extent, default=None)
+    count = prod(x.shape[:-2])
+    work = least * (rows * (columns + left) / RATE + rows + 50.0) + 100.0
+    each = -(-(many.extent if many else 1) // max(1, min(4 * context.workers, count)))
+    grid = grid_of(views, found, None, many, 1, each)
+    flags = tuple(neighbours(view) for view in (x, q, r))
+    name = f"qr_{x.dtype}_{''.join('n' if flag else 's' for flag in flags)}"
+    kernel = grid_kernel(name, Form(3, extras=11), partial(_factored, x.dtype, flags))
+    strides = (view.strides[-2:] for view in (x, q, r))
+    extra = (rows, columns, left, *sum(strides, ()), row_bytes(columns), row_bytes(left))
+    return [grid.phase(kernel, count * work, context.workers, "qr", extra)]
 
 
-def _qr(factor: Routine, form: Routine, e: Emitter) -> None:
-    f, (m, n, k, left) = e.f, (e.sizes[name] for name in ("m", "n", "k", "left"))
-    bring(e, 0, 0, m, n, "*a")
-    good = e.call(factor)
-    parts = e.item // 8
-    with f.loop(0, k) as j:
-        _column(e, j, m * parts)
-    good = good & e.call(form)
-    step = [e.sizes[f"step{i}"] for i in range(6)]
-    put(e, "*q", e.dtype, m, (m, left), 1, (step[2], step[3]), good)
-    put(e, "*a", e.dtype, m, (left, n), 2, (step[4], step[5]), good)
-
-
-def _column(e: Emitter, j: Value, words: Value) -> None:
-    """Reflector `j` goes to `q`, and 0 to where it was, below the diagonal."""
-    f, parts = e.f, e.item // 8
-    source, target = (f.offset(e.piece(name), j * words * 8) for name in ("*a", "*q"))
-    with f.loop(0, words) as i:
-        f.store(
-            f.load(f.offset(source, i, "double"), "double", 8), f.offset(target, i, "double"), 8
+def _factored(dtype: str, flags: Sequence[bool], f: Function, block: Block) -> None:
+    emit_panel(f.module)
+    emit_reflectors(f.module)
+    emit_apply(f.module, turned=True)
+    emit_apply(f.module, turned=False)
+    rows, columns, left, *steps, apart, apart_q = map(block.extra, range(11))
+    held = Held(block.scratch, apart, rows * apart)
+    q = Held(f.offset(block.scratch, rows * apart), apart_q, rows * apart_q)
+    v = f.offset(q.start, rows * apart_q)
+    triangles = f.offset(v, rows * (LANES * ITEM))
+    least = f.least(rows, columns)
+    copying = [Copying(f, dtype, flag) for flag in flags]
+    with f.loop(0, block.columns) as which:
+        source, target_q, target_r = (
+            f.offset(address, which * stride)
+            for address, stride in zip(block.addresses, block.column_strides, strict=True)
         )
-    with f.loop((j + 1) * parts, words) as i:
-        f.store(f.value(0.0, "double"), f.offset(source, i, "double"), 8)
+        copying[0].bring(source, steps[:2], rows, columns, held)
+        with f.loop(0, least, LANES) as first:
+            width = f.least(least - first, LANES)
+            triangle = f.offset(triangles, first * (TRIANGLE // LANES))
+            here, high = held.at(first, first), rows - first
+            f.call("panel", [high, width, *here, triangle])
+            f.call("reflectors", [high, width, *here, v])
+            f.call("triangle", [high, v, triangle])
+            beyond = first + LANES
+            with f.when(beyond.is_("slt", columns)):
+                rest = held.at(first, beyond)
+                f.call("apply_turned", [high, columns - beyond, v, triangle, *rest])
+        _identity(f, q, rows, left)
+        with f.loop(0, least, LANES) as done:
+            first = ((least - 1) & -LANES) - done
+            triangle = f.offset(triangles, first * (TRIANGLE // LANES))
+            width, high = f.least(least - first, LANES), rows - first
+            f.call("reflectors", [high, width, *held.at(first, first), v])
+            f.call("apply", [high, left - first, v, triangle, *q.at(first, first)])
+        copying[1].put(q, rows, left, target_q, steps[2:4])
+        _upper(f, held, left, columns)
+        copying[2].put(held, left, columns, target_r, steps[4:])
+
+
+def _identity(f: Function, q: Held, rows: Value, columns: Value) -> None:
+    with f.loop(0, rows) as i, f.loop(0, columns, LANES) as j:
+        ones = numbered(f).is_("eq", f.splat(i - j, LANES))
+        store(f, [f.select(ones, f.value(1.0, VECTOR), 0.0)], q.at(i, j), REAL)
+
+
+def _upper(f: Function, held: Held, rows: Value, columns: Value) -> None:
+    """Zeros below the diagonal."""
+    with f.loop(0, rows) as i, f.loop(0, f.least(i, columns), LANES) as j:
+        below = numbered(f).is_("slt", f.splat(i - j, LANES))
+        store(f, [f.select(below, 0.0, load(f, held.at(i, j), REAL)[0])], held.at(i, j), REAL)
