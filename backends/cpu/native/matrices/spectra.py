@@ -7,6 +7,7 @@ from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.backends.cpu.native.llvm.text import Value
 from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases, tried
 from shardir.backends.cpu.native.matrices.columns import bring, put
+from shardir.backends.cpu.native.matrices.symmetric import MOST, symmetric_rule
 from shardir.ir import Op
 from shardir.types import COMPLEX, REAL_OF
 
@@ -19,6 +20,8 @@ def eigh_rule(
     rows = x.shape[-1]
     if x.size == 0:
         return []
+    if x.dtype == "f32" and rows <= MOST:
+        return symmetric_rule(op, operands, results, context)
     complex_, letter = x.dtype in COMPLEX, "V" if vectors else "N"
     more = "*rwork lrwork" if complex_ else ""
     called = Routine(

@@ -1,4 +1,4 @@
-"""LAPACK called from machine code has the numbers of the reference, which is NumPy's call of it."""
+"""LAPACK called from machine code has the numbers of the reference, which is NumPy calling it."""
 
 from typing import Any
 
@@ -34,8 +34,9 @@ def compare(name: str, attrs: dict[str, Any], arrays: list[Array], dtype: str) -
     op = operation(name, attrs, arrays, dtype)
     found = made_by(RULES[name], op, arrays)
     for got, want in zip(found, expected(op, *arrays), strict=True):
-        # Products of the pseudo-inverse may be summed in another order; Q R of real ones is ours.
-        error = 1e-14 if name == "pinv" or (name == "qr" and dtype == "f64") else 0
+        # Products of the pseudo-inverse may be summed in another order; some work is ours.
+        ours = (name, dtype) in (("qr", "f64"), ("qr", "f32"), ("eigh", "f32"))
+        error = 0.0 if name != "pinv" and not ours else 1e-5 if dtype == "f32" else 1e-14
         np.testing.assert_allclose(got, want, rtol=0, atol=error)
     return found
 
@@ -87,11 +88,12 @@ def test_matrices_larger_than_scratch_memory(
     op = operation(name, attrs, [x], dtype)
     outs = [np.zeros(v.type.shape, v.type.numpy) for v in op.results]
     rule = called_qr if name == "qr" else RULES[name]
+    exact = (name, dtype) != ("eigh", "f32")
     phases = lowered(rule, op, [x], outs, workers=8)
     assert phases is not None
     assert phases[0].tasks > 1
     for got, want in zip(outs, expected(op, x), strict=True):
-        np.testing.assert_array_equal(got, want)
+        np.testing.assert_allclose(got, want, rtol=0, atol=0 if exact else 1e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,0 +1,152 @@
+"""Symmetric matrices of f32 made tridiagonal by reflections from both sides, in f64.
+
+As in G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 8.3.1, with LAPACK's signs. Both
+triangles are kept, so that a reflection is a row and all that is done is done to whole vectors.
+Squares of f32 cannot overflow in f64.
+"""
+
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
+from shardir.backends.cpu.native.matrices.held import HELD, ITEM, LANES, VECTOR, Held
+from shardir.backends.cpu.native.matrices.reflections import numbered
+
+BESIDE = 4
+"""Vectors of columns that are worked on at once."""
+WORDS = LANES * ITEM
+
+
+def emit_mirror(module: Module) -> None:
+    """`mirror(rows, x)`: what is below the diagonal is also above it; whether it is finite: 0."""
+    f = Function(module, "mirror", ["i64", *HELD], "double", APART, internal=True)
+    rows, x = f.params[0], Held(*f.params[1:])
+    lost = f.variable("double", 0.0)
+    with f.loop(0, rows) as i, f.loop(0, i + 1) as j:
+        one = f.load(x.at(i, j).start, "double", ITEM)
+        lost.set(lost.get() + (one - one))
+        f.store(one, x.at(j, i).start, ITEM)
+    f.leave(lost.get())
+
+
+def emit_tridiagonal(module: Module) -> None:
+    """`tridiagonal(rows, x, diagonal, beside, taus, space)`: a row of x is then its reflection.
+
+    That of row k begins at column k + 1, with 1. `space` is as long as a row. The places in `taus`
+    beyond the last are 0, up to whole vectors.
+    """
+    params = ["i64", *HELD, "ptr", "ptr", "ptr", "ptr"]
+    f = Function(module, "tridiagonal", params, attributes=APART, internal=True)
+    rows, x, (diagonal, beside, taus, space) = f.params[0], Held(*f.params[1:4]), f.params[4:]
+    filled = (rows + (LANES - 1)) & -LANES
+    with f.loop(0, filled, LANES) as j:
+        f.store(f.value(0.0, VECTOR), f.offset(taus, j, "double"), ITEM)
+    with f.loop(0, rows) as k:
+        f.store(f.load(x.at(k, k).start, "double", ITEM), f.offset(diagonal, k, "double"), ITEM)
+        with f.when((k + 1).is_("slt", rows)):
+            tau = _reflection(f, x, k, filled, beside)
+            f.store(tau, f.offset(taus, k, "double"), ITEM)
+            with f.when(tau.is_("une", 0.0)):
+                _both_sides(f, x, k, rows, filled, tau, space)
+    f.leave()
+
+
+def _reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value) -> Value:
+    """Row `k` beyond its diagonal becomes a reflection; its factor."""
+    start, next_ = (k + 1) & -LANES, x.at(k, k + 1).start
+    first = f.load(next_, "double", ITEM)
+    f.store(f.value(0.0, "double"), next_, ITEM)
+    edge = f.load(x.at(k, start).start, VECTOR, ITEM)
+    inside = numbered(f).is_("sgt", f.splat(k - start, LANES))
+    f.store(f.select(inside, edge, 0.0), x.at(k, start).start, ITEM)
+    total = f.variable(VECTOR, 0.0)
+    with f.loop(start, filled, LANES) as j:
+        row = f.load(x.at(k, j).start, VECTOR, ITEM)
+        total.set(f.fma(row, row, total.get()))
+    rest = _sum(f, total.get())
+    none = rest.is_("oeq", 0.0)
+    norm = f.intrinsic("sqrt", f.fma(first, first, rest))
+    beta = -f.intrinsic("copysign", norm, first)
+    f.store(f.select(none, first, beta), f.offset(beside, k, "double"), ITEM)
+    scale = f.splat(f.select(none, 0.0, 1.0 / (first - beta)), LANES)
+    with f.loop(start, filled, LANES) as j:
+        at = x.at(k, j).start
+        f.store(f.load(at, VECTOR, ITEM) * scale, at, ITEM)
+    f.store(f.value(1.0, "double"), next_, ITEM)
+    return f.select(none, 0.0, (beta - first) / beta)
+
+
+def _sum(f: Function, x: Value) -> Value:
+    """Of all lanes."""
+    half = LANES // 2
+    while half:
+        x = x + f.shuffle(x, x, [(lane + half) % LANES for lane in range(LANES)])
+        half //= 2
+    return f.emit(f"extractelement {VECTOR} {x}, i64 0", "double")
+
+
+def _both_sides(
+    f: Function, x: Held, k: Value, rows: Value, filled: Value, tau: Value, space: Value
+) -> None:
+    """What is below and right of place (k, k) is reflected from the left and from the right."""
+    start, v = (k + 1) & -LANES, x.at(k, 0).start
+    wide = start + ((filled - start) & -(BESIDE * LANES))
+    dot = f.variable(VECTOR, 0.0)
+
+    def product(j: Value, beside: int) -> None:
+        sums = [f.variable(VECTOR, 0.0) for _ in range(beside)]
+        with f.loop(k + 1, rows) as i:
+            one = f.splat(f.load(f.offset(v, i, "double"), "double", ITEM), LANES)
+            line = x.at(i, j).start
+            for n, total in enumerate(sums):
+                row = f.load(f.offset(line, n * WORDS), VECTOR, ITEM)
+                total.set(f.fma(row, one, total.get()))
+        for n, total in enumerate(sums):
+            made = total.get() * f.splat(tau, LANES)
+            at = j + n * LANES
+            f.store(made, f.offset(space, at, "double"), ITEM)
+            dot.set(f.fma(made, f.load(f.offset(v, at, "double"), VECTOR, ITEM), dot.get()))
+
+    with f.loop(start, wide, BESIDE * LANES) as j:
+        product(j, BESIDE)
+    with f.loop(wide, filled, LANES) as j:
+        product(j, 1)
+    half = f.splat(_sum(f, dot.get()) * tau * -0.5, LANES)
+    with f.loop(start, filled, LANES) as j:
+        at = f.offset(space, j, "double")
+        line = f.load(f.offset(v, j, "double"), VECTOR, ITEM)
+        f.store(f.fma(half, line, f.load(at, VECTOR, ITEM)), at, ITEM)
+
+    def less(j: Value, beside: int) -> None:
+        pairs = [
+            [f.load(f.offset(of, j + n * LANES, "double"), VECTOR, ITEM) for of in (v, space)]
+            for n in range(beside)
+        ]
+        with f.loop(k + 1, rows) as i:
+            one, other = (
+                -f.splat(f.load(f.offset(of, i, "double"), "double", ITEM), LANES)
+                for of in (v, space)
+            )
+            line = x.at(i, j).start
+            for n, (reflection, made) in enumerate(pairs):
+                at = f.offset(line, n * WORDS)
+                row = f.fma(one, made, f.load(at, VECTOR, ITEM))
+                f.store(f.fma(other, reflection, row), at, ITEM)
+
+    with f.loop(start, wide, BESIDE * LANES) as j:
+        less(j, BESIDE)
+    with f.loop(wide, filled, LANES) as j:
+        less(j, 1)
+
+
+def emit_gather(module: Module) -> None:
+    """`gather(rows, first, x, v)`: V of the reflections in `LANES` rows of x from `first` on.
+
+    Its rows are those from `first` + 1 on.
+    """
+    f = Function(module, "gather", ["i64", "i64", *HELD, "ptr"], attributes=APART, internal=True)
+    rows, first, x, v = *f.params[:2], Held(*f.params[2:5]), f.params[5]
+    with f.loop(first + 1, rows) as i:
+        at = f.offset(v, (i - first - 1) * WORDS)
+        f.store(f.value(0.0, VECTOR), at, ITEM)
+        with f.loop(0, f.least(i - first, LANES)) as s:
+            one = f.load(x.at(first + s, i).start, "double", ITEM)
+            f.store(one, f.offset(at, s, "double"), ITEM)
+    f.leave()
