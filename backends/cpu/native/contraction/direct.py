@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from shardir.backends.cpu.native.contraction.record import Block, Reader
-from shardir.backends.cpu.native.contraction.tile import LINE, prefetch
+from shardir.backends.cpu.native.contraction.tile import LINE
 from shardir.backends.cpu.native.contraction.vectors import Vectors
 from shardir.backends.cpu.native.data import Kernel
+from shardir.backends.cpu.native.llvm.hints import prefetch
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
 

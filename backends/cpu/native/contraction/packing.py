@@ -9,7 +9,8 @@ it holds a number of each line, zeros for lines that are missing.
 from math import gcd
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read, stored, widened
-from shardir.backends.cpu.native.contraction.tile import LINE, masked_load, prefetch, within
+from shardir.backends.cpu.native.contraction.tile import LINE, masked_load, within
+from shardir.backends.cpu.native.llvm.hints import prefetch
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 from shardir.types import NUMPY_DTYPES

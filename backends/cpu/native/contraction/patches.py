@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, read, stored, widened
 from shardir.backends.cpu.native.contraction.packing import SOON, emit_apart, zeros
-from shardir.backends.cpu.native.contraction.tile import masked_load, prefetch, within
+from shardir.backends.cpu.native.contraction.tile import masked_load, within
+from shardir.backends.cpu.native.llvm.hints import prefetch
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 from shardir.types import NUMPY_DTYPES
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined
+from shardir.backends.cpu.native.llvm.hints import prefetch
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 
@@ -279,12 +280,6 @@ def masked_store(f: Function, value: Value, address: Value, mask: Value, align: 
     f.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])
     text = f"{value.type} {value}, ptr {address}, i32 {align}, {mask.type} {mask}"
     f.do(f"call void @{name}({text})")
-
-
-def prefetch(f: Function, at: Value, writing: bool = False) -> None:
-    """Ask for what will soon be read, or written."""
-    f.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
-    f.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 {int(writing)}, i32 3, i32 1)")
 
 
 def _suffix(type: str) -> str:

@@ -11,6 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import Context, Kernel, Phase
+from shardir.backends.cpu.native.llvm.hints import fence
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.loops.access import Place, Vectors
@@ -24,8 +25,9 @@ from shardir.backends.cpu.native.loops.axes import (
     ordered,
     price,
 )
-from shardir.backends.cpu.native.loops.body import APPLY, Body, Step
+from shardir.backends.cpu.native.loops.body import Body
 from shardir.backends.cpu.native.loops.evaluation import Values, indices, same_along
+from shardir.backends.cpu.native.loops.inlining import abreast, is_inlined
 from shardir.backends.cpu.native.loops.prices import nanoseconds
 from shardir.backends.cpu.native.loops.record import (
     ATTRIBUTES,
@@ -36,19 +38,15 @@ from shardir.backends.cpu.native.loops.record import (
     located,
     moved,
 )
+from shardir.backends.cpu.native.loops.streaming import are_aligned, streams
 from shardir.backends.cpu.native.loops.writing import written
-from shardir.backends.cpu.native.vector import library
 from shardir.backends.cpu.native.vector.registers import MEMORY, SIZES, Held, itemsize
 from shardir.types import REAL_OF
 
 BLOCK = 1 << 15
 """Elements of a block: enough to hide what a block costs, few enough to share."""
 TILE_ROWS, TILE_COLUMNS = 32, 128
-STREAMING_BYTES = 32 << 20
-"""Results from this size on go past the caches: they would push out all that is in there."""
 TASK_NANOSECONDS = 20_000.0
-INLINED = 1
-"""Functions that a kernel has as instructions; more of them would take long to compile."""
 
 
 class Shape(NamedTuple):
@@ -89,7 +87,8 @@ def phases_of_map(
     label: str,
 ) -> list[Phase]:
     """The one phase of a walk without reductions; `arrays` end with `counted` indices."""
-    lanes = lanes_of(body) * _abreast(body)
+    lanes = lanes_of(body)
+    lanes *= abreast(body, lanes)
     axes = ordered(axes, arrays)
     column = min(axes, key=lambda axis: price(arrays, axis, lanes), default=None)
     outer = [axis for axis in axes if axis is not column]
@@ -103,7 +102,7 @@ def phases_of_map(
     )
     results = len(arrays) - counted - len(body.results)
     written = range(results, len(arrays) - counted)
-    streaming = column.extent % lanes == 0 and _streams(arrays, written, axes, column, lanes)
+    streaming = streams(arrays, written, axes, column, lanes)
     shape = Shape(body, kinds, counted, lanes, column.extent % lanes == 0, streaming)
     size = prod(axis.extent for axis in axes)
     cost = nanoseconds(body, size, arrays, column.strides)
@@ -137,22 +136,6 @@ def _cut(
     return (outer[-1] if outer else None), max(1, BLOCK // columns), columns
 
 
-def _streams(
-    arrays: Sequence[Array], written: range, axes: Sequence[Axis], column: Axis, lanes: int
-) -> bool:
-    """Whether all results are large, and full vectors of them aligned wherever rows begin, if the
-    buffer is (which the kernel looks at: an argument that is donated need not be)."""
-    for i in written:
-        array = arrays[i]
-        if array.view is None or array.view.nbytes < STREAMING_BYTES:
-            return False
-        size = lanes * array.step
-        ends = [array.view.offset, *(axis.strides[i] for axis in axes if axis is not column)]
-        if column.strides[i] != array.step or any(end % size for end in ends):
-            return False
-    return True
-
-
 @cache
 def kernel_of(shape: Shape) -> Kernel:
     """The kernel of a map; equal shapes give one kernel."""
@@ -160,7 +143,7 @@ def kernel_of(shape: Shape) -> Kernel:
 
 
 def _module(shape: Shape, name: str) -> Module:
-    module = Module(inlined=not shape.streaming and len(_functions(shape.body)) <= INLINED)
+    module = Module(inlined=not shape.streaming and is_inlined(shape.body))
     f = Function(module, name, PARAMS, attributes=ATTRIBUTES)
     bases, words, task, _ = f.params
     count = len(shape.kinds)
@@ -190,34 +173,24 @@ def _module(shape: Shape, name: str) -> Module:
 
             if shape.streaming:
                 plain = shape._replace(streaming=False)
-                f.choose(_aligned(shape, f, here), lambda: row(shape), lambda: row(plain))
+                results = _results(shape, here)
+                aligned = are_aligned(f, results, shape.lanes)
+                f.choose(aligned, lambda: row(shape), lambda: row(plain))
             else:
                 row(shape)
             for place, down in zip(at, row_strides, strict=True):
                 place.set(further(f, place.get(), down))
     if shape.streaming:
-        _fence(f)
+        fence(f)
     f.leave()
     return module
 
 
-def _functions(body: Body) -> list[Step]:
-    """The steps of a body that are functions of vector mathematics."""
-    return [
-        step
-        for step in body.steps
-        if step.kind == APPLY and library.symbol(step.op, "f32") is not None
-    ]
-
-
-def _abreast(body: Body) -> int:
-    """Vectors of a round: more where a function is written in, whose steps wait for each other."""
-    functions = _functions(body)
-    if len(functions) != INLINED:
-        return 1
-    dtype = "f64" if functions[0].dtype == "f64" else "f32"
-    alone = library.is_written_in(functions[0].op, dtype)
-    return library.ABREAST if alone and lanes_of(body) == library.LANES[dtype] else 1
+def _results(shape: Shape, at: Sequence[Value]) -> list[Place]:
+    """Where the results of a row begin."""
+    end = len(at) - shape.counted
+    first = end - len(shape.body.results)
+    return [Place(at[k], *shape.kinds[k]) for k in range(first, end)]
 
 
 def _row(
@@ -254,20 +227,3 @@ def _row(
         results = len(shape.kinds) - shape.counted - len(body.results)
         for number, value in enumerate(body.results):
             vectors.store(now.held[value], place(results + number, i))
-
-
-def _aligned(shape: Shape, f: Function, at: Sequence[Value]) -> Value:
-    """Whether all results begin where full vectors of them may be streamed to."""
-    first = len(at) - shape.counted - len(shape.body.results)
-    wrong = f.value(0, "i64")
-    for number in range(first, len(at) - shape.counted):
-        size = shape.lanes * itemsize(shape.kinds[number][0])
-        wrong = wrong | (at[number].to("i64", "ptrtoint") & (size - 1))
-    return wrong.is_("eq", 0)
-
-
-def _fence(f: Function) -> None:
-    """Streaming stores are seen by other threads in order only after a fence (x86)."""
-    if host().triple.startswith("x86_64"):
-        f.module.declare("llvm.x86.sse.sfence", "void", [])
-        f.do("call void @llvm.x86.sse.sfence()")

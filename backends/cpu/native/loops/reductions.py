@@ -21,6 +21,7 @@ from shardir.backends.cpu.native.loops.prices import nanoseconds
 from shardir.backends.cpu.native.loops.record import Record
 from shardir.backends.cpu.native.loops.rows import RowShape, row_kernel
 from shardir.backends.cpu.native.loops.stages import Stages
+from shardir.backends.cpu.native.loops.streaming import streams
 from shardir.backends.cpu.native.vector.registers import itemsize
 
 COLUMNS = 4096
@@ -143,7 +144,10 @@ def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase
     repeats = prod(axis.extent for axis in layout.reduced)
     padded = -(-layout.column.extent // layout.lanes) * layout.lanes
     nested = bool(layout.reduced)
-    shape = RowShape(stages, layout.kinds, layout.counted, layout.lanes, layout.whole, nested)
+    shape = RowShape(
+        stages, layout.kinds, layout.counted, layout.lanes, layout.whole, nested,
+        _streams(layout, stages), _is_ahead(layout, stages),
+    )  # fmt: skip
     cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     cost += rows * ROW_NANOSECONDS * (1 + len(stages.body.reductions))
     tasks = max(1, min(rows, 4 * context.workers, int(cost / TASK_NANOSECONDS)))
@@ -155,6 +159,27 @@ def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase
     record.table(layout.kept)
     record.table(layout.reduced)
     return Phase(row_kernel(shape), tuple(record.words), -(-rows // each), cost, label)
+
+
+def _streams(layout: Layout, stages: Stages) -> bool:
+    """Whether the results along the axis of vectors go past the caches."""
+    first = len(layout.arrays) - layout.counted - len(stages.body.results)
+    written = [first + i for i, kept in enumerate(stages.kept_results) if not kept]
+    return streams(
+        layout.arrays, written, (*layout.kept, *layout.reduced), layout.column, layout.lanes
+    )
+
+
+def _is_ahead(layout: Layout, stages: Stages) -> bool:
+    """Whether a row is asked for before its turn: it is read again and again while it is in the
+    nearest cache, and memory would have nothing to do meanwhile."""
+    operands = layout.arrays[: len(layout.arrays) - layout.counted - len(stages.body.results)]
+    if stages.passes == 1 or layout.reduced:
+        return False
+    _, second = host().caches
+    row = layout.column.extent * sum(array.step for array in operands)
+    read = sum(array.view.nbytes for array in operands if array.view is not None)
+    return row <= second // 4 and read > second // 2
 
 
 def _columns_cut(layout: Layout, stages: Stages) -> int:

@@ -9,10 +9,13 @@ from functools import cache
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
+from shardir.backends.cpu.native.llvm.hints import fence, prefetch
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.loops.access import Vectors
 from shardir.backends.cpu.native.loops.along import Along
+from shardir.backends.cpu.native.loops.axes import UNIT
 from shardir.backends.cpu.native.loops.evaluation import Values, same_along
+from shardir.backends.cpu.native.loops.inlining import is_inlined
 from shardir.backends.cpu.native.loops.record import ATTRIBUTES, PARAMS, Reader, located
 from shardir.backends.cpu.native.loops.reducing import (
     Accumulator,
@@ -25,6 +28,7 @@ from shardir.backends.cpu.native.loops.reducing import (
     wide_of,
 )
 from shardir.backends.cpu.native.loops.stages import Stages
+from shardir.backends.cpu.native.loops.streaming import LINE, are_aligned
 from shardir.backends.cpu.native.loops.writing import written
 from shardir.backends.cpu.native.vector import registers
 from shardir.backends.cpu.native.vector.registers import itemsize
@@ -35,7 +39,11 @@ lose less so."""
 
 
 class RowShape(NamedTuple):
-    """What the text of a kernel for rows depends on; `nested`: rows lie along several axes."""
+    """What the text of a kernel for rows depends on.
+
+    `nested`: rows lie along several axes; `streaming`: results along rows go past the caches;
+    `ahead`: a row is asked for while the one before it is in its second pass.
+    """
 
     stages: Stages
     kinds: tuple[tuple[str, str], ...]
@@ -43,6 +51,8 @@ class RowShape(NamedTuple):
     lanes: int
     whole: bool
     nested: bool
+    streaming: bool
+    ahead: bool
 
 
 @cache
@@ -61,7 +71,7 @@ class _Rows:
 
     def __init__(self, shape: RowShape, name: str) -> None:
         self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
-        self.module = Module()
+        self.module = Module(inlined=is_inlined(self.body))
         self.f = f = Function(self.module, name, PARAMS, attributes=ATTRIBUTES)
         bases, words, task, worker = f.params
         count = len(shape.kinds)
@@ -78,7 +88,11 @@ class _Rows:
         first = task * each
         with f.loop(first, f.least(first + each, rows)) as row:
             begins, self.rest = located(f, table, row, starts)
+            if shape.ahead:
+                self.soon, _ = located(f, table, f.least(row + 1, rows - 1), starts)
             self.row(begins)
+        if shape.streaming:
+            fence(f)
         f.leave()
 
     def row(self, begins: Sequence[Value]) -> None:
@@ -148,17 +162,26 @@ class _Rows:
             lambda n: self.arrays.index(n, at, None),
         )
 
-        def vector(i: Value, into: dict[int, Accumulator]) -> None:
-            self.vector(number, here.inner(), at, before, i, into)
+        def vector(i: Value, into: dict[int, Accumulator] = sums, streaming: bool = False) -> None:
+            self.vector(number, here.inner(), at, before, i, into, streaming)
 
         deep = {
             i: Accumulator(f, total.op, total.dtype, shape.lanes)
             for i, total in sums.items()
             if total.op == "sum" and self.body.steps[i].dtype in ("f64", "c128")
         }
-        if not deep:
+        results = [self.arrays.result(k, at, None) for k in self.stages.results(number)]
+
+        def walk(streaming: bool) -> None:
             with f.loop(0, self.columns, shape.lanes) as i:
-                vector(i, sums)
+                vector(i, streaming=streaming)
+
+        if shape.streaming and results and not deep:
+            aligned = are_aligned(f, results, shape.lanes)
+            f.choose(aligned, lambda: walk(True), lambda: walk(False))
+            return
+        if not deep:
+            walk(False)
             return
         length = CHUNK * shape.lanes
         with f.loop(0, self.columns, length) as begin:
@@ -177,10 +200,13 @@ class _Rows:
         before: Value,
         i: Value,
         sums: dict[int, Accumulator],
+        streaming: bool,
     ) -> None:
         """One vector of a row in a pass."""
         f, shape, steps = self.f, self.shape, self.body.steps
-        vectors = Vectors(f, shape.lanes, None if shape.whole else self.columns - i)
+        vectors = Vectors(f, shape.lanes, None if shape.whole else self.columns - i, streaming)
+        if shape.ahead and number == 1:
+            self.ask(i)
         saved = self.stages.stores(number)
         for k in self.stages.steps(number):
             if k in self.stored and k not in saved:
@@ -201,6 +227,17 @@ class _Rows:
             total.add(present_or(f, held, vectors.present(), none))
         for k in self.stages.results(number):
             vectors.store(now.held[self.body.results[k]], self.arrays.result(k, at, i))
+
+    def ask(self, i: Value) -> None:
+        """Let the next row come, while this one is computed."""
+        f, shape = self.f, self.shape
+        operands = len(shape.kinds) - shape.counted - len(self.body.results)
+        for number in range(operands):
+            dtype, kind = shape.kinds[number]
+            if kind == UNIT:
+                address = self.arrays.place(number, self.soon, i).address
+                for line in range(0, shape.lanes * itemsize(dtype), LINE):
+                    prefetch(f, f.offset(address, line))
 
     def scratch(self, k: int, index: Value) -> Value:
         return self.f.offset(self.stored[k], index * itemsize(self.body.steps[k].dtype))

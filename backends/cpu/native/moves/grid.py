@@ -14,7 +14,7 @@ from math import prod
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel, Phase, View
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.hints import fence
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.moves.loops import Loop, Nest
 
@@ -245,10 +245,3 @@ def clamped(f: Function, index: Value, limit: Value, dtype: str) -> Value:
     if dtype[0] != "u":
         index = f.select(index.is_("sgt", 0), index, 0)
     return f.least(index, limit)
-
-
-def fence(f: Function) -> None:
-    """Let what went past the caches be seen by whoever is told that this task is done."""
-    if host().triple.startswith("x86_64"):
-        f.module.declare("llvm.x86.sse.sfence", "void", ())
-        f.call("llvm.x86.sse.sfence", ())

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Kernel, Phase, View
+from shardir.backends.cpu.native.llvm.hints import fence
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import (
     FLOATS,
@@ -23,7 +24,6 @@ from shardir.backends.cpu.native.llvm.text import (
 )
 from shardir.backends.cpu.native.moves import numbers
 from shardir.backends.cpu.native.moves.casting import fits
-from shardir.backends.cpu.native.moves.grid import fence
 from shardir.backends.cpu.native.moves.loops import nest
 
 DIGIT = 11

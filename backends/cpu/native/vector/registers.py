@@ -85,7 +85,7 @@ def load(function: Function, address: Value, dtype: str, count: int) -> Held:
 def store(
     function: Function, held: Held, address: Value, dtype: str, streaming: bool = False
 ) -> None:
-    """Write elements side by side; `streaming` needs the address aligned to all of them."""
+    """Write elements side by side; `streaming` needs the address aligned to them, to 64 at most."""
     part, count = MEMORY[dtype], count_of(held)
     if not isinstance(held, tuple):
         value = narrowed(function, held, dtype)
@@ -96,7 +96,7 @@ def store(
     else:
         order = [lane for i in range(count) for lane in (i, i + count)]
         value = function.shuffle(*held, order)
-    align = SIZES[part] * lanes(value.type) if streaming else SIZES[part]
+    align = min(SIZES[part] * lanes(value.type), 64) if streaming else SIZES[part]
     function.store(value, address, align, streaming)
 
 

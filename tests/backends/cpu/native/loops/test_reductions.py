@@ -1,6 +1,7 @@
 """Reductions alone, and groups with reductions, in every layout."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 import shardir as sd
 import shardir.numpy as jnp
 from shardir import nn
-from shardir.backends.cpu.native.loops import cuts, reductions
+from shardir.backends.cpu.native.loops import cuts, reductions, streaming
 from shardir.backends.cpu.native.loops.rules import rule
 from shardir.interpret import apply, run
+from shardir.ops.fused import fused
 from shardir.opset import OPS
 from shardir.passes.fuse import Fuse
 from shardir.types import COMPLEX, DTYPES, FLOATS, TensorType
@@ -147,3 +149,55 @@ def test_a_chain_of_rows_or_columns(number: int) -> None:
         for lay in (dense, flipped, apart):
             for want, got in zip(wanted, computed(made, [x], lay), strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5)
+
+
+def from_line(array: Any, skip: int) -> Any:
+    """The same elements, `skip` of them behind where a line of memory begins."""
+    whole = np.zeros(array.nbytes + 128 + skip * array.itemsize, np.uint8)
+    start = -whole.ctypes.data % 64 + skip * array.itemsize
+    made = whole[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made
+
+
+@pytest.mark.parametrize("shape", [(9, 256), (9, 250)])
+@pytest.mark.parametrize("number", [0, 2, 7, 9, 13])
+def test_large_results_along_rows_are_streamed(
+    shape: tuple[int, int], number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if these were large; wherever they begin, the bits are those of small ones."""
+    x = np.random.default_rng(number).normal(size=shape).astype(np.float32)
+    module = Fuse()(sd.jit(PROGRAMS[number]).lower(x).compile().module)
+    wanted = computed(module, [x])
+    monkeypatch.setattr(streaming, "STREAMING_BYTES", 1)
+    for skip in (0, 1):
+        got = computed(module, [x], partial(from_line, skip=skip))
+        assert [a.tobytes() for a in got] == [a.tobytes() for a in wanted]
+
+
+@pytest.mark.parametrize("rows", [1, 3000])
+def test_rows_come_from_memory_while_others_are_computed(rows: int) -> None:
+    """Where there are so many that they do not lie in a cache; the result is whole and right."""
+    x = np.random.default_rng(0).normal(size=(rows, 640)).astype(np.float32)
+    module = Fuse()(sd.jit(nn.softmax).lower(x).compile().module)
+    op = next(op for op in module.main.body.ops if op.spec is fused)
+    out = np.zeros_like(x)
+    (phase,) = lowered(rule, op, [x], [out]) or ()
+    assert ("llvm.prefetch" in phase.kernel.text()) == (rows > 1)
+    (wanted,) = run(module, [x])
+    np.testing.assert_allclose(out, wanted, rtol=1e-5)
+
+
+def test_what_streams_is_large_and_begins_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = op_on(OPS["sub"], TensorType((64, 64), "f32"), TensorType((64, 64), "f32"))
+    x, out = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
+
+    def text() -> str:
+        (phase,) = lowered(rule, op, [x, x], [out]) or ()
+        return phase.kernel.text()
+
+    assert "!nontemporal" not in text()
+    monkeypatch.setattr(streaming, "STREAMING_BYTES", out.nbytes)
+    assert "!nontemporal" in text()
+    out = np.zeros((64, 65), np.float32)[:, :64]
+    assert "!nontemporal" not in text()
