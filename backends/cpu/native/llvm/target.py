@@ -56,6 +56,12 @@ def _found() -> Machine:
     )
 
 
+@cache
+def shared_cache() -> int:
+    """Bytes of the cache that cores share, as far as one process may count on it: 64 MB at most."""
+    return min(_cache(3, 32 << 20), 64 << 20)
+
+
 def _cache(level: int, usual: int) -> int:
     """Bytes of the data cache of a level, as Linux says; what is usual where nothing does."""
     for number in range(8):

@@ -5,7 +5,7 @@ anyhow along the columns is read in blocks small enough that the lines of memory
 still there for the next row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
 from typing import NamedTuple
@@ -143,7 +143,7 @@ def kernel_of(shape: Shape) -> Kernel:
 
 
 def _module(shape: Shape, name: str) -> Module:
-    module = Module(inlined=not shape.streaming and is_inlined(shape.body))
+    module = Module(inlined=is_inlined(shape.body))
     f = Function(module, name, PARAMS, attributes=ATTRIBUTES)
     bases, words, task, _ = f.params
     count = len(shape.kinds)
@@ -171,11 +171,16 @@ def _module(shape: Shape, name: str) -> Module:
             def row(shape: Shape, here: Sequence[Value] = here, width: Value = width) -> None:
                 _row(shape, f, here, column_strides, width)
 
+            def plain(row: Callable[[Shape], None] = row) -> None:
+                # It is seldom: its functions are called.
+                module.inlined = False
+                row(shape._replace(streaming=False))
+                module.inlined = is_inlined(shape.body)
+
             if shape.streaming:
-                plain = shape._replace(streaming=False)
                 results = _results(shape, here)
                 aligned = are_aligned(f, results, shape.lanes)
-                f.choose(aligned, lambda: row(shape), lambda: row(plain))
+                f.choose(aligned, lambda: row(shape), plain)
             else:
                 row(shape)
             for place, down in zip(at, row_strides, strict=True):

@@ -9,19 +9,20 @@ depend on the number of workers.
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Phase
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.loops.axes import Array, Axis, lying, ordered, price
+from shardir.backends.cpu.native.loops.axes import Array, Axis
 from shardir.backends.cpu.native.loops.columns import ColumnShape, column_kernel
 from shardir.backends.cpu.native.loops.cuts import Cutter
+from shardir.backends.cpu.native.loops.few import few_phase, few_rows
+from shardir.backends.cpu.native.loops.layout import Layout, layout_of
 from shardir.backends.cpu.native.loops.maps import TASK_NANOSECONDS, lanes_of
 from shardir.backends.cpu.native.loops.prices import nanoseconds
 from shardir.backends.cpu.native.loops.record import Record
 from shardir.backends.cpu.native.loops.rows import RowShape, row_kernel
 from shardir.backends.cpu.native.loops.stages import Stages
-from shardir.backends.cpu.native.loops.streaming import streams
+from shardir.backends.cpu.native.loops.streaming import layout_streams
 from shardir.backends.cpu.native.vector.registers import itemsize
 
 COLUMNS = 4096
@@ -38,45 +39,6 @@ FEW = 8
 """With fewer rows or blocks of columns than this, large walks are cut."""
 LARGE = 1 << 17
 """Elements from which on cutting is worth further phases."""
-
-
-class Layout(NamedTuple):
-    """The axes of a walk, told apart: the one that vectors go along, and the others."""
-
-    arrays: tuple[Array, ...]
-    counted: int
-    column: Axis
-    kept: tuple[Axis, ...]
-    reduced: tuple[Axis, ...]
-    lanes: int
-
-    @property
-    def size(self) -> int:
-        return prod(axis.extent for axis in (self.column, *self.kept, *self.reduced))
-
-    @property
-    def kinds(self) -> tuple[tuple[str, str], ...]:
-        pairs = zip(self.arrays, self.column.strides, strict=True)
-        return tuple((a.dtype, lying(a, stride)) for a, stride in pairs)
-
-    @property
-    def whole(self) -> bool:
-        return self.column.extent % self.lanes == 0
-
-
-def layout_of(axes: Sequence[Axis], arrays: Sequence[Array], counted: int, lanes: int) -> Layout:
-    """How a walk goes over its arrays."""
-    axes = ordered(axes, arrays)
-    column = min(axes, key=lambda axis: price(arrays, axis, lanes))
-    others = [axis for axis in axes if axis is not column]
-    return Layout(
-        tuple(arrays),
-        counted,
-        column,
-        tuple(axis for axis in others if not axis.reduced),
-        tuple(axis for axis in others if axis.reduced),
-        lanes,
-    )
 
 
 def phases_of_reduction(
@@ -108,12 +70,14 @@ def _one_phase(
             # Two vectors at a time: an accumulator of one would wait for itself.
             layout = layout._replace(lanes=2 * layout.lanes)
         return _rows(layout, stages, context, label)
+    if few_rows(layout, stages):
+        return few_phase(layout, stages, context, label)
     return _columns(layout, stages, context, label)
 
 
 def _is_cut(layout: Layout, stages: Stages) -> bool:
     """Whether passes are phases of their own."""
-    if layout.size < LARGE:
+    if layout.size < LARGE or few_rows(layout, stages):
         return False
     around = prod(axis.extent for axis in layout.kept)
     rows = prod(axis.extent for axis in layout.reduced)
@@ -146,7 +110,7 @@ def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase
     nested = bool(layout.reduced)
     shape = RowShape(
         stages, layout.kinds, layout.counted, layout.lanes, layout.whole, nested,
-        _streams(layout, stages), _is_ahead(layout, stages),
+        layout_streams(layout, stages), _is_ahead(layout, stages),
     )  # fmt: skip
     cost = nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     cost += rows * ROW_NANOSECONDS * (1 + len(stages.body.reductions))
@@ -159,15 +123,6 @@ def _rows(layout: Layout, stages: Stages, context: Context, label: str) -> Phase
     record.table(layout.kept)
     record.table(layout.reduced)
     return Phase(row_kernel(shape), tuple(record.words), -(-rows // each), cost, label)
-
-
-def _streams(layout: Layout, stages: Stages) -> bool:
-    """Whether the results along the axis of vectors go past the caches."""
-    first = len(layout.arrays) - layout.counted - len(stages.body.results)
-    written = [first + i for i, kept in enumerate(stages.kept_results) if not kept]
-    return streams(
-        layout.arrays, written, (*layout.kept, *layout.reduced), layout.column, layout.lanes
-    )
 
 
 def _is_ahead(layout: Layout, stages: Stages) -> bool:

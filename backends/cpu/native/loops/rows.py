@@ -5,7 +5,7 @@ expensive and needed again waits in scratch memory.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
@@ -178,7 +178,7 @@ class _Rows:
 
         if shape.streaming and results and not deep:
             aligned = are_aligned(f, results, shape.lanes)
-            f.choose(aligned, lambda: walk(True), lambda: walk(False))
+            f.choose(aligned, partial(walk, True), partial(walk, False))
             return
         if not deep:
             walk(False)

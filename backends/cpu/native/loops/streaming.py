@@ -1,17 +1,16 @@
-"""Results that are written past the caches: there, they would push out all else.
-
-Without that, a line of memory is read before it is written: a third of all that a copy moves.
-"""
+"""Results that are written past the caches, by vectors."""
 
 from collections.abc import Sequence
+from math import prod
 
+from shardir.backends.cpu.native.llvm.hints import goes_past_caches
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.loops.access import Place
 from shardir.backends.cpu.native.loops.axes import Array, Axis
+from shardir.backends.cpu.native.loops.layout import Layout
+from shardir.backends.cpu.native.loops.stages import Stages
 from shardir.backends.cpu.native.vector.registers import itemsize
 
-STREAMING_BYTES = 32 << 20
-"""Results from this size on are."""
 LINE = 64
 """Bytes of a line of memory, which a vector that is streamed does not cross."""
 
@@ -19,19 +18,38 @@ LINE = 64
 def streams(
     arrays: Sequence[Array], written: Sequence[int], axes: Sequence[Axis], column: Axis, lanes: int
 ) -> bool:
-    """Whether all results are large, and full vectors of them aligned wherever columns begin, if
-    the buffer is (which a kernel looks at: an argument that is donated need not be)."""
+    """Whether results go past the caches: so much is moved, and full vectors of all of them are
+    aligned wherever columns begin, if the buffer is (which a kernel looks at: an argument that is
+    donated need not be)."""
     if column.extent % lanes or not written:
         return False
+    others = [axis for axis in axes if axis is not column]
     for i in written:
         array = arrays[i]
-        if array.view is None or array.view.nbytes < STREAMING_BYTES:
+        if array.view is None:
             return False
         size = min(lanes * array.step, LINE)
-        ends = [array.view.offset, *(axis.strides[i] for axis in axes if axis is not column)]
+        ends = [array.view.offset, *(axis.strides[i] for axis in others)]
         if column.strides[i] != array.step or any(end % size for end in ends):
             return False
-    return True
+    every = [_moved(a, i, (*others, column)) for i, a in enumerate(arrays) if a.view is not None]
+    results = sum(every[i] for i in written)
+    return goes_past_caches(results, sum(every) - results)
+
+
+def layout_streams(layout: Layout, stages: Stages) -> bool:
+    """Whether the results along the axis of vectors go past the caches."""
+    first = len(layout.arrays) - layout.counted - len(stages.body.results)
+    along = [first + i for i in range(len(stages.body.results))]
+    if layout.column.reduced:
+        along = [i for i in along if layout.column.strides[i]]
+    others = (*layout.kept, *layout.reduced)
+    return streams(layout.arrays, along, others, layout.column, layout.lanes)
+
+
+def _moved(array: Array, number: int, axes: Sequence[Axis]) -> int:
+    """Bytes of an array, repeated ones once."""
+    return array.step * prod(axis.extent for axis in axes if axis.strides[number])
 
 
 def are_aligned(f: Function, places: Sequence[Place], lanes: int) -> Value:

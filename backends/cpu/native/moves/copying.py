@@ -8,15 +8,15 @@ items themselves.
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.llvm.hints import goes_past_caches
 from shardir.backends.cpu.native.moves import bodies, tiles
 from shardir.backends.cpu.native.moves.grid import Body, Form, Grid, Start, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import Loop, Nest, nest
 
-STREAMING_BYTES = 32 << 20
-"""From here on what is written does not stay in the caches, so it need not pass through them."""
 BLOCK_BYTES = 64 << 10
 ITEM_BYTES = (2, 4, 8, 16)
 REPEATED_BYTES = (1, 2, 4, 8)
@@ -64,8 +64,8 @@ def moving_copy_phases(
 def plan(source: View, target: View, may_stream: bool = True) -> Plan:
     """How to copy `source` to `target`."""
     views, size = (source, target), source.itemsize
-    streaming = may_stream and target.nbytes >= STREAMING_BYTES
     found = nest(views)
+    streaming = may_stream and _goes_past_caches(found, target)
     size, found = _wider_items(size, found)
     *_, inner = (Loop(1, (size, size)), *found.loops)
     if inner.strides == (size, size):
@@ -82,6 +82,12 @@ def plan(source: View, target: View, may_stream: bool = True) -> Plan:
         if inner.strides[0] == -size and inner.extent >= 8:
             return _reverse(views, found, size)
     return _items(views, found, size)
+
+
+def _goes_past_caches(found: Nest, target: View) -> bool:
+    """Whether what is read, repeated items once, and what is written is so much."""
+    read = target.itemsize * prod(loop.extent for loop in found.loops if loop.strides[0])
+    return goes_past_caches(target.nbytes, read)
 
 
 def _wider_items(size: int, found: Nest) -> tuple[int, Nest]:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View
+from shardir.backends.cpu.native.llvm.hints import goes_past_caches
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, vector
 from shardir.backends.cpu.native.moves import numbers, tiles
 from shardir.backends.cpu.native.moves.casting import fits
-from shardir.backends.cpu.native.moves.copying import STREAMING_BYTES
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.running_products import product_phases
@@ -58,7 +58,7 @@ def running_rule(
     else:
         cut = TOGETHER
     side, steps, step = tiles.side(size), x.shape[dim], x.strides[dim]
-    streaming = y.nbytes >= STREAMING_BYTES
+    streaming = goes_past_caches(y.nbytes, x.nbytes)
     way, price = "along", 0.3
     body: Callable[..., None] = _along
     if beside:

@@ -10,7 +10,8 @@ import pytest
 import shardir as sd
 import shardir.numpy as jnp
 from shardir import nn
-from shardir.backends.cpu.native.loops import cuts, reductions, streaming
+from shardir.backends.cpu.native.llvm import hints
+from shardir.backends.cpu.native.loops import cuts, few, reductions
 from shardir.backends.cpu.native.loops.rules import rule
 from shardir.interpret import apply, run
 from shardir.ops.fused import fused
@@ -169,7 +170,7 @@ def test_large_results_along_rows_are_streamed(
     x = np.random.default_rng(number).normal(size=shape).astype(np.float32)
     module = Fuse()(sd.jit(PROGRAMS[number]).lower(x).compile().module)
     wanted = computed(module, [x])
-    monkeypatch.setattr(streaming, "STREAMING_BYTES", 1)
+    monkeypatch.setattr(hints, "shared_cache", lambda: 1)
     for skip in (0, 1):
         got = computed(module, [x], partial(from_line, skip=skip))
         assert [a.tobytes() for a in got] == [a.tobytes() for a in wanted]
@@ -197,7 +198,48 @@ def test_what_streams_is_large_and_begins_lines(monkeypatch: pytest.MonkeyPatch)
         return phase.kernel.text()
 
     assert "!nontemporal" not in text()
-    monkeypatch.setattr(streaming, "STREAMING_BYTES", out.nbytes)
+    monkeypatch.setattr(hints, "shared_cache", lambda: 3 * out.nbytes)
     assert "!nontemporal" in text()
     out = np.zeros((64, 65), np.float32)[:, :64]
     assert "!nontemporal" not in text()
+
+
+FEW_ROWS: list[Callable[..., Any]] = [
+    lambda x: jnp.sum(x, 0),
+    lambda x: jnp.max(x * 2, 0) - x[0],
+    lambda x: (jnp.sum(x * jnp.arange(x.shape[1]), 0), jnp.min(x, 0)),
+    lambda x: jnp.mean((x - x[1]) ** 2, 0) * jnp.arange(x.shape[0])[:, None],
+    lambda x: jnp.sum(x.reshape(2, x.shape[0] // 2, -1), 1),
+]
+
+
+@pytest.mark.parametrize("number", range(len(FEW_ROWS)))
+@pytest.mark.parametrize("columns", [300, 40_000])
+def test_few_rows_are_reduced_in_registers(
+    number: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bits of sums that wait in scratch memory, wherever results begin."""
+    x = np.random.default_rng(number).normal(size=(6, columns)).astype(np.float32)
+    module = Fuse()(sd.jit(FEW_ROWS[number]).lower(x).compile().module)
+    made = [computed(module, [x], workers=workers) for workers in (1, 3)]
+    monkeypatch.setattr(hints, "shared_cache", lambda: 1)
+    made += [computed(module, [x], partial(from_line, skip=skip)) for skip in (0, 1)]
+    monkeypatch.setattr(few, "MOST_ROWS", 0)
+    monkeypatch.setattr(reductions, "LARGE", 1 << 40)
+    wanted = computed(module, [x])
+    for got in made:
+        assert [a.tobytes() for a in got] == [a.tobytes() for a in wanted]
+    for want, got in zip(run(module, [x]), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_are_few_in_registers_alone() -> None:
+    """The walk of few rows has no accumulators in scratch memory; that of more rows has some."""
+    stores = []
+    for rows in (few.MOST_ROWS, few.MOST_ROWS + 1):
+        op = op_on(OPS["sum"], TensorType((rows, 64), "f32"), dims=(0,))
+        (phase,) = (
+            lowered(rule, op, [np.ones((rows, 64), np.float32)], [np.zeros(64, np.float32)]) or ()
+        )
+        stores.append("x double>, ptr" in phase.kernel.text())
+    assert stores == [False, True]

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shardir.backends.cpu.native.moves import copying
+from shardir.backends.cpu.native.llvm import hints
 from shardir.backends.cpu.native.moves.copying import copy_phases
 from tests.backends.cpu.native.moves.layouts import array, laid_out
 from tests.backends.cpu.native.running import Bench
@@ -67,7 +67,7 @@ def test_large_copies_go_past_the_caches(
     make: Any, kernel: str, shift: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Into memory that is aligned to vectors, and into memory that is not."""
-    monkeypatch.setattr(copying, "STREAMING_BYTES", 1 << 16)
+    monkeypatch.setattr(hints, "shared_cache", lambda: 1 << 16)
     memory = np.zeros((512 * 512 + 32) * 4, np.uint8)
     start = -memory.ctypes.data % 64 + 4 * shift
     out = memory[start : start + 512 * 512 * 4].view(np.float32).reshape(512, 512)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from shardir.backends.cpu.native.llvm import hints
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.moves import running
 from shardir.backends.cpu.native.moves.running import RULES
 from shardir.opset import OPS
 from shardir.types import NUMPY_DTYPES, TensorType
@@ -58,7 +58,7 @@ def test_large_results_go_past_the_caches(
     name: str, dim: int, shift: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Into memory that is aligned to lines, and into memory that is not."""
-    monkeypatch.setattr(running, "STREAMING_BYTES", 1 << 10)
+    monkeypatch.setattr(hints, "shared_cache", lambda: 1 << 10)
     shape, type = (70, 128), TensorType((70, 128), "f32")
     x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
     op = op_on(OPS[name], type, dim=dim, reverse=False)

@@ -1,0 +1,46 @@
+"""The axes of a walk with reductions: along which of them vectors go, and which end there."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.loops.axes import Array, Axis, lying, ordered, price
+
+
+class Layout(NamedTuple):
+    """The axes of a walk, told apart: the one that vectors go along, and the others."""
+
+    arrays: tuple[Array, ...]
+    counted: int
+    column: Axis
+    kept: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    lanes: int
+
+    @property
+    def size(self) -> int:
+        return prod(axis.extent for axis in (self.column, *self.kept, *self.reduced))
+
+    @property
+    def kinds(self) -> tuple[tuple[str, str], ...]:
+        pairs = zip(self.arrays, self.column.strides, strict=True)
+        return tuple((a.dtype, lying(a, stride)) for a, stride in pairs)
+
+    @property
+    def whole(self) -> bool:
+        return self.column.extent % self.lanes == 0
+
+
+def layout_of(axes: Sequence[Axis], arrays: Sequence[Array], counted: int, lanes: int) -> Layout:
+    """How a walk goes over its arrays."""
+    axes = ordered(axes, arrays)
+    column = min(axes, key=lambda axis: price(arrays, axis, lanes))
+    others = [axis for axis in axes if axis is not column]
+    return Layout(
+        tuple(arrays),
+        counted,
+        column,
+        tuple(axis for axis in others if not axis.reduced),
+        tuple(axis for axis in others if axis.reduced),
+        lanes,
+    )
