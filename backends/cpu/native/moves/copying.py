@@ -13,11 +13,15 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.backends.cpu.native.llvm.hints import goes_past_caches
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.moves import bodies, tiles
 from shardir.backends.cpu.native.moves.grid import Body, Form, Grid, Start, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import Loop, Nest, nest
 
 BLOCK_BYTES = 64 << 10
+CROWDED = 1024
+"""Lines of memory such a distance apart, or a multiple of it, share few places in a cache: into
+rows that far apart, narrow blocks are turned, and those past the caches sooner."""
 ITEM_BYTES = (2, 4, 8, 16)
 REPEATED_BYTES = (1, 2, 4, 8)
 MOST_TIMES = 8
@@ -78,7 +82,7 @@ def plan(source: View, target: View, may_stream: bool = True) -> Plan:
         found = _forwards(found, size)
         partners = [loop for loop in found.loops[:-1] if loop.strides[0] == size]
         if partners and min(partners[-1].extent, inner.extent) >= tiles.side(size) > 1:
-            return _tiles(views, found, partners[-1], size, streaming)
+            return _tiles(views, found, partners[-1], size, may_stream, streaming)
         if inner.strides[0] == -size and inner.extent >= 8:
             return _reverse(views, found, size)
     return _items(views, found, size)
@@ -194,7 +198,14 @@ def _two_loops(
     return Plan(name, body, grid, lines * row_cost)
 
 
-def _tiles(views: tuple[View, View], found: Nest, row: Loop, size: int, streaming: bool) -> Plan:
+def _tiles(
+    views: tuple[View, View],
+    found: Nest,
+    row: Loop,
+    size: int,
+    may_stream: bool,
+    streaming: bool,
+) -> Plan:
     column, side = found.loops[-1], tiles.side(size)
     whole = not any(
         number % tiles.LINE
@@ -204,8 +215,11 @@ def _tiles(views: tuple[View, View], found: Nest, row: Loop, size: int, streamin
             *(loop.strides[1] for loop in found.loops[:-1]),
         )
     )
+    rows, columns = 512 // size * 8, 512 // size
+    if size >= 4 and row.strides[1] % CROWDED == 0:
+        rows, columns = 256 // size, 2048 // size
+        streaming |= may_stream and views[1].nbytes >= 2 * host().caches[1]
     streaming = streaming and whole and row.extent % side == 0
     body = partial(tiles.copy_tiles, size, streaming)
-    rows, columns = 512 // size * 8, 512 // size
     grid = grid_of(views, found, row, column, max(rows, side), max(columns, side))
     return Plan(f"copy_tiles{size}{_ways(streaming)}", body, grid, views[1].nbytes / 10)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shardir.backends.cpu.native.llvm import hints
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.moves.copying import copy_phases
 from tests.backends.cpu.native.moves.layouts import array, laid_out
 from tests.backends.cpu.native.running import Bench
@@ -72,6 +73,24 @@ def test_large_copies_go_past_the_caches(
     start = -memory.ctypes.data % 64 + 4 * shift
     out = memory[start : start + 512 * 512 * 4].view(np.float32).reshape(512, 512)
     assert copied(make(array((512, 512), "f4")), out) == [kernel]
+
+
+@pytest.mark.parametrize("extent", [1024, 1008])
+def test_rows_far_apart_are_turned_past_the_caches_sooner(extent: int) -> None:
+    """Those whose lines share places in the caches, where the result is larger than two of those
+    that a core has."""
+    rows = 2 * host().caches[1] // (4 * 1008) // 16 * 16 + 16
+    x, whole = array((extent, rows), "f4"), np.zeros(rows * extent + 16, "f4")
+    start = -whole.ctypes.data % 64 // 4
+    out = whole[start : start + rows * extent].reshape(rows, extent)
+    assert copied(x.T, out) == ["copy_tiles4_streaming" if extent == 1024 else "copy_tiles4"]
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(["f2", "f4", "f8", "c16"]), st.integers(1, 300), st.integers(1, 700))
+def test_rows_far_apart_are_turned_whole(dtype: str, rows: int, columns: int) -> None:
+    out = np.zeros((rows, 1024), dtype)[:, :columns]
+    copied(array((columns, rows), dtype).T, out)
 
 
 def test_short_rows_are_items_of_their_own() -> None:
