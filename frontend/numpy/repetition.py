@@ -1,5 +1,6 @@
 """More or fewer of the same elements: repeating, inserting, deleting."""
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -89,7 +90,7 @@ def _repeated(a: Any, repeats: Any, axis: Any, total: int | None) -> Any:
             raise OperationTypeError(
                 point(f"repeat takes {size} counts for this axis, got {counts.size}")
             )
-        made = selected(x, dim, np.repeat(np.arange(size), counts))
+        made = selected([x], dim, np.repeat(np.arange(size), counts))
     if total is None or total == made.shape[dim]:
         return made
     have = made.shape[dim]
@@ -106,13 +107,19 @@ def _lined(a: Any, axis: Any) -> tuple[Tracer, int]:
     return x, axis_of(axis, x.ndim)
 
 
-def selected(x: Tracer, dim: int, index: npt.NDArray[Any]) -> Tracer:
-    """The elements at known places along one dimension."""
-    breaks = np.flatnonzero(np.diff(index) != 1) + 1
+def selected(xs: Sequence[Tracer], dim: int, index: npt.NDArray[Any]) -> Tracer:
+    """The elements at known places along one dimension of arrays, as if those were joined."""
+    ends = np.cumsum([x.shape[dim] for x in xs])
+    breaks = np.flatnonzero((np.diff(index) != 1) | np.isin(index[1:], ends)) + 1
     if index.size and len(breaks) < FEW:
-        runs = np.split(index, breaks)
-        return joined([piece(x, dim, int(run[0]), int(run[-1]) + 1) for run in runs], dim)
-    taken: Tracer = take(x, index, axis=dim, mode="clip")
+        pieces = []
+        for run in np.split(index, breaks):
+            number = int(np.searchsorted(ends, run[0], "right"))
+            x = xs[number]
+            first = int(run[0] - ends[number]) + x.shape[dim]
+            pieces.append(piece(x, dim, first, first + len(run)))
+        return joined(pieces, dim)
+    taken: Tracer = take(joined(xs, dim), index, axis=dim, mode="clip")
     return taken
 
 
@@ -134,7 +141,7 @@ def _deleted(arr: Any, obj: Any, axis: Any) -> Any:
         rest = np.delete(places, _index(obj))
     except IndexError as error:
         raise IndexingError(point(f"delete: {error}")) from None
-    return selected(x, dim, rest)
+    return selected([x], dim, rest)
 
 
 @public(static=("axis",), name="delete")
@@ -187,7 +194,7 @@ def _inserted(arr: Any, values: Any, obj: Any, axis: Any) -> Any:
         order = np.insert(np.arange(size), _index(obj), size + np.arange(count))
     except (IndexError, ValueError) as error:
         raise IndexingError(point(f"insert: {error}")) from None
-    return selected(joined([x, new], dim), dim, order)
+    return selected([x, new], dim, order)
 
 
 @public(static=("new_shape",))

@@ -93,6 +93,12 @@ def test_inserting_deleting_and_repeating(data: st.DataObject) -> None:
     check("repeat", x, counts, axis)
 
 
+def test_inserting_copies_once() -> None:
+    """What is around a place is taken from the array itself, not from one that was joined."""
+    made = ops(lambda x: snp.insert(x, 1, 5.0, axis=1), X)
+    assert made.count("concatenate") == 1
+
+
 def test_repeat_by_traced_counts() -> None:
     counts = np.array([1, 0, 2], np.int32)
     for total, wanted in ((3, [0, 2, 2]), (2, [0, 2]), (5, [0, 2, 2, 2, 2])):
