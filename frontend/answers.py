@@ -32,6 +32,8 @@ from shardir.frontend.calling import signature_of_leaf
 from shardir.frontend.composing import Did, watched
 from shardir.frontend.scalars import NUMBERS, number_as_array
 
+IN_MEMORY: dict[type, str] = {Array: "array", np.ndarray: "numpy", bytes: "bytes"}
+"""What machine code reads where it lies, and its name for that."""
 KINDS = {"bool", "i32", "i64", "f32", "f64"}
 """Element types of which machine code makes numbers of Python."""
 
@@ -154,12 +156,21 @@ def _rows(
         order = [place[address] for address in by_order]
     rows = []
     for leaf, k in zip(leaves, order, strict=True):
-        kind = "array" if seen[k] == id(leaf) and type(leaf) is Array else ""
-        kind = kind or signature_of_leaf(leaf).abstract.type.dtype
-        if kind != "array" and kind not in KINDS:
-            return None
+        kind = _kind_in_memory(leaf) if seen[k] == id(leaf) else ""
+        if not kind:
+            # A number of Python, or what stands for one.
+            kind = signature_of_leaf(leaf).abstract.type.dtype
+            if kind not in KINDS or type(leaf) is np.ndarray:
+                return None
         rows.append(Row(kind, k))
     return rows
+
+
+def _kind_in_memory(leaf: Any) -> str:
+    """What machine code reads where it lies; "": neither that nor anything like it."""
+    if type(leaf) is np.ndarray and signature_of_leaf(leaf).abstract.type.numpy != leaf.dtype:
+        return ""
+    return IN_MEMORY.get(type(leaf), "")
 
 
 def learn_composed(
@@ -172,11 +183,12 @@ def learn_composed(
 ) -> None:
     """Have calls of a function answered that did one thing, and gave what that made.
 
-    Its arrays are arguments of that; with `unused`, the first may be looked at only.
+    Its arrays are arguments of that; with `unused`, the first may be looked at only. Numbers of
+    another library's array may be looked at, too, except of the first argument.
     """
     call = answers.read(args, options) if did.made is made else None
-    first = unused and bool(args) and type(args[0]) is Array
-    rows = None if call is None else _composed_rows(call.leaves, did, first)
+    first = args[0] if args and type(args[0]) in IN_MEMORY else None
+    rows = None if call is None else _composed_rows(call.leaves, did, first, unused)
     if call is None or rows is None or type(did.launch) is not BuiltinFunctionType:
         answers.table.failed += 1
     else:
@@ -187,25 +199,27 @@ def learn_composed(
         answers.learn(call, did.launch, rows, _form(did.structure), kept)
 
 
-def _composed_rows(seen: Sequence[int], did: Did, unused: bool) -> list[Row] | None:
+def _composed_rows(seen: Sequence[int], did: Did, first: Any, unused: bool) -> list[Row] | None:
     rows = []
     place = {address: k for k, address in enumerate(seen)}
     numbers = {id(number_as_array(x)) for x in did.given if type(x) in NUMBERS}
     for leaf in did.leaves:
-        if type(leaf) is not Array:
+        kind = _kind_in_memory(leaf) if type(leaf) is Array or leaf is first else ""
+        if not kind:
             return None
         if id(leaf) in place:
-            rows.append(Row("array", place[id(leaf)]))
+            rows.append(Row(kind, place[id(leaf)]))
         elif id(leaf) in numbers:
             # Numbers are static here, and so is what is made of them.
             rows.append(Row("constant", 0, leaf.storage.address))
         else:
             return None
-    missing = set(range(len(seen))) - {row.leaf for row in rows if row.kind == "array"}
+    missing = set(range(len(seen))) - {row.leaf for row in rows if row.kind != "constant"}
     # What is no argument may have decided by its numbers what was done.
-    if len(place) < len(seen) or missing - ({0} if unused else set()):
+    spared = {0} if unused and seen and seen[0] == id(first) else set()
+    if len(place) < len(seen) or missing - spared:
         return None
-    return [*rows, *(Row("array", k) for k in sorted(missing))]
+    return [*rows, *(Row(IN_MEMORY[type(first)], k) for k in missing)]
 
 
 def _has_dictionary(x: Any) -> bool:
@@ -224,6 +238,10 @@ def _keep(x: Any, kept: list[object]) -> None:
             _keep(each, kept)
     elif type(x) is Array:
         kept.append(x.signature)
+    elif type(x) is np.ndarray:
+        kept.append(x.dtype)
+    elif type(x) is bytes:
+        pass  # Of which only the size is a token.
     elif type(x) is slice:
         _keep([x.start, x.stop, x.step], kept)
     else:

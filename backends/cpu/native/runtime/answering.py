@@ -21,7 +21,7 @@ from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime import reading
 from shardir.backends.cpu.native.runtime.callables import HEADER_PLACE, install
 from shardir.backends.cpu.native.runtime.entry import function
-from shardir.backends.cpu.native.runtime.flight import HEADER
+from shardir.backends.cpu.native.runtime.flight import HEADER, RESULT_WORDS
 from shardir.backends.cpu.native.runtime.launching import flat, words
 from shardir.backends.cpu.native.runtime.numbers import KINDS
 from shardir.backends.cpu.native.runtime.python import python_object
@@ -193,8 +193,13 @@ class Answers:
         that have to be there; `keep` holds all objects that are tokens.
         """
         header = ctypes.cast(launch.__self__, ctypes.POINTER(ctypes.c_int64))
-        if not header[0] and any(row.kind != "array" for row in rows):
+        if not header[0] and any(row.kind not in ("array", "bytes") for row in rows):
             return  # There is no part of a number.
+        made_of = ctypes.cast(header[HEADER.index("made")], ctypes.POINTER(ctypes.c_int64))
+        for k in range(header[HEADER.index("results")]):
+            argument = -1 - made_of[RESULT_WORDS * k]
+            if argument >= 0 and rows[argument].kind == "numpy":
+                return  # Somebody may write into it.
         count = header[HEADER.index("arguments")]
         taken = ctypes.cast(header[HEADER.index("rows")], ctypes.POINTER(ctypes.c_int64))
         places = []

@@ -10,7 +10,7 @@ of memory for results, 0: it gets them itself.
 from collections.abc import Callable
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
-from shardir.backends.cpu.native.runtime import blocks as small
+from shardir.backends.cpu.native.runtime import blocks as small, foreign
 from shardir.backends.cpu.native.runtime.numbers import KINDS
 from shardir.backends.cpu.native.runtime.python import python_object
 from shardir.backends.cpu.native.runtime.references import drop, drop_if_any, take, type_of
@@ -79,6 +79,9 @@ class _Part:
         take(self.f, given)
         self.f.store(given, self.f.offset(target, self.fact(name)))
 
+    def _is_storage(self, held: Value) -> Value:
+        return type_of(self.f, held).is_("eq", self.fact("storage", "ptr"))
+
     def _address(self, thing: Value, name: str) -> Value:
         number = self.f.load(self.f.offset(thing, self.fact(name)), "ptr")
         return self.f.call("PyLong_AsVoidPtr", [number], "ptr")
@@ -107,11 +110,18 @@ class _Making(_Part):
 
         def in_argument() -> None:
             held = f.load(f.offset(self._held, number ^ -1, "ptr"), "ptr")
+            f.choose(self._is_storage(held), lambda: in_storage(held), lambda: in_bytes(held))
+
+        def in_bytes(held: Value) -> None:
+            start.set(f.offset(held, foreign.OCTETS))
+            owner.set(held)
+
+        def in_storage(held: Value) -> None:
             start.set(self._address(held, "storage.address"))
             owner.set(f.load(f.offset(held, self.fact("storage.owner")), "ptr"))
             # Who owns a part is no block that a program might write into from its beginning.
             part = f.load(f.offset(row, 48), "i64").is_("ne", 0)
-            with f.when(part & type_of(f, owner.get()).is_("ne", self.fact("storage", "ptr"))):
+            with f.when(part & (self._is_storage(owner.get()) ^ 1)):
                 owner.set(held)
 
         f.choose(number.is_("sge", 0), in_block, in_argument)
@@ -214,12 +224,24 @@ class _Flight(_Part):
                 place.set(f.load(f.offset(row, 16), "ptr"))
                 held.set(self._none)
 
-            def of_other(
+            def of_foreign(leaf: Value = leaf, kind: Value = kind) -> None:
+                data = f.load(f.offset(leaf, foreign.DATA), "ptr")
+                a_number = kind.is_("eq", KINDS.index("numpy"))
+                place.set(f.select(a_number, data, f.offset(leaf, foreign.OCTETS)))
+
+            def no_constant(
                 kind: Value = kind,
                 of_number: Callable[[], None] = of_number,
+                of_foreign: Callable[[], None] = of_foreign,
+            ) -> None:
+                f.choose(kind.is_("sle", KINDS.index("bytes")), of_foreign, of_number)
+
+            def of_other(
+                kind: Value = kind,
+                no_constant: Callable[[], None] = no_constant,
                 of_constant: Callable[[], None] = of_constant,
             ) -> None:
-                f.choose(kind.is_("eq", KINDS.index("constant")), of_constant, of_number)
+                f.choose(kind.is_("eq", KINDS.index("constant")), of_constant, no_constant)
 
             f.choose(kind.is_("eq", KINDS.index("array")), of_array, of_other)
             with f.when(slot.is_("sge", 0)):

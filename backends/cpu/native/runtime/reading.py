@@ -3,7 +3,8 @@
     read(header, args, positional, names, call) -> i1
 
 A call is written down as words, its *tokens*: equal ones mean the same program and the same static
-arguments. An array gives its `signature`, a number of Python its type; what is static gives itself:
+arguments. An array gives its `signature`, one of NumPy in one piece its element type and shape,
+`bytes` how many there are, a number of Python its type; what is static gives itself:
 integers and floats by value, texts, classes, bools and the like as objects, containers by what is
 in them. What lies around the call gives tokens too: values of context variables. The arrays and
 numbers that are no tokens are the *leaves*. False: something else is in there, or one of the
@@ -12,7 +13,10 @@ variables that have to be `None` is not.
 
 from typing import Any
 
+import numpy as np
+
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.runtime import foreign
 from shardir.backends.cpu.native.runtime.python import python_object
 from shardir.backends.cpu.native.runtime.references import drop, type_of
 
@@ -32,7 +36,10 @@ FACTOR = -7046029254386353131
 CONTAINERS = ("tuple", "list", "dict")
 ITSELF = ("bool", "str", "type", "NoneType", "ellipsis")
 """Types whose objects are tokens where they are static."""
-FACTS = ("kind", "signature", "int", "float", "slice", "dtypes", *CONTAINERS, *ITSELF)
+FACTS = (
+    "kind", "signature", "int", "float", "slice", "dtypes", "bytes", "ndarray", *CONTAINERS,
+    *ITSELF,
+)  # fmt: skip
 """Words that are the same for all functions: types, and the offset of a slot."""
 HEADER = (
     "facts", "nones", "none_count", "variables", "variable_count", "process", "stated",
@@ -47,9 +54,10 @@ turned order; where its table is, and what is called in the end for what is not 
 def facts_of(kind: type, signature: int, dtypes: type) -> list[int]:
     """The words behind `FACTS`; `dtypes` is the class of NumPy's classes of element types."""
     given: dict[str, Any] = {"kind": kind, "dtypes": dtypes, "slice": slice}
-    for each in (int, float, tuple, list, dict, bool, str, type, type(None), type(...)):
+    for each in (int, float, tuple, list, dict, bool, str, bytes, type, type(None), type(...)):
         given[each.__name__] = each
-    return [signature if name == "signature" else id(given[name]) for name in FACTS]
+    numbers = {"signature": signature, "ndarray": id(np.ndarray) if foreign.readable() else 0}
+    return [numbers[name] if name in numbers else id(given[name]) for name in FACTS]
 
 
 def define_read(module: Module) -> None:
@@ -147,6 +155,21 @@ class _Walk:
         signature = f.load(f.offset(self.x, place), "ptr")
         return self.push(signature) & self.leaf()
 
+    def foreign(self) -> None:
+        """An array of NumPy is a leaf, too, where its elements lie in row-major order."""
+        f, x, good = self.f, self.x, self.good
+        flags = f.load(f.offset(x, foreign.FLAGS), "i32") & foreign.IN_ONE_PIECE
+        rank = f.load(f.offset(x, foreign.RANK), "i32").to("i64", "sext")
+        kind = f.load(f.offset(x, foreign.DTYPE), "ptr")
+        with f.when(flags.is_("eq", foreign.IN_ONE_PIECE)):
+            good.set(self.push(self.kind) & self.push(kind) & self.push(rank))
+            extents, k = f.load(f.offset(x, foreign.SHAPE), "ptr"), f.variable("i64", 0)
+            with f.while_(lambda: k.get().is_("slt", rank) & good.get()):
+                good.set(self.push(f.load(f.offset(extents, k.get(), "i64"), "i64")))
+                k.set(k.get() + 1)
+            with f.when(good.get()):
+                good.set(self.leaf())
+
     def static(self) -> None:
         self.good.set(self.inside(self.x, "static"))
 
@@ -209,8 +232,18 @@ class _Static(_Walk):
             with f.when(kinds.is_("eq", fact(f, self.facts, "dtypes"))):
                 self.good.set(self.push(self.x))
 
+        def octets() -> None:
+            count = f.load(f.offset(self.x, foreign.SIZE), "i64")
+            self.good.set(self.push(self.kind) & self.push(count) & self.leaf())
+
+        def not_foreign() -> None:
+            f.choose(self.is_("bytes"), octets, dtype)
+
+        def not_array() -> None:
+            f.choose(self.is_("ndarray"), self.foreign, not_foreign)
+
         def not_slice() -> None:
-            f.choose(self.is_("kind"), array, dtype)
+            f.choose(self.is_("kind"), array, not_array)
 
         f.choose(self.is_("slice"), parts, not_slice)
 

@@ -1,0 +1,152 @@
+"""Calls with NumPy's arrays that machine code answers, reading them where they lie."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from tests.counting import count_calls
+from tests.frontend.answered import (
+    A,
+    B,
+    X,
+    Y,
+    every_call_is_learned as every_call_is_learned,
+    plus,
+    scaled,
+)
+
+INDICES = np.array([2, 0, 1], np.int32)
+PLACED = snp.asarray(INDICES)
+WHOLE = snp.asarray(np.argsort(A, axis=1).astype(np.int32))
+WIDE = A.astype(np.float64)
+
+doubled = sd.jit(lambda x: x * 2)
+
+CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
+    "add": (lambda: snp.add(A, B), A + B),
+    "add, one is ours": (lambda: snp.add(X, B), A + B),
+    "x - array": (lambda: X - B, A - B),
+    "sum": (lambda: snp.sum(A, axis=0), A.sum(0)),
+    "transpose": (lambda: snp.transpose(A), A.T),
+    "concatenate": (lambda: snp.concatenate([A, Y, B]), np.concatenate([A, B, B])),
+    "take": (lambda: snp.take(A, PLACED, axis=0, mode="clip"), A[INDICES]),
+    "take along axis": (
+        lambda: snp.take_along_axis(A, WHOLE, axis=1),
+        np.take_along_axis(A, np.asarray(WHOLE), 1),
+    ),
+    "zeros_like": (lambda: snp.zeros_like(A), np.zeros_like(A)),
+    "zeros_like of f64": (lambda: snp.zeros_like(WIDE), np.zeros((3, 4), np.float32)),
+    "jit": (lambda: doubled(A), A * 2),
+    "jit, static": (lambda: scaled(A, 3), A * 3),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_with_numpys_arrays_takes_no_python(name: str) -> None:
+    call, wanted = CALLS[name]
+    for _ in range(3):
+        np.testing.assert_array_equal(call(), wanted)
+    assert count_calls(call) == count_calls(lambda: None)
+    np.testing.assert_array_equal(call(), wanted)
+
+
+def test_numbers_are_read_anew_in_every_call() -> None:
+    array = A.copy()
+    for number in range(5):
+        array[1, 2] = number
+        np.testing.assert_array_equal(snp.multiply(array, array), array * array)
+        np.testing.assert_array_equal(X + array, A + array)
+
+
+def test_no_result_lies_in_memory_that_somebody_can_write_into() -> None:
+    same = sd.jit(lambda x: (x, x.reshape(-1), x * 2))
+    array = np.zeros((64, 64), np.float32)
+    for _ in range(4):
+        array[:] = 1
+        made = [
+            snp.reshape(array, (32, 128)), snp.ravel(array), snp.copy(array), snp.asarray(array),
+            snp.squeeze(array), snp.split(array, 2)[0], snp.broadcast_arrays(array, array)[1],
+            *same(array)[:2],
+        ]  # fmt: skip
+        array[:] = 7
+        for each in made:
+            np.testing.assert_array_equal(each, np.ones(each.shape))
+
+
+def test_shapes_and_element_types_are_told_apart() -> None:
+    kinds = (np.float32, np.int32, np.int8, bool, np.complex64, np.float16)
+    for _ in range(3):
+        for kind in kinds:
+            for shape in ((12,), (3, 4), (4, 3), (2, 2, 3), (1, 12)):
+                array = A.astype(kind).reshape(shape)
+                made = snp.sum(array, axis=0)
+                assert made.shape == shape[1:]
+                np.testing.assert_allclose(made, array.sum(0), rtol=1e-6)
+                assert snp.add(array, array).dtype == array.dtype
+
+
+def test_arrays_in_other_orders_and_types_are_what_they_are() -> None:
+    swapped = A.astype(">f4").astype(">f4", copy=False)
+    odd = np.frombuffer(b"\0" + A.tobytes(), np.uint8)[1:].view(np.float32).reshape(A.shape)
+    for _ in range(3):
+        for array in (A, A.T.copy().T, np.repeat(A, 2, 1)[:, ::2], A[::-1][::-1], odd, WIDE):
+            np.testing.assert_array_equal(snp.add(array, 1), A + 1)
+            np.testing.assert_array_equal(array + X, A + A)
+        with pytest.raises(TypeError, match="no element type stands for NumPy's >f4"):
+            snp.add(swapped, 1)
+        np.testing.assert_array_equal(snp.add(A.view(_Named), 1), A + 1)
+        with pytest.raises(TypeError, match="masked"):
+            snp.add(np.ma.masked_array(A, A > 3), 1)
+
+
+class _Named(np.ndarray[Any, Any]):
+    """Another class of NumPy's arrays."""
+
+
+def test_indices_of_numpy_are_looked_at_in_every_call() -> None:
+    indices = INDICES.copy()
+    for place in (0, 2, -1, 1, -3):
+        indices[1] = place
+        np.testing.assert_array_equal(snp.take(X, indices, axis=0), A[indices])
+        np.testing.assert_array_equal(snp.take(A, indices, axis=0), A[indices])
+        np.testing.assert_array_equal(X[indices], A[indices])
+        counts = np.abs(indices)
+        np.testing.assert_array_equal(snp.repeat(A, counts, axis=0), np.repeat(A, counts, 0))
+        np.testing.assert_array_equal(snp.roll(A, indices[1:2], 1), np.roll(A, indices[1:2], 1))
+    shape = np.array([2, 3])
+    for rows in (2, 4, 1):
+        shape[0] = rows
+        assert snp.full(shape, 1.0).shape == (rows, 3)
+
+
+def test_static_arrays_are_known_by_their_numbers() -> None:
+    weighted = sd.jit(lambda x, by: x * by.weights, static_argnums=1)
+    for number in (1, 2, 1):
+        np.testing.assert_array_equal(weighted(A, _Static(number)), A * number)
+
+
+class _Static:
+    def __init__(self, number: int) -> None:
+        self.weights = np.full(4, number, np.float32)
+
+
+def test_settings_count_for_arrays_of_64_bits() -> None:
+    for _ in range(3):
+        assert snp.add(WIDE, WIDE).dtype == np.float32
+        with sd.enable_x64():
+            assert snp.add(WIDE, WIDE).dtype == np.float64
+
+
+def test_nothing_keeps_an_array_of_numpy() -> None:
+    array = A.copy()
+    before = sys.getrefcount(array)
+    for _ in range(4):
+        snp.add(array, X)
+        snp.zeros_like(array)
+        plus(array, array)
+    assert sys.getrefcount(array) == before
