@@ -8,7 +8,7 @@ on doing them.
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -255,4 +255,6 @@ def _form(structure: tree.PyTreeDef | None) -> Callable[[list[Any]], Any] | None
     flat = tree.unflatten(structure, range(structure.num_leaves))
     if type(flat) in (tuple, list) and list(flat) == list(range(structure.num_leaves)):
         return type(flat)
-    return partial(tree.unflatten, structure)
+    # A method of optree's, in which nothing of Python runs.
+    made: Callable[[list[Any]], Any] = structure.unflatten
+    return made

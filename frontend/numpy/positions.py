@@ -14,6 +14,7 @@ import numpy.typing as npt
 from shardir.backends.storage import Storage
 from shardir.errors import OperationTypeError
 from shardir.frontend.array import Array, uncommitted
+from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.locations import point
@@ -133,15 +134,24 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     return snp.stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
 
 
+@composed()
 def ix_(*args: Any) -> tuple[Any, ...]:
     """Index arrays for the rows, columns, ... that the vectors name: `x[ix_([0, 2], [1, 3])]`."""
-    rank = len(args)
-    return tuple(_open(arg, d, rank) for d, arg in enumerate(args))
+    made: tuple[Any, ...] = _opened(*map(_vector, args)) if args else ()
+    return made
 
 
-def _open(arg: Any, dim: int, rank: int) -> Any:
-    from shardir.frontend import numpy as snp
+@public()
+def _opened(*vectors: Any) -> tuple[Any, ...]:
+    """Each vector along a dimension of its own."""
+    rank, tracers = len(vectors), map(as_tracer, vectors)
+    return tuple(
+        reshape(x, tuple(x.size if d == dim else 1 for d in range(rank)))
+        for dim, x in enumerate(tracers)
+    )
 
+
+def _vector(arg: Any) -> Any:
     vector = arg if hasattr(arg, "shape") else np.asarray(arg)
     if len(vector.shape) != 1:
         raise IndexingError(point(f"ix_ takes vectors, got shape {tuple(vector.shape)}"))
@@ -149,8 +159,7 @@ def _open(arg: Any, dim: int, rank: int) -> Any:
         (vector,) = nonzero(vector)
     elif not vector.shape[0]:
         vector = np.zeros((0,), np.int32)
-    shape = tuple(vector.shape[0] if d == dim else 1 for d in range(rank))
-    return snp.reshape(vector, shape)
+    return vector
 
 
 @public(static=("shape",))

@@ -10,13 +10,14 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.choosing import not_in_place
+from shardir.frontend.numpy.creation import arange
 from shardir.frontend.numpy.positions import nonzero, places_of
 from shardir.frontend.operands import as_tracer, reshape
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The places of the main diagonal of an array with `ndim` dimensions of size `n`."""
-    return (places_of(np.arange(n)),) * ndim
+    return (arange(index(n), dtype=np.int32),) * ndim
 
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ X, Y = snp.asarray(A), snp.asarray(B)
 WHOLE = snp.asarray(A.astype(np.int32))
 
 scaled = sd.jit(lambda x, n: x * n, static_argnums=1)
+passed = sd.jit(lambda t: {"x": t["x"], "sum": t["x"] + t["y"][0], "all": t["y"]})
 plus = sd.jit(lambda x, y: {"sum": x + y, "parts": (x - y, y * 2)})
 
 

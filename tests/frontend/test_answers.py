@@ -26,6 +26,7 @@ from tests.frontend.answered import (
     X,
     Y,
     every_call_is_learned as every_call_is_learned,
+    passed,
     plus,
     scaled,
 )
@@ -59,7 +60,14 @@ CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
     "astype": (lambda: snp.astype(X, np.int32), A.astype(np.int32)),
     "take": (lambda: snp.take(X, WHOLE[0], axis=0, mode="clip"), A[[0, 1, 2, 2]]),
     "where": (lambda: snp.where(X < 5, X, Y), np.where(A < 5, A, B)),
+    "broadcast_arrays": (lambda: snp.broadcast_arrays(X, Y[:1]), [A, np.repeat(B[:1], 3, 0)]),
+    "ix_": (
+        lambda: snp.ix_(WHOLE[0], WHOLE[1]),
+        np.ix_(np.arange(4, dtype="i4"), np.arange(4, 8, dtype="i4")),
+    ),
     "jit, static": (lambda: scaled(X, 3), A * 3),
+    "jit, containers": (lambda: plus(X, Y), {"sum": A + B, "parts": (A - B, B * 2)}),
+    "jit, an argument": (lambda: passed({"x": X, "y": [Y]}), {"all": [B], "x": A, "sum": A + B}),
 }
 
 

@@ -168,3 +168,16 @@ def test_threads_donate_arrays_of_their_own() -> None:
 
     at_once(call, range(0, 4000, 1000))
     assert not faults
+
+
+def test_what_is_donated_and_returned_stays() -> None:
+    step = jit(lambda x, y: (x, x + y, y), donate_argnums=0)
+    x, y = made(3), made(2)
+    for _ in range(4):
+        place = address(x)
+        x, z, same = step(x, y)
+        assert address(x) == place
+        assert address(same) == address(y)
+        assert address(z) not in (address(x), address(y))
+        np.testing.assert_array_equal(x, np.full(SIZE, 3))
+        np.testing.assert_array_equal(z, np.full(SIZE, 5))

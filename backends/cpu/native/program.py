@@ -215,10 +215,11 @@ class NativeProgram(WholeExecutable):
     ) -> Launch | None:
         schedule = self.schedule
         enter = self._enter
-        if enter is None or not schedule.items or not self._plain:
+        seen = len(schedule.arguments) - len(captured)
+        whole = {number for kind, number in self._sources if kind is Kind.ARGUMENT}
+        if enter is None or not schedule.items or any(number >= seen for number in whole):
             return None
         template = self._template.copy()
-        seen = len(schedule.arguments) - len(captured)
         for slot, storage in zip(schedule.arguments[seen:], captured, strict=True):
             template[slot] = storage.address
         sizes: list[int] = []
@@ -226,22 +227,31 @@ class NativeProgram(WholeExecutable):
         if schedule.arena_bytes:
             sizes.append(schedule.arena_bytes)
             places += [(ARENA, 0, 0), *((slot, 0, offset) for slot, offset in schedule.pinned)]
-        results = []
+        homes: dict[int, tuple[int, int]] = {}
         over = self._over(donated)
         given: dict[int, int] = {}
         taken = SMALL_BYTES + 1  # so that the first result begins a block
-        for (number, slot, nbytes, shape, dtype), each in zip(self._made, made, strict=True):
+        for number, slot, nbytes, *_ in self._made:
             size = aligned(nbytes)
             if taken + size > SMALL_BYTES:
                 sizes.append(0)
                 taken = 0
             if number in over:
                 given[len(sizes) - 1] = over[number]
-            places.append((slot, len(sizes) - 1, taken))
-            results.append(launching.Result(len(sizes) - 1, taken, shape, dtype, *each))
+            homes[number] = len(sizes) - 1, taken
+            places.append((slot, *homes[number]))
             taken += size
             sizes[-1] = taken
-        arguments = [launching.Argument(slot) for slot in schedule.arguments[:seen]]
+        results, shapes = [], dict[int, tuple[int, ...]]()
+        for (what, number), typed, each in zip(self._sources, self._shapes, made, strict=True):
+            if what is Kind.ARGUMENT:
+                shapes[number] = typed[0]
+            home = (-1 - number, 0) if what is Kind.ARGUMENT else homes[number]
+            results.append(launching.Result(*home, *typed, *each))
+        arguments = [
+            launching.Argument(slot, shapes.get(k))
+            for k, slot in enumerate(schedule.arguments[:seen])
+        ]
         launch = launching.launcher(
             launches(), enter.__self__, kind, template, arguments, places, sizes, results,
             (self, captured),
