@@ -44,10 +44,20 @@ class Storage:
     def array(self) -> npt.NDArray[Any]:
         """The elements as NumPy sees them, not to be written into."""
         if self._array is None:
+            _show(self.owner)
             # Types that NumPy has from elsewhere are views of plain bytes.
             raw = np.asarray(_Bytes(self))
             self._array = raw.view(self.dtype).reshape(self.shape)
         return self._array
+
+
+def _show(owner: Any) -> None:
+    """Tell who owns memory, if it wants to know, that others have it now, who might write there."""
+    while type(owner) is Storage:
+        owner = owner.owner
+    show = getattr(owner, "show", None)
+    if show is not None:
+        show()
 
 
 def is_storage(base: object) -> bool:

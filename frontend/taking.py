@@ -5,7 +5,6 @@ backend uses again and again. What nobody can write into is taken as it is.
 """
 
 from functools import cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,6 @@ from shardir.frontend.operands import to_numpy
 
 POOLED_BYTES = 1 << 12
 """Fewer are NumPy's, which takes less time for them."""
-
-UNTOUCHED_BYTES = 4 << 20
-"""From here on zeros are not written before somebody reads them."""
 
 Numbers = npt.NDArray[Any]
 
@@ -53,17 +49,6 @@ def _fresh(numbers: Numbers) -> Storage | None:
 def _prepare() -> None:
     """Who has an array will call a function of it: what that needs begins with the first."""
     prepare("cpu")
-
-
-def untouched_zeros(shape: tuple[int, ...], dtype: Any) -> Storage | None:
-    """Zeros in pages that take no memory before they are read; `None` for few, or without such."""
-    nbytes = prod(shape) * dtype.itemsize
-    if nbytes < UNTOUCHED_BYTES or not available():
-        return None
-    from shardir.backends.cpu.native.runtime.memory import zeroed
-
-    block = zeroed(nbytes)
-    return None if block is None else Storage(block.address, block, shape, dtype)
 
 
 def is_lasting(numbers: Numbers) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from shardir.frontend import promotion, tree
 from shardir.frontend.abstract_mesh import is_abstract
-from shardir.frontend.array import Array, from_numpy, uncommitted
+from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -36,10 +36,10 @@ from shardir.frontend.promotion import Abstract, dtype_of
 from shardir.frontend.scalars import NUMBERS
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import ShapeDtypeStruct
-from shardir.frontend.taking import UNTOUCHED_BYTES, untouched_zeros
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import check_ends
+from shardir.frontend.unwritten import FEWEST, unwritten_zeros
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
@@ -182,13 +182,12 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
 
 
 def _zeros(shape: Any, dtype: Any) -> Any:
-    """Zeros; large ones are pages that nobody has touched, where there are such."""
+    """Zeros; many are memory that nobody has written since it was zeros, where there is such."""
     size = shape if type(shape) is int else prod(shape) if _is_known(shape) else 0
-    if size >= UNTOUCHED_BYTES // 16 and current() is None:
-        sizes, name = shape_of(shape), dtype_of(float if dtype is None else dtype)
-        storage = untouched_zeros(sizes, NUMPY_DTYPES[name])
-        if storage is not None:
-            return uncommitted(storage, Abstract(TensorType(sizes, name)))
+    if size >= FEWEST and current() is None:
+        made = unwritten_zeros(shape_of(shape), dtype_of(float if dtype is None else dtype))
+        if made is not None:
+            return made
     return _splat(shape, 0, dtype)
 
 

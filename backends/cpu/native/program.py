@@ -15,7 +15,7 @@ import numpy as np
 from shardir.backends.base import Launch, WholeExecutable
 from shardir.backends.cpu.native.runtime import kernels, launching, looping
 from shardir.backends.cpu.native.runtime.calls import launches
-from shardir.backends.cpu.native.runtime.memory import Block, allocate, is_block
+from shardir.backends.cpu.native.runtime.memory import Block, allocate, may_be_written
 from shardir.backends.cpu.native.runtime.program import load
 from shardir.backends.cpu.native.runtime.workers import pool
 from shardir.backends.cpu.native.schedule.instructions import (
@@ -266,7 +266,7 @@ class NativeProgram(WholeExecutable):
                 storage = args[argument]
                 owner = storage.owner
                 alone = getrefcount(storage) <= STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
-                if alone and is_block(owner) and storage.untouched:
+                if alone and storage.untouched and may_be_written(owner):
                     given[result] = owner
         return given
 
@@ -321,6 +321,5 @@ def _own(leaf: Any, kind: type) -> Block | None:
     owner = held.owner
     # One reference less than in a run, which has a list of storages.
     alone = getrefcount(held) < STORAGE_ALONE and getrefcount(owner) <= OWNER_ALONE
-    if alone and is_block(owner) and held.untouched:
-        return owner if held.address == owner.address else None
-    return None
+    begins = held.address == getattr(owner, "address", None)
+    return owner if alone and begins and held.untouched and may_be_written(owner) else None

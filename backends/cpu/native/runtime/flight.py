@@ -21,10 +21,9 @@ BLOCK_SLOTS = ("address",)
 
 FACTS = (
     "array", *ARRAY_SLOTS, "storage", *(f"storage.{name}" for name in STORAGE_SLOTS), "block",
-    "small", "allocate",
+    "small",
 )  # fmt: skip
-"""The words that say what arrays, storages and blocks are: types, and offsets of slots; and what
-gives memory where a list is empty."""
+"""The words that say what arrays, storages and blocks are: types, and offsets of slots."""
 HEADER = (
     "program", "slots", "facts", "template", "arguments", "rows", "placed", "places", "results",
     "made", "blocks", "sizes",
@@ -36,8 +35,8 @@ of `numbers.KINDS`, the shape that its storage must have (0: any), and which of 
 a constant, its address is in the place of the shape."""
 PLACE_WORDS = 3
 """(slot, block, offset)"""
-SIZE_WORDS = 3
-"""(home, bytes, the bytes as an object of Python)"""
+SIZE_WORDS = 4
+"""(home, bytes, the bytes as an object of Python, what gives memory where the home is empty)"""
 RESULT_WORDS = 7
 """(block, offset, shape, type, signature, sharding, part). A block below 0 is argument -1 - block,
 of which a result is all, or a `part`."""
@@ -308,8 +307,8 @@ class _Flight(_Part):
         with f.when(home.is_("ne", 0)):
             block.set(f.call("pop", [home, f.load(f.offset(row, 8), "i64")], "ptr"))
         with f.when(block.get().is_("eq", 0)):
-            size = f.load(f.offset(row, 16), "ptr")
-            block.set(f.call("PyObject_CallOneArg", [self.fact("allocate", "ptr"), size], "ptr"))
+            size, more = (f.load(f.offset(row, place), "ptr") for place in (16, 24))
+            block.set(f.call("PyObject_CallOneArg", [more, size], "ptr"))
         return block.get()
 
     def _made(self, row: Value) -> Value:

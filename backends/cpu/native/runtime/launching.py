@@ -65,7 +65,7 @@ def _facts(kind: type, retire: int, hand: int) -> ctypes.Array[ctypes.c_int64] |
     if array is None or storage is None or block is None or blocks is None:
         return None
     memory.POOL.adopt(blocks, small.hand(hand))
-    words = (id(kind), *array, id(Storage), *storage, *block, id(blocks), id(memory.allocate))
+    words = (id(kind), *array, id(Storage), *storage, *block, id(blocks))
     return (ctypes.c_int64 * len(words))(*words)
 
 
@@ -79,11 +79,13 @@ def launcher(
     sizes: Sequence[int],
     results: Sequence[Result],
     keep: object,
+    zeros: bool = False,
 ) -> Launch | None:
     """A function that runs the program at an address on arrays of a class; `None`: not here.
 
     `template` has the addresses of slots that never change, `places` (slot, block, offset) of what
-    lies in the blocks of a call, whose `sizes` are bytes. `keep` lives as long as the function.
+    lies in the blocks of a call, whose `sizes` are bytes; they hold zeros with `zeros`. `keep`
+    lives as long as the function.
     """
     facts = _facts(kind, code["retire"], code["hand"])
     if facts is None:
@@ -94,7 +96,11 @@ def launcher(
         for k, each in enumerate(arguments)
     ]
     numbers = [*sizes]
-    asked = [(memory.POOL.home(size), size, id(size)) for size in numbers]
+    pool = memory.POOL
+    home, more = (pool.home_of_zeros, memory.zeroed) if zeros else (pool.home, memory.allocate)
+    asked = [(home(size), size, id(size), id(more)) for size in numbers]
+    if zeros and not all(row[0] for row in asked):
+        return None
     made = [
         (r.block, r.offset, id(r.shape), id(r.dtype), id(r.signature), id(r.sharding), int(r.part))
         for r in results

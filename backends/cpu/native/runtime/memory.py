@@ -23,11 +23,11 @@ from typing import Any, NamedTuple, final
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.backends.cpu.native.runtime.mapping import (
     FORGETS,
-    forget,
     map_memory,
     unmap_memory,
     whole_pages,
 )
+from shardir.backends.cpu.native.runtime.zeroing import LEAST_BYTES, Home, Zeros, new_home, show
 
 ALIGNMENT = 64
 ARENA_BYTES = 32 << 20
@@ -63,12 +63,22 @@ class Block:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        return {
-            "data": (self.address, False),
-            "shape": (self.nbytes,),
-            "typestr": "|u1",
-            "version": 3,
-        }
+        return _bytes(self)
+
+
+def _bytes(block: Block) -> dict[str, Any]:
+    return {
+        "data": (block.address, False),
+        "shape": (block.nbytes,),
+        "typestr": "|u1",
+        "version": 3,
+    }
+
+
+def _shown_bytes(block: Block) -> dict[str, Any]:
+    """The bytes of a block of machine code, for who may write into them."""
+    show(block)
+    return _bytes(block)
 
 
 def _refuse_copies(_: object) -> str:
@@ -109,9 +119,9 @@ class Pool:
         self._large: dict[int, _Large] = {}
         self._kind: type | None = None
         self._hand: Callable[..., Any]
-        self._homes: dict[int, ctypes.Array[ctypes.c_int64]] = {}
+        self._homes: dict[int, Home] = {}
         self._places: dict[int, int] = {}
-        self._untouched: dict[int, _Large] = {}
+        self._zeros = Zeros()
         self._free, self._end = 0, 0
         self._cut = self._mapped = self._peak = self._used_at_most = 0
 
@@ -137,14 +147,19 @@ class Pool:
         """
         with self._lock:
             if self._kind is None:
-                kind.__array_interface__ = Block.__array_interface__  # type: ignore[attr-defined]
+                kind.__array_interface__ = property(_shown_bytes)  # type: ignore[attr-defined]
+                kind.show = show  # type: ignore[attr-defined]
                 kind.__reduce__ = _refuse_copies  # type: ignore[assignment]
                 self._kind, self._hand = kind, hand
+                self._zeros.adopt(kind, hand)
                 self._memo.clear()
 
-    def is_block(self, thing: object) -> bool:
-        """Whether something is a block, of either kind."""
-        return type(thing) is Block or (self._kind is not None and type(thing) is self._kind)
+    def may_be_written(self, thing: object) -> bool:
+        """Whether something is a block, of either kind, into which the caller will write."""
+        if self._kind is None or type(thing) is not self._kind:
+            return type(thing) is Block
+        show(thing)
+        return True
 
     def home(self, nbytes: int) -> int:
         """Where the list of blocks of machine code is that are large enough; 0: there is none."""
@@ -154,27 +169,33 @@ class Pool:
             if nbytes not in self._places:
                 if len(self._places) >= MEMO_SIZES:
                     self._places.clear()
-                made = self._homes.setdefault(size_class(nbytes), (ctypes.c_int64 * 2)())
+                made = self._homes.setdefault(size_class(nbytes), new_home())
                 self._places[nbytes] = ctypes.addressof(made)
             return self._places[nbytes]
 
-    def zeroed(self, nbytes: int) -> Block | None:
-        """A large block of zeros that takes no memory before it is read or written; `None` for
-        what is small, or where the system has no such thing. Raises as `allocate`.
-
-        Such blocks have lists of their own: others are to find pages that are there.
-        """
+    def home_of_zeros(self, nbytes: int) -> int:
+        """Where the list of blocks of zeros of machine code is that are large enough; 0: there is
+        none, as for few zeros, or where the system has no such thing."""
         size = size_class(nbytes)
-        if size <= SMALL_BYTES or not FORGETS:
-            return None
+        if self._kind is None or nbytes < LEAST_BYTES or not FORGETS:
+            return 0
         with self._lock:
-            home = self._untouched.setdefault(size, _Large())
-            try:
-                address = home.pop()
-            except IndexError:
-                return Block(self._map(size, nbytes), nbytes, home)
-        forget(address, size)
-        return Block(address, nbytes, home)
+            others = self._homes.setdefault(size, new_home()) if size <= SMALL_BYTES else None
+            return self._zeros.home(size, others)
+
+    def zeroed(self, nbytes: int) -> Block | None:
+        """A block of zeros, which takes no memory before it is read if it has pages of its own;
+        `None` where there is no `home_of_zeros`. Raises as `allocate`."""
+        if not self.home_of_zeros(nbytes):
+            return None
+        size = size_class(nbytes)
+        with self._lock:
+            made: Block | None = self._zeros.idle(size, nbytes) or self._zeros.renewed(size, nbytes)
+            if made is not None:
+                return made
+            new = self._map if size > SMALL_BYTES else self._cut_small
+            made = self._zeros.made(size, nbytes, new(size, nbytes))
+            return made
 
     def trim(self, idle_seconds: float = 0.0) -> int:
         """Give large blocks back that were idle for so long; returns how many bytes."""
@@ -184,6 +205,8 @@ class Pool:
             for since, address, size, home in self._idle():
                 if since <= latest:
                     self._give_back(address, size, home)
+            if idle_seconds <= 0:
+                self._give_zeros_back()
             self._used_at_most = self._mapped - self._idle_bytes()
             return before - self._mapped
 
@@ -210,6 +233,8 @@ class Pool:
                 if self._kind is not None:
                     place = self.home(nbytes)
                     made: Block | None = self._hand(self._kind, place, nbytes, 0)
+                    if made is None:
+                        made = self._zeros.for_others(size, nbytes)
                     if made is None:
                         try:
                             address = home.pop()
@@ -284,6 +309,8 @@ class Pool:
         used = self._mapped - self._idle_bytes() + size
         self._used_at_most = max(self._used_at_most, used)
         wanted = max(self._used_at_most * SLACK, self.limit / 2)
+        if self._mapped + size > wanted:
+            self._give_zeros_back()
         for since, address, idle, home in sorted(self._idle()):
             if since <= latest or self._mapped + size > wanted:
                 self._give_back(address, idle, home)
@@ -292,8 +319,7 @@ class Pool:
         """(since when, address, size, list) of all large blocks that are idle."""
         return [
             (home.since.get(address, 0.0), address, size, home)
-            for homes in (self._large, self._untouched)
-            for size, home in homes.items()
+            for size, home in self._large.items()
             for address in home.copy()
         ]
 
@@ -306,9 +332,14 @@ class Pool:
         unmap_memory(address, size)
         self._mapped -= size
 
+    def _give_zeros_back(self) -> None:
+        for address, size in self._zeros.given_up():
+            unmap_memory(address, size)
+            self._mapped -= size
+
     def _idle_bytes(self) -> int:
-        homes = [*self._small.items(), *self._large.items(), *self._untouched.items()]
-        lists = sum(size * len(home) for size, home in homes)
+        homes = [*self._small.items(), *self._large.items()]
+        lists = sum(size * len(home) for size, home in homes) + self._zeros.idle_bytes()
         return lists + sum(size * home[1] for size, home in self._homes.items())
 
 
@@ -346,7 +377,7 @@ POOL = Pool(memory_of_machine())
 """The memory of this process."""
 
 allocate = POOL.allocate
-is_block = POOL.is_block
+may_be_written = POOL.may_be_written
 zeroed = POOL.zeroed
 trim = POOL.trim
 statistics = POOL.statistics

@@ -90,7 +90,7 @@ def test_small_blocks_go_home() -> None:
     mine.adopt(kind, hand(code["hand"]))
     block = mine.allocate(1000)
     assert type(block) is kind
-    assert mine.is_block(block)
+    assert mine.may_be_written(block)
     assert (block.nbytes, block.address % 64) == (1000, 0)
     address, used = block.address, mine.statistics().in_use
     view = np.asarray(block)

@@ -15,7 +15,6 @@ import pytest
 
 from shardir.backends.cpu.native.runtime import memory
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
-from shardir.backends.cpu.native.runtime.mapping import FORGETS
 from shardir.backends.cpu.native.runtime.memory import Block, Pool, in_units, size_class
 from shardir.errors import ShardirError
 
@@ -97,31 +96,6 @@ def test_statistics_add_up() -> None:
     assert pool.statistics() == memory.Statistics(1024, 0, left, mapped)
     del small
     assert pool.statistics() == memory.Statistics(0, 1024, left, mapped)
-
-
-def test_zeros_come_without_being_written() -> None:
-    pool = Pool(1 << 30)
-    assert pool.zeroed(MIB) is None
-    block = pool.zeroed(9 * MIB)
-    if not FORGETS:
-        assert block is None
-        return
-    assert block is not None
-    address = block.address
-    assert not np.asarray(block).any()
-    assert pool.statistics().in_use == size_class(9 * MIB)
-    np.asarray(block)[:] = 7
-    del block
-    assert pool.statistics().idle == size_class(9 * MIB)
-    # What needs memory gets other pages, those that are there.
-    assert pool.allocate(9 * MIB).address != address
-    again = pool.zeroed(9 * MIB)
-    assert again is not None
-    assert again.address == address
-    assert not np.asarray(again).any()
-    del again
-    pool.trim()
-    assert pool.statistics().mapped == 0
 
 
 def test_running_out_of_memory_is_said_and_changes_nothing() -> None:
