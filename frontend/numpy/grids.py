@@ -182,10 +182,15 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
         )  # fmt: skip
     if not sizes:
         return asarray(np.zeros((0,)), dtype=promotion.user_dtype(name))
-    rows = [
-        emit("iota", dim=d + 1, result=TensorType((1, *sizes), name)) for d in range(len(sizes))
-    ]
-    return emit("concatenate", *rows, dim=0)
+    # Chosen by the axis: put together, the parts would be written twice.
+    shape = (len(sizes), *sizes)
+    axis: Tracer = emit("iota", dim=0, result=TensorType(shape, "i32"))
+    made, *others = (
+        emit("iota", dim=d + 1, result=TensorType(shape, name)) for d in range(len(sizes))
+    )
+    for number, other in enumerate(others, 1):
+        made = same("select", same("ge", axis, like(axis, number)), other, made)
+    return made
 
 
 @public(static=("function", "shape", "dtype", "kwargs"), cached=False)
