@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend import viewing
 from shardir.frontend.array import Array, uncommitted
+from shardir.frontend.composing import Did, composed, watched
 from shardir.frontend.errors import ArgumentError, MissingFileError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.creation import asarray
@@ -31,14 +33,24 @@ def _reading(name: str, what: str) -> Callable[..., Any]:
         except FOREIGN as error:
             refuse(function, name, args, options, error)
             raise
-        return asarray(found)
+        made = asarray(found)
+        if args and type(args[0]) is bytes:
+            _note(args[0], made)
+        return made
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"An array of the numbers in {what}, with NumPy's arguments."
     return function
 
 
-frombuffer = _reading("frombuffer", "a buffer of bytes")
+def _note(given: bytes, made: Any) -> None:
+    """Tell who wants to know that an array is a part of some bytes, if it is."""
+    done = watched.get()
+    if done is not None and type(made) is Array and made.size:
+        done.append(Did([given], viewing.launcher_of_bytes(given, made), [given], None, made))
+
+
+frombuffer = composed()(_reading("frombuffer", "a buffer of bytes"))
 fromfile = _reading("fromfile", "a file of bytes or text")
 fromiter = _reading("fromiter", "something that is iterated over")
 fromstring = _reading("fromstring", "a text")

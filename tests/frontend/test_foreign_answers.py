@@ -23,6 +23,7 @@ from tests.frontend.answered import (
 INDICES = np.array([2, 0, 1], np.int32)
 PLACED = snp.asarray(INDICES)
 WHOLE = snp.asarray(np.argsort(A, axis=1).astype(np.int32))
+OCTETS = A.tobytes()
 WIDE = A.astype(np.float64)
 
 doubled = sd.jit(lambda x: x * 2)
@@ -38,6 +39,11 @@ CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
     "take along axis": (
         lambda: snp.take_along_axis(A, WHOLE, axis=1),
         np.take_along_axis(A, np.asarray(WHOLE), 1),
+    ),
+    "frombuffer": (lambda: snp.frombuffer(OCTETS, np.float32), A.ravel()),
+    "a part of a buffer": (
+        lambda: snp.frombuffer(OCTETS, dtype=np.int16, count=3, offset=8),
+        np.frombuffer(A.tobytes(), np.int16, 3, 8),
     ),
     "zeros_like": (lambda: snp.zeros_like(A), np.zeros_like(A)),
     "zeros_like of f64": (lambda: snp.zeros_like(WIDE), np.zeros((3, 4), np.float32)),
@@ -150,3 +156,22 @@ def test_nothing_keeps_an_array_of_numpy() -> None:
         snp.zeros_like(array)
         plus(array, array)
     assert sys.getrefcount(array) == before
+
+
+def test_arrays_of_bytes_keep_them_and_are_told_apart() -> None:
+    for number in range(6):
+        given = np.full(50 + number % 2, number, np.float32).tobytes()
+        made = snp.frombuffer(given, np.float32)
+        assert made.shape == (50 + number % 2,)
+        del given
+        others = [bytes([255]) * (200 + 4 * (number % 2)) for _ in range(20)]
+        np.testing.assert_array_equal(made, np.full(made.shape, number))
+        np.testing.assert_array_equal(made[3:10] * 2, np.full(7, 2 * number))
+        del others
+        changing = bytearray(b"\0" * 200)
+        copied = snp.frombuffer(changing, np.float32)
+        changing[:] = b"\1" * 200
+        assert not np.asarray(copied).any()
+        assert snp.frombuffer(bytes(16), np.float64).dtype == np.float32
+    with pytest.raises(ValueError, match="frombuffer does not take"):
+        snp.frombuffer(bytes(203), np.float32)
