@@ -35,6 +35,11 @@ class Storage:
         made._array.flags.writeable = False
         return made
 
+    @classmethod
+    def around(cls, array: npt.NDArray[Any]) -> "Storage":
+        """The memory of an array in one piece, which nobody else has and nobody writes into."""
+        return cls(array.__array_interface__["data"][0], array, array.shape, array.dtype)
+
     @property
     def untouched(self) -> bool:
         """Whether NumPy has never seen it, so that no array can show it."""

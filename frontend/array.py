@@ -9,6 +9,7 @@ wherever the computation is.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
@@ -37,7 +38,7 @@ from shardir.frontend.errors import (
 from shardir.frontend.gathering import gathered, is_gathered, read, readable
 from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
-from shardir.frontend.promotion import Abstract, DType, user_dtype
+from shardir.frontend.promotion import Abstract, DType, canonical, user_dtype
 from shardir.frontend.running import uncommitted_device
 from shardir.frontend.shardings import Index, Sharding, SingleDeviceSharding
 from shardir.frontend.signature import (
@@ -45,7 +46,7 @@ from shardir.frontend.signature import (
     Signature,
     signature_of,
 )
-from shardir.frontend.taking import taken
+from shardir.frontend.taking import copied, taken
 from shardir.types import TensorType, dtype_name
 
 
@@ -301,16 +302,52 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
     They are copied unless nobody can write into them. Element types of 64 bits are narrowed unless
     enabled; `dtype` names another type to have.
     """
+    if type(array) is np.ndarray and not weak and not dtype:
+        known = signature_of_numpy(array)
+        if known is not None and becomes(array, known[1]):
+            storage = taken(array) if known[1] is array.dtype else copied(array, known[1])
+            return Array(known[0], _on(uncommitted_device()), storage)
     numbers = np.asarray(array) if dtype == "key" else to_numpy(array)
     name = dtype or dtype_name(numbers.dtype)
     abstract = Abstract(TensorType(numbers.shape, name), weak)
     return uncommitted(taken(numbers), abstract)
 
 
+def signature_of_numpy(array: npt.NDArray[Any]) -> tuple[Signature, np.dtype[Any]] | None:
+    """What a program for an array of NumPy is found by, and the element type that it becomes;
+    `None`: there is no such."""
+    return _signature_of_numpy(array.shape, array.dtype, config.enable_x64)
+
+
+def becomes(array: npt.NDArray[Any], kind: np.dtype[Any]) -> bool:
+    """Whether an array becomes one of an element type, its own or a narrower one, with no error:
+    integers have to fit."""
+    if array.dtype is kind or array.dtype.kind not in "iu" or not array.size:
+        return True
+    bounds = np.iinfo(kind)
+    return bool(array.min() >= bounds.min and array.max() <= bounds.max)
+
+
+@lru_cache(1 << 12)
+def _signature_of_numpy(
+    shape: tuple[int, ...], dtype: np.dtype[Any], wide: bool
+) -> tuple[Signature, np.dtype[Any]] | None:
+    try:
+        name = canonical(dtype_name(dtype))
+    except TypeError:
+        return None
+    type = TensorType(shape, name)
+    return signature_of(Abstract(type), None), type.numpy
+
+
+@lru_cache(1 << 8)
+def _on(device: Device) -> Sharding:
+    return SingleDeviceSharding(device)
+
+
 def uncommitted(numbers: Storage, abstract: Abstract) -> Array:
     """An uncommitted array on the default device that owns `numbers`."""
-    sharding = SingleDeviceSharding(uncommitted_device())
-    return Array(signature_of(abstract, None), sharding, numbers)
+    return Array(signature_of(abstract, None), _on(uncommitted_device()), numbers)
 
 
 def placed(numbers: Storage, abstract: Abstract, sharding: Sharding) -> Array:

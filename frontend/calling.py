@@ -13,7 +13,7 @@ import numpy as np
 
 from shardir.custom_rules import rules_in_force
 from shardir.frontend import tree
-from shardir.frontend.array import Array
+from shardir.frontend.array import Array, becomes, from_numpy, signature_of_numpy
 from shardir.frontend.composing import Did, watched
 from shardir.frontend.config import config
 from shardir.frontend.eager import Eager, UnhashableError, static_key
@@ -73,6 +73,8 @@ def signature_of_leaf(leaf: Any, name: str = "") -> Signature:
         if key not in _numbers:
             _numbers[key] = signature_of(abstract_of(leaf), None)
         return _numbers[key]
+    if type(leaf) is np.ndarray and (known := signature_of_numpy(leaf)) is not None:
+        return known[0]
     if isinstance(leaf, Tracer):
         leaf.check(None)
     if isinstance(leaf, ShapeDtypeStruct):
@@ -129,6 +131,10 @@ def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Trace
 
 def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Call a function of a namespace outside of a trace."""
+    if eager.cached and any(type(x) is np.ndarray for x in args):
+        placed = _taken(args, eager.static_positions)
+        if placed is not args:
+            return eager.thing(*placed, **options)
     given = args, options
     wrapped = (
         numbers_as_arrays(args, options, eager.static_positions, eager.static)
@@ -157,6 +163,9 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
                 eager.programs.clear()
             eager.programs[where] = there
     program, structure, more = there
+    if program.views:
+        # A result may not lie in memory that somebody can write into.
+        leaves = [from_numpy(x) if type(x) is np.ndarray else x for x in leaves]
     results = program(leaves + more)
     made = results[0] if structure is None else tree.unflatten(structure, results)
     done, launch = watched.get(), program.launch if eager.cached else None
@@ -171,6 +180,23 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
             eager.thing, eager.answers, eager.kept_out, launch, structure, *given, leaves
         )
     return made
+
+
+def _taken(args: tuple[Any, ...], static: frozenset[int]) -> tuple[Any, ...]:
+    """The arguments, arrays of NumPy that machine code cannot read where they lie as ours."""
+    placed = tuple([
+        from_numpy(x) if type(x) is np.ndarray and i not in static and _is_converted(x) else x
+        for i, x in enumerate(args)
+    ])  # fmt: skip
+    return placed if any(x is not y for x, y in zip(args, placed, strict=True)) else args
+
+
+def _is_converted(array: Any) -> bool:
+    """Whether an array becomes another one, without any error."""
+    known = signature_of_numpy(array)
+    if known is None or (known[1] is array.dtype and array.flags.c_contiguous):
+        return False
+    return becomes(array, known[1])
 
 
 class _Place:

@@ -132,7 +132,8 @@ class Runnable:
         self._stored: list[Storage] = []
         self.launch: Launch | None = None
         """The way of arrays that are as they are needed."""
-        self._views = False
+        self.views = False
+        """Whether results are windows into arguments."""
         if self._whole is not None:
             self._full: list[tuple[int, ...]] = [
                 full_shape(type.shape, sharding)
@@ -145,7 +146,7 @@ class Runnable:
                 launch = None
                 if self._one and not captured:
                     launch = viewing.launcher(plan.module.main, self._made)
-                self._views = launch is not None
+                self.views = launch is not None
                 self.launch = launch or self._whole.launcher(Array, self._made, self._stored)
         elif not self._nowhere:
             self._captured = [
@@ -158,7 +159,7 @@ class Runnable:
         self.donated = numbers
         if self._whole is None:
             self._execute.donate(numbers)
-        if self.launch is not None and self._whole is not None and not self._views:
+        if self.launch is not None and self._whole is not None and not self.views:
             self.launch = self._whole.launcher(Array, self._made, self._stored, numbers)
 
     def _compile(self, plan: Plan) -> None:

@@ -4,6 +4,7 @@ Arrays never change, so memory that somebody may still write into is copied, int
 backend uses again and again. What nobody can write into is taken as it is.
 """
 
+from ctypes import memmove
 from functools import cache
 from typing import Any
 
@@ -28,21 +29,26 @@ def taken(numbers: Numbers) -> Storage:
     """The numbers of a NumPy array in row-major memory that stays as it is."""
     if is_lasting(numbers) and numbers.flags.c_contiguous:
         return Storage.of(numbers)
-    storage = _fresh(numbers)
-    return Storage.of(np.array(numbers)) if storage is None else storage
+    return copied(numbers, numbers.dtype)
 
 
-def _fresh(numbers: Numbers) -> Storage | None:
-    """A copy in the backend's memory, which NumPy has not seen; `None`: there is no such."""
-    if numbers.nbytes < POOLED_BYTES or not available():
-        return None
+def copied(numbers: Numbers, kind: np.dtype[Any]) -> Storage:
+    """A copy of the numbers of a NumPy array, of an element type that they convert to."""
+    nbytes = numbers.size * kind.itemsize
+    if nbytes < POOLED_BYTES or not available():
+        with np.errstate(all="ignore"):
+            return Storage.around(numbers.astype(kind, order="C"))
     _prepare()
     from shardir.backends.cpu.native.runtime.memory import allocate
 
-    block = allocate(numbers.nbytes)
-    target = np.asarray(block)[: numbers.nbytes].view(numbers.dtype).reshape(numbers.shape)
-    np.copyto(target, numbers)
-    return Storage(block.address, block, numbers.shape, numbers.dtype)
+    block = allocate(nbytes)
+    if numbers.dtype is kind and numbers.flags.c_contiguous:
+        memmove(block.address, numbers.__array_interface__["data"][0], nbytes)
+    else:
+        target = np.asarray(block)[:nbytes].view(kind).reshape(numbers.shape)
+        with np.errstate(all="ignore"):
+            np.copyto(target, numbers, casting="unsafe")
+    return Storage(block.address, block, numbers.shape, kind)
 
 
 @cache

@@ -193,13 +193,11 @@ class Answers:
         that have to be there; `keep` holds all objects that are tokens.
         """
         header = ctypes.cast(launch.__self__, ctypes.POINTER(ctypes.c_int64))
-        if not header[0] and any(row.kind not in ("array", "bytes") for row in rows):
-            return  # There is no part of a number.
         made_of = ctypes.cast(header[HEADER.index("made")], ctypes.POINTER(ctypes.c_int64))
         for k in range(header[HEADER.index("results")]):
             argument = -1 - made_of[RESULT_WORDS * k]
-            if argument >= 0 and rows[argument].kind == "numpy":
-                return  # Somebody may write into it.
+            if argument >= 0 and rows[argument].kind not in ("array", "bytes"):
+                return  # There is no part of a number, and into NumPy's arrays somebody may write.
         count = header[HEADER.index("arguments")]
         taken = ctypes.cast(header[HEADER.index("rows")], ctypes.POINTER(ctypes.c_int64))
         places = []
