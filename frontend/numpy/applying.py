@@ -5,8 +5,10 @@ from math import prod
 from typing import Any
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.eager import public
+from shardir.frontend.composing import Composed
+from shardir.frontend.eager import Public, public
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.jit import JitFunction
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of, axis_of
 from shardir.frontend.operands import as_tracer
@@ -18,13 +20,27 @@ def apply_along_axis(
 ) -> Any:
     """`func1d(line, *args)` of every line along `axis`; its result takes the line's place.
 
-    The lines are taken one after the other, by a loop of the program.
+    The lines are taken one after the other, by a loop of the program. Functions of this library,
+    and compiled ones, are the same in every call, so that they are traced once.
     """
-    return _applied(func1d, axis, arr, args, kwargs)
+    applied = _applied_once if isinstance(func1d, LASTING) else _applied
+    return applied(func1d, axis, arr, args, kwargs)
+
+
+LASTING = Public, Composed, JitFunction
 
 
 @public(static=("func1d", "axis"), cached=False, name="apply_along_axis")
 def _applied(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
+    return _to_lines(func1d, axis, arr, args, options)
+
+
+@public(static=("func1d", "axis"), name="apply_along_axis")
+def _applied_once(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
+    return _to_lines(func1d, axis, arr, args, options)
+
+
+def _to_lines(func1d: Callable[..., Any], axis: int, arr: Any, args: Any, options: Any) -> Any:
     from shardir.frontend import lax, numpy as snp
 
     x = as_tracer(arr)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.array import Array
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
@@ -57,7 +58,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
         )  # fmt: skip
     line = np.atleast_1d(np.asarray(p))
     if line.ndim == 1 and line.size and line[0] != 0 and line[-1] != 0:
-        return _roots(p if hasattr(p, "dtype") else line, 0)
+        return _roots(p if type(p) is Array else line, 0)
     some = np.flatnonzero(line)
     if not some.size:
         return _roots(line[:0], 0)

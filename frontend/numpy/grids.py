@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import promotion
+from shardir.frontend.array import Array
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
@@ -25,7 +26,7 @@ from shardir.frontend.operands import (
 )
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import canonical, dtype_of
-from shardir.frontend.trace import emit
+from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
@@ -197,17 +198,32 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
 def _fromfunction(
     function: Callable[..., Any], shape: Any, dtype: Any, kwargs: dict[str, Any]
 ) -> Any:
-    sizes = shape_of(shape)
-    name = dtype_of(dtype)
-    grid = [emit("iota", dim=d, result=TensorType(sizes, name)) for d in range(len(sizes))]
-    return function(*grid, **kwargs)
+    return function(*_places(shape, dtype), **kwargs)
 
 
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any
 ) -> Any:
-    """`function` of the indices along each axis of an array of `shape`."""
-    return _fromfunction(function, shape, dtype, kwargs)
+    """`function` of the indices along each axis of an array of `shape`.
+
+    Outside of a trace it is called with arrays, and not traced: each call would be another program.
+    """
+    if current() is not None or not callable(function):
+        return _fromfunction(function, shape, dtype, kwargs)
+    made = function(*_places(shape, dtype), **kwargs)
+    return made if type(made) is Array else _returned(made)
+
+
+@public(static=("shape", "dtype"), name="fromfunction")
+def _places(shape: Any, dtype: Any) -> Any:
+    sizes, name = shape_of(shape), dtype_of(dtype)
+    return [emit("iota", dim=d, result=TensorType(sizes, name)) for d in range(len(sizes))]
+
+
+@public(name="fromfunction")
+def _returned(made: Any) -> Any:
+    """What a function of the user returned, as arrays."""
+    return made
 
 
 @public(static=("N", "increasing"))

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir as sd
 from shardir.errors import OperationTypeError
 from shardir.frontend import numpy as snp
 from tests.namespace import eagerly, run, same
@@ -56,3 +57,24 @@ def test_concatenation_with_brackets() -> None:
     same(run(lambda x: snp.r_["1", x, x], X), r["1", X, X])
     with pytest.raises(OperationTypeError, match="the directive 'q' is unknown"):
         snp.r_["q", ROW]
+
+
+def test_functions_of_this_library_are_applied_by_one_program() -> None:
+    for axis in (0, 1, 2):
+        for mine, theirs in ((snp.sum, np.sum), (snp.sort, np.sort), (jitted, lambda v: v * 2)):
+            for _ in range(2):
+                made = snp.apply_along_axis(mine, axis, snp.asarray(X))
+                same(made, np.apply_along_axis(theirs, axis, X))
+    kept = snp.apply_along_axis(snp.cumsum, 1, snp.asarray(X), dtype=np.int32)
+    assert kept.dtype == np.int32
+
+
+def test_functions_of_the_user_are_applied_as_they_are_now() -> None:
+    factors = [1.0]
+    for factor in (1.0, 3.0, 1.0):
+        factors[0] = factor
+        made = snp.apply_along_axis(lambda v: v * factors[0], 0, snp.asarray(X))
+        same(made, X * factor)
+
+
+jitted = sd.jit(lambda v: v * 2)

@@ -1,6 +1,6 @@
 """Arrays made of numbers, shapes, lists and places."""
 
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -191,6 +191,26 @@ def test_indices(shape: tuple[int, ...], sparse: bool) -> None:
 def test_fromfunction() -> None:
     got = run(snp.fromfunction, lambda i, j: i * 10 + j, (3, 4), dtype="float32")
     close(got, np.fromfunction(lambda i, j: i * 10 + j, (3, 4)))
+
+
+def test_fromfunction_calls_a_function_with_arrays() -> None:
+    seen: list[Any] = []
+
+    def noted(i: Any, j: Any, *, by: float = 1.0) -> Any:
+        seen.append((i, j))
+        return {"sum": i + j * by, "one": 1}
+
+    for by in (1.0, 2.0):
+        made = snp.fromfunction(noted, (3, 4), dtype=np.int32, by=by)
+        wanted = np.fromfunction(lambda i, j, by=by: i + j * by, (3, 4))
+        np.testing.assert_array_equal(made["sum"], wanted)
+        assert made["one"].dtype == np.int32
+    assert [each.dtype for each in seen[0]] == [np.int32, np.int32]
+    assert snp.fromfunction(lambda i: "text" if i.shape == (2,) else i, (3,)).tolist() == [0, 1, 2]
+    with pytest.raises(NotAnArrayError, match="fromfunction returned 'text'"):
+        snp.fromfunction(lambda i: "text", (3,))
+    with pytest.raises(TypeError, match="not callable"):
+        snp.fromfunction(cast(Any, 3), (3,))
 
 
 @pytest.mark.parametrize("increasing", [True, False])
