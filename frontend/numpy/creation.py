@@ -56,8 +56,11 @@ def asarray(
     `memoryview` are. Element types of 64 bits are narrowed unless enabled. Raises
     `NotAnArrayError` for what is no array, such as lists of different lengths.
     """
-    if type(a) is np.ndarray and dtype is order is device is None and current() is None:
-        return from_numpy(a)
+    if dtype is order is device is None and current() is None:
+        if type(a) is Array:
+            return a
+        if type(a) is np.ndarray:
+            return from_numpy(a)
     if order not in (None, "K", "A", "C"):
         raise ArgumentError(point(f"arrays are stored in row-major order, there is no {order!r}"))
     if type(a) is int and dtype is not None:

@@ -9,6 +9,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.frontend.errors import NumberError
 from tests.counting import count_calls
 from tests.frontend.answered import (
     A,
@@ -23,6 +24,7 @@ from tests.frontend.answered import (
 INDICES = np.array([2, 0, 1], np.int32)
 PLACED = snp.asarray(INDICES)
 WHOLE = snp.asarray(np.argsort(A, axis=1).astype(np.int32))
+TENTH = np.float32(0.1)
 OCTETS = A.tobytes()
 WIDE = A.astype(np.float64)
 
@@ -175,3 +177,35 @@ def test_arrays_of_bytes_keep_them_and_are_told_apart() -> None:
         assert snp.frombuffer(bytes(16), np.float64).dtype == np.float32
     with pytest.raises(ValueError, match="frombuffer does not take"):
         snp.frombuffer(bytes(203), np.float32)
+
+
+def test_numbers_of_numpy_are_read_as_they_are() -> None:
+    whole = snp.asarray(A.astype(np.int32))
+    numbers: list[Any] = [
+        np.float32(0.1), np.float64(0.1), np.float64(-0.0), np.int32(-7), np.int64(5),
+        np.float32("nan"), np.float64(1e300), np.bool_(True), np.uint8(200), np.float16(1.5),
+    ]  # fmt: skip
+    for _ in range(3):
+        for array in (X, whole):
+            for number in numbers:
+                made = snp.multiply(array, number)
+                wanted = sd.jit(lambda x, y: x * y)(array, snp.asarray(number))
+                assert made.dtype == wanted.dtype
+                np.testing.assert_array_equal(made, wanted)
+                np.testing.assert_array_equal(np.signbit(made), np.signbit(wanted))
+        with pytest.raises(NumberError, match="4294967296"):
+            snp.add(whole, np.int64(2**32))
+        for place in (np.int64(0), np.int64(2), np.int32(1)):
+            np.testing.assert_array_equal(X[place], A[place])
+            np.testing.assert_array_equal(snp.roll(X, place), np.roll(A, place))
+            np.testing.assert_array_equal(snp.sum(X, axis=place % 2), A.sum(place % 2))
+            np.testing.assert_array_equal(snp.full(3, place), np.full(3, place))
+    assert count_calls(lambda: snp.multiply(X, TENTH)) == count_calls(lambda: None)
+
+
+def test_a_number_of_numpy_is_not_weak() -> None:
+    short = snp.asarray(A.astype(np.float16))
+    for _ in range(3):
+        assert snp.multiply(short, 2.0).dtype == np.float16
+        assert snp.multiply(short, np.float64(2.0)).dtype == np.float32
+        assert snp.multiply(short, 2.0).dtype == np.float16

@@ -33,12 +33,14 @@ DEPTH = 20
 FACTOR = -7046029254386353131
 """An odd number that spreads bits: 2 ** 64 by the golden ratio."""
 
+SCALARS = ("float32", "float64", "int32", "int64")
+"""NumPy's numbers that Python takes for numbers, too."""
 CONTAINERS = ("tuple", "list", "dict")
 ITSELF = ("bool", "str", "type", "NoneType", "ellipsis")
 """Types whose objects are tokens where they are static."""
 FACTS = (
-    "kind", "signature", "int", "float", "slice", "dtypes", "bytes", "ndarray", *CONTAINERS,
-    *ITSELF,
+    "kind", "signature", "int", "float", "slice", "dtypes", "bytes", "ndarray", *SCALARS,
+    *CONTAINERS, *ITSELF,
 )  # fmt: skip
 """Words that are the same for all functions: types, and the offset of a slot."""
 HEADER = (
@@ -56,6 +58,8 @@ def facts_of(kind: type, signature: int, dtypes: type) -> list[int]:
     given: dict[str, Any] = {"kind": kind, "dtypes": dtypes, "slice": slice}
     for each in (int, float, tuple, list, dict, bool, str, bytes, type, type(None), type(...)):
         given[each.__name__] = each
+    for name in SCALARS:
+        given[name] = getattr(np, name)
     numbers = {"signature": signature, "ndarray": id(np.ndarray) if foreign.readable() else 0}
     return [numbers[name] if name in numbers else id(given[name]) for name in FACTS]
 
@@ -260,6 +264,8 @@ class _Dynamic(_Walk):
 
     def number(self) -> None:
         a_number = self.is_("int") | self.is_("float") | self.is_("bool")
+        for name in SCALARS:
+            a_number = a_number | self.is_(name)
         self.f.choose(
             a_number, lambda: self.good.set(self.push(self.kind) & self.leaf()), self.container
         )
