@@ -11,8 +11,10 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     Functions,
     at_least,
     at_most,
+    bits_of,
     constant,
     fast_two_sum,
+    float_of,
     fma,
     is_single,
     nearest,
@@ -59,6 +61,14 @@ def exp2(x: Value, grade: str, low: Value | None = None) -> Value:
     return scaled(fma(r, polynomial(r, "exp2", grade), 1.0), integer)
 
 
+def exp2_inside(x: Value, low: Value) -> Value:
+    """2^(x + low), where that is surely a normal number of f64."""
+    k, integer = nearest(x + low)
+    r = (x - k) + low
+    value = fma(r, polynomial(r, "exp2", "f64"), 1.0)
+    return float_of(bits_of(value) + (integer << 52))
+
+
 def expm1_parts(x: Value, grade: str) -> tuple[Value, Value]:
     """e^x - 1, and what it lacks; -0 gives +0, subnormals lose a bit.
 
@@ -101,19 +111,6 @@ def logistic(x: Value, grade: str) -> Value:
     slip = fma(inverse, whole, -1.0) + inverse * (lost + rest)
     inverse = fma(inverse, -slip, inverse)
     return where(x.is_("olt", 0.0), fma(e, inverse, rest * inverse), inverse)
-
-
-def tanh_double(x: Value, grade: str) -> Value:
-    """E / (E + 2) of E = e^2|x| - 1, the roundings of E and of the sum corrected."""
-    far = 22.0
-    part, low = expm1_parts(2.0 * at_most(size(x), far), grade)
-    below = part + 2.0
-    lost = where(part.is_("olt", 2.0), (2.0 - below) + part, 0.0)
-    inverse = 1.0 / below
-    value = part * inverse
-    slip = fma(-value, below, part) + fma(-value, lost + low, low)
-    value = fma(slip, inverse, value)
-    return signed_as(where(size(x).is_("olt", 2.0**-30), size(x), value), x)
 
 
 def sinh(x: Value, grade: str) -> Value:

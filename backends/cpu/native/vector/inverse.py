@@ -1,9 +1,12 @@
 """asin, acos, atan and atan2: odd polynomials near 0, identities elsewhere."""
 
+from math import atan as atan_of
+
 from shardir.backends.cpu.native.llvm.text import Value
 from shardir.backends.cpu.native.vector.arithmetic import (
-    NAN,
     Functions,
+    at_least,
+    at_most,
     bits_of,
     constant,
     fma,
@@ -15,40 +18,39 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     size,
     where,
 )
+from shardir.backends.cpu.native.vector.tables import looked_up
 
 HALF_PI = {
     True: (1.5707963705062866, -4.371138828673793e-08),
     False: (1.5707963267948966, 6.123233995736766e-17),
 }
 """pi/2 in two parts, of f32 and of f64."""
+LEAST, MOST = 2.0**-4, 2.0**3
+"""Where the first and the last piece of f64 begin, but that the first goes on to 0."""
+BASES = (
+    2.7031250000003375, 5.3515625000021645, 16.062500000000863, 0.0, 0.18629700000006277,
+    0.3710937500000435, 0.7226562500001701, 1.3867187500004672,
+)  # fmt: skip
+"""A number of each piece whose arc tangent is one of f64 but for a thousandth of its ulp.
+
+By the three lowest bits of the exponent: from 2, 4 and 8 on, below 1/8, from 1/8 to 1 on.
+"""
 EIGHTH_TANGENT = 0.41421356237309503
 """tan(pi / 8)"""
-
-
-def _reflected(a: Value, grade: str) -> tuple[Value, Value, Value, Value]:
-    """asin(a) where a <= 1/2, else asin(sqrt((1 - a) / 2)): root, its rest, tail, which."""
-    inner = a.is_("ole", 0.5)
-    z = where(inner, a * a, fma(a, -0.5, 0.5))
-    s = root(z)
-    r = where(inner, a, s)
-    rest = where(inner | r.is_("oeq", 0.0), 0.0, fma(-s, s, z) / (s + s))
-    return r, rest, r * z * polynomial(z, "asin", grade), inner
 
 
 def asin(x: Value, grade: str) -> Value:
     """pi/2 - 2 asin(sqrt((1 - |x|) / 2)) from 1/2 on; NaN beyond 1."""
     right, slip = HALF_PI[is_single(x)]
-    if is_single(x):
-        r, tail, inner = _halved(size(x), grade)
-        high, low = where(inner, r, fma(r, -2.0, right)), where(inner, tail, fma(tail, -2.0, slip))
-        return signed_as(high + low, x)
-    r, rest, tail, inner = _reflected(size(x), grade)
-    far = right - (2.0 * r - (slip - 2.0 * (tail + rest)))
-    return _within(x, signed_as(where(inner, r + tail, far), x))
+    r, tail, inner = _halved(size(x), grade)
+    far = fma(r, -2.0, right)
+    low = fma(tail, -2.0, fma(r, -2.0, right - far) + slip)
+    high, low = where(inner, r, far), where(inner, tail, low)
+    return signed_as(high + low, x)
 
 
 def _halved(a: Value, grade: str) -> tuple[Value, Value, Value]:
-    """`_reflected` of f32 without the rest; NaN beyond 1, whose root there is not."""
+    """asin(a) where a <= 1/2, else asin(sqrt((1 - a) / 2)): root, tail, which; NaN beyond 1."""
     inner = a.is_("ole", 0.5)
     z = where(inner, a * a, fma(a, -0.5, 0.5))
     r = where(inner, a, root(z))
@@ -58,24 +60,13 @@ def _halved(a: Value, grade: str) -> tuple[Value, Value, Value]:
 def acos(x: Value, grade: str) -> Value:
     """pi/2 - asin(x) near 0; 2 asin(sqrt((1 - x) / 2)) near 1; pi less that near -1."""
     right, slip = HALF_PI[is_single(x)]
-    if is_single(x):
-        r, tail, inner = _halved(size(x), grade)
-        left = x.is_("olt", 0.0)
-        r, tail = signed_as(r, x), signed_as(tail, x)
-        turn = where(left, constant(x, 2.0 * right), 0.0)
-        rest = where(left, constant(x, 2.0 * slip), 0.0)
-        high = where(inner, right - r, fma(r, 2.0, turn))
-        return high + where(inner, slip - tail, fma(tail, 2.0, rest))
-    r, rest, tail, inner = _reflected(size(x), grade)
-    signed, signed_tail = signed_as(r, x), signed_as(tail, x)
-    near = right - (signed - (slip - signed_tail))
-    near_one = 2.0 * (r + (tail + rest))
-    left = 2.0 * right - (2.0 * r - (2.0 * slip - 2.0 * (tail + rest)))
-    return _within(x, where(inner, near, where(x.is_("olt", 0.0), left, near_one)))
-
-
-def _within(x: Value, value: Value) -> Value:
-    return where(size(x).is_("ule", 1.0), value, NAN)
+    r, tail, inner = _halved(size(x), grade)
+    left = x.is_("olt", 0.0)
+    r, tail = signed_as(r, x), signed_as(tail, x)
+    turn = where(left, constant(x, 2.0 * right), 0.0)
+    rest = where(left, constant(x, 2.0 * slip), 0.0)
+    high = where(inner, right - r, fma(r, 2.0, turn))
+    return high + where(inner, slip - tail, fma(tail, 2.0, rest))
 
 
 def _angle(y: Value, x: Value, grade: str) -> tuple[Value, Value]:
@@ -112,16 +103,26 @@ def _arc_tail(t: Value, rest: Value, grade: str) -> Value:
 
 
 def atan(x: Value, grade: str) -> Value:
-    """The arc tangent; of f32 that of 1 / x beyond 1, turned."""
-    if is_single(x):
-        a = size(x)
-        steep = a.is_("ogt", 1.0)
-        t = where(steep, -1.0, a) / where(steep, a, 1.0)
-        right, slip = HALF_PI[True]
-        base, rest = where(steep, constant(x, right), 0.0), where(steep, constant(x, slip), 0.0)
-        return signed_as(base + (t + _arc_tail(t, rest, grade)), x)
-    value, rest = _angle(size(x), constant(x, 1.0), grade)
-    return signed_as(value + rest, x)
+    """The arc tangent; of f32 that of 1 / x beyond 1, turned; of f64 by pieces."""
+    a = size(x)
+    if not is_single(x):
+        return signed_as(_by_pieces(a), x)
+    steep = a.is_("ogt", 1.0)
+    t = where(steep, -1.0, a) / where(steep, a, 1.0)
+    right, slip = HALF_PI[True]
+    base, rest = where(steep, constant(x, right), 0.0), where(steep, constant(x, slip), 0.0)
+    return signed_as(base + (t + _arc_tail(t, rest, grade)), x)
+
+
+def _by_pieces(a: Value) -> Value:
+    """atan(base) + atan(t) of t = (a - base) / (1 + a base), which is below 0.163."""
+    index = bits_of(at_most(at_least(a, LEAST), MOST)) >> 52
+    base = looked_up(index, "shardir_atan_bases", BASES)
+    angle = looked_up(index, "shardir_atan_angles", [atan_of(base) for base in BASES])
+    inside = at_most(a, 2.0**500)
+    t = (inside - base) / fma(inside, base, 1.0)
+    z = t * t
+    return angle + fma(t * z, polynomial(z, "atan_near", "f64"), t)
 
 
 def atan2(y: Value, x: Value, grade: str) -> Value:

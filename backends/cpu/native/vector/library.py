@@ -14,11 +14,11 @@ from shardir.backends.cpu.native.llvm.text import Function, Module, Value, eleme
 from shardir.backends.cpu.native.vector import (
     exponential,
     gamma,
+    hyperbolic_tangent,
     inverse,
     logarithm,
     power,
     special,
-    tanh_single,
     trigonometric,
 )
 from shardir.backends.cpu.native.vector.arithmetic import Functions
@@ -29,7 +29,7 @@ LANES = {"f32": 16, "f64": 8}
 ELEMENTS = {"f32": "float", "f64": "double"}
 BODIES: Functions = {
     **exponential.FUNCTIONS,
-    **tanh_single.FUNCTIONS,
+    **hyperbolic_tangent.FUNCTIONS,
     **logarithm.FUNCTIONS,
     **trigonometric.FUNCTIONS,
     **inverse.FUNCTIONS,

@@ -1,12 +1,8 @@
-"""Logarithms: x = m 2^k with m around 1, and a series in m - 1 or in (m - 1) / (m + 1).
-
-The sums are ordered as in the logarithm of FreeBSD's msun (K. Ng, 1993): what is large is added
-last.
-"""
+"""Logarithms: x = m 2^k with m around 1, and a polynomial in m - 1; of f64 by a table."""
 
 from math import log
 
-from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
+from shardir.backends.cpu.native.llvm.text import Value, element
 from shardir.backends.cpu.native.vector.arithmetic import (
     INFINITY,
     NAN,
@@ -25,19 +21,19 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     size,
     split_power,
     to_float,
-    two_product,
     two_sum,
     where,
 )
-from shardir.backends.cpu.native.vector.exponential import LN2
+from shardir.backends.cpu.native.vector.logarithm_double import (
+    log1p_of_ordinary,
+    log2_of_ordinary,
+    log_of_ordinary,
+)
 from shardir.backends.cpu.native.vector.pieces import chosen, split_at_once
 from shardir.backends.cpu.native.vector.tables import has_registers
 
-LOG2_E = {
-    True: (1.4426950216293335, 1.925963033500011e-08),
-    False: (1.4426950408889634, 2.0355273740931033e-17),
-}
-"""1 / ln 2 in two parts, of f32 and of f64."""
+LOG2_E_SINGLE = (1.4426950216293335, 1.925963033500011e-08)
+"""1 / ln 2 in two parts of f32."""
 LN2_SINGLE = 0.6931471824645996
 LEAST = 0x3F3504F3
 """The bits of sqrt(1/2) in f32."""
@@ -59,17 +55,6 @@ def edges(x: Value, value: Value) -> Value:
     value = where(x.is_("oeq", INFINITY), INFINITY, value)
     value = where(x.is_("oeq", 0.0), -INFINITY, value)
     return where(x.is_("ult", 0.0), NAN, value)
-
-
-def series(f: Value, k: Value, extra: Value | None, grade: str) -> Value:
-    """log(1 + f + extra) + k ln 2, the extra less than a rounding of 1 + f."""
-    high, rest = LN2[is_single(f)]
-    low = k * rest if extra is None else fma(k, rest, extra)
-    s = f / (f + 2.0)
-    z = s * s
-    half = f * f * 0.5
-    inner = fma(s, fma(z, polynomial(z, "log_ratio", grade), half), low)
-    return fma(k, high, f - (half - inner))
 
 
 def _single(f: Value, k: Value, piece: Value | None, unit: float = 2.0**-23) -> Value:
@@ -99,25 +84,35 @@ def _split(x: Value) -> tuple[Value, Value]:
     return float_of(bits_of(x) - exponent), exponent
 
 
-def _is_ordinary(x: Value) -> Value:
-    """Whether a number of f32 is positive, normal and finite."""
-    return (bits_of(x) - 0x00800000).is_("ult", 0x7F000000)
+def is_ordinary(x: Value) -> Value:
+    """Whether a number is positive, normal and finite."""
+    least, range_ = (0x00800000, 0x7F000000) if is_single(x) else (1 << 52, 0x7FE << 52)
+    return (bits_of(x) - least).is_("ult", range_)
+
+
+def lifted(x: Value) -> tuple[Value, Value]:
+    """x 2^lift, which is normal if x is positive, and the lift; of f64."""
+    small = x.is_("olt", TINY["double"])
+    none = x.function.value(0, bits_of(x).type)
+    return where(small, x * 2.0**54, x), where(small, 54, none)
 
 
 def log_(x: Value, grade: str) -> Value:
     """The natural logarithm."""
-    if is_single(x) and has_registers():
+    if not is_single(x):
+        value = log_of_ordinary(x, None, grade)
+        return rarely(~is_ordinary(x), value, lambda: _log_lifted(x, grade))
+    if has_registers():
         return _log_at_once(x)
-    if is_single(x):
-        m, k = _split(x)
-        value = _single(m - 1.0, to_float(k), None)
-        return rarely(~_is_ordinary(x), value, lambda: _log_lifted(x))
-    m, k = normal(x)
-    return edges(x, series(m - 1.0, to_float(k), None, grade))
+    m, k = _split(x)
+    value = _single(m - 1.0, to_float(k), None)
+    return rarely(~is_ordinary(x), value, lambda: _log_lifted(x, grade))
 
 
-def _log_lifted(x: Value) -> Value:
-    """The logarithm of f32 where it is rare: of subnormal numbers, and where there is none."""
+def _log_lifted(x: Value, grade: str) -> Value:
+    """The logarithm where it is rare: of subnormal numbers, and where there is none."""
+    if not is_single(x):
+        return edges(x, log_of_ordinary(*lifted(x), grade))
     if has_registers():
         return _log_at_once(x)
     m, k = normal(x)
@@ -137,39 +132,27 @@ def log2(x: Value, grade: str) -> Value:
             return fma(f, polynomial(f, "log2", grade), to_float(k))
 
         value = of(*split_power(x))
-        return rarely(~_is_ordinary(x), value, lambda: edges(x, of(*normal(x))))
-    m, integer = normal(x)
-    k, f = to_float(integer), m - 1.0
-    whole, part = LOG2_E[is_single(x)]
-    s = f / (f + 2.0)
-    z = s * s
-    half = f * f * 0.5
-    rest = s * fma(z, polynomial(z, "log_ratio", grade), half) - half
-    # f / ln 2 in two parts, so that the sum with k is rounded once
-    high, low = two_product(f, f.function.value(whole, f.type))
-    low = fma(f, part, low) + rest * whole
-    total = k + high
-    left = where(k.is_("oeq", 0.0), low, (high - (total - k)) + low)
-    return edges(x, total + left)
+        return rarely(~is_ordinary(x), value, lambda: edges(x, of(*normal(x))))
+    value = log2_of_ordinary(x, None)
+    return rarely(~is_ordinary(x), value, lambda: edges(x, log2_of_ordinary(*lifted(x))))
 
 
 def log1p(x: Value, grade: str, low: Value | None = None) -> Value:
-    """log(1 + x + low): what 1 + x loses is added as a fraction of it."""
+    """log(1 + x + low)"""
+    least, range_ = (0x00800000, 0x7E000000) if is_single(x) else (1 << 52, 0x7FC << 52)
+    rare = ~(bits_of(1.0 + x) - least).is_("ult", range_)
+    value = signed_as(_log1p_ordinary(x, low, grade, exact=low is not None), x)
+    return rarely(rare, value, lambda: _log1p_edges(x, _log_lifted(x, grade)))
+
+
+def _log1p_ordinary(x: Value, low: Value | None, grade: str, exact: bool = False) -> Value:
+    """log(1 + x + low) for a sum that is ordinary and not the largest; +0 for -0."""
     if is_single(x):
-        rare = ~(bits_of(1.0 + x) - 0x00800000).is_("ult", 0x7E000000)
-        value = signed_as(_log1p_single(x, low, exact=low is not None), x)
-        return rarely(rare, value, lambda: _log1p_edges(x, _log_lifted(x)))
-    u = 1.0 + x
-    m, integer = split_power(u)
-    k = to_float(integer)
-    whole = k.is_("oeq", 0.0)
-    lost = where(x.is_("oge", 1.0), 1.0 - (u - x), x - (u - 1.0))
-    lost = where(whole, 0.0, lost)
-    value = series(where(whole, x, m - 1.0), k, (lost if low is None else lost + low) / u, grade)
-    return _log1p_edges(x, where(size(x).is_("olt", 2.0**-54), x, value))
+        return _log1p_single(x, low, exact)
+    return log1p_of_ordinary(x, low, grade)
 
 
-def _log1p_single(x: Value, low: Value | None, exact: bool = False) -> Value:
+def _log1p_single(x: Value, low: Value | None, exact: bool) -> Value:
     """log(1 + x + low) of f32 for a sum that is ordinary and below 2^126; +0 for -0.
 
     1 + x only says what k is: f = (1 + x) / 2^k - 1 is rounded once, and what that loses is carried
@@ -200,33 +183,20 @@ def _log1p_edges(x: Value, value: Value) -> Value:
 def asinh(x: Value, grade: str) -> Value:
     """log1p(x + x^2 / (1 + sqrt(1 + x^2))), and log 2x where that is the same."""
     a = size(x)
-    if is_single(x):
-        square = a * a
-        inner, low = fast_two_sum(a, square / (1.0 + root(1.0 + square)))
-        value = _log1p_single(inner, low)
-        value = rarely(~a.is_("olt", 2.0**60), value, lambda: _log_lifted(a) + LN2_SINGLE)
-        return signed_as(value, x)
-    far = a.is_("ogt", 2.0**54)
-    near = where(far, 1.0, a)
-    square = near * near
-    inner, low = two_sum(near, square / (1.0 + root(1.0 + square)))
-    value = log1p(where(far, a, inner), grade, where(far, 0.0, low)) + where(far, _ln2(x), 0.0)
-    return signed_as(where(a.is_("olt", 2.0**-28), a, value), x)
+    square = a * a
+    inner, low = fast_two_sum(a, square / (1.0 + root(1.0 + square)))
+    value = _log1p_ordinary(inner, low, grade)
+    rare = ~a.is_("olt", 2.0**60)
+    return signed_as(rarely(rare, value, lambda: _log_lifted(a, grade) + _ln2(x)), x)
 
 
 def acosh(x: Value, grade: str) -> Value:
     """log1p(t + sqrt(2t + t^2)) of t = x - 1, and log 2x where that is the same."""
-    if is_single(x):
-        t = x - 1.0
-        inner, low = two_sum(root(fma(t, t, 2.0 * t)), t)
-        value = _log1p_single(inner, low, exact=True)
-        rare = ~(x.is_("oge", 1.0) & x.is_("olt", 2.0**60))
-        return rarely(rare, value, lambda: _acosh_edges(x, _log_lifted(x) + LN2_SINGLE))
-    far = x.is_("ogt", 2.0**54)
-    t = where(far, 1.0, x) - 1.0
+    t = x - 1.0
     inner, low = two_sum(root(fma(t, t, 2.0 * t)), t)
-    value = log1p(where(far, x, inner), grade, where(far, 0.0, low)) + where(far, _ln2(x), 0.0)
-    return _acosh_edges(x, value)
+    value = _log1p_ordinary(inner, low, grade, exact=True)
+    rare = ~(x.is_("oge", 1.0) & x.is_("olt", 2.0**60))
+    return rarely(rare, value, lambda: _acosh_edges(x, _log_lifted(x, grade) + _ln2(x)))
 
 
 def _acosh_edges(x: Value, value: Value) -> Value:
@@ -238,22 +208,16 @@ def atanh(x: Value, grade: str) -> Value:
     a = size(x)
     below = 1.0 - a
     lost = (1.0 - below) - a
-    if is_single(x):
-        inverse, twice = 1.0 / below, a + a
-        ratio = twice * inverse
-        low = fma(-ratio, lost, fma(-ratio, below, twice)) * inverse
-        value = signed_as(0.5 * _log1p_single(ratio, low, exact=True), x)
-        ends = where(a.is_("oeq", 1.0), INFINITY, constant(x, NAN))
-        return rarely(~a.is_("olt", 1.0), value, lambda: signed_as(ends, x))
-    ratio = 2.0 * (a / below)
-    low = (fma(-ratio, below, 2.0 * a) - ratio * lost) / below
-    value = 0.5 * log1p(ratio, grade, low)
-    value = where(a.is_("olt", 2.0**-28), a, value)
-    return signed_as(where(a.is_("ugt", 1.0), NAN, value), x)
+    inverse, twice = 1.0 / below, a + a
+    ratio = twice * inverse
+    low = fma(-ratio, lost, fma(-ratio, below, twice)) * inverse
+    value = signed_as(0.5 * _log1p_ordinary(ratio, low, grade, exact=True), x)
+    ends = where(a.is_("oeq", 1.0), INFINITY, constant(x, NAN))
+    return rarely(~a.is_("olt", 1.0), value, lambda: signed_as(ends, x))
 
 
-def _ln2(like: Value) -> Value:
-    return like.function.value(log(2), vector(element(like.type), lanes(like.type)))
+def _ln2(like: Value) -> float:
+    return LN2_SINGLE if is_single(like) else log(2)
 
 
 FUNCTIONS: Functions = {

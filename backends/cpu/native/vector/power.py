@@ -1,6 +1,6 @@
 """Powers, roots of third degree and remainders."""
 
-from shardir.backends.cpu.native.llvm.text import Value, lanes, vector
+from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
 from shardir.backends.cpu.native.vector.arithmetic import (
     INFINITY,
     NAN,
@@ -23,42 +23,13 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     size,
     to_float,
     two_product,
-    two_sum,
     where,
 )
-from shardir.backends.cpu.native.vector.exponential import exp2
+from shardir.backends.cpu.native.vector.exponential import exp2, exp2_inside
 from shardir.backends.cpu.native.vector.integers import any_of
-from shardir.backends.cpu.native.vector.logarithm import LOG2_E, normal
+from shardir.backends.cpu.native.vector.logarithm import is_ordinary, lifted, normal
+from shardir.backends.cpu.native.vector.logarithm_double import LOG2_E, log2_parts
 from shardir.backends.cpu.native.vector.power_single import power_of_ordinary
-
-TWO_LOG2_E = (2.8853900817779268, 4.0710547481862066e-17)
-"""2 / ln 2 in two parts."""
-
-
-def log2_parts(x: Value) -> tuple[Value, Value]:
-    """log2 of a positive f64 number as a sum of two, to about 2^-66.
-
-    2 atanh(s) / ln 2 with s = (m - 1) / (m + 1), of which the terms in s and s^3 have two parts.
-    """
-    m, integer = normal(x)
-    k, f = to_float(integer), m - 1.0
-    below, lost = two_sum(m, constant(x, 1.0))
-    s = f / below
-    s_low = (fma(-s, below, f) - s * lost) / below
-    z, z_low = two_product(s, s)
-    z_low = fma(2.0 * s, s_low, z_low)
-    cube, cube_low = two_product(s, z)
-    cube_low = fma(s, z_low, fma(s_low, z, cube_low))
-    t, t_low = two_product(cube, constant(x, 1.0 / 3.0))
-    t_low = fma(cube, 1.850371707708594e-17, fma(cube_low, 1.0 / 3.0, t_low))
-    t_low = fma(cube * z, polynomial(z, "log_rest", "f64"), t_low)
-    a, a_low = fast_two_sum(s, t)
-    a, a_low = fast_two_sum(a, a_low + (t_low + s_low))
-    p, p_low = two_product(a, constant(x, TWO_LOG2_E[0]))
-    p_low = fma(a, TWO_LOG2_E[1], fma(a_low, TWO_LOG2_E[0], p_low))
-    near = k.is_("oeq", 0.0)
-    high, low = fast_two_sum(where(near, p, k), where(near, 0.0, p))
-    return fast_two_sum(high, low + p_low)
 
 
 def _power_single(x: Value, y: Value) -> Value:
@@ -74,7 +45,7 @@ def _power_single(x: Value, y: Value) -> Value:
     s = f * fma(inverse, fma(-(f + 2.0), inverse, 1.0), inverse)
     z = s * s
     part = fma(s * z, polynomial(z, "log_ratio", "short"), 2.0 * s)
-    logarithm = fma(part, LOG2_E[False][0], to_float(k).to(wide, "fpext"))
+    logarithm = fma(part, LOG2_E[0], to_float(k).to(wide, "fpext"))
     exponent = at_most(at_least(y.to(wide, "fpext") * logarithm, -151.0), 129.0)
     whole, integer = nearest(exponent)
     r = (exponent - whole).to(x.type, "fptrunc")
@@ -87,19 +58,22 @@ def pow_(x: Value, y: Value, grade: str) -> Value:
     if is_single(x):
         value, ordinary = power_of_ordinary(x, y)
         return rarely(~ordinary, value, lambda: _power_edges(x, y, _power_single(size(x), y)))
-    a, f = size(x), x.function
-    high, low = log2_parts(a)
+    high, low = log2_parts(x, None)
+    exponent = y * high
+    value = exp2_inside(exponent, fma(y, low, fma(y, high, -exponent)))
+    ordinary = is_ordinary(x) & size(exponent).is_("olt", 1021.0)
+    return rarely(~ordinary, value, lambda: _power_edges(x, y, _power_double(size(x), y)))
+
+
+def _power_double(x: Value, y: Value) -> Value:
+    """2^(y log2 x) for positive x, subnormal ones too, and for any exponent."""
+    high, low = log2_parts(*lifted(x))
     # beyond this all is 0, 1 or infinite; products of larger ones would not be numbers
     factor = at_most(at_least(y, -(2.0**72)), 2.0**72)
     exponent, rest = two_product(factor, high)
     exponent, rest = fast_two_sum(exponent, fma(factor, low, rest))
     rest = where(size(exponent).is_("olt", 2000.0), rest, 0.0)
-    value = exp2(exponent, grade, rest)
-    made = f.variable(x.type, value)
-    ordinary = x.is_("ogt", 0.0) & x.is_("olt", INFINITY) & size(y).is_("olt", INFINITY)
-    with f.when(any_of(f, ~ordinary), seldom=True):
-        made.set(_power_edges(x, y, value))
-    return made.get()
+    return exp2(exponent, "f64", rest)
 
 
 def _power_edges(x: Value, y: Value, value: Value) -> Value:
@@ -122,50 +96,46 @@ def _power_edges(x: Value, y: Value, value: Value) -> Value:
 
 
 def cbrt(x: Value, grade: str) -> Value:
-    """A guess by the exponent, made good by Halley's method, and a step of Newton's in two parts.
-
-    In f32 the guess is of the inverse root, which takes no division, and `_root_single` all.
-    """
-    if is_single(x):
-        rare = ~(bits_of(size(x)) - 0x00800000).is_("ult", 0x7F000000)
-        return rarely(rare, _root_single(x), lambda: _root_edges(x))
-    a = size(x)
-    lift = where(a.is_("ogt", 2.0**1000), 2.0**-54, constant(x, 1.0))
-    lift = where(a.is_("olt", TINY["double"]), 2.0**54, lift)
-    drop = where(lift.is_("ogt", 1.0), 2.0**-18, constant(x, 1.0))
-    drop = where(lift.is_("olt", 1.0), 2.0**18, drop)
-    a = a * lift
-    bits = bits_of(a)
-    t = float_of(((((bits >> 32) * 0x55555556) >> 32) + 715094163) << 32)
-    for _ in range(2):
-        cube = t * t * t
-        t = t * ((cube + 2.0 * a) / (2.0 * cube + a))
-    inverse = 1.0 / (3.0 * (t * t))
-    square, square_low = two_product(t, t)
-    cube, cube_low = two_product(square, t)
-    t = fma((a - cube) - fma(square_low, t, cube_low), inverse, t) * drop
-    return signed_as(where(a.is_("oeq", 0.0) | a.is_("ueq", INFINITY), a, t), x)
+    """a y^2 of a guess y of the inverse root, made good; without a division."""
+    kind = element(x.type)
+    least = (0x00800000, 0x0010000000000000)[kind == "double"]
+    range_ = (0x7F000000, 0x7FE0000000000000)[kind == "double"]
+    rare = ~(bits_of(size(x)) - least).is_("ult", range_)
+    return rarely(rare, _root(x), lambda: _root_edges(x))
 
 
-def _root_single(x: Value) -> Value:
-    """The cube root of normal numbers of f32.
+def _root(x: Value) -> Value:
+    """The cube root of normal numbers.
 
     y about a^(-1/3), then a y^2 with the series of (1 - s)^(-2/3) for s = 1 - a y^3: of the
     rounding of a y^2 a third is left.
     """
     a = size(x)
-    guess = fma(to_float(bits_of(a)), -1 / 3, float(0x54A20000))
-    y = float_of(guess.to(bits_of(a).type, "fptosi"))
-    slip = fma(-(a * y), y * y, 1.0)
-    y = fma(y * slip, fma(slip, 2 / 9, 1 / 3), y)
+    y = _inverse_root_single(a) if is_single(x) else _inverse_root_double(a)
     t = a * y * y
     slip = fma(-t, y, 1.0)
     return signed_as(fma(t * slip, fma(slip, 5 / 9, 2 / 3), t), x)
 
 
+def _inverse_root_single(a: Value) -> Value:
+    """A third of the bits is a guess, good to 3 %; the series is that of (1 - s)^(-1/3)."""
+    guess = fma(to_float(bits_of(a)), -1 / 3, float(0x54A20000))
+    y = float_of(guess.to(bits_of(a).type, "fptosi"))
+    slip = fma(-(a * y), y * y, 1.0)
+    return fma(y * slip, fma(slip, 2 / 9, 1 / 3), y)
+
+
+def _inverse_root_double(a: Value) -> Value:
+    """The same, a third taken of the upper half of the bits; good to 21 bits."""
+    guess = a.function.value(0x553EE978D4FDF400, bits_of(a).type)
+    y = float_of(guess - (bits_of(a) >> 32) * 0x55555556)
+    slip = fma(-(a * y), y * y, 1.0)
+    return fma(y * slip, polynomial(slip, "cbrt", "f64"), y)
+
+
 def _root_edges(x: Value) -> Value:
     """Of what is subnormal, zero or not finite."""
-    value = _root_single(x * 2.0**54) * 2.0**-18
+    value = _root(x * 2.0**54) * 2.0**-18
     return where(x.is_("oeq", 0.0) | size(x).is_("ueq", INFINITY), x, value)
 
 

@@ -13,7 +13,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     to_float,
     two_product,
 )
-from shardir.backends.cpu.native.vector.logarithm import LOG2_E
+from shardir.backends.cpu.native.vector.logarithm import LOG2_E_SINGLE
 from shardir.backends.cpu.native.vector.tables import looked_up
 
 COUNT = 32
@@ -62,7 +62,7 @@ def power_of_ordinary(x: Value, y: Value) -> tuple[Value, Value]:
     h = fma(square, -0.5, f)
     tail = fma(square_low, -0.5, fma(square, -0.5, f - h))
     tail = fma(f * square, polynomial(f, "log_near", "f32"), tail)
-    whole, part = LOG2_E[True]
+    whole, part = LOG2_E_SINGLE
     p, p_low = two_product(h, x.function.value(whole, h.type))
     p_low = fma(tail, whole, fma(h, part, p_low))
     base = fma(to_float(exponent), 2.0**-23, looked_up(index, "shardir_logarithms", LOGARITHMS))

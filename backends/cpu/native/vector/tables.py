@@ -1,13 +1,15 @@
-"""Numbers that lanes choose from short tables of f32."""
+"""Numbers that lanes choose from short tables of f32 or f64."""
 
 import struct
 from collections.abc import Callable, Sequence
 
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.llvm.text import Value, lanes, vector
+from shardir.backends.cpu.native.llvm.text import Value, element, lanes, vector
 
-FULL = 16
-"""Lanes of f32 in a register of AVX-512."""
+FULL = {"i32": 16, "i64": 8}
+"""Lanes in a register of AVX-512, by the type of what chooses."""
+KINDS = {"i32": ("float", "f", "i", "ps", "sf"), "i64": ("double", "d", "q", "pd", "df")}
+"""Of the numbers: their type, their code and that of their bits, and names in instructions."""
 
 
 def has_registers() -> bool:
@@ -16,33 +18,39 @@ def has_registers() -> bool:
 
 
 def looked_up(index: Value, name: str, numbers: Sequence[float]) -> Value:
-    """The number at each lane's index, of which the lower bits count: five of 32 numbers, four
-    of 16.
+    """The number at each lane's index, of which the lower bits count: as many as say a place.
 
-    An instruction with AVX-512, where the table lies in one or two registers; a load for each lane
+    Numbers of f32 for an index of 32 bits, of f64 for one of 64; as many as one or two registers
+    hold. An instruction with AVX-512, where the table lies in those; a load for each lane
     elsewhere. `name` is the table's in the module.
     """
     f, count, size = index.function, lanes(index.type), len(numbers)
-    f.module.table(name, "i32", struct.unpack(f"<{size}i", struct.pack(f"<{size}f", *numbers)))
+    word = element(index.type)
+    kind, code, bits, _, _ = KINDS[word]
+    whole = struct.unpack(f"<{size}{bits}", struct.pack(f"<{size}{code}", *numbers))
+    f.module.table(name, word, whole)
     table = Value(f"@{name}", "ptr", f)
-    type = vector("float", count)
-    if count % FULL == 0 and has_registers():
-        full = vector("float", FULL)
-        halves = [f.load(f.offset(table, 4 * at), full, 64) for at in range(0, size, FULL)]
+    type, full = vector(kind, count), FULL[word]
+    if count % full == 0 and has_registers():
+        step = struct.calcsize(code)
+        halves = [
+            f.load(f.offset(table, step * at), vector(kind, full), 64)
+            for at in range(0, size, full)
+        ]
         return by_registers(lambda piece: _permuted(piece, halves), index)
     inside = index & (size - 1)
     made = Value("poison", type, f)
     for lane in range(count):
-        at = f.emit(f"extractelement {inside.type} {inside}, i64 {lane}", "i32").to("i64", "zext")
-        number = f.load(f.offset(table, at, "float"), "float")
-        made = f.emit(f"insertelement {type} {made}, float {number}, i64 {lane}", type)
+        at = f.emit(f"extractelement {inside.type} {inside}, i64 {lane}", word)
+        number = f.load(f.offset(table, at if word == "i64" else at.to("i64", "zext"), kind), kind)
+        made = f.emit(f"insertelement {type} {made}, {kind} {number}, i64 {lane}", type)
     return made
 
 
 def by_registers(of: Callable[[Value], Value], x: Value) -> Value:
     """`of` on each register of x, which fills one, two, four or more."""
     f, half = x.function, lanes(x.type) // 2
-    if half < FULL:
+    if 2 * half <= (FULL["i64"] if element(x.type) in ("i64", "double") else FULL["i32"]):
         return of(x)
     low, high = (by_registers(of, f.shuffle(x, x, range(at, at + half))) for at in (0, half))
     return f.shuffle(low, high, range(2 * half))
@@ -50,10 +58,11 @@ def by_registers(of: Callable[[Value], Value], x: Value) -> Value:
 
 def _permuted(index: Value, halves: Sequence[Value]) -> Value:
     f, type = index.function, halves[0].type
+    packed, permuted = KINDS[element(index.type)][-2:]
     if len(halves) == 1:
-        intrinsic = "llvm.x86.avx512.permvar.sf.512"
+        intrinsic = f"llvm.x86.avx512.permvar.{permuted}.512"
         f.module.declare(intrinsic, type, [type, index.type])
         return f.call(intrinsic, [halves[0], index], type)
-    intrinsic = "llvm.x86.avx512.vpermi2var.ps.512"
+    intrinsic = f"llvm.x86.avx512.vpermi2var.{packed}.512"
     f.module.declare(intrinsic, type, [type, index.type, type])
     return f.call(intrinsic, [halves[0], index, halves[1]], type)

@@ -40,15 +40,12 @@ def reduced(x: Value, exact: bool) -> tuple[Value, Value, Value]:
     """x = k pi/2 + r + low: r, low (0 unless it is to be exact) and k."""
     first, second, third = HALF_PI[is_single(x)]
     k, integer = nearest_product(x, 2 / pi)
-    r = fma(k, -first, x)
+    before = fma(k, -first, x)
+    r = fma(k, -second, before)
     if exact:
-        product = k * second
-        whole = r - product
-        low = ((r - whole) - product) - fma(k, second, -product) - k * third
-        r = whole
+        low = fma(k, -third, fma(k, -second, before - r))
     else:
-        r = fma(k, -third, fma(k, -second, r))
-        low = constant(x, 0.0)
+        r, low = fma(k, -third, r), constant(x, 0.0)
     return reduced_far(x, FAR[is_single(x)], (r, low, integer))
 
 
@@ -117,35 +114,24 @@ def cos(x: Value, grade: str) -> Value:
 
 
 def tan(x: Value, grade: str) -> Value:
-    """The quotient of both, corrected by what they lack, with the sign of the quadrant.
-
-    Of f32 a polynomial, and its negative inverse in every other quadrant.
-    """
+    """A polynomial, and its negative inverse in every other quadrant."""
     if is_single(x):
-        return _tan_single(x, grade)
-    r, low, k = reduced(x, True)
-    odd = (k & 1).is_("ne", 0)
-    first, second = sine(r, low, grade), cosine(r, low, grade)
-    above, below = where(odd, -second[0], first[0]), where(odd, first[0], second[0])
-    inverse = 1.0 / below
-    value = above * inverse
-    lost = fma(-value, where(odd, first[1], second[1]), where(odd, -second[1], first[1]))
-    value = fma(fma(-value, below, above) + lost, inverse, value)
-    return where(size(x).is_("oeq", 0.0), x, value)
-
-
-def _tan_single(x: Value, grade: str) -> Value:
-    r, _, k = reduced(size(x), False)
-    z = r * r
-    tangent = fma(r * z, polynomial(z, "tan", grade), r)
+        r, _, k = reduced(size(x), False)
+        z = r * r
+        tangent = fma(r * z, polynomial(z, "tan", grade), r)
+    else:
+        r, low, k = reduced(size(x), True)
+        z = r * r
+        tangent = r + fma(r * z, polynomial(z, "tan", "f64"), fma(low, z, low))
     odd = (k & 1).is_("ne", 0)
     value = where(odd, -1.0, tangent) / where(odd, tangent, 1.0)
-    return _unless_far(x, float_of(bits_of(value) ^ (bits_of(x) & -(1 << 31))))
+    top = -(1 << 63 - 32 * is_single(x))
+    return _unless_far(x, float_of(bits_of(value) ^ (bits_of(x) & top)))
 
 
 def _unless_far(x: Value, value: Value) -> Value:
     """The value, where lanes that are far were reduced already or are made elsewhere."""
-    if x.function.apart is None:
+    if x.function.apart is None or not is_single(x):
         return value
     return rarely(size(x).is_("uge", FAR[True]), value, x.function.apart)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import mpmath as mp
 
-from shardir.backends.cpu.native.vector.tanh_single import BASES, END
+from shardir.backends.cpu.native.vector.hyperbolic_tangent import BASES, END
 
 mp.mp.dps = 50
 Function = Callable[[Any], Any]
@@ -39,12 +39,6 @@ def _atanh_series(z: Any) -> Any:
     """(log((1 + s) / (1 - s)) - 2s) / s^3 for z = s^2."""
     s = mp.sqrt(z)
     return (mp.log((1 + s) / (1 - s)) - 2 * s) / s**3
-
-
-def _atanh_rest(z: Any) -> Any:
-    """atanh(s) less its terms in s, s^3; over s^5."""
-    s = mp.sqrt(z)
-    return (mp.atanh(s) - s - s**3 / 3) / s**5
 
 
 def _odd(function: Function) -> tuple[Function, Function]:
@@ -111,6 +105,8 @@ SIN, SIN_WEIGHT = _odd(mp.sin)
 ASIN, ASIN_WEIGHT = _odd(mp.asin)
 ATAN, ATAN_WEIGHT = _odd(mp.atan)
 QUARTER = (mp.pi / 4 * mp.mpf("1.0001")) ** 2
+PIECE = (mp.mpf("-0.03348"), mp.mpf("0.03223"))
+"""Where c m - 1 is, for the inverses c of `logarithm_double`."""
 S = (mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)
 
 
@@ -130,6 +126,8 @@ def _targets() -> dict[str, Target]:
     # exp(r) = 1 + r + r^2 P(r); for expm1 too, so relative to r.
     add("exp", _away(lambda r: (mp.exp(r) - 1 - r) / r**2), (-HALF_LN2, HALF_LN2), abs,
         f32=27, short=36, f64=57, from_f64=8)  # fmt: skip
+    add("exp_right", _away(lambda r: (mp.exp(r) - 1 - r) / r**2), (-0.0067, 0.6868),
+        _away(lambda r: r**2 / mp.expm1(r)), f64=57, from_f64=8)  # fmt: skip
     # exp2(r) = 1 + r P(r)
     add("exp2", _away(lambda r: (mp.power(2, r) - 1) / r), (-0.5001, 0.5001), abs,
         f32=28, short=36, f64=57, from_f64=9)  # fmt: skip
@@ -146,16 +144,22 @@ def _targets() -> dict[str, Target]:
         add(f"log2_{place}", _away(lambda f: mp.log(1 + f, 2) / f - 1), here,
             _away(lambda f: f / mp.log(1 + f, 2)), f32=25, from_f32=3)  # fmt: skip
     # log(1 + f) = f - f^2/2 + f^3 P(f)
-    add("log_near", _away(lambda f: (mp.log(1 + f) - f + f * f / 2) / f**3),
-        (-mp.mpf("0.0227"), mp.mpf("0.0227")), _away(lambda f: f**3 / mp.log(1 + f)),
-        f32=34, from_f32=1)  # fmt: skip
+    near, near_weight = (
+        _away(lambda f: (mp.log(1 + f) - f + f * f / 2) / f**3),
+        _away(lambda f: f**3 / mp.log(1 + f)),
+    )
+    add("log_near", near, (-mp.mpf("0.0227"), mp.mpf("0.0227")), near_weight, f32=34, from_f32=1)
+    add("log_near", near, PIECE, near_weight, f64=67, from_f64=5)
+    # log(1 + f) = f + f^2 P(f), and the same of log2(1 + f)
+    add("log_piece", _away(lambda f: (mp.log(1 + f) - f) / f**2), PIECE,
+        _away(lambda f: f**2 / mp.log(1 + f)), short=36, f64=58)  # fmt: skip
+    add("log2_piece", _away(lambda f: (mp.log(1 + f) - f) / f**2 / mp.log(2)), PIECE,
+        _away(lambda f: f**2 / mp.log(1 + f)), f64=57)  # fmt: skip
     # log2(1 + f) = f P(f)
     add("log2", _away(lambda f: mp.log(1 + f, 2) / f), ROOTS_OF_TWO,
         _away(lambda f: f / mp.log(1 + f, 2)), f32=25, from_f32=9)  # fmt: skip
     # log((1 + s) / (1 - s)) = 2s + s^3 P(s^2)
-    add("log_ratio", _away(_atanh_series), (0, S**2), lambda z: z / 2, short=36, f64=60)
-    # atanh(s) = s + s^3/3 + s^5 P(s^2), the first terms in two numbers
-    add("log_rest", _away(_atanh_rest), (0, S**2), lambda z: z * z, f64=70)
+    add("log_ratio", _away(_atanh_series), (0, S**2), lambda z: z / 2, short=36)
     # sinh(x) = x + x^3 P(x^2)
     sinh, sinh_weight = _odd(mp.sinh)
     add("sinh", sinh, (0, mp.mpf("1.001")), sinh_weight, f64=57, from_f64=6)
@@ -174,12 +178,15 @@ def _targets() -> dict[str, Target]:
     add("sin", SIN, (0, QUARTER), SIN_WEIGHT, f32=28, short=36, f64=58)
     # cos(r) = 1 - r^2/2 + r^4 P(r^2)
     add("cos", _away(_cosine), (0, QUARTER), lambda z: z * z, f32=28, short=36, f64=58)
+    # (1 - s)^(-1/3) = 1 + s P(s)
+    add("cbrt", _away(lambda s: (mp.cbrt(1 / (1 - s)) - 1) / s), (-0.1021, 0.1021), abs, f64=20)
     # tan(x) = x + x^3 P(x^2)
     tan, tan_weight = _odd(mp.tan)
-    add("tan", tan, (0, QUARTER), tan_weight, f32=28)
+    add("tan", tan, (0, QUARTER), tan_weight, f32=28, f64=57, from_f64=11)
     add("asin", ASIN, (0, mp.mpf("0.2501")), ASIN_WEIGHT, f32=28, short=36, f64=58, from_f64=9)
     add("atan", ATAN, (0, 1), ATAN_WEIGHT, f32=28)
     add("atan", ATAN, (0, mp.mpf("0.1718")), ATAN_WEIGHT, short=36, f64=58, from_f64=8)
+    add("atan_near", ATAN, (0, mp.mpf("0.1636") ** 2), ATAN_WEIGHT, f64=58, from_f64=4)
     # erf(x) = x + x P(x^2)
     add("erf", _away(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1), (0, mp.mpf("0.8465")),
         lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z > TINY else mp.sqrt(mp.pi) / 2,

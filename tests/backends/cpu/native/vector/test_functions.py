@@ -111,8 +111,11 @@ def test_two_operands_keep_their_bound(op: str, dtype: str) -> None:
     x, y = pairs(dtype, count)
     sizes, by = rng.lognormal(0, 2, count), rng.normal(0, 30, count)
     near = 1 + rng.normal(0, 1e-3, count)
-    x = np.concatenate([x, *(a.astype(x.dtype) for a in (sizes, -sizes, near))])
-    y = np.concatenate([y, *(a.astype(x.dtype) for a in (by, np.round(by), by * 1000))])
+    close = np.exp(rng.uniform(-0.1, 0.1, count)).astype(x.dtype)
+    large = rng.uniform(-0.99, 0.99, count) * np.log(np.finfo(x.dtype).max)
+    far = large / np.log(close.astype(np.float64))
+    x = np.concatenate([x, *(a.astype(x.dtype) for a in (sizes, -sizes, near, close))])
+    y = np.concatenate([y, *(a.astype(x.dtype) for a in (by, np.round(by), by * 1000, far))])
     with np.errstate(all="ignore"):
         truth = TRUTHS[op](x.astype(np.longdouble), y.astype(np.longdouble))
     worst(op, dtype, [x, y], truth, {"f32": SINGLE, "f64": DOUBLE}[dtype][op])

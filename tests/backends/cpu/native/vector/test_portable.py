@@ -1,13 +1,16 @@
 """What is done on machines that lack an instruction, tested on those that have it."""
 
+import math
 from collections.abc import Iterator
 
+import mpmath as mp
 import numpy as np
 import pytest
 
 from shardir.backends.cpu.native.llvm.target import Machine, host
 from shardir.backends.cpu.native.vector import arithmetic, library, registers, tables
-from shardir.backends.cpu.native.vector.tanh_single import BASES
+from shardir.backends.cpu.native.vector.hyperbolic_tangent import BASES
+from shardir.backends.cpu.native.vector.inverse import BASES as ARC_BASES
 from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS, errors, patterns
 from tests.backends.cpu.native.vector.applying import applied, compiled, same, specials
 
@@ -56,12 +59,21 @@ def test_powers_of_two_are_multiplied_in_two_steps(op: str) -> None:
     assert errors(applied(op, [x], ["f32"], "f32"), truth).max() <= SINGLE[op]
 
 
-def test_tables_are_read_as_well_as_looked_up_in_registers(request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [("pow", "f32"), ("pow", "f64"), ("log", "f64"), ("log1p", "f64"), ("atan", "f64")],
+)
+def test_tables_are_read_as_well_as_looked_up_in_registers(
+    op: str, dtype: str, request: pytest.FixtureRequest
+) -> None:
     rng = np.random.default_rng(3)
-    x, y = rng.lognormal(0, 2, 20011).astype(np.float32), rng.normal(0, 9, 20011).astype(np.float32)
-    wanted = applied("pow", [x, y], ["f32", "f32"], "f32")
+    type = np.float32 if dtype == "f32" else np.float64
+    x, y = rng.lognormal(0, 2, 20011).astype(type), rng.normal(0, 9, 20011).astype(type)
+    operands = [x, y] if op == "pow" else [x]
+    dtypes = [dtype] * len(operands)
+    wanted = applied(op, operands, dtypes, dtype)
     request.getfixturevalue("plain")
-    assert same(applied("pow", [x, y], ["f32", "f32"], "f32"), wanted).all()
+    assert same(applied(op, operands, dtypes, dtype), wanted).all()
 
 
 @pytest.mark.usefixtures("plain")
@@ -79,3 +91,12 @@ def test_the_bases_of_tanh_have_values_of_few_digits() -> None:
     exact = np.tanh(np.array(BASES))
     near = exact.astype(np.float32)
     assert (np.abs(near - exact) <= np.spacing(near) / 10).all()
+
+
+def test_the_bases_of_the_arc_tangent_have_values_of_few_digits() -> None:
+    """A thousandth of an ulp is what that may add to the error."""
+    for base in ARC_BASES:
+        with mp.workdps(30):
+            near = math.atan(base)
+            apart = abs(mp.atan(mp.mpf(base)) - near)
+            assert apart <= mp.mpf(math.ulp(near)) / 1000

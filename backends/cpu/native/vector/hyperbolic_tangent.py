@@ -1,4 +1,4 @@
-"""tanh of f32: by pieces where lanes choose from tables in registers, by e^2x elsewhere."""
+"""tanh: of f32 by pieces where lanes choose from tables in registers, by e^2x elsewhere."""
 
 import math
 
@@ -9,18 +9,21 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     bits_of,
     fma,
     is_single,
+    nearest_product,
     polynomial,
     power_of_two,
     signed_as,
     size,
     where,
 )
-from shardir.backends.cpu.native.vector.exponential import reduced, tanh_double
+from shardir.backends.cpu.native.vector.exponential import LN2, LOG2_E, reduced
 from shardir.backends.cpu.native.vector.pieces import chosen
 from shardir.backends.cpu.native.vector.tables import has_registers, looked_up
 
 END = 10.0
 """tanh is 1 here, in f32."""
+END_DOUBLE = 22.0
+"""In f64."""
 LEAST = 0x3D800000
 """The bits of 1/16. Numbers below are of the same piece as it."""
 SHIFT = 22
@@ -38,9 +41,9 @@ is beyond the end, and then up to 2.
 
 
 def tanh(x: Value, grade: str) -> Value:
-    if not is_single(x):
-        return tanh_double(x, grade)
-    return _by_pieces(x) if has_registers() else _by_exponential(x)
+    if is_single(x) and has_registers():
+        return _by_pieces(x)
+    return _by_exponential(x, grade)
 
 
 def _by_pieces(x: Value) -> Value:
@@ -53,22 +56,34 @@ def _by_pieces(x: Value) -> Value:
     return signed_as(fma(d, chosen(d, index, "tanh"), value), x)
 
 
-def _by_exponential(x: Value) -> Value:
+def _by_exponential(x: Value, grade: str) -> Value:
     """E / (E + 2) of E = e^2|x| - 1 below tanh(x) = 1/2, and 1 - 2 / (E + 2) beyond.
 
     What the first quotient lacks by the rounding of the sum is made good, as if the sum were 2:
     it matters most where it is.
     """
     a = size(x)
-    r, k = reduced(2.0 * at_most(a, END))
+    if is_single(x):
+        r, k = reduced(2.0 * at_most(a, END))
+        p = fma(r * r, polynomial(r, "exp", grade), r)
+    else:
+        r, k = _reduced_down(2.0 * at_most(a, END_DOUBLE))
+        p = fma(r * r, polynomial(r, "exp_right", grade), r)
     power = power_of_two(k)
-    part = fma(power, fma(r * r, polynomial(r, "exp", "f32"), r), power - 1.0)
+    part = fma(power, p, power - 1.0)
     below = part + 2.0
     far = a.is_("ogt", 0.55)
     ratio = where(far, -2.0, part) / below
     lost = part - (below - 2.0)
     near = fma(ratio * lost, -0.5, ratio)
     return signed_as(where(far, 1.0 + ratio, near), x)
+
+
+def _reduced_down(x: Value) -> tuple[Value, Value]:
+    """x = k ln 2 + r from -0.007 to 0.687, so that nothing cancels in 2^k e^r - 1."""
+    high, rest = LN2[False]
+    k, integer = nearest_product(x - 0.34, LOG2_E)
+    return fma(k, -rest, fma(k, -high, x)), integer
 
 
 FUNCTIONS: Functions = {"tanh": (1, tanh)}
