@@ -260,14 +260,9 @@ from shardir.frontend.numpy.floating import (
     spacing as spacing,
 )
 from shardir.frontend.numpy.grids import (
-    bartlett as bartlett,
-    blackman as blackman,
     fromfunction as fromfunction,
     geomspace as geomspace,
-    hamming as hamming,
-    hanning as hanning,
     indices as indices,
-    kaiser as kaiser,
     linspace as linspace,
     logspace as logspace,
     meshgrid as meshgrid,
@@ -480,4 +475,11 @@ from shardir.frontend.numpy.unique import (
 )
 from shardir.frontend.numpy.vectorizing import (
     vectorize as vectorize,
+)
+from shardir.frontend.numpy.windows import (
+    bartlett as bartlett,
+    blackman as blackman,
+    hamming as hamming,
+    hanning as hanning,
+    kaiser as kaiser,
 )

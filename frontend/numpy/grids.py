@@ -258,21 +258,3 @@ class Grid:
 
 
 mgrid, ogrid = Grid("mgrid", np.mgrid), Grid("ogrid", np.ogrid)
-
-
-def _window(name: str) -> Callable[[int], Any]:
-    def window(M: int) -> Any:
-        return asarray(getattr(np, name)(index(M)))
-
-    window.__name__ = window.__qualname__ = name
-    window.__doc__ = f"The {name} window of `M` numbers."
-    return window
-
-
-bartlett, blackman = _window("bartlett"), _window("blackman")
-hamming, hanning = _window("hamming"), _window("hanning")
-
-
-def kaiser(M: int, beta: float) -> Any:
-    """The kaiser window of `M` numbers of the shape `beta`, both known while tracing."""
-    return asarray(np.kaiser(index(M), float(beta)))

@@ -19,7 +19,7 @@ NEAR = 8.0
 TERMS = 32
 
 
-def _scaled(order: int, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def scaled(order: int, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """exp(-x) I_n(x) for x >= 0."""
     turn = 2 * np.pi * np.arange(8192) / 8192
     waves: npt.NDArray[Any] = np.exp(x[:, None] * (np.cos(turn) - 1)) * np.cos(order * turn)
@@ -33,7 +33,7 @@ def _series(order: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     nodes = np.cos(np.pi * (np.arange(TERMS) + 0.5) / TERMS)
     near = (nodes + 1) * NEAR / 2
     far = 2 * NEAR / (nodes + 1)
-    values = _scaled(order, near) / near**order, _scaled(order, far) * np.sqrt(far)
+    values = scaled(order, near) / near**order, scaled(order, far) * np.sqrt(far)
     angles = np.outer(np.arange(TERMS), np.arange(TERMS) + 0.5) * np.pi / TERMS
     first, second = (2 / TERMS * np.cos(angles) @ value for value in values)
     return tuple(map(float, first)), tuple(map(float, second))

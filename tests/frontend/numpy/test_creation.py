@@ -13,7 +13,7 @@ from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShapeError, TracedValueError
 from shardir.sharding import NamedSharding, PartitionSpec
 from shardir.types import dtype_name
-from tests.namespace import check, close, ops, run, words
+from tests.namespace import check, close, ops, run
 
 MATRIX = np.arange(12, dtype="f").reshape(3, 4)
 VECTOR = np.array([3.0, -1.0, 2.0], "f")
@@ -225,12 +225,6 @@ def test_grids_by_slices() -> None:
     close(np.asarray(snp.mgrid[0:1:5j]), np.mgrid[0:1:5j])
     for mine, theirs in zip(snp.ogrid[0:3, 1:5], np.ogrid[0:3, 1:5], strict=True):
         close(np.asarray(mine), theirs)
-
-
-@pytest.mark.parametrize("name", words("bartlett blackman hamming hanning"))
-def test_windows(name: str) -> None:
-    check(name, 9)
-    check("kaiser", 9, 3.5)
 
 
 @pytest.mark.parametrize("args", [(3,), (3, 5), (4, 2, 1), (4, 4, -2), (0,), (3, 3, 7)], ids=str)

@@ -1,0 +1,44 @@
+"""Windows of signals beside NumPy's, short and long, alone and in programs."""
+
+import numpy as np
+import pytest
+
+from shardir import enable_x64, jit
+from shardir.frontend import numpy as snp
+from shardir.frontend.operands import SMALL
+
+WINDOWS: list[tuple[str, tuple[float, ...]]] = [
+    *((name, ()) for name in ("bartlett", "blackman", "hamming", "hanning")),
+    *(("kaiser", (beta,)) for beta in (0.0, 3.5, -14.0, 200.0)),
+]
+LENGTHS = [0, 1, 2, 9, SMALL // 8, SMALL // 8 + 1, 1000, 20011]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize(("name", "rest"), WINDOWS)
+def test_windows(name: str, rest: tuple[float, ...], length: int) -> None:
+    wanted = getattr(np, name)(length, *rest)
+    single = getattr(snp, name)(length, *rest)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, wanted, rtol=2e-7, atol=1e-12)
+    with enable_x64():
+        double = getattr(snp, name)(length, *rest)
+    assert double.dtype == np.float64
+    np.testing.assert_allclose(double, wanted, rtol=2e-13, atol=1e-15)
+
+
+def test_a_window_of_large_shape_does_not_overflow() -> None:
+    made = np.asarray(snp.kaiser(1001, 2000.0))
+    assert made[500] == 1
+    assert np.isfinite(made).all()
+
+
+@pytest.mark.parametrize(("name", "rest"), WINDOWS)
+def test_windows_in_programs_are_those_of_calls(name: str, rest: tuple[float, ...]) -> None:
+    got = jit(lambda x: x * getattr(snp, name)(100, *rest))(np.ones(100, np.float32))
+    np.testing.assert_allclose(got, getattr(snp, name)(100, *rest), rtol=2e-7, atol=1e-12)
+
+
+def test_a_length_is_a_whole_number() -> None:
+    with pytest.raises(TypeError, match="integer"):
+        snp.hanning(2.5)  # type: ignore[arg-type]
