@@ -1,7 +1,10 @@
 """Special functions, under the names of `scipy.special`. Integers become floats."""
 
+from collections.abc import Callable
 from math import log as log_of, pi, sqrt
 from typing import Any
+
+import numpy as np
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.custom_jvp import custom_jvp
@@ -32,6 +35,7 @@ from shardir.frontend.scipy.incomplete import (
     gammainc as gammainc,
     gammaincc as gammaincc,
 )
+from shardir.frontend.scipy.quantiles import normal_quantile
 
 __all__ = [
     "beta", "betainc", "betaln", "digamma", "entr", "erf", "erfc", "erfinv", "expit", "exprel",
@@ -39,6 +43,17 @@ __all__ = [
     "kl_div", "log_ndtr", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri",
     "poch", "polygamma", "psi", "rel_entr", "softmax", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
+
+
+def in_single(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of f32 and f64 that takes narrower floats too, and rounds its result once."""
+
+    def widened(x: Any) -> Any:
+        if x.dtype.itemsize >= 4:
+            return function(x)
+        return function(x.astype(np.float32)).astype(x.dtype)
+
+    return widened
 
 
 @public()
@@ -159,19 +174,7 @@ def log_ndtr(x: Any) -> Any:
 
 @custom_jvp
 def _ndtri(p: Any) -> Any:
-    small = snp.minimum(p, 1 - p)
-    inside = (small > 0) & (small < 1)
-    size = snp.log(snp.where(inside, small, like(p, 0.5)))
-    far = -2 * size
-    start = -snp.sqrt(snp.maximum(far - snp.log(snp.maximum(far, 1.0) * (2 * pi)), 1e-6))
-    x = snp.where(far > 6, start, sqrt(2) * erfinv(2 * snp.exp(size) - 1))
-    for _ in range(4):
-        value = _log_ndtr(x)
-        slope = snp.exp(-0.5 * x * x - 0.5 * log_of(2 * pi) - value)
-        x = x - (value - size) / slope
-    x = snp.where(inside, snp.where(p > 0.5, -x, x), like(p, float("nan")))
-    x = snp.where(p == 0.5, like(p, 0), x)
-    return snp.where(p == 0, -snp.inf, snp.where(p == 1, snp.inf, x)).astype(p.dtype)
+    return in_single(normal_quantile)(p)
 
 
 @_ndtri.defjvp
