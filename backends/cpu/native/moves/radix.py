@@ -17,6 +17,7 @@ from shardir.backends.cpu.native.moves import numbers
 from shardir.backends.cpu.native.moves.casting import fits
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.picking import element_of, line_starts, ordered
+from shardir.backends.cpu.native.moves.zeros import zeros_phases
 
 DIGITS = 256
 TABLE_BYTES = 4 * DIGITS
@@ -106,12 +107,7 @@ def sorted_phases(x: View, y: View, dim: int, places: bool, context: Context) ->
         record = (many, *shared, *lines, *to)
         phases.append(Phase(Kernel(name, text), record, tasks, cost, "sort"))
         lines = to
-    if not places and numbers.kind_of(x.dtype).type in FLOATS:
-        name = f"moves_radix_zeros_{x.dtype}"
-        kernel = Kernel(name, partial(_restoring, name, x.dtype))
-        zeros = (steps, x.slot, x.offset, from_line, x.strides[dim], *target)
-        phases.append(Phase(kernel, zeros, count, count * 100.0, "sort"))
-    return phases
+    return phases if places else [*phases, *zeros_phases(x, y, dim)]
 
 
 # Words.
@@ -316,38 +312,3 @@ def _begin(
         start.set(start.get() + total.get())
         alike.set(alike.get() | total.get().is_("eq", steps))
     return alike.get()
-
-
-def _restoring(name: str, dtype: str) -> str:
-    """Zeros are equal whatever their signs: those of a line in the order they came in."""
-    module, f, word, base = _start(name)
-    task = f.params[2]
-    steps, slot, offset, from_line, step = (word(k) for k in range(5))
-    to_slot, to_offset, to_line, to_step = (word(5 + k) for k in range(4))
-    source = f.offset(base(slot), offset + task * from_line)
-    target = f.offset(base(to_slot), to_offset + task * to_line)
-    kind, bits = numbers.kind_of(dtype), f"i{8 * numbers.SIZES[dtype]}"
-
-    def first_not(predicate: str) -> Value:
-        """The first place of a sorted line that is not below zero, in one sense or the other."""
-        low, high = f.variable("i64", 0), f.variable("i64", steps)
-        with f.while_(lambda: low.get().is_("slt", high.get())):
-            middle = (low.get() + high.get()) >> 1
-            value = numbers.load(f, f.offset(target, middle * to_step), kind, 1)
-            below = value.is_(predicate, f.value(0.0, kind.type))
-            low.set(f.select(below, middle + 1, low.get()))
-            high.set(f.select(below, high.get(), middle))
-        return low.get()
-
-    begin, end = first_not("olt"), first_not("ole")
-    with f.when((begin + 1).is_("slt", end)):
-        ends = [f.load(f.offset(target, i * to_step), bits, 1) for i in (begin, end - 1)]
-        with f.when(ends[0].is_("ne", ends[1])):
-            at = f.variable("i64", begin)
-            with f.loop(0, steps) as i:
-                found = f.load(f.offset(source, i * step), bits, 1)
-                with f.when((found << 1).is_("eq", 0)):
-                    f.store(found, f.offset(target, at.get() * to_step), 1)
-                    at.set(at.get() + 1)
-    f.leave()
-    return module.text()

@@ -22,6 +22,7 @@ from shardir.backends.cpu.native.llvm.text import (
     vector,
 )
 from shardir.backends.cpu.native.moves import numbers, tiles
+from shardir.backends.cpu.native.moves.buckets import packed_phases
 from shardir.backends.cpu.native.moves.copying import copy_phases
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.lines import Lines, largest_word
@@ -49,11 +50,12 @@ def sort_rule(
     if x.size == 0:
         return []
     if len(operands) == 1:
-        phases = _lines_phases(x, results[0], dim, "", context)
-        wanted = op.attrs.get("wanted", ())
+        y, wanted = results[0], op.attrs.get("wanted", ())
+        phases = packed_phases(x, y, dim, wanted, context)
+        phases = phases or _lines_phases(x, y, dim, "", context)
         if phases is None and wanted:
-            phases = picked_phases(x, results[0], dim, wanted, context)
-        return phases or sorted_phases(x, results[0], dim, False, context)
+            phases = picked_phases(x, y, dim, wanted, context)
+        return phases or sorted_phases(x, y, dim, False, context)
     alone = op.attrs.get("order")
     order = _places(x, context) if alone is None else results[alone]
     phases = _lines_phases(x, order, dim, "places", context)

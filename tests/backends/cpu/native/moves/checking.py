@@ -65,17 +65,17 @@ def check(
     return True
 
 
-def assert_same_bits(out: Any, want: Any) -> None:
+def assert_same_bits(out: Any, want: Any, what: str = "") -> None:
     """Equal with the signs of zeros; any NaN equals any other."""
     with np.errstate(invalid="ignore"):  # NumPy warns of NaNs that signal.
-        _assert_same_bits(out, want)
+        _assert_same_bits(out, want, what)
 
 
-def _assert_same_bits(out: Any, want: Any) -> None:
+def _assert_same_bits(out: Any, want: Any, what: str) -> None:
     assert (out.shape, out.dtype) == (want.shape, want.dtype)
     if want.dtype.itemsize == 2 and want.dtype.kind not in "iu":
         out, want = out.astype(np.float32), want.astype(np.float32)
-    np.testing.assert_array_equal(out, want)
+    np.testing.assert_array_equal(out, want, what)
     if want.dtype.kind not in "biu":
         for part in ("real", "imag") if want.dtype.kind == "c" else ("real",):
             a, b = (np.asarray(getattr(each, part)) for each in (out, want))

@@ -9,7 +9,10 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.backends.cpu.native.moves.picking import picked_phases
 from shardir.types import NUMPY_DTYPES
+from tests.backends.cpu.native.moves.layouts import random_of
+from tests.backends.cpu.native.running import Bench
 
 REAL = ("bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64")
 RANDOM = np.random.default_rng(7)
@@ -42,6 +45,22 @@ def test_every_type(dtype: str) -> None:
         for each, number in zip(picked(x, places), want, strict=True):
             assert each.dtype == number.dtype
             assert each == number
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("shape", [(2501,), (3, 5000), (150_001,)])
+def test_by_counts(dtype: str, shape: tuple[int, ...]) -> None:
+    """Equal as numbers: which of equal zeros it is does not matter."""
+    x, last = random_of(dtype, shape), shape[-1] - 1
+    wanted = [0, last // 3, last // 2, last // 2 + 1, last]
+    bench, out = Bench(2), np.zeros_like(x)
+    source, target = bench.view(x, dtype), bench.view(out, dtype)
+    phases = picked_phases(source, target, len(shape) - 1, wanted, bench)
+    assert phases is not None
+    bench.run(phases)
+    with np.errstate(invalid="ignore"):
+        got, want = (each[..., wanted].astype(float) for each in (out, np.sort(x.astype(float))))
+    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from shardir.backends.cpu.native.moves import buckets
 from shardir.backends.cpu.native.moves.sorting import RULES
 from shardir.opset import OPS
 from shardir.types import NUMPY_DTYPES, TensorType
@@ -11,6 +12,12 @@ from tests.backends.cpu.native.moves.layouts import Array, random_of
 from tests.backends.cpu.native.running import lowered, made_by, op_on
 
 REAL = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
+
+
+@pytest.fixture
+def unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor that does not pack lanes."""
+    monkeypatch.setattr(buckets, "packs", lambda size: False)
 
 
 def check(x: Array, dtype: str, dim: int) -> None:
@@ -57,6 +64,7 @@ def test_the_largest(dtype: str, count: int) -> None:
         assert_same_bits(out, want)
 
 
+@pytest.mark.usefixtures("unpacked")
 @pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 32, 33, 48, 64, 65, 100, 127, 500, 1030])
 def test_every_length(length: int) -> None:
     rng = np.random.default_rng(length)
@@ -85,6 +93,7 @@ def test_places_of_64_bits_in_many_short_lines_are_left_to_numpy(dtype: str) -> 
 FEW_OR_LONG = [((1,), 0), ((5,), 0), ((3, 700), 1), ((300, 3), 0), ((5, 530), 1), ((100_000,), 0)]
 
 
+@pytest.mark.usefixtures("unpacked")
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize(("shape", "dim"), FEW_OR_LONG)
 def test_few_or_long_lines_by_digits(dtype: str, shape: tuple[int, ...], dim: int) -> None:
@@ -102,6 +111,7 @@ def test_few_or_long_lines_by_digits(dtype: str, shape: tuple[int, ...], dim: in
             assert_same_bits(out, want)
 
 
+@pytest.mark.usefixtures("unpacked")
 @pytest.mark.parametrize("dtype", ["f32", "i32", "u64", "i16"])
 def test_digits_that_all_share(dtype: str) -> None:
     """Of some lines all words have one digit, or all are equal."""

@@ -1,0 +1,226 @@
+"""Long lines of values alone, sorted by all workers: in buckets, whose bounds a sample gives.
+
+Every part of a line is parted by all bounds, near in memory. How many of its keys there are in each
+bucket tells where the buckets begin; then each is gathered from all parts and sorted by itself, as
+`quicksort` does it. Where several bounds are equal, a bucket has their key alone.
+(W. D. Frazer and A. C. McKellar, Samplesort: a sampling approach to minimal storage tree sorting,
+1970.)
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Context, Kernel, Phase, View
+from shardir.backends.cpu.native.llvm.text import Value
+from shardir.backends.cpu.native.moves.blocks import block_of, sorts_blocks
+from shardir.backends.cpu.native.moves.keys import Keys, packs
+from shardir.backends.cpu.native.moves.partition import Waiting, parts_keys
+from shardir.backends.cpu.native.moves.quicksort import (
+    Lines,
+    Start,
+    allowed,
+    even_lines,
+    keys_of,
+    line_phases,
+    slack,
+    sorts_waiting,
+    started,
+)
+from shardir.backends.cpu.native.moves.zeros import zeros_phases
+
+FEW_LINES = 4
+SHARED_BYTES = 1 << 18
+"""Few lines of so many bytes are sorted by all workers."""
+LEAST = 1 << 15
+"""Elements of a line that is cut into buckets."""
+PART_BYTES = 1 << 18
+"""Of a line, which a second-level cache holds twice."""
+BUCKET_BYTES = 1 << 17
+FEW, MANY = 8, 128
+"""Buckets of a line."""
+LEVELS = 10
+"""More than the bits of their number."""
+SAMPLES = 64
+"""Keys of a sample for each bucket."""
+SPREAD = 0x9E3779B97F4A7C15
+"""Multiples of it are spread evenly over 64 bits."""
+
+
+def packed_phases(
+    x: View, y: View, dim: int, wanted: Sequence[int], context: Context
+) -> list[Phase] | None:
+    """Phases that write the sorted lines of `x` to `y`, where the processor packs lanes; if some
+    places of them are `wanted`, nothing else is right.
+
+    `None` where it does not, for many lines that a block of the network has room for, and for those
+    that do not lie evenly.
+    """
+    steps, keys = x.shape[dim], keys_of(x.dtype)
+    lines = x.size // steps
+    if not packs(x.itemsize) or (lines >= FEW_LINES and steps <= block_of(keys)):
+        return None
+    if wanted:
+        return line_phases(x, y, dim, wanted, context)
+    phases = None
+    if lines < 4 * context.workers and x.nbytes >= SHARED_BYTES:
+        phases = bucket_phases(x, y, dim, context)
+    phases = phases or line_phases(x, y, dim, (), context) or bucket_phases(x, y, dim, context)
+    return phases and [*phases, *zeros_phases(x, y, dim)]
+
+
+def bucket_phases(x: View, y: View, dim: int, context: Context) -> list[Phase] | None:
+    """Phases that write the sorted lines of `x` to `y`, parts of lines for each task.
+
+    `None` for lines that do not lie evenly.
+    """
+    found, keys, steps, size = even_lines(x, y, dim), keys_of(x.dtype), x.shape[dim], x.itemsize
+    if found is None or steps < LEAST:
+        return None
+    count, source, target = found
+    wanted = max(steps * size // BUCKET_BYTES, 4 * context.workers, FEW)
+    buckets = min(1 << (wanted - 1).bit_length(), MANY)
+    parts = max(-(-steps * size // PART_BYTES), min(4 * context.workers, FEW))
+    each = -(-steps // parts // 64) * 64
+    parts = -(-steps // each)
+    bounds = context.temporary(8 * count * buckets)
+    starts = context.temporary(8 * count * parts * (buckets + 1))
+    parted = context.temporary(count * steps * size)
+    room = (steps + buckets * slack(keys)) * size
+    stacks = context.temporary(count * room)
+    record = (
+        parts, buckets, steps, each, bounds, starts,
+        *source, *Lines(parted, 0, steps * size), *target, *Lines(stacks, 0, room), allowed(steps),
+    )  # fmt: skip
+
+    def phase(what: str, text: Text, tasks: int, cost: float) -> Phase:
+        name = f"moves_quicksort_{what}_{x.dtype}"
+        kernel = Kernel(name, partial(text, name, keys))
+        return Phase(kernel, record, count * tasks, count * cost, "sort")
+
+    levels = buckets.bit_length()
+    weight = steps * size * 0.02
+    return [
+        phase("sample", _sample_text, 1, buckets * SAMPLES * 4.0),
+        phase("parts", _parts_text, parts, weight * levels),
+        phase("buckets", _buckets_text, buckets, weight * (steps.bit_length() - levels + 4)),
+    ]
+
+
+Text = Callable[[str, Keys], str]
+
+
+class _Words:
+    """The record, read; sources, parted lines, results and stacks are lines from these words on."""
+
+    SOURCE, PARTED, TARGET, STACK, ALLOWED = 6, 9, 12, 15, 18
+
+    def __init__(self, start: Start, keys: Keys) -> None:
+        self._f, self._keys = start.function, keys
+        self.parts, self.buckets, self.steps, self.each = (start.word(i) for i in range(4))
+        self._bounds, self._starts = (start.base(start.word(i)) for i in (4, 5))
+
+    def bound(self, line: Value, bucket: Value) -> Value:
+        """Where the bound is that no key of a bucket is above, a word."""
+        return self._f.offset(self._bounds, line * self.buckets + bucket, "i64")
+
+    def start(self, line: Value, part: Value, bucket: Value) -> Value:
+        """Where the number is that says where a bucket starts in a part, a word."""
+        row = (line * self.parts + part) * (self.buckets + 1)
+        return self._f.offset(self._starts, row + bucket, "i64")
+
+
+def _sample_text(name: str, keys: Keys) -> str:
+    """Sort keys from all over a line, and choose the bounds of the buckets among them."""
+    start = started(name)
+    f, line, sample = start.function, start.task, start.scratch
+    words, source = _Words(start, keys), start.line(_Words.SOURCE, start.task)
+    sort = sorts_blocks(f.module, keys)
+    count = words.buckets * SAMPLES
+    apart = words.steps // count
+    with f.loop(0, count) as i:
+        place = i * apart + ((i * f.value(SPREAD, "i64")) >> 33) % apart
+        found = f.load(keys.at(f, source, place), keys.type)
+        f.store(keys.of(f, found), keys.at(f, sample, i))
+    f.call(sort, [sample, count])
+
+    def quantile(bucket: Value) -> Value:
+        place = f.select(bucket.is_("slt", 0), 0, (bucket + 1) * SAMPLES - 1)
+        return keys.wide(f.load(keys.at(f, sample, place), keys.type))
+
+    last = words.buckets - 1
+    with f.loop(0, last) as bucket:
+        before, bound, after = (quantile(bucket + i) for i in (-1, 0, 1))
+        # The first of equal bounds gives way, so that the next bucket has nothing but their key.
+        first = bucket.is_("eq", 0) | before.is_("ne", bound)
+        several = first & after.is_("eq", bound) & bound.is_("ne", keys.least)
+        f.store(f.select(several, bound - 1, bound), words.bound(line, bucket))
+    f.store(f.value(keys.largest, "i64"), words.bound(line, last))
+    f.leave()
+    return f.module.text()
+
+
+def _parts_text(name: str, keys: Keys) -> str:
+    """Part the keys of a part of a line by all bounds, the middle ones first."""
+    start = started(name)
+    f, stack, words = start.function, start.scratch, _Words(start, keys)
+    parts_them = parts_keys(f.module, keys)
+    line, part = start.task // words.parts, start.task % words.parts
+    first = part * words.each
+    extent = f.least(words.each, words.steps - first)
+    keys.read(f, keys.at(f, start.line(words.SOURCE, line), first), stack, extent)
+    target = keys.at(f, start.line(words.PARTED, line), first)
+    waiting = Waiting(f, 6, LEVELS)
+    waiting.push(0, 0, extent, 1, 0, words.buckets)
+    with waiting.each() as (begin, top, count, on_stack, low, high):
+        here, there = keys.at(f, target, begin), keys.at(f, stack, top)
+        alone, waits = (high - low).is_("eq", 1), on_stack.is_("ne", 0)
+        with f.when(alone):
+            f.store(begin, words.start(line, part, low))
+            with f.when(waits):
+                keys.copy(f, there, here, count)
+        with f.when(~alone):
+            middle = (low + high) >> 1
+            bound = keys.narrow(f.load(words.bound(line, middle - 1), "i64"))
+            source = f.select(waits, there, here)
+            left = f.call(parts_them, [source, count, here, there, bound], "i64")
+            waiting.push(begin + left, top, count - left, 1, middle, high)
+            waiting.push(begin, top + count - left, left, 0, low, middle)
+    f.store(extent, words.start(line, part, words.buckets))
+    f.leave()
+    return f.module.text()
+
+
+def _buckets_text(name: str, keys: Keys) -> str:
+    """Gather the keys of a bucket, and sort them to where the bucket begins in its line."""
+    start = started(name)
+    f, words = start.function, _Words(start, keys)
+    sort = sorts_waiting(f.module, keys)
+    line, bucket = start.task // words.buckets, start.task % words.buckets
+    begin, end = f.variable("i64", 0), f.variable("i64", 0)
+    with f.loop(0, words.parts) as part:
+        begin.set(begin.get() + f.load(words.start(line, part, bucket), "i64"))
+        end.set(end.get() + f.load(words.start(line, part, bucket + 1), "i64"))
+    count = end.get() - begin.get()
+    target = keys.at(f, start.line(words.TARGET, line), begin.get())
+    least = f.variable("i64", keys.least)
+    with f.when(bucket.is_("ne", 0)):
+        least.set(f.load(words.bound(line, bucket - 1), "i64") + 1)
+    most = f.load(words.bound(line, bucket), "i64")
+    one = least.get().is_("eq", most)
+    with f.when(one):
+        keys.fill(f, keys.narrow(most), target, count)
+    with f.when(~one):
+        own = start.line(words.STACK, line)
+        own = keys.at(f, own, begin.get() + bucket * slack(keys))
+        room = SCRATCH_BYTES // (keys.bits // 8) - slack(keys)
+        stack = f.select(count.is_("sle", room), start.scratch, own)
+        source, at = start.line(words.PARTED, line), f.variable("i64", 0)
+        with f.loop(0, words.parts) as part:
+            first, behind = (f.load(words.start(line, part, bucket + i), "i64") for i in range(2))
+            piece = keys.at(f, source, part * words.each + first)
+            keys.copy(f, piece, keys.at(f, stack, at.get()), behind - first)
+            at.set(at.get() + behind - first)
+        often, nothing = start.word(_Words.ALLOWED), [f.value(0, "ptr"), f.value(0, "i64")]
+        f.call(sort, [target, stack, count, keys.narrow(least.get()), often, *nothing])
+    f.leave()
+    return f.module.text()

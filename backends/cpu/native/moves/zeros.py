@@ -1,0 +1,69 @@
+"""Zeros of sorted lines: they are equal whatever their signs, so they keep the order they came in.
+
+Sorted bits have those with a sign first. Where a line has both, its zeros are written once more.
+"""
+
+from functools import partial
+
+from shardir.backends.cpu.native.data import Kernel, Phase, View
+from shardir.backends.cpu.native.llvm.text import FLOATS, Function, Module, Value
+from shardir.backends.cpu.native.moves import numbers
+from shardir.backends.cpu.native.moves.loops import nest
+from shardir.backends.cpu.native.moves.picking import line_starts
+
+
+def zeros_phases(x: View, y: View, dim: int) -> list[Phase]:
+    """Phases that put the zeros of sorted lines `y` into the order they have in `x`, if any do.
+
+    The lines lie evenly.
+    """
+    if numbers.kind_of(x.dtype).type not in FLOATS:
+        return []
+    loops, offsets = nest([line_starts(x, dim), line_starts(y, dim)])
+    count, from_line, to_line = (loops[0].extent, *loops[0].strides) if loops else (1, 0, 0)
+    name = f"moves_sort_zeros_{x.dtype}"
+    kernel = Kernel(name, partial(_restoring, name, x.dtype))
+    source = (x.slot, offsets[0], from_line, x.strides[dim])
+    target = (y.slot, offsets[1], to_line, y.strides[dim])
+    return [Phase(kernel, (x.shape[dim], *source, *target), count, count * 100.0, "sort")]
+
+
+def _restoring(name: str, dtype: str) -> str:
+    f = Function(Module(), name, ("ptr", "ptr", "i64", "i64"))
+    bases, record, task, _ = f.params
+
+    def word(index: int) -> Value:
+        return f.load(f.offset(record, index, "i64"), "i64")
+
+    def base(slot: Value) -> Value:
+        return f.load(f.offset(bases, slot, "ptr"), "ptr")
+
+    steps, slot, offset, from_line, step = (word(k) for k in range(5))
+    to_slot, to_offset, to_line, to_step = (word(5 + k) for k in range(4))
+    source = f.offset(base(slot), offset + task * from_line)
+    target = f.offset(base(to_slot), to_offset + task * to_line)
+    kind, bits = numbers.kind_of(dtype), f"i{8 * numbers.SIZES[dtype]}"
+
+    def first_not(predicate: str) -> Value:
+        """The first place of a sorted line that is not below zero, in one sense or the other."""
+        low, high = f.variable("i64", 0), f.variable("i64", steps)
+        with f.while_(lambda: low.get().is_("slt", high.get())):
+            middle = (low.get() + high.get()) >> 1
+            value = numbers.load(f, f.offset(target, middle * to_step), kind, 1)
+            below = value.is_(predicate, f.value(0.0, kind.type))
+            low.set(f.select(below, middle + 1, low.get()))
+            high.set(f.select(below, high.get(), middle))
+        return low.get()
+
+    begin, end = first_not("olt"), first_not("ole")
+    with f.when((begin + 1).is_("slt", end)):
+        ends = [f.load(f.offset(target, i * to_step), bits, 1) for i in (begin, end - 1)]
+        with f.when(ends[0].is_("ne", ends[1])):
+            at = f.variable("i64", begin)
+            with f.loop(0, steps) as i:
+                found = f.load(f.offset(source, i * step), bits, 1)
+                with f.when((found << 1).is_("eq", 0)):
+                    f.store(found, f.offset(target, at.get() * to_step), 1)
+                    at.set(at.get() + 1)
+    f.leave()
+    return f.module.text()
