@@ -97,11 +97,14 @@ def free_arrays(*xs: Any) -> list[Array] | None:
 
 def _looked_at(x: Array, flags: tuple[bool, bool, bool], equal_nan: bool) -> Any:
     """What `unique` returns: values in order are compared, and then it shows how many differ."""
-    if not any(flags):
+    order = inverse = None
+    if flags[0] or flags[1]:
+        arranged, order, new, inverse = _all_in_order(x, flags[1], equal_nan)
+    else:
         arranged, new = _in_order(x, equal_nan)
-        return chosen(arranged, new, None)
-    arranged, order, new, inverse = _all_in_order(x, flags[1], equal_nan)
     found: list[Any] = [chosen(arranged, new, None)]
+    if not any(flags):
+        return found[0]
     if flags[0]:
         found.append(chosen(order, new, None))
     if flags[1]:

@@ -30,6 +30,7 @@ from shardir.backends.cpu.native.moves.lookup import gather_phase
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.network import RUN, sort_rows
 from shardir.backends.cpu.native.moves.picking import picked_phases
+from shardir.backends.cpu.native.moves.places import places_phases
 from shardir.backends.cpu.native.moves.radix import sorted_phases
 from shardir.backends.cpu.native.moves.views import part
 from shardir.backends.cpu.native.schedule.views import order_of
@@ -58,13 +59,16 @@ def sort_rule(
         return phases or sorted_phases(x, y, dim, False, context)
     alone = op.attrs.get("order")
     order = _places(x, context) if alone is None else results[alone]
-    phases = _lines_phases(x, order, dim, "places", context)
+    values = results[0] if alone is None and x.itemsize == 4 else None
+    phases = places_phases(x, order, dim, values, context)
+    made = phases is not None and values is not None
+    phases = phases or _lines_phases(x, order, dim, "places", context)
     phases = phases or sorted_phases(x, order, dim, True, context)
     if phases is None or alone is not None:
         return phases
     taken = [
         _taken(source, order, target, dim, context)
-        for source, target in zip(operands, results, strict=True)
+        for source, target in list(zip(operands, results, strict=True))[made:]
     ]
     return [*phases, *taken]
 

@@ -12,10 +12,10 @@ from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.picking import line_starts
 
 
-def zeros_phases(x: View, y: View, dim: int) -> list[Phase]:
+def zeros_phases(x: View, y: View, dim: int, signed: bool = True) -> list[Phase]:
     """Phases that put the zeros of sorted lines `y` into the order they have in `x`, if any do.
 
-    The lines lie evenly.
+    The lines lie evenly. Zeros that are not `signed` in `y` have lost their signs.
     """
     if numbers.kind_of(x.dtype).type not in FLOATS:
         return []
@@ -25,7 +25,11 @@ def zeros_phases(x: View, y: View, dim: int) -> list[Phase]:
     kernel = Kernel(name, partial(_restoring, name, x.dtype))
     source = (x.slot, offsets[0], from_line, x.strides[dim])
     target = (y.slot, offsets[1], to_line, y.strides[dim])
-    return [Phase(kernel, (x.shape[dim], *source, *target), count, count * 100.0, "sort")]
+    return [
+        Phase(
+            kernel, (x.shape[dim], *source, *target, int(not signed)), count, count * 100.0, "sort"
+        )
+    ]
 
 
 def _restoring(name: str, dtype: str) -> str:
@@ -56,14 +60,16 @@ def _restoring(name: str, dtype: str) -> str:
         return low.get()
 
     begin, end = first_not("olt"), first_not("ole")
-    with f.when((begin + 1).is_("slt", end)):
+    lost = word(9).is_("ne", 0)
+    with f.when(begin.is_("slt", end)):
         ends = [f.load(f.offset(target, i * to_step), bits, 1) for i in (begin, end - 1)]
-        with f.when(ends[0].is_("ne", ends[1])):
-            at = f.variable("i64", begin)
-            with f.loop(0, steps) as i:
-                found = f.load(f.offset(source, i * step), bits, 1)
-                with f.when((found << 1).is_("eq", 0)):
-                    f.store(found, f.offset(target, at.get() * to_step), 1)
-                    at.set(at.get() + 1)
+        at = f.variable("i64", f.select(lost | ends[0].is_("ne", ends[1]), begin, end))
+        place = f.variable("i64", 0)
+        with f.while_(lambda: at.get().is_("slt", end)):
+            found = f.load(f.offset(source, place.get() * step), bits, 1)
+            with f.when((found << 1).is_("eq", 0)):
+                f.store(found, f.offset(target, at.get() * to_step), 1)
+                at.set(at.get() + 1)
+            place.set(place.get() + 1)
     f.leave()
     return f.module.text()

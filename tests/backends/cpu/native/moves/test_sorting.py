@@ -121,6 +121,7 @@ def test_digits_that_all_share(dtype: str) -> None:
     check(np.repeat(x, 200, 1), dtype, 1)
 
 
+@pytest.mark.usefixtures("unpacked")
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_order_by_digits_is_stable_with_any_workers(workers: int) -> None:
     x = np.random.default_rng(0).integers(-3, 3, 200_000).astype(np.int32)
