@@ -1,8 +1,8 @@
 """Sorting many lines at once: a lane of a vector for each, so that nothing is ever shuffled.
 
 Lines are laid side by side in scratch memory, as integers in the order of their elements; a network
-of comparisons (`network`) sorts the rows. Those that are long or few are sorted by their digits
-(`radix`).
+of comparisons (`network`) sorts the rows. Those that are long or few are sorted by vectors
+(`buckets`, `places`, `pairs`) or by their digits (`radix`).
 """
 
 from collections.abc import Sequence
@@ -29,6 +29,7 @@ from shardir.backends.cpu.native.moves.lines import Lines, largest_word
 from shardir.backends.cpu.native.moves.lookup import gather_phase
 from shardir.backends.cpu.native.moves.loops import nest
 from shardir.backends.cpu.native.moves.network import RUN, sort_rows
+from shardir.backends.cpu.native.moves.pairs import pairs_phases
 from shardir.backends.cpu.native.moves.picking import picked_phases
 from shardir.backends.cpu.native.moves.places import places_phases
 from shardir.backends.cpu.native.moves.radix import sorted_phases
@@ -44,19 +45,16 @@ FEW = 4
 def sort_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """By one operand of real numbers, in lines that scratch memory holds."""
+    """By one operand of real numbers, or of complex ones in f32 alone."""
     x, dim = operands[0], op.attrs["dim"]
+    if x.dtype == "c64" and len(operands) == 1 and x.size:
+        return pairs_phases(x, results[0], dim, partial(_values_phases, context=context), context)
     if op.attrs.get("keys", 1) > 1 or x.dtype in (*numbers.PARTS, "key"):
         return None
     if x.size == 0:
         return []
     if len(operands) == 1:
-        y, wanted = results[0], op.attrs.get("wanted", ())
-        phases = packed_phases(x, y, dim, wanted, context)
-        phases = phases or _lines_phases(x, y, dim, "", context)
-        if phases is None and wanted:
-            phases = picked_phases(x, y, dim, wanted, context)
-        return phases or sorted_phases(x, y, dim, False, context)
+        return _values_phases(x, results[0], dim, op.attrs.get("wanted", ()), context=context)
     alone = op.attrs.get("order")
     order = _places(x, context) if alone is None else results[alone]
     values = results[0] if alone is None and x.itemsize == 4 else None
@@ -71,6 +69,17 @@ def sort_rule(
         for source, target in list(zip(operands, results, strict=True))[made:]
     ]
     return [*phases, *taken]
+
+
+def _values_phases(
+    x: View, y: View, dim: int = 1, wanted: Sequence[int] = (), *, context: Context
+) -> list[Phase] | None:
+    """The sorted lines of `x`; if places of them are `wanted`, these."""
+    phases = packed_phases(x, y, dim, wanted, context)
+    phases = phases or _lines_phases(x, y, dim, "", context)
+    if phases is None and wanted:
+        phases = picked_phases(x, y, dim, wanted, context)
+    return phases or sorted_phases(x, y, dim, False, context)
 
 
 def top_k_rule(
@@ -165,5 +174,5 @@ def _sort(way: str, dtype: str, places: str, f: Function, block: Block) -> None:
 
 
 RULES: dict[str, Rule] = {"sort": sort_rule, "top_k": top_k_rule}
-"""No phases for several keys, nor for complex ones; nor for the largest of few or very long lines,
-or the places of numbers of 64 bits in many short ones."""
+"""No phases for several keys, nor for complex ones but f32 alone; nor for the largest of few or very
+long lines, or the places of numbers of 64 bits in many short ones."""

@@ -1,0 +1,195 @@
+"""Sorting complex numbers of two f32: the order of both parts makes a word of 64 bits.
+
+The real part goes first, and the imaginary part below it. Those whose imaginary part alone is NaN
+come after all that have none, by their real parts: above them is what no real part becomes. Words
+have lost the signs of zeros. Where a line has a zero with a sign, its elements with zeros are
+looked up among the words, and written once more in the order they came in.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from shardir.backends.cpu.native.data import Context, Kernel, Phase, View
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value, lanes, vector
+from shardir.backends.cpu.native.moves.casting import fits
+from shardir.backends.cpu.native.moves.keys import NAN, Keys
+from shardir.backends.cpu.native.moves.loops import nest
+from shardir.backends.cpu.native.moves.picking import line_starts
+from shardir.backends.cpu.native.moves.quicksort import Start, started
+
+BYTES = 8
+"""Of an element, and of a word."""
+PART = 1 << 15
+"""Elements of a line that one task makes words of."""
+HALF = Keys("f32", 32)
+BELOW_NAN = 0x7F900000
+"""Above the key of infinity, and below that of NaN."""
+SIGNED_ZERO = -(1 << 31)
+
+Sort = Callable[[View, View], list[Phase] | None]
+"""Phases that write the sorted lines of the one to the other, along the last dimension."""
+
+
+def pairs_phases(x: View, y: View, dim: int, sort: Sort, context: Context) -> list[Phase] | None:
+    """Phases that write the sorted lines of complex numbers `x` to `y`, as `sort` does it with u64.
+
+    `None` where that has none, or for lines that do not lie evenly.
+    """
+    steps = x.shape[dim]
+    loops, offsets = nest([line_starts(x, dim), line_starts(y, dim)])
+    if len(loops) > 1:
+        return None
+    count, strides = loops[0] if loops else (1, (0, 0))
+    source, target = (
+        (end.slot, offset, stride, end.strides[dim])
+        for end, offset, stride in zip((x, y), offsets, strides, strict=True)
+    )
+    around = steps * BYTES
+    slots = [context.temporary(count * around) for _ in range(2)]
+    words = [View(slot, 0, (count, steps), (around, BYTES), "u64") for slot in slots]
+    phases = sort(words[0], words[1])
+    if phases is None:
+        return None
+    parts = -(-steps // PART)
+    flags, seen = context.temporary(count * parts * 8), context.temporary(count * steps * 4)
+    unsorted, arranged = ((slot, 0, around, BYTES) for slot in slots)
+    record = (parts, steps, *source, *unsorted, *arranged, *target, flags, seen)
+
+    def phase(what: str, text: Callable[[str], str], tasks: int, cost: float) -> Phase:
+        name = f"moves_pairs_{what}"
+        kernel = Kernel(name, partial(text, name))
+        return Phase(kernel, record, count * tasks, count * cost, "sort")
+
+    cost = steps * 0.6 + 50.0
+    read, write = phase("words", _words_text, parts, cost), phase("back", _back_text, parts, cost)
+    return [read, *phases, write, phase("zeros", _zeros_text, 1, 50.0 + parts)]
+
+
+SOURCE, UNSORTED, ARRANGED, TARGET, FLAGS, SEEN = 2, 6, 10, 14, 18, 19
+
+
+def _word_of(f: Function, bits: Value) -> Value:
+    """The bits of elements as words, one or a vector."""
+    real, imaginary = (_order(f, half) for half in _halves(bits))
+    alone = _is_nan(imaginary) & ~_is_nan(real)
+    high = f.select(alone, BELOW_NAN, real)
+    return _joined(f.select(alone, real, imaginary) ^ HALF.least, high ^ HALF.least)
+
+
+def _bits_of(f: Function, words: Value) -> Value:
+    """The elements that became such words."""
+    low, high = (half ^ HALF.least for half in _halves(words))
+    alone = high.is_("eq", BELOW_NAN)
+    imaginary = f.select(alone, NAN["f32"], low)
+    return _joined(HALF.element(f, f.select(alone, low, high)), HALF.element(f, imaginary))
+
+
+def _order(f: Function, half: Value) -> Value:
+    return HALF.of(f, f.select(half.is_("eq", SIGNED_ZERO), 0, half))
+
+
+def _is_nan(key: Value) -> Value:
+    return key.is_("sgt", BELOW_NAN)
+
+
+def _halves(words: Value) -> tuple[Value, Value]:
+    """The lower and the upper half: of elements, the real and the imaginary part."""
+    half = vector("i32", lanes(words.type))
+    return words.to(half, "trunc"), (words >> 32).to(half, "trunc")
+
+
+def _joined(low: Value, high: Value) -> Value:
+    whole = vector("i64", lanes(low.type))
+    return (high.to(whole, "zext") << 32) | low.to(whole, "zext")
+
+
+def _moved(start: Start, ends: tuple[int, int], move: Callable[[Value], Value]) -> None:
+    """Words of a part of a line from one end to the other, as vectors where they lie together."""
+    f, wide = start.function, host().lanes(BYTES)
+    parts, steps = start.word(0), start.word(1)
+    line, first = start.task // parts, (start.task % parts) * PART
+    stop = f.least(first + PART, steps)
+    source, target = (start.line(end, line) for end in ends)
+    step, to_step = (start.word(end + 3) for end in ends)
+    at = f.variable("i64", first)
+
+    def some(count: int) -> None:
+        bits = f.load(f.offset(source, at.get() * step), vector("i64", count), 4)
+        f.store(move(bits), f.offset(target, at.get() * to_step), 4)
+        at.set(at.get() + count)
+
+    together = step.is_("eq", BYTES) & to_step.is_("eq", BYTES)
+    with f.while_(lambda: together & fits(at, stop, wide)):
+        some(wide)
+    with f.while_(partial(fits, at, stop, 1)):
+        some(1)
+
+
+def _words_text(name: str) -> str:
+    """Elements as words, and whether some have a zero with a sign."""
+    start = started(name)
+    f, wide = start.function, host().lanes(BYTES)
+    found = [f.variable(vector("i32", count), 0) for count in (wide, 1)]
+
+    def move(bits: Value) -> Value:
+        flags = found[lanes(bits.type) == 1]
+        for half in _halves(bits):
+            flags.set(flags.get() | half.is_("eq", SIGNED_ZERO).to(half.type, "zext"))
+        return _word_of(f, bits)
+
+    _moved(start, (SOURCE, UNSORTED), move)
+    some = found[0].get().is_("ne", 0).to(f"i{wide}", "bitcast").is_("ne", 0)
+    some = some | found[1].get().is_("ne", 0)
+    flags = start.base(start.word(FLAGS))
+    f.store(some.to("i64", "zext"), f.offset(flags, start.task, "i64"))
+    f.leave()
+    return f.module.text()
+
+
+def _back_text(name: str) -> str:
+    """Words as elements."""
+    start = started(name)
+    _moved(start, (ARRANGED, TARGET), partial(_bits_of, start.function))
+    start.function.leave()
+    return start.function.module.text()
+
+
+def _zeros_text(name: str) -> str:
+    """Elements with zeros, in the order they came in, if some zero has a sign."""
+    start = started(name)
+    f, line = start.function, start.task
+    parts, steps = start.word(0), start.word(1)
+    signed = f.variable("i64", 0)
+    flags = start.base(start.word(FLAGS))
+    with f.loop(0, parts) as part:
+        signed.set(signed.get() | f.load(f.offset(flags, line * parts + part, "i64"), "i64"))
+    source, words, target = (start.line(end, line) for end in (SOURCE, ARRANGED, TARGET))
+    step, to_step = (start.word(end + 3) for end in (SOURCE, TARGET))
+    seen = f.offset(start.base(start.word(SEEN)), line * steps, "i32")
+    with f.when(signed.get().is_("ne", 0)):
+        with f.loop(0, steps) as i:
+            f.store(f.value(0, "i32"), f.offset(seen, i, "i32"))
+        with f.loop(0, steps) as i:
+            bits = f.load(f.offset(source, i * step), "i64", 4)
+            real, imaginary = ((half << 1).is_("eq", 0) for half in _halves(bits))
+            with f.when(real | imaginary):
+                low = _first_of(f, words, steps, _word_of(f, bits))
+                place = f.offset(seen, low, "i32")
+                before = f.load(place, "i32")
+                f.store(before + 1, place)
+                at = low + before.to("i64", "zext")
+                f.store(bits, f.offset(target, at * to_step), 4)
+    f.leave()
+    return f.module.text()
+
+
+def _first_of(f: Function, words: Value, count: Value, word: Value) -> Value:
+    """Where the first of equal words is in sorted ones."""
+    low, high = f.variable("i64", 0), f.variable("i64", count)
+    with f.while_(lambda: low.get().is_("slt", high.get())):
+        middle = (low.get() + high.get()) >> 1
+        below = f.load(f.offset(words, middle, "i64"), "i64").is_("ult", word)
+        low.set(f.select(below, middle + 1, low.get()))
+        high.set(f.select(below, high.get(), middle))
+    return low.get()
