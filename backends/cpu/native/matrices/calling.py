@@ -50,7 +50,7 @@ def spaces(called: Routine, sizes: tuple[tuple[str, int], ...]) -> dict[str, int
     if found is None:
         return None
     known, asked = dict(sizes), [word for word in called.words if word in WORK_SPACES]
-    if not asked:
+    if "lwork" not in called.words:
         return {}
     memory = {word: np.zeros(16, np.int64) for word in called.words if word[0] == "*"}
     memory["*iwork"] = np.zeros(16, found.integer)

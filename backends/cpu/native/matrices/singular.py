@@ -7,6 +7,10 @@ import numpy as np
 
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.backends.cpu.native.llvm.text import Value
+from shardir.backends.cpu.native.matrices.bidiagonal import (
+    bidiagonal_pays,
+    singular_values_rule,
+)
 from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases, tried
 from shardir.backends.cpu.native.matrices.columns import bring, put
 from shardir.ir import Op
@@ -45,6 +49,8 @@ def svd_rule(
     least = min(rows, columns)
     if x.size == 0:
         return None if vectors else []
+    if not vectors and bidiagonal_pays(x):
+        return singular_values_rule(op, operands, results, context)
     letter = ("A" if op.attrs["full"] else "S") if vectors else "N"
     left, right = {"A": (rows, columns), "S": (least, least), "N": (0, 0)}[letter]
     called = _gesdd(x.dtype, letter)

@@ -41,14 +41,14 @@ def emit_tridiagonal(module: Module) -> None:
     with f.loop(0, rows) as k:
         f.store(f.load(x.at(k, k).start, "double", ITEM), f.offset(diagonal, k, "double"), ITEM)
         with f.when((k + 1).is_("slt", rows)):
-            tau = _reflection(f, x, k, filled, beside)
+            tau = row_reflection(f, x, k, filled, beside)
             f.store(tau, f.offset(taus, k, "double"), ITEM)
             with f.when(tau.is_("une", 0.0)):
                 _both_sides(f, x, k, rows, filled, tau, space)
     f.leave()
 
 
-def _reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value) -> Value:
+def row_reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value) -> Value:
     """Row `k` beyond its diagonal becomes a reflection; its factor."""
     start, next_ = (k + 1) & -LANES, x.at(k, k + 1).start
     first = f.load(next_, "double", ITEM)
@@ -60,7 +60,7 @@ def _reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value) ->
     with f.loop(start, filled, LANES) as j:
         row = f.load(x.at(k, j).start, VECTOR, ITEM)
         total.set(f.fma(row, row, total.get()))
-    rest = _sum(f, total.get())
+    rest = lane_sum(f, total.get())
     none = rest.is_("oeq", 0.0)
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
@@ -73,7 +73,7 @@ def _reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value) ->
     return f.select(none, 0.0, (beta - first) / beta)
 
 
-def _sum(f: Function, x: Value) -> Value:
+def lane_sum(f: Function, x: Value) -> Value:
     """Of all lanes."""
     half = LANES // 2
     while half:
@@ -108,7 +108,7 @@ def _both_sides(
         product(j, BESIDE)
     with f.loop(wide, filled, LANES) as j:
         product(j, 1)
-    half = f.splat(_sum(f, dot.get()) * tau * -0.5, LANES)
+    half = f.splat(lane_sum(f, dot.get()) * tau * -0.5, LANES)
     with f.loop(start, filled, LANES) as j:
         at = f.offset(space, j, "double")
         line = f.load(f.offset(v, j, "double"), VECTOR, ITEM)

@@ -1,0 +1,165 @@
+"""Singular values of f32 matrices: made bidiagonal by reflections from both sides, in f64.
+
+As in G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 5.4.3; LAPACK's `bdsdc` finds
+the values of what is left. Squares of f32 cannot overflow in f64.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
+from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases, tried
+from shardir.backends.cpu.native.matrices.columns import put
+from shardir.backends.cpu.native.matrices.held import (
+    HELD,
+    ITEM,
+    LANES,
+    VECTOR,
+    Copying,
+    Held,
+    padded,
+    row_bytes,
+)
+from shardir.backends.cpu.native.matrices.reflections import numbered
+from shardir.backends.cpu.native.matrices.tridiagonal import (
+    BESIDE,
+    WORDS,
+    lane_sum,
+    row_reflection,
+)
+from shardir.ir import Op
+
+MOST = 400
+"""Rows and columns up to which that is quicker than LAPACK alone."""
+SLENDER = 2
+"""Of matrices that are longer by this, LAPACK takes Q R first."""
+
+
+def bidiagonal_pays(x: View) -> bool:
+    """Whether it is worth it for these matrices."""
+    least, most = sorted(x.shape[-2:])
+    return x.dtype == "f32" and most <= min(MOST, SLENDER * least)
+
+
+def singular_values_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """Broad matrices are turned, which changes no singular value."""
+    (x,), (made,) = operands, results
+    least, most = sorted(x.shape[-2:])
+    broad = x.shape[-1] > x.shape[-2]
+    called = Routine(
+        "dbdsdc",
+        "'U 'N n *values *beside *none one *none one *none *iwork *work *iwork info",
+    )
+    line, beside = padded(least) * ITEM, x.strides[-2 if broad else -1] == x.itemsize
+    return phases(
+        Work(
+            f"singular{'t' if broad else ''}{'n' if beside else 's'}", x.dtype,
+            [(x, 2), (made, 1)], [called],
+            {"m": most, "n": least, "one": 1, "apart": row_bytes(least)},
+            {"*a": most * row_bytes(least), "*values": line, "*beside": line, "*space": line,
+             "*none": 64, "*work": 64 * least, "*iwork": 64 * least},
+            most * least * least * 0.3 + 40 * least**2, partial(_values, called, broad, beside),
+        ),
+        context,
+    )  # fmt: skip
+
+
+def _values(called: Routine, broad: bool, beside: bool, e: Emitter) -> None:
+    f, m, n = e.f, e.sizes["m"], e.sizes["n"]
+    emit_bidiagonal(f.module)
+    x = Held(e.piece("*a"), e.sizes["apart"], f.value(0, "i64"))
+    steps = [e.sizes["step0"], e.sizes["step1"]]
+    steps = steps[::-1] if broad else steps
+    Copying(f, e.dtype, beside).bring(e.addresses[0], steps, m, n, x)
+    pieces = [e.piece(name) for name in ("*values", "*beside", "*space")]
+    lost = f.call("bidiagonal", [m, n, *x, *pieces], "double")
+    good, one = tried(e, lost.is_("oeq", 0.0), called), f.value(1, "i64")
+    put(e, "*values", e.dtype, n, (n, one), 1, (e.sizes["step2"], one), good)
+
+
+def emit_bidiagonal(module: Module) -> None:
+    """`bidiagonal(rows, columns, x, diagonal, beside, space)` of no fewer rows than columns.
+
+    Its result is 0, or NaN where a number is not finite. `space` is as long as a row.
+    """
+    params = ["i64", "i64", *HELD, "ptr", "ptr", "ptr"]
+    f = Function(module, "bidiagonal", params, "double", APART, internal=True)
+    rows, columns, x = f.params[0], f.params[1], Held(*f.params[2:5])
+    diagonal, beside, space = f.params[5:]
+    filled = (columns + (LANES - 1)) & -LANES
+    lost = f.variable(VECTOR, 0.0)
+    with f.loop(0, rows) as i, f.loop(0, filled, LANES) as j:
+        row = f.load(x.at(i, j).start, VECTOR, ITEM)
+        lost.set(lost.get() + (row - row))
+    with f.loop(0, columns) as k:
+        scale = _column(f, x, k, rows, filled, diagonal, space)
+        tau = f.variable("double", 0.0)
+        with f.when((k + 1).is_("slt", columns)):
+            tau.set(row_reflection(f, x, k, filled, beside))
+        with f.loop(k + 1, rows) as i:
+            _both(f, x, k, i, filled, space, scale, tau.get())
+    f.leave(lane_sum(f, lost.get()))
+
+
+def _column(
+    f: Function, x: Held, k: Value, rows: Value, filled: Value, diagonal: Value, space: Value
+) -> Value:
+    """Reflect row `k` from the left; what column `k` is multiplied with to be the reflection.
+
+    `space` is then what is taken from the other rows, as often as the reflection says.
+    """
+    start, last = k & -LANES, f.offset(space, k, "double")
+    wide = start + ((filled - start) & -(BESIDE * LANES))
+
+    def products(j: Value, count: int) -> None:
+        sums = [f.variable(VECTOR, 0.0) for _ in range(count)]
+        with f.loop(k + 1, rows) as i:
+            one, line = f.splat(f.load(x.at(i, k).start, "double", ITEM), LANES), x.at(i, j).start
+            for n, total in enumerate(sums):
+                row = f.load(f.offset(line, n * WORDS), VECTOR, ITEM)
+                total.set(f.fma(row, one, total.get()))
+        for n, total in enumerate(sums):
+            f.store(total.get(), f.offset(space, j + n * LANES, "double"), ITEM)
+
+    with f.loop(start, wide, BESIDE * LANES) as j:
+        products(j, BESIDE)
+    with f.loop(wide, filled, LANES) as j:
+        products(j, 1)
+    first, rest = f.load(x.at(k, k).start, "double", ITEM), f.load(last, "double", ITEM)
+    none = rest.is_("oeq", 0.0)
+    norm = f.intrinsic("sqrt", f.fma(first, first, rest))
+    beta = -f.intrinsic("copysign", norm, first)
+    f.store(f.select(none, first, beta), f.offset(diagonal, k, "double"), ITEM)
+    tau = f.splat(f.select(none, 0.0, (beta - first) / beta), LANES)
+    scale = f.select(none, 0.0, 1.0 / (first - beta))
+    with f.loop(start, filled, LANES) as j:
+        at, line = f.offset(space, j, "double"), x.at(k, j).start
+        row = f.load(line, VECTOR, ITEM)
+        taken = f.fma(f.load(at, VECTOR, ITEM), f.splat(scale, LANES), row) * tau
+        right = numbered(f).is_("sgt", f.splat(k - j, LANES))
+        taken = f.select(right, taken, 0.0)
+        f.store(taken, at, ITEM)
+        f.store(row - taken, line, ITEM)
+    return scale
+
+
+def _both(
+    f: Function, x: Held, k: Value, i: Value, filled: Value, space: Value, scale: Value, tau: Value
+) -> None:
+    """Row `i` is reflected from the left, and then by row `k` from the right."""
+    one = -f.splat(f.load(x.at(i, k).start, "double", ITEM) * scale, LANES)
+    dot, start = f.variable(VECTOR, 0.0), (k + 1) & -LANES
+    with f.loop(start, filled, LANES) as j:
+        at = x.at(i, j).start
+        taken = f.load(f.offset(space, j, "double"), VECTOR, ITEM)
+        row = f.fma(one, taken, f.load(at, VECTOR, ITEM))
+        f.store(row, at, ITEM)
+        dot.set(f.fma(row, f.load(x.at(k, j).start, VECTOR, ITEM), dot.get()))
+    part = -f.splat(lane_sum(f, dot.get()) * tau, LANES)
+    with f.loop(start, filled, LANES) as j:
+        at = x.at(i, j).start
+        row = f.fma(part, f.load(x.at(k, j).start, VECTOR, ITEM), f.load(at, VECTOR, ITEM))
+        f.store(row, at, ITEM)
