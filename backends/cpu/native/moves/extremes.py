@@ -1,37 +1,30 @@
 """Where along a dimension the largest or smallest element is.
 
 The first NaN, or the first of equals. Where lines lie side by side, a vector has an element of
-each; where a line is contiguous, its elements are dealt to the lanes of a vector, each of which
-keeps its best, and the best of those is found at the end. Of short integers a vector has more than
-a vector of places; of those the best of each piece of a line is found without its place, which is
-looked for at the end in the one piece that matters.
+each. Of each piece of a line that is contiguous the best is found without its place, which is
+looked for at the end in the one piece that matters; in lines shorter than that, elements are dealt
+to the lanes of a vector, each of which keeps its best and its place. Few long lines are cut into
+parts, for all workers, and the best of those is chosen.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from shardir.backends.cpu.native.data import Context, Phase, Rule, View
+from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.llvm.text import (
-    FLOATS,
-    Function,
-    Value,
-    Variable,
-    element,
-    vector,
-)
-from shardir.backends.cpu.native.moves import numbers
-from shardir.backends.cpu.native.moves.casting import fits
-from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
+from shardir.backends.cpu.native.moves import extreme_bodies as bodies
+from shardir.backends.cpu.native.moves.extreme_bodies import BESIDE, PIECE
+from shardir.backends.cpu.native.moves.grid import Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import nest
-from shardir.backends.cpu.native.moves.scanning import first_place
 from shardir.ir import Op
+from shardir.types import TensorType
 
-BESIDE = 2048
-"""How many lines at most lie side by side, so that the best of each stay in the cache."""
-SHORT = ("i8", "u8", "i16", "u16")
-PIECE = 32
-"""Vectors of a piece of a line of short integers."""
+PIECED = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64")
+"""What is compared in its own type, as many to a vector as to a vector of bytes."""
+PART = 1 << 18
+"""Bytes of a part of a long line."""
+FEW = 8
+"""So many lines are not cut."""
 MOST = 1 << 31
 """Places are counted in 32 bits."""
 
@@ -39,252 +32,89 @@ MOST = 1 << 31
 def extreme_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """One phase over all lines."""
+    """One phase over all lines, or some over the parts of lines."""
     (x,), (y,), dim = operands, results, op.attrs["dim"]
     steps, step = x.shape[dim], x.strides[dim]
     if steps >= MOST:
         return None
     if y.size == 0:
         return []
-    left = x._replace(
+    lines = x._replace(
         shape=(*x.shape[:dim], *x.shape[dim + 1 :]),
         strides=(*x.strides[:dim], *x.strides[dim + 1 :]),
     )
-    found = nest([left, y])
+    together = step == x.itemsize and x.dtype in PIECED
+    if together and y.size < FEW and steps * step >= 2 * PART:
+        return _in_parts(op.name, lines, y, steps, context)
+    return [_phase(op.name, lines, y, steps, step, context)]
+
+
+def _phase(name: str, x: View, y: View, steps: int, step: int, context: Context) -> Phase:
+    """Where the best of each line is; `x` is where lines begin."""
+    found = nest([x, y])
     size, lanes = x.itemsize, host().lanes(max(x.itemsize, 4))
     is_truth = x.dtype == "bool" and step == size
     beside = [loop for loop in found.loops if loop.strides[0] == size and loop.extent >= lanes]
+    column = found.loops[-1] if found.loops else None
     if is_truth:
-        way, column = "first", found.loops[-1] if found.loops else None
-    elif step == size and x.dtype in SHORT and steps >= PIECE * host().lanes(size):
-        way, column = "pieces", found.loops[-1] if found.loops else None
+        way = "first"
+    elif step == size and x.dtype in PIECED and steps >= PIECE * host().lanes(size):
+        way = "pieces"
     elif step == size and steps >= lanes:
-        way, column = (
-            "along" if steps < 8 * lanes else "far",
-            found.loops[-1] if found.loops else None,
-        )
+        way = "along" if steps < 8 * lanes else "far"
     elif beside:
         way, column = "beside", beside[-1]
     else:
-        way, column = "items", found.loops[-1] if found.loops else None
+        way = "items"
     rows = [loop for loop in found.loops if loop is not column]
     extent = column.extent if column else 1
     cut = max(1, -(-extent // (4 * context.workers)))
     if way == "beside":
         cut = min(BESIDE, -(-cut // 64) * 64)
     grid = grid_of([x, y], found, rows[-1] if rows else None, column, 1, cut)
-    name = f"{op.name}_{way}_{x.dtype}_{y.dtype}"
     ways: dict[str, Callable[..., None]] = {
-        "along": partial(_along, 1),
-        "far": partial(_along, 4),
-        "beside": _beside,
-        "items": _items,
-        "first": _first,
-        "pieces": _pieces,
+        "along": partial(bodies.along, 1),
+        "far": partial(bodies.along, 4),
+        "beside": bodies.beside,
+        "items": bodies.items,
+        "first": bodies.first,
+        "pieces": bodies.pieces,
     }
     kernel = grid_kernel(
-        name, Form(2, extras=2), partial(ways[way], op.name == "argmax", x.dtype, y.dtype)
+        f"{name}_{way}_{x.dtype}_{y.dtype}",
+        Form(2, extras=2),
+        partial(ways[way], name == "argmax", x.dtype, y.dtype),
     )
-    cost = x.nbytes / (40 if way in ("first", "pieces") else 16) if way != "items" else x.size * 1.5
-    return [grid.phase(kernel, cost, context.workers, op.name, (steps, step))]
+    elements = y.size * steps
+    cost = elements * size / (40 if way in ("first", "pieces") else 16)
+    cost = elements * 1.5 if way == "items" else cost
+    return grid.phase(kernel, cost, context.workers, name, (steps, step))
 
 
-def _better(largest: bool, dtype: str, new: Value, best: Value) -> Value:
-    """Whether `new` is to be chosen, although it comes later."""
-    if element(new.type) in FLOATS:
-        return new.is_("ugt" if largest else "ult", best) & best.is_("ord", best)
-    sign = "u" if dtype == "bool" or dtype[0] == "u" else "s"
-    return new.is_(sign + ("gt" if largest else "lt"), best)
-
-
-def _keep(
-    f: Function, best: Variable, place: Variable, better: Value, new: Value, at: Value
-) -> None:
-    best.set(f.select(better, new, best.get()))
-    place.set(f.select(better, at, place.get()))
-
-
-def _halves(f: Function, value: Value, half: int) -> tuple[Value, Value]:
-    """The first lanes of a vector and the others; of two lanes, the elements."""
-    if half > 1:
-        low, high = range(half), range(half, 2 * half)
-        return f.shuffle(value, value, low), f.shuffle(value, value, high)
-    one = element(value.type)
-    first, second = (f.emit(f"extractelement {value.type} {value}, i64 {k}", one) for k in (0, 1))
-    return first, second
-
-
-def _merge(
-    f: Function,
-    largest: bool,
-    dtype: str,
-    best: Variable,
-    place: Variable,
-    other: Value,
-    there: Value,
-) -> None:
-    """Keep the better of two, or of equals the earlier."""
-    wins = _better(largest, dtype, other, best.get())
-    loses = _better(largest, dtype, best.get(), other)
-    earlier = there.is_("ult", place.get()) & ((wins | loses) ^ 1)
-    _keep(f, best, place, wins | earlier, other, there)
-
-
-def _as(place: Value, type: str) -> Value:
-    width = int(type[1:])
-    return place if width == 32 else place.to(type, "zext" if width > 32 else "trunc")
-
-
-def _beside(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
-    kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
-    steps, step = block.extra(0), block.extra(1)
-    wide = host().lanes(max(size, 4))
-    places = f.offset(block.scratch, BESIDE * 8)
-
-    def walk(down: Value, number: Value) -> None:
-        """A step of all lines, whose best elements and places wait in scratch memory."""
-        position = f.variable("i64", 0)
-        for lanes in (wide, 1):
-            with f.while_(partial(fits, position, block.columns, lanes)):
-                at = position.get()
-                new = numbers.load(f, f.offset(block.addresses[0], down + at * size), kind, lanes)
-                here = f.splat(number.to("i32", "trunc"), lanes)
-                kept, there = f.offset(block.scratch, at, kind.type), f.offset(places, at, "i32")
-                best, place = f.load(kept, new.type, 1), f.load(there, here.type, 1)
-                better = _better(largest, dtype, new, best) | here.is_("eq", 0)
-                f.store(f.select(better, new, best), kept, 1)
-                f.store(f.select(better, here, place), there, 1)
-                position.set(at + lanes)
-
-    with f.loop(0, steps) as i:
-        walk(i * step, i)
-    with f.loop(0, block.columns) as j:
-        place = f.load(f.offset(places, j, "i32"), "i32")
-        to_column = f.offset(block.addresses[1], j * block.column_strides[1])
-        f.store(_as(place, numbers.MEMORY[to]), to_column, 1)
-
-
-def _items(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
-    kind = numbers.kind_of(dtype)
-    steps, step = block.extra(0), block.extra(1)
-    with f.loop(0, block.columns) as j:
-        source, target = (
-            f.offset(address, j * stride)
-            for address, stride in zip(block.addresses, block.column_strides, strict=True)
-        )
-        best = f.variable(kind.type, numbers.load(f, source, kind, 1))
-        place = f.variable("i32", 0)
-        with f.loop(1, steps) as i:
-            new = numbers.load(f, f.offset(source, i * step), kind, 1)
-            better = _better(largest, dtype, new, best.get())
-            _keep(f, best, place, better, new, i.to("i32", "trunc"))
-        f.store(_as(place.get(), numbers.MEMORY[to]), target, 1)
-
-
-def _first(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
-    """Of truth, the largest is the first that is true, and the smallest the first that is not."""
-    steps = block.extra(0)
-    with f.loop(0, block.columns) as j:
-        source, target = (
-            f.offset(address, j * stride)
-            for address, stride in zip(block.addresses, block.column_strides, strict=True)
-        )
-        place = first_place(f, [source], steps, int(largest))
-        place = f.select(place.is_("slt", steps), place, 0)
-        f.store(_as(place.to("i32", "trunc"), numbers.MEMORY[to]), target, 1)
-
-
-def _along(vectors: int, largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
-    kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
-    steps, lanes = block.extra(0), host().lanes(max(size, 4))
-    counting = Value(
-        "<" + ", ".join(f"i32 {lane}" for lane in range(lanes)) + ">", vector("i32", lanes), f
+def _in_parts(name: str, x: View, y: View, steps: int, context: Context) -> list[Phase]:
+    """The best of each part of lines of `steps` elements, and then of those of each line."""
+    size = x.itemsize
+    part = PART // size
+    whole, rest = divmod(steps, part)
+    count = whole + (rest > 0)
+    slot = context.temporary(4 * count * y.size)
+    type = TensorType((*x.shape, count), "i32")
+    places = View(slot, 0, type.shape, packed(type), type.dtype)
+    parts = x._replace(shape=(*x.shape, whole), strides=(*x.strides, PART))
+    made = [_phase(name, parts, places._replace(shape=parts.shape), part, size, context)]
+    first = places._replace(shape=x.shape, strides=places.strides[:-1])
+    if rest:
+        last = x._replace(offset=x.offset + whole * PART)
+        to = first._replace(offset=4 * whole)
+        made.append(_phase(name, last, to, rest, size, context))
+    views = [x, first, y]
+    grid = grid_of(views, nest(views), None, None, 1, 1)
+    kernel = grid_kernel(
+        f"{name}_parts_{x.dtype}_{y.dtype}",
+        Form(3, extras=2),
+        partial(bodies.parts, name == "argmax", x.dtype, y.dtype),
     )
-    with f.loop(0, block.columns) as j:
-        source, target = (
-            f.offset(address, j * stride)
-            for address, stride in zip(block.addresses, block.column_strides, strict=True)
-        )
-        kept = []
-        for number in range(vectors):
-            start = f.offset(source, number * lanes * size)
-            first = numbers.load(f, start, kind, lanes)
-            at_first = f.variable(counting.type, counting + number * lanes)
-            kept.append((f.variable(first.type, first), at_first))
-        position = f.variable("i64", vectors * lanes)
-        with f.while_(partial(fits, position, steps, vectors * lanes)):
-            at = position.get()
-            for number, (best, place) in enumerate(kept):
-                start = f.offset(source, (at + number * lanes) * size)
-                new = numbers.load(f, start, kind, lanes)
-                better = _better(largest, dtype, new, best.get())
-                here = f.splat((at + number * lanes).to("i32", "trunc"), lanes) + counting
-                _keep(f, best, place, better, new, here)
-            position.set(at + vectors * lanes)
-        best, place = kept[0]
-        for other, there in kept[1:]:
-            _merge(f, largest, dtype, best, place, other.get(), there.get())
-        for half in (lanes >> k for k in range(1, lanes.bit_length())):
-            (low, high), (first, second) = (_halves(f, kept.get(), half) for kept in (best, place))
-            best, place = f.variable(low.type, low), f.variable(first.type, first)
-            _merge(f, largest, dtype, best, place, high, second)
-        one, where = best, place
-        with f.loop(position.get(), steps) as i:
-            new = numbers.load(f, f.offset(source, i * size), kind, 1)
-            better = _better(largest, dtype, new, one.get())
-            _keep(f, one, where, better, new, i.to("i32", "trunc"))
-        f.store(_as(where.get(), numbers.MEMORY[to]), target, 1)
-
-
-def _pieces(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None:
-    kind, size = numbers.kind_of(dtype), numbers.SIZES[dtype]
-    steps, lanes = block.extra(0), host().lanes(size)
-    how = "max" if largest else "min"
-    signed = "u" if dtype[0] == "u" else "s"
-    whole, piece = vector(kind.type, lanes), PIECE * lanes
-    over = f"llvm.vector.reduce.{signed}{how}.v{lanes}{kind.type}"
-    f.module.declare(over, kind.type, [whole])
-    with f.loop(0, block.columns) as j:
-        source, target = (
-            f.offset(address, j * stride)
-            for address, stride in zip(block.addresses, block.column_strides, strict=True)
-        )
-        best = f.variable(kind.type, numbers.load(f, source, kind, 1))
-        begin, at = f.variable("i64", 0), f.variable("i64", 0)
-
-        def keep(new: Value) -> None:
-            better = _better(largest, dtype, new, best.get())
-            best.set(f.select(better, new, best.get()))
-            begin.set(f.select(better, at.get(), begin.get()))
-
-        with f.while_(partial(fits, at, steps, piece)):
-            start = f.offset(source, at.get() * size)
-            highest = [
-                f.variable(whole, numbers.load(f, f.offset(start, k * lanes * size), kind, lanes))
-                for k in range(4)
-            ]
-            with f.loop(4 * lanes, piece, 4 * lanes) as i:
-                for k, each in enumerate(highest):
-                    there = f.offset(start, (i + k * lanes) * size)
-                    new = numbers.load(f, there, kind, lanes)
-                    each.set(numbers.combine(f, how, each.get(), new, dtype))
-            first, *others = (each.get() for each in highest)
-            for other in others:
-                first = numbers.combine(f, how, first, other, dtype)
-            keep(f.call(over, [first], kind.type))
-            at.set(at.get() + piece)
-        with f.while_(lambda: at.get().is_("slt", steps)):
-            keep(numbers.load(f, f.offset(source, at.get() * size), kind, 1))
-            at.set(at.get() + 1)
-        at.set(begin.get())
-        with f.while_(lambda: _differs(f, source, at.get(), kind, best.get())):
-            at.set(at.get() + 1)
-        f.store(_as(at.get().to("i32", "trunc"), numbers.MEMORY[to]), target, 1)
-
-
-def _differs(f: Function, source: Value, at: Value, kind: numbers.Kind, best: Value) -> Value:
-    here = f.offset(source, at * numbers.SIZES[kind.dtype])
-    return numbers.load(f, here, kind, 1).is_("ne", best)
+    return [*made, grid.phase(kernel, 20.0 * count * y.size, 1, name, (count, part))]
 
 
 RULES: dict[str, Rule] = {"argmax": extreme_rule, "argmin": extreme_rule}

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from shardir.backends.cpu.native.moves import extremes
 from shardir.backends.cpu.native.moves.extremes import RULES
 from shardir.opset import OPS
 from shardir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.native.moves.checking import check, expected, operations
 from tests.backends.cpu.native.moves.layouts import random_of
-from tests.backends.cpu.native.running import made_by, op_on
+from tests.backends.cpu.native.running import lowered, made_by, op_on
 
 ORDERED = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
 
@@ -35,3 +36,35 @@ def test_long_lines_of_few_values(name: str, dtype: str, shape: tuple[int, ...])
                 op = op_on(OPS[name], TensorType(shape, dtype), dim=dim, result=result)
                 (out,) = made_by(RULES[name], op, [x])
                 np.testing.assert_array_equal(out, expected(op, [x])[0])
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+@pytest.mark.parametrize("dtype", extremes.PIECED)
+@pytest.mark.parametrize("shape", [(40_000,), (2, 3, 9_999), (1, 8192)])
+def test_few_long_lines_are_cut(
+    name: str, dtype: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the best is, of equals the first, and NaN before all."""
+    monkeypatch.setattr(extremes, "PART", 1 << 12)
+    rng = np.random.default_rng(5)
+    op = op_on(OPS[name], TensorType(shape, dtype), dim=len(shape) - 1,
+               result=TensorType(shape[:-1], "i32"))  # fmt: skip
+    for special in (0, 1, 3):
+        x = rng.integers(0, 100, shape).astype(NUMPY_DTYPES[dtype])
+        places = rng.integers(0, shape[-1], special)
+        x[..., places] = np.nan if dtype[0] == "f" else 101
+        out = np.zeros(shape[:-1], np.int32)
+        phases = lowered(RULES[name], op, [x], [out], 3)
+        assert phases is not None
+        assert len(phases) >= 2
+        np.testing.assert_array_equal(out, expected(op, [x])[0])
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_zeros_of_both_signs_are_equal(name: str) -> None:
+    for first in (0.0, -0.0):
+        x = np.full(5000, first, np.float32)
+        x[1000:3000] = -first
+        op = op_on(OPS[name], TensorType((5000,), "f32"), dim=0, result=TensorType((), "i32"))
+        (out,) = made_by(RULES[name], op, [x])
+        assert out == 0
