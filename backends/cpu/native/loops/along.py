@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shardir.backends.cpu.native.llvm.hints import prefetch
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.loops.access import Place
-from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT
+from shardir.backends.cpu.native.loops.axes import GENERAL, SPLAT, UNIT
 from shardir.backends.cpu.native.loops.evaluation import indices
 from shardir.backends.cpu.native.vector.registers import Held, itemsize
+
+LINE = 64
+"""Bytes of a line of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,15 @@ class Along:
     def result(self, number: int, at: Sequence[Value], i: Value | None) -> Place:
         """Where result `number` is at column `i`."""
         return self.place(len(self.kinds) - self.counted - self.results + number, at, i)
+
+    def ask(self, at: Sequence[Value], i: Value) -> None:
+        """Let the vectors of operands at column `i` come, which are read some time later."""
+        for number in range(len(self.kinds) - self.counted - self.results):
+            dtype, kind = self.kinds[number]
+            if kind == UNIT:
+                address = self.place(number, at, i).address
+                for line in range(0, self.lanes * itemsize(dtype), LINE):
+                    prefetch(self.f, self.f.offset(address, line))
 
     def index(self, number: int, at: Sequence[Value], i: Value | None) -> Held:
         """The counted numbers `number` of the vector at column `i`."""

@@ -216,8 +216,17 @@ class _Columns:
                 }
                 for place in places:
                     self.vector(number, place, before, i, sums)
+                    if together > 1:
+                        self.arrays.ask(self.rows_after(place, together), i)
                 for k, address, wide in self.accumulators(number, i):
                     registers.store(f, sums[k], address, wide)
+
+    def rows_after(self, at: Sequence[Value], count: int) -> list[Value]:
+        """Where arrays are so many rows further on."""
+        return [
+            further(self.f, each, down * count)
+            for each, down in zip(at, self.row_strides, strict=True)
+        ]
 
     def accumulators(self, number: int, i: Value) -> list[tuple[int, Value, str]]:
         """The reductions of a pass, where their accumulators are, and of which type."""

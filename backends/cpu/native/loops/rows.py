@@ -9,11 +9,10 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
-from shardir.backends.cpu.native.llvm.hints import fence, prefetch
+from shardir.backends.cpu.native.llvm.hints import fence
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.loops.access import Vectors
 from shardir.backends.cpu.native.loops.along import Along
-from shardir.backends.cpu.native.loops.axes import UNIT
 from shardir.backends.cpu.native.loops.evaluation import Values, same_along
 from shardir.backends.cpu.native.loops.inlining import is_inlined
 from shardir.backends.cpu.native.loops.record import ATTRIBUTES, PARAMS, Reader, located
@@ -28,7 +27,7 @@ from shardir.backends.cpu.native.loops.reducing import (
     wide_of,
 )
 from shardir.backends.cpu.native.loops.stages import Stages
-from shardir.backends.cpu.native.loops.streaming import LINE, are_aligned
+from shardir.backends.cpu.native.loops.streaming import are_aligned
 from shardir.backends.cpu.native.loops.writing import written
 from shardir.backends.cpu.native.vector import registers
 from shardir.backends.cpu.native.vector.registers import itemsize
@@ -206,7 +205,8 @@ class _Rows:
         f, shape, steps = self.f, self.shape, self.body.steps
         vectors = Vectors(f, shape.lanes, None if shape.whole else self.columns - i, streaming)
         if shape.ahead and number == 1:
-            self.ask(i)
+            # The next row comes from memory, while this one is computed.
+            self.arrays.ask(self.soon, i)
         saved = self.stages.stores(number)
         for k in self.stages.steps(number):
             if k in self.stored and k not in saved:
@@ -227,17 +227,6 @@ class _Rows:
             total.add(present_or(f, held, vectors.present(), none))
         for k in self.stages.results(number):
             vectors.store(now.held[self.body.results[k]], self.arrays.result(k, at, i))
-
-    def ask(self, i: Value) -> None:
-        """Let the next row come, while this one is computed."""
-        f, shape = self.f, self.shape
-        operands = len(shape.kinds) - shape.counted - len(self.body.results)
-        for number in range(operands):
-            dtype, kind = shape.kinds[number]
-            if kind == UNIT:
-                address = self.arrays.place(number, self.soon, i).address
-                for line in range(0, shape.lanes * itemsize(dtype), LINE):
-                    prefetch(f, f.offset(address, line))
 
     def scratch(self, k: int, index: Value) -> Value:
         return self.f.offset(self.stored[k], index * itemsize(self.body.steps[k].dtype))

@@ -6,13 +6,11 @@ from math import prod
 from shardir.backends.cpu.native.llvm.hints import goes_past_caches
 from shardir.backends.cpu.native.llvm.text import Function, Value
 from shardir.backends.cpu.native.loops.access import Place
+from shardir.backends.cpu.native.loops.along import LINE
 from shardir.backends.cpu.native.loops.axes import Array, Axis
 from shardir.backends.cpu.native.loops.layout import Layout
 from shardir.backends.cpu.native.loops.stages import Stages
 from shardir.backends.cpu.native.vector.registers import itemsize
-
-LINE = 64
-"""Bytes of a line of memory, which a vector that is streamed does not cross."""
 
 
 def streams(

@@ -189,6 +189,16 @@ def test_rows_come_from_memory_while_others_are_computed(rows: int) -> None:
     np.testing.assert_allclose(out, wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [70, 71, 3])
+def test_rows_come_from_memory_while_those_before_are_added(rows: int) -> None:
+    """Nothing behind the last one is touched for good: it is at the end of its memory."""
+    x = np.random.default_rng(0).normal(size=(100, 640)).astype(np.float32)[100 - rows :]
+    op, out = op_on(OPS["sum"], TensorType((rows, 640), "f32"), dims=(0,)), np.zeros(640, "f4")
+    (phase,) = lowered(rule, op, [x], [out]) or ()
+    assert ("llvm.prefetch" in phase.kernel.text()) == (rows > few.MOST_ROWS)
+    np.testing.assert_allclose(out, x.sum(0, np.float64), rtol=1e-5, atol=1e-5)
+
+
 def test_what_streams_is_large_and_begins_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     op = op_on(OPS["sub"], TensorType((64, 64), "f32"), TensorType((64, 64), "f32"))
     x, out = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
