@@ -24,8 +24,11 @@ from shardir.types import TensorType
 Way = Callable[[Product, Context, str], list[Phase]]
 """Makes the phases of a product, none if it cannot."""
 
-NEAR = 384 << 10
-"""Bytes of a right operand that stays in a near cache while rows are made."""
+NEAR, FARTHEST = 384 << 10, 1 << 20
+"""Bytes of a right operand that stays in a near cache while rows are made: if many rows make up for
+reading it the first time, and steps are nearer to each other than a page, three quarters of the
+second one, between these."""
+PAGE = 4096
 NEARER = 128 << 10
 """The same, where the left operand's steps are no neighbours and take much of the cache."""
 NARROW = 640
@@ -169,10 +172,7 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         kernel = across_kernel(kind, rows)
         return _spread(work, kernel, (rows, RUN // item), context, label)
     lanes = kind.lanes
-    near = NEAR if not work.inner or work.inner[0].lhs == item else NEARER
-    if item < kind.numbers.size:
-        near = WIDENED
-    if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= near):
+    if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= bytes_near(work)):
         return []
     if rows == 1:
         height, width = 1, 8 // kind.planes
@@ -187,6 +187,21 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     kernel = direct_kernel(kind, height, width, ahead)
     step = width * lanes
     return _spread(work, kernel, (8, step * ceil(256 / (step * item))), context, label)
+
+
+def bytes_near(work: Product) -> int:
+    """Bytes of a right operand that are read over and over rather than packed once."""
+    _, rows, columns, _ = work.sizes
+    item = work.rhs.itemsize
+    if item < _kind(work).numbers.size:
+        return WIDENED
+    if not work.inner:
+        return NEAR
+    if work.inner[0].lhs != item:
+        return NEARER
+    if rows < 2 * columns or abs(work.inner[0].rhs) >= PAGE:
+        return NEAR
+    return max(NEAR, min(FARTHEST, 3 * host().caches[1] // 4))
 
 
 def _copied(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from shardir.backends.cpu.native.contraction import sizes as module
-from shardir.backends.cpu.native.contraction.einsum import product_of
+from shardir.backends.cpu.native.contraction import narrow, sizes as module
+from shardir.backends.cpu.native.contraction.einsum import Product, product_of
 from shardir.backends.cpu.native.contraction.elements import arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
-from shardir.backends.cpu.native.contraction.narrow import asked_for
+from shardir.backends.cpu.native.contraction.narrow import NEAR, asked_for, bytes_near
 from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, Sizes
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, View
 from shardir.backends.cpu.native.llvm.target import host
@@ -76,15 +76,32 @@ def test_tasks_are_even() -> None:
         assert rows % grid(rows, 1024, 1024).rows == 0
 
 
+def matrices(rows: int, inner: int, columns: int) -> Product:
+    lhs, rhs, out = (
+        View(slot, 0, shape, (4 * shape[1], 4), "f32")
+        for slot, shape in enumerate([(rows, inner), (inner, columns), (rows, columns)], 1)
+    )
+    return product_of("mk,kn->mn", lhs, rhs, out)
+
+
+@pytest.mark.parametrize("second", [256, 1024, 12288])
+def test_many_rows_read_what_the_second_cache_holds(
+    second: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The right operand is packed if few rows meet it, or its steps lie on pages of their own."""
+    machine = host()._replace(caches=(48 << 10, second << 10))
+    monkeypatch.setattr(narrow, "host", lambda: machine)
+    held = min(1 << 20, max(NEAR, second * 768))
+    assert bytes_near(matrices(1000, 512, 256)) == held
+    assert bytes_near(matrices(500, 512, 256)) == NEAR
+    assert bytes_near(matrices(4000, 128, 1024)) == NEAR
+
+
 def test_rows_are_asked_for_where_they_have_places_in_the_cache() -> None:
     """Lines that are a large power of two apart would push each other out."""
 
-    def asked(rows: int, inner: int, columns: int) -> bool:
-        lhs, rhs, out = (
-            View(slot, 0, shape, (4 * shape[1], 4), "f32")
-            for slot, shape in enumerate([(rows, inner), (inner, columns), (rows, columns)], 1)
-        )
-        return asked_for(product_of("mk,kn->mn", lhs, rhs, out), 8)
+    def asked(*sizes: int) -> bool:
+        return asked_for(matrices(*sizes), 8)
 
     assert asked(1000, 256, 64)
     assert asked(1000, 1040, 64)
