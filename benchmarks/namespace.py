@@ -4,7 +4,8 @@ Each function is called as a NumPy user calls it, not traced, on numbers of 64 K
 `--small`, of 64 bytes to 16 KB, where what counts are the microseconds of a call). Both libraries
 take turns in one process; a figure is the ratio of the least times, to which other programs on
 the machine add least, below 1 where shardir is faster (with `--medians`, of the medians).
-NumPy's views are written out, and its `argsort` is the stable one, as ours is.
+NumPy's views are written out, and its `argsort` is the stable one, as ours is. With `--foreign`
+both are given NumPy's arrays.
 `python benchmarks/namespace.py sort take` measures the functions whose names have such a part,
 `--sizes "64 KB,8 MB"` only these sizes.
 """
@@ -49,6 +50,7 @@ def main() -> None:
     options.add_argument("--over", type=float, default=1.0, help="show functions above this ratio")
     options.add_argument("--rounds", type=int, default=ROUNDS)
     options.add_argument("--medians", action="store_true", help="medians instead of least times")
+    options.add_argument("--foreign", action="store_true", help="give us NumPy's arrays, too")
     options.add_argument("--sizes", help="only these sizes, with commas between them")
     options.add_argument("names", nargs="*")
     chosen = options.parse_args()
@@ -62,7 +64,7 @@ def main() -> None:
             if chosen.names and not any(part in name for part in chosen.names):
                 continue
             figures.setdefault(_title(name, arguments, keywords), {})[title] = measured(
-                name, arguments, keywords, chosen.rounds, middle
+                name, arguments, keywords, chosen.rounds, middle, chosen.foreign
             )
     report(figures, list(sizes), chosen.small, chosen.over)
 
@@ -91,6 +93,7 @@ def measured(
     keywords: dict[str, Any],
     rounds: int,
     middle: Callable[[Sequence[float]], float],
+    foreign: bool = False,
 ) -> tuple[float, float]:
     """Seconds of shardir and of NumPy, each the least of its rounds, or their median."""
     ours, theirs = (attrgetter(name)(library) for library in (snp, np))
@@ -99,7 +102,7 @@ def measured(
     arrays: dict[int, Any] = {}
 
     def placed(x: Any) -> Any:
-        if isinstance(x, np.ndarray):
+        if isinstance(x, np.ndarray) and not foreign:
             return arrays.setdefault(id(x), snp.asarray(x))
         return getattr(snp, x) if isinstance(x, str) and hasattr(snp, x) else x
 
