@@ -80,25 +80,39 @@ def _values(called: Routine, broad: bool, beside: bool, e: Emitter) -> None:
     put(e, "*values", e.dtype, n, (n, one), 1, (e.sizes["step2"], one), good)
 
 
-def emit_bidiagonal(module: Module) -> None:
+def emit_bidiagonal(module: Module, kept: bool = False) -> None:
     """`bidiagonal(rows, columns, x, diagonal, beside, space)` of no fewer rows than columns.
 
     Its result is 0, or NaN where a number is not finite. `space` is as long as a row.
+    `bidiagonal_kept(..., space, left, taus, turns)` keeps the reflections from the left in the
+    columns of `left`, below the diagonal, those from the right in the rows of x, from 1 on beside
+    it, and their factors, with zeros up to whole vectors.
     """
-    params = ["i64", "i64", *HELD, "ptr", "ptr", "ptr"]
-    f = Function(module, "bidiagonal", params, "double", APART, internal=True)
+    params = ["i64", "i64", *HELD, "ptr", "ptr", "ptr", *(["ptr"] * 3 if kept else [])]
+    name = "bidiagonal_kept" if kept else "bidiagonal"
+    f = Function(module, name, params, "double", APART, internal=True)
     rows, columns, x = f.params[0], f.params[1], Held(*f.params[2:5])
-    diagonal, beside, space = f.params[5:]
+    diagonal, beside, space, *more = f.params[5:]
     filled = (columns + (LANES - 1)) & -LANES
     lost = f.variable(VECTOR, 0.0)
     with f.loop(0, rows) as i, f.loop(0, filled, LANES) as j:
         row = f.load(x.at(i, j).start, VECTOR, ITEM)
         lost.set(lost.get() + (row - row))
+    for factors in more[1:]:
+        with f.loop(0, filled, LANES) as j:
+            f.store(f.value(0.0, VECTOR), f.offset(factors, j, "double"), ITEM)
     with f.loop(0, columns) as k:
-        scale = _column(f, x, k, rows, filled, diagonal, space)
+        scale, left_tau = _column(f, x, k, rows, filled, diagonal, space)
+        if kept:
+            f.store(left_tau, f.offset(more[1], k, "double"), ITEM)
+            with f.loop(k + 1, rows) as i:
+                one = f.load(x.at(i, k).start, "double", ITEM) * scale
+                f.store(one, x._replace(start=more[0]).at(i, k).start, ITEM)
         tau = f.variable("double", 0.0)
         with f.when((k + 1).is_("slt", columns)):
             tau.set(row_reflection(f, x, k, filled, beside))
+            if kept:
+                f.store(tau.get(), f.offset(more[2], k, "double"), ITEM)
         with f.loop(k + 1, rows) as i:
             _both(f, x, k, i, filled, space, scale, tau.get())
     f.leave(lane_sum(f, lost.get()))
@@ -106,8 +120,8 @@ def emit_bidiagonal(module: Module) -> None:
 
 def _column(
     f: Function, x: Held, k: Value, rows: Value, filled: Value, diagonal: Value, space: Value
-) -> Value:
-    """Reflect row `k` from the left; what column `k` is multiplied with to be the reflection.
+) -> tuple[Value, Value]:
+    """Reflect row `k` from the left; what column `k` times is the reflection, and its factor.
 
     `space` is then what is taken from the other rows, as often as the reflection says.
     """
@@ -133,17 +147,17 @@ def _column(
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
     f.store(f.select(none, first, beta), f.offset(diagonal, k, "double"), ITEM)
-    tau = f.splat(f.select(none, 0.0, (beta - first) / beta), LANES)
+    tau = f.select(none, 0.0, (beta - first) / beta)
     scale = f.select(none, 0.0, 1.0 / (first - beta))
     with f.loop(start, filled, LANES) as j:
         at, line = f.offset(space, j, "double"), x.at(k, j).start
         row = f.load(line, VECTOR, ITEM)
-        taken = f.fma(f.load(at, VECTOR, ITEM), f.splat(scale, LANES), row) * tau
+        taken = f.fma(f.load(at, VECTOR, ITEM), f.splat(scale, LANES), row) * f.splat(tau, LANES)
         right = numbered(f).is_("sgt", f.splat(k - j, LANES))
         taken = f.select(right, taken, 0.0)
         f.store(taken, at, ITEM)
         f.store(row - taken, line, ITEM)
-    return scale
+    return scale, tau
 
 
 def _both(

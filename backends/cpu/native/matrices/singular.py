@@ -13,6 +13,7 @@ from shardir.backends.cpu.native.matrices.bidiagonal import (
 )
 from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases, tried
 from shardir.backends.cpu.native.matrices.columns import bring, put
+from shardir.backends.cpu.native.matrices.turning import singular_vectors_rule, turning_pays
 from shardir.ir import Op
 from shardir.types import COMPLEX, REAL_OF
 
@@ -51,6 +52,8 @@ def svd_rule(
         return None if vectors else []
     if not vectors and bidiagonal_pays(x):
         return singular_values_rule(op, operands, results, context)
+    if vectors and turning_pays(x):
+        return singular_vectors_rule(op, operands, results, context)
     letter = ("A" if op.attrs["full"] else "S") if vectors else "N"
     left, right = {"A": (rows, columns), "S": (least, least), "N": (0, 0)}[letter]
     called = _gesdd(x.dtype, letter)

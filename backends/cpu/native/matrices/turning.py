@@ -1,0 +1,135 @@
+"""Singular vectors of f32 matrices that are not slender: those of a bidiagonal one, turned back.
+
+Reflections are machine code, in f64; between them LAPACK's `bdsdc` works, as in its `gesdd`.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.llvm.text import Value
+from shardir.backends.cpu.native.matrices.bidiagonal import MOST, emit_bidiagonal
+from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases, tried
+from shardir.backends.cpu.native.matrices.columns import put
+from shardir.backends.cpu.native.matrices.held import (
+    ITEM,
+    LANES,
+    VECTOR,
+    Copying,
+    Held,
+    neighbours,
+    padded,
+    row_bytes,
+    store,
+)
+from shardir.backends.cpu.native.matrices.reflections import (
+    REAL,
+    TRIANGLE,
+    emit_apply,
+    emit_reflectors,
+    numbered,
+)
+from shardir.backends.cpu.native.matrices.tridiagonal import emit_gather
+from shardir.ir import Op
+
+
+def turning_pays(x: View) -> bool:
+    """Whether it is worth it for these matrices; LAPACK takes Q R of those that are longer first,
+    and other signs where there are more columns than rows."""
+    rows, columns = x.shape[-2:]
+    return x.dtype == "f32" and columns <= rows < 11 * columns // 6 and rows <= MOST
+
+
+def singular_vectors_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """Of no fewer rows than columns."""
+    (x,), (u, values, vh) = operands, results
+    (rows, columns), left = x.shape[-2:], u.shape[-1]
+    called = Routine("dbdsdc", "'U 'I n *values *beside *u n *vh n *none *iwork *work *iwork info")
+    line, held = padded(columns) * ITEM, rows * row_bytes(columns)
+    square = columns * columns * ITEM
+    flags = neighbours(x), neighbours(u), vh.strides[-2] == vh.itemsize
+    told = "".join("n" if flag else "s" for flag in flags)
+    return phases(
+        Work(
+            f"turned{told}", x.dtype, [(x, 2), (u, 2), (values, 1), (vh, 2)], [called],
+            {"m": rows, "n": columns, "left": left, "apart": row_bytes(columns),
+             "apart_u": row_bytes(left)},
+            {"*a": held, "*reflected": held, "*values": line, "*beside": line, "*space": line,
+             "*taus": line, "*turns": line, "*u": square, "*vh": square, "*none": 64,
+             "*work": 3 * square + 32 * columns, "*iwork": 64 * columns,
+             "*u_held": rows * row_bytes(left), "*v_held": columns * row_bytes(columns),
+             "*v": rows * LANES * ITEM, "*t": TRIANGLE},
+            rows * columns * columns * 0.9 + 40 * columns**2, partial(_svd, called, flags),
+        ),
+        context,
+    )  # fmt: skip
+
+
+def _svd(called: Routine, flags: tuple[bool, bool, bool], e: Emitter) -> None:
+    f, m, n, left = e.f, e.sizes["m"], e.sizes["n"], e.sizes["left"]
+    emit_bidiagonal(f.module, kept=True)
+    emit_gather(f.module)
+    emit_reflectors(f.module)
+    emit_apply(f.module, turned=False)
+    step, none = [e.sizes[f"step{i}"] for i in range(7)], f.value(0, "i64")
+    a = Held(e.piece("*a"), e.sizes["apart"], none)
+    u = Held(e.piece("*u_held"), e.sizes["apart_u"], none)
+    Copying(f, e.dtype, flags[0]).bring(e.addresses[0], step[:2], m, n, a)
+    names = ("*values", "*beside", "*space", "*reflected", "*taus", "*turns")
+    pieces = [e.piece(name) for name in names]
+    finite = f.call("bidiagonal_kept", [m, n, *a, *pieces], "double").is_("oeq", 0.0)
+    good, one = tried(e, finite, called), f.value(1, "i64")
+    put(e, "*values", e.dtype, n, (n, one), 2, (step[4], one), good)
+    _from_left(e, a, u)
+    v = a._replace(start=e.piece("*v_held"))
+    _from_right(e, a, v)
+    with f.when(~good, seldom=True):
+        _lost(e, u, m, left)
+        _lost(e, v, n, n)
+    Copying(f, e.dtype, flags[1]).put(u, m, left, e.addresses[1], step[2:4])
+    Copying(f, e.dtype, flags[2]).put(v, n, n, e.addresses[3], step[6:4:-1])
+
+
+def _from_left(e: Emitter, a: Held, u: Held) -> None:
+    """U: the columns of the bidiagonal matrix's, and further ones of the identity, reflected."""
+    f, m, n, left = e.f, e.sizes["m"], e.sizes["n"], e.sizes["left"]
+    with f.loop(0, m) as i, f.loop(0, left, LANES) as j:
+        ones = numbered(f).is_("eq", f.splat(i - j, LANES))
+        store(f, [f.select(ones, f.value(1.0, VECTOR), 0.0)], u.at(i, j), REAL)
+    with f.loop(0, n) as i, f.loop(0, n) as j:
+        number = f.load(f.offset(e.piece("*u"), j * n + i, "double"), "double", ITEM)
+        f.store(number, u.at(i, j).start, ITEM)
+    v, t, reflected = e.piece("*v"), e.piece("*t"), a._replace(start=e.piece("*reflected"))
+    with f.loop(0, n, LANES) as done:
+        first = ((n - 1) & -LANES) - done
+        high = m - first
+        f.store(f.load(f.offset(e.piece("*taus"), first, "double"), VECTOR, ITEM), t, ITEM)
+        f.call("reflectors", [high, f.least(n - first, LANES), *reflected.at(first, first), v])
+        f.call("triangle", [high, v, t])
+        f.call("apply", [high, left, v, t, *u.at(first, 0)])
+
+
+def _from_right(e: Emitter, a: Held, turned: Held) -> None:
+    """V: LAPACK's V^H, column by column, is V row by row."""
+    f, n = e.f, e.sizes["n"]
+    steps: list[Value] = [n * ITEM, f.value(ITEM, "i64")]
+    Copying(f, "f64", True).bring(e.piece("*vh"), steps, n, n, turned)
+    v, t = e.piece("*v"), e.piece("*t")
+    with f.loop(1, n, LANES) as done:
+        first = ((n - 2) & -LANES) - (done - 1)
+        high = n - 1 - first
+        f.store(f.load(f.offset(e.piece("*turns"), first, "double"), VECTOR, ITEM), t, ITEM)
+        f.call("gather", [n, first, *a, v])
+        f.call("triangle", [high, v, t])
+        f.call("apply", [high, n, v, t, *turned.at(first + 1, 0)])
+
+
+def _lost(e: Emitter, x: Held, rows: Value, columns: Value) -> None:
+    """All of it becomes NaN."""
+    f = e.f
+    with f.loop(0, rows) as i, f.loop(0, columns) as j:
+        f.store(f.value(np.nan, "double"), x.at(i, j).start, ITEM)
