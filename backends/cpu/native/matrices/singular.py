@@ -13,7 +13,11 @@ from shardir.backends.cpu.native.matrices.bidiagonal import (
 )
 from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases, tried
 from shardir.backends.cpu.native.matrices.columns import bring, put
-from shardir.backends.cpu.native.matrices.turning import singular_vectors_rule, turning_pays
+from shardir.backends.cpu.native.matrices.turning import (
+    singular_vectors_rule,
+    turned_pinv_rule,
+    turning_pays,
+)
 from shardir.ir import Op
 from shardir.types import COMPLEX, REAL_OF
 
@@ -91,6 +95,8 @@ def pinv_rule(
     least, item = min(rows, columns), _item(x.dtype)
     if x.size == 0:
         return None if made.size else []
+    if turning_pays(x):
+        return turned_pinv_rule(op, operands, results, context)
     called = _gesdd(x.dtype, "S")
     turned = "C" if x.dtype in COMPLEX else "T"
     multiplied = Routine(

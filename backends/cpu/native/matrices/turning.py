@@ -11,7 +11,7 @@ import numpy as np
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.backends.cpu.native.llvm.text import Value
 from shardir.backends.cpu.native.matrices.bidiagonal import MOST, emit_bidiagonal
-from shardir.backends.cpu.native.matrices.calling import Emitter, Routine, Work, phases, tried
+from shardir.backends.cpu.native.matrices.calling import Emit, Emitter, Routine, Work, phases, tried
 from shardir.backends.cpu.native.matrices.columns import put
 from shardir.backends.cpu.native.matrices.held import (
     ITEM,
@@ -42,56 +42,113 @@ def turning_pays(x: View) -> bool:
     return x.dtype == "f32" and columns <= rows < 11 * columns // 6 and rows <= MOST
 
 
+def _called() -> Routine:
+    return Routine("dbdsdc", "'U 'I n *values *beside *u n *vh n *none *iwork *work *iwork info")
+
+
+def _work(
+    name: str, views: Sequence[tuple[View, int]], left: int, routines: Sequence[Routine], emit: Emit
+) -> Work:
+    """The matrices of the first view decomposed, with `left` columns of U."""
+    x = views[0][0]
+    rows, columns = x.shape[-2:]
+    line, held = padded(columns) * ITEM, rows * row_bytes(columns)
+    square = columns * columns * ITEM
+    return Work(
+        name, x.dtype, views, routines,
+        {"m": rows, "n": columns, "left": left, "apart": row_bytes(columns),
+         "apart_u": row_bytes(left)},
+        {"*a": held, "*reflected": held, "*values": line, "*beside": line, "*space": line,
+         "*taus": line, "*turns": line, "*u": square, "*vh": square, "*none": 64,
+         "*work": 3 * square + 32 * columns, "*iwork": 64 * columns,
+         "*u_held": rows * row_bytes(left), "*v_held": columns * row_bytes(columns),
+         "*v": rows * LANES * ITEM, "*t": TRIANGLE},
+        rows * columns * columns * 0.9 + 40 * columns**2, emit,
+    )  # fmt: skip
+
+
 def singular_vectors_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
     """Of no fewer rows than columns."""
-    (x,), (u, values, vh) = operands, results
-    (rows, columns), left = x.shape[-2:], u.shape[-1]
-    called = Routine("dbdsdc", "'U 'I n *values *beside *u n *vh n *none *iwork *work *iwork info")
-    line, held = padded(columns) * ITEM, rows * row_bytes(columns)
-    square = columns * columns * ITEM
+    (x,), (u, values, vh), called = operands, results, _called()
     flags = neighbours(x), neighbours(u), vh.strides[-2] == vh.itemsize
     told = "".join("n" if flag else "s" for flag in flags)
-    return phases(
-        Work(
-            f"turned{told}", x.dtype, [(x, 2), (u, 2), (values, 1), (vh, 2)], [called],
-            {"m": rows, "n": columns, "left": left, "apart": row_bytes(columns),
-             "apart_u": row_bytes(left)},
-            {"*a": held, "*reflected": held, "*values": line, "*beside": line, "*space": line,
-             "*taus": line, "*turns": line, "*u": square, "*vh": square, "*none": 64,
-             "*work": 3 * square + 32 * columns, "*iwork": 64 * columns,
-             "*u_held": rows * row_bytes(left), "*v_held": columns * row_bytes(columns),
-             "*v": rows * LANES * ITEM, "*t": TRIANGLE},
-            rows * columns * columns * 0.9 + 40 * columns**2, partial(_svd, called, flags),
-        ),
-        context,
-    )  # fmt: skip
+    views = [(x, 2), (u, 2), (values, 1), (vh, 2)]
+    emit = partial(_svd, called, flags)
+    return phases(_work(f"turned{told}", views, u.shape[-1], [called], emit), context)
 
 
 def _svd(called: Routine, flags: tuple[bool, bool, bool], e: Emitter) -> None:
     f, m, n, left = e.f, e.sizes["m"], e.sizes["n"], e.sizes["left"]
-    emit_bidiagonal(f.module, kept=True)
-    emit_gather(f.module)
-    emit_reflectors(f.module)
-    emit_apply(f.module, turned=False)
-    step, none = [e.sizes[f"step{i}"] for i in range(7)], f.value(0, "i64")
-    a = Held(e.piece("*a"), e.sizes["apart"], none)
-    u = Held(e.piece("*u_held"), e.sizes["apart_u"], none)
-    Copying(f, e.dtype, flags[0]).bring(e.addresses[0], step[:2], m, n, a)
-    names = ("*values", "*beside", "*space", "*reflected", "*taus", "*turns")
-    pieces = [e.piece(name) for name in names]
-    finite = f.call("bidiagonal_kept", [m, n, *a, *pieces], "double").is_("oeq", 0.0)
-    good, one = tried(e, finite, called), f.value(1, "i64")
+    step, one = [e.sizes[f"step{i}"] for i in range(7)], f.value(1, "i64")
+    u, v, good = _decomposed(called, flags[0], e)
     put(e, "*values", e.dtype, n, (n, one), 2, (step[4], one), good)
-    _from_left(e, a, u)
-    v = a._replace(start=e.piece("*v_held"))
-    _from_right(e, a, v)
     with f.when(~good, seldom=True):
         _lost(e, u, m, left)
         _lost(e, v, n, n)
     Copying(f, e.dtype, flags[1]).put(u, m, left, e.addresses[1], step[2:4])
     Copying(f, e.dtype, flags[2]).put(v, n, n, e.addresses[3], step[6:4:-1])
+
+
+def turned_pinv_rule(
+    op: Op, operands: Sequence[View], results: Sequence[View], context: Context
+) -> list[Phase] | None:
+    """Of no fewer rows than columns: V, divided by the singular values that count, times U^T."""
+    (x, cutoff), (made,), called = operands, results, _called()
+    multiplied = Routine("dgemm", "'T 'N n m n *one *v_held w *u_held w *zero *made n")
+    emit = partial(_pinv, called, multiplied, neighbours(x))
+    name = f"turned_pinv{'n' if neighbours(x) else 's'}"
+    views, columns = [(x, 2), (cutoff, 0), (made, 2)], x.shape[-1]
+    work = _work(name, views, columns, [called, multiplied], emit)
+    sizes = {**work.sizes, "w": row_bytes(columns) // ITEM}
+    pieces = {**work.pieces, "*made": made.shape[-1] * columns * ITEM, "*one": 64, "*zero": 64}
+    return phases(work._replace(sizes=sizes, pieces=pieces), context)
+
+
+def _pinv(called: Routine, multiplied: Routine, beside: bool, e: Emitter) -> None:
+    f, m, n = e.f, e.sizes["m"], e.sizes["n"]
+    _, v, good = _decomposed(called, beside, e)
+    with f.when(good):
+        values = e.piece("*values")
+        limit = f.load(e.addresses[1], "float", 4).to("double", "fpext")
+        limit = limit * f.load(values, "double", ITEM)
+        with f.loop(0, n) as i:
+            at = f.offset(values, i, "double")
+            value = f.load(at, "double", ITEM)
+            divisor = f.select(value.is_("oeq", 0.0), 1.0, value)
+            one = f.value(1.0, "double")
+            f.store(f.select(value.is_("ugt", limit), one / divisor, 0.0), at, ITEM)
+        with f.loop(0, n) as i, f.loop(0, n) as j:
+            there = v.at(i, j).start
+            factor = f.load(f.offset(values, j, "double"), "double", ITEM)
+            f.store(f.load(there, "double", ITEM) * factor, there, ITEM)
+        f.store(f.value(1.0, "double"), e.piece("*one"), ITEM)
+        f.store(f.value(0.0, "double"), e.piece("*zero"), ITEM)
+        e.call(multiplied)
+    put(e, "*made", e.dtype, n, (n, m), 2, (e.sizes["step2"], e.sizes["step3"]), good)
+
+
+def _decomposed(called: Routine, beside: bool, e: Emitter) -> tuple[Held, Held, Value]:
+    """U and V of the matrix of the first view, and whether they were found."""
+    f, m, n = e.f, e.sizes["m"], e.sizes["n"]
+    emit_bidiagonal(f.module, kept=True)
+    emit_gather(f.module)
+    emit_reflectors(f.module)
+    emit_apply(f.module, turned=False)
+    none = f.value(0, "i64")
+    a = Held(e.piece("*a"), e.sizes["apart"], none)
+    u = Held(e.piece("*u_held"), e.sizes["apart_u"], none)
+    v = a._replace(start=e.piece("*v_held"))
+    steps = [e.sizes["step0"], e.sizes["step1"]]
+    Copying(f, e.dtype, beside).bring(e.addresses[0], steps, m, n, a)
+    names = ("*values", "*beside", "*space", "*reflected", "*taus", "*turns")
+    pieces = [e.piece(name) for name in names]
+    finite = f.call("bidiagonal_kept", [m, n, *a, *pieces], "double").is_("oeq", 0.0)
+    good = tried(e, finite, called)
+    _from_left(e, a, u)
+    _from_right(e, a, v)
+    return u, v, good
 
 
 def _from_left(e: Emitter, a: Held, u: Held) -> None:

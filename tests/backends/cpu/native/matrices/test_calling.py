@@ -22,7 +22,7 @@ ANY = [("qr", {"full": True}), ("qr", {"full": False}),
        ("svd", {"full": True, "vectors": True}), ("svd", {"full": False, "vectors": True}),
        ("svd", {"full": False, "vectors": False})]  # fmt: skip
 
-OURS = [("qr", "f64"), ("qr", "f32"), ("eigh", "f32"), ("svd", "f32")]
+OURS = [("qr", "f64"), ("qr", "f32"), ("eigh", "f32"), ("svd", "f32"), ("pinv", "f32")]
 """Not LAPACK's alone, so that the last digits may be others."""
 
 

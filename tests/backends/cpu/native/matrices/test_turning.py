@@ -89,3 +89,21 @@ def test_broad_and_slender_matrices_are_left_to_lapack(shape: tuple[int, int]) -
     phases = lowered(RULES["svd"], op, [x], outs)
     assert phases is not None
     assert phases[0].kernel.imports == ("lapack_dgesdd",)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (9, 9), (13, 9), (2, 3, 20, 17), (64, 64)])
+def test_pseudo_inverses(shape: tuple[int, ...]) -> None:
+    x = drawn(shape, "f32")
+    x[..., 1] = x[..., 0]  # one singular value does not count
+    limit = np.full(shape[:-2], 1e-4, np.float32)
+    op = op_on(OPS["pinv"], TensorType(shape, "f32"), TensorType(limit.shape, "f32"))
+    wanted = np.linalg.pinv(x.astype(np.float64), 1e-4)
+    for turned in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
+        (found,) = made_by(RULES["pinv"], op, [turned, limit])
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=EPSILON * np.abs(wanted).max())
+    zero = np.zeros(shape, np.float32)
+    (found,) = made_by(RULES["pinv"], op, [zero, limit])
+    np.testing.assert_array_equal(found, np.zeros(wanted.shape))
+    x[..., 0, 0] = np.nan
+    (found,) = made_by(RULES["pinv"], op, [x, limit])
+    assert np.isnan(found).all()
