@@ -103,7 +103,7 @@ def _kaiser(count: int, beta: float) -> Any:
     falling = same("exp", same("sub", x, like(x, abs(beta))))
     with config(enable_x64=True):
         made = same("mul", falling, i0e(x))
-    return _rounded(same("mul", made, like(made, 1 / scaled(0, np.array([abs(beta)]))[0])))
+    return _rounded(same("mul", made, like(made, float(1 / scaled(0, np.array([abs(beta)]))[0]))))
 
 
 def _rounded(made: Tracer) -> Tracer:

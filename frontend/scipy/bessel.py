@@ -1,10 +1,11 @@
-"""Modified Bessel functions of order 0 and 1, by Chebyshev series.
+"""Modified Bessel functions of order 0 and 1: power series up to 8, polynomials in 1 / x beyond.
 
 I_n(x) is the mean of exp(x cos t) cos(n t) over a turn, and the trapezoid rule on that converges
-faster than any power; the series are interpolated from it once.
+faster than any power; the polynomials interpolate that at Chebyshev's nodes.
 """
 
-from functools import cache
+from functools import cache, partial
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -14,57 +15,86 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.eager import public
 from shardir.frontend.numpy.pointwise import floats
+from shardir.frontend.scipy.narrow import in_single
 
 NEAR = 8.0
-TERMS = 32
+ENDLESS = 1000.0
+"""From here on the functions are infinite, but for their scale."""
+TERMS = {4: 8, 8: 22}
+"""Of the polynomials, by the bytes of an element."""
+POINTS = 2048
+POWERS = {4: 16, 8: 23}
+"""Terms of the power series that count up to `NEAR`, by the bytes of an element."""
 
 
 def scaled(order: int, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """exp(-x) I_n(x) for x >= 0."""
-    turn = 2 * np.pi * np.arange(8192) / 8192
-    waves: npt.NDArray[Any] = np.exp(x[:, None] * (np.cos(turn) - 1)) * np.cos(order * turn)
-    mean: npt.NDArray[Any] = waves.mean(1)
+    """exp(-x) I_n(x) for x from 0 to 100,000, in the longest floats that there are."""
+    turn = np.arange(-POINTS // 2, POINTS // 2) * (2 * np.arccos(np.longdouble(-1)) / POINTS)
+    waves: npt.NDArray[Any] = np.exp(-2 * x[:, None] * np.sin(turn / 2) ** 2)
+    mean: npt.NDArray[Any] = (waves * np.cos(order * turn)).mean(1)
     return mean
 
 
 @cache
-def _series(order: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Chebyshev coefficients of exp(-x) I_n(x) / x**n up to `NEAR`, of sqrt(x) times it beyond."""
-    nodes = np.cos(np.pi * (np.arange(TERMS) + 0.5) / TERMS)
-    near = (nodes + 1) * NEAR / 2
-    far = 2 * NEAR / (nodes + 1)
-    values = scaled(order, near) / near**order, scaled(order, far) * np.sqrt(far)
-    angles = np.outer(np.arange(TERMS), np.arange(TERMS) + 0.5) * np.pi / TERMS
-    first, second = (2 / TERMS * np.cos(angles) @ value for value in values)
-    return tuple(map(float, first)), tuple(map(float, second))
+def _far_series(order: int, size: int) -> tuple[float, ...]:
+    """Of exp(-x) sqrt(x) I_n(x) beyond `NEAR`: coefficients of powers of 2 NEAR / x - 1."""
+    count = TERMS[size]
+    angles = np.pi * (np.arange(count) + np.longdouble(0.5)) / count
+    far = 2 * NEAR / (np.cos(angles) + 1)
+    values = scaled(order, far) * np.sqrt(far)
+    terms = 2 / count * np.cos(np.outer(np.arange(count), angles)) @ values
+    terms[0] /= 2
+    return tuple(map(float, np.polynomial.chebyshev.cheb2poly(terms)))
 
 
-def _clenshaw(x: Any, coefficients: tuple[float, ...]) -> Any:
-    last, before = snp.zeros_like(x), snp.zeros_like(x)
-    for coefficient in reversed(coefficients[1:]):
-        last, before = 2 * x * last - before + coefficient, last
-    return x * last - before + coefficients[0] / 2
+def _near_series(order: int, size: int) -> tuple[float, ...]:
+    """Of I_n(x) / (x / 2)^n: coefficients of powers of (x / 2)^2, all of them positive."""
+    return tuple(1 / (factorial(k) * factorial(k + order)) for k in range(POWERS[size]))
 
 
-def _evaluated(order: int, x: Any) -> Any:
+def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
+    total: Any = coefficients[-1]
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * x + coefficient
+    return total
+
+
+def _near(order: int, x: Any) -> Any:
+    """I_n(x) where |x| is at most `NEAR`."""
+    half = snp.clip(x, -NEAR, NEAR) * 0.5
+    value = _polynomial(half * half, _near_series(order, x.dtype.itemsize))
+    return value * half if order else value
+
+
+def _far(order: int, x: Any) -> Any:
+    """exp(-|x|) I_n(x) where |x| is at least `NEAR`."""
+    large = snp.maximum(snp.abs(x), NEAR)
+    terms = _far_series(order, x.dtype.itemsize)
+    value = _polynomial(2 * NEAR / large - 1, terms) / snp.sqrt(large)
+    return value * snp.sign(x) if order else value
+
+
+def _falling(order: int, x: Any) -> Any:
+    """exp(-|x|) I_n(x)"""
     size = snp.abs(x)
-    near, far = _series(order)
-    inner = _clenshaw(snp.minimum(size, NEAR) * (2 / NEAR) - 1, near)
-    large = snp.maximum(size, NEAR)
-    outer = _clenshaw(2 * NEAR / large - 1, far) / snp.sqrt(large)
-    if order == 0:
-        return snp.where(size <= NEAR, inner, outer)
-    return snp.where(size <= NEAR, inner * x, outer * snp.sign(x))
+    return snp.where(size <= NEAR, snp.exp(-size) * _near(order, x), _far(order, x))
+
+
+def _rising(order: int, x: Any) -> Any:
+    """I_n(x); what is far is nothing times infinity at infinity, so it is taken before that."""
+    size = snp.abs(x)
+    large = snp.exp(size) * _far(order, snp.clip(x, -ENDLESS, ENDLESS))
+    return snp.where(size <= NEAR, _near(order, x), large)
 
 
 @custom_jvp
 def _i0e(x: Any) -> Any:
-    return _evaluated(0, x)
+    return in_single(partial(_falling, 0))(x)
 
 
 @custom_jvp
 def _i1e(x: Any) -> Any:
-    return _evaluated(1, x)
+    return in_single(partial(_falling, 1))(x)
 
 
 @_i0e.defjvp
@@ -85,13 +115,27 @@ def _i1e_rule(primals: Any, tangents: Any) -> Any:
 
 @custom_jvp
 def _i0(x: Any) -> Any:
-    return snp.exp(snp.abs(x)) * _i0e(x)
+    return in_single(partial(_rising, 0))(x)
 
 
 @_i0.defjvp
 def _i0_rule(primals: Any, tangents: Any) -> Any:
     (x,) = primals
-    return _i0(x), snp.exp(snp.abs(x)) * _i1e(x) * tangents[0]
+    return _i0(x), _i1(x) * tangents[0]
+
+
+@custom_jvp
+def _i1(x: Any) -> Any:
+    return in_single(partial(_rising, 1))(x)
+
+
+@_i1.defjvp
+def _i1_rule(primals: Any, tangents: Any) -> Any:
+    (x,) = primals
+    value = _i1(x)
+    safe = snp.where(x == 0, snp.ones_like(x), x)
+    slope = snp.where(x == 0, snp.full_like(x, 0.5), _i0(x) - value / safe)
+    return value, slope * tangents[0]
 
 
 @public()
@@ -115,5 +159,4 @@ def i0(x: Any) -> Any:
 @public()
 def i1(x: Any) -> Any:
     """The modified Bessel function of order 1."""
-    (x,) = floats(x)
-    return snp.exp(snp.abs(x)) * _i1e(x)
+    return _i1(*floats(x))

@@ -1,10 +1,7 @@
 """Special functions, under the names of `scipy.special`. Integers become floats."""
 
-from collections.abc import Callable
 from math import log as log_of, pi, sqrt
 from typing import Any
-
-import numpy as np
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.custom_jvp import custom_jvp
@@ -35,6 +32,7 @@ from shardir.frontend.scipy.incomplete import (
     gammainc as gammainc,
     gammaincc as gammaincc,
 )
+from shardir.frontend.scipy.narrow import in_single
 from shardir.frontend.scipy.quantiles import normal_quantile
 
 __all__ = [
@@ -43,17 +41,6 @@ __all__ = [
     "kl_div", "log_ndtr", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri",
     "poch", "polygamma", "psi", "rel_entr", "softmax", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
-
-
-def in_single(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of f32 and f64 that takes narrower floats too, and rounds its result once."""
-
-    def widened(x: Any) -> Any:
-        if x.dtype.itemsize >= 4:
-            return function(x)
-        return function(x.astype(np.float32)).astype(x.dtype)
-
-    return widened
 
 
 @public()

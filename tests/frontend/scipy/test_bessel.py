@@ -1,0 +1,71 @@
+"""Modified Bessel functions: their errors beside mpmath's numbers, their ends, narrow floats."""
+
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from shardir import enable_x64, grad
+from shardir.frontend.scipy import special
+
+BOUNDS = {
+    ("i0e", "f64"): 4.5, ("i1e", "f64"): 5, ("i0", "f64"): 5, ("i1", "f64"): 6,
+    ("i0e", "f32"): 3.7, ("i1e", "f32"): 3.2, ("i0", "f32"): 3.2, ("i1", "f32"): 3.2,
+}  # fmt: skip
+"""The largest errors, in ulp."""
+NAMES = ["i0", "i1", "i0e", "i1e"]
+
+
+def exact(name: str, x: float) -> Any:
+    value = mp.besseli(int(name[1]), mp.mpf(x))
+    return value * mp.exp(-abs(mp.mpf(x))) if name.endswith("e") else value
+
+
+@pytest.mark.parametrize(("name", "dtype"), BOUNDS)
+def test_bounds(name: str, dtype: str) -> None:
+    rng, count = np.random.default_rng(2), 150
+    places = [
+        rng.uniform(-8, 8, count),
+        rng.uniform(8, 85, count),
+        10 ** rng.uniform(-9, 1.9, count),
+    ]
+    type = np.float32 if dtype == "f32" else np.float64
+    x = np.concatenate(places).astype(type)
+    with enable_x64(dtype == "f64"), mp.workdps(40):
+        got = np.asarray(getattr(special, name)(x))
+        assert got.dtype == type
+        for place, value in zip(x.tolist(), got, strict=True):
+            apart = abs(exact(name, place) - float(value)) / float(np.spacing(abs(value)))
+            assert apart <= BOUNDS[name, dtype], place
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_halves_are_rounded_once(name: str) -> None:
+    x = np.arange(0, 0x4900, dtype=np.uint16).view(np.float16)
+    got = np.asarray(getattr(special, name)(x))
+    assert got.dtype == np.float16
+    wanted = np.asarray(getattr(special, name)(x.astype(np.float32))).astype(np.float16)
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_ends(wide: bool) -> None:
+    x = np.array([0.0, np.inf, -np.inf, np.nan])
+    with enable_x64(wide):
+        got = [np.asarray(getattr(special, name)(x)) for name in NAMES]
+    inf, nan = np.inf, np.nan
+    wanted = [[1, inf, inf, nan], [0, inf, -inf, nan], [1, 0, 0, nan], [0, 0, 0, nan]]
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_derivatives_of_derivatives() -> None:
+    """I0'' = (I0 + I2) / 2, and I1'' = (I3 + 3 I1) / 4."""
+    with enable_x64():
+        for x in (0.7, 9.3):
+            second = float(grad(grad(special.i0))(x))
+            wanted = float((mp.besseli(0, x) + mp.besseli(2, x)) / 2)
+            np.testing.assert_allclose(second, wanted, rtol=1e-12)
+            second = float(grad(grad(special.i1))(x))
+            wanted = float((mp.besseli(3, x) + 3 * mp.besseli(1, x)) / 4)
+            np.testing.assert_allclose(second, wanted, rtol=1e-11)
