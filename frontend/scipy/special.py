@@ -33,6 +33,7 @@ from shardir.frontend.scipy.incomplete import (
     gammaincc as gammaincc,
 )
 from shardir.frontend.scipy.narrow import in_single
+from shardir.frontend.scipy.normal import log_normal_below, normal_below
 from shardir.frontend.scipy.quantiles import normal_quantile
 
 __all__ = [
@@ -126,24 +127,26 @@ def exprel(x: Any) -> Any:
     return snp.where(x == 0, 1 + x / 2, snp.expm1(safe) / safe)
 
 
+@custom_jvp
+def _ndtr(x: Any) -> Any:
+    return in_single(normal_below)(x)
+
+
+@_ndtr.defjvp
+def _ndtr_rule(primals: Any, tangents: Any) -> Any:
+    (x,) = primals
+    return _ndtr(x), snp.exp(-0.5 * x * x) * (tangents[0] / sqrt(2 * pi))
+
+
 @public()
 def ndtr(x: Any) -> Any:
     """The probability that a standard normal number is at most x."""
-    (x,) = _floats(x)
-    return 0.5 * erfc(x * (-1 / sqrt(2)))
+    return _ndtr(*_floats(x))
 
 
 @custom_jvp
 def _log_ndtr(x: Any) -> Any:
-    left, right = snp.minimum(x, -10.0), snp.maximum(x, -10.0)
-    term, total = snp.ones_like(x), snp.ones_like(x)
-    for n in range(1, 11):
-        term = -term * (2 * n - 1) / (left * left)
-        total = total + term
-    tail = -0.5 * left * left - snp.log(-left) - 0.5 * log_of(2 * pi) + snp.log(total)
-    high = snp.log1p(-ndtr(-snp.maximum(right, 0.0)))
-    low = snp.log(ndtr(snp.minimum(right, 0.0)))
-    return snp.where(x < -10, tail, snp.where(x > 0, high, low))
+    return in_single(log_normal_below)(x)
 
 
 @_log_ndtr.defjvp
