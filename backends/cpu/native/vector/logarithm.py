@@ -90,6 +90,11 @@ def is_ordinary(x: Value) -> Value:
     return (bits_of(x) - least).is_("ult", range_)
 
 
+def _is_subnormal(x: Value) -> Value:
+    """Whether a number of f64 is positive and subnormal."""
+    return (bits_of(x) - 1).is_("ult", (1 << 52) - 1)
+
+
 def lifted(x: Value) -> tuple[Value, Value]:
     """x 2^lift, which is normal if x is positive, and the lift; of f64."""
     small = x.is_("olt", TINY["double"])
@@ -100,8 +105,8 @@ def lifted(x: Value) -> tuple[Value, Value]:
 def log_(x: Value, grade: str) -> Value:
     """The natural logarithm."""
     if not is_single(x):
-        value = log_of_ordinary(x, None, grade)
-        return rarely(~is_ordinary(x), value, lambda: _log_lifted(x, grade))
+        value = edges(x, log_of_ordinary(x, None, grade))
+        return rarely(_is_subnormal(x), value, lambda: _log_lifted(x, grade))
     if has_registers():
         return _log_at_once(x)
     m, k = _split(x)
@@ -133,8 +138,8 @@ def log2(x: Value, grade: str) -> Value:
 
         value = of(*split_power(x))
         return rarely(~is_ordinary(x), value, lambda: edges(x, of(*normal(x))))
-    value = log2_of_ordinary(x, None)
-    return rarely(~is_ordinary(x), value, lambda: edges(x, log2_of_ordinary(*lifted(x))))
+    value = edges(x, log2_of_ordinary(x, None))
+    return rarely(_is_subnormal(x), value, lambda: edges(x, log2_of_ordinary(*lifted(x))))
 
 
 def log1p(x: Value, grade: str, low: Value | None = None) -> Value:

@@ -100,12 +100,12 @@ def cbrt(x: Value, grade: str) -> Value:
     kind = element(x.type)
     least = (0x00800000, 0x0010000000000000)[kind == "double"]
     range_ = (0x7F000000, 0x7FE0000000000000)[kind == "double"]
-    rare = ~(bits_of(size(x)) - least).is_("ult", range_)
+    rare = ~(bits_of(size(x)) - least).is_("ult", range_) & x.is_("une", 0.0)
     return rarely(rare, _root(x), lambda: _root_edges(x))
 
 
 def _root(x: Value) -> Value:
-    """The cube root of normal numbers.
+    """The cube root of normal numbers, and of 0.
 
     y about a^(-1/3), then a y^2 with the series of (1 - s)^(-2/3) for s = 1 - a y^3: of the
     rounding of a y^2 a third is left.
