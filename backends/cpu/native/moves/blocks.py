@@ -29,8 +29,13 @@ def block_of(keys: Keys) -> int:
 
 
 def sorts_blocks(module: Module, keys: Keys) -> str:
-    """The name of a function in the module that sorts (keys in memory, how many): whole blocks."""
+    """The name of a function in the module that sorts (keys in memory, how many): whole blocks.
+
+    It is there once, however often it is asked for.
+    """
     name, block = f"sort_blocks_{keys.type}", block_of(keys)
+    if any(each.name == name for each in module.functions):
+        return name
     f = Function(module, name, ("ptr", "i64"), attributes=APART, internal=True)
     start, count = f.params
     _each_block(f, keys, start, count, _sort)

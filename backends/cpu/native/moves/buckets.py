@@ -92,17 +92,17 @@ def bucket_phases(x: View, y: View, dim: int, context: Context) -> list[Phase] |
         *source, *Lines(parted, 0, steps * size), *target, *Lines(stacks, 0, room), allowed(steps),
     )  # fmt: skip
 
-    def phase(what: str, text: Text, tasks: int, cost: float) -> Phase:
+    def phase(what: str, text: Text, tasks: int, cost: float, samples: int = 0) -> Phase:
         name = f"moves_quicksort_{what}_{x.dtype}"
         kernel = Kernel(name, partial(text, name, keys))
-        return Phase(kernel, record, count * tasks, count * cost, "sort")
+        return Phase(kernel, (*record, samples), count * tasks, count * cost, "sort")
 
     levels = buckets.bit_length()
     weight = steps * size * 0.02
     return [
-        phase("sample", _sample_text, 1, buckets * SAMPLES * 4.0),
+        phase("buckets", _sort_text, 1, buckets * SAMPLES * 4.0, buckets * SAMPLES),
         phase("parts", _parts_text, parts, weight * levels),
-        phase("buckets", _buckets_text, buckets, weight * (steps.bit_length() - levels + 4)),
+        phase("buckets", _sort_text, buckets, weight * (steps.bit_length() - levels + 4)),
     ]
 
 
@@ -112,7 +112,7 @@ Text = Callable[[str, Keys], str]
 class _Words:
     """The record, read; sources, parted lines, results and stacks are lines from these words on."""
 
-    SOURCE, PARTED, TARGET, STACK, ALLOWED = 6, 9, 12, 15, 18
+    SOURCE, PARTED, TARGET, STACK, ALLOWED, SAMPLES = 6, 9, 12, 15, 18, 19
 
     def __init__(self, start: Start, keys: Keys) -> None:
         self._f, self._keys = start.function, keys
@@ -129,13 +129,25 @@ class _Words:
         return self._f.offset(self._starts, row + bucket, "i64")
 
 
-def _sample_text(name: str, keys: Keys) -> str:
-    """Sort keys from all over a line, and choose the bounds of the buckets among them."""
+def _sort_text(name: str, keys: Keys) -> str:
+    """Choose the bounds of the buckets of a line, or sort a bucket: both sort blocks."""
     start = started(name)
+    f = start.function
+    f.choose(
+        start.word(_Words.SAMPLES).is_("ne", 0),
+        partial(_choose_bounds, start, keys),
+        partial(_sort_bucket, start, keys),
+    )
+    f.leave()
+    return f.module.text()
+
+
+def _choose_bounds(start: Start, keys: Keys) -> None:
+    """Sort keys from all over a line, and choose the bounds of the buckets among them."""
     f, line, sample = start.function, start.task, start.scratch
     words, source = _Words(start, keys), start.line(_Words.SOURCE, start.task)
     sort = sorts_blocks(f.module, keys)
-    count = words.buckets * SAMPLES
+    count = start.word(_Words.SAMPLES)
     apart = words.steps // count
     with f.loop(0, count) as i:
         place = i * apart + ((i * f.value(SPREAD, "i64")) >> 33) % apart
@@ -155,8 +167,6 @@ def _sample_text(name: str, keys: Keys) -> str:
         several = first & after.is_("eq", bound) & bound.is_("ne", keys.least)
         f.store(f.select(several, bound - 1, bound), words.bound(line, bucket))
     f.store(f.value(keys.largest, "i64"), words.bound(line, last))
-    f.leave()
-    return f.module.text()
 
 
 def _parts_text(name: str, keys: Keys) -> str:
@@ -190,9 +200,8 @@ def _parts_text(name: str, keys: Keys) -> str:
     return f.module.text()
 
 
-def _buckets_text(name: str, keys: Keys) -> str:
+def _sort_bucket(start: Start, keys: Keys) -> None:
     """Gather the keys of a bucket, and sort them to where the bucket begins in its line."""
-    start = started(name)
     f, words = start.function, _Words(start, keys)
     sort = sorts_waiting(f.module, keys)
     line, bucket = start.task // words.buckets, start.task % words.buckets
@@ -222,5 +231,3 @@ def _buckets_text(name: str, keys: Keys) -> str:
             at.set(at.get() + behind - first)
         often, nothing = start.word(_Words.ALLOWED), [f.value(0, "ptr"), f.value(0, "i64")]
         f.call(sort, [target, stack, count, keys.narrow(least.get()), often, *nothing])
-    f.leave()
-    return f.module.text()
