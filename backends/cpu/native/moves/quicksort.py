@@ -20,6 +20,8 @@ from shardir.backends.cpu.native.moves.picking import line_starts
 
 SHORT = 4
 """Ranges of so many blocks are sorted by a network."""
+FREQUENT = 6
+"""Unless so many of five vectors are equal: parting those soon leaves nothing but equal keys."""
 OFTEN = 2
 """A range is parted so often for each bit of its length, at most."""
 LEVELS = 31
@@ -47,15 +49,19 @@ def sorts_waiting(module: Module, keys: Keys) -> str:
         here, there = keys.at(f, target, begin), keys.at(f, stack, top)
         source = f.select(on_stack.is_("ne", 0), there, here)
         alike = f.call(are_alike, [source, count], "i1")
-        short = count.is_("sle", SHORT * block_of(keys)) | depth.is_("sle", 0)
         with f.when(alike):
             keys.fill(f, f.load(source, keys.type), here, count)
-        with f.when(short & ~alike):
+        key, parted = f.variable(keys.type, 0), f.variable("i1", 0)
+        with f.when(~alike & count.is_("sgt", block_of(keys)) & depth.is_("sgt", 0)):
+            pivot, equal = _pivot(f, keys, source, count)
+            key.set(pivot)
+            parted.set(count.is_("sgt", SHORT * block_of(keys)) | equal.is_("sge", FREQUENT))
+        with f.when(~(alike | parted.get())):
             _settle(f, keys, source, there, count, on_stack)
             f.call(blocks, [there, _padded(keys, count)])
             keys.write(f, there, here, count)
-        with f.when(~(short | alike)):
-            pivot = _pivot(f, keys, source, count)
+        with f.when(parted.get()):
+            pivot = key.get()
             wide = keys.wide(pivot)
             lowest = wide.is_("eq", least)
             bound = f.select(lowest, pivot, pivot - 1)
@@ -118,10 +124,13 @@ def _settle(f: Function, keys: Keys, source: Value, to: Value, count: Value, the
         keys.store(f, f.value(keys.largest, keys.whole), to, i)
 
 
-def _pivot(f: Function, keys: Keys, source: Value, count: Value) -> Value:
-    """A key near the middle: the median of medians of vectors from all over a range."""
+def _pivot(f: Function, keys: Keys, source: Value, count: Value) -> tuple[Value, Value]:
+    """A key near the middle: the median of medians of vectors from all over a range.
+
+    Also, how many keys of these vectors are equal to it.
+    """
     step = (count - keys.lanes) >> 2
-    a, b, c, d, e = (keys.load(f, source, step * i) for i in range(5))
+    a, b, c, d, e = sample = [keys.load(f, source, step * i) for i in range(5)]
     low = f.intrinsic("smax", f.intrinsic("smin", a, b), f.intrinsic("smin", c, d))
     high = f.intrinsic("smin", f.intrinsic("smax", a, b), f.intrinsic("smax", c, d))
     found = _middle(f, low, high, e)
@@ -131,7 +140,11 @@ def _pivot(f: Function, keys: Keys, source: Value, count: Value) -> Value:
             for by in (apart, 2 * apart)
         )
         found = _middle(f, found, first, second)
-    return f.emit(f"extractelement {found.type} {found}, i64 0", keys.type)
+    pivot = f.emit(f"extractelement {found.type} {found}, i64 0", keys.type)
+    equal = f.value(0, "i64")
+    for row in sample:
+        equal = equal + keys.number_of(f, row.is_("eq", f.splat(pivot, keys.lanes)))
+    return pivot, equal
 
 
 def _middle(f: Function, a: Value, b: Value, c: Value) -> Value:
