@@ -19,6 +19,8 @@ from shardir.backends.cpu.native.moves.quicksort import Start, keys_of, started
 from shardir.backends.cpu.native.moves.zeros import zeros_phases
 
 WORD_BYTES = 8
+LONG = 1 << 18
+"""Lines of so many elements are sorted by digits as fast, or faster if they share some."""
 PART = 1 << 15
 """Elements of a line that one task makes words of."""
 
@@ -29,12 +31,12 @@ def places_phases(
     """Phases that write to `y` where the elements of the sorted lines of `x` were, in i32; and
     elements of 32 bits to `values`.
 
-    `None` for keys of 64 bits, and where the words of such lines are not sorted by quicksort.
+    `None` for keys of 64 bits, for long lines, and where quicksort does not sort their words.
     """
     steps = x.shape[dim]
     ends = [x, y] if values is None else [x, y, values]
     loops, offsets = nest([line_starts(end, dim) for end in ends])
-    if x.itemsize > WORD_BYTES // 2 or len(loops) > 1:
+    if x.itemsize > WORD_BYTES // 2 or len(loops) > 1 or steps >= LONG:
         return None
     count, strides = loops[0] if loops else (1, (0,) * len(ends))
     lines = [

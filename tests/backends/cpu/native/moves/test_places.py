@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.native.moves.keys import packs
-from shardir.backends.cpu.native.moves.places import places_phases
+from shardir.backends.cpu.native.moves.places import LONG, places_phases
 from shardir.backends.cpu.native.moves.sorting import RULES
 from shardir.opset import OPS
 from shardir.types import NUMPY_DTYPES, TensorType
@@ -53,7 +53,8 @@ def test_places_and_elements(dtype: str, count: int, most: int) -> None:
     assert_same_bits(values, x[want])
 
 
-def test_keys_of_64_bits_have_no_room_for_places() -> None:
+@pytest.mark.parametrize(("dtype", "count"), [("f64", 9), ("f32", LONG)])
+def test_keys_of_64_bits_have_no_room_and_long_lines_no_need(dtype: str, count: int) -> None:
     bench = Bench(2)
-    x, y = bench.view(np.zeros(9)), bench.view(np.zeros(9, np.int32))
+    x, y = (bench.view(np.zeros(count, each)) for each in (NUMPY_DTYPES[dtype], np.int32))
     assert places_phases(x, y, 0, None, bench) is None
