@@ -174,5 +174,5 @@ def _sort(way: str, dtype: str, places: str, f: Function, block: Block) -> None:
 
 
 RULES: dict[str, Rule] = {"sort": sort_rule, "top_k": top_k_rule}
-"""No phases for several keys, nor for complex ones but f32 alone; nor for the largest of few or very
-long lines, or the places of numbers of 64 bits in many short ones."""
+"""No phases for several keys, nor for complex ones but those of f32; nor for the largest of few or
+very long lines, or the places of numbers of 64 bits in many short ones."""
