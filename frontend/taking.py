@@ -37,7 +37,8 @@ def copied(numbers: Numbers, kind: np.dtype[Any]) -> Storage:
     nbytes = numbers.size * kind.itemsize
     if nbytes < POOLED_BYTES or not available():
         with np.errstate(all="ignore"):
-            return Storage.around(numbers.astype(kind, order="C"))
+            # What `astype` gives for a number of NumPy has no memory of its own.
+            return Storage.around(np.array(numbers, kind, order="C"))
     _prepare()
     from shardir.backends.cpu.native.runtime.memory import allocate
 
