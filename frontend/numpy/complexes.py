@@ -4,8 +4,11 @@ from math import pi
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.array import Array
+from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.creation import zeros_like
 from shardir.frontend.numpy.pointwise import inexact, like, same
 from shardir.frontend.operands import align, as_tracer, convert, splat
 from shardir.frontend.tracer import Tracer
@@ -84,9 +87,15 @@ def angle(z: Any, deg: bool = False) -> Any:
     return same("mul", found, like(found, 180 / pi)) if deg else found
 
 
-@public()
+@composed(unused=True)
 def iscomplex(x: Any) -> Any:
     """Whether the imaginary part is not 0, elementwise."""
+    real = isinstance(x, Array) and x.type.dtype not in COMPLEX
+    return zeros_like(x, bool) if real else _iscomplex(x)
+
+
+@public(name="iscomplex")
+def _iscomplex(x: Any) -> Any:
     return _imaginary(as_tracer(x), "ne")
 
 
