@@ -39,8 +39,8 @@ FAR = 768 << 10
 """Bytes of a right operand that no near cache holds."""
 FARTHER = 12 << 20
 """Bytes of one that is read from memory: some rows are made at once while it passes by."""
-RUN = 16384
-"""Bytes that should be read at a time."""
+RUN, LEAST_RUN, PIECES = 16384, 1024, 4
+"""Bytes that should be read at a time, as few as it takes to have some pieces."""
 WIDENED = 16 << 10
 """Bytes of a right operand whose numbers are widened once for each few rows."""
 SHORT = 4
@@ -168,10 +168,11 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         return []
     if columns == 1 < rows and work.rows[0].lhs == item and work.rows[0].out == work.out.itemsize:
         return []  # Rows that are neighbours are better columns.
+    lanes = kind.lanes
     if swept(work):
         kernel = across_kernel(kind, rows)
-        return _spread(work, kernel, (rows, RUN // item), context, label)
-    lanes = kind.lanes
+        run = min(RUN // item, max(LEAST_RUN // item, ceil(columns / PIECES)))
+        return _spread(work, kernel, (rows, padded(run, lanes)), context, label)
     if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= bytes_near(work)):
         return []
     if rows == 1:

@@ -289,3 +289,15 @@ def test_many_small_products(
 ) -> None:
     rng = np.random.default_rng(0)
     product(numbers(rng, left, dtype), numbers(rng, right, dtype), dims)
+
+
+def test_a_vector_and_a_matrix_are_shared_among_workers() -> None:
+    """The matrix has no more columns than are read at a time, and is larger than near caches."""
+    rng = np.random.default_rng(0)
+    x, y = numbers(rng, (1448,), "f32"), numbers(rng, (1448, 1448), "f32")
+    op = op_on(dot, *(TensorType(v.shape, "f32") for v in (x, y)), dims="k,kb->b")
+    out = np.zeros(1448, np.float32)
+    phases = lowered(RULES["dot"], op, [x, y], [out])
+    assert phases is not None
+    assert [phase.tasks for phase in phases] == [4]
+    assert_product(out, x, y, "k,kb->b", op.result.type)
