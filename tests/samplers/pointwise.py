@@ -54,8 +54,8 @@ def _(s: Scope, name: str) -> None:
 @sampler("sharding_group")
 def _(s: Scope, name: str) -> None:
     x = s.tensor()
-    # Members of one group have one shape.
-    s.emit(name, x, group=sum(size * 100**dim for dim, size in enumerate(x.type.shape, 1)))
+    # Members of one group have one shape; no dimension has a hundred.
+    s.emit(name, x, group=sum((size + 1) * 100**dim for dim, size in enumerate(x.type.shape)))
 
 
 @sampler("opaque")
