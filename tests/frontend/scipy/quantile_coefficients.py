@@ -93,8 +93,13 @@ TARGETS = {
 
 
 def value_at(ratio: tuple[Sequence[Number], Sequence[Number]], x: Number) -> Number:
-    above, below = (mp.polyval(list(part)[::-1], x) for part in ratio)
+    above, below = (sum_at(part, x) for part in ratio)
     return above / below
+
+
+def sum_at(coefficients: Sequence[Number], x: Number) -> Number:
+    """A polynomial, the constant term first."""
+    return sum(c * x**power for power, c in enumerate(coefficients))
 
 
 def fitted(target: Target) -> tuple[list[float], list[float]]:
@@ -119,7 +124,7 @@ def fitted(target: Target) -> tuple[list[float], list[float]]:
             right[i] = scale * value
         solved = list(mp.lu_solve(rows.T * rows, rows.T * right))
         ratio = solved[: high + 1], [mp.mpf(1), *solved[high + 1 :]]
-        below = [mp.polyval(ratio[1][::-1], x) for x in xs]
+        below = [sum_at(ratio[1], x) for x in xs]
         errors = [
             abs(value_at(ratio, x) - value) * share
             for x, value, share in zip(xs, values, shares, strict=True)
