@@ -8,6 +8,7 @@ vector, then all imaginary ones.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from shardir.backends.cpu.native.llvm.halves import halves, singles
 from shardir.backends.cpu.native.llvm.target import Machine
 from shardir.backends.cpu.native.llvm.text import Function, Value, lanes, vector
 from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED
@@ -107,9 +108,8 @@ def joined(f: Function, planes: Sequence[Value]) -> Value:
 
 def widened(f: Function, x: Value, dtype: str, to: Arithmetic) -> Value:
     type = vector(to.type, lanes(x.type))
-    if dtype == "bf16":
-        whole = x.to(vector("i32", lanes(x.type)), "zext") << 16
-        x = whole.to(vector("float", lanes(x.type)), "bitcast")
+    if dtype in ("f16", "bf16"):
+        x = singles(f, x, dtype)
     if x.type == type:
         return x
     if dtype in INTEGERS:
@@ -121,17 +121,8 @@ def widened(f: Function, x: Value, dtype: str, to: Arithmetic) -> Value:
 
 
 def narrowed(f: Function, x: Value, dtype: str) -> Value:
-    """What is stored for a computed number or plane: half precision is rounded to nearest even.
-
-    bf16 is rounded by integer arithmetic, because the instruction for it flushes subnormals.
-    """
-    count = lanes(x.type)
-    if dtype == "f16":
-        return x.to(vector("half", count), "fptrunc")
-    if dtype != "bf16":
+    """What is stored for a computed number or plane: half precision is rounded to nearest even."""
+    if dtype not in ("f16", "bf16"):
         return x
-    bits = x.to(vector("i32", count), "bitcast")
-    rounded = (bits + ((bits >> 16 & 1) + 0x7FFF)) >> 16
-    quiet = bits >> 16 | 0x40
-    best = f.select(x.is_("uno", x), quiet, rounded)
-    return best.to(vector("i16", count), "trunc")
+    stored = halves(f, x, dtype)
+    return stored.to(vector("half", lanes(x.type)), "bitcast") if dtype == "f16" else stored

@@ -1,7 +1,6 @@
 """Elements of every type as numbers in registers, and back in memory rounded once.
 
-Bools are bytes 0 and 1. Narrow floats are computed in f32 or f64. Rounding to bf16 is done on the
-bits, because the instructions of some machines lose the smallest numbers.
+Bools are bytes 0 and 1. Narrow floats are computed in f32 or f64.
 """
 
 from math import inf
@@ -9,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shardir.backends.cpu.native.llvm.halves import halves, singles
 from shardir.backends.cpu.native.llvm.text import FLOATS, Function, Value, element, lanes, vector
 from shardir.types import FLOATS as FLOAT_NAMES, REAL_OF, TensorType
 
@@ -50,11 +50,8 @@ def load(f: Function, address: Value, kind: Kind, count: int) -> Value:
 def widened(f: Function, value: Value, kind: Kind) -> Value:
     """Elements as they are in memory, as numbers of the kind."""
     count = lanes(value.type)
-    if kind.dtype == "bf16":
-        value = value.to(vector("i32", count), "zext") << 16
-        value = value.to(vector("float", count), "bitcast")
-    elif kind.dtype == "f16":
-        value = value.to(vector("float", count), "fpext")
+    if kind.dtype in NARROW:
+        value = singles(f, value, kind.dtype)
     if element(value.type) != kind.type:
         value = value.to(vector(kind.type, count), "fpext")
     return value
@@ -72,14 +69,8 @@ def narrowed(f: Function, value: Value, kind: Kind) -> Value:
         value = _odd_single(f, value)
     elif element(value.type) == "double" and kind.dtype == "f32":
         return value.to(vector("float", count), "fptrunc")
-    if kind.dtype == "f16":
-        return value.to(vector("half", count), "fptrunc")
-    if kind.dtype == "bf16":
-        bits = value.to(vector("i32", count), "bitcast")
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        nothing = value.is_("uno", value)
-        quiet = (bits >> 16) | 0x40
-        return f.select(nothing, quiet, rounded).to(vector("i16", count), "trunc")
+    if kind.dtype in NARROW:
+        return halves(f, value, kind.dtype).to(vector(MEMORY[kind.dtype], count), "bitcast")
     return value
 
 

@@ -5,7 +5,7 @@ bf16 are <N x float> of numbers that the narrow type has, a key is <N x i64>, a 
 a pair of vectors, real and imaginary part (side by side in memory).
 """
 
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.halves import halves, singles
 from shardir.backends.cpu.native.llvm.text import Function, Value, lanes, literal, vector
 from shardir.types import REAL_OF
 
@@ -105,14 +105,8 @@ def widened(function: Function, stored: Value, dtype: str) -> Value:
     count = lanes(stored.type)
     if dtype == "bool":
         return stored.to(vector("i1", count), "trunc")
-    if dtype == "bf16":
-        bits = stored.to(vector("i32", count), "zext") << 16
-        return bits.to(vector("float", count), "bitcast")
-    if dtype == "f16":
-        if has_half():
-            half = stored.to(vector("half", count), "bitcast")
-            return half.to(vector("float", count), "fpext")
-        return _from_half(function, stored)
+    if dtype in NARROW:
+        return singles(function, stored, dtype)
     return stored
 
 
@@ -121,13 +115,8 @@ def narrowed(function: Function, held: Value, dtype: str) -> Value:
     count = lanes(held.type)
     if dtype == "bool":
         return held.to(vector("i8", count), "zext")
-    if dtype == "bf16":
-        return _to_brain(function, held)
-    if dtype == "f16":
-        if has_half():
-            half = held.to(vector("half", count), "fptrunc")
-            return half.to(vector("i16", count), "bitcast")
-        return _to_half(function, held)
+    if dtype in NARROW:
+        return halves(function, held, dtype)
     return held
 
 
@@ -136,46 +125,3 @@ def rounded(function: Function, value: Value, dtype: str) -> Value:
     if dtype not in NARROW:
         return value
     return widened(function, narrowed(function, value, dtype), dtype)
-
-
-def has_half() -> bool:
-    """Whether this machine converts between f16 and f32 in an instruction."""
-    machine = host()
-    return machine.triple.startswith(("aarch64", "arm64")) or "+f16c" in machine.features
-
-
-def _to_brain(function: Function, held: Value) -> Value:
-    """By integers: the instruction that some machines have takes subnormals for zero."""
-    count = lanes(held.type)
-    bits = held.to(vector("i32", count), "bitcast")
-    nearest = bits + 0x7FFF + ((bits >> 16) & 1)
-    kept = function.select(held.is_("uno", held), bits | 0x400000, nearest)
-    return (kept >> 16).to(vector("i16", count), "trunc")
-
-
-def _to_half(function: Function, held: Value) -> Value:
-    """Normal numbers by integers; small ones by an addition that ends their bits at 2^-24."""
-    count = lanes(held.type)
-    whole = held.to(vector("i32", count), "bitcast")
-    bits = whole & 0x7FFFFFFF
-    size = bits.to(held.type, "bitcast")
-    normal = (bits + 0xFFF + ((bits >> 13) & 1) - (112 << 23)) >> 13
-    small = (size + 0.5).to(bits.type, "bitcast") - 0x3F000000
-    made = function.select(bits.is_("ult", 113 << 23), small, normal)
-    made = function.select(bits.is_("uge", 0x477FF000), 0x7C00, made)
-    quiet = ((bits >> 13) & 0x3FF) | 0x7E00
-    made = function.select(bits.is_("ugt", 0x7F800000), quiet, made)
-    return (made | ((whole >> 16) & 0x8000)).to(vector("i16", count), "trunc")
-
-
-def _from_half(function: Function, stored: Value) -> Value:
-    """By a product that moves the exponent, which is exact for subnormals too."""
-    count = lanes(stored.type)
-    bits = stored.to(vector("i32", count), "zext")
-    size = bits & 0x7FFF
-    moved = (size << 13).to(vector("float", count), "bitcast") * 2.0**112
-    none = function.value(0, bits.type)
-    endless = function.select(size.is_("uge", 0x7C00), 0x7F800000, none)
-    return (moved.to(bits.type, "bitcast") | endless | ((bits & 0x8000) << 16)).to(
-        moved.type, "bitcast"
-    )

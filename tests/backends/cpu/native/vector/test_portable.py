@@ -7,8 +7,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from shardir.backends.cpu.native.llvm import halves as conversions
 from shardir.backends.cpu.native.llvm.target import Machine, host
-from shardir.backends.cpu.native.vector import arithmetic, library, registers, tables
+from shardir.backends.cpu.native.vector import arithmetic, library, tables
 from shardir.backends.cpu.native.vector.hyperbolic_tangent import BASES
 from shardir.backends.cpu.native.vector.inverse import BASES as ARC_BASES
 from tests.backends.cpu.native.vector.accuracy import SINGLE, TRUTHS, errors, patterns
@@ -23,7 +24,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def without() -> Machine:
         return machine
 
-    for module in (registers, arithmetic, tables):
+    for module in (conversions, arithmetic, tables):
         monkeypatch.setattr(module, "host", without)
     monkeypatch.setattr(library, "_addresses", {})
     compiled.cache_clear()
