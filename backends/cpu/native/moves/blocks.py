@@ -11,16 +11,18 @@ halves. No half is turned around for that: what it leaves in the upper half may 
 direction or in the other.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
 
-from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, lanes, vector
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 from shardir.backends.cpu.native.moves.keys import Keys
 
 ROWS = 16
 """Of a block: a power of two, which registers hold."""
 
-Order = Callable[[Function, list[Value]], None]
-"""Puts the rows of a block in order."""
+PERMUTED = {16: "hi", 32: "si", 64: "di"}
+"""How LLVM calls the instruction that puts lanes of so many bits where a vector of numbers says."""
 
 
 def block_of(keys: Keys) -> int:
@@ -36,9 +38,10 @@ def sorts_blocks(module: Module, keys: Keys) -> str:
     name, block = f"sort_blocks_{keys.type}", block_of(keys)
     if any(each.name == name for each in module.functions):
         return name
+    each_block = _orders_each(module, keys)
     f = Function(module, name, ("ptr", "i64"), attributes=APART, internal=True)
     start, count = f.params
-    _each_block(f, keys, start, count, _sort)
+    f.call(each_block, [start, count, f.value(1, "i1")])
     width = f.variable("i64", 2 * block)
     with f.while_(lambda: (width.get() >> 1).is_("slt", count)):
         whole = width.get()
@@ -56,7 +59,7 @@ def sorts_blocks(module: Module, keys: Keys) -> str:
                 with f.loop(0, f.select(left.is_("slt", far), left, far), keys.lanes) as t:
                     _compare_in_memory(f, keys, start, low + t, low + far + t, False)
             reach.set(far >> 1)
-        _each_block(f, keys, start, count, _end_merge)
+        f.call(each_block, [start, count, f.value(0, "i1")])
         width.set(whole << 1)
     f.leave()
     return name
@@ -66,47 +69,123 @@ def _compare_in_memory(
     f: Function, keys: Keys, start: Value, near: Value, far: Value, mirrored: bool
 ) -> None:
     a, b = (keys.load(f, start, place) for place in (near, far))
-    pair = [a, b]
-    _compare(f, pair, 0, 1, keys.lanes if mirrored else 1)
-    for value, place in zip(pair, (near, far), strict=True):
-        keys.store(f, value, start, place)
+    if mirrored:
+        b = f.shuffle(b, b, range(keys.lanes - 1, -1, -1))
+    keys.store(f, f.intrinsic("smin", a, b), start, near)
+    keys.store(f, f.intrinsic("smax", a, b), start, far)
 
 
-def _each_block(f: Function, keys: Keys, start: Value, count: Value, order: Order) -> None:
-    with f.loop(0, count, block_of(keys)) as at:
-        places = [at + row * keys.lanes for row in range(ROWS)]
-        rows = [keys.load(f, start, place) for place in places]
-        order(f, rows)
-        for place, row in zip(places, rows, strict=True):
-            keys.store(f, row, start, place)
+class Step(NamedTuple):
+    """Comparisons of lanes with those whose numbers have other bits."""
+
+    change: int
+    """These bits."""
+    group: int
+    """In groups of so many lanes, the upper half keeps the larger keys; 0: rows are compared with
+    other rows, as columns that are merged."""
 
 
-def _sort(f: Function, rows: list[Value]) -> None:
-    for i, j in _merge_exchange(len(rows)):
-        _compare(f, rows, i, j)
-    group = 2
-    while group <= lanes(rows[0].type):
+def _steps_of_merge(group: int) -> list[Step]:
+    """The end of a merge, in groups of lanes of every row."""
+    steps = []
+    while group > 1:
+        steps.append(Step(group // 2, group))
+        group //= 2
+    return steps
+
+
+def _steps_of_sort(count: int) -> list[Step]:
+    """Merges of sorted columns, until so many lanes are in order."""
+    steps, group = [], 2
+    while group <= count:
         # The columns of halves of groups are in order: compare them from both ends, down to a row.
-        size = len(rows)
-        while size > 1:
-            for first in range(0, len(rows), size):
-                for i in range(size // 2):
-                    _compare(f, rows, first + i, first + size - 1 - i, group)
-            size //= 2
-        _compare_lanes(f, rows, group, group - 1)
-        _halves_of_rows(f, rows, group // 2)
+        steps += [Step(group - 1, 0), Step(group - 1, group), *_steps_of_merge(group // 2)]
         group *= 2
+    return steps
 
 
-def _end_merge(f: Function, rows: list[Value]) -> None:
-    """The last comparisons of a merge that was begun in memory."""
-    reach = len(rows) // 2
+def _orders_each(module: Module, keys: Keys) -> str:
+    """The name of a function in the module that goes through (keys in memory, how many, new).
+
+    It sorts each block that is new, and ends a merge that was begun in memory in others. What is to
+    be done is read from tables, step by step: written out, it would take long to compile.
+    """
+    count, block, name = keys.lanes, block_of(keys), f"order_blocks_{keys.type}"
+    sorting, merging = _steps_of_sort(count), _steps_of_merge(count)
+    steps = [*sorting, *merging]
+    places, uppers = f"block_lanes_{keys.type}", f"block_uppers_{keys.type}"
+    module.table(places, keys.type, [lane ^ each.change for each in steps for lane in range(count)])
+    module.table(uppers, f"i{count}", [_upper(each.group, count) for each in steps])
+    f = Function(module, name, ("ptr", "i64", "i1"), attributes=APART, internal=True)
+    start, total, new = f.params
+    held = [f.variable(keys.whole) for _ in range(ROWS)]
+    first = f.select(new, 0, len(sorting))
+    last = f.select(new, len(sorting), len(steps))
+
+    def compare(comparisons: Iterable[tuple[int, int]], turned: Value | None = None) -> None:
+        rows = [row.get() for row in held]
+        for i, j in comparisons:
+            a, b = rows[i], rows[j] if turned is None else _moved(f, keys, rows[j], turned)
+            rows[i], rows[j] = f.intrinsic("smin", a, b), f.intrinsic("smax", a, b)
+        for row, value in zip(held, rows, strict=True):
+            row.set(value)
+
+    def compare_lanes(moved: Value, upper: Value) -> None:
+        flags = upper.to(vector("i1", count), "bitcast")
+        for row in held:
+            value = row.get()
+            other = _moved(f, keys, value, moved)
+            least, most = f.intrinsic("smin", value, other), f.intrinsic("smax", value, other)
+            row.set(f.select(flags, most, least))
+
+    with f.loop(0, total, block) as at:
+        for i, row in enumerate(held):
+            row.set(keys.load(f, start, at + i * count))
+        f.choose(new, partial(compare, _merge_exchange(ROWS)), partial(compare, _halves(ROWS)))
+        with f.loop(first, last) as step:
+            moved = f.load(f.offset(Value(f"@{places}", "ptr", f), step, keys.whole), keys.whole)
+            upper = f.load(f.offset(Value(f"@{uppers}", "ptr", f), step, f"i{count}"), f"i{count}")
+            f.choose(
+                upper.is_("eq", 0),
+                partial(compare, _from_both_ends(ROWS), moved),
+                partial(compare_lanes, moved, upper),
+            )
+        for i, row in enumerate(held):
+            keys.store(f, row.get(), start, at + i * count)
+    f.leave()
+    return name
+
+
+def _upper(group: int, count: int) -> int:
+    """Flags of the lanes in the upper halves of groups."""
+    return sum(1 << lane for lane in range(count) if group and lane % group >= group // 2)
+
+
+def _moved(f: Function, keys: Keys, row: Value, places: Value) -> Value:
+    """The lanes whose numbers `places` has."""
+    name = f"llvm.x86.avx512.permvar.{PERMUTED[keys.bits]}.512"
+    f.module.declare(name, keys.whole, [keys.whole, keys.whole])
+    return f.call(name, [row, places], keys.whole)
+
+
+def _from_both_ends(count: int) -> Iterator[tuple[int, int]]:
+    """Rows compared with those that lie as far from the other end, and so halves of halves."""
+    size = count
+    while size > 1:
+        for first in range(0, count, size):
+            for i in range(size // 2):
+                yield first + i, first + size - 1 - i
+        size //= 2
+
+
+def _halves(count: int) -> Iterator[tuple[int, int]]:
+    """Rows compared with those that lie half as far away as there are, and so halves of halves."""
+    reach = count // 2
     while reach:
-        for i in range(len(rows)):
+        for i in range(count):
             if not i & reach:
-                _compare(f, rows, i, i + reach)
+                yield i, i + reach
         reach //= 2
-    _halves_of_rows(f, rows, lanes(rows[0].type))
 
 
 def _merge_exchange(count: int) -> Iterator[tuple[int, int]]:
@@ -121,33 +200,3 @@ def _merge_exchange(count: int) -> Iterator[tuple[int, int]]:
                         yield i, i + reach
             reach //= 2
         width *= 2
-
-
-def _compare(f: Function, rows: list[Value], i: int, j: int, group: int = 1) -> None:
-    """Rows, of which the lanes of groups in the second are turned around."""
-    a, b = rows[i], _moved(f, rows[j], group - 1)
-    rows[i], rows[j] = f.intrinsic("smin", a, b), f.intrinsic("smax", a, b)
-
-
-def _halves_of_rows(f: Function, rows: list[Value], group: int) -> None:
-    while group > 1:
-        _compare_lanes(f, rows, group, group // 2)
-        group //= 2
-
-
-def _compare_lanes(f: Function, rows: list[Value], group: int, change: int) -> None:
-    """Each lane with that whose number has other bits: the smaller to the lower half of groups."""
-    count = lanes(rows[0].type)
-    upper = ", ".join(f"i1 {int(lane % group >= group // 2)}" for lane in range(count))
-    flags = Value(f"<{upper}>", vector("i1", count), f)
-    for i, row in enumerate(rows):
-        other = _moved(f, row, change)
-        least, most = f.intrinsic("smin", row, other), f.intrinsic("smax", row, other)
-        rows[i] = f.select(flags, most, least)
-
-
-def _moved(f: Function, row: Value, change: int) -> Value:
-    """Lanes, those whose numbers have other bits in each other's place."""
-    if not change:
-        return row
-    return f.shuffle(row, row, [lane ^ change for lane in range(lanes(row.type))])
