@@ -58,17 +58,20 @@ def parts_keys(module: Module, keys: Keys) -> str:
     f = Function(module, name, ("ptr", "i64", "ptr", "ptr", keys.type), "i64", APART, True)
     source, count, left, right, bound = f.params
     bounds = f.splat(bound, keys.lanes)
-    at, made = f.variable("i64", 0), f.variable("i64", 0)
+    # How many are read, and lie on either side: a difference of these in addresses would be looked
+    # at for long by LLVM.
+    at, made, aside = (f.variable("i64", 0) for _ in range(3))
 
     def part(together: int) -> None:
         begin = at.get()
         values = [keys.load(f, source, begin + i * keys.lanes) for i in range(together)]
-        low = [value.is_("sle", bounds) for value in values]
-        for i, (value, flags) in enumerate(zip(values, low, strict=True)):
-            here = made.get()
-            keys.store(f, keys.packed(f, value, flags), left, here)
-            keys.store(f, keys.packed(f, value, ~flags), right, begin + i * keys.lanes - here)
-            made.set(here + keys.number_of(f, flags))
+        for value in values:
+            flags = value.is_("sle", bounds)
+            keys.store(f, keys.packed(f, value, flags), left, made.get())
+            keys.store(f, keys.packed(f, value, ~flags), right, aside.get())
+            few = keys.number_of(f, flags)
+            made.set(made.get() + few)
+            aside.set(aside.get() + (keys.lanes - few))
         at.set(begin + together * keys.lanes)
 
     for together in (TOGETHER, 1):
@@ -80,6 +83,6 @@ def parts_keys(module: Module, keys: Keys) -> str:
     low = value.is_("sle", bounds)
     few = keys.number_of(f, low & there)
     keys.store_some(f, keys.packed(f, value, low & there), left, here, keys.first(f, few))
-    keys.store(f, keys.packed(f, value, ~low & there), right, begin - here)
+    keys.store(f, keys.packed(f, value, ~low & there), right, aside.get())
     f.leave(here + few)
     return name
