@@ -40,12 +40,14 @@ ASKED = 2
 class Checked(NamedTuple):
     """The operand that is patches of an image ("lhs", "rhs" or ""), and its checked dimensions.
 
-    `straight`: it is the left one, and read where it lies rather than packed.
+    `straight`: it is the left one, and read where it lies rather than packed; steps go along the
+    dimension `walked` then (-1: none).
     """
 
     side: str = ""
     dims: int = 0
     straight: bool = False
+    walked: int = -1
 
     def of(self, side: str) -> int:
         """How many dimensions of an operand are checked."""
@@ -57,7 +59,8 @@ def product_kernel(lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checked)
     """The kernel for operands and results of these element types."""
     name = f"product_{lhs}_{rhs}_{out}_{sizes.name}"
     if checked.dims:
-        name += f"_{checked.side}{checked.dims}" + "_straight" * checked.straight
+        name += f"_{checked.side}{checked.dims}"
+        name += f"_straight{checked.walked + 1}" * checked.straight
     return Kernel(name, lambda: _text(name, lhs, rhs, out, sizes, checked))
 
 
@@ -74,7 +77,10 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
     for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
         dims = checked.of(side)
         if dims and checked.straight:
-            emit_starts(module, f"starts_{side}", lines, sizes.steps, numbers, dims, 8 * LINES)
+            along = checked.walked
+            emit_starts(
+                module, f"starts_{side}", lines, sizes.steps, numbers, dims, 8 * LINES, along
+            )
         elif dims:
             emit_patches(
                 module, f"pack_{side}", lines, sizes.steps, dtype, numbers, dims, 8 * LINES

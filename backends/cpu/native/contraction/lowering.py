@@ -24,7 +24,7 @@ from shardir.backends.cpu.native.contraction.narrow import (
 from shardir.backends.cpu.native.contraction.parts import parts_kernel
 from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.contraction.sizes import STEPS, WHOLE, Sizes, shares
-from shardir.backends.cpu.native.contraction.straight import readable
+from shardir.backends.cpu.native.contraction.straight import readable, walked
 from shardir.backends.cpu.native.data import Context, Phase, View
 
 PARTED = 128
@@ -186,12 +186,18 @@ def _packed_phases(
     patches = work.patches
     checked = Checked()
     if patches:
-        checked = Checked(patches.side, len(patches.starts), readable(work))
+        straight = readable(work)
+        checked = Checked(
+            patches.side, len(patches.starts), straight, walked(work) if straight else -1
+        )
     kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
     fields, lists = described(work, grid)
-    held = shares(grid.rows, sizes.rows, sizes.tile.height)
+    height = sizes.tile.height
+    # Of rows that steps walk along, copies may lie beside the table of where they begin.
+    most = sizes.rows // 2 // height * height if checked.walked >= 0 else sizes.rows
+    held = shares(grid.rows, max(height, most), height)
     # If all rows are packed at once, columns are a panel at a time: the next one comes from memory
     # while tiles of this one are made.
     several = grid.packed or held < grid.rows or patches

@@ -1,17 +1,33 @@
 """Patches read where they lie: products that pack nothing of the image.
 
-Where the innermost steps of a patch are neighbours and none of them is checked (the channels of a
-pixel), a line of a segment is a run of memory, or all of it lies outside and is a run of zeros. A
-table of where the runs begin is made for some rows, and tiles read them from there. Numbers are
-summed in the same order as if they were packed.
+Where the innermost steps of a patch are neighbours (the channels of a pixel, or of few channels a
+row of a window), a line of a segment is a run of memory, or all of it lies outside and is a run of
+zeros. What lies partly inside is copied, with zeros around it. A table of where the runs begin is
+made for some rows, and tiles read them from there. Numbers are summed in the same order as if they
+were packed.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from shardir.backends.cpu.native.contraction.einsum import Product
 from shardir.backends.cpu.native.contraction.elements import Arithmetic
 from shardir.backends.cpu.native.contraction.packing import zeros
-from shardir.backends.cpu.native.contraction.tile import Tile, TileSums, for_each_step
-from shardir.backends.cpu.native.llvm.target import Machine
-from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
+from shardir.backends.cpu.native.contraction.tile import (
+    Tile,
+    TileSums,
+    for_each_step,
+    masked_load,
+)
+from shardir.backends.cpu.native.llvm.target import Machine, host
+from shardir.backends.cpu.native.llvm.text import (
+    APART,
+    Function,
+    Module,
+    Value,
+    lanes as lanes_in,
+    vector,
+)
 
 RUN = 8
 """Neighbouring steps that there should be: each run costs something on its own."""
@@ -30,11 +46,17 @@ def readable(work: Product) -> bool:
         work.lhs.dtype == work.out.dtype
         and work.out.dtype in ("f32", "f64")
         and run.lhs == item
-        and not any(run.steps)
+        and sorted(run.steps)[:-1] == [0] * (len(run.steps) - 1)
+        and max(run.steps) <= 1
         and run.extent >= RUN
         and abs(work.rows[-1].lhs) <= DISTANCE
         and work.sizes[2] * item <= COLUMNS
     )
+
+
+def walked(work: Product) -> int:
+    """The checked dimension along which the innermost steps of a product go; -1 if none is."""
+    return next((d for d, step in enumerate(work.inner[-1].steps) if step), -1)
 
 
 def lanes_of(lines: int) -> int:
@@ -44,12 +66,13 @@ def lanes_of(lines: int) -> int:
 
 def emit_starts(
     module: Module, name: str, lines: int, longest: int, numbers: Arithmetic, checks: int,
-    apart: int,
+    apart: int, along: int,
 ) -> None:  # fmt: skip
     """`name(starts, base, offsets, count, segments, parts, positions, bounds)`.
 
-    Writes where the lines of each panel begin in each segment: `lanes_of(lines)` addresses. Other
-    parameters are those of `emit_patches`.
+    Writes where the lines of each panel begin in each segment: `lanes_of(lines)` addresses. Steps
+    of a segment go along the dimension `along` (-1: none), number by number; copies of lines that
+    lie partly inside follow the addresses. Other parameters are those of `emit_patches`.
     """
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "ptr noalias readonly",
@@ -63,6 +86,8 @@ def emit_starts(
     extents = [f.splat(f.load(f.offset(bounds, 16 * d + 8), "i64"), lanes) for d in range(checks)]
     firsts = [f.load(f.offset(bounds, 16 * d), "i64") for d in range(checks)]
     place = f.variable("ptr", starts)
+    panels = (count + (lines - 1)) // lines
+    copies = f.variable("ptr", f.offset(starts, panels * parts * (8 * lanes)))
     with f.loop(0, count, lines) as first:
         here = f.least(count - first, lines)
         numbered = ", ".join(f"i64 {lane}" for lane in range(lanes))
@@ -75,14 +100,69 @@ def emit_starts(
         ]
         with f.loop(0, parts) as number:
             entry = f.offset(segments, number * (16 + 8 * checks))
-            valid = exist
-            for d, (lines_at, extent) in enumerate(zip(where, extents, strict=True)):
-                step = f.load(f.offset(entry, 16 + 8 * d), "i64")
-                valid = valid & (lines_at + f.splat(step, lanes)).is_("ult", extent)
-            there = begin + f.splat(f.load(entry, "i64"), lanes)
-            f.store(f.select(valid, there, nothing), place.get(), 8)
+            valid, far = exist, f.load(entry, "i64")
+            places = [
+                lines_at + f.splat(f.load(f.offset(entry, 16 + 8 * d), "i64"), lanes)
+                for d, lines_at in enumerate(where)
+            ]
+            for d, (at, extent) in enumerate(zip(places, extents, strict=True)):
+                if d != along:
+                    valid = valid & at.is_("ult", extent)
+            there = begin + f.splat(far, lanes)
+            if along < 0:
+                f.store(f.select(valid, there, nothing), place.get(), 8)
+            else:
+                length, at, extent = (
+                    f.load(f.offset(entry, 8), "i64"),
+                    places[along],
+                    extents[along],
+                )
+                end = at + f.splat(length, lanes)
+                whole = at.is_("sge", 0) & end.is_("sle", extent)
+                partly = valid & ~whole & end.is_("sgt", 0) & at.is_("slt", extent)
+                f.store(f.select(valid & whole, there, nothing), place.get(), 8)
+                size = f.load(f.offset(bounds, 16 * along + 8), "i64")
+                with _each(f, partly) as lane:
+                    line = f.load(f.offset(offsets, first + lane, "i64"), "i64")
+                    table = f.offset(positions, along * apart)
+                    start = f.load(f.offset(table, first + lane, "i64"), "i64") + firsts[along]
+                    start = start + f.load(f.offset(entry, 16 + 8 * along), "i64")
+                    source, to = f.offset(f.offset(base, line), far), copies.get()
+                    _copy(f, numbers, source, to, length, start, size)
+                    f.store(to, f.offset(place.get(), lane, "i64"))
+                    copies.set(f.offset(to, length * numbers.size))
             place.set(f.offset(place.get(), 8 * lanes))
     f.leave()
+
+
+@contextmanager
+def _each(f: Function, mask: Value) -> Iterator[Value]:
+    """Do what follows for each lane of a mask."""
+    lanes = lanes_in(mask.type)
+    left = f.variable("i64", mask.to(f"i{lanes}", "bitcast").to("i64", "zext"))
+    with f.while_(lambda: left.get().is_("ne", 0)):
+        now = left.get()
+        yield f.call("llvm.cttz.i64", [now, f.value(1, "i1")], "i64")
+        left.set(now & (now - 1))
+    f.module.declare("llvm.cttz.i64", "i64", ["i64", "i1"])
+
+
+def _copy(
+    f: Function, numbers: Arithmetic, source: Value, to: Value, length: Value, start: Value,
+    size: Value,
+) -> None:  # fmt: skip
+    """Copy numbers whose places, from `start` on, are at least 0 and less than `size`; others are
+    zeros. What follows them in a vector is written later."""
+    many = host().lanes(numbers.size)
+    type, places = vector(numbers.type, many), vector("i64", many)
+    numbered = Value(f"<{', '.join(f'i64 {lane}' for lane in range(many))}>", places, f)
+    with f.loop(0, length, many) as j:
+        steps = f.splat(j, many) + numbered
+        exist = steps.is_("ult", f.splat(length, many))
+        exist = exist & (steps + f.splat(start, many)).is_("ult", f.splat(size, many))
+        at = f.offset(source, j * numbers.size)
+        some = masked_load(f, at, exist, type, numbers.size)
+        f.store(some, f.offset(to, j * numbers.size), numbers.size)
 
 
 def emit_straight_tile(

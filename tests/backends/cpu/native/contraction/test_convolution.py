@@ -117,6 +117,11 @@ def test_places_outside_are_zero_where_they_are_outermost_in_memory() -> None:
 LARGE = [
     ("b01f,01io->b01f", (3, 17, 19, 16), (3, 3, 16, 40), {"padding": ((1, 1), (1, 1))}),
     ("b01f,01io->b01f", (2, 32, 32, 3), (3, 3, 3, 32), {"padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (2, 30, 31, 3), (7, 7, 3, 40),
+     {"padding": ((3, 3), (3, 3)), "strides": (2, 2)}),
+    ("b01f,01io->b01f", (2, 9, 3, 3), (5, 7, 3, 20), {"padding": ((2, 2), (5, 5))}),
+    ("b01f,01io->b01f", (2, 20, 21, 13), (7, 7, 13, 40), {"padding": ((3, 3), (3, 3))}),
+    ("b0f,0io->b0f", (3, 70, 5), (6, 5, 40), {"padding": ((-1, 4),), "strides": (3,)}),
     ("bf01,oi01->bf01", (2, 20, 32, 32), (40, 20, 3, 3), {"padding": ((1, 1), (1, 1))}),
     ("bf01,oi01->bf01", (2, 3, 30, 31), (8, 3, 5, 5), {"strides": (2, 2)}),
     ("b01f,01io->b01f", (2, 15, 15, 24), (3, 3, 24, 16),
@@ -185,12 +190,14 @@ def test_a_row_of_a_window_of_few_features_is_one_run(features: int, steps: list
     assert [loop.extent for loop in work.inner] == steps
 
 
-def test_patches_whose_channels_are_neighbours_are_not_packed() -> None:
+@pytest.mark.parametrize("features", [3, 16])
+def test_patches_whose_channels_are_neighbours_are_not_packed(features: int) -> None:
     """They are read where they lie; other element types are converted while they are packed."""
 
     def kernels(dtype: str) -> set[str]:
         rng = np.random.default_rng(0)
-        x, w = numbers(rng, (2, 9, 9, 16), dtype), numbers(rng, (3, 3, 16, 24), dtype)
+        x = numbers(rng, (2, 9, 9, features), dtype)
+        w = numbers(rng, (3, 3, features, 24), dtype)
         attrs = attributes(2, "b01f,01io->b01f", padding=((1, 1), (1, 1)))
         op = op_on(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
         out = np.empty(op.result.type.shape, NUMPY_DTYPES[dtype])
