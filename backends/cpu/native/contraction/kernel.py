@@ -28,6 +28,11 @@ from shardir.backends.cpu.native.contraction.straight import (
 )
 from shardir.backends.cpu.native.contraction.tables import OFFSETS, emit_offsets, emit_segments
 from shardir.backends.cpu.native.contraction.tile import LINE, Tile, emit_tile, emit_write, parts_of
+from shardir.backends.cpu.native.contraction.windows import (
+    ENTRY,
+    emit_windows,
+    emit_windows_tile,
+)
 from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
@@ -40,14 +45,19 @@ ASKED = 2
 class Checked(NamedTuple):
     """The operand that is patches of an image ("lhs", "rhs" or ""), and its checked dimensions.
 
-    `straight`: it is the left one, and read where it lies rather than packed; steps go along the
-    dimension `walked` then (-1: none).
+    `straight`: it is read where it lies rather than packed (`straight` says how of the left one,
+    `windows` of the right one); steps go along the dimension `walked` then (-1: none).
     """
 
     side: str = ""
     dims: int = 0
     straight: bool = False
     walked: int = -1
+
+    def parts_of(self, tile: Tile) -> tuple[Tile, ...]:
+        """The tiles there are: those that read columns where they lie are of whole panels."""
+        whole = self.straight and self.side == "rhs"
+        return tuple(part for part in parts_of(tile) if not whole or part.width == tile.width)
 
     def of(self, side: str) -> int:
         """How many dimensions of an operand are checked."""
@@ -69,14 +79,19 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
     tile = sizes.tile
     emit_offsets(module)
     emit_write(module, tile, numbers, host())
-    for part in parts_of(tile):
-        if checked.straight:
-            emit_straight_tile(module, _called(part), part, tile, numbers, host(), checked.dims)
+    for part in checked.parts_of(tile):
+        place = module, _called(part), part, tile, numbers, host()
+        if checked.straight and checked.side == "lhs":
+            emit_straight_tile(*place, checked.dims)
+        elif checked.straight:
+            emit_windows_tile(*place, checked.dims, checked.walked)
         else:
-            emit_tile(module, _called(part), part, tile, numbers, host())
+            emit_tile(*place)
     for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
         dims = checked.of(side)
-        if dims and checked.straight:
+        if dims and checked.straight and side == "rhs":
+            emit_windows(module, f"starts_{side}", tile, numbers, dims, 8 * LINES, checked.walked)
+        elif dims and checked.straight:
             along = checked.walked
             emit_starts(
                 module, f"starts_{side}", lines, sizes.steps, numbers, dims, 8 * LINES, along
@@ -188,13 +203,15 @@ class _Task:
         with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
             now = first.get()
             steps, parts = f.least(inner - now, r["steps"]), f.variable("i64")
+            of_columns = f.variable("i64", 0)
             at = (now * r["panel_columns"] + block.first_column * steps) * size
             right = f.select(here, self.places["rhs"], f.offset(packed, at))
             with f.loop(0, block.columns, r["together"]) as begin:
                 end = f.least(block.columns, begin + r["together"])
                 next_columns, next_rows = (_Soon(f, self.places["rhs"]) for _ in range(2))
                 with f.when(here | r["packing"].is_("ne", 0)):
-                    self._packed("rhs", rhs, begin, end - begin, now, steps, right)
+                    args = begin, end - begin, now, steps, right
+                    of_columns.set(self._packed("rhs", rhs, *args))
                     last = end.is_("eq", block.columns)
                     column, far = f.select(last, 0, end), f.select(last, steps, 0)
                     self._find(next_columns, "rhs", rhs, column, far)
@@ -208,7 +225,8 @@ class _Task:
                     self._find(next_rows, "lhs", lhs, row, far)
                     soon = next_columns, next_rows
                     rows, columns, adding = (top, count), (begin, end), now.is_("ne", 0)
-                    self._tiles(right, place, rows, columns, steps, parts, soon, adding)
+                    number = parts if self.checked.side == "lhs" else of_columns
+                    self._tiles(right, place, rows, columns, steps, number, soon, adding)
             after.set(1)
             first.set(now + r["steps"])
 
@@ -255,7 +273,16 @@ class _Task:
                     packed = f.offset(right, at)
                     offsets = f.offset(self.places["rows_made"], top + panel + row, "i64")
                     out = [f.offset(place, j * size), offsets, here - row, rest, adding]
-                    if self.checked.straight:
+                    if self.checked.straight and self.checked.side == "rhs":
+                        each = f.value(ENTRY * tile.width, "i64") * parts.get()
+                        table = f.offset(right, (j - start) // tile.columns * each)
+                        left = f.offset(
+                            self.places["lhs"], panel * steps * size + row * self.numbers.part
+                        )
+                        stride = f.load(f.offset(self.record.loops("inner_rhs")[0], 8), "i64")
+                        segments = self.places["rhs_segments"]
+                        args = [parts.get(), segments, table, left, stride, *out]
+                    elif self.checked.straight:
                         each = f.value(8 * lanes_of(tile.height), "i64") * parts.get()
                         starts = f.offset(self.places["lhs"], number * each + row * 8)
                         args = [parts.get(), self.places["lhs_segments"], starts, packed, *out]
@@ -270,7 +297,7 @@ class _Task:
         """The function for tiles of so many rows, where so many columns are left, and how many
         columns it makes."""
         f, tile = self.f, self.sizes.tile
-        whole, *parts = parts_of(tile)
+        whole, *parts = self.checked.parts_of(tile)
         found, wide = Value(f"@{_called(whole)}", "ptr", f), f.value(whole.columns, "i64")
         for part in parts:
             fits = high.is_("eq", part.height)

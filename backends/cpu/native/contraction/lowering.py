@@ -25,6 +25,7 @@ from shardir.backends.cpu.native.contraction.parts import parts_kernel
 from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.contraction.sizes import STEPS, WHOLE, Sizes, shares
 from shardir.backends.cpu.native.contraction.straight import readable, walked
+from shardir.backends.cpu.native.contraction.windows import windowed
 from shardir.backends.cpu.native.data import Context, Phase, View
 
 PARTED = 128
@@ -90,6 +91,8 @@ def _at_once(work: Product, context: Context, label: str) -> list[Phase]:
 def _in_parts(work: Product, count: int, context: Context, label: str) -> list[Phase]:
     """Equal parts of the outermost loop, what is left of it, and their sum."""
     numbers = arithmetic(work.out.dtype)
+    if not readable(work) and windowed(work.turned()):
+        work = work.turned()
     _, rows, columns, _ = work.sizes
     loop, *others = work.inner
     count = min(count, loop.extent)
@@ -114,7 +117,8 @@ def _in_parts(work: Product, count: int, context: Context, label: str) -> list[P
             inner=merged([loop._replace(extent=rest), *others]),
         )
         phases += _at_once(last, context, f"{label}, last part")
-    plain = work._replace(lhs=place, inner=(), patches=None)
+    lines = merged(loop._replace(rhs=0, steps=()) for loop in work.columns)
+    plain = work._replace(lhs=place, columns=lines, inner=(), patches=None)
     cost = each * (count + 1) / ADDED
     block = -(-rows // max(1, min(int(cost / TASK), context.workers)))
     fields, lists = described(plain, Grid(block, columns, False, cost))
@@ -141,7 +145,7 @@ def _dense(work: Product, numbers: Arithmetic) -> tuple[tuple[Loop, ...], tuple[
 def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     numbers = arithmetic(work.out.dtype)
     item = work.out.itemsize
-    if not stored_at_once(work, item) and stored_at_once(work.turned(), item):
+    if _better_turned(work):
         work = work.turned()
     while (
         not _dense_from(work.columns, item)
@@ -162,6 +166,16 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
         rate(numbers.part), not gathered and copied <= COPIED,
     )  # fmt: skip
     return _packed_phases(work, grid, sizes, staged, context, label)
+
+
+def _better_turned(work: Product) -> bool:
+    """Whether columns should be rows: to read patches where they lie, or to store at once."""
+    item, turned = work.out.itemsize, work.turned()
+    if windowed(work):
+        return False
+    if windowed(turned) and not readable(work):
+        return True
+    return not stored_at_once(work, item) and stored_at_once(turned, item)
 
 
 def _dense_from(columns: Sequence[Loop], item: int) -> bool:
@@ -186,7 +200,7 @@ def _packed_phases(
     patches = work.patches
     checked = Checked()
     if patches:
-        straight = readable(work)
+        straight = readable(work) or windowed(work)
         checked = Checked(
             patches.side, len(patches.starts), straight, walked(work) if straight else -1
         )
@@ -196,7 +210,8 @@ def _packed_phases(
     fields, lists = described(work, grid)
     height = sizes.tile.height
     # Of rows that steps walk along, copies may lie beside the table of where they begin.
-    most = sizes.rows // 2 // height * height if checked.walked >= 0 else sizes.rows
+    copied = checked.side == "lhs" and checked.walked >= 0
+    most = sizes.rows // 2 // height * height if copied else sizes.rows
     held = shares(grid.rows, max(height, most), height)
     # If all rows are packed at once, columns are a panel at a time: the next one comes from memory
     # while tiles of this one are made.

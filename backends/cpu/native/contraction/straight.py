@@ -187,7 +187,7 @@ def emit_straight_tile(
         def step(k: Value, lines: list[Value] = lines) -> None:
             here = right.get()
             sums.ask_ahead(here)
-            sums.add([[f.offset(line, k * numbers.size) for line in lines]], here)
+            sums.add([[f.offset(line, k * numbers.size) for line in lines]], sums.columns_at(here))
             right.set(f.offset(here, packed.columns * numbers.size))
 
         for_each_step(sums, place, length, step)

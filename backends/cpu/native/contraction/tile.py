@@ -88,7 +88,7 @@ def emit_tile(
         sums.ask_ahead(here)
         prefetch(f, line.get())
         line.set(f.offset(line.get(), pace))
-        sums.add(planes, here)
+        sums.add(planes, sums.columns_at(here))
         left.set(f.offset(start, packed.height * numbers.size))
         right.set(f.offset(here, packed.columns * numbers.size))
 
@@ -135,12 +135,11 @@ class TileSums:
             for _ in range(tile.height)
         ]
 
-    def add(self, lhs: Sequence[Sequence[Value]], rhs: Value) -> None:
-        """Add the products of a step: of the numbers at addresses (of each plane, of each row),
-        and of a row of vectors."""
+    def columns_at(self, rhs: Value) -> list[list[Value]]:
+        """The packed columns of a step: of each vector each plane."""
         f, tile, numbers = self.f, self.tile, self.numbers
         many = vector(numbers.type, tile.lanes)
-        right = [
+        return [
             [
                 f.load(
                     f.offset(rhs, (p * self.packed.columns + j * tile.lanes) * numbers.part),
@@ -151,6 +150,11 @@ class TileSums:
             ]
             for j in range(tile.width)
         ]
+
+    def add(self, lhs: Sequence[Sequence[Value]], right: Sequence[list[Value]]) -> None:
+        """Add the products of a step: of the numbers at addresses (of each plane, of each row),
+        and of a row of vectors."""
+        f, tile, numbers = self.f, self.tile, self.numbers
         for i, sums in enumerate(self.sums):
             left = [f.splat(f.load(plane[i], numbers.type), tile.lanes) for plane in lhs]
             for j, place in enumerate(sums):

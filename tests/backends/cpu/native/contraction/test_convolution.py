@@ -134,6 +134,11 @@ LARGE = [
     ("f01b,i01o->01bf", (4, 16, 16, 24), (4, 16, 16, 40), {"padding": ((1, 1), (1, 1))}),
     ("fb01,io01->bf01", (4, 24, 16, 32), (4, 40, 16, 32), {"padding": ((1, 1), (1, 1))}),
     ("f01b,i01o->01bf", (37, 32, 32, 3), (37, 32, 32, 8), {"padding": ((1, 1), (1, 1))}),
+    ("f01b,i01o->01bf", (3, 17, 19, 48), (3, 17, 19, 40), {"padding": ((2, 2), (2, 2))}),
+    ("f01b,i01o->01bf", (5, 50, 52, 32), (5, 50, 52, 64), {"padding": ((1, 1), (1, 1))}),
+    ("f01b,i01o->01bf", (4, 18, 19, 32), (4, 9, 9, 40),
+     {"padding": ((1, 0), (2, -1)), "rhs_dilation": (2, 2)}),
+    ("bf01,oi01->bf01", (2, 20, 9, 48), (40, 20, 3, 5), {"padding": ((1, 1), (2, 2))}),
     ("f01b,i01o->01bf", (4, 16, 16, 24), (4, 8, 8, 40),
      {"padding": ((1, 0), (1, 0)), "rhs_dilation": (2, 2)}),
     ("b01f,01io->b01f", (2, 9, 9, 64), (1, 1, 64, 70), {}),
@@ -207,3 +212,20 @@ def test_patches_whose_channels_are_neighbours_are_not_packed(features: int) -> 
 
     assert all("straight" in name for name in kernels("f32"))
     assert not any("straight" in name for name in kernels("bf16"))
+
+
+@pytest.mark.parametrize(
+    ("dims", "left", "right"),
+    [("f01b,i01o->01bf", (2, 16, 16, 32), (2, 16, 16, 24)),
+     ("bf01,oi01->bf01", (2, 16, 16, 32), (24, 16, 3, 3))],
+)  # fmt: skip
+def test_patches_whose_neighbours_are_columns_are_not_packed(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    """Channels of a pixel in gradients of filters, and places of a row where features are first."""
+    attrs = attributes(2, dims, padding=((1, 1), (1, 1)))
+    x, w = np.ones(left, np.float32), np.ones(right, np.float32)
+    op = op_on(convolution, TensorType(left, "f32"), TensorType(right, "f32"), **attrs)
+    phases = lowered(RULES["convolution"], op, [x, w], [np.empty(op.result.type.shape, np.float32)])
+    assert phases is not None
+    assert all("_rhs2_straight" in phase.kernel.name for phase in phases)

@@ -1,0 +1,160 @@
+"""Columns that are patches, read where they lie: products that pack nothing of the image.
+
+Where vectors of columns are neighbours in the image (the channels of a pixel in gradients of
+filters, the places of a row where features come first), a tile reads them from there, with zeros
+for what lies outside. For each segment of steps a table says where each vector begins, which of its
+lanes exist, and from which step to which it lies inside. Numbers are summed in the same order as if
+they were packed.
+"""
+
+from collections.abc import Callable
+
+from shardir.backends.cpu.native.contraction.einsum import Product
+from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
+from shardir.backends.cpu.native.contraction.tile import Tile, TileSums, fitting, masked_load
+from shardir.backends.cpu.native.llvm.hints import prefetch
+from shardir.backends.cpu.native.llvm.target import Machine
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
+
+ENTRY = 32
+"""Bytes of an entry of the table: address, first and last step inside, lanes that exist."""
+RUN = 8
+"""Steps that segments should have: each costs something on its own."""
+DISTANCE = 16384
+"""Bytes that steps may be apart; further ones would be on another page of memory each."""
+SOON = 8
+"""How many steps ahead numbers are asked for."""
+
+
+def windowed(work: Product) -> bool:
+    """Whether the right operand is patches that are better read where they lie."""
+    if not (work.patches and work.patches.side == "rhs" and work.inner and work.columns):
+        return False
+    if work.rhs.dtype != work.out.dtype or work.out.dtype not in ("f32", "f64"):
+        return False
+    run, near, tile = work.inner[-1], work.columns[-1], fitting(arithmetic(work.out.dtype))
+    apart = [bool(a and b) for a, b in zip(run.steps, near.steps, strict=True)]
+    return (
+        near.rhs == work.out.itemsize
+        and near.extent % tile.lanes == 0
+        and work.sizes[2] > tile.lanes
+        and not any(apart)
+        and sum(map(bool, run.steps)) <= 1
+        and min(run.steps) >= 0
+        and run.extent >= RUN
+        and abs(run.rhs) <= DISTANCE
+    )
+
+
+def emit_windows(
+    module: Module, name: str, tile: Tile, numbers: Arithmetic, checks: int, apart: int, along: int
+) -> None:
+    """`name(table, base, offsets, count, segments, parts, positions, bounds)`.
+
+    Writes an entry for each vector of each panel of `count` columns, for each segment. Steps go
+    along the dimension `along` (-1: none). Other parameters are those of `emit_patches`.
+    """
+    params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
+              "ptr noalias readonly", "i64", "ptr noalias readonly",
+              "ptr noalias readonly"]  # fmt: skip
+    f = Function(module, name, params, attributes=APART, internal=True)
+    table, base, offsets, count, segments, parts, positions, bounds = f.params
+    lanes, many = tile.lanes, vector("i64", tile.lanes)
+    firsts, sizes = (
+        [f.load(f.offset(bounds, 16 * d + at), "i64") for d in range(checks)] for at in (0, 8)
+    )
+    pace = f.load(f.offset(bounds, 16 * checks + 8), "i64")
+    numbered = Value(f"<{', '.join(f'i64 {lane}' for lane in range(lanes))}>", many, f)
+    place = f.variable("ptr", table)
+    with f.loop(0, count, tile.columns) as panel, f.loop(0, parts) as number:
+        entry = f.offset(segments, number * (16 + 8 * checks))
+        far, length = (f.load(f.offset(entry, at), "i64") for at in (0, 8))
+        with f.loop(panel, panel + tile.columns, lanes) as first:
+            exist = (numbered + f.splat(first, lanes)).is_("slt", f.splat(count, lanes))
+            low, high = f.variable("i64", 0), f.variable("i64", length)
+            for d in range(checks):
+                moved = firsts[d] + f.load(f.offset(entry, 16 + 8 * d), "i64")
+                lines = f.offset(f.offset(positions, d * apart), first, "i64")
+                if d == along:
+                    at = f.load(lines, "i64") + moved
+                    for each, bound in ((low, f.value(0, "i64")), (high, sizes[d])):
+                        steps = f.intrinsic("smax", bound - at, f.value(0, "i64"))
+                        each.set(f.least((steps + (pace - 1)) // pace, length))
+                else:
+                    at = f.load(lines, many, 8) + f.splat(moved, lanes)
+                    exist = exist & at.is_("ult", f.splat(sizes[d], lanes))
+            start = f.offset(f.offset(base, f.load(f.offset(offsets, first, "i64"), "i64")), far)
+            f.store(start, place.get())
+            f.store(low.get(), f.offset(place.get(), 8))
+            f.store(high.get(), f.offset(place.get(), 16))
+            f.store(exist.to(f"i{lanes}", "bitcast").to("i64", "zext"), f.offset(place.get(), 24))
+            place.set(f.offset(place.get(), ENTRY))
+    f.leave()
+
+
+def emit_windows_tile(
+    module: Module, name: str, tile: Tile, packed: Tile, numbers: Arithmetic, machine: Machine,
+    checks: int, along: int,
+) -> None:  # fmt: skip
+    """`name(parts, segments, table, lhs, stride, out, offsets, rows, columns, adding)`.
+
+    As `emit_tile`, with the vectors of each segment where `table` says, `stride` bytes between
+    steps.
+    """
+    params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly", "i64",
+              "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
+    f = Function(module, name, params, attributes=APART, internal=True)
+    parts, segments, table, lhs, stride, *place = f.params
+    sums = TileSums(f, tile, packed, numbers, machine)
+    many, mask = vector(numbers.type, tile.lanes), vector("i1", tile.lanes)
+    left, entries = f.variable("ptr", lhs), f.variable("ptr", table)
+    with f.loop(0, parts) as number:
+        length = f.load(f.offset(segments, number * (16 + 8 * checks) + 8), "i64")
+        sums.ask_for_row(place, f.least(number, tile.height - 1))
+        words = [
+            [f.load(f.offset(entries.get(), j * ENTRY + 8 * i), kind)
+             for i, kind in enumerate(("ptr", "i64", "i64", "i64"))]
+            for j in range(tile.width)
+        ]  # fmt: skip
+        masks = [each[3].to(f"i{tile.lanes}", "trunc").to(mask, "bitcast") for each in words]
+
+        def steps(
+            begin: Value, end: Value, lanes_of: Callable[[int, Value], Value],
+            words: list[list[Value]] = words,
+        ) -> None:  # fmt: skip
+            with f.loop(begin, end) as k:
+                start, far = left.get(), k * stride
+                right = []
+                for j, (first, *_) in enumerate(words):
+                    at = f.offset(first, far)
+                    if along >= 0:
+                        prefetch(f, f.offset(at, stride * SOON))
+                    right.append([masked_load(f, at, lanes_of(j, k), many, numbers.part)])
+                rows = [f.offset(start, i * numbers.part) for i in range(tile.height)]
+                sums.add([rows], right)
+                left.set(f.offset(start, packed.height * numbers.size))
+
+        def inside(j: int, k: Value, masks: list[Value] = masks) -> Value:
+            return masks[j]
+
+        def edge(
+            j: int, k: Value, masks: list[Value] = masks, words: list[list[Value]] = words
+        ) -> Value:
+            there = k.is_("sge", words[j][1]) & k.is_("slt", words[j][2])
+            return masks[j] & f.splat(there, tile.lanes)
+
+        nothing = f.value(0, "i64")
+        if along < 0:
+            steps(nothing, length, inside)
+        else:
+            begin, end = words[0][1], words[0][2]
+            for each in words[1:]:
+                begin = f.intrinsic("smax", begin, each[1])
+                end = f.intrinsic("smin", end, each[2])
+            end = f.intrinsic("smax", begin, end)
+            steps(nothing, begin, edge)
+            steps(begin, end, inside)
+            steps(end, length, edge)
+        entries.set(f.offset(entries.get(), ENTRY * packed.width))
+    sums.write(place)
+    f.leave()
