@@ -14,6 +14,7 @@ from shardir.backends.cpu.native.loops.access import Vectors
 from shardir.backends.cpu.native.loops.along import Along
 from shardir.backends.cpu.native.loops.body import APPLY, ARRAY, CONSTANT, IOTA, REDUCE
 from shardir.backends.cpu.native.loops.evaluation import Values
+from shardir.backends.cpu.native.loops.numbers import never_nan
 from shardir.backends.cpu.native.loops.record import (
     ATTRIBUTES,
     PARAMS,
@@ -265,7 +266,7 @@ class _Columns:
             step, x = steps[k], steps[k].operands[0]
             wide = wide_of(step.op, steps[x].dtype)
             one = converted(f, now.held[x], steps[x].dtype, wide)
-            sums[k] = combined(f, step.op, wide, sums[k], one)
+            sums[k] = combined(f, step.op, wide, sums[k], one, never_nan(self.body, x))
         for k in self.stages.results(number):
             vectors.store(now.held[self.body.results[k]], self.arrays.result(k, at, i))
 

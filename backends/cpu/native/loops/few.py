@@ -16,6 +16,7 @@ from shardir.backends.cpu.native.loops.columns import LIGHT
 from shardir.backends.cpu.native.loops.evaluation import Values
 from shardir.backends.cpu.native.loops.layout import Layout
 from shardir.backends.cpu.native.loops.maps import TASK_NANOSECONDS
+from shardir.backends.cpu.native.loops.numbers import never_nan
 from shardir.backends.cpu.native.loops.prices import nanoseconds
 from shardir.backends.cpu.native.loops.record import (
     ATTRIBUTES,
@@ -156,9 +157,10 @@ class _Few:
                 step, x = self.body.steps[k], self.body.steps[self.body.steps[k].operands[0]]
                 wide = wide_of(step.op, x.dtype)
                 total = start(f, step.op, wide, shape.lanes)
+                numbers = never_nan(self.body, step.operands[0])
                 for row in rows:
                     one = converted(f, row.held[step.operands[0]], x.dtype, wide)
-                    total = combined(f, step.op, wide, total, one)
+                    total = combined(f, step.op, wide, total, one, numbers)
                 known.held[k] = converted(f, total, wide, step.dtype)
             evaluate(known, stages.between_after(0), begins)
             for k in stages.ends():

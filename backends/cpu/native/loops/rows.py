@@ -15,6 +15,7 @@ from shardir.backends.cpu.native.loops.access import Vectors
 from shardir.backends.cpu.native.loops.along import Along
 from shardir.backends.cpu.native.loops.evaluation import Values, same_along
 from shardir.backends.cpu.native.loops.inlining import is_inlined
+from shardir.backends.cpu.native.loops.numbers import never_nan
 from shardir.backends.cpu.native.loops.record import ATTRIBUTES, PARAMS, Reader, located
 from shardir.backends.cpu.native.loops.reducing import (
     Accumulator,
@@ -127,7 +128,8 @@ class _Rows:
         for i in self.stages.reductions(number):
             step = steps[i]
             wide = wide_of(step.op, steps[step.operands[0]].dtype)
-            sums[i] = Accumulator(f, step.op, wide, shape.lanes)
+            numbers = never_nan(self.body, step.operands[0])
+            sums[i] = Accumulator(f, step.op, wide, shape.lanes, numbers)
             sums[i].clear()
         if shape.nested:
             with f.loop(0, self.repeats) as repeat:
