@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, final
 
+from shardir.backends.cpu.native.runtime.amounts import in_units, memory_of_machine
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.backends.cpu.native.runtime.mapping import (
     FORGETS,
@@ -350,27 +351,6 @@ def size_class(nbytes: int) -> int:
     step = 1 << (nbytes - 1).bit_length() - 4
     size = -(-nbytes // step) * step
     return size if size <= SMALL_BYTES else whole_pages(size)
-
-
-def in_units(nbytes: int) -> str:
-    """A number of bytes for people."""
-    size = float(nbytes)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.4g} GiB"
-
-
-def memory_of_machine() -> int:
-    """Bytes that this process may use: the machine's, or its control group's if that is less."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        with open("/sys/fs/cgroup/memory.max") as file:
-            given = file.read().strip()
-    except OSError:
-        return total
-    return min(total, int(given)) if given.isdecimal() else total
 
 
 POOL = Pool(memory_of_machine())

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.native.runtime import memory
+from shardir.backends.cpu.native.runtime.amounts import in_units
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
-from shardir.backends.cpu.native.runtime.memory import Block, Pool, in_units, size_class
+from shardir.backends.cpu.native.runtime.memory import Block, Pool, size_class
 from shardir.errors import ShardirError
 
 MIB = 1 << 20

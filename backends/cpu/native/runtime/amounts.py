@@ -1,0 +1,24 @@
+"""How much memory there is, and amounts of it in words."""
+
+import os
+
+
+def in_units(nbytes: int) -> str:
+    """A number of bytes for people."""
+    size = float(nbytes)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} GiB"
+
+
+def memory_of_machine() -> int:
+    """Bytes that this process may use: the machine's, or its control group's if that is less."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open("/sys/fs/cgroup/memory.max") as file:
+            given = file.read().strip()
+    except OSError:
+        return total
+    return min(total, int(given)) if given.isdecimal() else total
