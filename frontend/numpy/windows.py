@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from shardir.errors import ShardirError
 from shardir.frontend.config import config
 from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
 from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.numpy.pointwise import like, same
 from shardir.frontend.operands import SMALL, convert
@@ -42,11 +45,23 @@ def hanning(M: int) -> Any:
 
 def kaiser(M: int, beta: float) -> Any:
     """The kaiser window of `M` numbers of the shape `beta`, both known while tracing."""
-    return _made(np.kaiser, _kaiser, M, float(beta))
+    try:
+        shape = float(beta)
+    except ShardirError:
+        raise
+    except (TypeError, ValueError):
+        raise ArgumentError(point(f"kaiser takes a real number as beta, got {beta!r}")) from None
+    return _made(np.kaiser, _kaiser, M, shape)
 
 
 def _made(known: Callable[..., Any], computed: Callable[..., Any], M: Any, *rest: float) -> Any:
-    """The window by NumPy where it is short or a constant, else by a program of ours."""
+    """The window by NumPy where it is short or a constant, else by a program of ours.
+
+    Raises `ArgumentError` where `M` is no integer.
+    """
+    if not hasattr(M, "__index__"):
+        name = known.__name__
+        raise ArgumentError(point(f"{name} of {M!r} numbers; M must be an integer"))
     count = index(M)
     if count * 8 <= SMALL or current() is not None:
         return asarray(known(count, *rest))

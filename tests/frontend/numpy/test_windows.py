@@ -5,6 +5,7 @@ import pytest
 
 from shardir import enable_x64, jit
 from shardir.frontend import numpy as snp
+from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.operands import SMALL
 
 WINDOWS: list[tuple[str, tuple[float, ...]]] = [
@@ -42,3 +43,14 @@ def test_windows_in_programs_are_those_of_calls(name: str, rest: tuple[float, ..
 def test_a_length_is_a_whole_number() -> None:
     with pytest.raises(TypeError, match="integer"):
         snp.hanning(2.5)  # type: ignore[arg-type]
+
+
+def test_lengths_and_shapes_are_numbers() -> None:
+    with pytest.raises(ArgumentError, match=r"hanning of 2\.5 numbers; M must be an integer"):
+        snp.hanning(2.5)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="kaiser of 'a' numbers; M must be an integer"):
+        snp.kaiser("a", 3.0)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="kaiser takes a real number as beta, got None"):
+        snp.kaiser(8, None)  # type: ignore[arg-type]
+    with pytest.raises(TracedValueError, match="has no float value"):
+        jit(lambda beta: snp.kaiser(8, beta))(3.0)
