@@ -17,7 +17,7 @@ from shardir.backends.cpu.native.contraction.tile import LINE
 from shardir.backends.cpu.native.contraction.tiny import MOST, STEPS, tiny_kernel
 from shardir.backends.cpu.native.contraction.vectors import Vectors
 from shardir.backends.cpu.native.data import Context, Kernel, Phase, View, packed
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import architecture, host
 from shardir.backends.cpu.native.moves.copying import copy_phases
 from shardir.types import TensorType
 
@@ -279,7 +279,7 @@ def asked_for(work: Product, height: int) -> bool:
 def _many_registers() -> bool:
     """Whether there are 32 vector registers, as with AVX-512 and on ARM, rather than 16."""
     machine = host()
-    return machine.vector_bytes == 64 or machine.triple.startswith(("aarch64", "arm64"))
+    return machine.vector_bytes == 64 or architecture(machine.triple) == "aarch64"
 
 
 def _registers() -> int:

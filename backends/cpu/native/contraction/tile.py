@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, joined
 from shardir.backends.cpu.native.llvm.hints import prefetch
-from shardir.backends.cpu.native.llvm.target import Machine, host
+from shardir.backends.cpu.native.llvm.target import Machine, architecture, host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, Variable, vector
 
 LINE = 64
@@ -44,7 +44,7 @@ def fitting(numbers: Arithmetic, narrow: bool = False) -> Tile:
     lanes = machine.lanes(numbers.part)
     if machine.vector_bytes == 64:
         height, width = 12, 2
-    elif machine.triple.startswith(("aarch64", "arm64")):
+    elif architecture(machine.triple) == "aarch64":
         height, width = 8, 3
     else:
         height, width = 6, 2
