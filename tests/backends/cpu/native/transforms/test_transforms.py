@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from shardir.backends.cpu.native.llvm.target import architecture, host
 from shardir.backends.cpu.native.transforms import RULES
 from shardir.backends.cpu.native.transforms.passes import circle, lanes, radices
 from shardir.ir import Op
@@ -14,6 +15,9 @@ from shardir.ops.fft import TRANSFORMS
 from shardir.opset import OPS, Symbol
 from shardir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.native.running import lowered, made_by, op_on
+
+CLOSE = 1.05 if architecture(host().triple) == "x86_64" else 1.1
+"""Errors may be so many times NumPy's, which is compiled otherwise for other processors."""
 
 Array = npt.NDArray[Any]
 KINDS = ("fft", "ifft", "rfft", "irfft")
@@ -70,7 +74,7 @@ def test_errors_are_not_larger_than_those_of_numpy(kind: str, dtype: str, n: int
     x = drawn(kind, dtype, 17, n)
     (found,) = made_by(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
     wanted, other = exact(kind, x, n), ONE[kind](x, n)
-    assert error(found, wanted) <= 1.1 * error(other, wanted)
+    assert error(found, wanted) <= CLOSE * error(other, wanted)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -175,7 +179,7 @@ def test_long_rows(kind: str, dtype: str, shape: tuple[int, ...]) -> None:
     op = transform(kind, dtype, x, 1, shape[-1])
     (found,) = made_by(RULES["fft"], op, [x])
     wanted, other = exact(kind, x, shape[-1]), ONE[kind](x)
-    assert error(found, wanted) <= 1.1 * error(other, wanted)
+    assert error(found, wanted) <= CLOSE * error(other, wanted)
     turned = np.asfortranarray(x)
     for workers in (1, 5):
         (again,) = made_by(RULES["fft"], op, [turned], workers=workers)
