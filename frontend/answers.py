@@ -25,7 +25,7 @@ from shardir.backends.cpu.native.runtime.answering import (
 )
 from shardir.backends.cpu.native.runtime.calls import calls_soon
 from shardir.backends.cpu.native.runtime.objects import offsets
-from shardir.backends.cpu.native.runtime.reading import facts_of
+from shardir.backends.cpu.native.runtime.tokens import facts_of
 from shardir.frontend import config, mesh, running, trace, tree
 from shardir.frontend.array import Array
 from shardir.frontend.calling import signature_of_leaf

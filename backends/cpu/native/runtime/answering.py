@@ -26,6 +26,7 @@ from shardir.backends.cpu.native.runtime.launching import flat, words
 from shardir.backends.cpu.native.runtime.numbers import KINDS
 from shardir.backends.cpu.native.runtime.python import python_object
 from shardir.backends.cpu.native.runtime.references import drop, take
+from shardir.backends.cpu.native.runtime.tokens import CALL_BYTES, HASH, LEAVES, TOKENS
 
 MANY = 4096
 """What was learned is forgotten when there is so much of it."""
@@ -167,7 +168,7 @@ class Answers:
         """A call as machine code sees it; `None`: it does not go that way."""
         everything = (*args, *options.values())
         given, names = words([id(each) for each in everything]), tuple(options)
-        call = (ctypes.c_int64 * (reading.CALL_BYTES // 8))()
+        call = (ctypes.c_int64 * (CALL_BYTES // 8))()
         found: bool = _describe(self.code["describe"])(
             ctypes.addressof(self._header), ctypes.addressof(given), len(args),
             id(names) if names else 0, ctypes.addressof(call),
@@ -175,7 +176,7 @@ class Answers:
         if not found:
             return None
         count, leaves = call[0], call[1]
-        first, second = reading.TOKENS // 8, reading.LEAVES // 8
+        first, second = TOKENS // 8, LEAVES // 8
         tokens = bytes(words(call[first : first + count]))
         return Call(call[2], tokens, call[second : second + leaves])
 
@@ -248,7 +249,7 @@ def define_answer(module: Module) -> None:
     called, args, flags, names = f.params
     header = f.load(f.offset(called, HEADER_PLACE), "ptr")
     positional = flags & 0x7FFFFFFFFFFFFFFF
-    call = f.emit(f"alloca [{reading.CALL_BYTES} x i8], align 64", "ptr")
+    call = f.emit(f"alloca [{CALL_BYTES} x i8], align 64", "ptr")
     none = python_object(f, "none")
     answer, line = f.variable("ptr", none), f.variable("ptr", 0)
     with f.when(f.call("read", [header, args, positional, names, call], "i1")):
@@ -258,7 +259,7 @@ def define_answer(module: Module) -> None:
         owner = _word(f, line.get(), "owner")
         take(f, owner)
         launch, rows, form = (_word(f, line.get(), name) for name in ("launch", "rows", "form"))
-        leaves = f.offset(call, reading.LEAVES)
+        leaves = f.offset(call, LEAVES)
         alone = form.is_("eq", 0)
         count, nothing = _word(f, line.get(), "row_count", "i64"), f.value(0, "ptr")
         answer.set(f.call("fly", [launch, leaves, rows, count, nothing, alone], "ptr"))
@@ -289,8 +290,8 @@ def _define_find(module: Module) -> None:
     header, call = f.params
     table = reading.word(f, header, "table", "ptr")
     lines, mask = f.load(table, "ptr"), f.load(f.offset(table, 8), "i64")
-    count, mixed = f.load(call, "i64"), f.load(f.offset(call, reading.HASH), "i64")
-    tokens = f.offset(call, reading.TOKENS)
+    count, mixed = f.load(call, "i64"), f.load(f.offset(call, HASH), "i64")
+    tokens = f.offset(call, TOKENS)
     at, answer = f.variable("i64", mixed >> 32 & mask), f.variable("ptr", 0)
     line = f.variable("ptr", f.load(f.offset(lines, at.get(), "ptr"), "ptr"))
     with f.while_(lambda: line.get().is_("ne", 0) & answer.get().is_("eq", 0)):
