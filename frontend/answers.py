@@ -24,6 +24,7 @@ from shardir.backends.cpu.native.runtime.answering import (
     Table,
 )
 from shardir.backends.cpu.native.runtime.calls import calls_soon
+from shardir.backends.cpu.native.runtime.entering import Entry
 from shardir.backends.cpu.native.runtime.objects import offsets
 from shardir.backends.cpu.native.runtime.tokens import facts_of
 from shardir.frontend import config, mesh, running, trace, tree
@@ -156,21 +157,25 @@ def _rows(
         order = [place[address] for address in by_order]
     rows = []
     for leaf, k in zip(leaves, order, strict=True):
-        kind = _kind_in_memory(leaf) if seen[k] == id(leaf) else ""
-        if not kind:
+        row = _row_in_memory(leaf, k) if seen[k] == id(leaf) else None
+        if row is None:
             # A number of Python, or what stands for one.
             kind = signature_of_leaf(leaf).abstract.type.dtype
-            if kind not in KINDS or type(leaf) is np.ndarray:
+            if kind not in KINDS:
                 return None
-        rows.append(Row(kind, k))
+            row = Row(kind, k)
+        rows.append(row)
     return rows
 
 
-def _kind_in_memory(leaf: Any) -> str:
-    """What machine code reads where it lies; "": neither that nor anything like it."""
-    if type(leaf) is np.ndarray and signature_of_leaf(leaf).abstract.type.numpy != leaf.dtype:
-        return ""
-    return IN_MEMORY.get(type(leaf), "")
+def _row_in_memory(leaf: Any, number: int) -> Row | None:
+    """A leaf that machine code reads from memory; `None`: it is none."""
+    kind = IN_MEMORY.get(type(leaf))
+    if type(leaf) is not np.ndarray:
+        return None if kind is None else Row(kind, number)
+    entry = Entry(leaf.shape, leaf.dtype, signature_of_leaf(leaf).abstract.type.numpy)
+    kind = "numpy" if entry.given == entry.kept else "entering"
+    return Row(kind, number, entry=entry)
 
 
 def learn_composed(
@@ -204,11 +209,13 @@ def _composed_rows(seen: Sequence[int], did: Did, first: Any, unused: bool) -> l
     place = {address: k for k, address in enumerate(seen)}
     numbers = {id(number_as_array(x)) for x in did.given if type(x) in NUMBERS}
     for leaf in did.leaves:
-        kind = _kind_in_memory(leaf) if type(leaf) is Array or leaf is first else ""
-        if not kind:
+        row = None
+        if type(leaf) is Array or leaf is first:
+            row = _row_in_memory(leaf, place.get(id(leaf), 0))
+        if row is None:
             return None
         if id(leaf) in place:
-            rows.append(Row(kind, place[id(leaf)]))
+            rows.append(row)
         elif id(leaf) in numbers:
             # Numbers are static here, and so is what is made of them.
             rows.append(Row("constant", 0, leaf.storage.address))

@@ -131,11 +131,13 @@ def returned(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Trace
 
 def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Call a function of a namespace outside of a trace."""
-    if eager.cached and any(type(x) is np.ndarray for x in args):
-        placed = _taken(args, eager.static_positions)
-        if placed is not args:
-            return eager.thing(*placed, **options)
     given = args, options
+    placed: dict[int, Any] = {}
+    if eager.cached and any(type(x) is np.ndarray for x in args):
+        args, placed = _taken(args, eager.static_positions)
+        if placed and not all(x.flags.c_contiguous for x in placed.values()):
+            # Machine code cannot read the call, but one with these it can.
+            return eager.thing(*args, **options)
     wrapped = (
         numbers_as_arrays(args, options, eager.static_positions, eager.static)
         if eager.cached
@@ -163,10 +165,13 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
                 eager.programs.clear()
             eager.programs[where] = there
     program, structure, more = there
+    taken = leaves
     if program.views:
         # A result may not lie in memory that somebody can write into.
-        leaves = [from_numpy(x) if type(x) is np.ndarray else x for x in leaves]
-    results = program(leaves + more)
+        taken = [from_numpy(x) if type(x) is np.ndarray else x for x in leaves]
+    results = program(taken + more)
+    if placed:
+        leaves = [placed.get(id(x), x) for x in leaves]
     made = results[0] if structure is None else tree.unflatten(structure, results)
     done, launch = watched.get(), program.launch if eager.cached else None
     if done is not None:
@@ -182,13 +187,17 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
     return made
 
 
-def _taken(args: tuple[Any, ...], static: frozenset[int]) -> tuple[Any, ...]:
-    """The arguments, arrays of NumPy that machine code cannot read where they lie as ours."""
-    placed = tuple([
-        from_numpy(x) if type(x) is np.ndarray and i not in static and _is_converted(x) else x
-        for i, x in enumerate(args)
-    ])  # fmt: skip
-    return placed if any(x is not y for x, y in zip(args, placed, strict=True)) else args
+def _taken(args: tuple[Any, ...], static: frozenset[int]) -> tuple[tuple[Any, ...], dict[int, Any]]:
+    """The arguments, arrays of NumPy that programs cannot read where they lie as ours; and what
+    each of these was, by its address."""
+    made, placed = [], {}
+    for i, x in enumerate(args):
+        array = x
+        if type(x) is np.ndarray and i not in static and _is_converted(x):
+            array = from_numpy(x)
+            placed[id(array)] = x
+        made.append(array)
+    return (tuple(made), placed) if placed else (args, placed)
 
 
 def _is_converted(array: Any) -> bool:

@@ -1,6 +1,9 @@
 """Calls with NumPy's arrays that machine code answers, reading them where they lie."""
 
+import gc
 import sys
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +12,8 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.backends.cpu.native.runtime import memory
+from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
 from shardir.frontend.errors import NumberError
 from tests.counting import count_calls
 from tests.frontend.answered import (
@@ -27,6 +32,9 @@ WHOLE = snp.asarray(np.argsort(A, axis=1).astype(np.int32))
 TENTH = np.float32(0.1)
 OCTETS = A.tobytes()
 WIDE = A.astype(np.float64)
+WHOLE_WIDE = np.arange(12).reshape(3, 4) - 5
+UNSIGNED_WIDE = np.arange(40, dtype=np.uint64)
+COMPLEX_WIDE = WIDE + 2j * WIDE
 
 doubled = sd.jit(lambda x: x * 2)
 
@@ -49,6 +57,14 @@ CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
     ),
     "zeros_like": (lambda: snp.zeros_like(A), np.zeros_like(A)),
     "zeros_like of f64": (lambda: snp.zeros_like(WIDE), np.zeros((3, 4), np.float32)),
+    "add of f64": (lambda: snp.add(WIDE, WIDE), A + A),
+    "multiply of i64": (lambda: snp.multiply(WHOLE_WIDE, 3), (WHOLE_WIDE * 3).astype(np.int32)),
+    "sum of u64": (lambda: snp.sum(UNSIGNED_WIDE), UNSIGNED_WIDE.sum()),
+    "conj of c128": (lambda: snp.conj(COMPLEX_WIDE), COMPLEX_WIDE.conj().astype(np.complex64)),
+    "f64 as it is": (lambda: snp.ravel(WIDE), A.ravel()),
+    "reshape": (lambda: snp.reshape(A, (4, 3)), A.reshape(4, 3)),
+    "squeeze": (lambda: snp.squeeze(A[None]), A),
+    "copy": (lambda: snp.copy(A), A),
     "jit": (lambda: doubled(A), A * 2),
     "jit, static": (lambda: scaled(A, 3), A * 3),
 }
@@ -209,3 +225,96 @@ def test_a_number_of_numpy_is_not_weak() -> None:
         assert snp.multiply(short, 2.0).dtype == np.float16
         assert snp.multiply(short, np.float64(2.0)).dtype == np.float32
         assert snp.multiply(short, 2.0).dtype == np.float16
+
+
+def test_what_shows_an_array_of_numpy_shows_a_copy() -> None:
+    """Of every size, whoever else holds the array, and after it is gone."""
+    same = sd.jit(lambda x: (x, x.reshape(-1), x[1:]))
+    for shape in ((2, 8), (64, 64), (600, 700), (1100, 1000)):
+        kept = []
+        for number in range(6):
+            array = np.full(shape, number, np.float32)
+            seen = weakref.ref(array)
+            made = [snp.ravel(array), snp.reshape(array, (-1, 2)), *snp.split(array, 2)]
+            made += [snp.asarray(array), *same(array)]
+            array[:] = -1
+            del array
+            gc.collect()
+            assert seen() is None
+            kept.append((number, made))
+        for number, made in kept:
+            for each in made:
+                assert (np.asarray(each) == number).all()
+
+
+def test_parts_of_a_copy_live_on_when_they_are_donated() -> None:
+    """A donated part gives no memory away that another shows, and is not written from elsewhere."""
+    swapped = sd.jit(lambda x: x[::-1] + 1, donate_argnums=0)
+    for _ in range(6):
+        array = np.arange(8192, dtype=np.float32)
+        first, second = snp.split(array, 2)
+        np.testing.assert_array_equal(swapped(second), array[4096:][::-1] + 1)
+        np.testing.assert_array_equal(first, array[:4096])
+        first, second = snp.split(array, 2)
+        del first
+        np.testing.assert_array_equal(swapped(second), array[4096:][::-1] + 1)
+
+
+def test_integers_that_do_not_fit_are_told_in_every_call() -> None:
+    for kind, beyond in ((np.int64, 2**31), (np.int64, -(2**31) - 1), (np.uint64, 2**32)):
+        for size in (5, 16, 37):
+            for place in (0, size - 1):
+                array = np.ones(size, kind)
+                for _ in range(3):
+                    np.testing.assert_array_equal(snp.add(array, array), np.full(size, 2))
+                array[place] = beyond
+                for _ in range(3):
+                    with pytest.raises(NumberError, match=str(beyond)):
+                        snp.add(array, array)
+                array[place] = beyond - 1 if beyond > 0 else beyond + 1
+                assert int(snp.ravel(array)[place]) == array[place]
+
+
+def test_wide_floats_are_rounded_as_numpy_rounds_them() -> None:
+    numbers = np.array(
+        [0.1, -0.1, 1e300, -1e300, 1e-300, -0.0, np.nan, np.inf, 1e-40, 16777217.0] * 5 + [2 / 3]
+    )
+    with np.errstate(all="ignore"):
+        wanted = numbers.astype(np.float32)
+    for _ in range(3):
+        made = np.asarray(snp.ravel(numbers))
+        np.testing.assert_array_equal(made.view(np.int32), wanted.view(np.int32))
+
+
+def test_arrays_enter_from_several_threads() -> None:
+    failed = []
+
+    def work(number: int) -> None:
+        array = np.empty((64, 64))
+        for turn in range(300):
+            array[:] = number * 1000 + turn
+            made, other = snp.ravel(array), snp.add(array, 1)
+            array[:] = -1
+            if not (np.asarray(made) == number * 1000 + turn).all() or (
+                float(other[5, 5]) != number * 1000 + turn + 1
+            ):
+                failed.append((number, turn))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not failed
+
+
+def test_memory_of_entering_arrays_is_limited() -> None:
+    array = np.ones(3_000_000 // 4)
+    snp.ravel(array)
+    for _ in range(3):
+        np.testing.assert_array_equal(snp.ravel(array)[:3], [1, 1, 1])
+    kept: list[Any] = []
+    with memory.limited(1 << 20), pytest.raises(OutOfMemoryError, match="no memory for"):
+        kept.extend(snp.ravel(array) for _ in range(1000))
+    kept.clear()
+    np.testing.assert_array_equal(snp.ravel(array)[:3], [1, 1, 1])

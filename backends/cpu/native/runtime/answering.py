@@ -20,6 +20,7 @@ from shardir.backends.cpu.native.llvm.compiler import Library
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime import reading
 from shardir.backends.cpu.native.runtime.callables import HEADER_PLACE, install
+from shardir.backends.cpu.native.runtime.entering import Entry, entry_words
 from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.flight import HEADER, RESULT_WORDS
 from shardir.backends.cpu.native.runtime.launching import flat, words
@@ -195,20 +196,30 @@ class Answers:
         """
         header = ctypes.cast(launch.__self__, ctypes.POINTER(ctypes.c_int64))
         made_of = ctypes.cast(header[HEADER.index("made")], ctypes.POINTER(ctypes.c_int64))
+        # Into NumPy's arrays somebody may write, so what shows their numbers shows a copy.
+        entries = {k: row.entry for k, row in enumerate(rows) if row.kind == "entering"}
         for k in range(header[HEADER.index("results")]):
             argument = -1 - made_of[RESULT_WORDS * k]
             if argument >= 0 and rows[argument].kind not in ("array", "bytes"):
-                return  # There is no part of a number, and into NumPy's arrays somebody may write.
+                entries[argument] = rows[argument].entry
+        made_entries = {k: entry and entry_words(entry) for k, entry in entries.items()}
+        entering = {k: found for k, found in made_entries.items() if found is not None}
+        if len(entering) < len(entries):
+            return
         count = header[HEADER.index("arguments")]
         taken = ctypes.cast(header[HEADER.index("rows")], ctypes.POINTER(ctypes.c_int64))
         places = []
         for k, row in enumerate(rows):
             slot, _, shape, _ = taken[4 * k : 4 * k + 4] if k < count else (-1, 0, 0, 0)
-            places.append((slot, KINDS.index(row.kind), row.constant or shape, row.leaf))
+            kind, third = row.kind, row.constant or shape
+            if k in entering:
+                kind, third = "entering", ctypes.addressof(entering[k][0])
+            places.append((slot, KINDS.index(kind), third, row.leaf))
         made = words(flat(places))
         tokens = ctypes.create_string_buffer(call.tokens, len(call.tokens))
         values = tuple(each.get() for each in self._around.variables)
-        line = _Line((made, tokens, launch, form, keep, values, tuple(self._around.process)))
+        process = tuple(self._around.process)
+        line = _Line((made, tokens, launch, form, keep, values, process, entering))
         line.words[:] = [
             call.mixed, len(call.tokens) // 8, ctypes.addressof(tokens), id(line),
             launch.__self__, ctypes.addressof(made), len(rows), 0 if form is None else id(form),
@@ -217,12 +228,13 @@ class Answers:
 
 
 class Row(NamedTuple):
-    """What an argument is: a kind out of `numbers.KINDS`, which leaf of the call, and where it lies
-    if it is a constant."""
+    """What an argument is: a kind out of `numbers.KINDS`, which leaf of the call, where it lies if
+    it is a constant, and what becomes of it if it is an array of NumPy that enters."""
 
     kind: str
     leaf: int
     constant: int = 0
+    entry: Entry | None = None
 
 
 @cache

@@ -17,6 +17,7 @@ from shardir.backends.cpu.native.llvm.threads import started
 from shardir.backends.cpu.native.runtime import (
     answering,
     blocks,
+    entering,
     flight,
     gathering,
     launching,
@@ -140,6 +141,7 @@ def _define_launches(module: Module) -> None:
     module.declare("run", "i1", ["ptr", "ptr"])
     blocks.define_blocks(module)
     numbers.define_numbers(module)
+    entering.define_enter(module)
     flight.define_flight(module)
     launching.define_launch(module)
     gathering.define_gather(module)

@@ -10,20 +10,12 @@ of memory for results, 0: it gets them itself.
 from collections.abc import Callable
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
-from shardir.backends.cpu.native.runtime import blocks as small, foreign
+from shardir.backends.cpu.native.runtime import foreign
+from shardir.backends.cpu.native.runtime.facts import SIZE_WORDS, Part
 from shardir.backends.cpu.native.runtime.numbers import KINDS
 from shardir.backends.cpu.native.runtime.python import python_object
-from shardir.backends.cpu.native.runtime.references import drop, drop_if_any, take, type_of
+from shardir.backends.cpu.native.runtime.references import drop, take, type_of
 
-ARRAY_SLOTS = ("signature", "sharding", "held", "_parts", "_whole", "_gone")
-STORAGE_SLOTS = ("address", "owner", "shape", "dtype", "_array")
-BLOCK_SLOTS = ("address",)
-
-FACTS = (
-    "array", *ARRAY_SLOTS, "storage", *(f"storage.{name}" for name in STORAGE_SLOTS), "block",
-    "small",
-)  # fmt: skip
-"""The words that say what arrays, storages and blocks are: types, and offsets of slots."""
 HEADER = (
     "program", "slots", "facts", "template", "arguments", "rows", "placed", "places", "results",
     "made", "blocks", "sizes",
@@ -32,11 +24,9 @@ HEADER = (
 ROW_WORDS = 4
 """(slot, kind, shape, leaf) of an argument: where its address goes (below 0: nowhere), its kind out
 of `numbers.KINDS`, the shape that its storage must have (0: any), and which of the leaves it is. Of
-a constant, its address is in the place of the shape."""
+a constant, its address is in the place of the shape; of what is entering, where its entry is."""
 PLACE_WORDS = 3
 """(slot, block, offset)"""
-SIZE_WORDS = 4
-"""(home, bytes, the bytes as an object of Python, what gives memory where the home is empty)"""
 RESULT_WORDS = 7
 """(block, offset, shape, type, signature, sharding, part). A block below 0 is argument -1 - block,
 of which a result is all, or a `part`."""
@@ -48,45 +38,12 @@ def word(f: Function, header: Value, name: str, type: str = "i64") -> Value:
 
 
 def define_flight(module: Module) -> None:
-    """Define `fly`, which calls `pop` and `write_number` of the same module, and `run`."""
+    """Define `fly`, which calls `enter`, `pop` and `write_number` of the same module, and `run`."""
     _Making(module)
     _Flight(module)
 
 
-class _Part:
-    """Instructions that know the facts about arrays."""
-
-    def __init__(self, f: Function, facts: Value) -> None:
-        self.f, self._facts = f, facts
-        self._none = python_object(f, "none")
-
-    def fact(self, name: str, type: str = "i64") -> Value:
-        return self.f.load(self.f.offset(self._facts, 8 * FACTS.index(name)), type)
-
-    def _start(self, block: Value) -> Value:
-        """Where a block lies."""
-        f = self.f
-        place = f.variable("ptr", 0)
-        f.choose(
-            type_of(f, block).is_("eq", self.fact("small", "ptr")),
-            lambda: place.set(f.load(f.offset(block, small.ADDRESS), "ptr")),
-            lambda: place.set(self._address(block, "block")),
-        )
-        return place.get()
-
-    def _set(self, target: Value, name: str, given: Value) -> None:
-        take(self.f, given)
-        self.f.store(given, self.f.offset(target, self.fact(name)))
-
-    def _is_storage(self, held: Value) -> Value:
-        return type_of(self.f, held).is_("eq", self.fact("storage", "ptr"))
-
-    def _address(self, thing: Value, name: str) -> Value:
-        number = self.f.load(self.f.offset(thing, self.fact(name)), "ptr")
-        return self.f.call("PyLong_AsVoidPtr", [number], "ptr")
-
-
-class _Making(_Part):
+class _Making(Part):
     """`make(facts, blocks, held, row) -> a new array for a result`, 0 where there is no memory."""
 
     def __init__(self, module: Module) -> None:
@@ -105,61 +62,49 @@ class _Making(_Part):
 
         def in_block() -> None:
             owner.set(f.load(f.offset(self._mine, number, "ptr"), "ptr"))
-            start.set(self._start(owner.get()))
+            start.set(self.start(owner.get()))
 
         def in_argument() -> None:
             held = f.load(f.offset(self._held, number ^ -1, "ptr"), "ptr")
-            f.choose(self._is_storage(held), lambda: in_storage(held), lambda: in_bytes(held))
+            f.choose(self.is_storage(held), lambda: in_storage(held), lambda: in_bytes(held))
 
         def in_bytes(held: Value) -> None:
             start.set(f.offset(held, foreign.OCTETS))
             owner.set(held)
 
         def in_storage(held: Value) -> None:
-            start.set(self._address(held, "storage.address"))
+            start.set(self.address(held, "storage.address"))
             owner.set(f.load(f.offset(held, self.fact("storage.owner")), "ptr"))
             # Who owns a part is no block that a program might write into from its beginning.
             part = f.load(f.offset(row, 48), "i64").is_("ne", 0)
-            with f.when(part & (self._is_storage(owner.get()) ^ 1)):
+            with f.when(part & (self.is_storage(owner.get()) ^ 1)):
                 owner.set(held)
 
         f.choose(number.is_("sge", 0), in_block, in_argument)
-        storage = f.call("PyType_GenericAlloc", [self.fact("storage", "ptr"), zero], "ptr")
+        shape, dtype, signature, sharding = (
+            f.load(f.offset(row, 8 * each), "ptr") for each in range(2, 6)
+        )
+        place = f.offset(start.get(), offset)
+        storage = self.new_storage(place, owner.get(), shape, dtype)
         made = f.variable("ptr", 0)
         with f.when(storage.is_("ne", 0)):
-            address = f.call("PyLong_FromVoidPtr", [f.offset(start.get(), offset)], "ptr")
             array = f.call("PyType_GenericAlloc", [self.fact("array", "ptr"), zero], "ptr")
-            full = array.is_("ne", 0) & address.is_("ne", 0)
 
             def fill() -> None:
-                shape, dtype, signature, sharding = (
-                    f.load(f.offset(row, 8 * each), "ptr") for each in range(2, 6)
-                )
-                f.store(address, f.offset(storage, self.fact("storage.address")))
-                for name, given in (
-                    ("owner", owner.get()), ("shape", shape), ("dtype", dtype),
-                    ("_array", self._none),
-                ):  # fmt: skip
-                    self._set(storage, f"storage.{name}", given)
                 f.store(storage, f.offset(array, self.fact("held")))
                 empty = python_object(f, "empty_text")
                 for name, given in (
-                    ("signature", signature), ("sharding", sharding), ("_parts", self._none),
-                    ("_whole", self._none), ("_gone", empty),
+                    ("signature", signature), ("sharding", sharding), ("_parts", self.none),
+                    ("_whole", self.none), ("_gone", empty),
                 ):  # fmt: skip
-                    self._set(array, name, given)
+                    self.set(array, name, given)
                 made.set(array)
 
-            def give_up() -> None:
-                drop(f, storage)
-                for other in (array, address):
-                    drop_if_any(f, other)
-
-            f.choose(full, fill, give_up)
+            f.choose(array.is_("ne", 0), fill, lambda: drop(f, storage))
         return made.get()
 
 
-class _Flight(_Part):
+class _Flight(Part):
     """The instructions of `fly`."""
 
     def __init__(self, module: Module) -> None:
@@ -179,10 +124,10 @@ class _Flight(_Part):
         good = self._read(leaves, rows)
 
         def nothing() -> None:
-            take(f, self._none)
-            self._answer.set(self._none)
+            take(f, self.none)
+            self._answer.set(self.none)
 
-        f.choose(good.get(), lambda: self._go(given, alone), nothing)
+        f.choose(good.get(), lambda: self._go(rows, given, alone), nothing)
         f.leave(self._answer.get())
 
     def word(self, name: str) -> Value:
@@ -196,6 +141,7 @@ class _Flight(_Part):
         f = self.f
         array, storage = self.fact("array", "ptr"), self.fact("storage", "ptr")
         good, k = f.variable("i1", 1), f.variable("i64", 0)
+        self._entering = f.variable("i1", 0)
         with f.while_(lambda: k.get().is_("slt", self._count) & good.get()):
             number = k.get()
             row = f.offset(rows, number * (8 * ROW_WORDS))
@@ -209,7 +155,7 @@ class _Flight(_Part):
                     held.set(f.load(f.offset(leaf, self.fact("held")), "ptr"))
                     good.set(type_of(f, held.get()).is_("eq", storage))
                     with f.when(good.get()):
-                        place.set(self._address(held.get(), "storage.address"))
+                        place.set(self.address(held.get(), "storage.address"))
                         wanted = f.load(f.offset(row, 16), "ptr")
                         with f.when(wanted.is_("ne", 0)):
                             good.set(self._same_shape(held.get(), wanted))
@@ -221,19 +167,29 @@ class _Flight(_Part):
 
             def of_constant(row: Value = row) -> None:
                 place.set(f.load(f.offset(row, 16), "ptr"))
-                held.set(self._none)
+                held.set(self.none)
 
             def of_foreign(leaf: Value = leaf, kind: Value = kind) -> None:
                 data = f.load(f.offset(leaf, foreign.DATA), "ptr")
                 a_number = kind.is_("eq", KINDS.index("numpy"))
                 place.set(f.select(a_number, data, f.offset(leaf, foreign.OCTETS)))
 
+            def of_entering() -> None:
+                self._entering.set(f.value(1, "i1"))
+
+            def of_memory(
+                kind: Value = kind,
+                of_foreign: Callable[[], None] = of_foreign,
+                of_entering: Callable[[], None] = of_entering,
+            ) -> None:
+                f.choose(kind.is_("eq", KINDS.index("entering")), of_entering, of_foreign)
+
             def no_constant(
                 kind: Value = kind,
                 of_number: Callable[[], None] = of_number,
-                of_foreign: Callable[[], None] = of_foreign,
+                of_memory: Callable[[], None] = of_memory,
             ) -> None:
-                f.choose(kind.is_("sle", KINDS.index("bytes")), of_foreign, of_number)
+                f.choose(kind.is_("sle", KINDS.index("bytes")), of_memory, of_number)
 
             def of_other(
                 kind: Value = kind,
@@ -259,13 +215,42 @@ class _Flight(_Part):
             same.set(found.is_("eq", 1))
         return same.get()
 
-    def _go(self, given: Value, alone: Value) -> None:
+    def _enter(self, rows: Value) -> Value:
+        """Let storages of their own take the places of arrays that are entering; whether all do."""
+        f = self.f
+        good, k = f.variable("i1", 1), f.variable("i64", 0)
+        with f.while_(lambda: k.get().is_("slt", self._count) & good.get()):
+            row = f.offset(rows, k.get() * (8 * ROW_WORDS))
+            kind = f.load(f.offset(row, 8), "i64")
+            with f.when(kind.is_("eq", KINDS.index("entering"))):
+                place = f.offset(self._held, k.get(), "ptr")
+                array, entry = f.load(place, "ptr"), f.load(f.offset(row, 16), "ptr")
+                storage = f.call("enter", [self.facts, entry, array], "ptr")
+                good.set(storage.is_("ne", 0))
+                with f.when(good.get()):
+                    f.store(storage, place)
+                    drop(f, array)
+                    slot = f.load(row, "i64")
+                    with f.when(slot.is_("sge", 0)):
+                        address = self.address(storage, "storage.address")
+                        f.store(address, f.offset(self._bases, slot, "ptr"))
+            k.set(k.get() + 1)
+        return good.get()
+
+    def _go(self, rows: Value, given: Value, alone: Value) -> None:
         """Get memory, run, and make the results."""
         f = self.f
         # Somebody may delete an array meanwhile.
         with f.loop(0, self._count) as k:
             take(f, f.load(f.offset(self._held, k, "ptr"), "ptr"))
         got, good = f.variable("i64", 0), f.variable("i1", 1)
+        with f.when(self._entering.get()):
+            good.set(self._enter(rows))
+            with f.when(good.get() ^ 1):
+                # Python does it again, and says what there is to say.
+                f.call("PyErr_Clear", [])
+                take(f, self.none)
+                self._answer.set(self.none)
         with f.while_(lambda: got.get().is_("slt", self._blocks) & good.get()):
             block = f.variable("ptr", 0)
 
@@ -274,7 +259,8 @@ class _Flight(_Part):
                 take(f, block.get())
 
             def new(block: Variable = block) -> None:
-                block.set(self._new_block(got.get()))
+                row = f.offset(self.pointer("sizes"), got.get() * (8 * SIZE_WORDS))
+                block.set(self.new_block(row))
 
             f.choose(given.is_("ne", 0), old, new)
             f.store(block.get(), f.offset(self._mine, got.get(), "ptr"))
@@ -285,7 +271,7 @@ class _Flight(_Part):
             with f.loop(0, self.word("placed")) as k:
                 row = f.offset(places, k * (8 * PLACE_WORDS))
                 number = f.load(f.offset(row, 8), "i64")
-                start = self._start(f.load(f.offset(self._mine, number, "ptr"), "ptr"))
+                start = self.start(f.load(f.offset(self._mine, number, "ptr"), "ptr"))
                 where = f.offset(start, f.load(f.offset(row, 16), "i64"))
                 f.store(where, f.offset(self._bases, f.load(row, "i64"), "ptr"))
             program = self.pointer("program")
@@ -298,21 +284,8 @@ class _Flight(_Part):
         with f.loop(0, self._count) as k:
             drop(f, f.load(f.offset(self._held, k, "ptr"), "ptr"))
 
-    def _new_block(self, number: Value) -> Value:
-        """A block from its home, or from Python where there is none; 0: no memory."""
-        f = self.f
-        row = f.offset(self.pointer("sizes"), number * (8 * SIZE_WORDS))
-        home = f.load(row, "ptr")
-        block = f.variable("ptr", 0)
-        with f.when(home.is_("ne", 0)):
-            block.set(f.call("pop", [home, f.load(f.offset(row, 8), "i64")], "ptr"))
-        with f.when(block.get().is_("eq", 0)):
-            size, more = (f.load(f.offset(row, place), "ptr") for place in (16, 24))
-            block.set(f.call("PyObject_CallOneArg", [more, size], "ptr"))
-        return block.get()
-
     def _made(self, row: Value) -> Value:
-        return self.f.call("make", [self._facts, self._mine, self._held, row], "ptr")
+        return self.f.call("make", [self.facts, self._mine, self._held, row], "ptr")
 
     def _only(self) -> None:
         self._answer.set(self._made(self.pointer("made")))

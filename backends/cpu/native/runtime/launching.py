@@ -21,12 +21,8 @@ from shardir.backends.cpu.native.llvm.compiler import Library
 from shardir.backends.cpu.native.llvm.text import Function, Module
 from shardir.backends.cpu.native.runtime import blocks as small, memory
 from shardir.backends.cpu.native.runtime.entry import function
-from shardir.backends.cpu.native.runtime.flight import (
-    ARRAY_SLOTS,
-    BLOCK_SLOTS,
-    STORAGE_SLOTS,
-    word,
-)
+from shardir.backends.cpu.native.runtime.facts import ARRAY_SLOTS, BLOCK_SLOTS, STORAGE_SLOTS
+from shardir.backends.cpu.native.runtime.flight import word
 from shardir.backends.cpu.native.runtime.memory import Block
 from shardir.backends.cpu.native.runtime.objects import offsets
 from shardir.backends.cpu.native.runtime.python import python_object, refuse_count

@@ -8,9 +8,10 @@ A number that does not fit is left to Python, which knows what to say of it.
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime.python import python_object
 
-KINDS = ("array", "constant", "numpy", "bytes", "bool", "i32", "i64", "f32", "f64")
-"""What an argument can be: an array, memory that is always the same, an array of NumPy or `bytes`,
-where they lie, or a number of Python that becomes one of a type."""
+KINDS = ("array", "constant", "entering", "numpy", "bytes", "bool", "i32", "i64", "f32", "f64")
+"""What an argument can be: an array, memory that is always the same, an array of NumPy that becomes
+one of ours, one of NumPy or `bytes` where they lie, or a number of Python that becomes one of a
+type."""
 
 
 def define_numbers(module: Module) -> None:
