@@ -185,15 +185,16 @@ def learn_composed(
     args: tuple[Any, ...],
     options: dict[str, Any],
     unused: bool,
+    blind: bool,
 ) -> None:
     """Have calls of a function answered that did one thing, and gave what that made.
 
     Its arrays are arguments of that; with `unused`, the first may be looked at only. Numbers of
-    another library's array may be looked at, too, except of the first argument.
+    another library's array may be looked at, too, except of the first argument, or `blind`.
     """
     call = answers.read(args, options) if did.made is made else None
     first = args[0] if args and type(args[0]) in IN_MEMORY else None
-    rows = None if call is None else _composed_rows(call.leaves, did, first, unused)
+    rows = None if call is None else _composed_rows(call.leaves, did, first, unused, blind)
     if call is None or rows is None or type(did.launch) is not BuiltinFunctionType:
         answers.table.failed += 1
     else:
@@ -204,13 +205,15 @@ def learn_composed(
         answers.learn(call, did.launch, rows, _form(did.structure), kept)
 
 
-def _composed_rows(seen: Sequence[int], did: Did, first: Any, unused: bool) -> list[Row] | None:
+def _composed_rows(
+    seen: Sequence[int], did: Did, first: Any, unused: bool, blind: bool
+) -> list[Row] | None:
     rows = []
     place = {address: k for k, address in enumerate(seen)}
     numbers = {id(number_as_array(x)) for x in did.given if type(x) in NUMBERS}
     for leaf in did.leaves:
         row = None
-        if type(leaf) is Array or leaf is first:
+        if blind or type(leaf) is Array or leaf is first:
             row = _row_in_memory(leaf, place.get(id(leaf), 0))
         if row is None:
             return None

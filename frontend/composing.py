@@ -41,15 +41,15 @@ watched: ContextVar[list[Did] | None] = ContextVar("shardir_watched", default=No
 
 @quick_class
 class Composed:
-    """A function that calls another one; with `unused`, its first array may not be used."""
+    """A function that calls another one; see `composed`."""
 
     __name__: str
     __qualname__: str
     answers: "Answers | None" = None
 
-    def __init__(self, fun: Callable[..., Any], unused: bool) -> None:
+    def __init__(self, fun: Callable[..., Any], unused: bool, blind: bool) -> None:
         update_wrapper(self, fun)
-        self._fun, self._unused = fun, unused
+        self._fun, self._unused, self._blind = fun, unused, blind
 
     @property
     def static(self) -> "Static":
@@ -88,7 +88,7 @@ class Composed:
         if self.answers is None:
             self.answers = answers_for(self, self.static)
         if self.answers is not None:
-            learn_composed(self.answers, made, did, args, options, self._unused)
+            learn_composed(self.answers, made, did, args, options, self._unused, self._blind)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -100,11 +100,12 @@ class Composed:
         return f"<function {self.__module__}.{self.__qualname__}>"
 
 
-def composed(*, unused: bool = False) -> Callable[[Function], Function]:
+def composed(*, unused: bool = False, blind: bool = False) -> Callable[[Function], Function]:
     """Mark a function that calls another one; with `unused`, of its first argument the signature
-    is all that counts."""
+    is all that counts; `blind`: what it calls does not depend on the numbers in arrays of other
+    libraries either that are arguments of that."""
 
     def decorate(fun: Function) -> Function:
-        return Composed(fun, unused)  # type: ignore[return-value]
+        return Composed(fun, unused, blind)  # type: ignore[return-value]
 
     return decorate

@@ -26,7 +26,7 @@ from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
 
 
-@composed()
+@composed(blind=True)
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]` with everything that NumPy takes between brackets.
 

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.frontend.array import becomes, signature_of_numpy
 from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.items import is_mask, item_of
 from shardir.frontend.operands import broadcast_shapes, to_numpy
+from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
 
 Numbers = npt.NDArray[Any]
@@ -278,8 +280,14 @@ def _known_vectors(
     shape: tuple[int, ...],
     batch: tuple[int, ...],
 ) -> Numbers | None:
-    """All index arrays as one of index vectors, counted from the front, if they are NumPy's."""
+    """All index arrays as one of index vectors, counted from the front, if they are NumPy's.
+
+    Outside of a trace they are arguments of a program, which counts them, unless they are too far
+    out of range for it.
+    """
     if not arrays or not all(isinstance(array, np.ndarray) for array in arrays):
+        return None
+    if current() is None and all(map(_is_narrow, arrays)):
         return None
     dims = [d for d, span in enumerate(spans) if span is None]
     vectors = []
@@ -288,3 +296,8 @@ def _known_vectors(
         indices = np.where(indices < 0, indices + shape[d], indices)
         vectors.append(np.broadcast_to(np.clip(indices, -1, shape[d]), batch))
     return to_numpy(np.stack(vectors, -1).astype(np.int32))
+
+
+def _is_narrow(array: Numbers) -> bool:
+    known = signature_of_numpy(array)
+    return known is not None and becomes(array, known[1])

@@ -22,14 +22,14 @@ from shardir.frontend.operands import (
     reshape,
     splat,
 )
-from shardir.frontend.trace import emit
+from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS
 
 MODES = ("fill", "clip", "wrap", "promise_in_bounds")
 
 
-@composed()
+@composed(blind=True)
 def take(
     a: Any,
     indices: Any,
@@ -49,7 +49,7 @@ def take(
     if out is not None:
         raise ArgumentError(point("take has no out=; arrays are never written into"))
     _check_mode("take", mode)
-    if is_known(indices) and not hasattr(indices, "abstract"):
+    if is_known(indices) and not hasattr(indices, "abstract") and not _goes_as_it_is(indices):
         indices = np.asarray(indices)
         if not indices.size:
             indices = indices.astype(np.int32)
@@ -58,6 +58,13 @@ def take(
             if ((indices >= -size) & (indices < size)).all():
                 mode, indices = "clip", np.where(indices < 0, indices + size, indices)
     return _take(a, indices, axis, mode or "fill", fill_value)
+
+
+def _goes_as_it_is(indices: Any) -> bool:
+    """Whether indices are an argument of a program outside of a trace, which counts them itself."""
+    if type(indices) is not np.ndarray or current() is not None:
+        return False
+    return indices.dtype.kind in "iu" and indices.size > 0
 
 
 def _size_along(a: Any, axis: int | None) -> int:
@@ -109,7 +116,7 @@ def _counted(index: Tracer, size: int, mode: str) -> Tracer:
     return wrapped([index], [size])[0]
 
 
-@composed()
+@composed(blind=True)
 def take_along_axis(
     arr: Any, indices: Any, axis: int | None = -1, mode: str | None = None, fill_value: Any = None
 ) -> Any:

@@ -27,6 +27,9 @@ from tests.frontend.answered import (
 )
 
 INDICES = np.array([2, 0, 1], np.int32)
+FAR = np.array([-3, 2])
+PUT = A.copy()
+np.put(PUT, FAR, B[0, :2])
 PLACED = snp.asarray(INDICES)
 WHOLE = snp.asarray(np.argsort(A, axis=1).astype(np.int32))
 TENTH = np.float32(0.1)
@@ -46,6 +49,10 @@ CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
     "transpose": (lambda: snp.transpose(A), A.T),
     "concatenate": (lambda: snp.concatenate([A, Y, B]), np.concatenate([A, B, B])),
     "take": (lambda: snp.take(A, PLACED, axis=0, mode="clip"), A[INDICES]),
+    "take with NumPy's indices": (lambda: snp.take(X, FAR, axis=0), A[FAR]),
+    "x[indices]": (lambda: X[FAR], A[FAR]),
+    "x[:, indices, None]": (lambda: X[:, FAR, None], A[:, FAR, None]),
+    "put": (lambda: snp.put(A, FAR, B[0, :2]), PUT),
     "take along axis": (
         lambda: snp.take_along_axis(A, WHOLE, axis=1),
         np.take_along_axis(A, np.asarray(WHOLE), 1),
@@ -146,6 +153,39 @@ def test_indices_of_numpy_are_looked_at_in_every_call() -> None:
     for rows in (2, 4, 1):
         shape[0] = rows
         assert snp.full(shape, 1.0).shape == (rows, 3)
+
+
+INDEXED: list[Callable[[Any], Any]] = [
+    lambda i: X[i],
+    lambda i: X[0, i],
+    lambda i: X.at[i].add(1),
+    lambda i: snp.take(X, i, axis=0),
+    lambda i: snp.take(X, i, axis=1, mode="clip"),
+]
+
+
+def test_indices_of_numpy_out_of_range_are_what_they_are_for_ours() -> None:
+    for kind in (np.int8, np.int32, np.int64, np.uint64):
+        indices = np.zeros(3, kind)
+        for place in (1, 3, 100, -3, -4, -100):
+            if place < 0 and kind is np.uint64:
+                continue
+            indices[1] = place
+            ours = snp.asarray(indices)
+            for call in INDEXED:
+                np.testing.assert_array_equal(call(indices), call(ours))
+    beyond = np.array([0, 2**40, -(2**40)])
+    for _ in range(3):
+        np.testing.assert_array_equal(X[beyond], A[[0, 2, 0]])
+
+
+def test_masks_of_numpy_are_looked_at_in_every_call() -> None:
+    mask = np.zeros(3, bool)
+    for number in range(8):
+        mask[:] = [number & 1, number & 2, number & 4]
+        np.testing.assert_array_equal(X[mask], A[mask])
+        np.testing.assert_array_equal(X[mask, 1], A[mask, 1])
+        np.testing.assert_array_equal(X[np.array(number % 3)], A[number % 3])
 
 
 def test_static_arrays_are_known_by_their_numbers() -> None:
