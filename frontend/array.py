@@ -31,6 +31,7 @@ from shardir.frontend.buffers import (
 from shardir.frontend.config import config
 from shardir.frontend.conversions import Convertible
 from shardir.frontend.devices import Device
+from shardir.frontend.entering import entered
 from shardir.frontend.errors import (
     ArgumentError,
     DeletedArrayError,
@@ -303,10 +304,14 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
     enabled; `dtype` names another type to have.
     """
     if type(array) is np.ndarray and not weak and not dtype:
-        known = signature_of_numpy(array)
+        known, on = signature_of_numpy(array), _on(uncommitted_device())
+        if known is not None and array.flags.carray:
+            made: Array | None = entered(array, known[0], on)
+            if made is not None:
+                return made
         if known is not None and becomes(array, known[1]):
             storage = taken(array) if known[1] is array.dtype else copied(array, known[1])
-            return Array(known[0], _on(uncommitted_device()), storage)
+            return Array(known[0], on, storage)
     numbers = np.asarray(array) if dtype == "key" else to_numpy(array)
     name = dtype or dtype_name(numbers.dtype)
     abstract = Abstract(TensorType(numbers.shape, name), weak)

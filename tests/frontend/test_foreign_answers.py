@@ -14,6 +14,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.native.runtime import memory
 from shardir.backends.cpu.native.runtime.errors import OutOfMemoryError
+from shardir.frontend.entering import entered
 from shardir.frontend.errors import NumberError
 from tests.counting import count_calls
 from tests.frontend.answered import (
@@ -358,3 +359,22 @@ def test_memory_of_entering_arrays_is_limited() -> None:
         kept.extend(snp.ravel(array) for _ in range(1000))
     kept.clear()
     np.testing.assert_array_equal(snp.ravel(array)[:3], [1, 1, 1])
+
+
+def test_arrays_are_made_of_numpys_by_machine_code() -> None:
+    """Of whatever element type, with the numbers that they have at that moment."""
+    for kind in (np.float32, np.int8, bool, np.complex64, np.float16, np.float64, np.int64):
+        array = (A > 3 if kind is bool else A).astype(kind)
+        wanted = snp.asarray(array.tolist(), dtype=kind)
+        made = [snp.asarray(array), snp.array(array), sd.device_put(array)]
+        made.append(entered(array, made[0].signature, made[0].sharding))
+        array[:] = array[::-1]
+        for each in made:
+            assert each.dtype == wanted.dtype
+            np.testing.assert_array_equal(each, wanted)
+    for array in (np.zeros((0, 3)), np.zeros(()), np.zeros((2, 0), np.int8)):
+        assert snp.asarray(array).shape == array.shape
+    with pytest.raises(NumberError, match="4294967296"):
+        snp.asarray(np.array([1, 2**32]))
+    with sd.enable_x64():
+        assert int(snp.asarray(np.array([1, 2**32]))[1]) == 2**32

@@ -20,10 +20,12 @@ from typing import Any, NamedTuple
 from shardir.backends.cpu.native.llvm.compiler import Library
 from shardir.backends.cpu.native.llvm.text import Function, Module
 from shardir.backends.cpu.native.runtime import blocks as small, memory
+from shardir.backends.cpu.native.runtime.entering import Entry, entry_words
 from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.facts import ARRAY_SLOTS, BLOCK_SLOTS, STORAGE_SLOTS
 from shardir.backends.cpu.native.runtime.flight import word
 from shardir.backends.cpu.native.runtime.memory import Block
+from shardir.backends.cpu.native.runtime.numbers import KINDS
 from shardir.backends.cpu.native.runtime.objects import offsets
 from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
 from shardir.backends.cpu.native.runtime.references import take
@@ -45,10 +47,12 @@ class Result(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """An argument: where its address goes, and the shape that its storage must have, if any."""
+    """An argument: where its address goes (below 0: nowhere), and the shape that its storage must
+    have, if any. With an entry it is an array of NumPy in one piece, of which results may be."""
 
     slot: int
     shape: tuple[int, ...] | None = None
+    entry: Entry | None = None
 
 
 @cache
@@ -87,10 +91,16 @@ def launcher(
     if facts is None:
         return None
     shapes = [each.shape for each in arguments]
-    rows = [
-        (each.slot, 0, 0 if each.shape is None else id(each.shape), k)
-        for k, each in enumerate(arguments)
-    ]
+    entries = {k: entry_words(each.entry) for k, each in enumerate(arguments) if each.entry}
+    rows = []
+    for k, each in enumerate(arguments):
+        what, third = "array", 0 if each.shape is None else id(each.shape)
+        if k in entries:
+            made_entry = entries[k]
+            if made_entry is None:
+                return None
+            what, third = "entering", ctypes.addressof(made_entry[0])
+        rows.append((each.slot, KINDS.index(what), third, k))
     numbers = [*sizes]
     pool = memory.POOL
     home, more = (pool.home_of_zeros, memory.zeroed) if zeros else (pool.home, memory.allocate)
@@ -107,7 +117,7 @@ def launcher(
         [program, len(template), ctypes.addressof(facts), bases, len(arguments), taken,
          len(places), placed, len(results), written, len(sizes), wanted]
     )  # fmt: skip
-    held = (keep, facts, tables, header, tuple(results), shapes, numbers)
+    held = (keep, facts, tables, header, tuple(results), shapes, numbers, entries)
     made_function: Launch = function(code["launch"], ctypes.addressof(header), held)
     return made_function
 

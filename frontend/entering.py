@@ -1,0 +1,63 @@
+"""Arrays of NumPy as arrays of ours, in one call of machine code."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardir.backends.base import Launch
+from shardir.backends.cpu.native import available
+from shardir.frontend.shardings import Sharding
+from shardir.frontend.signature import Signature
+
+MANY = 4096
+"""So many kinds of arrays are known at most."""
+
+_launches: dict[Any, Launch | None] = {}
+
+
+def entered(array: npt.NDArray[Any], signature: Signature, sharding: Sharding) -> Any:
+    """A copy of an array in one piece; `None`: Python has to make it, as long as there is no
+    machine code, of what is large, and of integers that do not fit."""
+    key = array.shape, array.dtype, signature, sharding
+    launch = _launches.get(key)
+    if launch is None:
+        if key in _launches or not _is_ready():
+            return None
+        if len(_launches) >= MANY:
+            _launches.clear()
+        launch = _launches[key] = _launch(array.shape, array.dtype, signature, sharding)
+    made = None if launch is None else launch([array])
+    return None if made is None else made[0]
+
+
+def _is_ready() -> bool:
+    if not available():
+        return False
+    from shardir.backends.cpu.native.runtime.calls import answers_calls
+
+    return answers_calls()
+
+
+def _launch(
+    shape: tuple[int, ...], given: np.dtype[Any], signature: Signature, sharding: Sharding
+) -> Launch | None:
+    from shardir.backends.cpu.native.runtime import foreign, launching
+    from shardir.backends.cpu.native.runtime.calls import launches
+    from shardir.backends.cpu.native.runtime.entering import Entry
+    from shardir.frontend.array import Array
+
+    if not foreign.readable():
+        return None
+    kept = signature.abstract.type.numpy
+    return launching.launcher(
+        launches(),
+        program=0,
+        kind=Array,
+        template=(),
+        arguments=[launching.Argument(-1, entry=Entry(shape, given, kept))],
+        places=(),
+        sizes=(),
+        results=[launching.Result(-1, 0, shape, kept, signature, sharding)],
+        keep=None,
+    )
