@@ -4,20 +4,23 @@ They are computed in f64 where the call stands alone, and are constants of a pro
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from operator import index
 from typing import Any
 
 import numpy as np
 
+from shardir.backends.storage import Storage
 from shardir.errors import ShardirError
+from shardir.frontend.array import Array, uncommitted
 from shardir.frontend.config import config
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.numpy.pointwise import like, same
-from shardir.frontend.operands import SMALL, convert
-from shardir.frontend.promotion import canonical
+from shardir.frontend.operands import SMALL, as_tracer, broadcast, convert
+from shardir.frontend.promotion import Abstract, canonical
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import TensorType
@@ -51,7 +54,7 @@ def kaiser(M: int, beta: float) -> Any:
         raise
     except (TypeError, ValueError):
         raise ArgumentError(point(f"kaiser takes a real number as beta, got {beta!r}")) from None
-    return _made(np.kaiser, _kaiser, M, shape)
+    return _made(np.kaiser, _shaped, M, shape)
 
 
 def _made(known: Callable[..., Any], computed: Callable[..., Any], M: Any, *rest: float) -> Any:
@@ -64,19 +67,36 @@ def _made(known: Callable[..., Any], computed: Callable[..., Any], M: Any, *rest
         raise ArgumentError(point(f"{name} of {M!r} numbers; M must be an integer"))
     count = index(M)
     if count * 8 <= SMALL or current() is not None:
-        return asarray(known(count, *rest))
-    return computed(count, *rest)
+        return asarray(_known(known, count, *rest))
+    # One kernel for all lengths: it is told what the length is, and kaiser's shape.
+    return computed(count, _told(count - 1), *rest, dtype=canonical("f64"))
 
 
-def _places(count: int) -> Tracer:
+@lru_cache(1 << 8)
+def _known(known: Callable[..., Any], count: int, *rest: float) -> Any:
+    return known(count, *rest)
+
+
+@lru_cache(1 << 10)
+def _told(number: float) -> Array:
+    """A number in f64, whatever the settings are, as an argument of a program."""
+    return uncommitted(Storage.of(np.asarray(float(number))), Abstract(TensorType((), "f64")))
+
+
+def _all(number: Any, x: Tracer) -> Tracer:
+    """A number that a program is told, in the places of all elements of `x`."""
+    return broadcast(as_tracer(number), x.shape)
+
+
+def _places(count: int, last: Any) -> Tracer:
     """Numbers in f64 from -1 to 1, of which each is the negative of one."""
     place: Tracer = emit("iota", dim=0, result=TensorType((count,), "f64"))
-    twice = same("sub", same("add", place, place), like(place, count - 1))
-    return same("div", twice, like(place, count - 1))
+    wide = _all(last, place)
+    return same("div", same("sub", same("add", place, place), wide), wide)
 
 
-def _cosines(count: int) -> Tracer:
-    place = _places(count)
+def _cosines(count: int, last: Any) -> Tracer:
+    place = _places(count, last)
     return same("cos", same("mul", place, like(place, np.pi)))
 
 
@@ -84,42 +104,50 @@ def _sum(x: Tracer, factor: float, constant: float) -> Tracer:
     return same("add", same("mul", x, like(x, factor)), like(x, constant))
 
 
-@public(static=("count",))
-def _bartlett(count: int) -> Any:
-    return _rounded(_sum(same("abs", _places(count)), -1.0, 1.0))
+@public(static=("count", "dtype"))
+def _bartlett(count: int, last: Any, dtype: str) -> Any:
+    return convert(_sum(same("abs", _places(count, last)), -1.0, 1.0), dtype)
 
 
-@public(static=("count",))
-def _blackman(count: int) -> Any:
+@public(static=("count", "dtype"))
+def _blackman(count: int, last: Any, dtype: str) -> Any:
     """The cosine of twice the angle is 2 c^2 - 1."""
-    cosine = _cosines(count)
+    cosine = _cosines(count, last)
     twice = _sum(same("mul", cosine, cosine), 0.16, 0.42 - 0.08)
-    return _rounded(same("add", same("mul", cosine, like(cosine, 0.5)), twice))
+    return convert(same("add", same("mul", cosine, like(cosine, 0.5)), twice), dtype)
 
 
-@public(static=("count",))
-def _hamming(count: int) -> Any:
-    return _rounded(_sum(_cosines(count), 0.46, 0.54))
+@public(static=("count", "dtype"))
+def _hamming(count: int, last: Any, dtype: str) -> Any:
+    return convert(_sum(_cosines(count, last), 0.46, 0.54), dtype)
 
 
-@public(static=("count",))
-def _hanning(count: int) -> Any:
-    return _rounded(_sum(_cosines(count), 0.5, 0.5))
+@public(static=("count", "dtype"))
+def _hanning(count: int, last: Any, dtype: str) -> Any:
+    return convert(_sum(_cosines(count, last), 0.5, 0.5), dtype)
 
 
-@public(static=("count", "beta"))
-def _kaiser(count: int, beta: float) -> Any:
+def _shaped(count: int, last: Array, beta: float, dtype: str) -> Any:
+    return _kaiser(count, last, _told(abs(beta)), _scale(abs(beta)), dtype=dtype)
+
+
+@lru_cache(1 << 8)
+def _scale(beta: float) -> Array:
+    from shardir.frontend.scipy.bessel import scaled  # that namespace is made of this one
+
+    return _told(1 / scaled(0, np.array([beta]))[0])
+
+
+@public(static=("count", "dtype"))
+def _kaiser(count: int, last: Any, beta: Any, scale: Any, dtype: str) -> Any:
     """The quotient of Bessel functions, both scaled so that none overflows."""
-    from shardir.frontend.scipy.bessel import i0e, scaled  # that namespace is made of this one
+    from shardir.frontend.scipy.bessel import i0e
 
-    place = _places(count)
+    place = _places(count, last)
+    shape = _all(beta, place)
     inside = same("sub", like(place, 1.0), same("mul", place, place))
-    x = same("mul", same("sqrt", inside), like(place, abs(beta)))
-    falling = same("exp", same("sub", x, like(x, abs(beta))))
+    x = same("mul", same("sqrt", inside), shape)
+    falling = same("exp", same("sub", x, shape))
     with config(enable_x64=True):
         made = same("mul", falling, i0e(x))
-    return _rounded(same("mul", made, like(made, float(1 / scaled(0, np.array([abs(beta)]))[0]))))
-
-
-def _rounded(made: Tracer) -> Tracer:
-    return convert(made, canonical("f64"))
+    return convert(same("mul", made, _all(scale, made)), dtype)

@@ -1,9 +1,12 @@
 """Windows of signals beside NumPy's, short and long, alone and in programs."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from shardir import enable_x64, jit
+from shardir.backends.cpu.native.runtime import kernels
 from shardir.frontend import numpy as snp
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.operands import SMALL
@@ -54,3 +57,23 @@ def test_lengths_and_shapes_are_numbers() -> None:
         snp.kaiser(8, None)  # type: ignore[arg-type]
     with pytest.raises(TracedValueError, match="has no float value"):
         jit(lambda beta: snp.kaiser(8, beta))(3.0)
+
+
+def test_one_kernel_makes_windows_of_all_lengths_and_shapes() -> None:
+    for make in (snp.hanning, partial(snp.kaiser, beta=3.0)):
+        make(1000)
+        known = set(kernels._addresses)
+        for length in (1001, 1500, 1003):
+            make(length)
+        assert set(kernels._addresses) == known
+    for beta in (3.5, -4.0, 80.0):
+        snp.kaiser(1000, beta)
+    assert set(kernels._addresses) == known
+
+
+def test_a_short_window_that_is_donated_comes_again() -> None:
+    taken = jit(lambda x: x + 1, donate_argnums=0)
+    for _ in range(4):
+        window = snp.hamming(20)
+        np.testing.assert_allclose(window, np.hamming(20), rtol=2e-7)
+        taken(window)
