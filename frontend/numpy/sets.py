@@ -1,6 +1,5 @@
 """Arrays as sets: what they have in common, and what not. See `unique` for `size`."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from shardir.frontend.array import Array
 from shardir.frontend.eager import public
 from shardir.frontend.numpy.along import piece
-from shardir.frontend.numpy.masking import chosen
+from shardir.frontend.numpy.common_values import values_of_both
 from shardir.frontend.numpy.pointwise import known, same
 from shardir.frontend.numpy.unique import (
     HOST,
@@ -20,7 +19,7 @@ from shardir.frontend.numpy.unique import (
 from shardir.frontend.operands import align, broadcast, convert, promote, reshape
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import INEXACT, INTEGERS, TensorType
+from shardir.types import INTEGERS
 
 IN_TURN = 128
 """Each element is compared with so many others in registers."""
@@ -60,7 +59,7 @@ def intersect1d(
         return tuple(made) if return_indices else made[0]
     free = None if return_indices else free_arrays(ar1, ar2)
     if free is not None:
-        return _of_both(free, "both")
+        return values_of_both(free, "both")
     first, second = known_in_numpy("intersect1d", ar1, ar2)
     found = HOST.intersect1d(first, second, assume_unique, return_indices)
     return tuple(map(from_numpys, found)) if return_indices else from_numpys(found)
@@ -100,7 +99,7 @@ def setdiff1d(
         return _difference(ar1, ar2, fill_value, size)
     free = None if assume_unique else free_arrays(ar1, ar2)
     if free is not None:
-        return _of_both(free, "first")
+        return values_of_both(free, "first")
     return from_numpys(HOST.setdiff1d(*known_in_numpy("setdiff1d", ar1, ar2), assume_unique))
 
 
@@ -126,7 +125,7 @@ def setxor1d(
         return _exclusive(ar1, ar2, fill_value, size)
     free = free_arrays(ar1, ar2)
     if free is not None:
-        return _of_both(free, "one")
+        return values_of_both(free, "one")
     return from_numpys(HOST.setxor1d(*known_in_numpy("setxor1d", ar1, ar2), assume_unique))
 
 
@@ -139,37 +138,6 @@ def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     values, counts = unique(both, return_counts=True, size=max(both.shape[0], 1))
     once = isin(values, first) != isin(values, second)
     return _those(values, once & (counts > 0), fill_value, size)
-
-
-def _of_both(arrays: Sequence[Array], which: str) -> Any:
-    first, second = arrays
-    values, found = _compared(first, second, which)
-    return chosen(values, found, None)
-
-
-@public(static=("which",))
-def _compared(ar1: Any, ar2: Any, which: str) -> Any:
-    """All values of both in order, and a place for each that `both` have, only `one`, or only the
-    `first`: of equal values, those of the first array come first."""
-    from shardir.frontend import numpy as snp
-
-    first, second = (snp.ravel(x) for x in promote(*known(ar1, ar2)))
-    values = snp.concatenate([first, second])
-    places = emit("iota", dim=0, result=TensorType(values.shape, "i32"))
-    values, order = emit("sort", values, places, dim=0, keys=1, stable=True)
-    mine = order < first.shape[0]
-    alike, no = values[1:] == values[:-1], snp.zeros((1,), bool)
-    if which == "both":
-        return [values, snp.concatenate([alike & mine[:-1] & ~mine[1:], no])]
-    found = mine & ~snp.concatenate([alike, no])
-    if which == "one":
-        found = found | (~mine & ~snp.concatenate([no, alike]))
-    if values.value.type.dtype in INEXACT:
-        # NaN equals nothing, and each array has one at most.
-        nan = snp.isnan(values)
-        again = nan[1:] & nan[:-1] & (mine[1:] == mine[:-1])
-        found = found & ~snp.concatenate([no, again])
-    return [values, found]
 
 
 def _those(values: Any, mask: Any, fill_value: Any, size: int) -> Any:

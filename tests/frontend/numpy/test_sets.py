@@ -192,3 +192,53 @@ def test_known_numbers_as_sets_are_those_of_numpy(dtype: str, n: int, m: int) ->
         for found, wanted in zip(*both, strict=True):
             np.testing.assert_array_equal(found, wanted, err_msg=name)
     np.testing.assert_array_equal(snp.unique(a, equal_nan=False), np.unique(a, equal_nan=False))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "float32"]
+)
+def test_sets_of_all_narrow_types_reach_their_limits(dtype: str) -> None:
+    limits: Any = np.finfo(dtype) if dtype[0] == "f" else np.iinfo(dtype)
+    odd = [limits.min, limits.max, 0, 1, 3]
+    odd += [-1, limits.tiny, -np.inf, np.inf, np.nan] if dtype[0] == "f" else []
+    rng = np.random.default_rng(0)
+    a, b = (rng.choice(np.array(odd, dtype), count) for count in (4, 6))
+    for x, y in ((a, b), (b, a), (a, a), (np.array(odd, dtype), a)):
+        for name in ("intersect1d", "setdiff1d", "setxor1d"):
+            found = np.asarray(getattr(snp, name)(snp.asarray(x), y))
+            wanted = getattr(np, name)(x, y)
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_sets_of_wide_types(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-(1 << 52), 1 << 52, 40).repeat(2).astype(dtype) for _ in range(2))
+    a[:9], b[:3] = b[3:12], a[-3:]
+    if dtype == "float64":
+        a[-1] = b[-1] = np.nan
+    with sd.enable_x64():
+        for name in ("intersect1d", "setdiff1d", "setxor1d"):
+            found = np.asarray(getattr(snp, name)(snp.asarray(a), snp.asarray(b)))
+            np.testing.assert_array_equal(found, getattr(np, name)(a, b), err_msg=name)
+
+
+def test_sets_keep_the_signs_of_zeros() -> None:
+    for zero in (0.0, -0.0):
+        x, one = (snp.asarray(np.array([v], np.float32)) for v in (zero, 1.0))
+        for found in (snp.setdiff1d(x, one), snp.setxor1d(x, x[:0]), snp.intersect1d(x, x)):
+            assert np.asarray(found).tobytes() == np.asarray(x).tobytes()
+    minus, plus = (snp.asarray(np.array([v], np.float32)) for v in (-0.0, 0.0))
+    assert snp.intersect1d(minus, plus).shape == (1,)
+    assert snp.setdiff1d(minus, plus).shape == snp.setxor1d(minus, plus).shape == (0,)
+
+
+def test_sets_of_many_distinct_numbers() -> None:
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.int32):
+        x = rng.integers(0, 1 << 32, 90000, dtype=np.uint32).view(dtype)
+        a, b = x[:60000], x[30000:]
+        for name in ("intersect1d", "setdiff1d", "setxor1d"):
+            found = np.asarray(getattr(snp, name)(snp.asarray(a), snp.asarray(b)))
+            np.testing.assert_array_equal(found, getattr(np, name)(a, b), err_msg=name)
