@@ -12,6 +12,7 @@ from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.known import as_ints, is_known
 from shardir.frontend.operands import as_tracer, convert, reshape, splat
 from shardir.frontend.trace import emit
+from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS
 
 
@@ -31,12 +32,21 @@ def _rolled(a: Any, shifts: tuple[int, ...], axis: Any) -> Any:
     x = as_tracer(a)
     if axis is None:
         return reshape(_rolled(reshape(x, (x.size,)), (sum(shifts),), 0), x.shape)
+    moves: dict[int, int] = {}
     for dim, by in _shifted(axis, x.ndim, shifts):
-        size = x.shape[dim]
-        if size and by % size:
-            cut = size - by % size
-            x = joined([piece(x, dim, cut, size), piece(x, dim, 0, cut)], dim)
-    return x
+        moves[dim] = (moves.get(dim, 0) + by) % max(x.shape[dim], 1)
+    return _turned(x, [(dim, by) for dim, by in moves.items() if by])
+
+
+def _turned(x: Tracer, moves: Sequence[tuple[int, int]]) -> Tracer:
+    """The end of some dimensions before their beginning; pieces are cut out first, and copied once
+    as they are joined."""
+    if not moves:
+        return x
+    (dim, by), *rest = moves
+    size = x.shape[dim]
+    cuts = [piece(x, dim, size - by, size), piece(x, dim, 0, size - by)]
+    return joined([_turned(cut, rest) for cut in cuts], dim)
 
 
 @public(static=("axis",), name="roll")

@@ -142,6 +142,9 @@ class Lowering:
         # A value that is returned twice is made as it lies best, and turned afterwards.
         for value, view in sorted(filter(None, demands), key=lambda each: not is_packed(each[1])):
             self.targets.setdefault(value, view)
+        for op in reversed(block.ops):
+            if op.name == "concatenate" and op.result in self.targets:
+                self._demand_parts(op, users, makers)
         items: list[Item] = []
         for op in block.ops:
             self._op(op, users, items)
@@ -174,6 +177,18 @@ class Lowering:
             return None
         type = value.type
         return value, View(view.slot, view.offset, type.shape, strides, type.dtype)
+
+    def _demand_parts(
+        self, op: Op, users: Mapping[Value, Sequence[Op]], makers: Mapping[Value, Op]
+    ) -> None:
+        """Have what is joined for this concatenation alone joined where it belongs in that."""
+        whole, dim, start = self.targets[op.result], op.attrs["dim"], 0
+        for value in op.operands:
+            maker, shape = makers.get(value), value.type.shape
+            if maker is not None and maker.name == "concatenate" and users[value] == [op]:
+                offset = whole.offset + start * whole.strides[dim]
+                self.targets.setdefault(value, whole._replace(offset=offset, shape=shape))
+            start += shape[dim]
 
     def _may_stand(self, view: View) -> bool:
         """Whether a result may be this view: all of an argument's or of a result's memory."""
@@ -216,8 +231,8 @@ class Lowering:
             for view in operands:
                 alike = view.strides == result.strides and view.offset == result.offset
                 only = all(other == view for other in operands if other.slot == view.slot)
-                if alike and only and self.buffers[view.slot].nbytes == result.nbytes:
-                    old, new = self.buffers[view.slot], self.buffers[result.slot]
+                old, new = self.buffers[view.slot], self.buffers[result.slot]
+                if alike and only and old.nbytes == new.nbytes == result.nbytes:
                     self.pairs.append((self.position, old, new))
 
     def _rearranged(self, op: Op, source: View, items: list[Item]) -> None:

@@ -88,3 +88,40 @@ def test_what_is_cut_turned_and_joined_is_copied_once() -> None:
     _, _, phases = str(compiled.as_text("schedule")).partition("\nphases\n")
     assert [line.split(",")[0] for line in phases.splitlines()[1:]] == ["    copy: 1 task"]
     np.testing.assert_array_equal(compiled(x), exchanged(x))
+
+
+def joined_twice(x: Any, y: Any) -> Any:
+    rows = [snp.concatenate([x[:, 3:], y[:, :3]], 1), snp.concatenate([y[:, 4:], x[:, :4]], 1)]
+    return snp.concatenate([rows[0], x + y, rows[1]], 0), rows[0].T
+
+
+def test_what_is_joined_again_is_copied_once() -> None:
+    x = np.arange(42, dtype=np.float32).reshape(6, 7)
+    turned = sd.jit(lambda x: snp.roll(x, (2, 3), (0, 1)))
+    np.testing.assert_array_equal(turned(x), np.roll(x, (2, 3), (0, 1)))
+    text = turned.lower(x).compile().as_text("schedule")
+    assert "arena 0 bytes" in text
+    assert text.count("copy: ") == 4
+
+
+@pytest.mark.parametrize("donated", [(), (0,), (0, 1)])
+def test_what_is_joined_again_and_seen_elsewhere(donated: tuple[int, ...]) -> None:
+    x, y = (np.random.default_rng(i).normal(size=(6, 7)).astype(np.float32) for i in range(2))
+    found = sd.jit(joined_twice, donate_argnums=donated)(snp.asarray(x), snp.asarray(y))
+    rows = np.concatenate([x[:, 3:], y[:, :3]], 1), np.concatenate([y[:, 4:], x[:, :4]], 1)
+    np.testing.assert_array_equal(found[0], np.concatenate([rows[0], x + y, rows[1]]))
+    np.testing.assert_array_equal(found[1], rows[0].T)
+
+
+@pytest.mark.parametrize("donated", [False, True])
+def test_a_map_before_what_is_joined_leaves_room(donated: bool) -> None:
+    """The first part of a result is no memory for all of it."""
+
+    def function(x: Any) -> Any:
+        left = snp.concatenate([x * 2, x + 1], 0)
+        return snp.concatenate([left, left[::-1], x], 0)
+
+    x = np.arange(35, dtype=np.float32).reshape(5, 7)
+    left = np.concatenate([x * 2, x + 1])
+    got = sd.jit(function, donate_argnums=(0,) if donated else ())(snp.asarray(x))
+    np.testing.assert_array_equal(got, np.concatenate([left, left[::-1], x]))
