@@ -1,7 +1,8 @@
 """What two known arrays have in common, and what not: all their values in one order, then marked.
 
-A value of at most 32 bits and the array that it is from make an integer of 64 bits, so that
-integers alone are sorted and nothing has to be fetched from anywhere.
+Integers that are close together are marked in a table for each array. Of others, a value of at most
+32 bits and the array that it is from make an integer of 64 bits, so that integers alone are sorted
+and nothing has to be fetched from anywhere.
 """
 
 from collections.abc import Sequence
@@ -15,8 +16,10 @@ from shardir.frontend.numpy.pointwise import known, like, same
 from shardir.frontend.operands import convert, promote
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import INEXACT, TensorType
+from shardir.types import INEXACT, INTEGERS, TensorType
 
+MANY = 1 << 12
+"""Of fewer integers, looking for the least and the largest takes longer than sorting saves."""
 NAN = 0x7FC00000
 SIZE = 0x7FFFFFFF
 """All bits of an f32 but its sign."""
@@ -25,8 +28,42 @@ SIZE = 0x7FFFFFFF
 def values_of_both(arrays: Sequence[Array], which: str) -> Any:
     """The values that `both` of two arrays have, only `one`, or only the `first`, sorted."""
     first, second = arrays
-    values, found = _compared(first, second, which)
+    close = least_and_span(first, second, first.size + second.size)
+    if close is None:
+        values, found = _compared(first, second, which)
+    else:
+        values, found = _marked(first, second, *close, which)
     return chosen(values, found, None)
+
+
+def least_and_span(first: Array, second: Array, most: int) -> tuple[Any, int] | None:
+    """The least of the integers in two arrays, and a power of two so that all are fewer above it;
+    `None` where those would be more than `most`, and for few, whose look-up takes longer."""
+    kind = first.type.dtype
+    if kind not in INTEGERS or kind != second.type.dtype or most < MANY:
+        return None
+    ends = [array.storage.array for array in (first, second)]
+    least, largest = min(x.min() for x in ends), max(x.max() for x in ends)
+    span = 1 << (int(largest) - int(least)).bit_length()
+    return (least, span) if span <= most else None
+
+
+@public(static=("which", "span"))
+def _marked(ar1: Any, ar2: Any, least: Any, span: int, which: str) -> Any:
+    """All integers from the least on, and whether each is asked for."""
+    from shardir.frontend import numpy as snp
+
+    first, second, start = (snp.ravel(x) for x in promote(*known(ar1, ar2, least)))
+    dtype = first.value.type.dtype
+    tables = []
+    for x in (first, second):
+        place = convert(x - start, f"u{x.value.type.numpy.itemsize * 8}")
+        empty = snp.zeros((span,), bool)
+        tables.append(empty.at[place].set(True, mode="promise_in_bounds"))
+    mine, other = tables
+    found = {"both": mine & other, "first": mine & ~other, "one": mine != other}[which]
+    numbers: Tracer = emit("iota", dim=0, result=TensorType((span,), dtype))
+    return [numbers + start, found]
 
 
 @public(static=("which",))

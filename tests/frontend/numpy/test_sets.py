@@ -242,3 +242,27 @@ def test_sets_of_many_distinct_numbers() -> None:
         for name in ("intersect1d", "setdiff1d", "setxor1d"):
             found = np.asarray(getattr(snp, name)(snp.asarray(a), snp.asarray(b)))
             np.testing.assert_array_equal(found, getattr(np, name)(a, b), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int32", "int64"])
+def test_sets_of_many_close_integers(dtype: str) -> None:
+    """The least and the largest of a type among them, and others than those."""
+    rng, limits = np.random.default_rng(0), np.iinfo(dtype)
+    with sd.enable_x64(dtype == "int64"):
+        for least in (limits.min, limits.max - 127, 3):
+            a, b = (least + rng.integers(0, 125, n).astype(dtype) for n in (5000, 40))
+            a[0], b[-1] = limits.min, limits.max
+            for x, y in ((a, b), (a[1:], b[:-1])):
+                for name in ("intersect1d", "setdiff1d", "setxor1d"):
+                    for first, second in ((x, y), (y, x)):
+                        found = getattr(snp, name)(snp.asarray(first), snp.asarray(second))
+                        wanted = getattr(np, name)(first, second)
+                        assert np.asarray(found).dtype == wanted.dtype
+                        np.testing.assert_array_equal(found, wanted, err_msg=name)
+
+
+def test_sets_of_numbers_of_two_types() -> None:
+    a, b = np.arange(-100, 5000, dtype=np.int16), np.arange(90, 9000, 3).astype(np.uint8)
+    for name in ("intersect1d", "setdiff1d", "setxor1d"):
+        found = getattr(snp, name)(snp.asarray(a), snp.asarray(b))
+        np.testing.assert_array_equal(found, getattr(np, name)(a, b), err_msg=name)
