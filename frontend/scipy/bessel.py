@@ -1,11 +1,15 @@
-"""Modified Bessel functions of order 0 and 1: power series up to 8, polynomials in 1 / x beyond.
+"""Modified Bessel functions of order 0 and 1: a polynomial whose coefficients each number chooses.
 
 I_n(x) is the mean of exp(x cos t) cos(n t) over a turn, and the trapezoid rule on that converges
-faster than any power; the polynomials interpolate that at Chebyshev's nodes.
+faster than any power; the polynomials interpolate that at Chebyshev's nodes. Each is a constant
+and what is small beside it, so that roundings are seen little: exp(-x) I_0(x) and
+exp(-x) I_1(x) / x around 0 and around the middles of intervals; beyond, exp(-x) sqrt(x) I_n(x).
 """
 
+from collections.abc import Callable
 from functools import cache, partial
-from math import factorial
+from itertools import pairwise
+from math import comb, factorial
 from typing import Any
 
 import numpy as np
@@ -14,77 +18,99 @@ import numpy.typing as npt
 from shardir.frontend import numpy as snp
 from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import floats
+from shardir.frontend.numpy.pointwise import floats, like
 from shardir.frontend.scipy.narrow import in_single
 
-NEAR = 8.0
+Array = npt.NDArray[Any]
+ENDS = {4: (0.5, 1.5, 3.5), 8: (0.5, 1.5, 3.5, 8.0)}
+"""Of the intervals, by the bytes of an element; the last interval is what is beyond."""
+TERMS = {4: 13, 8: 24}
+"""Of the polynomials."""
+POINTS = 2048
 ENDLESS = 1000.0
 """From here on the functions are infinite, but for their scale."""
-TERMS = {4: 8, 8: 22}
-"""Of the polynomials, by the bytes of an element."""
-POINTS = 2048
-POWERS = {4: 16, 8: 23}
-"""Terms of the power series that count up to `NEAR`, by the bytes of an element."""
+LARGE = {4: (80.0, 47.9375), 8: (700.0, 530.76171875)}
+"""From where on exp(x) may be infinite where I_n(x) is not, and what is taken from such an x: an
+exact difference, and its exponential happens to have four digits more than the element type."""
 
 
-def scaled(order: int, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def scaled(order: int, x: Array) -> Array:
     """exp(-x) I_n(x) for x from 0 to 100,000, in the longest floats that there are."""
     turn = np.arange(-POINTS // 2, POINTS // 2) * (2 * np.arccos(np.longdouble(-1)) / POINTS)
-    waves: npt.NDArray[Any] = np.exp(-2 * x[:, None] * np.sin(turn / 2) ** 2)
-    mean: npt.NDArray[Any] = (waves * np.cos(order * turn)).mean(1)
+    waves: Array = np.exp(-2 * x[:, None] * np.sin(turn / 2) ** 2)
+    mean: Array = (waves * np.cos(order * turn)).mean(1)
     return mean
 
 
-@cache
-def _far_series(order: int, size: int) -> tuple[float, ...]:
-    """Of exp(-x) sqrt(x) I_n(x) beyond `NEAR`: coefficients of powers of 2 NEAR / x - 1."""
-    count = TERMS[size]
-    angles = np.pi * (np.arange(count) + np.longdouble(0.5)) / count
-    far = 2 * NEAR / (np.cos(angles) + 1)
-    values = scaled(order, far) * np.sqrt(far)
-    terms = 2 / count * np.cos(np.outer(np.arange(count), angles)) @ values
+def _interpolated(function: Callable[[Array], Array], low: Any, high: Any, count: int) -> Array:
+    """Coefficients of powers of x, from -1 at `low` to 1 at `high`."""
+    angles = np.arccos(np.longdouble(-1)) * (np.arange(count) + np.longdouble(0.5)) / count
+    middle, half = (low + high) / np.longdouble(2), (high - low) / np.longdouble(2)
+    values = function(middle + half * np.cos(angles))
+    terms = 2 / np.longdouble(count) * np.cos(np.outer(np.arange(count), angles)) @ values
     terms[0] /= 2
-    return tuple(map(float, np.polynomial.chebyshev.cheb2poly(terms)))
+    return np.asarray(np.polynomial.chebyshev.cheb2poly(terms))
 
 
-def _near_series(order: int, size: int) -> tuple[float, ...]:
-    """Of I_n(x) / (x / 2)^n: coefficients of powers of (x / 2)^2, all of them positive."""
-    return tuple(1 / (factorial(k) * factorial(k + order)) for k in range(POWERS[size]))
+def _around_zero(order: int, count: int) -> Array:
+    """Coefficients of the power series of exp(-x) I_n(x) / x^n.
+
+    Of order 0 they are (-1/2)^k binomial(2k, k) / k!, and exp(-x) I_1(x) is that and its slope.
+    """
+    zero = np.array([np.longdouble(comb(2 * k, k)) / (-2) ** k / factorial(k) for k in range(31)])
+    one = zero[1:-1] + np.arange(2, 31) * zero[2:]
+    return (zero, one)[order][:count]
 
 
-def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
-    total: Any = coefficients[-1]
-    for coefficient in reversed(coefficients[:-1]):
-        total = total * x + coefficient
-    return total
-
-
-def _near(order: int, x: Any) -> Any:
-    """I_n(x) where |x| is at most `NEAR`."""
-    half = snp.clip(x, -NEAR, NEAR) * 0.5
-    value = _polynomial(half * half, _near_series(order, x.dtype.itemsize))
-    return value * half if order else value
-
-
-def _far(order: int, x: Any) -> Any:
-    """exp(-|x|) I_n(x) where |x| is at least `NEAR`."""
-    large = snp.maximum(snp.abs(x), NEAR)
-    terms = _far_series(order, x.dtype.itemsize)
-    value = _polynomial(2 * NEAR / large - 1, terms) / snp.sqrt(large)
-    return value * snp.sign(x) if order else value
+@cache
+def _series(order: int, size: int) -> tuple[tuple[float, ...], ...]:
+    """The coefficients of all intervals, by power, and last what the constant terms lack."""
+    count, ends = TERMS[size], ENDS[size]
+    made = [_around_zero(order, count)]
+    for low, high in pairwise(ends):
+        terms = _interpolated(lambda x: scaled(order, x) / x**order, low, high, count)
+        made.append(terms / ((high - low) / 2) ** np.arange(count))
+    last = ends[-1]
+    made.append(_interpolated(lambda u: scaled(order, 1 / u) / np.sqrt(u), 0, 1 / last, count))
+    table = np.array(made).T
+    number = np.float32 if size == 4 else np.float64
+    lost = table[0] - table[0].astype(number)
+    return tuple(tuple(map(float, row)) for row in (*table, lost))
 
 
 def _falling(order: int, x: Any) -> Any:
     """exp(-|x|) I_n(x)"""
-    size = snp.abs(x)
-    return snp.where(size <= NEAR, snp.exp(-size) * _near(order, x), _far(order, x))
+    size, width = snp.abs(x), x.dtype.itemsize
+    ends = ENDS[width]
+    beyond = [size > end for end in ends]
+
+    def chosen(numbers: tuple[float, ...]) -> Any:
+        made = like(size, numbers[0])
+        for test, number in zip(beyond, numbers[1:], strict=True):
+            made = snp.where(test, like(size, number), made)
+        return made
+
+    middles = [(low + high) / 2 for low, high in pairwise(ends)]
+    far = 2 * ends[-1] / snp.maximum(size, ends[-1]) - 1
+    apart = snp.where(beyond[-1], far, size - chosen((0.0, *middles, 0.0)))
+    # In the order of use: f64 has more steps than a kernel takes.
+    first, *middle, last, lost = _series(order, width)
+    total = chosen(last)
+    for numbers in reversed(middle):
+        total = total * apart + chosen(numbers)
+    value = chosen(first) + (total * apart + chosen(lost))
+    value = value / snp.where(beyond[-1], snp.sqrt(size), like(size, 1))
+    return value * snp.where(beyond[-1], snp.sign(x), x) if order else value
 
 
 def _rising(order: int, x: Any) -> Any:
-    """I_n(x); what is far is nothing times infinity at infinity, so it is taken before that."""
+    """I_n(x); what falls is nothing times infinity at infinity, so it is taken before that."""
     size = snp.abs(x)
-    large = snp.exp(size) * _far(order, snp.clip(x, -ENDLESS, ENDLESS))
-    return snp.where(size <= NEAR, _near(order, x), large)
+    start, less = LARGE[x.dtype.itemsize]
+    large = size > start
+    scale = snp.where(large, like(size, float(np.exp(np.longdouble(less)))), like(size, 1))
+    rise = snp.exp(snp.where(large, size - less, size))
+    return rise * _falling(order, snp.clip(x, -ENDLESS, ENDLESS)) * scale
 
 
 @custom_jvp
