@@ -14,10 +14,13 @@ from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.directions import jvp
 from shardir.frontend.eager import public
 from shardir.frontend.lax.loops import while_loop
-from shardir.frontend.numpy.pointwise import floats
+from shardir.frontend.numpy.pointwise import floats, like
 from shardir.frontend.scipy.gammas import betaln, gammaln
+from shardir.frontend.scipy.large_gamma import both_large, is_large
 from shardir.frontend.scipy.stirling import log_beta_weight, log_poisson
 
+EULER = 0.5772156649015329
+"""The negative slope of log(gamma(x)) at 1."""
 MOST = 10_000
 """Rounds after which a loop ends whatever it has."""
 
@@ -76,20 +79,63 @@ def _upper(a: Any, x: Any) -> Any:
     return 1 / _fraction(x + 1 - a, term, _eps(x))
 
 
+def _log_gamma_past_one(a: Any) -> Any:
+    """log(gamma(1 + a)) for a from 0 to 2: in proportion to the a that 1 + a has."""
+    held = (1 + a) - 1
+    ratio = gammaln(1 + a) / snp.where(held == 0, like(a, 1), held)
+    return a * snp.where(held == 0, like(a, -EULER), ratio)
+
+
+def _upper_small(a: Any, x: Any) -> Any:
+    """The upper incomplete gamma function of small a and x, where it is far below 1.
+
+    x**a / gamma(1 + a) times 1 plus a series, less 1, none of which is rounded beside 1
+    (W. Gautschi, ACM TOMS 5, 1979).
+    """
+    eps = _eps(x)
+
+    def goes_on(state: Any) -> Any:
+        n, term, total = state
+        return snp.any(snp.abs(term) > eps * snp.abs(total)) & (n < MOST)
+
+    def step(state: Any) -> Any:
+        n, term, total = state
+        term = term * (-x / n)
+        return n + 1, term, total + term / (a + n)
+
+    one = snp.ones((), x.dtype)
+    total = while_loop(goes_on, step, (one, snp.ones_like(x), snp.zeros_like(x)))[2]
+    power = a * snp.log(x) - _log_gamma_past_one(a)
+    return -snp.expm1(power) - snp.exp(power) * (a * total)
+
+
 def _both(a: Any, x: Any) -> tuple[Any, Any]:
     """The regularised lower and upper incomplete gamma functions."""
     good = (x > 0) & (a > 0) & snp.isfinite(x)
+    large = good & is_large(a, x)
+    good_a = snp.where(good, a, snp.ones_like(a))
+    good_x = snp.where(good, x, snp.ones_like(x))
+    # The bounds are those within which the upper function is below about a half.
+    most = snp.where(x < 0.5, -0.4 / snp.log(snp.minimum(good_x, 0.5)), 1.1 * good_x)
+    small = good & (x < 1.1) & (a < most)
     low = x < a + 1
-    safe_a = snp.where(good, a, snp.ones_like(a))
-    inner = snp.where(good & low, x, snp.ones_like(x) * 0.5)
-    outer = snp.where(good & ~low, x, safe_a + 2)
-    safe_x = snp.where(good, x, snp.ones_like(x))
+    safe_a = snp.where(large, snp.ones_like(a), good_a)
+    safe_x = snp.where(large, snp.ones_like(a), good_x)
+    inner = snp.where(good & low & ~large & ~small, x, snp.ones_like(x) * 0.5)
+    outer = snp.where(good & ~low & ~large, x, safe_a + 2)
     plain = safe_a * snp.log(safe_x) - safe_x - gammaln(safe_a + 1)
     weight = snp.exp(log_poisson(safe_a, safe_x, plain))
     below = weight * _series(snp.where(low, safe_a, snp.ones_like(a)), inner)
     above = weight * safe_a * _upper(safe_a, outer)
+    upper_small = _upper_small(
+        snp.where(small, a, like(a, 0.5)), snp.where(small, x, like(x, 1e-3))
+    )
+    above = snp.where(small, upper_small, above)
+    low = low & ~small
     lower = snp.where(low, below, 1 - above)
     upper = snp.where(low, 1 - below, above)
+    far = both_large(snp.where(large, a, like(a, 1000)), snp.where(large, x, like(x, 1000)))
+    lower, upper = snp.where(large, far[0], lower), snp.where(large, far[1], upper)
     wrong = (x < 0) | (a < 0) | snp.isnan(x) | snp.isnan(a) | ((a == 0) & (x == 0))
     end = ((x == 0) | (x == snp.inf) | (a == 0)) & ~wrong
     full = (x == snp.inf) | (a == 0)

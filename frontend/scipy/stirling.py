@@ -27,16 +27,21 @@ def rest(x: Any) -> Any:
     return total / x
 
 
-def bend(x: Any) -> Any:
-    """x - log(1 + x)."""
+def bend_near(x: Any) -> Any:
+    """(x - log(1 + x)) / x^2 for |x| below 1/2."""
+    inverse = 1 / (2 + x)
+    square, series = (x * inverse) * (x * inverse), like(x, 0)
+    for k in range(27, 1, -2):
+        series = series * square + 1 / k
+    return inverse - 2 * x * (inverse * inverse * inverse) * series
+
+
+def bend(x: Any, above: Any) -> Any:
+    """x - log(1 + x), where 1 + x is `above`, not rounded."""
     near = snp.abs(x) < 0.5
     close = snp.where(near, x, like(x, 0))
-    t = close / (2 + close)
-    series = like(x, 0)
-    for k in range(27, 1, -2):
-        series = series * (t * t) + 1 / k
-    apart = snp.where(near, like(x, 1), x)
-    return snp.where(near, t * close - 2 * t * t * t * series, apart - snp.log1p(apart))
+    apart = x - snp.log(snp.where(near, like(x, 1), above))
+    return snp.where(near, close * close * bend_near(close), apart)
 
 
 def log_poisson(n: Any, x: Any, plain: Any) -> Any:
@@ -44,7 +49,8 @@ def log_poisson(n: Any, x: Any, plain: Any) -> Any:
     far = n >= FAR
     high = snp.where(far, n, like(n, FAR))
     apart = snp.where(far, (x - high) / high, like(x, 0))
-    smooth = -high * bend(apart) - 0.5 * (snp.log(high) + _LOG_TURN) - rest(high)
+    ratio = snp.where(far, x / high, like(x, 1))
+    smooth = -high * bend(apart, ratio) - 0.5 * (snp.log(high) + _LOG_TURN) - rest(high)
     return snp.where(far, smooth, plain)
 
 
@@ -74,6 +80,7 @@ def log_beta_weight(a: Any, b: Any, x: Any, plain: Any) -> Any:
     far = snp.minimum(a, b) >= FAR
     a, b = snp.where(far, a, like(a, FAR)), snp.where(far, b, like(b, FAR))
     apart = a * (1 - x) - b * x
-    smooth = -a * bend(-apart / a) - b * bend(apart / b) - rest(a) - rest(b) + rest(a + b)
+    of_a, of_b = bend(-apart / a, x * ((a + b) / a)), bend(apart / b, (1 - x) * ((a + b) / b))
+    smooth = -a * of_a - b * of_b - rest(a) - rest(b) + rest(a + b)
     smooth = smooth + 0.5 * (snp.log(a) - snp.log1p(a / b) - _LOG_TURN)
     return snp.where(far, smooth, plain)
