@@ -1,11 +1,11 @@
 """The gamma function and its relatives."""
 
-from math import factorial as factorial_of, log as log_of, pi
+from math import log as log_of, pi
 from typing import Any
 
 from shardir.frontend import numpy as snp
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import floats, inexact, like, pointwise, same
+from shardir.frontend.numpy.pointwise import floats, inexact, like, pointwise
 from shardir.frontend.scipy.stirling import FAR, log_beta
 
 
@@ -70,44 +70,6 @@ def multigammaln(a: Any, d: int) -> Any:
     for j in range(d):
         total = total + gammaln(a - j / 2)
     return total
-
-
-_BERNOULLI = (
-    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
-    -174611 / 330, 854513 / 138, -236364091 / 2730,
-)  # fmt: skip
-"""B_2, B_4, ..."""
-
-_SUMMED = 9
-"""Terms that are added one by one, before the Euler-Maclaurin formula."""
-
-
-@public()
-def zeta(x: Any, q: Any = 1.0) -> Any:
-    """The Hurwitz zeta function, the sum of (k + q)**-x over k from 0; x > 1."""
-    s, q = floats(x, q)
-    total = like(s, 0)
-    for k in range(_SUMMED):
-        total = total + snp.power(q + k, -s)
-    end = q + _SUMMED
-    term = snp.power(end, -s)
-    total = total + end * term / (s - 1) + 0.5 * term
-    term = term * s / end  # Together: alone, what rises would be infinite, and this zero.
-    for j, number in enumerate(_BERNOULLI, start=1):
-        total = total + number / factorial_of(2 * j) * term
-        term = term * ((s + (2 * j - 1)) / end) * ((s + 2 * j) / end)
-    inside = snp.where(s == 1, snp.inf, snp.where(s < 1, snp.nan, total))
-    return snp.where((q <= 0) & (snp.floor(q) == q), snp.inf, inside).astype(s.dtype)
-
-
-@public()
-def polygamma(n: Any, x: Any) -> Any:
-    """The n-th derivative of `digamma`; n counts, and is not differentiated."""
-    n, x = floats(n, x)
-    n = same("stop_gradient", n)
-    sign = snp.where(n % 2 == 0, -1.0, 1.0).astype(x.dtype)
-    ones = snp.where(n == 0, like(n, 2), n + 1)
-    return snp.where(n == 0, digamma(x), sign * snp.exp(gammaln(n + 1)) * zeta(ones, x))
 
 
 @public()

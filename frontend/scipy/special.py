@@ -23,9 +23,7 @@ from shardir.frontend.scipy.gammas import (
     gammasgn as gammasgn,
     multigammaln as multigammaln,
     poch as poch,
-    polygamma as polygamma,
     psi as psi,
-    zeta as zeta,
 )
 from shardir.frontend.scipy.incomplete import (
     betainc as betainc,
@@ -35,6 +33,8 @@ from shardir.frontend.scipy.incomplete import (
 from shardir.frontend.scipy.narrow import in_single
 from shardir.frontend.scipy.normal import log_normal_below, normal_below
 from shardir.frontend.scipy.quantiles import normal_quantile
+from shardir.frontend.scipy.stirling import bend_near
+from shardir.frontend.scipy.zetas import polygamma as polygamma, zeta as zeta
 
 __all__ = [
     "beta", "betainc", "betaln", "digamma", "entr", "erf", "erfc", "erfinv", "expit", "exprel",
@@ -70,9 +70,12 @@ def expit(x: Any) -> Any:
 
 @public()
 def logit(x: Any) -> Any:
-    """log(x / (1 - x))."""
+    """log(x / (1 - x)); around 1/2, where it is small, by the inverse hyperbolic tangent."""
     (x,) = _floats(x)
-    return snp.log(x / (1 - x))
+    near = snp.abs(x - 0.5) <= 0.25
+    quotient = snp.where(near, like(x, 0.5), x)
+    close = 2 * snp.arctanh(2 * snp.where(near, x, like(x, 0.5)) - 1)
+    return snp.where(near, close, snp.log(quotient / (1 - quotient)))
 
 
 @public()
@@ -108,15 +111,28 @@ def rel_entr(p: Any, q: Any) -> Any:
     p, q = _floats(p, q)
     both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
     safe = snp.where(both, p, like(p, 1)), snp.where(both, q, like(q, 1))
-    made = safe[0] * snp.log(safe[0] / safe[1])
+    made = safe[0] * _log_ratio(*safe)
     return snp.where(both, made, snp.where(none, like(p, 0), like(p, float("inf"))))
+
+
+def _log_ratio(p: Any, q: Any) -> Any:
+    """log(p / q), where they are close by what they differ, which is exact."""
+    near = (p <= 2 * q) & (q <= 2 * p)
+    apart = (snp.where(near, p, q) - q) / q
+    return snp.where(near, snp.log1p(apart), snp.log(snp.where(near, like(p, 1), p / q)))
 
 
 @public()
 def kl_div(p: Any, q: Any) -> Any:
     """p log(p / q) - p + q."""
     p, q = _floats(p, q)
-    return rel_entr(p, q) - p + q
+    both = (p > 0) & (q > 0)
+    safe = snp.where(both, p, like(p, 1)), snp.where(both, q, like(q, 1))
+    # p times m - log(1 + m) of m = (q - p) / p: near 0 that is not what two others differ by.
+    near = both & (q < 1.5 * p) & (p < 2 * q)
+    apart = snp.where(near, (safe[1] - safe[0]) / safe[0], like(p, 0))
+    close = safe[0] * (apart * apart * bend_near(apart))
+    return snp.where(near, close, rel_entr(p, q) - p + q)
 
 
 @public()

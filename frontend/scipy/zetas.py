@@ -1,0 +1,86 @@
+"""The Hurwitz zeta function and the derivatives of `digamma`, by the Euler-Maclaurin formula."""
+
+from math import factorial
+from typing import Any
+
+from shardir.frontend import numpy as snp
+from shardir.frontend.eager import public
+from shardir.frontend.lax.branches import cond
+from shardir.frontend.numpy.pointwise import floats, like, same
+from shardir.frontend.scipy.gammas import digamma, gammaln
+
+_BERNOULLI = (
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
+    -174611 / 330, 854513 / 138, -236364091 / 2730,
+)  # fmt: skip
+"""B_2, B_4, ..."""
+
+_SUMMED = 9
+"""Terms that are added one by one, before the Euler-Maclaurin formula."""
+
+_LARGE = {2: 8.0, 4: 80.0, 8: 690.0}
+"""Exponentials of more than this are not multiplied, by the bytes of an element."""
+
+
+@public()
+def zeta(x: Any, q: Any = 1.0) -> Any:
+    """The Hurwitz zeta function, the sum of (k + q)**-x over k from 0; x > 1.
+
+    Infinite where q is 0, -1, ...; NaN for other q below 0 where x is no integer.
+    """
+    s, q = floats(x, q)
+    return _zeta(s, q, like(s, 1))
+
+
+@public()
+def polygamma(n: Any, x: Any) -> Any:
+    """The n-th derivative of `digamma`; n counts, and is not differentiated."""
+    n, x = floats(n, x)
+    n = same("stop_gradient", n)
+    sign = snp.where(n % 2 == 0, -1.0, 1.0).astype(x.dtype)
+    s = snp.where(n == 0, like(n, 2), n + 1)
+    right = snp.where(x > 0, x, like(x, 1))
+    # The factorial may be infinite where the zeta function is nothing.
+    factor, fall = gammaln(s), s * same("stop_gradient", snp.log(right))
+    far = snp.maximum(factor, snp.abs(fall)) > _LARGE[x.dtype.itemsize]
+    unit = snp.where(far, same("stop_gradient", right), like(x, 1))
+    scale = snp.exp(factor - snp.where(far, fall, like(x, 0)))
+    return snp.where(n == 0, digamma(x), sign * scale * _zeta(s, x, unit))
+
+
+def _zeta(s: Any, q: Any, unit: Any) -> Any:
+    """The sum of ((k + q) / unit)**-s; units other than 1 are for q above 0."""
+
+    def plain(s: Any, q: Any, unit: Any) -> Any:
+        return _right(s, q, unit)
+
+    def reflected(s: Any, q: Any, unit: Any) -> Any:
+        """Left of 0, the terms there are those of the positive numbers up to -q."""
+        left = q < 0
+        below, above = snp.floor(q), snp.ceil(q)
+        start = snp.where(left, q - below, q)
+        other = snp.where(left, above - q, like(q, 1))
+        beyond = snp.where(left, 1 - q, like(q, 1))
+        sign = snp.where(left, snp.where(s % 2 == 0, like(s, 1), like(s, -1)), like(s, 0))
+        both = _right(s, start, unit) + sign * _right(s, other, unit)
+        total = both - sign * _right(s, beyond, unit)
+        return snp.where(left & (snp.floor(s) != s), like(s, snp.nan), total)
+
+    total = cond(snp.any(q < 0), reflected, plain, s, q, unit)
+    inside = snp.where(s == 1, snp.inf, snp.where(s < 1, snp.nan, total))
+    return snp.where((q <= 0) & (snp.floor(q) == q), snp.inf, inside).astype(s.dtype)
+
+
+def _right(s: Any, q: Any, unit: Any) -> Any:
+    """The sum for q above 0."""
+    total = like(s, 0)
+    for k in range(_SUMMED):
+        total = total + snp.power((q + k) / unit, -s)
+    end = q + _SUMMED
+    term = snp.power(end / unit, -s)
+    total = total + end * term / (s - 1) + 0.5 * term
+    term = term * s / end  # Together: alone, what rises would be infinite, and this zero.
+    for j, number in enumerate(_BERNOULLI, start=1):
+        total = total + number / factorial(2 * j) * term
+        term = term * ((s + (2 * j - 1)) / end) * ((s + 2 * j) / end)
+    return total

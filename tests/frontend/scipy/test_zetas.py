@@ -1,0 +1,66 @@
+"""The zeta function and polygamma beside mpmath's numbers: errors, left of zero, what overflows."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from shardir import enable_x64, grad, jit, vmap
+from shardir.frontend import numpy as snp
+from shardir.frontend.scipy import special
+
+POWERS = [1.0000001, 1.3, 2.0, 3.0, 7.5, 20.0]
+PLACES = [1e-5, 0.3, 1.0, 2.5, 9.9, 40.0, 1e4]
+LEFT = [-0.25, -0.5, -1.75, -8.25, -20.5, -1000.25]
+
+
+def ulps(got: float, wanted: mp.mpf, dtype: type) -> float:
+    return float(abs(mp.mpf(got) - wanted) / float(np.spacing(dtype(abs(wanted)))))
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(np.float32, 4), (np.float64, 5)])
+def test_zeta_keeps_its_bound(dtype: type, bound: float) -> None:
+    s = np.repeat(POWERS, len(PLACES)).astype(dtype)
+    q = np.tile(PLACES, len(POWERS)).astype(dtype)
+    with enable_x64(dtype is np.float64), mp.workdps(150), np.errstate(over="ignore"):
+        got = np.asarray(special.zeta(s, q))
+        for power, place, value in zip(s.tolist(), q.tolist(), got.tolist(), strict=True):
+            wanted = mp.zeta(mp.mpf(power), mp.mpf(place))
+            if float(np.finfo(dtype).tiny) < wanted < float(np.finfo(dtype).max):
+                assert ulps(value, wanted, dtype) <= bound, (power, place)
+
+
+@pytest.mark.parametrize("place", LEFT)
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_left_of_zero(n: int, place: float) -> None:
+    """However many terms there are on the left; in proportion to the largest of them."""
+    with mp.workdps(60):
+        wanted = float(mp.polygamma(n, mp.mpf(place)))
+        size = float(mp.polygamma(n, mp.mpf(0.25))) if n % 2 == 0 else wanted
+    zeta = wanted / float(mp.factorial(n)) * (-1) ** (n + 1)
+    with enable_x64():
+        atol = 1e-14 * abs(size)
+        np.testing.assert_allclose(special.polygamma(float(n), place), wanted, 1e-13, atol)
+        np.testing.assert_allclose(special.zeta(n + 1.0, place), zeta, 1e-13, atol)
+    np.testing.assert_allclose(special.polygamma(float(n), place), wanted, 3e-6, 3e-6 * abs(size))
+
+
+def test_left_of_zero_powers_are_integers() -> None:
+    assert np.isnan(float(special.zeta(2.5, -0.5)))
+    assert float(special.zeta(2.5, -3.0)) == np.inf
+    assert float(special.zeta(3.0, 0.0)) == np.inf
+
+
+@pytest.mark.parametrize(("n", "place"), [(38, 29.9457), (33, 30.0), (60, 50.0), (45, 8.0)])
+def test_factorials_that_are_no_numbers_of_f32(n: int, place: float) -> None:
+    place = float(np.float32(place))
+    with mp.workdps(60):
+        wanted = float(mp.polygamma(n, mp.mpf(place)))
+    np.testing.assert_allclose(special.polygamma(float(n), place), wanted, 1e-4)
+
+
+def test_slopes_and_batches_on_both_sides() -> None:
+    with enable_x64():
+        x = snp.array([-1.75, 0.5, 3.0])
+        slope = vmap(grad(lambda x: special.polygamma(1.0, x)))
+        for made in (slope(x), jit(slope)(x)):
+            np.testing.assert_allclose(made, special.polygamma(2.0, x), rtol=1e-12)
