@@ -35,7 +35,8 @@ def normal_below(x: Any) -> Any:
     rest = rest + inside * third
     right = snp.maximum(-product, 0.0)
     slope = snp.where(product < 0, right + snp.sqrt(right * right + 4 / pi), 0.0)
-    return 0.5 * _erfc(-product) * (1 + rest * slope)
+    below = 0.5 * _erfc(-product)
+    return below + below * (rest * slope)
 
 
 def _erfc(x: Any) -> Any:

@@ -10,7 +10,7 @@ from shardir import enable_x64, grad
 from shardir.frontend.scipy import special
 
 BOUNDS = {
-    ("ndtr", "f64"): 3.6, ("log_ndtr", "f64"): 3.6, ("ndtr", "f32"): 2, ("log_ndtr", "f32"): 2,
+    ("ndtr", "f64"): 2.2, ("log_ndtr", "f64"): 2.3, ("ndtr", "f32"): 1.4, ("log_ndtr", "f32"): 2,
 }  # fmt: skip
 """The largest errors, in ulp."""
 

@@ -2,12 +2,14 @@
 
 import mpmath as mp
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from shardir import enable_x64, grad, jit, vmap
 from shardir.frontend import numpy as snp
 from shardir.frontend.scipy import special
 
+Array = npt.NDArray[np.floating]
 POWERS = [1.0000001, 1.3, 2.0, 3.0, 7.5, 20.0]
 PLACES = [1e-5, 0.3, 1.0, 2.5, 9.9, 40.0, 1e4]
 LEFT = [-0.25, -0.5, -1.75, -8.25, -20.5, -1000.25]
@@ -19,8 +21,8 @@ def ulps(got: float, wanted: mp.mpf, dtype: type) -> float:
 
 @pytest.mark.parametrize(("dtype", "bound"), [(np.float32, 4), (np.float64, 5)])
 def test_zeta_keeps_its_bound(dtype: type, bound: float) -> None:
-    s = np.repeat(POWERS, len(PLACES)).astype(dtype)
-    q = np.tile(PLACES, len(POWERS)).astype(dtype)
+    s: Array = np.repeat(POWERS, len(PLACES)).astype(dtype)
+    q: Array = np.tile(PLACES, len(POWERS)).astype(dtype)
     with enable_x64(dtype is np.float64), mp.workdps(150), np.errstate(over="ignore"):
         got = np.asarray(special.zeta(s, q))
         for power, place, value in zip(s.tolist(), q.tolist(), got.tolist(), strict=True):

@@ -13,6 +13,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     Functions,
     at_most,
     constant,
+    fast_two_sum,
     fma,
     horner,
     polynomial,
@@ -21,6 +22,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     two_product,
     where,
 )
+from shardir.backends.cpu.native.vector.coefficients import POLYNOMIALS
 from shardir.backends.cpu.native.vector.logarithm import log_
 from shardir.backends.cpu.native.vector.trigonometric import cosine, sine
 
@@ -93,9 +95,19 @@ def _digamma_right(x: Value, grade: str) -> Value:
         large = z.is_("ogt", 3.0)
         z = where(large, z - 1.0, z)
         total = where(large, total + 1.0 / z, total)
-    past_root = (z - DIGAMMA_ROOT[0]) - DIGAMMA_ROOT[1]
     extra = where(small, -1.0 / x, total)
-    near = fma(polynomial(z - 2.0, "digamma", grade), past_root, extra)
+    past_root = (z - DIGAMMA_ROOT[0]) - DIGAMMA_ROOT[1]
+    if grade == "f64":
+        # What x + 1, the difference, the polynomial and the inverse lack.
+        first, *others = POLYNOMIALS["digamma.f64"]
+        factor, lost = fast_two_sum(constant(x, first), (z - 2.0) * horner(z - 2.0, others))
+        rest = ((z - DIGAMMA_ROOT[0]) - past_root) - DIGAMMA_ROOT[1]
+        rest = rest + where(small, x - (z - 1.0), 0.0)
+        slip = where(small & x.is_("ogt", 2.0**-90), fma(extra, x, 1.0) * extra, 0.0)
+        slip = slip + fma(factor, rest, lost * past_root)
+        near = fma(factor, past_root, extra) + slip
+    else:
+        near = fma(polynomial(z - 2.0, "digamma", grade), past_root, extra)
     w = where(far, x, 10.0)
     inverse = 1.0 / w
     square = inverse * inverse

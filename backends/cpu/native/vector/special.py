@@ -5,17 +5,22 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     INFINITY,
     NAN,
     Functions,
+    at_least,
     at_most,
     constant,
+    fast_two_sum,
     fma,
+    horner,
     polynomial,
     root,
+    scaled,
     signed_as,
     size,
     two_product,
     where,
 )
-from shardir.backends.cpu.native.vector.exponential import exp
+from shardir.backends.cpu.native.vector.coefficients import POLYNOMIALS
+from shardir.backends.cpu.native.vector.exponential import exp, reduced
 from shardir.backends.cpu.native.vector.logarithm import log1p
 from shardir.ops.special import GILES_CENTRE, GILES_TAIL
 
@@ -41,8 +46,20 @@ def erfc_right(x: Value, grade: str) -> Value:
     taken in two parts, so that its rounding is not magnified.
     """
     square, low = two_product(x, x)
-    bell = exp(-square, grade, -low)
-    return bell * (polynomial((x - 3.0) / (x + 3.0), "erfc", grade) / fma(x, 2.0, 1.0))
+    t = (x - 3.0) / (x + 3.0)
+    if grade != "f64":
+        bell = exp(-square, grade, -low)
+        return bell * (polynomial(t, "erfc", grade) / fma(x, 2.0, 1.0))
+    # What the quotient lacks, and what the bell is beside 2^k, are added before the last rounding.
+    first, *others = POLYNOMIALS["erfc.f64"]
+    above, lost = fast_two_sum(constant(x, first), t * horner(t, others))
+    below, more = fast_two_sum(x * 2.0, constant(x, 1.0))
+    inverse = 1.0 / below
+    quotient = above * inverse
+    rest = fma(-quotient, below, above) + fma(-quotient, more, lost)
+    r, k = reduced(at_least(-square, -746.0), -low)
+    part = fma(r * r, polynomial(r, "exp", grade), r)
+    return scaled(quotient + fma(part, quotient, rest * inverse), k)
 
 
 def erfc(x: Value, grade: str) -> Value:
