@@ -24,6 +24,7 @@ from shardir.backends.cpu.native.matrices.held import (
 from shardir.backends.cpu.native.matrices.reflections import numbered
 from shardir.backends.cpu.native.matrices.tridiagonal import (
     BESIDE,
+    NOTHING,
     WORDS,
     lane_sum,
     row_reflection,
@@ -143,7 +144,7 @@ def _column(
     with f.loop(wide, filled, LANES) as j:
         products(j, 1)
     first, rest = f.load(x.at(k, k).start, "double", ITEM), f.load(last, "double", ITEM)
-    none = rest.is_("oeq", 0.0)
+    none = rest.is_("olt", NOTHING)
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
     f.store(f.select(none, first, beta), f.offset(diagonal, k, "double"), ITEM)

@@ -56,12 +56,17 @@ def _reflected(f: Function, rows: Value, x: Held, s: Value, taus: Value) -> None
     sums = [f.variable(VECTOR) for _ in range(CHAINS)]
     factor = f.variable("double", 1.0)
     _multiplied(f, rows, x, s, factor, sums)
-    square = f.fma(diagonal, diagonal, _own(f, sums, s, factor))
+    below = f.variable("double", _own(f, sums, s))
+    square = f.fma(diagonal, diagonal, below.get())
     usual = square.is_("ogt", SQUARES[0]) & square.is_("olt", SQUARES[1])
     with f.when(~usual, seldom=True):
         factor.set(_factor(f, rows, x, s))
         _multiplied(f, rows, x, s, factor, sums)
-    first, rest = diagonal * factor.get(), _own(f, sums, s, factor)
+        below.set(0.0)
+        with f.loop(s + 1, rows) as i:
+            one = load(f, x.at(i, s), REAL, "double")[0] * factor.get()
+            below.set(f.fma(one, one, below.get()))
+    first, rest = diagonal * factor.get(), below.get()
     none = rest.is_("oeq", 0.0)
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
@@ -103,10 +108,9 @@ def _multiplied(
     sums[0].set((one + two) + (three + four))
 
 
-def _own(f: Function, sums: Sequence[Variable], s: Value, factor: Variable) -> Value:
-    """The product of column `s` with itself, in which its factor counts twice."""
-    found = f.emit(f"extractelement {VECTOR} {sums[0].get()}, i64 {s}", "double")
-    return found * factor.get()
+def _own(f: Function, sums: Sequence[Variable], s: Value) -> Value:
+    """The product of column `s` with itself."""
+    return f.emit(f"extractelement {VECTOR} {sums[0].get()}, i64 {s}", "double")
 
 
 def _factor(f: Function, rows: Value, x: Held, s: Value) -> Value:

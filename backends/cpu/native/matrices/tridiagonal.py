@@ -2,7 +2,7 @@
 
 As in G. H. Golub and C. F. Van Loan, "Matrix Computations" (1996), 8.3.1, with LAPACK's signs. Both
 triangles are kept, so that a reflection is a row and all that is done is done to whole vectors.
-Squares of f32 cannot overflow in f64.
+Squares of f32 cannot overflow in f64, nor those of differences from f32 vanish that say anything.
 """
 
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
@@ -12,6 +12,9 @@ from shardir.backends.cpu.native.matrices.reflections import numbered
 BESIDE = 4
 """Vectors of columns that are worked on at once."""
 WORDS = LANES * ITEM
+NOTHING = 2.0**-900
+"""A sum of squares below it is rounding of numbers of f32, and counts as 0: the squares themselves
+are rounded there, and what they make is no reflection any more."""
 
 
 def emit_mirror(module: Module) -> None:
@@ -61,7 +64,7 @@ def row_reflection(f: Function, x: Held, k: Value, filled: Value, beside: Value)
         row = f.load(x.at(k, j).start, VECTOR, ITEM)
         total.set(f.fma(row, row, total.get()))
     rest = lane_sum(f, total.get())
-    none = rest.is_("oeq", 0.0)
+    none = rest.is_("olt", NOTHING)
     norm = f.intrinsic("sqrt", f.fma(first, first, rest))
     beta = -f.intrinsic("copysign", norm, first)
     f.store(f.select(none, first, beta), f.offset(beside, k, "double"), ITEM)

@@ -47,6 +47,16 @@ def test_the_product_is_the_matrix(shape: tuple[int, ...], dtype: str, full: boo
     np.testing.assert_allclose(q[..., :few], wanted[0][..., :few], atol=200 * precision)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("number", [0.1, 1.0, 7.7, 3.3e10])
+def test_rounding_of_rounding_is_reflected_too(number: float, dtype: str) -> None:
+    # What is left of each column is rounding of what was left of the one before.
+    x = np.full((150, 150), number, NUMPY_DTYPES[dtype])
+    q, r = decomposed(x, dtype)
+    precision = float(np.finfo(x.dtype).eps)
+    assert max(errors(x, q, r)) <= 1000 * precision
+
+
 @pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e-160, 1e-70, 1e70, 1e160, 1e290])
 def test_squares_that_overflow_or_vanish(scale: float) -> None:
     x = drawn((20, 12), "f64")

@@ -64,6 +64,15 @@ def test_numbers_of_every_size(scale: float) -> None:
     assert np.abs(vectors.T.astype(np.float64) @ vectors - np.eye(20)).max() < 3 * EPSILON
 
 
+@pytest.mark.parametrize("rows", [13, 14, 26, 47, 200])
+@pytest.mark.parametrize("number", [0.1, 1.0, 7.7, 3.3e10])
+def test_rounding_of_rounding_makes_no_reflections(rows: int, number: float) -> None:
+    x = np.full((rows, rows), number, np.float32)
+    _, vectors = decomposed(x)
+    unit = vectors.T.astype(np.float64) @ vectors
+    assert np.abs(unit - np.eye(rows)).max() <= 3 * EPSILON
+
+
 def test_equal_values_and_what_is_tridiagonal_already() -> None:
     line = np.diag(np.arange(12, dtype=np.float32)) + np.diag(np.ones(11, np.float32), -1)
     for x in (np.zeros((9, 9), np.float32), np.eye(9, dtype=np.float32), line,

@@ -48,6 +48,13 @@ def test_vectors_of_all_sizes(shape: tuple[int, ...], full: bool) -> None:
             np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * max(1, want.max()))
 
 
+@pytest.mark.parametrize("shape", [(8, 8), (16, 16), (27, 27), (44, 36), (60, 60)])
+@pytest.mark.parametrize("number", [0.1, 1.0, 7.7, 3.3e10])
+def test_rounding_of_rounding_makes_no_reflections(shape: tuple[int, int], number: float) -> None:
+    x = np.full(shape, number, np.float32)
+    check(x, *decomposed(x, full=True))
+
+
 def test_ranks_that_are_not_full() -> None:
     x = drawn((12, 10), "f32")
     x[:, 0] = 0
