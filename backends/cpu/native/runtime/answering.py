@@ -92,7 +92,7 @@ class Table:
     def add(self, tokens: bytes, line: _Line) -> None:
         """Keep an answer; one for the same tokens goes."""
         with _writing:
-            known = tokens in self._lines
+            known = self._lines.get(tokens)  # Kept until nobody finds it any more.
             if len(self._lines) >= MANY:
                 self.clear()
             self._lines[tokens] = line

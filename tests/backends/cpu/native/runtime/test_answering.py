@@ -37,6 +37,24 @@ def test_a_table_grows_and_forgets() -> None:
     assert filled(table) == len(table) == 0
 
 
+def test_a_line_is_kept_as_long_as_it_can_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, held = Table(), Counted("held")
+    table.add(b"tokens", answering._Line((held,)))
+    there, build = weakref.ref(held), table._build
+    del held
+    seen: list[bool] = []
+
+    def look(self: Table, size: int) -> None:
+        seen.append(there() is not None)
+        build(size)
+        seen.append(there() is not None)
+
+    monkeypatch.setattr(Table, "_build", look)
+    table.add(b"tokens", answering._Line(()))
+    assert seen == [True, True]
+    assert there() is None
+
+
 def test_what_fails_is_seldom_tried() -> None:
     table = Table()
     assert all(table.is_worth_it() for _ in range(100))
