@@ -41,11 +41,12 @@ def reduced(x: Value, exact: bool) -> tuple[Value, Value, Value]:
     first, second, third = HALF_PI[is_single(x)]
     k, integer = nearest_product(x, 2 / pi)
     before = fma(k, -first, x)
-    r = fma(k, -second, before)
     if exact:
+        # Rounded on its own, so that `before - r` is exact even where r is next to nothing.
+        r = before - k * second
         low = fma(k, -third, fma(k, -second, before - r))
     else:
-        r, low = fma(k, -third, r), constant(x, 0.0)
+        r, low = fma(k, -third, fma(k, -second, before)), constant(x, 0.0)
     return reduced_far(x, FAR[is_single(x)], (r, low, integer))
 
 

@@ -61,6 +61,15 @@ def test_f64_keeps_its_bound(op: str) -> None:
     worst(op, "f64", [x], truth, DOUBLE[op])
 
 
+@pytest.mark.parametrize("op", ["sin", "cos", "tan"])
+def test_f64_keeps_its_bound_next_to_quarters_of_a_turn(op: str) -> None:
+    # Those where next to nothing is left are 29, 232, 464 and 511 quarters, and others.
+    far = np.random.default_rng(3).integers(2000, 1 << 27, 20000)
+    x = np.concatenate([np.arange(1, 2000), far]) * (np.pi / 2)
+    x = np.concatenate([x, -x, np.nextafter(x, 0)])
+    worst(op, "f64", [x], TRUTHS[op](x.astype(np.longdouble)), DOUBLE[op])
+
+
 def sampled(op: str, dtype: str) -> Array:
     rng = np.random.default_rng(3)
     count = 400
