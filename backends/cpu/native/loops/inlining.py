@@ -28,4 +28,4 @@ def abreast(body: Body, lanes: int) -> int:
         return 1
     dtype = "f64" if found[0].dtype == "f64" else "f32"
     alone = library.is_written_in(found[0].op, dtype)
-    return library.ABREAST if alone and lanes == library.LANES[dtype] else 1
+    return library.abreast() if alone and lanes == library.LANES[dtype] else 1

@@ -108,7 +108,7 @@ def nearest(x: Value) -> tuple[Value, Value]:
     return moved - shift, bits_of(moved) - pattern
 
 
-def nearest_product(x: Value, factor: float) -> tuple[Value, Value]:
+def nearest_product(x: Value, factor: Number) -> tuple[Value, Value]:
     """`nearest` of x times a factor, not rounded in between."""
     kind = element(x.type)
     shift = 1.5 * 2.0 ** FRACTION[kind]

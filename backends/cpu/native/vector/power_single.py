@@ -7,38 +7,36 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     bits_of,
     float_of,
     fma,
-    nearest,
+    nearest_product,
     polynomial,
     size,
     to_float,
     two_product,
 )
-from shardir.backends.cpu.native.vector.logarithm import LOG2_E_SINGLE
-from shardir.backends.cpu.native.vector.tables import looked_up
+from shardir.backends.cpu.native.vector.logarithm import (
+    LEAST_OF_PIECES,
+    LOG2_E_SINGLE,
+    is_ordinary,
+)
+from shardir.backends.cpu.native.vector.pieces import split_at_once
+from shardir.backends.cpu.native.vector.tables import has_registers, looked_up
 
-COUNT = 32
-STEP = 1 << 18
-LEAST = 0x3F800000 - 18 * STEP - 0x2AAAA
-"""The bits of the least m of x = m 2^k. There are 32 steps to 2 m, of which one has 1 in it, with
-two thirds of it below, where numbers are twice as dense."""
+STEPS = 32
+"""Of m from 3/4 to 3/2: half of them below 1, where numbers are twice as dense. The first five bits
+of the fraction say which."""
 
 
 def _inverses() -> list[float]:
     """A number near 1 / m for each step, of so few bits that its product with m, less 1, is exact.
 
     m below 1 has bits down to 2^-24, above to 2^-23; with 5 and 6 more they end at 2^-29, and the
-    difference is below 2^-5.
+    difference is below 2^-5. The steps on either side of 1 have 1.
     """
     found = []
-    for step in range(COUNT):
-        first, last = LEAST + step * STEP, LEAST + (step + 1) * STEP - 1
-        if first <= 0x3F800000 <= last:
-            found.append(1.0)
-            continue
-        low, high = (2.0 ** (-1 if b < 0x3F800000 else 0) * (1 + (b & 0x7FFFFF) / 2**23)
-                     for b in (first, last))  # fmt: skip
-        parts = 64 if low >= 1 else 32
-        found.append(round(2 / (low + high) * parts) / parts)
+    for step in range(STEPS):
+        unit, parts = (1.0, 64) if step < STEPS / 2 else (0.5, 32)
+        low, high = (unit * (1 + end / STEPS) for end in (step, step + 1))
+        found.append(1.0 if 1.0 in (low, high) else round(2 / (low + high) * parts) / parts)
     return found
 
 
@@ -49,15 +47,14 @@ RESTS = [-log2(i) - high for i, high in zip(INVERSES, LOGARITHMS, strict=True)]
 
 
 def power_of_ordinary(x: Value, y: Value) -> tuple[Value, Value]:
-    """2^(y log2 x), and where that is right: x positive, normal and finite, |y log2 x| below 125.
+    """2^(y log2 x), and where that is right: x positive and finite, |y log2 x| to 124.
 
     log2 x = k - log2 c + log2(1 + f) for c of the table and f = c m - 1, of which f - f^2 / 2 is
-    taken in two parts, and so is the product with y.
+    taken in two parts, and so is the product with y. Subnormal x are ordinary with AVX-512 alone.
     """
-    place = bits_of(x) - LEAST
-    exponent = place & -(1 << 23)
-    index = place >> 18
-    f = fma(looked_up(index, "shardir_inverses", INVERSES), float_of(bits_of(x) - exponent), -1.0)
+    m, exponent, unit = _taken_apart(x)
+    index = bits_of(m) >> 18
+    f = fma(looked_up(index, "shardir_inverses", INVERSES), m, -1.0)
     square, square_low = two_product(f, f)
     h = fma(square, -0.5, f)
     tail = fma(square_low, -0.5, fma(square, -0.5, f - h))
@@ -65,13 +62,26 @@ def power_of_ordinary(x: Value, y: Value) -> tuple[Value, Value]:
     whole, part = LOG2_E_SINGLE
     p, p_low = two_product(h, x.function.value(whole, h.type))
     p_low = fma(tail, whole, fma(h, part, p_low))
-    base = fma(to_float(exponent), 2.0**-23, looked_up(index, "shardir_logarithms", LOGARITHMS))
+    base = fma(exponent, unit, looked_up(index, "shardir_logarithms", LOGARITHMS))
     high = base + p
     low = (p - (high - base)) + (p_low + looked_up(index, "shardir_rests", RESTS))
+    k, integer = nearest_product(y, high + low)
     z = y * high
-    rest = fma(y, low, fma(y, high, -z))
-    k, integer = nearest(z + rest)
-    r = (z - k) + rest
+    r = (z - k) + fma(y, low, fma(y, high, -z))
     value = fma(r, polynomial(r, "exp2", "f32"), 1.0)
-    ordinary = (bits_of(x) - 0x00800000).is_("ult", 0x7F000000) & size(z).is_("olt", 125.0)
+    ordinary = size(k).is_("olt", 125.0)
+    if not has_registers():
+        ordinary = ordinary & is_ordinary(x)
     return float_of(bits_of(value) + (integer << 23)), ordinary
+
+
+def _taken_apart(x: Value) -> tuple[Value, Value, float]:
+    """m from 3/4 to 3/2, k and what it is a multiple of, for x = m 2^k.
+
+    The instructions of AVX-512 give a NaN or an infinity where x is not positive and finite, and
+    then the power of two is none.
+    """
+    if has_registers():
+        return *split_at_once(x), 1.0
+    exponent = (bits_of(x) - LEAST_OF_PIECES) & -(1 << 23)
+    return float_of(bits_of(x) - exponent), to_float(exponent), 2.0**-23
