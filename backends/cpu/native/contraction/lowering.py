@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from math import prod
 
 from shardir.backends.cpu.native.contraction.apart import each_lane
+from shardir.backends.cpu.native.contraction.checked import Checked
 from shardir.backends.cpu.native.contraction.describing import described, padded, tasks
 from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
-from shardir.backends.cpu.native.contraction.kernel import Checked, product_kernel
+from shardir.backends.cpu.native.contraction.kernel import product_kernel
 from shardir.backends.cpu.native.contraction.narrow import (
     FARTHER,
     narrow,
@@ -28,6 +29,8 @@ from shardir.backends.cpu.native.contraction.straight import readable, walked
 from shardir.backends.cpu.native.contraction.windows import windowed
 from shardir.backends.cpu.native.data import Context, Phase, View
 
+GROUP = 2
+"""Panels of columns that are packed at a time."""
 PARTED = 128
 """Bytes of columns from which on loops of columns are done one by one."""
 PACKED = 256 << 10
@@ -213,12 +216,11 @@ def _packed_phases(
     copied = checked.side == "lhs" and checked.walked >= 0
     most = sizes.rows // 2 // height * height if copied else sizes.rows
     held = shares(grid.rows, max(height, most), height)
-    # If all rows are packed at once, columns are a panel at a time: the next one comes from memory
-    # while tiles of this one are made.
-    several = grid.packed or held < grid.rows or patches
+    # Columns are some at a time: the next ones come from memory while tiles of these are made.
+    some = grid.columns if patches else min(grid.columns, GROUP * width)
     fields |= {
         "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE), "held_rows": held,
-        "together": grid.columns if several else width, "panel_columns": padded(columns, width),
+        "together": some, "panel_columns": padded(columns, width),
     }  # fmt: skip
     if staged:
         lists["rows_made"] = [(grid.rows, grid.columns * numbers.size), (1, 0)]

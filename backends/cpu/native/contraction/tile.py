@@ -66,16 +66,17 @@ def parts_of(tile: Tile) -> tuple[Tile, ...]:
 def emit_tile(
     module: Module, name: str, tile: Tile, packed: Tile, numbers: Arithmetic, machine: Machine
 ) -> None:
-    """`name(k, lhs, rhs, soon, pace, out, offsets, rows, columns, adding)`.
+    """`name(k, lhs, rhs, soon, pace, each, out, offsets, rows, columns, adding)`.
 
     Writes, or adds to, the first `rows` rows and `columns` columns at `out`; row i begins
     `offsets[i]` bytes further on, and its columns are neighbours. Operands lie as they are packed
-    for tiles of the size `packed`. Lines from `soon` on, `pace` bytes apart, are asked for.
+    for tiles of the size `packed`. Lines from `soon` on, `pace` bytes apart, are asked for; a share
+    of steps begins `each` bytes further on for each step before it.
     """
-    params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr", "i64", "ptr noalias",
-              "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
+    params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr", "i64", "i64",
+              "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = Function(module, name, params, attributes=APART, internal=True)
-    steps, lhs, rhs, soon, pace, *place = f.params
+    steps, lhs, rhs, soon, pace, each, *place = f.params
     sums = TileSums(f, tile, packed, numbers, machine)
     left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, soon))
 
@@ -92,25 +93,31 @@ def emit_tile(
         left.set(f.offset(start, packed.height * numbers.size))
         right.set(f.offset(here, packed.columns * numbers.size))
 
-    for_each_step(sums, place, steps, lambda _: step())
+    def ask_from(first: Value) -> None:
+        line.set(f.offset(soon, first * each))
+
+    for_each_step(sums, place, steps, lambda _: step(), ask_from)
     sums.write(place)
     f.leave()
 
 
 def for_each_step(
-    sums: "TileSums", place: list[Value], steps: Value, step: Callable[[Value], None]
-) -> None:
-    """All steps, in shares; with each share one more row of the result is asked for before it is
-    written, so that steps need not wait behind them all."""
+    sums: "TileSums", place: list[Value], steps: Value, step: Callable[[Value], None],
+    begin: Callable[[Value], None] = lambda _: None,
+) -> None:  # fmt: skip
+    """All steps, in shares, each of which begins with `begin`; with each share one more row of the
+    result is asked for before it is written, so that steps need not wait behind them all."""
     f, height = sums.f, sums.tile.height
     if sums.tile != sums.packed:  # Few tiles are such.
         with f.loop(0, steps) as k:
             step(k)
         return
-    share = f.least(steps // (2 * height) + 1, steps)
+    # No share takes more than a line of memory of what lies along the steps.
+    share = f.least(steps // (2 * height) + 1, LINE // sums.numbers.size)
     row = f.variable("i64", 0)
     with f.loop(0, steps, share) as first:
         now = row.get()
+        begin(first)
         sums.ask_for_row(place, now)
         row.set(f.least(now + 1, height - 1))
         with f.loop(first, f.least(first + share, steps)) as k:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from shardir.backends.cpu.native.contraction import lowering
 from shardir.backends.cpu.native.contraction.rules import LAYOUTS, RULES
 from shardir.ops import dot
 from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, TensorType
@@ -301,3 +302,19 @@ def test_a_vector_and_a_matrix_are_shared_among_workers() -> None:
     assert phases is not None
     assert [phase.tasks for phase in phases] == [4]
     assert_product(out, x, y, "k,kb->b", op.result.type)
+
+
+@pytest.mark.parametrize("dims", ["mk,kn->mn", "km,kn->mn", "mk,nk->mn", "zmk,zkn->zmn"])
+def test_columns_are_packed_in_groups_of_any_size(
+    dims: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of several blocks meet all groups, in each part of the sum; bits are the same."""
+    rng = np.random.default_rng(0)
+    sizes = {"z": 2, "m": 400, "k": 1100, "n": 330}
+    left, right = (tuple(sizes[c] for c in term) for term in dims.partition("->")[0].split(","))
+    x, y = numbers(rng, left, "f32"), numbers(rng, right, "f32")
+    made = []
+    for group in (1, 2, 3, 1000):
+        monkeypatch.setattr(lowering, "GROUP", group)
+        made.append(product(x, y, dims))
+    assert all(np.array_equal(made[0], each) for each in made[1:])

@@ -1,0 +1,194 @@
+"""A block of the result of a product: the instructions of a task, in their order.
+
+Rows are packed a panel at a time, just before its first tile, and columns in groups, just before
+their first tiles; meanwhile tiles ask for what is packed next.
+"""
+
+from shardir.backends.cpu.native.contraction.soon import Soon
+from shardir.backends.cpu.native.contraction.staging import UNSTAGE
+from shardir.backends.cpu.native.contraction.straight import lanes_of
+from shardir.backends.cpu.native.contraction.task import Task
+from shardir.backends.cpu.native.contraction.tile import Tile, parts_of
+from shardir.backends.cpu.native.contraction.windows import ENTRY
+from shardir.backends.cpu.native.llvm.text import Value
+
+
+def emit_block(task: Task) -> None:
+    """Make a block of the result; one without rows is packed for later tasks."""
+    f, r, block = task.f, task.record, task.block
+    task.lines("rows_lhs", block.first_row, block.rows)
+    columns_out = task.lines("columns_out", block.first_column, block.columns)
+    task.lines("columns_rhs", block.first_column, block.columns)
+    task.lines("rows_made", block.first_row, block.rows)
+    staged = r["staged"].is_("ne", 0)
+    with block.products(task.bases) as (lhs, rhs, out, packed):
+        start = f.offset(out, f.load(columns_out, "i64"))
+        place = f.select(staged, task.places["stage"], start)
+        _Sums(task, lhs, rhs, packed, place).emit()
+        with f.when(staged):
+            rows_out = task.lines("rows_out", block.first_row, block.rows)
+            tables = [rows_out, columns_out, block.rows, block.columns, r["block_columns"]]
+            f.call(UNSTAGE, [out, task.places["stage"], *tables])
+
+
+class _Sums:
+    """The sums of a block of one product: its operands, and where the results go."""
+
+    def __init__(self, task: Task, lhs: Value, rhs: Value, packed: Value, place: Value) -> None:
+        self.task, self.lhs, self.rhs, self.packed, self.place = task, lhs, rhs, packed, place
+        f, r = task.f, task.record
+        self.here = r["packed_slot"].is_("eq", 0)
+        self.packs = self.here | r["packing"].is_("ne", 0)
+        self.held = r["held_rows"]
+        # Packed columns stay if further rows meet them.
+        self.kept = ~self.here | task.block.rows.is_("sgt", self.held)
+        self.soon = {side: Soon(f, task.places["rhs"]) for side in ("lhs", "rhs")}
+        self.parts = {side: f.variable("i64", 0) for side in ("lhs", "rhs")}
+        self.asked, self.asks = f.variable("i64"), f.variable("i64")
+
+    def emit(self) -> None:
+        """One part of the steps after the other."""
+        task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
+        size, inner = task.numbers.size, r["inner"]
+        # A sum of no steps is zero: the first part is done even if it is empty.
+        after, first = f.variable("i64", 0), f.variable("i64", 0)
+        with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
+            now = first.get()
+            steps = f.least(inner - now, r["steps"])
+            at = (now * r["panel_columns"] + block.first_column * steps) * size
+            right = f.select(self.here, task.places["rhs"], f.offset(self.packed, at))
+            # A block without rows has columns, too.
+            rows = f.select(block.rows.is_("eq", 0), 1, block.rows)
+            with f.loop(0, rows, self.held) as top:
+                self._rows(now, steps, right, top)
+            after.set(1)
+            first.set(now + r["steps"])
+
+    def _rows(self, now: Value, steps: Value, right: Value, top: Value) -> None:
+        """Some rows, from `top` on, times one group of columns after the other."""
+        task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
+        count = f.least(block.rows - top, self.held)
+        packing, last = self.packs & top.is_("eq", 0), count.is_("eq", block.rows - top)
+        with f.loop(0, block.columns, r["together"]) as begin:
+            end = f.least(block.columns, begin + r["together"])
+            place = f.select(self.kept, begin * steps * task.numbers.size, 0)
+            group = f.offset(right, place)
+            with f.when(packing):
+                args = begin, end - begin, now, steps, group
+                self.parts["rhs"].set(task.packed("rhs", self.rhs, *args))
+            final = end.is_("eq", block.columns)
+            self._ask_for_columns(steps, right, end, final, packing & ~final | last & final)
+            if task.checked.of("lhs"):
+                with f.when(begin.is_("eq", 0)):
+                    self._pack_rows(top, count, now, steps, task.places["lhs"])
+            self._tiles(now, steps, group, (top, count), (begin, end))
+
+    def _ask_for_columns(
+        self, steps: Value, right: Value, end: Value, final: Value, source: Value
+    ) -> None:
+        """Those after `end`; after the final ones, the first ones: from their `source`, or packed
+        ones."""
+        task, f = self.task, self.task.f
+        column = f.select(final, 0, end)
+        some = f.least(task.block.columns - column, task.record["together"])
+        self.asked.set(0)
+        self.asks.set(f.select(source & self.packs | self.kept, task.asks_of(some), 0))
+
+        def lying() -> None:
+            task.find(self.soon["rhs"], "rhs", self.rhs, column, f.select(final, steps, 0))
+
+        def packed() -> None:
+            at = f.offset(right, column * steps * task.numbers.size)
+            self.soon["rhs"].packed(at, steps)
+
+        f.choose(source & self.packs, lying, packed)
+
+    def _pack_rows(self, row: Value, count: Value, now: Value, steps: Value, to: Value) -> None:
+        self.parts["lhs"].set(self.task.packed("lhs", self.lhs, row, count, now, steps, to))
+
+    def _tiles(
+        self, now: Value, steps: Value, right: Value, rows: tuple[Value, Value],
+        columns: tuple[Value, Value],
+    ) -> None:  # fmt: skip
+        """Tiles of some rows (the first, how many) and columns (from, to)."""
+        task, f, tile, size = self.task, self.task.f, self.task.sizes.tile, self.task.numbers.size
+        (top, count), (start, stop) = rows, columns
+        low, block = parts_of(tile)[-1].height, task.block
+        # A panel of rows stays in the nearest cache while columns come from the next one.
+        with (
+            f.loop(start, stop, task.sizes.stripe) as begin,
+            f.loop(0, count, tile.height) as panel,
+        ):
+            here = f.least(count - panel, tile.height)
+            left = f.offset(task.places["lhs"], panel * steps * size)
+            if not task.checked.of("lhs"):
+                with f.when(begin.is_("eq", 0)):
+                    self._pack_rows(top + panel, here, now, steps, left)
+            # The next rows that are packed: in the first stripe those below, else the next ones.
+            row = f.select(begin.is_("eq", 0), top + panel + tile.height, top + count)
+            over = row.is_("sge", block.rows)
+            line, far = f.select(over, 0, row), f.select(over, steps, 0)
+            task.find(self.soon["lhs"], "lhs", self.lhs, line, far)
+            high = f.select(here.is_("sgt", 2 * low), tile.height, low)
+            end = f.least(stop, begin + task.sizes.stripe)
+            for_rows = begin.is_("eq", 0) | stop.is_("eq", block.columns)
+            with f.loop(0, here, high) as row:
+                column = f.variable("i64", begin)
+                with f.while_(lambda: column.get().is_("slt", end)):
+                    j = column.get()
+                    rest = block.columns - j
+                    called, wide = self._fitting(high, rest)
+                    inside = (j - start) % tile.columns
+                    at = (j - start - inside) * steps * size + inside * task.numbers.part
+                    packed = f.offset(right, at)
+                    offsets = f.offset(task.places["rows_made"], top + panel + row, "i64")
+                    adding = now.is_("ne", 0)
+                    out = [f.offset(self.place, j * size), offsets, here - row, rest, adding]
+                    part = row * task.numbers.part
+                    if task.checked.straight and task.checked.side == "rhs":
+                        parts = self.parts["rhs"].get()
+                        each = f.value(ENTRY * tile.width, "i64") * parts
+                        table = f.offset(right, (j - start) // tile.columns * each)
+                        stride = task.stride("inner_rhs")
+                        segments = task.places["rhs_segments"]
+                        args = [parts, segments, table, f.offset(left, part), stride, *out]
+                    elif task.checked.straight:
+                        parts = self.parts["lhs"].get()
+                        each = f.value(8 * lanes_of(tile.height), "i64") * parts
+                        starts = panel // tile.height * each + row * 8
+                        starts = f.offset(task.places["lhs"], starts)
+                        args = [parts, task.places["lhs_segments"], starts, packed, *out]
+                    else:
+                        asking = self._asking(for_rows & j.is_("eq", begin))
+                        args = [steps, f.offset(left, part), packed, *asking, *out]
+                    f.call(str(called), args)
+                    column.set(j + wide)
+
+    def _asking(self, for_rows: Value) -> list[Value]:
+        """What a tile asks for: rows, or more of the columns; in the end, for nothing new."""
+        f, asked = self.task.f, self.asked.get()
+        more = asked.is_("slt", self.asks.get())
+        of_rows = self.soon["lhs"].of(f.value(0, "i64"))
+        of_columns = self.soon["rhs"].of(f.select(more, asked, 0))
+        self.asked.set(asked + f.select(for_rows, 0, 1))
+        start, *paces = (f.select(for_rows, a, b) for a, b in zip(of_rows, of_columns, strict=True))
+        return [start, *(f.select(for_rows | more, pace, 0) for pace in paces)]
+
+    def _fitting(self, high: Value, rest: Value) -> tuple[Value, Value]:
+        """The function for tiles of so many rows, where so many columns are left, and how many
+        columns it makes."""
+        f, tile = self.task.f, self.task.sizes.tile
+        whole, *parts = self.task.checked.parts_of(tile)
+        found, wide = Value(f"@{called(whole)}", "ptr", f), f.value(whole.columns, "i64")
+        for part in parts:
+            fits = high.is_("eq", part.height)
+            if part.columns < tile.columns:
+                fits = fits & rest.is_("sle", tile.columns - part.columns)
+                wide = f.select(fits, part.columns, wide)
+            found = f.select(fits, Value(f"@{called(part)}", "ptr", f), found)
+        return found, wide
+
+
+def called(part: Tile) -> str:
+    """The name of the function that makes such a tile."""
+    return f"tile{part.height}x{part.width}"

@@ -1,0 +1,95 @@
+"""What a task of the kernel of products works with: scratch memory, tables, packed numbers."""
+
+from shardir.backends.cpu.native.contraction.checked import Checked
+from shardir.backends.cpu.native.contraction.elements import Arithmetic
+from shardir.backends.cpu.native.contraction.packing import SEGMENT, panels_of
+from shardir.backends.cpu.native.contraction.record import Block, Reader
+from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, Sizes
+from shardir.backends.cpu.native.contraction.soon import Soon
+from shardir.backends.cpu.native.contraction.tables import OFFSETS
+from shardir.backends.cpu.native.contraction.tile import LINE
+from shardir.backends.cpu.native.data import SCRATCH_BYTES
+from shardir.backends.cpu.native.llvm.text import Function, Value
+from shardir.types import NUMPY_DTYPES
+
+TABLES = {"lhs": "rows_lhs", "rhs": "columns_rhs"}
+"""Where the lines of operands begin."""
+
+
+class Task:
+    """A task in the function `f`; operands have the element types `dtypes`."""
+
+    def __init__(
+        self, f: Function, dtypes: dict[str, str], sizes: Sizes, numbers: Arithmetic,
+        checked: Checked,
+    ) -> None:  # fmt: skip
+        self.f, self.sizes, self.numbers, self.checked = f, sizes, numbers, checked
+        self.dtypes = dtypes
+        self.bases, self.words, task, worker = f.params
+        self.record = Reader(f, self.words)
+        self.block = Block(f, self.record, task)
+        at = f.offset(f.load(self.bases, "ptr"), worker * SCRATCH_BYTES)
+        table = 8 * LINES
+        segments = (SEGMENT + 8 * checked.dims) * sizes.steps
+        self.places = {}
+        for name, size in (
+            ("rows_lhs", table), ("rows_made", table), ("rows_out", table), ("columns_rhs", table),
+            ("columns_out", table), ("lhs_segments", segments), ("rhs_segments", segments),
+            ("lhs", LEFT + 4096), ("rhs", RIGHT), ("stage", STAGE),
+            ("positions", table * checked.dims),
+        ):  # fmt: skip
+            self.places[name] = at
+            at = f.offset(at, size)
+
+    def lines(self, name: str, first: Value, count: Value) -> Value:
+        """The table of where lines begin; of patches, also of their positions."""
+        f, lists = self.f, {name: self.places[name]}
+        for d in range(self.checked.of(name.rpartition("_")[2])):
+            lists[f"positions_{d}"] = f.offset(self.places["positions"], d * 8 * LINES)
+        for each, table in lists.items():
+            f.call(OFFSETS, [self.words, self.record.list(each), table, first, count])
+        return self.places[name]
+
+    def packed(
+        self, side: str, base: Value, skipped: Value, lines: Value, first: Value, steps: Value,
+        to: Value,
+    ) -> Value:  # fmt: skip
+        """Pack lines of an operand, but for those skipped, for the steps from `first` on, or find
+        them in memory. How many segments these are."""
+        f, dims, tile = self.f, self.checked.of(side), self.sizes.tile
+        name, segments = f"inner_{side}", self.places[f"{side}_segments"]
+        args = [self.words, self.record.list(name), segments, first, steps]
+        parts = f.call(f"segments_{dims}", args, "i64")
+        table = f.offset(self.places[TABLES[side]], skipped, "i64")
+        args = [to, base, table, lines, segments, parts]
+        straight = self.checked.straight and side == self.checked.side
+        if not straight:
+            args += [steps, self.stride(name)]
+        if dims:
+            args.append(f.offset(self.places["positions"], skipped, "i64"))
+            args.append(self.record.loops("bounds")[0])
+            f.call(f"starts_{side}" if straight else f"pack_{side}", args)
+            return parts
+        dtype, high = self.dtypes[side], tile.height if side == "lhs" else tile.columns
+        several = panels_of(high * NUMPY_DTYPES[dtype].itemsize)
+        args += [f.value(high, "i64"), f.value(several, "i64"), Value(f"@across_{side}", "ptr", f)]
+        f.call(f"pack_{dtype}", args)
+        return parts
+
+    def find(self, soon: Soon, side: str, base: Value, line: Value, far: Value) -> None:
+        """A line of an operand is what will be asked for, `far` steps after those that were packed
+        last."""
+        f, item = self.f, NUMPY_DTYPES[self.dtypes[side]].itemsize
+        start = f.load(f.offset(self.places[TABLES[side]], line, "i64"), "i64")
+        first = f.load(self.places[f"{side}_segments"], "i64")
+        step = self.stride(f"inner_{side}")
+        at = f.offset(f.offset(base, start), first + far * step)
+        soon.lying(at, step, self.stride(TABLES[side]), item, self.numbers.size)
+
+    def stride(self, name: str) -> Value:
+        """Bytes from one line, or step, to the next one, in the innermost of some loops."""
+        return self.f.load(self.f.offset(self.record.loops(name)[0], 8), "i64")
+
+    def asks_of(self, columns: Value) -> Value:
+        """How many tiles it takes to ask for so many columns."""
+        return columns * self.numbers.size // LINE
