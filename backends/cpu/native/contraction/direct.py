@@ -23,20 +23,26 @@ AHEAD = 12
 
 
 @cache
-def direct_kernel(kind: Vectors, height: int, width: int, ahead: bool = False) -> Kernel:
-    """The kernel for `height` rows and `width` vectors of columns at a time.
+def direct_kernel(
+    kind: Vectors, height: int, width: int, ahead: bool = False, last: int = 0
+) -> Kernel:
+    """The kernel for `height` rows and `width` vectors of columns at a time, `last` (0: as many)
+    in the end.
 
     Of the left operand, whose steps are neighbours then, the next rows are asked for `ahead`.
     """
+    last = last or width
     name = f"direct_{kind.name}_{height}x{width}" + "_ahead" * ahead
-    return Kernel(name, lambda: _text(name, kind, height, width, ahead))
+    name += f"_last{last}" * (last < width)
+    return Kernel(name, lambda: _text(name, kind, height, width, ahead, last))
 
 
-def _text(name: str, kind: Vectors, height: int, width: int, ahead: bool) -> str:
+def _text(name: str, kind: Vectors, height: int, width: int, ahead: bool, last: int) -> str:
     module = Module()
     low = max(1, height // 4)
     for each in {height: 0, low: 0}:
-        _Strip(module, kind, each, width, ahead).emit()
+        for wide in {width: 0, last: 0}:
+            _Strip(module, kind, each, wide, ahead).emit()
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     r = Reader(f, record)
@@ -59,6 +65,7 @@ def _text(name: str, kind: Vectors, height: int, width: int, ahead: bool) -> str
     ):
         right = f.offset(rhs, (block.first_column + j) * item)
         top, end = f.variable("i64", begin), f.least(block.rows, begin + some)
+        few = (block.columns - j).is_("sle", last * kind.lanes)
 
         def strip(high: int) -> None:
             left, first = end - top.get(), block.first_row + top.get()
@@ -66,7 +73,8 @@ def _text(name: str, kind: Vectors, height: int, width: int, ahead: bool) -> str
             to = f.offset(f.offset(out, first * row_out), (block.first_column + j) * kind.made)
             rest = block.columns - j
             args = [inner, start, row_in, step_in, right, step_rhs, to, row_out, rest, left]
-            f.call(f"strip{high}", args)
+            whole, thin = (Value(f"@strip{high}x{wide}", "ptr", f) for wide in (width, last))
+            f.call(str(f.select(few, thin, whole)), args)
             top.set(top.get() + high)
 
         # Few rows that are left are not made as if they were many.
@@ -80,7 +88,7 @@ def _text(name: str, kind: Vectors, height: int, width: int, ahead: bool) -> str
 
 @dataclass
 class _Strip:
-    """`strip{height}(inner, lhs, row, step, rhs, rhs_step, out, out_row, columns, rows)`.
+    """`strip{height}x{width}(inner, lhs, row, step, rhs, rhs_step, out, out_row, columns, rows)`.
 
     Rows that are missing are made as the last one, and not stored.
     """
@@ -94,7 +102,7 @@ class _Strip:
     def emit(self) -> None:
         params = ["i64", "ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias",
                   "i64", "i64", "i64"]  # fmt: skip
-        name = f"strip{self.height}"
+        name = f"strip{self.height}x{self.width}"
         f = Function(self.module, name, params, attributes=APART, internal=True)
         columns, lanes = f.params[8], self.kind.lanes
         masks = [self.kind.mask(f, columns - j * lanes) for j in range(self.width)]

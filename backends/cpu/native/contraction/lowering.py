@@ -16,7 +16,6 @@ from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithme
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
 from shardir.backends.cpu.native.contraction.kernel import product_kernel
 from shardir.backends.cpu.native.contraction.narrow import (
-    FARTHER,
     narrow,
     rate,
     stored_at_once,
@@ -37,8 +36,9 @@ PACKED = 256 << 10
 """Bytes that a task packs for later ones."""
 COPIED = 128 << 20
 """Bytes of a right operand that may be packed as a whole."""
-RUNS = 4
-"""Parts of a sum that are read one after the other."""
+READ, RUNS, LINES = 4 << 20, 4, 16
+"""Bytes of a matrix whose lines are read as wholes: in so many parts of the sum, of so many lines
+at least."""
 LONG = 16384
 """Steps of a sum from which on it is taken in parts, where the result is small."""
 SMALL = 4096
@@ -65,7 +65,8 @@ def multiplied(work: Product, context: Context, label: str) -> list[Phase]:
     if count > 1 and not any(work.inner[0].steps):
         return _in_parts(work, count, context, label)
     for each in (work, work.turned()):
-        if batch == 1 and swept(each) and inner * each.sizes[2] * work.out.itemsize >= FARTHER:
+        nbytes = inner * each.sizes[2] * work.out.itemsize
+        if batch == 1 and swept(each) and nbytes >= READ and inner >= RUNS * LINES:
             return _in_parts(each, RUNS, context, label)
     return _at_once(work, context, label)
 

@@ -175,19 +175,28 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         return _spread(work, kernel, (rows, padded(run, lanes)), context, label)
     if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= bytes_near(work)):
         return []
+    vectors, last = ceil(columns / lanes), 0
     if rows == 1:
         height, width = 1, 8 // kind.planes
     else:
-        width = min(WIDTHS, key=lambda n: (ceil(columns / (n * lanes)) * n * WIDTHS[n], -n))
+        width = min(WIDTHS, key=lambda n: (_cost(vectors, n), -n))
+        last = vectors % width
         # Sums, and what is multiplied, are to stay in the registers that there are.
         most = next((n for n in (8, 4) if n * width * kind.planes <= _registers()), 2)
         height = min(most, 1 << (rows - 1).bit_length())
-    width = min(width, -(-columns // lanes))
+    width = min(width, vectors)
     # A step of a vector of columns is too short to ask for anything beside.
     ahead = width > 1 and asked_for(work, height)
-    kernel = direct_kernel(kind, height, width, ahead)
+    kernel = direct_kernel(kind, height, width, ahead, last)
     step = width * lanes
     return _spread(work, kernel, (8, step * ceil(256 / (step * item))), context, label)
+
+
+def _cost(vectors: int, width: int) -> float:
+    """What so many vectors of columns take, that many at a time; those that are left are done in
+    the end."""
+    last = vectors % width
+    return (vectors - last) * WIDTHS[width] + (last * WIDTHS[last] if last else 0.0)
 
 
 def bytes_near(work: Product) -> int:

@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from shardir.backends.cpu.native.contraction import lowering
 from shardir.backends.cpu.native.contraction.rules import LAYOUTS, RULES
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.ops import dot
 from shardir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, TensorType
 from tests.backends.cpu.native.running import lowered, made_by, op_on
@@ -51,6 +52,17 @@ def product(x: Array, y: Array, dims: str, result: TensorType | None = None, **m
     (got,) = made_by(RULES["dot"], op, [x, y], LAYOUTS["dot"], **more)
     assert_product(got, x, y, dims, op.result.type)
     return got
+
+
+def kernels(x: Array, y: Array, dims: str) -> list[str]:
+    """The names of the kernels that make a product, which is right."""
+    types = [TensorType(a.shape, dtype_of(a)) for a in (x, y)]
+    op = op_on(dot, *types, dims=dims)
+    out = np.zeros(op.result.type.shape, x.dtype)
+    phases = lowered(RULES["dot"], op, [x, y], [out])
+    assert phases is not None
+    assert_product(out, x, y, dims, op.result.type)
+    return [phase.kernel.name for phase in phases]
 
 
 def dtype_of(x: Array) -> str:
@@ -318,3 +330,37 @@ def test_columns_are_packed_in_groups_of_any_size(
         monkeypatch.setattr(lowering, "GROUP", group)
         made.append(product(x, y, dims))
     assert all(np.array_equal(made[0], each) for each in made[1:])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "c64"])
+@pytest.mark.parametrize("columns", [17, 33, 50, 70, 100, 113])
+def test_vectors_of_columns_that_are_left(columns: int, dtype: str) -> None:
+    """What does not fill the vectors that are made together is made in fewer, in the end."""
+    rng = np.random.default_rng(0)
+    x, y = numbers(rng, (21, 40), dtype), numbers(rng, (40, columns), dtype)
+    (name,) = kernels(x, y, "ak,kb->ab")
+    assert name.startswith("direct_")
+
+
+def test_columns_are_cut_into_as_few_vectors_as_they_fill() -> None:
+    """Seven vectors of columns are two times three and one, rather than nine."""
+    lanes = host().lanes(4)
+    rng = np.random.default_rng(0)
+    x, y = numbers(rng, (21, 40), "f32"), numbers(rng, (40, 6 * lanes + 4), "f32")
+    (name,) = kernels(x, y, "ak,kb->ab")
+    assert "x3" in name
+    assert name.endswith("_last1")
+
+
+@pytest.mark.parametrize("dims", ["k,kn->n", "mk,k->m"])
+def test_large_matrices_are_read_in_whole_lines(dims: str) -> None:
+    """Lines are neighbours, so parts of the sum have a few each; a few long ones are not parted,
+    since parts of the result would be as large as the matrix."""
+    rng = np.random.default_rng(0)
+    terms = dims.partition("->")[0].split(",")
+    for lines, long, parted in ((1100, 1000, True), (20, 60_000, False)):
+        sizes = {"k": lines, "n": long} if dims == "k,kn->n" else {"k": lines, "m": long}
+        left, right = (numbers(rng, tuple(sizes[c] for c in term), "f32") for term in terms)
+        if dims == "mk,k->m":  # The same matrix, turned around.
+            left = np.ascontiguousarray(left.T).T
+        assert (len(kernels(left, right, dims)) > 1) == parted
