@@ -45,11 +45,12 @@ FEW = 4
 def sort_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase] | None:
-    """By one operand of real numbers, or of complex ones in f32 alone."""
+    """By operands of real numbers, or by one of complex ones in f32 alone."""
     x, dim = operands[0], op.attrs["dim"]
     if x.dtype == "c64" and len(operands) == 1 and x.size:
         return pairs_phases(x, results[0], dim, partial(_values_phases, context=context), context)
-    if op.attrs.get("keys", 1) > 1 or x.dtype in (*numbers.PARTS, "key"):
+    keys = operands[: op.attrs.get("keys", 1)]
+    if any(key.dtype in (*numbers.PARTS, "key") for key in keys):
         return None
     if x.size == 0:
         return []
@@ -57,11 +58,13 @@ def sort_rule(
         return _values_phases(x, results[0], dim, op.attrs.get("wanted", ()), context=context)
     alone = op.attrs.get("order")
     order = _places(x, context) if alone is None else results[alone]
-    values = results[0] if alone is None and x.itemsize == 4 else None
-    phases = places_phases(x, order, dim, values, context)
-    made = phases is not None and values is not None
-    phases = phases or _lines_phases(x, order, dim, "places", context)
-    phases = phases or sorted_phases(x, order, dim, True, context)
+    if len(keys) > 1:
+        phases, made = _order_phases(keys, order, dim, context), False
+    else:
+        values = results[0] if alone is None and x.itemsize == 4 else None
+        phases = places_phases(x, order, dim, values, context)
+        made = phases is not None and values is not None
+        phases = phases or _digits_phases(x, order, dim, context)
     if phases is None or alone is not None:
         return phases
     taken = [
@@ -69,6 +72,42 @@ def sort_rule(
         for source, target in list(zip(operands, results, strict=True))[made:]
     ]
     return [*phases, *taken]
+
+
+def _digits_phases(x: View, order: View, dim: int, context: Context) -> list[Phase] | None:
+    phases = _lines_phases(x, order, dim, "places", context)
+    return phases or sorted_phases(x, order, dim, True, context)
+
+
+def _order_phases(
+    keys: Sequence[View], order: View, dim: int, context: Context
+) -> list[Phase] | None:
+    """Where elements were that are in order by several keys, of which the first counts most.
+
+    They are sorted by one key after the other, from the last to the first: what is equal by one
+    stays as those after it have put it.
+    """
+    phases: list[Phase] = []
+    before: View | None = None
+    for number, key in reversed(list(enumerate(keys))):
+        if before is not None:
+            slot = context.temporary(key.size * key.itemsize)
+            type = TensorType(key.shape, key.dtype)
+            arranged = View(slot, 0, key.shape, packed(type, order_of(key)), key.dtype)
+            phases.append(_taken(key, before, arranged, dim, context))
+            key = arranged
+        places = _places(key, context)
+        more = places_phases(key, places, dim, None, context)
+        more = more or _digits_phases(key, places, dim, context)
+        if more is None:
+            return None
+        phases += more
+        if before is not None:
+            after = _places(key, context) if number else order
+            phases.append(_taken(before, places, after, dim, context))
+            places = after
+        before = places
+    return phases
 
 
 def _values_phases(
@@ -174,5 +213,5 @@ def _sort(way: str, dtype: str, places: str, f: Function, block: Block) -> None:
 
 
 RULES: dict[str, Rule] = {"sort": sort_rule, "top_k": top_k_rule}
-"""No phases for several keys, nor for complex ones but those of f32; nor for the largest of few or
-very long lines, or the places of numbers of 64 bits in many short ones."""
+"""No phases for complex keys but those of f32 alone; nor for the largest of few or very long lines,
+or the places of numbers of 64 bits in many short ones."""

@@ -52,6 +52,32 @@ def test_others_go_along(dtype: str, shape: tuple[int, ...]) -> None:
             assert_same_bits(out, want)
 
 
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("shape", [(40, 100), (2, 16), (1, 5000), (9, 1)])
+def test_several_keys(shape: tuple[int, ...], alone: bool, count: int) -> None:
+    """Many equal ones of each; what is equal by all keeps its order."""
+    dtypes = ["u8", "f32", "bf16"] if shape[0] > 2 else ["bool", "f64", "i64"]
+    dtypes = dtypes[:count]
+    places = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
+    rng = np.random.default_rng(count)
+    rows = [rng.integers(0, 4, shape).astype(NUMPY_DTYPES[name]) for name in dtypes]
+    rows[1][rows[1] == 1] = np.nan
+    rows[1][:, ::3] *= -1
+    arrays = [*rows, places, random_of("c64", shape)]
+    types = [TensorType(shape, name) for name in (*dtypes, "i32", "c64")]
+    for dim, turn in ((1, False), (0, True)):
+        given = [a.T for a in arrays] if turn else arrays
+        kinds = [TensorType(a.shape, t.dtype) for a, t in zip(given, types, strict=True)]
+        more = {"order": count} if alone else {}
+        op = op_on(OPS["sort"], *kinds, dim=dim, keys=count, **more)
+        outs = [np.zeros_like(a) for a in given]
+        assert lowered(RULES["sort"], op, given, outs) is not None
+        for k, (out, want) in enumerate(zip(outs, expected(op, given), strict=True)):
+            if not alone or k == count:
+                assert_same_bits(out, want)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i32", "u8", "u32"])
 @pytest.mark.parametrize("count", [1, 7, 100])
 def test_the_largest(dtype: str, count: int) -> None:
