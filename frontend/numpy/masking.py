@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from shardir.backends.cpu.native import available
 from shardir.backends.storage import Storage
-from shardir.frontend.array import Array
+from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.devices import Device
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.running import uncommitted_device
@@ -128,12 +128,13 @@ def true_places(mask: Mask) -> Storage:
 
 
 def _flags(mask: Mask) -> tuple[int, object]:
-    """The address of a mask's bytes in row-major order, and what has to live as long."""
-    if type(mask) is Array:
-        storage = mask.held if type(mask.held) is Storage else mask.storage
-        return storage.address, storage
-    whole = np.ascontiguousarray(mask)
-    return whole.__array_interface__["data"][0], whole
+    """The address of a mask's bytes in row-major order, and what has to live as long.
+
+    One of NumPy is copied: it is read twice, and somebody might write into it between.
+    """
+    own = mask if type(mask) is Array else from_numpy(mask)
+    storage = own.held if type(own.held) is Storage else own.storage
+    return storage.address, storage
 
 
 @cache

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.array import Array
+from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.eager import public
 from shardir.frontend.numpy.along import piece
 from shardir.frontend.numpy.common_values import values_of_both
@@ -170,6 +170,10 @@ def isin(
     method: Any = None,
 ) -> Any:
     """Whether each element is among `test_elements` (or, with `invert`, is not). NaN is nowhere."""
+    if current() is None:
+        element, test_elements = (
+            from_numpy(x) if type(x) is np.ndarray else x for x in (element, test_elements)
+        )
     return _isin(element, test_elements, invert, _span(element, test_elements))
 
 

@@ -378,3 +378,34 @@ def test_arrays_are_made_of_numpys_by_machine_code() -> None:
         snp.asarray(np.array([1, 2**32]))
     with sd.enable_x64():
         assert int(snp.asarray(np.array([1, 2**32]))[1]) == 2**32
+
+
+def test_masks_may_be_written_while_they_are_read() -> None:
+    """How many elements there are is known before they are put together."""
+    mask, going = np.zeros(100_000, bool), [True]
+    numbers = snp.arange(mask.size)
+
+    def write() -> None:
+        while going[0]:
+            mask[:] = True
+            mask[:] = False
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(300):
+            made, places = np.asarray(numbers[mask]), np.asarray(snp.flatnonzero(mask))
+            assert (np.diff(made) > 0).all()
+            assert (np.diff(places) > 0).all()
+    finally:
+        going[0] = False
+        thread.join()
+
+
+def test_members_of_numpys_integers_are_marked_as_ours_are() -> None:
+    numbers = np.arange(5000, dtype=np.int32).reshape(50, 100) % 701
+    tests = numbers[:20] * 3
+    for _ in range(3):
+        made = snp.isin(numbers, tests)
+        np.testing.assert_array_equal(made, np.isin(numbers, tests))
+        tests[0, :5] += 1
