@@ -5,6 +5,7 @@ from shardir.passes.combine import Combine as Combine
 from shardir.passes.cse import CommonSubexpressions as CommonSubexpressions
 from shardir.passes.dce import DeadCode as DeadCode
 from shardir.passes.delay_sums import DelaySums as DelaySums
+from shardir.passes.fill_rows import FillRows as FillRows
 from shardir.passes.fold_diagonals import FoldDiagonals as FoldDiagonals
 from shardir.passes.fold_sums import FoldSums as FoldSums
 from shardir.passes.fold_transposes import FoldTransposes as FoldTransposes

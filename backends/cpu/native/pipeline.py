@@ -2,7 +2,8 @@
 
 import re
 
-_MERGED = "cse,dce,fold-sums,fold-views,simplify,fold-diagonals,fold-transposes,cse,dce,want-places"
+_FOLDED = "fold-sums,fold-views,simplify,fold-diagonals,fill-rows,fold-transposes"
+_MERGED = f"cse,dce,{_FOLDED},cse,dce,want-places"
 WHOLE = f"merge-devices,{_MERGED}"
 """The passes after partitioning, up to which operations are fused."""
 

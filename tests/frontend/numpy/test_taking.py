@@ -273,3 +273,36 @@ def test_repeated_items_lie_in_a_row(dtype: str, times: int) -> None:
             np.testing.assert_array_equal(np.asarray(made), np.repeat(x, times, axis))
         made = snp.repeat(snp.asarray(x).T, times, 0)
         np.testing.assert_array_equal(np.asarray(made), np.repeat(x.T, times, 0))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "bool", "complex64"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("mode", ["fill", "clip", "wrap"])
+def test_long_rows_at_indices_out_of_range(dtype: str, axis: int, mode: Any) -> None:
+    """Rows that are filled as they are looked up, some, all and none of them."""
+    x = np.random.default_rng(0).integers(0, 100, (40, 50)).astype(dtype)
+    size = x.shape[axis]
+    for indices in (
+        np.array([0, size, -size - 1, size - 1, -1, 2**31 - 1, -(2**31), 3], np.int32),
+        np.arange(size, dtype=np.int32),
+        np.full(20, size, np.int32),
+    ):
+        got = np.asarray(snp.take(snp.asarray(x), snp.asarray(indices), axis=axis, mode=mode))
+        if mode == "fill":
+            wanted = x.take(indices, axis, mode="wrap")
+            outside = (indices < -size) | (indices >= size)
+            fill: Any = np.nan if x.dtype.kind in "fc" else x.dtype.type(1)
+            if x.dtype.kind in "iu":
+                ends = np.iinfo(dtype)
+                fill = ends.min if x.dtype.kind == "i" else ends.max
+            wanted[(slice(None),) * axis + (outside,)] = fill
+        else:
+            wanted = x.take(indices, axis, mode=mode)
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_rows_that_are_filled_are_not_written_twice() -> None:
+    x, i = np.ones((64, 64), np.float32), np.arange(64, dtype=np.int32)
+    text = sd.jit(lambda x, i: snp.take(x, i, axis=0)).lower(x, i).compile().as_text("schedule")
+    assert "scatter: 1 task" in text
+    assert "copy" not in text

@@ -102,7 +102,10 @@ def _phase(
         TensorType((), dtype).numpy.itemsize,
         target.itemsize,
     )
-    cost = updates.size / extent * (4.0 + 2.0 * count) + updates.nbytes / (8 if together else 2)
+    cost = updates.size / extent * (4.0 + 2.0 * count)
+    # One number for everything stands for what is missing, which hardly anything is.
+    if any(updates.strides):
+        cost += updates.nbytes / (8 if together else 2)
     enough = max(1, min(4 * context.workers, int(cost / TASK_NANOSECONDS)))
     cut = max(-(-extent // enough), 256 // target.itemsize if together else 16)
     across = -(-extent // cut)

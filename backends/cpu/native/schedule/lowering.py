@@ -145,6 +145,11 @@ class Lowering:
         for op in reversed(block.ops):
             if op.name == "concatenate" and op.result in self.targets:
                 self._demand_parts(op, users, makers)
+            elif op.name == "scatter" and op.result in self.targets:
+                found, view = op.operands[0], self.targets[op.result]
+                maker = makers.get(found)
+                if maker is not None and maker.name == "gather" and users[found] == [op]:
+                    self.targets.setdefault(found, view)
         items: list[Item] = []
         for op in block.ops:
             self._op(op, users, items)

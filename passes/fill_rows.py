@@ -1,0 +1,80 @@
+"""Write what stands for rows that were not found there alone, not over all that was found.
+
+before: `%1 = gather(%x, %0, ...) : f32[64, 128]`
+        `%2 = broadcast(%found, dims=[0]) : bool[64, 128]`
+        `%3 = select(%2, %1, %nan) : f32[64, 128]`
+after:  `%4 = iota(dim=0) : i32[64]`, `%5 = constant(value=64) : i32[64]`
+        `%6 = select(%found, %5, %4) : i32[64]`, `%7 = reshape(%6) : i32[64, 1]`
+        `%3 = scatter(%1, %7, %nan, op=set, ...) : f32[64, 128]`
+
+Rows are hardly ever missing, and a scatter drops those that it is told to put outside: then it
+reads a number for each row, where the selection reads and writes everything once more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from shardir.build import Builder
+from shardir.ir import Block, Function, Module, Op, Value
+from shardir.opset import OPS, Dense
+from shardir.passes.pipeline import Pass
+from shardir.passes.program import names_of, use_counts
+from shardir.types import TensorType
+
+ROW = 16
+"""Elements of a row that is not worth a look of its own."""
+MOST = 1 << 31
+
+
+@dataclass(frozen=True)
+class FillRows(Pass, name="fill-rows"):
+    """Make selections between a gather's rows and a number scatters of that number."""
+
+    def __call__(self, module: Module) -> Module:
+        return replace(module, functions=tuple(map(_function, module.functions)))
+
+
+def _function(function: Function) -> Function:
+    if not any(op.name == "gather" for op in function.body.walk()):
+        return function
+    names, uses = names_of(function), use_counts(function.body)
+    makers: dict[Value, Op] = {}
+
+    def block(old: Block) -> Block:
+        b = Builder(names)
+        for op in old.ops:
+            makers.update(dict.fromkeys(op.results, op))
+            if op.blocks:
+                op = replace(op, blocks=tuple(map(block, op.blocks)))
+            if op.name != "select" or not _filled(b, op, makers, uses):
+                b.ops.append(op)
+        return replace(old, ops=tuple(b.ops))
+
+    return replace(function, body=block(function.body))
+
+
+def _filled(b: Builder, op: Op, makers: Mapping[Value, Op], uses: Mapping[Value, int]) -> bool:
+    """Append what a selection becomes, if it is one of rows that nobody else looks at."""
+    spread, gather, number = (makers.get(value) for value in op.operands)
+    if spread is None or spread.name != "broadcast" or len(spread.attrs["dims"]) != 1:
+        return False
+    if gather is None or gather.name != "gather" or uses[gather.result] != 1:
+        return False
+    if number is None or number.name != "constant" or isinstance(number.attrs["value"], Dense):
+        return False
+    (dim,), (found,), whole = spread.attrs["dims"], spread.operands, op.result.type
+    count = whole.shape[dim]
+    if count != found.type.shape[0] or count >= MOST or whole.size < ROW * count:
+        return False
+    kind = TensorType((count,), "i32")
+    row, outside = b.iota(dim=0, result=kind), b.full(count, kind)
+    place = b.reshape(b.select(found, outside, row), result=kind.with_shape((count, 1)))
+    attrs = {
+        "op": "set",
+        "update_window_dims": tuple(d for d in range(whole.rank) if d != dim),
+        "inserted_window_dims": (dim,),
+        "scatter_dims": (dim,),
+    }
+    operands = (gather.result, place, number.result)
+    b.append(replace(op, spec=OPS["scatter"], operands=operands, attrs=attrs))
+    return True
