@@ -2,7 +2,7 @@
 
 On the intervals of M. Wichura (Applied Statistics 37, 1988): of q = p - 1/2 near 0, and of
 r = sqrt(-log p) to the left, in f64 two of those. The coefficients are our own, and are what is
-left of q sqrt(2 pi) and of r, so that their errors are seen little: see
+left of a slope in q and of a line in r, so that their errors are seen little: see
 tests/frontend/scipy/quantile_coefficients.py. Each lane has the one quotient that it needs.
 """
 
@@ -14,37 +14,44 @@ from shardir.frontend import numpy as snp
 
 Ratio = tuple[tuple[float, ...], tuple[float, ...]]
 """Two polynomials, of each the constant term first."""
-SLOPE = (2.5066282746310007, -1.8328579980459167e-16)
-SLOPE_SINGLE = (2.5066282749176025, -2.866020366467347e-10)
-"""sqrt(2 pi) in two parts, of f64 and of f32."""
+MIDDLE, OUTSIDE = 2.875, (1.4375, -0.625)
+"""What is taken out: a slope, and a line in r. Of few bits, so that half a number times them is
+exact: the rational functions are small beside it."""
+SPLIT = {4: 2.0**12 + 1, 8: 2.0**27 + 1}
+"""What takes half of the bits of a number (T. Dekker, 1971), by the bytes of it."""
+STEEP = 1.3
+"""The slope of the quantile over r, nearly: what the root is off by is seen times that."""
 
 # fmt: off
 CENTRE_SINGLE: Ratio = (
-    (4.874765836453846, 69.70699829227473, 197.49697565644217, 25.885480357273114),
-    (1.0, 20.32385027306303, 111.45645371066004, 145.80363073141922),
+    (0.5121328561634447, 0.2451748417403954, -75.18774113224597, -248.0286070840278,
+    -26.26769438005853),
+    (1.0, 20.354793352797817, 111.88325861889366, 146.8719090214771),
 )
 TAIL_SINGLE: Ratio = (
-    (-0.17656288454865743, 0.521194571312667, 0.5665825506043813, 0.1539720446229534,
-    0.011582531643042718),
-    (1.0, 1.0565861589552001, 0.32934683148581567, 0.027910956317072824, 8.030528218747147e-07),
+    (-0.2515628844972966, 0.004691322939260088, 0.07958936654207634, 0.007726190822730333,
+    -0.0006317873725149626),
+    (1.0, 1.0556292779564724, 0.32846097180931577, 0.027678744664384927, -1.4428131768898613e-05),
 )
 CENTRE: Ratio = (
-    (4.874765941399952, 190.1275232365081, 2785.804099541642, 19096.13966932236,
-    62140.337417333765, 86063.74955431059, 36620.18934999963, 570.364710270465),
-    (1.0, 45.02670799325154, 791.2293941822446, 6881.218346368199, 31047.687153885698,
-    69697.0989506377, 67750.68199271016, 19890.148314629358),
+    (0.5121328727963669, 12.890046947456591, 21.772340541056828, -1872.024714441352,
+    -19338.86040861825, -72459.76468308424, -104812.42103856354, -44080.66917976688,
+    -574.8610351206603),
+    (1.0, 45.04544359085158, 791.9543015510412, 6891.693390216111, 31117.89659582258,
+    69917.65360258761, 68039.56585791799, 20001.290132362818),
 )
 TAIL: Ratio = (
-    (-0.17656288925031632, 0.34478649357610464, 1.0350397847248716, 0.870302273432809,
-    0.34537306891699393, 0.06980238233759183, 0.006697289227377196, 0.00022857475323966172),
-    (1.0, 2.0557105589111706, 1.6811018623000407, 0.6929501236970055, 0.14903427914936418,
-    0.015309058299625821, 0.0005515124899840946, 3.5878860647198755e-09),
+    (-0.25156288925031633, -0.24690331834333537, 0.009586261100131001, 0.08286097953237793,
+    0.031030135994203803, 0.0034488776348147645, -4.229087236833931e-05, -1.2707380648500654e-05),
+    (1.0, 2.055756352633514, 1.681141177010064, 0.6929221344498081, 0.1489938826733062,
+    0.015294470937409066, 0.0005496346353141787, -6.411345977884174e-08),
 )
 FAR: Ratio = (
-    (1.6579046435011038, 1.4642133809211135, 0.500011392872035, 0.08515258689915779,
-    0.007707823285391199, 0.00036242756112595567, 7.907635922218334e-06, 5.851387639031998e-08),
-    (1.0, 0.5995846063907228, 0.1367989178050937, 0.014850103333296153, 0.0007847163297406545,
-    1.8385582409549354e-05, 1.4126185014986104e-07, 6.85848388811201e-15),
+    (0.09540464350110385, 0.08986226824102714, 0.02394466684803486, 0.0020997358038393472,
+    -1.5219119707773055e-05, -9.613245712648598e-06, -3.56763820005618e-07,
+    -3.2877698845719836e-09),
+    (1.0, 0.59958287487561, 0.13679792091895254, 0.014849887579777652, 0.0007846945310778231,
+    1.8384541927742904e-05, 1.4124084581731202e-07, -1.2201502668626809e-13),
 )
 # fmt: on
 
@@ -53,21 +60,31 @@ def normal_quantile(p: Any) -> Any:
     """Where the distribution function is p, an array of f32 or f64; NaN outside of 0 to 1."""
     wide = p.dtype.itemsize == 8
     q = p - 0.5
-    z = q * q
     small = snp.minimum(p, 1 - p)
-    r = snp.sqrt(-snp.log(small))
+    logarithm = -snp.log(small)
+    r = snp.sqrt(logarithm)
     above, below = _parts(r - 1.6, TAIL if wide else TAIL_SINGLE)
     if wide:
         further = _parts(r - 5.0, FAR)
         near = r <= 5.0
         above, below = snp.where(near, above, further[0]), snp.where(near, below, further[1])
     central = snp.abs(q) <= 0.425
+    z = q * q
     inner = _parts(0.180625 - z, CENTRE if wide else CENTRE_SINGLE)
     ratio = snp.where(central, inner[0], above) / snp.where(central, inner[1], below)
-    slope, rest = SLOPE if wide else SLOPE_SINGLE
-    right = snp.where(small == 0, snp.full_like(p, inf), r + ratio)
+    # In two halves, so that their products are exact; and what the root lacks.
+    at = snp.where(central, q, r)
+    scaled = at * SPLIT[p.dtype.itemsize]
+    high = scaled - (scaled - at)
+    low = at - high
+    slip = (((logarithm - high * high) - 2 * high * low) - low * low) * (0.5 * STEEP) / r
+    tilt, back = OUTSIDE
+    right = (high * tilt + back) + (low * tilt + (ratio + slip))
+    right = snp.where(small == 0, snp.full_like(p, inf), right)
     outer = snp.where(q < 0, -right, right)
-    return snp.where(central, q * slope + q * (z * ratio + rest), outer)
+    # Where 1/2 less p is rounded the quantile has about this slope.
+    lost = (p - (q + 0.5)) * (1.1 + 32.8 * z)
+    return snp.where(central, high * MIDDLE + (low * MIDDLE + (q * ratio + lost)), outer)
 
 
 def _parts(x: Any, ratio: Ratio) -> tuple[Any, Any]:

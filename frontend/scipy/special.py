@@ -32,6 +32,7 @@ from shardir.frontend.scipy.incomplete import (
 )
 from shardir.frontend.scipy.narrow import in_single
 from shardir.frontend.scipy.normal import log_normal_below, normal_below
+from shardir.frontend.scipy.odds import log_odds
 from shardir.frontend.scipy.quantiles import normal_quantile
 from shardir.frontend.scipy.stirling import bend_near
 from shardir.frontend.scipy.zetas import polygamma as polygamma, zeta as zeta
@@ -70,12 +71,8 @@ def expit(x: Any) -> Any:
 
 @public()
 def logit(x: Any) -> Any:
-    """log(x / (1 - x)); around 1/2, where it is small, by the inverse hyperbolic tangent."""
-    (x,) = _floats(x)
-    near = snp.abs(x - 0.5) <= 0.25
-    quotient = snp.where(near, like(x, 0.5), x)
-    close = 2 * snp.arctanh(2 * snp.where(near, x, like(x, 0.5)) - 1)
-    return snp.where(near, close, snp.log(quotient / (1 - quotient)))
+    """log(x / (1 - x)), also around 1/2, where it is small."""
+    return in_single(log_odds)(*_floats(x))
 
 
 @public()
@@ -111,15 +108,10 @@ def rel_entr(p: Any, q: Any) -> Any:
     p, q = _floats(p, q)
     both, none = (p > 0) & (q > 0), (p == 0) & (q >= 0)
     safe = snp.where(both, p, like(p, 1)), snp.where(both, q, like(q, 1))
-    made = safe[0] * _log_ratio(*safe)
+    # Of what the two differ by, which is exact where they are close.
+    size = snp.log1p(snp.abs(safe[0] - safe[1]) / snp.minimum(*safe))
+    made = safe[0] * snp.where(safe[0] < safe[1], -size, size)
     return snp.where(both, made, snp.where(none, like(p, 0), like(p, float("inf"))))
-
-
-def _log_ratio(p: Any, q: Any) -> Any:
-    """log(p / q), where they are close by what they differ, which is exact."""
-    near = (p <= 2 * q) & (q <= 2 * p)
-    apart = (snp.where(near, p, q) - q) / q
-    return snp.where(near, snp.log1p(apart), snp.log(snp.where(near, like(p, 1), p / q)))
 
 
 @public()

@@ -15,12 +15,14 @@ from typing import Any
 
 import mpmath as mp
 
+from shardir.frontend.scipy.quantiles import MIDDLE, OUTSIDE
+
 mp.mp.dps = 60
 Number = Any
 
 
-SLOPE = mp.sqrt(2 * mp.pi)
-"""Of the quantile, at 1/2."""
+SLOPE = mp.mpf(MIDDLE)
+TILT, BACK = (mp.mpf(number) for number in OUTSIDE)
 
 
 def over_distance(z: Number) -> Number:
@@ -35,12 +37,12 @@ def _squared(y: Number) -> Number:
 
 
 def in_the_middle(y: Number) -> Number:
-    """(over_distance - SLOPE) / q^2"""
-    return (over_distance(_squared(y)) - SLOPE) / _squared(y)
+    """What the quantile is over q, less the slope that is taken out."""
+    return over_distance(_squared(y)) - SLOPE
 
 
 def weight_in_the_middle(y: Number) -> Number:
-    return _squared(y) / over_distance(_squared(y))
+    return 1 / over_distance(_squared(y))
 
 
 def of_root(r: Number) -> Number:
@@ -75,18 +77,18 @@ def _middle(high: int, low: int, bits: float) -> Target:
 
 
 def _tail(start: float, interval: tuple[float, float], high: int, low: int, bits: float) -> Target:
-    """The quantile is r plus a rational function of r less its start."""
+    """The quantile is a line in r plus a rational function of r less its start."""
 
     def more(t: Number) -> Number:
-        return of_root(t + mp.mpf(str(start))) - t - mp.mpf(str(start))
+        return of_root(t + mp.mpf(str(start))) - TILT * (t + mp.mpf(str(start))) - BACK
 
     return Target(more, lambda t: 1 / of_root(t + mp.mpf(str(start))), interval, (high, low), bits)
 
 
 TARGETS = {
-    "CENTRE_SINGLE": _middle(3, 3, 27),
-    "TAIL_SINGLE": _tail(1.6, (0.0094, 8.6), 4, 4, 27.5),
-    "CENTRE": _middle(7, 7, 54.5),
+    "CENTRE_SINGLE": _middle(4, 3, 27),
+    "TAIL_SINGLE": _tail(1.6, (0.0094, 8.6), 4, 4, 28.5),
+    "CENTRE": _middle(8, 7, 55.5),
     "TAIL": _tail(1.6, (0.0094, 3.401), 7, 7, 54.5),
     "FAR": _tail(5, (0.0, 22.3), 7, 7, 54),
 }

@@ -42,6 +42,17 @@ def test_ends() -> None:
                                   [2, np.inf, 0, np.inf])  # fmt: skip
 
 
+def test_odds_of_small_numbers() -> None:
+    """Whose inverses are no numbers."""
+    x = np.array([1e-45, 1e-40, 1e-38, 1e-30, 1e-5], np.float32)
+    np.testing.assert_allclose(special.logit(x), np.log(x.astype(np.float64)), rtol=1e-6)
+    half = np.array([6e-8, 1e-4, 0.499, 0.75], np.float16)
+    wanted = np.log(half.astype(np.float64) / (1 - half.astype(np.float64)))
+    np.testing.assert_allclose(np.asarray(special.logit(half), np.float64), wanted, rtol=5e-4)
+    with enable_x64():
+        np.testing.assert_allclose(special.logit(5e-324), np.log(5e-324), rtol=1e-15)
+
+
 def test_slopes() -> None:
     with enable_x64():
         for p in (0.1, 0.3, 0.5, 0.74, 0.76):

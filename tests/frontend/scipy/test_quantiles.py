@@ -10,7 +10,7 @@ from shardir.frontend import numpy as snp
 from shardir.frontend.scipy import quantiles, special
 from tests.frontend.scipy.quantile_coefficients import TARGETS, error_of, fitted
 
-DOUBLE, SINGLE = 2.2, 2.7
+DOUBLE, SINGLE = 1.4, 1.6
 """The largest errors, in ulp."""
 
 
