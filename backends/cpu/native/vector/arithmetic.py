@@ -9,7 +9,7 @@ a machine has none, LLVM calls the C library's.
 from collections.abc import Callable, Sequence
 
 from shardir.backends.cpu.native.llvm.target import host
-from shardir.backends.cpu.native.llvm.text import Number, Value, element, lanes, vector
+from shardir.backends.cpu.native.llvm.text import Function, Number, Value, element, lanes, vector
 from shardir.backends.cpu.native.vector.coefficients import POLYNOMIALS
 
 Body = Callable[..., Value]
@@ -117,18 +117,39 @@ def nearest_product(x: Value, factor: Number) -> tuple[Value, Value]:
     return moved - shift, bits_of(moved) - pattern
 
 
-def rarely(rare: Value, value: Value, otherwise: Callable[[], Value]) -> Value:
+def any_of(f: Function, condition: Value) -> Value:
+    """Whether it holds in any lane."""
+    count = lanes(condition.type)
+    if count == 1:
+        return condition
+    name = f"llvm.vector.reduce.or.v{count}i1"
+    f.module.declare(name, "i1", [condition.type])
+    return f.call(name, [condition], "i1")
+
+
+def rarely(
+    rare: Value,
+    value: Value,
+    otherwise: Callable[[], Value],
+    easy: Callable[[], tuple[Value, Number]] | None = None,
+) -> Value:
     """`value`, but for lanes that are rare: what `otherwise` makes, where any lane is.
 
     What it makes of the other lanes is dropped, so that no lane's bits depend on its neighbours.
+    `easy` says which lanes have a value that takes no more than a look, and that value: where all
+    rare ones are such, nothing else is made.
     """
     f = value.function
-    count = lanes(rare.type)
-    name = f"llvm.vector.reduce.or.v{count}i1"
-    f.module.declare(name, "i1", [rare.type])
     made = f.variable(value.type, value)
-    with f.when(f.call(name, [rare], "i1"), seldom=True):
-        made.set(where(rare, (f.apart or otherwise)(), value))
+    with f.when(any_of(f, rare), seldom=True):
+        if easy is None:
+            made.set(where(rare, (f.apart or otherwise)(), value))
+        else:
+            which, known = easy()
+            made.set(where(which, known, value))
+            left = rare & ~which
+            with f.when(any_of(f, left), seldom=True):
+                made.set(where(left, (f.apart or otherwise)(), made.get()))
     return made.get()
 
 

@@ -1,8 +1,9 @@
 """Operations on integers and keys that take more than an instruction or two."""
 
-from shardir.backends.cpu.native.llvm.text import Function, Value, lanes, vector
+from shardir.backends.cpu.native.llvm.text import Value, lanes, vector
 from shardir.backends.cpu.native.vector import division
 from shardir.backends.cpu.native.vector.application import Application, Rule
+from shardir.backends.cpu.native.vector.arithmetic import any_of
 from shardir.backends.cpu.native.vector.registers import Held, single
 
 _PARITY = 0x1BD11BDA
@@ -29,16 +30,6 @@ def power(a: Application) -> Held:
     inverse = f.select(x.is_("eq", 1), f.value(1, x.type), 0)
     inverse = f.select(x.is_("eq", -1), turned, inverse)
     return f.select(negative, inverse, made)
-
-
-def any_of(f: Function, condition: Value) -> Value:
-    """Whether it holds in any lane."""
-    count = lanes(condition.type)
-    if count == 1:
-        return condition
-    name = f"llvm.vector.reduce.or.v{count}i1"
-    f.module.declare(name, "i1", [condition.type])
-    return f.call(name, [condition], "i1")
 
 
 def threefry(key: Value, first: Value, second: Value) -> tuple[Value, Value]:

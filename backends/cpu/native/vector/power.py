@@ -6,6 +6,7 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     NAN,
     TINY,
     Functions,
+    any_of,
     at_least,
     at_most,
     bits_of,
@@ -26,7 +27,6 @@ from shardir.backends.cpu.native.vector.arithmetic import (
     where,
 )
 from shardir.backends.cpu.native.vector.exponential import exp2, exp2_inside
-from shardir.backends.cpu.native.vector.integers import any_of
 from shardir.backends.cpu.native.vector.logarithm import is_ordinary, lifted, normal
 from shardir.backends.cpu.native.vector.logarithm_double import LOG2_E, log2_parts
 from shardir.backends.cpu.native.vector.power_single import power_of_ordinary
@@ -55,14 +55,21 @@ def _power_single(x: Value, y: Value) -> Value:
 
 def pow_(x: Value, y: Value, grade: str) -> Value:
     """2^(y log2 |x|), negative where x is and y is odd; the special cases of C99."""
+
+    def vanishes() -> tuple[Value, float]:
+        """Arrays may have many zeros."""
+        return bits_of(x).is_("eq", 0) & y.is_("ogt", 0.0), 0.0
+
     if is_single(x):
         value, ordinary = power_of_ordinary(x, y)
-        return rarely(~ordinary, value, lambda: _power_edges(x, y, _power_single(size(x), y)))
+        return rarely(
+            ~ordinary, value, lambda: _power_edges(x, y, _power_single(size(x), y)), vanishes
+        )
     high, low = log2_parts(x, None)
     exponent = y * high
     value = exp2_inside(exponent, fma(y, low, fma(y, high, -exponent)))
     ordinary = is_ordinary(x) & size(exponent).is_("olt", 1021.0)
-    return rarely(~ordinary, value, lambda: _power_edges(x, y, _power_double(size(x), y)))
+    return rarely(~ordinary, value, lambda: _power_edges(x, y, _power_double(size(x), y)), vanishes)
 
 
 def _power_double(x: Value, y: Value) -> Value:

@@ -8,8 +8,7 @@ wanted: 192 of them, from a table. One lane at a time, since large arguments are
 from math import pi
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, element, lanes
-from shardir.backends.cpu.native.vector.arithmetic import size
-from shardir.backends.cpu.native.vector.integers import any_of
+from shardir.backends.cpu.native.vector.arithmetic import any_of, size
 
 NAME = "shardir_reduce"
 BITS_OF_TWO_OVER_PI = (

@@ -130,6 +130,26 @@ def test_two_operands_keep_their_bound(op: str, dtype: str) -> None:
     worst(op, dtype, [x, y], truth, {"f32": SINGLE, "f64": DOUBLE}[dtype][op])
 
 
+@pytest.mark.parametrize("others", [1.5, -2.0, np.nan])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_powers_of_zeros_are_exact_and_change_nothing_beside_them(
+    dtype: str, others: float
+) -> None:
+    """+0 to a positive power is seen at once, with and without other rare numbers around it."""
+    rng, type = np.random.default_rng(4), np.float32 if dtype == "f32" else np.float64
+    bases = rng.lognormal(0, 1, 4000).astype(type)
+    bases[rng.random(4000) < 0.02] = others
+    zeros = rng.random(4000) < 0.4
+    x = np.where(zeros, type(0), bases)
+    x[rng.random(4000) < 0.02] = -0.0
+    x[::5] = bases[::5]
+    y = rng.choice(np.array([0.5, 2, 3, 1e-30, np.inf, -1, 0, np.nan], type), 4000)
+    got = applied("pow", [x, y], [dtype, dtype], dtype)
+    with np.errstate(all="ignore"):
+        wanted = np.where(x == 0, np.power(x, y), applied("pow", [bases, y], [dtype] * 2, dtype))
+    assert same(got, wanted).all()
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 def test_remainders_are_exact(dtype: str) -> None:
     x, y = pairs(dtype, 20000)
