@@ -13,7 +13,7 @@ from shardir.backends.cpu.native.data import Context, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.hints import goes_past_caches
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, vector
-from shardir.backends.cpu.native.moves import numbers, tiles
+from shardir.backends.cpu.native.moves import numbers, running_lines, tiles
 from shardir.backends.cpu.native.moves.casting import fits
 from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
 from shardir.backends.cpu.native.moves.loops import nest
@@ -69,6 +69,8 @@ def running_rule(
         way = "back" if step < 0 else "tiles_streaming" if streaming else "tiles"
         body = partial(_tiles, step < 0, streaming)
         cut = side * max(1, -(-extent // side) // (4 * context.workers))
+    elif step == size == y.strides[dim] and running_lines.is_any_order(combine, x.dtype):
+        way, body = "line", running_lines.walk
     else:
         price = 0.5 if extent >= TOGETHER else 1.5
     kernel = grid_kernel(

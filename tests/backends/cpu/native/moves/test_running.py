@@ -27,6 +27,24 @@ def test_as_the_reference(name: str, data: st.DataObject) -> None:
     assert check(data, RULES, op)
 
 
+@pytest.mark.parametrize("dtype", ["i8", "u16", "i32", "u64"])
+@pytest.mark.parametrize("name", ["cumsum", "cummax", "cummin"])
+@pytest.mark.parametrize("shape", [(1000,), (3, 129)])
+def test_lines_of_integers_a_vector_at_a_time(
+    name: str, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """Sums wrap around; lines end within a vector."""
+    op = op_on(OPS[name], TensorType(shape, dtype), dim=len(shape) - 1, reverse=False)
+    kind = NUMPY_DTYPES[dtype]
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    x = np.random.default_rng(2).integers(low, high, shape, kind, endpoint=True)
+    out = np.empty_like(x)
+    phases = lowered(RULES[name], op, [x], [out])
+    assert phases is not None
+    assert host().vector_bytes < 64 or all("_line_" in each.kernel.name for each in phases)
+    assert_same_bits(out, expected(op, [x])[0])
+
+
 @pytest.mark.parametrize("shape", [(100, 70), (3, 300), (17, 5, 33)])
 @pytest.mark.parametrize("dtype", ["c64", "c128"])
 def test_products_of_complex_numbers(dtype: str, shape: tuple[int, ...]) -> None:
