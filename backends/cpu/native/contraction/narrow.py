@@ -1,28 +1,31 @@
 """Small and narrow products, made where the operands lie: `direct`, `along`, `across`.
 
-Of what lies badly for all of these, a small right operand is copied first.
+Of what lies badly for all of these, a small right operand is copied first, or a small result in the
+end (`rearranged`).
 """
 
-from collections.abc import Callable, Sequence
-from math import ceil, prod
+from math import ceil, gcd
 
 from shardir.backends.cpu.native.contraction.across import across_kernel
 from shardir.backends.cpu.native.contraction.along import along_kernel
 from shardir.backends.cpu.native.contraction.describing import described, padded, tasks
 from shardir.backends.cpu.native.contraction.direct import direct_kernel
-from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
+from shardir.backends.cpu.native.contraction.einsum import Product
 from shardir.backends.cpu.native.contraction.grid import Grid
+from shardir.backends.cpu.native.contraction.rearranged import (
+    FEW_ROWS,
+    columns_apart,
+    copied,
+    few_columns,
+    kind_of,
+    steps_apart,
+    stored_after,
+)
 from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.contraction.tile import LINE
 from shardir.backends.cpu.native.contraction.tiny import MOST, STEPS, tiny_kernel
-from shardir.backends.cpu.native.contraction.vectors import Vectors
-from shardir.backends.cpu.native.data import Context, Kernel, Phase, View, packed
+from shardir.backends.cpu.native.data import Context, Kernel, Phase
 from shardir.backends.cpu.native.llvm.target import architecture, host
-from shardir.backends.cpu.native.moves.copying import copy_phases
-from shardir.types import TensorType
-
-Way = Callable[[Product, Context, str], list[Phase]]
-"""Makes the phases of a product, none if it cannot."""
 
 NEAR, FARTHEST = 384 << 10, 1 << 20
 """Bytes of a right operand that stays in a near cache while rows are made: if many rows make up for
@@ -35,6 +38,8 @@ NARROW = 640
 """Bytes of columns up to which rows pass so fast that they are to be asked for."""
 WAYS = 8
 """Lines that have the same place in the nearest cache."""
+SECOND_WAYS = 16
+"""The same in the second one."""
 FAR = 768 << 10
 """Bytes of a right operand that no near cache holds."""
 FARTHER = 12 << 20
@@ -47,10 +52,9 @@ SHORT = 4
 """Steps of a dot product from which on they are added at once."""
 MANY = 64
 """Products that are worth a kernel for their size."""
-FEW_ROWS = 8
+SOME_ROWS = 128
+"""Rows that do not make up for packing a right operand."""
 FEW_COLUMNS = 12
-WIDE = 512
-"""Bytes of columns beyond which those that lie apart are packed rather than copied."""
 WIDTHS = {1: 1.2, 2: 1.02, 3: 1.0}
 """Vectors of columns at a time, and what each of them takes then: a number of the left operand is
 read for as many."""
@@ -66,18 +70,16 @@ def narrow(work: Product, context: Context, label: str) -> list[Phase]:
         _tiny(work, context, label)
         or _tiny(turned, context, label)
         or _along(work, context, label)
-        or _copied(work, _few_columns, _along, context, label)
-        or _copied(turned, _few_columns, _along, context, label)
+        or copied(work, few_columns, _along, context, label)
+        or copied(turned, few_columns, _along, context, label)
+        or stored_after(work, _direct, context, label)
+        or stored_after(turned, _direct, context, label)
         or _direct(work, context, label)
         or _direct(turned, context, label)
-        or _copied(work, _columns_apart, _direct, context, label)
-        or _copied(turned, _columns_apart, _direct, context, label)
-        or _copied(work, _steps_apart, _along, context, label)
+        or copied(work, columns_apart, _direct, context, label)
+        or copied(turned, columns_apart, _direct, context, label)
+        or copied(work, steps_apart, _along, context, label)
     )
-
-
-def _kind(work: Product) -> Vectors:
-    return Vectors(work.lhs.dtype, work.out.dtype)
 
 
 def _parted(work: Product) -> Product:
@@ -97,7 +99,7 @@ def _fits(work: Product) -> bool:
     return (
         not work.patches
         and work.lhs.dtype == work.rhs.dtype
-        and _kind(work).possible()
+        and kind_of(work).possible()
         and max(map(len, (work.rows, work.columns, work.inner))) <= 1
     )
 
@@ -107,7 +109,7 @@ def _tiny(work: Product, context: Context, label: str) -> list[Phase]:
     batch, rows, columns, inner = work.sizes
     if batch < MANY or not _fits(work) or not 0 < rows * inner <= MOST:
         return []
-    kind, item = _kind(work), work.lhs.itemsize
+    kind, item = kind_of(work), work.lhs.itemsize
     lying = "across" if columns == 1 or work.columns[0].rhs == item else "apart"
     if columns == 1 and inner > 1:
         lying = "along"
@@ -125,7 +127,7 @@ def _along(work: Product, context: Context, label: str) -> list[Phase]:
     if work.sizes[2] > work.sizes[1]:
         work = work.turned()
     _, rows, columns, inner = work.sizes
-    kind, item = _kind(work), work.lhs.itemsize
+    kind, item = kind_of(work), work.lhs.itemsize
     if not (
         _fits(work)
         and columns * kind.planes <= FEW_COLUMNS
@@ -163,7 +165,7 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     _, rows, columns, inner = work.sizes
     if not (_fits(work) and stored_at_once(work, work.out.itemsize)):
         return []
-    kind, item = _kind(work), work.rhs.itemsize
+    kind, item = kind_of(work), work.rhs.itemsize
     if work.columns and work.columns[0].rhs != item:
         return []
     if columns == 1 < rows and work.rows[0].lhs == item and work.rows[0].out == work.out.itemsize:
@@ -173,7 +175,8 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         kernel = across_kernel(kind, rows)
         run = min(RUN // item, max(LEAST_RUN // item, ceil(columns / PIECES)))
         return _spread(work, kernel, (rows, padded(run, lanes)), context, label)
-    if not (rows <= FEW_ROWS or columns <= lanes or inner * columns * item <= bytes_near(work)):
+    near = inner * columns * item <= bytes_near(work)
+    if not (rows <= FEW_ROWS or columns <= lanes or near or _worth_reading(work)):
         return []
     vectors, last = ceil(columns / lanes), 0
     if rows == 1:
@@ -184,6 +187,8 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         # Sums, and what is multiplied, are to stay in the registers that there are.
         most = next((n for n in (8, 4) if n * width * kind.planes <= _registers()), 2)
         height = min(most, 1 << (rows - 1).bit_length())
+        if height < rows <= 2 * height:  # Two of the same height.
+            height = ceil(rows / 2)
     width = min(width, vectors)
     # A step of a vector of columns is too short to ask for anything beside.
     ahead = width > 1 and asked_for(work, height)
@@ -199,11 +204,31 @@ def _cost(vectors: int, width: int) -> float:
     return (vectors - last) * WIDTHS[width] + (last * WIDTHS[last] if last else 0.0)
 
 
+def _worth_reading(work: Product) -> bool:
+    """Whether rows are too few to make up for packing a right operand that no near cache holds:
+    what a strip of its columns takes of the second cache must have places there, unless it is read
+    but twice."""
+    _, rows, columns, inner = work.sizes
+    item, second = work.rhs.itemsize, host().caches[1]
+    if item < kind_of(work).numbers.size or not work.inner or inner * columns * item >= FARTHER:
+        return False
+    if rows <= 2 * FEW_ROWS:
+        return True
+    strip = max(WIDTHS) * kind_of(work).lanes * item
+    apart = gcd(work.inner[0].rhs, second // SECOND_WAYS)
+    return (
+        rows <= SOME_ROWS
+        and work.inner[0].lhs == item
+        and inner * apart <= second
+        and inner * strip <= second // 2
+    )
+
+
 def bytes_near(work: Product) -> int:
     """Bytes of a right operand that are read over and over rather than packed once."""
     _, rows, columns, _ = work.sizes
     item = work.rhs.itemsize
-    if item < _kind(work).numbers.size:
+    if item < kind_of(work).numbers.size:
         return WIDENED
     if not work.inner:
         return NEAR
@@ -212,63 +237,6 @@ def bytes_near(work: Product) -> int:
     if rows < 2 * columns or abs(work.inner[0].rhs) >= PAGE:
         return NEAR
     return max(NEAR, min(FARTHEST, 3 * host().caches[1] // 4))
-
-
-def _copied(
-    work: Product, ordered: Callable[[Product], Sequence[Loop]], way: Way, context: Context,
-    label: str,
-) -> list[Phase]:  # fmt: skip
-    """With a copy of the right operand first, whose loops lie in this order."""
-    loops = ordered(work) if not work.patches and _kind(work).possible() else ()
-    if len(set(loops)) < max(len(loops), 1) or not way(_laid(work, loops, 0)[0], context, label):
-        return []
-    slot = context.temporary(prod(loop.extent for loop in loops) * work.rhs.itemsize)
-    made, source, target = _laid(work, loops, slot)
-    return [*copy_phases(source, target, context), *way(made, context, label)]
-
-
-def _laid(work: Product, loops: Sequence[Loop], slot: int) -> tuple[Product, View, View]:
-    """With the right operand in a slot, its loops in this order; that operand as it is, and
-    there."""
-    shape = tuple(loop.extent for loop in loops)
-    source = work.rhs._replace(shape=shape, strides=tuple(loop.rhs for loop in loops))
-    target = View(slot, 0, shape, packed(TensorType(shape, source.dtype)), source.dtype)
-    steps = dict(zip(loops, target.strides, strict=True))
-    batch, rows, columns, inner = (
-        merged(loop._replace(rhs=steps.get(loop, 0)) for loop in each)
-        for each in (work.batch, work.rows, work.columns, [x for x in loops if x in work.inner])
-    )
-    made = work._replace(rhs=target, batch=batch, rows=rows, columns=columns, inner=inner)
-    return made, source, target
-
-
-def _few_columns(work: Product) -> Sequence[Loop]:
-    """Steps innermost, if columns would not fill a vector, and sums are long."""
-    _, rows, columns, inner = work.sizes
-    lanes = _kind(work).lanes
-    long = inner >= 8 * lanes and rows >= 4 * columns and 1 < columns < lanes
-    return (*_kept(work), *work.columns, *work.inner) if long else ()
-
-
-def _columns_apart(work: Product) -> Sequence[Loop]:
-    """Columns innermost, if they are not yet, they are few, and enough rows meet them."""
-    _, rows, columns, _ = work.sizes
-    item = work.rhs.itemsize
-    few = 1 < columns <= WIDE // item and rows >= FEW_ROWS
-    apart = few and work.columns[-1].rhs != item
-    return (*_kept(work), *work.inner, *work.columns) if apart else ()
-
-
-def _steps_apart(work: Product) -> Sequence[Loop]:
-    """The order of the left operand, if all that there are make one number."""
-    if work.sizes[1:3] != (1, 1) or len(work.inner) < 2:
-        return ()
-    return (*_kept(work), *sorted(work.inner, key=lambda loop: -abs(loop.lhs)))
-
-
-def _kept(work: Product) -> list[Loop]:
-    """The batch of the right operand."""
-    return [loop for loop in work.batch if loop.rhs]
 
 
 def asked_for(work: Product, height: int) -> bool:

@@ -364,3 +364,30 @@ def test_large_matrices_are_read_in_whole_lines(dims: str) -> None:
         if dims == "mk,k->m":  # The same matrix, turned around.
             left = np.ascontiguousarray(left.T).T
         assert (len(kernels(left, right, dims)) > 1) == parted
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "c64"])
+@pytest.mark.parametrize("dims", ["km,kn->mn", "kn,km->mn"])
+def test_few_columns_of_rows_that_are_neighbours(dims: str, dtype: str) -> None:
+    """Rows are vectors, and the result, which lies otherwise, is a copy."""
+    few = 3 if dtype == "c64" else host().lanes(8) - 1
+    sizes = {"k": 70, "m": 203, "n": few}
+    rng = np.random.default_rng(0)
+    terms = dims.partition("->")[0].split(",")
+    x, y = (numbers(rng, tuple(sizes[c] for c in term), dtype) for term in terms)
+    first, *copies = kernels(x, y, dims)
+    assert first.startswith("direct_")
+    assert len(copies) == (few > 1)
+
+
+def test_some_rows_do_not_make_up_for_packing() -> None:
+    """Unless a strip of columns has no places in the second cache, or there are many rows."""
+    rng = np.random.default_rng(0)
+    step = host().caches[1] // 16 // 4  # Each of these has the same place.
+    for rows, inner, columns, packs in (
+        (100, 400, 1000, False), (13, 400, 1024, False), (100, 150, step, True),
+        (1000, 400, 1000, True),
+    ):  # fmt: skip
+        x, y = (numbers(rng, shape, "f32") for shape in ((rows, inner), (inner, columns)))
+        found = kernels(x, y, "mk,kn->mn")
+        assert any(name.startswith("product_") for name in found) == packs
