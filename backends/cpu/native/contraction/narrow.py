@@ -162,7 +162,7 @@ def swept(work: Product) -> bool:
 
 def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     """Rows and columns where they lie, if they are few or the right operand is small."""
-    _, rows, columns, inner = work.sizes
+    batch, rows, columns, inner = work.sizes
     if not (_fits(work) and stored_at_once(work, work.out.itemsize)):
         return []
     kind, item = kind_of(work), work.rhs.itemsize
@@ -173,7 +173,8 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     lanes = kind.lanes
     if swept(work):
         kernel = across_kernel(kind, rows)
-        run = min(RUN // item, max(LEAST_RUN // item, ceil(columns / PIECES)))
+        pieces = 1 if batch >= context.workers else PIECES
+        run = min(RUN // item, max(LEAST_RUN // item, ceil(columns / pieces)))
         return _spread(work, kernel, (rows, padded(run, lanes)), context, label)
     near = inner * columns * item <= bytes_near(work)
     if not (rows <= FEW_ROWS or columns <= lanes or near or _worth_reading(work)):

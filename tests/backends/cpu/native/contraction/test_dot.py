@@ -305,15 +305,17 @@ def test_many_small_products(
 
 
 def test_a_vector_and_a_matrix_are_shared_among_workers() -> None:
-    """The matrix has no more columns than are read at a time, and is larger than near caches."""
+    """Large ones by whole lines, in four parts of the sum, which are added up; smaller ones by
+    columns, though these are no more than are read at a time."""
     rng = np.random.default_rng(0)
-    x, y = numbers(rng, (1448,), "f32"), numbers(rng, (1448, 1448), "f32")
-    op = op_on(dot, *(TensorType(v.shape, "f32") for v in (x, y)), dims="k,kb->b")
-    out = np.zeros(1448, np.float32)
-    phases = lowered(RULES["dot"], op, [x, y], [out])
-    assert phases is not None
-    assert [phase.tasks for phase in phases] == [4]
-    assert_product(out, x, y, "k,kb->b", op.result.type)
+    for size, tasks in ((1448, [4, 1]), (800, [4])):
+        x, y = numbers(rng, (size,), "f32"), numbers(rng, (size, size), "f32")
+        op = op_on(dot, *(TensorType(v.shape, "f32") for v in (x, y)), dims="k,kb->b")
+        out = np.zeros(size, np.float32)
+        phases = lowered(RULES["dot"], op, [x, y], [out])
+        assert phases is not None
+        assert [phase.tasks for phase in phases] == tasks
+        assert_product(out, x, y, "k,kb->b", op.result.type)
 
 
 @pytest.mark.parametrize("dims", ["mk,kn->mn", "km,kn->mn", "mk,nk->mn", "zmk,zkn->zmn"])
