@@ -4,7 +4,8 @@ Loops are read from a list of the record as pairs (extent, stride), the innermos
 """
 
 from shardir.backends.cpu.native.contraction.record import loops_of
-from shardir.backends.cpu.native.llvm.text import APART, Function, Module
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 
 OFFSETS = "offsets_of_lines"
 
@@ -16,24 +17,47 @@ def emit_offsets(module: Module) -> None:
     record, list, table, first, count = f.params
     loops, number = loops_of(f, record, list)
     extent, stride = (f.load(f.offset(loops, 8 * i), "i64") for i in range(2))
+    several = number.is_("sgt", 1)
+    runs, far = (
+        f.select(several, f.load(f.offset(loops, f.select(several, at, 0)), "i64"), alone)
+        for at, alone in ((16, 1), (24, 0))
+    )
     done = f.variable("i64", 0)
     with f.while_(lambda: done.get().is_("slt", count)):
-        # A run of the innermost loop at a time, since divisions are slow.
-        now = done.get()
-        at = first + now
-        inside, rest = at % extent, f.variable("i64", at // extent)
-        offset = f.variable("i64", inside * stride)
-        with f.loop(1, number) as level:
+        # Runs of the innermost loop, as many as the next one has: divisions are slow.
+        at = first + done.get()
+        inside, rest = f.variable("i64", at % extent), f.variable("i64", at // extent // runs)
+        run = f.variable("i64", at // extent % runs)
+        start = f.variable("i64", inside.get() * stride + run.get() * far)
+        with f.loop(2, number) as level:
             entry = f.offset(loops, level * 16)
             size, index = f.load(entry, "i64"), rest.get()
-            offset.set(offset.get() + index % size * f.load(f.offset(entry, 8), "i64"))
+            start.set(start.get() + index % size * f.load(f.offset(entry, 8), "i64"))
             rest.set(index // size)
-        end = f.least(now + (extent - inside), count)
-        with f.loop(now, end) as i:
-            f.store(offset.get(), f.offset(table, i, "i64"))
-            offset.set(offset.get() + stride)
-        done.set(end)
+        with f.while_(lambda: run.get().is_("slt", runs) & done.get().is_("slt", count)):
+            now, before = done.get(), inside.get()
+            end = f.least(now + (extent - before), count)
+            _write_run(f, table, now, end, start.get(), stride)
+            start.set(start.get() + (far - before * stride))
+            inside.set(0)
+            run.set(run.get() + 1)
+            done.set(end)
     f.leave()
+
+
+def _write_run(
+    f: Function, table: Value, first: Value, last: Value, start: Value, stride: Value
+) -> None:
+    """Write numbers that begin with `start` and are `stride` apart."""
+    lanes = host().lanes(8)
+    numbered = Value(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", vector("i64", lanes), f)
+    many = f.variable(numbered.type, f.splat(start, lanes) + numbered * f.splat(stride, lanes))
+    whole = last - (last - first) % lanes
+    with f.loop(first, whole, lanes) as i:
+        f.store(many.get(), f.offset(table, i, "i64"), 8)
+        many.set(many.get() + f.splat(stride * lanes, lanes))
+    with f.loop(whole, last) as i:
+        f.store(start + (i - first) * stride, f.offset(table, i, "i64"))
 
 
 def emit_segments(module: Module, checks: int = 0) -> None:
