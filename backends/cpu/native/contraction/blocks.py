@@ -78,7 +78,7 @@ class _Sums:
                 self.parts["rhs"].set(task.packed("rhs", self.rhs, *args))
             final = end.is_("eq", block.columns)
             self._ask_for_columns(steps, right, end, final, packing & ~final | last & final)
-            if task.checked.of("lhs"):
+            if task.checked.gathers("lhs"):
                 with f.when(begin.is_("eq", 0)):
                     self._pack_rows(top, count, now, steps, task.places["lhs"])
             self._tiles(now, steps, group, (top, count), (begin, end))
@@ -121,7 +121,7 @@ class _Sums:
         ):
             here = f.least(count - panel, tile.height)
             left = f.offset(task.places["lhs"], panel * steps * size)
-            if not task.checked.of("lhs"):
+            if not task.checked.gathers("lhs"):
                 with f.when(begin.is_("eq", 0)):
                     self._pack_rows(top + panel, here, now, steps, left)
             # The next rows that are packed: in the first stripe those below, else the next ones.
@@ -129,7 +129,8 @@ class _Sums:
             over = row.is_("sge", block.rows)
             line, far = f.select(over, 0, row), f.select(over, steps, 0)
             task.find(self.soon["lhs"], "lhs", self.lhs, line, far)
-            high = f.select(here.is_("sgt", 2 * low), tile.height, low)
+            high = f.select(here.is_("sgt", low), min(2 * low, tile.height), low)
+            high = f.select(here.is_("sgt", 2 * low), tile.height, high)
             end = f.least(stop, begin + task.sizes.stripe)
             for_rows = begin.is_("eq", 0) | stop.is_("eq", block.columns)
             with f.loop(0, here, high) as row:
@@ -183,7 +184,7 @@ class _Sums:
         for part in parts:
             fits = high.is_("eq", part.height)
             if part.columns < tile.columns:
-                fits = fits & rest.is_("sle", tile.columns - part.columns)
+                fits = fits & rest.is_("sle", part.columns)
                 wide = f.select(fits, part.columns, wide)
             found = f.select(fits, Value(f"@{called(part)}", "ptr", f), found)
         return found, wide
@@ -191,4 +192,4 @@ class _Sums:
 
 def called(part: Tile) -> str:
     """The name of the function that makes such a tile."""
-    return f"tile{part.height}x{part.width}"
+    return f"tile{part.height}x{part.columns}"

@@ -20,14 +20,18 @@ class Checked(NamedTuple):
     @property
     def name(self) -> str:
         """What of it is a part of the kernel's name."""
-        if not self.dims:
+        if not self.side:
             return ""
         return f"_{self.side}{self.dims}" + f"_straight{self.walked + 1}" * self.straight
 
     def parts_of(self, tile: Tile) -> tuple[Tile, ...]:
         """The tiles there are: those that read columns where they lie are of whole panels."""
         whole = self.straight and self.side == "rhs"
-        return tuple(part for part in parts_of(tile) if not whole or part.width == tile.width)
+        return tuple(part for part in parts_of(tile) if not whole or part.lanes == tile.lanes)
+
+    def gathers(self, side: str) -> bool:
+        """Whether an operand is read as patches, rather than packed as lines."""
+        return side == self.side
 
     def of(self, side: str) -> int:
         """How many dimensions of an operand are checked."""

@@ -158,15 +158,19 @@ def _product(
     inner = sorted([channel, *taps], key=lambda loop: -abs(loop.lhs) - abs(loop.rhs))
     starts = tuple(axes[d].start * scales[d] for d in checked)
     sizes = tuple(axes[d].size * scales[d] for d in checked)
-    patches = Patches("lhs", starts, sizes) if checked else None
+    lines = merged(sorted(rows, key=lambda loop: (-abs(loop.lhs), -abs(loop.out))))
+    steps_of_sum = _innermost(merged(inner))
+    # One loop of each is a product like any other.
+    several = features > 1 and (len(lines) > 1 or len(steps_of_sum) > 1)
+    patches = Patches("lhs", starts, sizes) if checked or several else None
     return Product(
         x._replace(offset=x.offset + move_x),
         w._replace(offset=w.offset + move_w),
         out._replace(offset=out.offset + move_out),
         merged([group]),
-        merged(sorted(rows, key=lambda loop: (-abs(loop.lhs), -abs(loop.out)))),
+        lines,
         merged([feature]),
-        _innermost(merged(inner)),
+        steps_of_sum,
         patches,
     )
 

@@ -48,9 +48,10 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
             emit_tile(*place)
     for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
         dims = checked.of(side)
-        if dims and checked.straight and side == "rhs":
+        straight = checked.straight and side == checked.side
+        if straight and side == "rhs":
             emit_windows(module, f"starts_{side}", tile, numbers, dims, 8 * LINES, checked.walked)
-        elif dims and checked.straight:
+        elif straight:
             along = checked.walked
             emit_starts(
                 module, f"starts_{side}", lines, sizes.steps, numbers, dims, 8 * LINES, along
@@ -64,7 +65,7 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
     for dims in sorted({checked.of("lhs"), checked.of("rhs")}):
         emit_segments(module, dims)
     for dtype in sorted(
-        {dtype for side, dtype in (("lhs", lhs), ("rhs", rhs)) if not checked.of(side)}
+        {dtype for side, dtype in (("lhs", lhs), ("rhs", rhs)) if not checked.gathers(side)}
     ):
         emit_pack(module, dtype, numbers, max(tile.height, tile.columns), sizes.steps)
     emit_unstage(module, out, numbers)

@@ -163,7 +163,7 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     direct = _dense_from(work.columns, item)
     staged = numbers.dtype != work.out.dtype or not direct
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
-    gathered = work.patches is not None and work.patches.side == "rhs"
+    gathered = _checked(work).side == "rhs"
     copied = batch // shared * columns * inner * numbers.size
     grid = grid_of(
         batch, rows, columns, inner, sizes, numbers.size, staged, shared > 1, context.workers,
@@ -197,17 +197,19 @@ def _run(columns: Sequence[Loop], item: int) -> int:
     return step
 
 
+def _checked(work: Product) -> Checked:
+    """The operand that is patches, unless all of them exist and it is packed like any other."""
+    patches, straight = work.patches, readable(work) or windowed(work)
+    if not patches or not (straight or patches.starts):
+        return Checked()
+    return Checked(patches.side, len(patches.starts), straight, walked(work) if straight else -1)
+
+
 def _packed_phases(
     work: Product, grid: Grid, sizes: Sizes, staged: bool, context: Context, label: str
 ) -> list[Phase]:
     numbers = arithmetic(work.out.dtype)
-    patches = work.patches
-    checked = Checked()
-    if patches:
-        straight = readable(work) or windowed(work)
-        checked = Checked(
-            patches.side, len(patches.starts), straight, walked(work) if straight else -1
-        )
+    checked = _checked(work)
     kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
@@ -218,7 +220,7 @@ def _packed_phases(
     most = sizes.rows // 2 // height * height if copied else sizes.rows
     held = shares(grid.rows, max(height, most), height)
     # Columns are some at a time: the next ones come from memory while tiles of these are made.
-    some = grid.columns if patches else min(grid.columns, GROUP * width)
+    some = grid.columns if checked.side else min(grid.columns, GROUP * width)
     fields |= {
         "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE), "held_rows": held,
         "together": some, "panel_columns": padded(columns, width),

@@ -47,7 +47,7 @@ def readable(work: Product) -> bool:
         and work.out.dtype in ("f32", "f64")
         and run.lhs == item
         and sorted(run.steps)[:-1] == [0] * (len(run.steps) - 1)
-        and max(run.steps) <= 1
+        and max(run.steps, default=0) <= 1
         and run.extent >= RUN
         and abs(work.rows[-1].lhs) <= DISTANCE
         and work.sizes[2] * item <= COLUMNS

@@ -54,13 +54,16 @@ def fitting(numbers: Arithmetic, narrow: bool = False) -> Tile:
 
 
 def parts_of(tile: Tile) -> tuple[Tile, ...]:
-    """A tile, then what is made where fewer columns, or fewer rows, are left."""
-    thin, low = tile, tile._replace(height=max(1, tile.height // 3))
-    if tile.width > 1:
-        # Half of the widest registers takes half the time, or no more than all of them.
-        half = host().vector_bytes == 64
-        thin = tile._replace(width=1, lanes=tile.lanes // 2 if half else tile.lanes)
-    return tuple(dict.fromkeys((tile, thin, low)))
+    """A tile, then what is made where fewer columns, or fewer rows, are left; the smaller later.
+
+    Low ones read columns more often than the second cache gives them, so that there are two.
+    """
+    low = max(1, tile.height // 3)
+    parts = [tile, tile._replace(width=1)]
+    if host().vector_bytes == 64:  # Half of the widest registers takes no longer, or half as long.
+        parts.append(parts[1]._replace(lanes=tile.lanes // 2))
+    parts += [tile._replace(height=height) for height in (2 * low, low)]
+    return tuple(dict.fromkeys(parts))
 
 
 def emit_tile(

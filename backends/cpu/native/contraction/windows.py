@@ -40,7 +40,7 @@ def windowed(work: Product) -> bool:
         and work.sizes[2] > tile.lanes
         and not any(apart)
         and sum(map(bool, run.steps)) <= 1
-        and min(run.steps) >= 0
+        and min(run.steps, default=0) >= 0
         and run.extent >= RUN
         and abs(run.rhs) <= DISTANCE
     )

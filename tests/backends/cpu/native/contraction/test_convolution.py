@@ -157,6 +157,16 @@ LARGE = [
     ("bf01,oi01->bf01", (3, 20, 17, 19), (40, 20, 3, 5), {"padding": ((0, 1), (2, 2))}),
     ("f01b,i01o->01bf", (5, 17, 19, 40), (5, 17, 19, 40),
      {"batch_groups": 40, "padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (3, 18, 17, 20), (3, 3, 20, 24), {}),
+    ("b01f,01io->b01f", (3, 19, 20, 3), (3, 5, 3, 40), {"strides": (2, 1)}),
+    ("b01f,01io->b01f", (3, 19, 20, 40), (1, 1, 40, 56), {"strides": (2, 2)}),
+    ("b01f,01io->b01f", (2, 18, 19, 16), (3, 3, 16, 16), {"rhs_dilation": (2, 3)}),
+    ("b0f,0io->b0f", (3, 90, 16), (5, 16, 72), {}),
+    ("b0f,0io->b0f", (1, 90, 16), (5, 16, 72), {}),
+    ("b0f,0io->b0f", (3, 90, 16), (5, 16, 1), {}),
+    ("f01b,i01o->01bf", (5, 16, 18, 32), (5, 14, 16, 24), {}),
+    ("bf01,oi01->bf01", (3, 20, 18, 34), (32, 20, 3, 3), {}),
+    ("bf01,oi01->bf01", (3, 20, 18, 21), (43, 20, 3, 3), {}),
 ]  # fmt: skip
 
 
@@ -195,15 +205,16 @@ def test_a_row_of_a_window_of_few_features_is_one_run(features: int, steps: list
     assert [loop.extent for loop in work.inner] == steps
 
 
+@pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("features", [3, 16])
-def test_patches_whose_channels_are_neighbours_are_not_packed(features: int) -> None:
+def test_patches_whose_channels_are_neighbours_are_not_packed(features: int, padding: int) -> None:
     """They are read where they lie; other element types are converted while they are packed."""
 
     def kernels(dtype: str) -> set[str]:
         rng = np.random.default_rng(0)
         x = numbers(rng, (2, 9, 9, features), dtype)
         w = numbers(rng, (3, 3, features, 24), dtype)
-        attrs = attributes(2, "b01f,01io->b01f", padding=((1, 1), (1, 1)))
+        attrs = attributes(2, "b01f,01io->b01f", padding=((padding, padding),) * 2)
         op = op_on(convolution, TensorType(x.shape, dtype), TensorType(w.shape, dtype), **attrs)
         out = np.empty(op.result.type.shape, NUMPY_DTYPES[dtype])
         phases = lowered(RULES["convolution"], op, [x, w], [out])

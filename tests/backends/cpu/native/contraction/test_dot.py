@@ -153,6 +153,19 @@ def test_shapes(dims: str, left: tuple[int, ...], right: tuple[int, ...], dtype:
     product(numbers(rng, left, dtype), numbers(rng, right, dtype), dims)
 
 
+@pytest.mark.parametrize("columns", [129, 137, 144, 145, 153])
+@pytest.mark.parametrize("rows", [121, 125, 128, 129])
+def test_what_is_left_beside_whole_tiles(rows: int, columns: int) -> None:
+    """There are lower tiles for some rows, and narrower ones for some columns."""
+    rng = np.random.default_rng(0)
+    x, y = numbers(rng, (rows, 300), "f32"), numbers(rng, (columns, 300), "f32")
+    op = op_on(dot, *(TensorType(a.shape, "f32") for a in (x, y)), dims="mk,nk->mn")
+    phases = lowered(RULES["dot"], op, [x, y], [np.empty((rows, columns), np.float32)])
+    assert phases
+    assert all(phase.kernel.name.startswith("product") for phase in phases)
+    product(x, y, "mk,nk->mn")
+
+
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_element_types(dtype: str) -> None:
     rng = np.random.default_rng(0)
