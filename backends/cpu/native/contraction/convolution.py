@@ -159,7 +159,7 @@ def _product(
     starts = tuple(axes[d].start * scales[d] for d in checked)
     sizes = tuple(axes[d].size * scales[d] for d in checked)
     lines = merged(sorted(rows, key=lambda loop: (-abs(loop.lhs), -abs(loop.out))))
-    steps_of_sum = _innermost(merged(inner))
+    steps_of_sum = _innermost(merged(inner), lines, x.itemsize)
     # One loop of each is a product like any other.
     several = features > 1 and (len(lines) > 1 or len(steps_of_sum) > 1)
     patches = Patches("lhs", starts, sizes) if checked or several else None
@@ -197,11 +197,23 @@ def _line(
     return -1
 
 
-def _innermost(loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
-    """Loops with a long one innermost: a segment of steps costs something on its own."""
+def _innermost(loops: tuple[Loop, ...], lines: tuple[Loop, ...], item: int) -> tuple[Loop, ...]:
+    """Loops with a long one innermost: a segment of steps costs something on its own.
+
+    It costs more if lines that are neighbours leave the image one after the other.
+    """
     if not loops or loops[-1].extent >= SHORT:
         return loops
-    best = max(range(len(loops)), key=lambda i: (not any(loops[i].steps), loops[i].extent))
-    if loops[best].extent <= loops[-1].extent:
+    near = lines[-1].steps if lines and abs(lines[-1].lhs) <= 2 * item else ()
+
+    def leaves(loop: Loop) -> bool:
+        return any(a and b for a, b in zip(loop.steps, near, strict=False))
+
+    best = max(
+        range(len(loops)),
+        key=lambda i: (not leaves(loops[i]), not any(loops[i].steps), loops[i].extent),
+    )
+    last = loops[-1]
+    if loops[best].extent <= last.extent and leaves(loops[best]) == leaves(last):
         return loops
     return (*loops[:best], *loops[best + 1 :], loops[best])
