@@ -56,7 +56,7 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
             emit_starts(
                 module, f"starts_{side}", lines, sizes.steps, numbers, dims, 8 * LINES, along
             )
-        elif dims:
+        elif checked.gathers(side):
             emit_patches(
                 module, f"pack_{side}", lines, sizes.steps, dtype, numbers, dims, 8 * LINES
             )

@@ -125,6 +125,9 @@ class _Segment:
         numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
         valid = f.emit(f"icmp slt {many} <{numbers}>, {all_of(panel.here)}", vector("i1", lanes))
         checks = len(where)
+        if not checks:
+            self.valid.set(valid)
+            return
         walked = f.load(f.offset(self.bounds, 16 * checks), "i64")
         along, size = f.variable(many, where[0]), f.variable("i64", 0)
         for d, lines in enumerate(where):

@@ -30,14 +30,14 @@ def copied(
 ) -> list[Phase]:  # fmt: skip
     """With a copy of the right operand first, whose loops lie in this order."""
     loops = ordered(work) if not work.patches and kind_of(work).possible() else ()
-    if len(set(loops)) < max(len(loops), 1) or not way(_laid(work, loops, 0)[0], context, label):
+    if len(set(loops)) < max(len(loops), 1) or not way(laid(work, loops, 0)[0], context, label):
         return []
     slot = context.temporary(prod(loop.extent for loop in loops) * work.rhs.itemsize)
-    made, source, target = _laid(work, loops, slot)
+    made, source, target = laid(work, loops, slot)
     return [*copy_phases(source, target, context), *way(made, context, label)]
 
 
-def _laid(work: Product, loops: Sequence[Loop], slot: int) -> tuple[Product, View, View]:
+def laid(work: Product, loops: Sequence[Loop], slot: int) -> tuple[Product, View, View]:
     """With the right operand in a slot, its loops in this order; that operand as it is, and
     there."""
     shape = tuple(loop.extent for loop in loops)

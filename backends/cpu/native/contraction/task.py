@@ -65,7 +65,7 @@ class Task:
         straight = self.checked.straight and side == self.checked.side
         if not straight:
             args += [steps, self.stride(name)]
-        if dims or straight:
+        if self.checked.gathers(side):
             args.append(f.offset(self.places["positions"], skipped, "i64"))
             args.append(self.record.loops("bounds")[0])
             f.call(f"starts_{side}" if straight else f"pack_{side}", args)

@@ -238,5 +238,33 @@ def test_patches_whose_neighbours_are_columns_are_not_packed(
     x, w = np.ones(left, np.float32), np.ones(right, np.float32)
     op = op_on(convolution, TensorType(left, "f32"), TensorType(right, "f32"), **attrs)
     phases = lowered(RULES["convolution"], op, [x, w], [np.empty(op.result.type.shape, np.float32)])
-    assert phases is not None
-    assert all("_rhs2_straight" in phase.kernel.name for phase in phases)
+    names = [phase.kernel.name for phase in phases or ()]
+    products = [name for name in names if name.startswith("product")]
+    assert products
+    assert all("_rhs2_straight" in name for name in products)
+
+
+def test_a_filter_whose_rows_and_steps_lie_apart_is_copied_once() -> None:
+    """Every task packs it: steps are neighbours in the copy."""
+    attrs = attributes(2, "bf01,oi01->bf01", padding=((1, 1), (1, 1)))
+    x, w = np.ones((4, 64, 28, 28), np.float32), np.ones((64, 64, 3, 3), np.float32)
+    op = op_on(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
+    phases = lowered(RULES["convolution"], op, [x, w], [np.empty(op.result.type.shape, np.float32)])
+    copy, *products = (phase.kernel.name for phase in phases or ())
+    assert copy.startswith("moves_copy")
+    assert products
+    assert all(name.startswith("product") for name in products)
+
+
+def test_steps_do_not_walk_where_neighbours_leave_the_image() -> None:
+    """A row of a window of an image whose features come first: channels are the inner loop."""
+    image = TensorType((2, 3, 30, 31), "f32")
+    attrs = attributes(2, "bf01,oi01->bf01", padding=((2, 2), (2, 2)))
+    op = op_on(convolution, image, TensorType((8, 3, 5, 5), "f32"), **attrs)
+    views = [
+        View(slot, 0, type.shape, packed(type), "f32")
+        for slot, type in enumerate([*(v.type for v in op.operands), op.result.type], 1)
+    ]
+    (work,) = products_of(op.attrs, *views)
+    assert [loop.extent for loop in work.inner] == [5, 5, 3]
+    assert not any(work.inner[-1].steps)
