@@ -1,7 +1,8 @@
-"""Results that are summed in scratch memory, and stored at the end: unstaging."""
+"""Sums that were kept until they were done, stored where the result lies."""
 
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, narrowed
-from shardir.backends.cpu.native.contraction.packing import neighbours
+from shardir.backends.cpu.native.contraction.packing import neighbours, transposed
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value, vector
 from shardir.types import NUMPY_DTYPES
 
@@ -9,7 +10,11 @@ UNSTAGE = "unstage"
 
 
 def emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:
-    """`unstage(out, stage, rows, columns, row_count, column_count, width)`: store the sums."""
+    """`unstage(out, stage, rows, columns, row_count, column_count, width)`: store the sums.
+
+    Columns that are neighbours in the result are stored as vectors, and so are rows that are,
+    turned square by square.
+    """
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
               "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
     f = Function(module, UNSTAGE, params, attributes=APART, internal=True)
@@ -18,18 +23,43 @@ def emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:
     together = neighbours(f, columns, column_count, item)
     lanes = 64 // numbers.part
     whole = f.select(together, column_count - column_count % lanes, 0)
-    with f.loop(0, row_count) as i:
-        source = f.offset(stage, i * width * numbers.size)
+    done = f.variable("i64", 0)
+
+    def source(i: Value, j: Value) -> Value:
+        return f.offset(stage, (i * width + j) * numbers.size)
+
+    def move(i: Value, j: Value, to: Value, count: int) -> None:
+        type = vector(numbers.type, count * numbers.planes)
+        number = f.load(source(i, j), type, numbers.part)
+        f.store(narrowed(f, number, dtype), to, item // numbers.planes)
+
+    def line(i: Value, first: Value) -> None:
+        """A row, from this column on: vectors, then number by number."""
         row = f.offset(out, f.load(f.offset(rows, i, "i64"), "i64"))
-        first = f.offset(row, f.load(columns, "i64"))
+        start = f.offset(row, f.load(columns, "i64"))
+        with f.loop(first, whole, lanes) as j:
+            move(i, j, f.offset(start, j * item), lanes)
+        with f.loop(f.intrinsic("smax", first, whole), column_count) as j:
+            move(i, j, f.offset(row, f.load(f.offset(columns, j, "i64"), "i64")), 1)
 
-        def move(j: Value, to: Value, count: int, source: Value = source) -> None:
-            type = vector(numbers.type, count * numbers.planes)
-            number = f.load(f.offset(source, j * numbers.size), type, numbers.part)
-            f.store(narrowed(f, number, dtype), to, item // numbers.planes)
-
-        with f.loop(0, whole, lanes) as j:
-            move(j, f.offset(first, j * item), lanes)
-        with f.loop(whole, column_count) as j:
-            move(j, f.offset(row, f.load(f.offset(columns, j, "i64"), "i64")), 1)
+    if numbers.planes == 1:
+        size = host().lanes(numbers.part)
+        below = ~together & neighbours(f, rows, row_count, item)
+        end = f.select(below, row_count - row_count % size, 0)
+        last = column_count - column_count % size
+        with f.when(end.is_("ne", 0)):
+            with f.loop(0, last, size) as j, f.loop(0, end, size) as i:
+                square = [
+                    f.load(source(i + k, j), vector(numbers.type, size), numbers.part)
+                    for k in range(size)
+                ]
+                start = f.offset(out, f.load(f.offset(rows, i, "i64"), "i64"))
+                for k, column in enumerate(transposed(f, square, 1)):
+                    to = f.offset(start, f.load(f.offset(columns, j + k, "i64"), "i64"))
+                    f.store(narrowed(f, column, dtype), to, item)
+            with f.loop(0, end) as i:
+                line(i, last)
+            done.set(end)
+    with f.loop(done.get(), row_count) as i:
+        line(i, f.value(0, "i64"))
     f.leave()
