@@ -74,6 +74,10 @@ def image(name: str, dims: str, lhs: tuple[int, ...], rhs: tuple[int, ...], **gi
     return Case(name, dims, lhs, rhs, None, attrs=attrs)
 
 
+NONE = ((0, 0), (0, 0))
+"""No padding."""
+
+
 def square(size: int, dtype: str = "f32") -> Case:
     fast = dtype in ("f32", "f64", "c64", "c128")
     shape = (size, size)
@@ -105,12 +109,43 @@ CASES = [
     *(Case(f"{count} of {size}x{size}", "zmk,zkn->zmn", (count, size, size), (count, size, size))
       for count, size in ((4000, 4), (4000, 8), (1000, 16), (256, 32))),
     image("convolution 3x3, 32 to 64", "b01f,01io->b01f", (64, 32, 32, 32), (3, 3, 32, 64)),
-    image("its gradient, operand", "b01f,01oi->b01f", (64, 32, 32, 64), (3, 3, 32, 64)),
-    image("its gradient, filter", "f01b,i01o->01bf", (64, 32, 32, 32), (64, 32, 32, 64)),
-    image("features first", "bf01,oi01->bf01", (64, 32, 32, 32), (64, 32, 3, 3)),
+    image("14², 24 features", "b01f,01io->b01f", (16, 14, 14, 24), (3, 3, 24, 24)),
+    image("14², 256 features", "b01f,01io->b01f", (2, 14, 14, 256), (3, 3, 256, 256)),
+    image("28², 128 features, operand", "b01f,01oi->b01f", (1, 28, 28, 128), (3, 3, 128, 128)),
+    image("56², 64 features, stride 2", "b01f,01io->b01f", (1, 56, 56, 64), (3, 3, 64, 128),
+          strides=(2, 2)),
+    image("30², 64 features, no padding", "b01f,01io->b01f", (4, 30, 30, 64), (3, 3, 64, 64),
+          padding=NONE),
+    image("1x1, 64 features, stride 2", "b01f,01io->b01f", (4, 56, 56, 64), (1, 1, 64, 128),
+          strides=(2, 2), padding=NONE),
+    image("pieces of 16x16, 3 features", "b01f,01io->b01f", (4, 224, 224, 3), (16, 16, 3, 192),
+          strides=(16, 16), padding=NONE),
     image("of 3 features", "b01f,01io->b01f", (64, 32, 32, 3), (3, 3, 3, 32)),
-    image("7x7, stride 2", "b01f,01io->b01f", (4, 224, 224, 3), (7, 7, 3, 64),
+    image("224², 3 features", "b01f,01io->b01f", (1, 224, 224, 3), (3, 3, 3, 64)),
+    image("7x7, 3 features, stride 2", "b01f,01io->b01f", (4, 224, 224, 3), (7, 7, 3, 64),
           strides=(2, 2), padding=((3, 3), (3, 3))),
+    image("5x5, 1 feature", "b01f,01io->b01f", (16, 28, 28, 1), (5, 5, 1, 32),
+          padding=((2, 2), (2, 2))),
+    image("features first", "bf01,oi01->bf01", (64, 32, 32, 32), (64, 32, 3, 3)),
+    image("features first, operand", "bf01,io01->bf01", (4, 64, 32, 32), (64, 32, 3, 3)),
+    image("features first, 56²", "bf01,oi01->bf01", (1, 64, 56, 56), (64, 64, 3, 3)),
+    image("features first, 28²", "bf01,oi01->bf01", (1, 128, 28, 28), (128, 128, 3, 3)),
+    image("features first, 14²", "bf01,oi01->bf01", (2, 256, 14, 14), (256, 256, 3, 3)),
+    image("features first, no padding", "bf01,oi01->bf01", (4, 64, 30, 30), (64, 64, 3, 3),
+          padding=NONE),
+    image("features first, stride 2", "bf01,oi01->bf01", (1, 64, 56, 56), (128, 64, 3, 3),
+          strides=(2, 2)),
+    image("3 features, first", "bf01,oi01->bf01", (16, 3, 32, 32), (32, 3, 3, 3)),
+    image("7x7, 3 features, first", "bf01,oi01->bf01", (1, 3, 224, 224), (64, 3, 7, 7),
+          strides=(2, 2), padding=((3, 3), (3, 3))),
+    image("gradient of operand", "b01f,01oi->b01f", (64, 32, 32, 64), (3, 3, 32, 64)),
+    image("gradient of filter", "f01b,i01o->01bf", (64, 32, 32, 32), (64, 32, 32, 64)),
+    image("of filter, 14², 24 features", "f01b,i01o->01bf", (16, 14, 14, 24), (16, 14, 14, 24)),
+    image("of filter, 14², 256 features", "f01b,i01o->01bf", (2, 14, 14, 256), (2, 14, 14, 256)),
+    image("of filter, stride 2", "f01b,i01o->01bf", (1, 56, 56, 64), (1, 28, 28, 128),
+          rhs_dilation=(2, 2), padding=((1, 0), (1, 0))),
+    image("of filter, 3 features", "f01b,i01o->01bf", (16, 32, 32, 3), (16, 32, 32, 32)),
+    image("of filter, features first", "fb01,io01->bf01", (1, 128, 28, 28), (1, 128, 28, 28)),
     image("set apart", "b01f,01oi->b01f", (64, 16, 16, 64), (3, 3, 32, 64),
           lhs_dilation=(2, 2), padding=((2, 1), (2, 1))),
     image("each feature alone", "b01f,01io->b01f", (64, 32, 32, 64), (3, 3, 1, 64), groups=64),

@@ -24,7 +24,7 @@ class Patches(NamedTuple):
     """What is checked of an operand ("lhs" or "rhs") that is patches of an image.
 
     Along each dimension patches begin at `starts`; only what is at least 0 and less than `sizes`
-    exists, all else is zero.
+    exists, all else is zero. Where no dimension is checked, all of it exists.
     """
 
     side: str
