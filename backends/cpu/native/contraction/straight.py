@@ -16,7 +16,6 @@ from shardir.backends.cpu.native.contraction.packing import zeros
 from shardir.backends.cpu.native.contraction.tile import (
     Tile,
     TileSums,
-    for_each_step,
     masked_load,
 )
 from shardir.backends.cpu.native.llvm.target import Machine, host
@@ -179,18 +178,21 @@ def emit_straight_tile(
     parts, segments, starts, rhs, *place = f.params
     sums = TileSums(f, tile, packed, numbers, machine)
     right, table = f.variable("ptr", rhs), f.variable("ptr", starts)
+    # With each segment some rows of the result are asked for before they are written.
+    many = f.intrinsic("smax", parts, f.value(1, "i64"))
+    asked = (many + (tile.height - 1)) // many
     with f.loop(0, parts) as number:
         entry = f.offset(segments, number * (16 + 8 * checks))
         length = f.load(f.offset(entry, 8), "i64")
         lines = [f.load(f.offset(table.get(), 8 * i), "ptr") for i in range(tile.height)]
 
-        def step(k: Value, lines: list[Value] = lines) -> None:
+        with f.loop(number * asked, f.least((number + 1) * asked, tile.height)) as row:
+            sums.ask_for_row(place, row)
+        with f.loop(0, length) as k:
             here = right.get()
             sums.ask_ahead(here)
             sums.add([[f.offset(line, k * numbers.size) for line in lines]], sums.columns_at(here))
             right.set(f.offset(here, packed.columns * numbers.size))
-
-        for_each_step(sums, place, length, step)
         table.set(f.offset(table.get(), 8 * lanes_of(packed.height)))
     sums.write(place)
     f.leave()
