@@ -204,16 +204,17 @@ def _innermost(loops: tuple[Loop, ...], lines: tuple[Loop, ...], item: int) -> t
     """
     if not loops or loops[-1].extent >= SHORT:
         return loops
+    last = loops[-1]
     near = lines[-1].steps if lines and abs(lines[-1].lhs) <= 2 * item else ()
 
     def leaves(loop: Loop) -> bool:
         return any(a and b for a, b in zip(loop.steps, near, strict=False))
 
-    best = max(
-        range(len(loops)),
-        key=lambda i: (not leaves(loops[i]), not any(loops[i].steps), loops[i].extent),
-    )
-    last = loops[-1]
+    def worth(i: int) -> tuple[bool, bool, int]:
+        loop, stays = loops[i], not any(loops[i].steps)
+        return not leaves(loop), stays or leaves(last), loop.extent << stays
+
+    best = max(range(len(loops)), key=worth)
     if loops[best].extent <= last.extent and leaves(loops[best]) == leaves(last):
         return loops
     return (*loops[:best], *loops[best + 1 :], loops[best])

@@ -258,15 +258,17 @@ def test_a_filter_whose_rows_and_steps_lie_apart_is_copied_once() -> None:
     assert all(name.startswith("product") for name in products)
 
 
-def test_steps_do_not_walk_where_neighbours_leave_the_image() -> None:
-    """A row of a window of an image whose features come first: channels are the inner loop."""
+@pytest.mark.parametrize(("window", "steps"), [(3, [3, 3, 3]), (7, [3, 7, 7])])
+def test_steps_do_not_walk_where_neighbours_leave_the_image(window: int, steps: list[int]) -> None:
+    """Places of a row are neighbours where features come first: channels, or taps from row to row,
+    are the inner loop."""
     image = TensorType((2, 3, 30, 31), "f32")
-    attrs = attributes(2, "bf01,oi01->bf01", padding=((2, 2), (2, 2)))
-    op = op_on(convolution, image, TensorType((8, 3, 5, 5), "f32"), **attrs)
+    attrs = attributes(2, "bf01,oi01->bf01", padding=((window // 2,) * 2,) * 2)
+    op = op_on(convolution, image, TensorType((8, 3, window, window), "f32"), **attrs)
     views = [
         View(slot, 0, type.shape, packed(type), "f32")
         for slot, type in enumerate([*(v.type for v in op.operands), op.result.type], 1)
     ]
     (work,) = products_of(op.attrs, *views)
-    assert [loop.extent for loop in work.inner] == [5, 5, 3]
-    assert not any(work.inner[-1].steps)
+    assert [loop.extent for loop in work.inner] == steps
+    assert work.inner[-1].lhs != 4
