@@ -68,7 +68,7 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
         {dtype for side, dtype in (("lhs", lhs), ("rhs", rhs)) if not checked.gathers(side)}
     ):
         emit_pack(module, dtype, numbers, max(tile.height, tile.columns), sizes.steps)
-    emit_unstage(module, out, numbers)
+    emit_unstage(module, out, numbers, turning=checked.straight and checked.side == "rhs")
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     emit_block(Task(f, {"lhs": lhs, "rhs": rhs}, sizes, numbers, checked))
     f.leave()

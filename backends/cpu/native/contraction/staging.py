@@ -9,11 +9,12 @@ from shardir.types import NUMPY_DTYPES
 UNSTAGE = "unstage"
 
 
-def emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:
+def emit_unstage(module: Module, dtype: str, numbers: Arithmetic, turning: bool) -> None:
     """`unstage(out, stage, rows, columns, row_count, column_count, width)`: store the sums.
 
-    Columns that are neighbours in the result are stored as vectors, and so are rows that are,
-    turned square by square.
+    Columns that are neighbours in the result are stored as vectors. So are rows that are, turned
+    square by square; most products have no such rows, since they are turned as a whole (`turning`
+    says that this one may).
     """
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
               "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
@@ -42,7 +43,7 @@ def emit_unstage(module: Module, dtype: str, numbers: Arithmetic) -> None:
         with f.loop(f.intrinsic("smax", first, whole), column_count) as j:
             move(i, j, f.offset(row, f.load(f.offset(columns, j, "i64"), "i64")), 1)
 
-    if numbers.planes == 1:
+    if turning and numbers.planes == 1:
         size = host().lanes(numbers.part)
         below = ~together & neighbours(f, rows, row_count, item)
         end = f.select(below, row_count - row_count % size, 0)
