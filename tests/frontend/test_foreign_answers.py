@@ -382,7 +382,7 @@ def test_arrays_are_made_of_numpys_by_machine_code() -> None:
 
 def test_masks_may_be_written_while_they_are_read() -> None:
     """How many elements there are is known before they are put together."""
-    mask, going = np.zeros(100_000, bool), [True]
+    mask, going, before = np.zeros(100_000, bool), [True], sys.getswitchinterval()
     numbers = snp.arange(mask.size)
 
     def write() -> None:
@@ -391,14 +391,16 @@ def test_masks_may_be_written_while_they_are_read() -> None:
             mask[:] = False
 
     thread = threading.Thread(target=write)
+    sys.setswitchinterval(1e-6)
     thread.start()
     try:
-        for _ in range(300):
+        for _ in range(600):
             made, places = np.asarray(numbers[mask]), np.asarray(snp.flatnonzero(mask))
             assert (np.diff(made) > 0).all()
             assert (np.diff(places) > 0).all()
     finally:
         going[0] = False
+        sys.setswitchinterval(before)
         thread.join()
 
 
