@@ -19,10 +19,9 @@ from shardir.ir import Block, Function, Module, Op, Value
 from shardir.opset import OPS, Dense
 from shardir.passes.pipeline import Pass
 from shardir.passes.program import names_of, use_counts
-from shardir.types import TensorType
 
 ROW = 16
-"""Elements of a row that is not worth a look of its own."""
+"""Fewer elements of a row than these are not worth a look of its own."""
 MOST = 1 << 31
 
 
@@ -56,24 +55,28 @@ def _function(function: Function) -> Function:
 def _filled(b: Builder, op: Op, makers: Mapping[Value, Op], uses: Mapping[Value, int]) -> bool:
     """Append what a selection becomes, if it is one of rows that nobody else looks at."""
     spread, gather, number = (makers.get(value) for value in op.operands)
-    if spread is None or spread.name != "broadcast" or len(spread.attrs["dims"]) != 1:
+    if spread is None or spread.name != "broadcast":
         return False
     if gather is None or gather.name != "gather" or uses[gather.result] != 1:
         return False
     if number is None or number.name != "constant" or isinstance(number.attrs["value"], Dense):
         return False
-    (dim,), (found,), whole = spread.attrs["dims"], spread.operands, op.result.type
-    count = whole.shape[dim]
-    if count != found.type.shape[0] or count >= MOST or whole.size < ROW * count:
+    dims, (found,), whole = tuple(spread.attrs["dims"]), spread.operands, op.result.type
+    count, kind = found.type.shape, found.type.with_dtype("i32")
+    if tuple(whole.shape[d] for d in dims) != count or whole.size < ROW * found.type.size:
         return False
-    kind = TensorType((count,), "i32")
-    row, outside = b.iota(dim=0, result=kind), b.full(count, kind)
-    place = b.reshape(b.select(found, outside, row), result=kind.with_shape((count, 1)))
+    if not dims or max(count) >= MOST:
+        return False
+    places = [b.iota(dim=i, result=kind) for i in range(len(dims))]
+    places[0] = b.select(found, b.full(count[0], kind), places[0])
+    column = kind.with_shape((*count, 1))
+    columns = [b.reshape(place, result=column) for place in places]
+    place = b.concatenate(*columns, dim=len(dims)) if columns[1:] else columns[0]
     attrs = {
         "op": "set",
-        "update_window_dims": tuple(d for d in range(whole.rank) if d != dim),
-        "inserted_window_dims": (dim,),
-        "scatter_dims": (dim,),
+        "update_window_dims": tuple(d for d in range(whole.rank) if d not in dims),
+        "inserted_window_dims": dims,
+        "scatter_dims": dims,
     }
     operands = (gather.result, place, number.result)
     b.append(replace(op, spec=OPS["scatter"], operands=operands, attrs=attrs))

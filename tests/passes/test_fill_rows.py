@@ -57,15 +57,30 @@ func @main(%x: f32[32, 6], %i: i32[5, 1], %found: bool[5]) -> (f32[32, 5]) {
 """
 
 
-@pytest.mark.parametrize("text", [BEFORE, COLUMNS])
+GRID = """\
+func @main(%x: f32[32, 6], %i: i32[5, 4, 1], %found: bool[5, 4]) -> (f32[5, 32, 4]) {
+  %0 = gather(%x, %i, offset_dims=[1], collapsed_dims=[1], start_index_map=[1]) : f32[5, 32, 4]
+  %1 = broadcast(%found, dims=[0, 2]) : bool[5, 32, 4]
+  %2 = constant(value=7.0) : f32[5, 32, 4]
+  %3 = select(%1, %0, %2) : f32[5, 32, 4]
+  return %3
+}
+"""
+
+
+@pytest.mark.parametrize("text", [BEFORE, COLUMNS, GRID])
 @pytest.mark.parametrize("found", [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 1, 0]])
 def test_the_numbers_stay(text: str, found: list[int]) -> None:
     module = parse(text)
     made = Pipeline.parse("fill-rows,dce")(module)
     assert "scatter" in str(made)
-    shape = module.functions[0].body.params[0].type.shape
-    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    args = [x, np.array([[0], [5], [5], [2], [1]], np.int32), np.array(found, bool)]
+    params = module.functions[0].body.params
+    x, i, flags = (np.zeros(param.type.shape, param.type.numpy) for param in params)
+    x += np.random.default_rng(0).standard_normal(x.shape, np.float32)
+    i += np.array([0, 5, 5, 2, 1]).reshape(5, *(1,) * (i.ndim - 1))
+    flags += np.array(found, bool).reshape(5, *(1,) * (flags.ndim - 1))
+    flags.reshape(-1)[:1] ^= True
+    args = [x, i, flags]
     for want, got in zip(run(module, args), run(made, args), strict=True):
         assert np.asarray(got).tobytes() == np.asarray(want).tobytes()
 

@@ -286,6 +286,7 @@ def test_long_rows_at_indices_out_of_range(dtype: str, axis: int, mode: Any) -> 
         np.array([0, size, -size - 1, size - 1, -1, 2**31 - 1, -(2**31), 3], np.int32),
         np.arange(size, dtype=np.int32),
         np.full(20, size, np.int32),
+        np.array([[0, size, 3], [-size - 1, 1, 2]], np.int32),
     ):
         got = np.asarray(snp.take(snp.asarray(x), snp.asarray(indices), axis=axis, mode=mode))
         if mode == "fill":
