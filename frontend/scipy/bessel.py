@@ -2,8 +2,8 @@
 
 I_n(x) is the mean of exp(x cos t) cos(n t) over a turn, and the trapezoid rule on that converges
 faster than any power; the polynomials interpolate that at Chebyshev's nodes. Each is a constant
-and what is small beside it, so that roundings are seen little: exp(-x) I_0(x) and
-exp(-x) I_1(x) / x around 0 and around the middles of intervals; beyond, exp(-x) sqrt(x) I_n(x).
+and what is small beside it, so that roundings are seen little: exp(-x) I_n(x) around the middles
+of intervals, and over x^n around 0; beyond, exp(-x) sqrt(x) I_n(x) in 1 / x.
 """
 
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def _series(order: int, size: int) -> tuple[tuple[float, ...], ...]:
     count, ends = TERMS[size], ENDS[size]
     made = [_around_zero(order, count)]
     for low, high in pairwise(ends):
-        terms = _interpolated(lambda x: scaled(order, x) / x**order, low, high, count)
+        terms = _interpolated(partial(scaled, order), low, high, count)
         made.append(terms / ((high - low) / 2) ** np.arange(count))
     last = ends[-1]
     made.append(_interpolated(lambda u: scaled(order, 1 / u) / np.sqrt(u), 0, 1 / last, count))
@@ -100,7 +100,7 @@ def _falling(order: int, x: Any) -> Any:
         total = total * apart + chosen(numbers)
     value = chosen(first) + (total * apart + chosen(lost))
     value = value / snp.where(beyond[-1], snp.sqrt(size), like(size, 1))
-    return value * snp.where(beyond[-1], snp.sign(x), x) if order else value
+    return value * snp.where(beyond[0], snp.sign(x), x) if order else value
 
 
 def _rising(order: int, x: Any) -> Any:

@@ -8,12 +8,8 @@ import pytest
 
 from shardir import enable_x64, grad
 from shardir.frontend.scipy import special
+from tests.frontend.scipy.accuracy import BOUNDS, cases
 
-BOUNDS = {
-    ("i0e", "f64"): 1.9, ("i1e", "f64"): 2, ("i0", "f64"): 3, ("i1", "f64"): 3.2,
-    ("i0e", "f32"): 1.9, ("i1e", "f32"): 2, ("i0", "f32"): 3.5, ("i1", "f32"): 3.5,
-}  # fmt: skip
-"""The largest errors, in ulp."""
 END = {"f32": 91.9, "f64": 713.9}
 """Where I_0 and I_1 are finite, while exp is not."""
 NAMES = ["i0", "i1", "i0e", "i1e"]
@@ -24,7 +20,7 @@ def exact(name: str, x: float) -> Any:
     return value * mp.exp(-abs(mp.mpf(x))) if name.endswith("e") else value
 
 
-@pytest.mark.parametrize(("name", "dtype"), BOUNDS)
+@pytest.mark.parametrize(("name", "dtype"), cases(*NAMES))
 def test_bounds(name: str, dtype: str) -> None:
     rng, count = np.random.default_rng(2), 150
     places = [
@@ -40,7 +36,7 @@ def test_bounds(name: str, dtype: str) -> None:
         assert got.dtype == type
         for place, value in zip(x.tolist(), got, strict=True):
             apart = abs(exact(name, place) - float(value)) / float(np.spacing(abs(value)))
-            assert apart <= BOUNDS[name, dtype], place
+            assert apart <= BOUNDS[name][dtype], place
 
 
 @pytest.mark.parametrize("name", NAMES)

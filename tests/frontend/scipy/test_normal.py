@@ -8,11 +8,7 @@ import pytest
 
 from shardir import enable_x64, grad
 from shardir.frontend.scipy import special
-
-BOUNDS = {
-    ("ndtr", "f64"): 2.2, ("log_ndtr", "f64"): 2.3, ("ndtr", "f32"): 1.4, ("log_ndtr", "f32"): 2,
-}  # fmt: skip
-"""The largest errors, in ulp."""
+from tests.frontend.scipy.accuracy import BOUNDS, cases
 
 
 def exact(name: str, x: float) -> Any:
@@ -22,7 +18,7 @@ def exact(name: str, x: float) -> Any:
     return mp.log(below) if x < 1 else mp.log1p(-above)
 
 
-@pytest.mark.parametrize(("name", "dtype"), BOUNDS)
+@pytest.mark.parametrize(("name", "dtype"), cases("ndtr", "log_ndtr"))
 def test_bounds(name: str, dtype: str) -> None:
     rng, count = np.random.default_rng(6), 300
     type, far = (np.float32, 12.5) if dtype == "f32" else (np.float64, 37.0)
@@ -35,7 +31,7 @@ def test_bounds(name: str, dtype: str) -> None:
         for place, value in zip(x.tolist(), got, strict=True):
             wanted = exact(name, place)
             apart = abs(wanted - float(value)) / float(np.spacing(abs(value)))
-            assert apart <= BOUNDS[name, dtype], place
+            assert apart <= BOUNDS[name][dtype], place
 
 
 @pytest.mark.parametrize("name", ["ndtr", "log_ndtr"])

@@ -8,10 +8,8 @@ import pytest
 from shardir import enable_x64
 from shardir.frontend import numpy as snp
 from shardir.frontend.scipy import quantiles, special
+from tests.frontend.scipy.accuracy import BOUNDS
 from tests.frontend.scipy.quantile_coefficients import TARGETS, error_of, fitted
-
-DOUBLE, SINGLE = 1.4, 1.6
-"""The largest errors, in ulp."""
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -48,7 +46,7 @@ def test_doubles_keep_their_bound() -> None:
         got = np.asarray(special.ndtri(p))
     for place, value in zip(p.tolist(), got.tolist(), strict=True):
         apart = abs(exact(place, value) - value) / float(np.spacing(abs(value)))
-        assert apart <= DOUBLE, (place, value)
+        assert apart <= BOUNDS["ndtri"]["f64"], (place, value)
 
 
 def test_singles_keep_their_bound() -> None:
@@ -58,7 +56,7 @@ def test_singles_keep_their_bound() -> None:
     with enable_x64():
         wanted = np.asarray(special.ndtri(p.astype(np.float64)))
     apart = np.abs(got - wanted) / np.spacing(np.abs(wanted).astype(np.float32))
-    assert apart.max() <= SINGLE, p[apart.argmax()]
+    assert apart.max() <= BOUNDS["ndtri"]["f32"], p[apart.argmax()]
 
 
 def test_halves_are_rounded_once() -> None:
