@@ -6,7 +6,6 @@ loads it.
 
 import ctypes
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +20,7 @@ from shardir.backends.cpu.native.llvm.emission import Ahead, emitted_together, t
 from shardir.backends.cpu.native.llvm.naming import key_of
 from shardir.backends.cpu.native.llvm.target import Machine, architecture, host
 from shardir.backends.cpu.native.llvm.threads import done_apart
+from shardir.backends.forking import held_by_forks
 
 _names = count()
 lock = RLock()
@@ -46,7 +46,7 @@ def _after_fork() -> None:
     lock.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+held_by_forks(_before_fork, _after_fork)
 _kept: list[Any] = []
 """Code must stay where it is as long as any address of it may be called: for ever."""
 

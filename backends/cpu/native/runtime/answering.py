@@ -10,7 +10,6 @@ Objects that share answers under another `slow` are functions with other names f
 """
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -28,6 +27,7 @@ from shardir.backends.cpu.native.runtime.numbers import KINDS
 from shardir.backends.cpu.native.runtime.python import python_object
 from shardir.backends.cpu.native.runtime.references import drop, take
 from shardir.backends.cpu.native.runtime.tokens import CALL_BYTES, HASH, LEAVES, TOKENS
+from shardir.backends.forking import held_by_forks
 
 MANY = 4096
 """What was learned is forgotten when there is so much of it."""
@@ -126,9 +126,7 @@ class Table:
 
 _writing = threading.RLock()
 """Held by who changes a table."""
-os.register_at_fork(
-    before=_writing.acquire, after_in_parent=_writing.release, after_in_child=_writing.release
-)
+held_by_forks(_writing.acquire, _writing.release)
 
 
 @final

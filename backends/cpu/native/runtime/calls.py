@@ -5,7 +5,6 @@ When enough calls have come, another thread makes the same anew, well, and with 
 calls; Python functions over the code of the one are then over that of the other.
 """
 
-import os
 import sys
 import threading
 from contextlib import suppress
@@ -28,6 +27,7 @@ from shardir.backends.cpu.native.runtime import (
 from shardir.backends.cpu.native.runtime.entry import replace
 from shardir.backends.cpu.native.runtime.python import declare_python, python_addresses
 from shardir.backends.cpu.native.runtime.workers import pool
+from shardir.backends.forking import held_by_forks
 
 ENOUGH = 16
 """So many calls like earlier ones, and what answers them is compiled."""
@@ -152,6 +152,4 @@ def _after_fork_in_child() -> None:
     _asked[0] = min(_asked[0], ENOUGH - 1)
 
 
-os.register_at_fork(
-    before=_making.acquire, after_in_parent=_making.release, after_in_child=_after_fork_in_child
-)
+held_by_forks(_making.acquire, _making.release, _after_fork_in_child)

@@ -32,6 +32,7 @@ from shardir.backends.cpu.native.runtime.mapping import map_memory
 from shardir.backends.cpu.native.runtime.parking import parking, symbols
 from shardir.backends.cpu.native.runtime.phases import define_interpreter
 from shardir.backends.cpu.native.runtime.python import address, declare_python, python_addresses
+from shardir.backends.forking import held_by_forks
 
 SPIN_NANOSECONDS = 50_000
 """How long a worker looks for the next phase before it sleeps: longer than Python needs between
@@ -252,7 +253,5 @@ def _after_fork_in_child() -> None:
     _after_fork()
 
 
-os.register_at_fork(
-    before=_making.acquire, after_in_parent=_making.release, after_in_child=_after_fork_in_child
-)
+held_by_forks(_making.acquire, _making.release, _after_fork_in_child)
 atexit.register(_at_exit)
