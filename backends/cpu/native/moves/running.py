@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View
-from shardir.backends.cpu.native.llvm.hints import goes_past_caches
+from shardir.backends.cpu.native.llvm.hints import goes_past_caches, prefetch
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Value, Variable, vector
 from shardir.backends.cpu.native.moves import numbers, running_lines, tiles
@@ -25,6 +25,8 @@ BESIDE = 2048
 """How many lines at most lie side by side, so that what they came to stays in the cache."""
 TOGETHER = 8
 """How many lines are walked at a time where they do not."""
+SOON = 4 * tiles.LINE
+"""Bytes ahead that tiles ask for from memory: more lines than the processor follows by itself."""
 COMBINE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 
 
@@ -191,7 +193,11 @@ def _tile(
     side, type = tiles.side(size), tiles.vector_type(size)
     stored = vector(numbers.MEMORY[kind.dtype], side)
     from_line, to_line = block.column_strides
-    tile = [f.load(f.offset(source, from_line * i), type, 1) for i in range(side)]
+    starts = [f.offset(source, from_line * i) for i in range(side)]
+    if streaming:
+        for start in starts:
+            prefetch(f, f.offset(start, SOON))
+    tile = [f.load(start, type, 1) for start in starts]
     tile = tiles.turned(f, tile, size)
     for i in reversed(range(side)) if back else range(side):
         new = numbers.widened(f, tile[i].to(stored, "bitcast"), kind)
