@@ -3,7 +3,7 @@
 from shardir.backends.cpu.native.loops.body import APPLY, Body, Step
 from shardir.backends.cpu.native.vector import library
 
-INLINED = 1
+INLINED = 2
 """Functions that a kernel has as instructions; more of them would take long to compile."""
 
 
@@ -22,10 +22,11 @@ def is_inlined(body: Body) -> bool:
 
 
 def abreast(body: Body, lanes: int) -> int:
-    """Vectors of a round: more where a function is written in, whose steps wait for each other."""
+    """Vectors of a round: more where functions are written in, whose steps wait for each other."""
     found = functions(body)
-    if len(found) != INLINED:
+    dtypes = {"f64" if each.dtype == "f64" else "f32" for each in found}
+    if len(found) > INLINED or len(dtypes) != 1:
         return 1
-    dtype = "f64" if found[0].dtype == "f64" else "f32"
-    alone = library.is_written_in(found[0].op, dtype)
+    (dtype,) = dtypes
+    alone = all(library.is_written_in(each.op, dtype) for each in found)
     return library.abreast() if alone and lanes == library.LANES[dtype] else 1

@@ -6,6 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from shardir import jit, lax
 from shardir.backends.cpu.native.vector import library
 from shardir.frontend import numpy as snp
 from shardir.frontend.config import config
@@ -192,6 +193,18 @@ def test_a_kernel_that_has_a_function_as_instructions_gives_its_bits(
     with config(enable_x64=True):
         got = np.asarray(getattr(snp, name)(*map(snp.asarray, arrays)))
     assert same(got, applied(op, arrays, [dtype] * len(arrays), dtype)).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("names", [("tanh", "exp"), ("sin", "log"), ("exp", "erf")])
+def test_a_kernel_of_two_functions_gives_their_bits(names: tuple[str, str], dtype: str) -> None:
+    """Also where one of them is called, as sin of f64 is."""
+    x = np.concatenate([specials(dtype), some(dtype, 300)])
+    first, second = (getattr(lax, name) for name in names)
+    with config(enable_x64=True), np.errstate(all="ignore"):
+        got = np.asarray(jit(lambda x: first(x) - second(x))(snp.asarray(x)))
+        wanted = np.subtract(*(applied(name, [x], [dtype], dtype) for name in names))
+    assert same(got, wanted).all()
 
 
 def test_addresses_are_those_that_are_asked_for() -> None:
