@@ -43,10 +43,12 @@ def _before() -> None:
     _imp.acquire_lock()  # Nobody begins an import.
     while (begun := _begun()) or len(_held) < len(_holds):
         _imp.release_lock()
+        _let_go()
         for name in begun:
             with suppress(Exception):  # It is told to who imports the module.
                 import_module(name)
-        for hold in reversed(_holds[len(_held) :]):
+        # All again, since others take them in this order, too.
+        for hold in reversed([*_holds]):
             hold.acquire()
             _held.append(hold)
         _imp.acquire_lock()
@@ -63,10 +65,14 @@ def _begun() -> list[str]:
     ]
 
 
-def _after() -> None:
-    _let_import()
+def _let_go() -> None:
     while _held:
         _held.pop().release()
+
+
+def _after() -> None:
+    _let_import()
+    _let_go()
     _one.release()
 
 
