@@ -4,7 +4,7 @@ Of what lies badly for all of these, a small right operand is copied first, or a
 end (`rearranged`).
 """
 
-from math import ceil, gcd
+from math import ceil, gcd, prod
 
 from shardir.backends.cpu.native.contraction.across import across_kernel
 from shardir.backends.cpu.native.contraction.along import along_kernel
@@ -211,8 +211,9 @@ def _worth_reading(work: Product) -> bool:
     but twice."""
     _, rows, columns, inner = work.sizes
     item, second = work.rhs.itemsize, host().caches[1]
-    if item < kind_of(work).numbers.size or not work.inner or inner * columns * item >= FARTHER:
-        return False
+    read = inner * columns * item * prod(loop.extent for loop in work.batch if loop.rhs)
+    if item < kind_of(work).numbers.size or not work.inner or read >= FARTHER:
+        return False  # Strips are slow to come from memory.
     if rows <= 2 * FEW_ROWS:
         return True
     strip = max(WIDTHS) * kind_of(work).lanes * item

@@ -396,7 +396,8 @@ def test_few_columns_of_rows_that_are_neighbours(dims: str, dtype: str) -> None:
 
 
 def test_some_rows_do_not_make_up_for_packing() -> None:
-    """Unless a strip of columns has no places in the second cache, or there are many rows."""
+    """Unless a strip of columns has no places in the second cache, or comes from memory, or there
+    are many rows."""
     rng = np.random.default_rng(0)
     step = host().caches[1] // 16 // 4  # Each of these has the same place.
     for rows, inner, columns, packs in (
@@ -406,3 +407,5 @@ def test_some_rows_do_not_make_up_for_packing() -> None:
         x, y = (numbers(rng, shape, "f32") for shape in ((rows, inner), (inner, columns)))
         found = kernels(x, y, "mk,kn->mn")
         assert any(name.startswith("product_") for name in found) == packs
+    many = (numbers(rng, (20, 13, 400), "f32"), numbers(rng, (20, 400, 500), "f32"))
+    assert kernels(*many, "zmk,zkn->zmn")[0].startswith("product_")
