@@ -174,7 +174,8 @@ def _row_in_memory(leaf: Any, number: int) -> Row | None:
     if type(leaf) is not np.ndarray:
         return None if kind is None else Row(kind, number)
     entry = Entry(leaf.shape, leaf.dtype, signature_of_leaf(leaf).abstract.type.numpy)
-    kind = "numpy" if entry.given == entry.kept else "entering"
+    read = entry.given == entry.kept and entry.given != np.bool_
+    kind = "numpy" if read else "entering"
     return Row(kind, number, entry=entry)
 
 

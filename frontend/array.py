@@ -38,7 +38,7 @@ from shardir.frontend.errors import (
 )
 from shardir.frontend.gathering import gathered, is_gathered, read, readable
 from shardir.frontend.locations import point
-from shardir.frontend.operands import to_numpy
+from shardir.frontend.operands import plain_truths, to_numpy
 from shardir.frontend.promotion import Abstract, DType, canonical, user_dtype
 from shardir.frontend.running import uncommitted_device
 from shardir.frontend.shardings import Index, Sharding, SingleDeviceSharding
@@ -310,7 +310,9 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
             if made is not None:
                 return made
         if known is not None and becomes(array, known[1]):
-            storage = taken(array) if known[1] is array.dtype else copied(array, known[1])
+            storage = (
+                taken(plain_truths(array)) if known[1] is array.dtype else copied(array, known[1])
+            )
             return Array(known[0], on, storage)
     numbers = np.asarray(array) if dtype == "key" else to_numpy(array)
     name = dtype or dtype_name(numbers.dtype)

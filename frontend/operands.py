@@ -125,7 +125,7 @@ def narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> n
     Raises `NumberError` that mentions `name` when an integer does not fit.
     """
     if array.dtype == dtype:
-        return array
+        return plain_truths(array)
     if dtype.kind in "iu" and array.dtype.kind in "iu" and array.size:
         bounds = np.iinfo(dtype)
         lowest, highest = int(array.min()), int(array.max())
@@ -143,6 +143,17 @@ def narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> n
             )
     with np.errstate(all="ignore"):
         return array.astype(dtype)
+
+
+def plain_truths(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, or a copy if it is of truth values that have other bytes than 0 and 1.
+
+    To NumPy every other byte is true as well (of `octets.view(bool)`, say); to programs only 1 is.
+    """
+    if array.dtype != np.bool_ or not array.size or array.view(np.uint8).max() <= 1:
+        return array
+    plain: npt.NDArray[Any] = array.view(np.uint8) != 0
+    return plain
 
 
 def as_tracer(x: Any) -> Tracer:

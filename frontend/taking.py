@@ -89,11 +89,12 @@ def exchanged(x: Any, copy: bool | None) -> Storage:
     numbers = to_numpy(given)
     same = numbers is given and given.flags.c_contiguous
     if copy is False and not same:
-        why = (
-            f"has elements of type {given.dtype}, which become {numbers.dtype}"
-            if numbers is not given
-            else "does not lie in row-major order"
-        )
+        if numbers is given:
+            why = "does not lie in row-major order"
+        elif given.dtype == numbers.dtype:
+            why = "has truth values of other bytes than 0 and 1"
+        else:
+            why = f"has elements of type {given.dtype}, which become {numbers.dtype}"
         raise ArgumentError(
             point(
                 f"the array given to from_dlpack {why}, which copy=False does not allow; "

@@ -3,8 +3,9 @@
     enter(facts, entry, array) -> a storage with its numbers, 0 where there is none
 
 What a program only reads it reads where NumPy has it. Numbers of 64 bits that become narrower ones,
-and those that a result shows as they are, are copied into a block of the pool first: into NumPy's
-memory somebody may write later. Integers that do not fit make no storage.
+truth values, which may have any bytes there, and numbers that a result shows as they are, are
+copied into a block of the pool first: into NumPy's memory somebody may write later. Integers that
+do not fit make no storage.
 """
 
 import ctypes
@@ -17,12 +18,13 @@ from shardir.backends.cpu.native.runtime import foreign, memory
 from shardir.backends.cpu.native.runtime.facts import SIZE_WORDS, Part
 from shardir.backends.cpu.native.runtime.references import drop
 
-KINDS = ("same", "float", "signed", "unsigned")
-"""What is done to numbers: nothing, or they become half as wide."""
+KINDS = ("same", "truth", "float", "signed", "unsigned")
+"""What is done to numbers: nothing, every byte but 0 becomes 1, or they become half as wide."""
 ENTRY = ("shape", "dtype", "kind", "count")
 """The words of an entry behind those of `facts.SIZE_WORDS`: objects, what is done, and to how many
 numbers, or bytes that stay the same."""
-LANES = 16
+LANES, OCTETS = 16, 64
+"""Numbers, and bytes, that are done at once."""
 
 _NARROWED = {
     ("f", 8): ("float", 1), ("c", 16): ("float", 2), ("i", 8): ("signed", 1),
@@ -43,7 +45,9 @@ def entry_words(entry: Entry) -> tuple[ctypes.Array[ctypes.c_int64], object] | N
     is that of large arrays, too."""
     size = int(np.prod(entry.shape, dtype=np.int64))
     nbytes = size * entry.kept.itemsize
-    if entry.given == entry.kept:
+    if entry.given == entry.kept == np.bool_:
+        kind, count = "truth", size
+    elif entry.given == entry.kept:
         kind, count = "same", nbytes
     else:
         kind, each = _NARROWED.get((entry.given.kind, entry.given.itemsize), ("", 0))
@@ -64,6 +68,7 @@ def entry_words(entry: Entry) -> tuple[ctypes.Array[ctypes.c_int64], object] | N
 def define_enter(module: Module) -> None:
     """Define `enter`, which calls `pop` of the same module."""
     _define_copy(module)
+    _define_truth(module)
     _define_narrowed(module, "float", "double", "float")
     _define_narrowed(module, "signed", "i64", "i32")
     _define_narrowed(module, "unsigned", "i64", "i32")
@@ -108,6 +113,23 @@ def _define_copy(module: Module) -> None:
     target, source, count = f.params
     module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1 immarg"])
     f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")
+    f.leave(f.value(1, "i1"))
+
+
+def _define_truth(module: Module) -> None:
+    """`enter_truth(target, source, count) -> i1`: 1 for every byte but 0."""
+    f = Function(module, "enter_truth", ["ptr", "ptr", "i64"], "i1", "nounwind", internal=True)
+    target, source, count = f.params
+
+    def step(k: Value, lanes: int) -> None:
+        given = f.load(f.offset(source, k), vector("i8", lanes), 1)
+        f.store(given.is_("ne", 0).to(vector("i8", lanes), "zext"), f.offset(target, k), 1)
+
+    whole = count & -OCTETS
+    with f.loop(0, whole, OCTETS) as k:
+        step(k, OCTETS)
+    with f.loop(whole, count) as k:
+        step(k, 1)
     f.leave(f.value(1, "i1"))
 
 
