@@ -65,7 +65,7 @@ def dtype_of(spec: Any) -> str:
     `spec` is a NumPy type or dtype, a Python type (`float`), a string, `KEY`, or anything with
     a `dtype`. Raises `NotAnArrayError` for what is no element type.
     """
-    if spec in _PYTHON:
+    if isinstance(spec, type) and spec in _PYTHON:
         return canonical(_PYTHON[spec])
     if isinstance(spec, KeyType) or str(spec) == str(KEY):
         return "key"
@@ -73,15 +73,19 @@ def dtype_of(spec: Any) -> str:
         spec = ml_dtypes.bfloat16
     try:
         return canonical(dtype_name(spec))
-    except TypeError:
+    except (TypeError, ValueError):
         pass
     raise no_element_type(spec)
 
 
 def no_element_type(spec: object) -> NotAnArrayError:
     """The error for what is no element type."""
+    from shardir.frontend.quoting import brief  # which knows arrays, and those know this module
+
     known = ", ".join(str(t) for name, t in NUMPY_DTYPES.items() if name != "key")
-    return NotAnArrayError(point(f"{spec!r} is no element type; the element types are {known}"))
+    return NotAnArrayError(
+        point(f"{brief(spec)} is no element type; the element types are {known}")
+    )
 
 
 @dataclass(frozen=True, slots=True)

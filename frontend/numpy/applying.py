@@ -63,7 +63,7 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: int | Sequenc
     x = a if hasattr(a, "shape") else snp.asarray(a)
     rank = len(x.shape)
     for axis in axes_of(axes, rank):
-        found = func(x, axis)
+        found = snp.asarray(func(x, axis))
         if len(found.shape) == rank - 1:
             found = snp.expand_dims(found, axis)
         if len(found.shape) != rank:

@@ -1,12 +1,12 @@
 """Axes and shapes as users give them: negative, several, one number for one, checked."""
 
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from shardir.frontend.errors import AxisError, ShapeError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.options import whole
 
 
 def axis_of(axis: Any, rank: int) -> int:
@@ -25,7 +25,7 @@ def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
     """
     if axes is None:
         return tuple(range(rank))
-    given = tuple(axes) if hasattr(axes, "__iter__") else (axes,)
+    given = _several(axes)
     found = tuple(axis_of(axis, rank) for axis in given)
     if len(set(found)) != len(found):
         raise AxisError(point(f"axes {tuple(given)} name one dimension twice"))
@@ -37,14 +37,21 @@ def shape_of(shape: Any) -> tuple[int, ...]:
 
     A traced number says itself why it cannot be a size.
     """
-    several = hasattr(shape, "__iter__") and getattr(shape, "ndim", 1) != 0
-    given = tuple(shape) if several else (shape,)
-    for size in given:
-        if not hasattr(size, "__index__"):
+    given, found = _several(shape), []
+    for each in given:
+        size = whole(each)
+        if size is None:
             raise ShapeError(
-                point(f"shape {given} has the size {size!r}, which is no whole number")
+                point(f"shape {given} has the size {each!r}, which is no whole number")
             )
-    sizes = tuple(map(index, given))
+        found.append(size)
+    sizes = tuple(found)
     if min(sizes, default=0) < 0:
         raise ShapeError(point(f"shape {sizes} has a negative size"))
     return sizes
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    """One thing or several; an array of rank 0, which cannot be iterated over, is one."""
+    several = hasattr(given, "__iter__") and getattr(given, "ndim", 1) != 0
+    return tuple(given) if several else (given,)

@@ -10,13 +10,16 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of
-from shardir.frontend.numpy.known import is_known, known_array
+from shardir.frontend.numpy.inspection import type_of
+from shardir.frontend.numpy.known import is_known, known_array, numbers_of
 from shardir.frontend.numpy.masking import chosen
+from shardir.frontend.numpy.options import flag_of, is_one_of
 from shardir.frontend.numpy.pointwise import common, known
 from shardir.frontend.numpy.taking import indices_of, lined_up, take, take_along_axis
 from shardir.frontend.numpy.updates import fitted
 from shardir.frontend.numpy.vectors import clamped, wrapped
 from shardir.frontend.operands import as_tracer, broadcast, broadcast_shapes, promote_to, reshape
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import emit
 from shardir.opset import Symbol
 
@@ -67,7 +70,7 @@ def put_along_axis(
 
 def not_in_place(what: str, inplace: bool) -> None:
     """Raise `ArgumentError` if an array is to be written into."""
-    if inplace:
+    if flag_of(inplace, f"inplace of {what}"):
         raise ArgumentError(
             point(f"{what} cannot write into an array; take the result and pass inplace=False")
         )
@@ -102,15 +105,22 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     """
     if out is not None:
         raise ArgumentError(point("choose has no out=; arrays are never written into"))
-    if mode not in ("raise", "clip", "wrap"):
+    if not is_one_of(mode, ("raise", "clip", "wrap")):
         raise ArgumentError(
-            point(f"choose has no mode {mode!r}; its modes are 'raise', 'clip' and 'wrap'")
+            point(f"choose has no mode {brief(mode)}; its modes are 'raise', 'clip' and 'wrap'")
+        )
+    if not isinstance(choices, (list, tuple)) and not getattr(choices, "shape", ()):
+        raise ArgumentError(
+            point(f"choose takes choices as a list, or along an array, got {brief(choices)}")
         )
     if mode == "raise":
         index = known_array(
-            a, "choose looks whether its indices are in range", "pass mode='clip' or mode='wrap'"
+            a,
+            "argument a of choose",
+            "choose looks whether its indices are in range",
+            "pass mode='clip' or mode='wrap'",
         )
-        if index.size and not ((index >= 0) & (index < len(choices))).all():
+        if index.dtype.kind in "iu" and not ((index >= 0) & (index < len(choices))).all():
             raise IndexingError(
                 point(f"choose has an index out of range for {len(choices)} choices")
             )
@@ -148,21 +158,24 @@ def compress(
     """
     if out is not None:
         raise ArgumentError(point("compress has no out=; arrays are never written into"))
+    if axis is not None:
+        axis = axis_of(axis, type_of(a).rank)
     if size is None:
         found = chosen(a, condition, axis)
         if found is not None:
             return found
         from shardir.frontend.numpy.positions import known_places
 
-        flat = np.ravel(condition) if is_known(condition) else condition
+        label = "argument condition of compress"
+        flat = np.ravel(numbers_of(condition, label)) if is_known(condition) else condition
         places = known_places(flat)[0]
-        _check_places(places, np.shape(a), axis)
+        _check_places(places, type_of(a).shape, axis)
         return _compressed(a, places, axis)
     return _compressed_to(condition, a, axis, size, fill_value)
 
 
 def _check_places(places: Any, shape: tuple[int, ...], axis: int | None) -> None:
-    extent = prod(shape) if axis is None else shape[axis_of(axis, len(shape))]
+    extent = prod(shape) if axis is None else shape[axis]
     if places.size and int(places[-1]) >= extent:
         raise IndexingError(
             point(f"a condition is true at {int(places[-1])}, and there are {extent} elements")

@@ -18,6 +18,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import shape_of
+from shardir.frontend.numpy.options import flag_of, is_one_of, whole_of
 from shardir.frontend.operands import (
     abstract_of,
     as_tracer,
@@ -33,6 +34,7 @@ from shardir.frontend.operands import (
 )
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import Abstract, dtype_of
+from shardir.frontend.quoting import brief
 from shardir.frontend.scalars import NUMBERS
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.signature import ShapeDtypeStruct
@@ -41,6 +43,9 @@ from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import check_ends
 from shardir.frontend.unwritten import FEWEST, unwritten_zeros
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
+
+MOST_DIMENSIONS = 64
+"""NumPy, which shows arrays and takes them apart, knows none of more."""
 
 
 def _on(device: Any, made: Any) -> Any:
@@ -61,8 +66,9 @@ def asarray(
             return a
         if type(a) is np.ndarray:
             return from_numpy(a)
-    if order not in (None, "K", "A", "C"):
-        raise ArgumentError(point(f"arrays are stored in row-major order, there is no {order!r}"))
+    if order is not None and not is_one_of(order, ("K", "A", "C")):
+        told = brief(order)
+        raise ArgumentError(point(f"arrays are stored in row-major order, there is no {told}"))
     if type(a) is int and dtype is not None:
         check_fits(a, dtype_of(dtype))
     if is_memory(a):
@@ -86,13 +92,16 @@ def array(
 
     So the result may be donated and `object` is still there.
     """
-    if not hasattr(ndmin, "__index__"):
-        raise ArgumentError(point(f"ndmin of array is {ndmin!r}, which is no whole number"))
+    rank = whole_of(ndmin, "ndmin of array")
+    if rank > MOST_DIMENSIONS:
+        raise ArgumentError(
+            point(f"ndmin of array is {rank}; arrays have at most {MOST_DIMENSIONS} dimensions")
+        )
     made = asarray(object, dtype, order)
-    if copy and made is object:
+    if flag_of(copy, "copy of array") and made is object:
         made = _asarray(made)
-    if made.ndim < ndmin:
-        made = _reshaped(made, (1,) * (ndmin - made.ndim) + made.shape)
+    if made.ndim < rank:
+        made = _reshaped(made, (1,) * (rank - made.ndim) + made.shape)
     return _on(device, made)
 
 

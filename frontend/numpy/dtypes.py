@@ -14,9 +14,11 @@ from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.options import is_one_of
 from shardir.frontend.operands import as_tracer, check_fits, convert, kind_of
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import KEY, DType, dtype_of, no_element_type, user_dtype
+from shardir.frontend.quoting import brief
 from shardir.frontend.tree_checks import check_ends
 from shardir.types import (
     COMPLEX,
@@ -26,7 +28,6 @@ from shardir.types import (
     NUMPY_DTYPES,
     SIGNED,
     UNSIGNED,
-    dtype_name,
 )
 
 pi: Final = float(np.pi)
@@ -139,7 +140,7 @@ def _numpy(spec: Any) -> np.dtype[Any]:
     found = spec if isinstance(spec, type) else getattr(spec, "dtype", spec)
     try:
         named: np.dtype[Any] = np.dtype(found)
-    except TypeError:
+    except (TypeError, ValueError):
         raise no_element_type(spec) from None
     return named
 
@@ -206,6 +207,8 @@ def promote_types(type1: Any, type2: Any) -> DType:
 
 def _kind(x: Any) -> tuple[str, bool]:
     if isinstance(x, (list, tuple)):
+        if not x:
+            return dtype_of(float), False
         return promotion.result_type(*map(_kind, x))[0], False
     if isinstance(x, type) and x in (int, float, complex):
         return dtype_of(x), True
@@ -214,8 +217,14 @@ def _kind(x: Any) -> tuple[str, bool]:
     return kind_of(x)
 
 
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+
+
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     """Whether NumPy would convert between the element types under its rule `casting`."""
+    if not is_one_of(casting, CASTINGS):
+        told = ", ".join(map(repr, CASTINGS))
+        raise ArgumentError(point(f"casting of can_cast is {brief(casting)}; the rules are {told}"))
     return bool(np.can_cast(_numpy(from_), _numpy(to), casting))
 
 
@@ -257,7 +266,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     if isinstance(kind, tuple):
         return any(isdtype(dtype, each) for each in kind)
     if isinstance(kind, str) and kind in _KINDS:
-        return dtype_name(_numpy(dtype)) in _KINDS[kind]
+        return _numpy(dtype) in [NUMPY_DTYPES[name] for name in _KINDS[kind]]
     try:
         return bool(_numpy(dtype) == _numpy(kind))
     except TypeError:

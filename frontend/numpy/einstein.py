@@ -21,6 +21,8 @@ from shardir.frontend.numpy.diagonals import diagonal_of
 from shardir.frontend.numpy.pointwise import truth
 from shardir.frontend.operands import abstract_of, convert, promote, reshape
 from shardir.frontend.promotion import dtype_of
+from shardir.frontend.quoting import brief
+from shardir.frontend.refusals import FOREIGN
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 
@@ -51,8 +53,18 @@ def einsum(
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:
     """The order in which NumPy would multiply the operands, and its report."""
     text, arrays = _spelled(subscripts, operands)
-    shapes = [abstract_of(x).type.shape for x in arrays]
-    return np.einsum_path(text, *(np.broadcast_to(0.0, s) for s in shapes), optimize=optimize)
+    shapes = [
+        abstract_of(x, f"operand {i} of einsum_path").type.shape for i, x in enumerate(arrays)
+    ]
+    terms, _ = _parsed(text, list(map(len, shapes)))
+    _sizes(text, terms, shapes)
+    stand_ins = [np.broadcast_to(0.0, shape) for shape in shapes]
+    try:
+        return np.einsum_path(text, *stand_ins, optimize=optimize)
+    except (*FOREIGN, KeyError) as error:
+        raise ArgumentError(
+            point(f"einsum_path knows no order {brief(optimize)}: {error}")
+        ) from None
 
 
 def _spelled(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
@@ -68,7 +80,7 @@ def _spelled(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any
         )
     arrays, lists = items[: len(items) // 2 * 2 : 2], items[1::2]
     tail = items[-1:] if len(items) % 2 else ()
-    labels = sorted({n for each in (*lists, *tail) for n in each if n is not Ellipsis})
+    labels = _labels((*lists, *tail))
     letters = ascii_lowercase if len(labels) <= 26 else ascii_uppercase + ascii_lowercase
     if len(labels) > len(letters):
         raise ArgumentError(point(f"einsum has letters for 52 axes, not for {len(labels)}"))
@@ -79,6 +91,17 @@ def _spelled(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any
 
     text = ",".join(map(term, lists))
     return (f"{text}->{term(tail[0])}" if tail else text), arrays
+
+
+def _labels(lists: Sequence[Any]) -> list[Any]:
+    """All numbers of axes in order; raises `ArgumentError` for what cannot be told apart."""
+    try:
+        return sorted({n for each in lists for n in each if n is not Ellipsis})
+    except TypeError:
+        told = ", ".join(map(brief, lists))
+        raise ArgumentError(
+            point(f"einsum takes lists of whole numbers as axes, got {told}")
+        ) from None
 
 
 @public(static=("preferred_element_type",))

@@ -10,8 +10,9 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.decomposing import matrices
-from shardir.frontend.numpy.known import is_known
+from shardir.frontend.numpy.known import is_known, numbers_of
 from shardir.frontend.numpy.linalg import eigvals, lstsq
+from shardir.frontend.numpy.options import flag_of
 from shardir.frontend.operands import as_tracer, promote_inexact
 from shardir.frontend.tracer import Tracer
 
@@ -49,14 +50,14 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     Coefficients of 0 at either end are taken off first; how many there are shows in the numbers,
     so in traced functions `strip_zeros=False` is needed.
     """
-    if not strip_zeros:
+    if not flag_of(strip_zeros, "strip_zeros of roots"):
         return _roots(p, 0)
     if not is_known(p):
         raise ArgumentError(
             point("roots of traced coefficients needs strip_zeros=False, and a first one that is "
                   "not 0")
         )  # fmt: skip
-    line = np.atleast_1d(np.asarray(p))
+    line = np.atleast_1d(numbers_of(p, "argument p of roots"))
     if line.ndim == 1 and line.size and line[0] != 0 and line[-1] != 0:
         return _roots(p if type(p) is Array else line, 0)
     some = np.flatnonzero(line)

@@ -1,7 +1,6 @@
 """Evenly spaced numbers, and the coordinates of grids."""
 
 from collections.abc import Callable
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of, shape_of
 from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.numpy.layout import spread
+from shardir.frontend.numpy.options import whole
 from shardir.frontend.numpy.pointwise import common, fitted, like, same
 from shardir.frontend.operands import (
     SMALL,
@@ -26,15 +26,16 @@ from shardir.frontend.operands import (
 )
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import canonical, dtype_of
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
 def _count(name: str, num: Any) -> int:
-    if not hasattr(num, "__index__"):
-        raise ArgumentError(point(f"{name} of {num!r} numbers; num must be a whole number"))
-    count = index(num)
+    count = whole(num)
+    if count is None:
+        raise ArgumentError(point(f"{name} of {brief(num)} numbers; num must be a whole number"))
     if count < 0:
         raise ArgumentError(point(f"{name} of {count} numbers; num must not be negative"))
     return count
@@ -248,6 +249,15 @@ class Grid:
         self._name, self._maker = name, maker
 
     def __getitem__(self, key: Any) -> Any:
+        slices = key if isinstance(key, tuple) else (key,)
+        for each in slices:
+            if not _is_range(each):
+                raise ArgumentError(
+                    point(
+                        f"{self._name} takes slices of numbers that are known, as "
+                        f"{self._name}[0:3, 0:1:5j], got {brief(each)}"
+                    )
+                )
         made = self._maker[key]
         if isinstance(made, np.ndarray):
             return asarray(made)
@@ -255,6 +265,15 @@ class Grid:
 
     def __repr__(self) -> str:
         return f"shardir.numpy.{self._name}"
+
+
+def _is_range(key: Any) -> bool:
+    """Whether it is a slice with an end, of numbers, and with a step that leads there."""
+    if not isinstance(key, slice) or key.stop is None:
+        return False
+    bounds = (key.start, key.stop, key.step)
+    numbers = all(each is None or np.isscalar(each) for each in bounds)
+    return numbers and not any(isinstance(each, (str, bytes)) for each in bounds) and key.step != 0
 
 
 mgrid, ogrid = Grid("mgrid", np.mgrid), Grid("ogrid", np.ogrid)

@@ -10,10 +10,12 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.known import is_known
+from shardir.frontend.numpy.known import is_known, numbers_of
+from shardir.frontend.numpy.options import flag_of, whole_of
 from shardir.frontend.numpy.pointwise import known
 from shardir.frontend.numpy.searching import searchsorted
 from shardir.frontend.operands import (
+    abstract_of,
     as_tracer,
     convert,
     is_number,
@@ -21,6 +23,7 @@ from shardir.frontend.operands import (
     reshape,
     splat,
 )
+from shardir.frontend.quoting import brief
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS
 
@@ -35,8 +38,9 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     which is needed for a traced vector: numbers from there on are not counted. Negative ones count
     as 0.
     """
-    if minlength < 0:
-        raise ArgumentError(point(f"minlength is at least 0, got {minlength}"))
+    least = whole_of(minlength, "minlength")
+    if least < 0:
+        raise ArgumentError(point(f"minlength is at least 0, got {least}"))
     if length is None:
         if not is_known(x):
             raise TracedValueError(
@@ -45,9 +49,10 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
                     "state it with length="
                 )
             )
-        numbers = np.asarray(x)
-        length = max(int(numbers.max()) + 1 if numbers.size else 0, minlength)
-    return _bincount(x, weights, length)
+        numbers = numbers_of(x, "argument x of bincount")
+        counted = numbers.size and numbers.dtype.kind in "iub"  # what else there is, is refused
+        length = max(int(numbers.max()) + 1 if counted else 0, least)
+    return _bincount(x, weights, whole_of(length, "length of bincount", 0))
 
 
 @public(static=("length",))
@@ -82,9 +87,19 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         raise ArgumentError(
             point(f"bins={bins!r} is unknown; it is a number of bins or a vector of edges")
         )
-    if not (is_number(bins) or isinstance(bins, np.integer)):
+    if not (is_number(bins) or isinstance(bins, np.generic)):
         return _edges_given(bins)
-    return _edges(a, range, int(bins))
+    if range is not None and not _is_pair(range):
+        raise ArgumentError(
+            point(f"range of a histogram is {brief(range)}; it is a pair, (lowest, highest)")
+        )
+    return _edges(a, range, whole_of(bins, "the number of bins"))
+
+
+def _is_pair(range: Any) -> bool:
+    if isinstance(range, (list, tuple)):
+        return len(range) == 2
+    return getattr(range, "shape", ()) == (2,)
 
 
 @public(name="histogram_bin_edges")
@@ -124,8 +139,9 @@ def histogram(
     vector of edges. The last bin has its upper edge, too. `weights` are summed instead of ones;
     `density` divides such that the integral is 1.
     """
+    dense = flag_of(density, "density of histogram")
     edges = histogram_bin_edges(a, bins, range)
-    counts = _histogram(a, weights, edges, bool(density))
+    counts = _histogram(a, weights, edges, dense)
     return counts, edges
 
 
@@ -209,17 +225,24 @@ def histogramdd(
 
     if isinstance(sample, (list, tuple)):
         sample = snp.stack([snp.ravel(column) for column in sample], axis=1)
+    else:
+        abstract_of(sample, "argument sample of histogramdd")
+        sample = snp.asarray(sample)
     if len(sample.shape) != 2:
         raise OperationTypeError(
             point(f"histogramdd takes rows of coordinates, got shape {tuple(sample.shape)}")
         )
     rank = sample.shape[1]
     each = list(bins) if isinstance(bins, (list, tuple)) else [bins] * rank
+    if range is not None and not isinstance(range, (list, tuple)) and not np.ndim(range):
+        raise ArgumentError(
+            point(f"range of histogramdd is {brief(range)}; it is a list of a pair for each column")
+        )
     ranges = [None] * rank if range is None else list(range)
     if len(each) != rank or len(ranges) != rank:
         raise ArgumentError(point(f"histogramdd takes bins and ranges for {rank} columns"))
     edges = [histogram_bin_edges(sample[:, i], each[i], ranges[i]) for i, _ in enumerate(each)]
-    return _grid(sample, weights, edges, bool(density)), edges
+    return _grid(sample, weights, edges, flag_of(density, "density of histogramdd")), edges
 
 
 @public(static=("density",), name="histogramdd")

@@ -10,11 +10,15 @@ from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import joined, piece
 from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.numpy.inspection import type_of
 from shardir.frontend.numpy.known import frozen
 from shardir.frontend.numpy.pointwise import common, known
 from shardir.frontend.operands import as_tracer, convert, promote_to, reshape
 from shardir.frontend.promotion import dtype_of
 from shardir.frontend.tracer import Tracer
+
+MOST = 1 << 16
+"""So many parts may be more than there are elements; each is an operation of a program."""
 
 
 def _promoted(arrays: Any, what: str, dtype: Any = None) -> list[Tracer]:
@@ -136,6 +140,13 @@ def _bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
             raise OperationTypeError(
                 point(f"a dimension of {size} does not split into {count} equal parts")
             )
+        if count > max(size, MOST):
+            raise OperationTypeError(
+                point(
+                    f"a dimension of {size} in {count} parts; more than {MOST} of them would be "
+                    "empty"
+                )
+            )
         small, extra = divmod(size, count)
         cuts = [0]
         for i in range(count):
@@ -172,7 +183,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> Any:
 
 def hsplit(ary: Any, indices_or_sections: Any) -> Any:
     """`split` along the second dimension, or the only one."""
-    return split(ary, indices_or_sections, 0 if len(np.shape(ary)) == 1 else 1)
+    return split(ary, indices_or_sections, 0 if type_of(ary).rank == 1 else 1)
 
 
 def dsplit(ary: Any, indices_or_sections: Any) -> Any:

@@ -8,12 +8,12 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.axes import axes_of, axis_of
+from shardir.frontend.numpy.axes import axes_of, axis_of, shape_of
 from shardir.frontend.numpy.known import Ints, as_ints
 from shardir.frontend.operands import (
     as_tracer,
     broadcast,
-    broadcast_shapes as broadcast_shapes,
+    broadcast_shapes as together,
     reshape as _reshape,
 )
 from shardir.frontend.trace import emit
@@ -146,11 +146,17 @@ def broadcast_to(array: Any, shape: Any) -> Any:
     return broadcast(as_tracer(array), as_ints(shape))
 
 
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The common shape by NumPy's rules; raises `OperationTypeError` naming all shapes, and
+    `ShapeError` for what is no shape."""
+    return together(*map(shape_of, shapes))
+
+
 @public()
 def broadcast_arrays(*args: Any) -> Any:
     """All arrays repeated to their common shape."""
     tracers = [as_tracer(x) for x in args]
-    shape = broadcast_shapes(*(x.shape for x in tracers))
+    shape = together(*(x.shape for x in tracers))
     return [broadcast(x, shape) for x in tracers]
 
 

@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, ShardirError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import joined, piece, repeated, resized
-from shardir.frontend.numpy.known import as_ints, frozen
+from shardir.frontend.numpy.axes import axis_of
+from shardir.frontend.numpy.inspection import type_of
+from shardir.frontend.numpy.known import frozen
+from shardir.frontend.numpy.options import is_one_of
 from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, splat
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, NUMPY_DTYPES, TensorType
@@ -44,9 +48,9 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> A
     "maximum", "mean", "median", "minimum" (`stat_length` elements from each end). The values may
     be traced. Raises `OperationTypeError` for anything else.
     """
-    if mode not in _OPTIONS:
+    if not is_one_of(mode, _OPTIONS):
         raise OperationTypeError(
-            point(f"pad mode {mode!r} is unknown; the modes are {', '.join(_OPTIONS)}")
+            point(f"pad mode {brief(mode)} is unknown; the modes are {', '.join(_OPTIONS)}")
         )
     for option in options:
         if option not in _OPTIONS[mode]:
@@ -54,7 +58,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> A
             raise OperationTypeError(
                 point(f"pad with mode {mode!r} has no option {option!r}; its options are: {told}")
             )
-    rank = len(np.shape(array))
+    rank = type_of(array).rank
     widths = tuple(_widths(pad_width, rank))
     if any(low < 0 or high < 0 for low, high in widths):
         raise OperationTypeError(point(f"pad widths cannot be negative, got {pad_width}"))
@@ -63,9 +67,9 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> A
     if mode == "linear_ramp":
         return _ramped(array, options.get("end_values", 0), widths)
     reflection = options.get("reflect_type", "even")
-    if reflection not in ("even", "odd"):
+    if not is_one_of(reflection, ("even", "odd")):
         raise OperationTypeError(
-            point(f"reflect_type {reflection!r} is unknown; it is 'even' or 'odd'")
+            point(f"reflect_type {brief(reflection)} is unknown; it is 'even' or 'odd'")
         )
     length = options.get("stat_length")
     lengths = None if length is None else tuple(_widths(length, rank))
@@ -73,17 +77,21 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> A
 
 
 def _widths(width: Any, rank: int) -> list[Pair]:
-    if isinstance(width, dict):
+    try:
+        if not isinstance(width, dict):
+            return [(int(low), int(high)) for low, high in _sides(frozen(width), rank)]
         found: list[Pair] = [(0, 0)] * rank
         for axis, one in width.items():
-            low, high = (one, one) if np.ndim(one) == 0 else as_ints(one)
-            found[range(rank)[axis]] = (int(low), int(high))
+            low, high = _pair(list(frozen(one)) if _several(one) else [one])
+            found[axis_of(axis, rank)] = (int(low), int(high))
         return found
-    try:
-        return [(int(low), int(high)) for low, high in _sides(frozen(width), rank)]
-    except ValueError:
+    except ShardirError:
+        raise
+    except (TypeError, ValueError, OverflowError):
         raise OperationTypeError(
-            point(f"pad takes a width, a pair of widths, or {rank} pairs of them, got {width}")
+            point(
+                f"pad takes a width, a pair of widths, or {rank} pairs of them, got {brief(width)}"
+            )
         ) from None
 
 

@@ -21,11 +21,14 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import counted
 from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.numpy.choosing import not_in_place
-from shardir.frontend.numpy.known import as_ints, is_known
+from shardir.frontend.numpy.inspection import type_of
+from shardir.frontend.numpy.known import is_known, numbers_of
 from shardir.frontend.numpy.masking import is_plain_mask, true_places
+from shardir.frontend.numpy.options import is_one_of
 from shardir.frontend.numpy.pointwise import truth
 from shardir.frontend.operands import as_tracer, reshape
 from shardir.frontend.promotion import Abstract
+from shardir.frontend.quoting import brief
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, TensorType
 
@@ -53,9 +56,9 @@ def _storage(numbers: npt.NDArray[Any]) -> Storage:
     return Storage(address, numbers, numbers.shape, numbers.dtype)
 
 
-def known_places(a: Any) -> tuple[npt.NDArray[Any], ...]:
+def known_places(a: Any, label: str = "argument a of nonzero") -> tuple[npt.NDArray[Any], ...]:
     """The places of the elements that are not zero, fresh i32 vectors; raises `TracedValueError`
-    for what is traced."""
+    for what is traced, and `NotAnArrayError`, which says `label`, for what is no array."""
     if not is_known(a):
         raise TracedValueError(
             point(
@@ -63,7 +66,7 @@ def known_places(a: Any) -> tuple[npt.NDArray[Any], ...]:
                 "how many there are at most with size=, or choose with snp.where(condition, x, y)"
             )
         )
-    array = a if is_plain_mask(a) else np.asarray(a)
+    array = a if is_plain_mask(a) else numbers_of(a, label)
     if not array.ndim:
         raise OperationTypeError(point("nonzero takes at least one dimension; use atleast_1d"))
     if not FEW <= array.size < 1 << 31:
@@ -120,7 +123,8 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
         found = true_places(a)
         return uncommitted(found, Abstract(TensorType(found.shape, "i32")))
     if size is None:
-        return places_of(known_places(np.ravel(a) if is_known(a) else a)[0])
+        label = "argument a of flatnonzero"
+        return places_of(known_places(np.ravel(numbers_of(a, label)) if is_known(a) else a)[0])
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
@@ -128,7 +132,7 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The places of the elements that are not zero, one row of indices each; see `nonzero`."""
     from shardir.frontend import numpy as snp
 
-    if not np.shape(a):
+    if not type_of(a).rank:
         places = nonzero(snp.atleast_1d(a), size=size, fill_value=fill_value)
         return snp.zeros((places[0].shape[0], 0), np.int32)
     return snp.stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
@@ -205,16 +209,25 @@ def ravel_multi_index(
     Indices out of range raise (which takes indices that are known), are moved to the nearest
     ("clip") or start again ("wrap"); `mode` may say so for each dimension.
     """
-    sizes = as_ints(dims)
-    modes = (mode,) * len(sizes) if isinstance(mode, str) else tuple(mode)
+    sizes = shape_of(dims)
+    modes: tuple[Any, ...] = (
+        tuple(mode) if isinstance(mode, (list, tuple)) else (mode,) * len(sizes)
+    )
+    if not isinstance(multi_index, (list, tuple)) and not getattr(multi_index, "shape", ()):
+        raise IndexingError(
+            point(
+                "ravel_multi_index takes a list of index arrays, or one along its first axis, "
+                f"got {brief(multi_index)}"
+            )
+        )
     if len(multi_index) != len(sizes) or len(modes) != len(sizes):
         raise IndexingError(
             point(f"ravel_multi_index takes {len(sizes)} index arrays, got {len(multi_index)}")
         )
     for index, size, each in zip(multi_index, sizes, modes, strict=True):
-        if each not in ("raise", "clip", "wrap"):
+        if not is_one_of(each, ("raise", "clip", "wrap")):
             raise IndexingError(
-                point(f"mode {each!r} is unknown; the modes are 'raise', 'clip' and 'wrap'")
+                point(f"mode {brief(each)} is unknown; the modes are 'raise', 'clip' and 'wrap'")
             )
         if each != "raise":
             continue
@@ -225,8 +238,8 @@ def ravel_multi_index(
                     "pass mode='clip' or mode='wrap'"
                 )
             )
-        numbers = np.asarray(index)
-        if ((numbers < 0) | (numbers >= size)).any():
+        numbers = numbers_of(index, "an index array of ravel_multi_index")
+        if numbers.dtype.kind in "iu" and ((numbers < 0) | (numbers >= size)).any():
             raise IndexingError(point(f"ravel_multi_index has an index out of range for {dims}"))
     return _raveled(tuple(multi_index), sizes, modes, order)
 

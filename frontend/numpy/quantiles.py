@@ -11,12 +11,16 @@ from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import joined, piece
 from shardir.frontend.numpy.axes import axes_of
+from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.numpy.floating import is_nan
+from shardir.frontend.numpy.known import is_known, numbers_of
 from shardir.frontend.numpy.layout import spread, transposed
+from shardir.frontend.numpy.options import is_one_of
 from shardir.frontend.numpy.pointwise import inexact, like, no_out, ordered, same
 from shardir.frontend.numpy.reductions import kept, reduced, size_of
 from shardir.frontend.numpy.rounding import WIDE
 from shardir.frontend.operands import (
+    abstract_of,
     as_tracer,
     broadcast,
     convert,
@@ -25,6 +29,7 @@ from shardir.frontend.operands import (
     reshape,
     splat,
 )
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS
@@ -60,7 +65,7 @@ def percentile(
 ) -> Any:  # fmt: skip
     """`quantile` of `q` hundredths."""
     no_out("percentile", out)
-    return _quantile("percentile", a, _hundredth(q), axis, method, keepdims, False)
+    return _quantile("percentile", a, _hundredth("percentile", q), axis, method, keepdims, False)
 
 
 def nanpercentile(
@@ -69,7 +74,9 @@ def nanpercentile(
 ) -> Any:  # fmt: skip
     """`percentile` of the elements that are not NaN."""
     no_out("nanpercentile", out)
-    return _quantile("nanpercentile", a, _hundredth(q), axis, method, keepdims, True)
+    return _quantile(
+        "nanpercentile", a, _hundredth("nanpercentile", q), axis, method, keepdims, True
+    )
 
 
 def median(
@@ -90,23 +97,40 @@ def nanmedian(
     return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True)
 
 
-def _hundredth(q: Any) -> Any:
-    return np.asarray(q) / 100 if isinstance(q, (list, tuple)) else q / 100
+def _hundredth(name: str, q: Any) -> Any:
+    """Hundredths as fractions; raises `NotAnArrayError`."""
+    if is_number(q):
+        if isinstance(q, int) and not 0 <= q <= 100:
+            raise _out_of_range(name, q, 100)
+        return q / 100
+    label = f"argument q of {name}"
+    if isinstance(q, (list, tuple)) and is_known(q):
+        return numbers_of(q, label) / 100
+    if not isinstance(q, (list, tuple)):
+        abstract_of(q, label)
+    return np.asarray(q) / 100 if isinstance(q, (np.ndarray, np.generic)) else asarray(q) / 100
 
 
 def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool) -> Any:
-    if method not in METHODS:
+    if not is_one_of(method, METHODS):
         told = ", ".join(METHODS)
-        raise ArgumentError(point(f"{name} has no method {method!r}; the methods are {told}"))
+        raise ArgumentError(point(f"{name} has no method {brief(method)}; the methods are {told}"))
     if not is_number(q):
         few = _few(q)
         if few is not None:
             return _at_few(a, few, axis, method, keepdims, nans, name)
         return _at_many(a, q, axis, method, keepdims, nans, name)
+    end = 100 if "percentile" in name else 1
+    if isinstance(q, complex):
+        raise ArgumentError(point(f"{name} takes a real number as q, got {end * q}"))
     if not 0 <= q <= 1:
-        end = 100 if "percentile" in name else 1
-        raise ArgumentError(point(f"{name} takes q from 0 to {end}, got {end * q:g}"))
+        raise _out_of_range(name, end * q, end)
     return _at_one(a, float(q), axis, method, keepdims, nans, name)
+
+
+def _out_of_range(name: str, q: float, end: int) -> ArgumentError:
+    told = f"{q:g}" if isinstance(q, float) else brief(q)
+    return ArgumentError(point(f"{name} takes q from 0 to {end}, got {told}"))
 
 
 FEW = 7

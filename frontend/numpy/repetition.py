@@ -18,6 +18,7 @@ from shardir.frontend.numpy.known import as_ints, frozen, is_known
 from shardir.frontend.numpy.pointwise import common, known
 from shardir.frontend.numpy.taking import take
 from shardir.frontend.operands import as_tracer, broadcast, promote_to, reshape, splat
+from shardir.frontend.quoting import brief
 from shardir.frontend.tracer import Tracer
 
 FEW = 4
@@ -215,10 +216,15 @@ def trim_zeros(filt: Any, trim: str = "fb") -> Any:
     from shardir.frontend.numpy.known import known_array
 
     numbers = known_array(
-        filt, "the size of trim_zeros depends on the numbers", "call it outside of jit"
+        filt,
+        "argument filt of trim_zeros",
+        "the size of trim_zeros depends on the numbers",
+        "call it outside of jit",
     )
-    if set(trim) - set("fb"):
-        raise ArgumentError(point(f"trim {trim!r} is unknown; it is 'f', 'b' or 'fb'"))
+    if numbers.ndim != 1:
+        raise OperationTypeError(point(f"trim_zeros takes a vector, got shape {numbers.shape}"))
+    if not isinstance(trim, str) or set(trim) - set("fb"):
+        raise ArgumentError(point(f"trim {brief(trim)} is unknown; it is 'f', 'b' or 'fb'"))
     there = np.flatnonzero(numbers)
     first = int(there[0]) if "f" in trim and there.size else 0
     last = int(there[-1]) + 1 if "b" in trim and there.size else len(numbers)

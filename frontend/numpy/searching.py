@@ -9,7 +9,8 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import piece
-from shardir.frontend.numpy.known import is_known
+from shardir.frontend.numpy.known import is_known, numbers_of
+from shardir.frontend.numpy.options import is_one_of
 from shardir.frontend.numpy.pointwise import known, same
 from shardir.frontend.operands import (
     as_tracer,
@@ -21,6 +22,7 @@ from shardir.frontend.operands import (
     splat,
 )
 from shardir.frontend.promotion import canonical
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import COMPLEX, FLOATS, NUMPY_DTYPES
@@ -43,11 +45,11 @@ def searchsorted(
     "compare_all" (every element of one with every of the other), or anything else for a binary
     search; without it the sizes decide.
     """
-    if side not in ("left", "right"):
-        raise ArgumentError(point(f"side {side!r} is unknown; it is 'left' or 'right'"))
-    if method is not None and method not in METHODS:
+    if not is_one_of(side, ("left", "right")):
+        raise ArgumentError(point(f"side {brief(side)} is unknown; it is 'left' or 'right'"))
+    if method is not None and not is_one_of(method, METHODS):
         raise ArgumentError(
-            point(f"method {method!r} is unknown; the methods are {', '.join(METHODS)}")
+            point(f"method {brief(method)} is unknown; the methods are {', '.join(METHODS)}")
         )
     return _searched(a, v, sorter, side, method, canonical("i64"))
 
@@ -165,8 +167,12 @@ def interp(
             raise ArgumentError(
                 point(f"{name}={bound!r} is unknown; it is a number or 'extrapolate'")
             )
-    if is_known(period) and period is not None and float(period) == 0:
-        raise ArgumentError(point("the period of interp cannot be 0"))
+    if period is not None and is_known(period):
+        number = numbers_of(period, "argument period of interp")
+        if number.ndim or number.dtype.kind == "c":
+            raise ArgumentError(point(f"the period of interp is a number, got {brief(period)}"))
+        if number == 0:
+            raise ArgumentError(point("the period of interp cannot be 0"))
     return _interpolated(x, xp, fp, left, right, period)
 
 

@@ -75,6 +75,12 @@ def argsort(
 def lexsort(keys: Any, axis: int = -1) -> Any:
     """The i32 indices that sort by several keys, the last one first of all."""
     whole = hasattr(keys, "shape")
+    if not whole and not isinstance(keys, (list, tuple)):
+        raise OperationTypeError(
+            point(
+                f"lexsort takes a list of keys, or keys along an array, got a {type(keys).__name__}"
+            )
+        )
     tracers = [as_tracer(keys[i]) for i in range(keys.shape[0] if whole else len(keys))]
     if not tracers or any(key.shape != tracers[0].shape for key in tracers):
         told = ", ".join(str(key.shape) for key in tracers) or "none"

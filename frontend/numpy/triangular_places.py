@@ -1,28 +1,40 @@
 """The places of diagonals and triangles."""
 
 from collections.abc import Callable
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.choosing import not_in_place
-from shardir.frontend.numpy.creation import arange
+from shardir.frontend.numpy.creation import MOST_DIMENSIONS, arange
+from shardir.frontend.numpy.options import whole_of
 from shardir.frontend.numpy.positions import nonzero, places_of
-from shardir.frontend.operands import as_tracer, reshape
+from shardir.frontend.operands import abstract_of, as_tracer, reshape
+from shardir.frontend.quoting import brief
+
+MOST = (1 << 31) - 1
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The places of the main diagonal of an array with `ndim` dimensions of size `n`."""
-    return (arange(index(n), dtype=np.int32),) * ndim
+    size = _size(n, "n of diag_indices")
+    rank = whole_of(ndim, "ndim of diag_indices", 0)
+    if rank > MOST_DIMENSIONS:
+        raise ArgumentError(
+            point(
+                f"ndim of diag_indices is {rank}; arrays have at most {MOST_DIMENSIONS} dimensions"
+            )
+        )
+    return (arange(size, dtype=np.int32),) * rank
 
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     """The places of the main diagonal of `arr`, whose dimensions must all be of one size."""
-    shape = tuple(arr.shape)
+    shape = abstract_of(arr, "argument arr of diag_indices_from").type.shape
     if len(shape) < 2 or len(set(shape)) != 1:
         raise OperationTypeError(
             point(f"diag_indices_from takes an array of equal dimensions, got shape {shape}")
@@ -32,34 +44,55 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """The places of the lower triangle, up to the k-th diagonal, of an n by m array."""
-    return _lines(n, k + 1, m, True)
+    return _lines("tril_indices", n, k, m, True)
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """The places of the upper triangle, from the k-th diagonal on, of an n by m array."""
-    return _lines(n, k, m, False)
+    return _lines("triu_indices", n, k, m, False)
 
 
-def _lines(n: int, k: int, m: int | None, below: bool) -> tuple[Any, Any]:
-    """The places of each row `below` the one that lies `k` after the diagonal, or from there on."""
-    columns = index(n if m is None else m)
-    rows = np.arange(index(n), dtype=np.int32)
-    edge = np.minimum(np.maximum(np.arange(k, k + n), 0), columns)
+def _lines(name: str, n: Any, k: Any, m: Any, below: bool) -> tuple[Any, Any]:
+    """The places of each row up to the `k`-th diagonal, which is `below`, or from there on."""
+    height = _size(n, f"n of {name}")
+    columns = height if m is None else _size(m, f"m of {name}")
+    rows = np.arange(height, dtype=np.int32)
+    # Beyond the corners all diagonals are alike.
+    first = min(max(whole_of(k, f"k of {name}"), -height - 1), columns) + below
+    edge = np.minimum(np.maximum(np.arange(first, first + height), 0), columns)
     counts, end = (edge, edge) if below else (columns - edge, columns)
     past = np.cumsum(counts)
-    across = np.arange(past[-1] if n else 0, dtype=np.int32)
+    across = np.arange(past[-1] if height else 0, dtype=np.int32)
     across -= np.repeat((past - end).astype(np.int32), counts)
     return places_of(np.repeat(rows, counts)), places_of(across)
 
 
+def _size(number: Any, what: str) -> int:
+    """How many rows or columns there are; raises `ArgumentError`."""
+    found = whole_of(number, what, 0)
+    if found > MOST:
+        raise ArgumentError(
+            point(f"{what} is {found}; indices are of 32 bits, so it is at most {MOST}")
+        )
+    return found
+
+
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The places of the lower triangle of a matrix; see `tril_indices`."""
-    return tril_indices(arr.shape[-2], k, arr.shape[-1])
+    return _lines("tril_indices_from", *_rows("tril_indices_from", arr, k), True)
 
 
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The places of the upper triangle of a matrix; see `triu_indices`."""
-    return triu_indices(arr.shape[-2], k, arr.shape[-1])
+    return _lines("triu_indices_from", *_rows("triu_indices_from", arr, k), False)
+
+
+def _rows(name: str, arr: Any, k: Any) -> tuple[int, Any, int]:
+    """The rows of a matrix, the diagonal, and the columns."""
+    shape = abstract_of(arr, f"argument arr of {name}").type.shape
+    if len(shape) < 2:
+        raise OperationTypeError(point(f"{name} takes a matrix, got shape {shape}"))
+    return shape[-2], k, shape[-1]
 
 
 def mask_indices(
@@ -68,7 +101,10 @@ def mask_indices(
     """The places where `mask_func(ones((n, n)), k)` is not zero: `mask_indices(3, snp.triu)`."""
     from shardir.frontend import numpy as snp
 
-    return nonzero(mask_func(snp.ones((n, n)), k), size=size)
+    if not callable(mask_func):
+        raise ArgumentError(point(f"mask_indices takes a function, got {brief(mask_func)}"))
+    rows = _size(n, "n of mask_indices")
+    return nonzero(mask_func(snp.ones((rows, rows)), k), size=size)
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Any:

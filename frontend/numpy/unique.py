@@ -15,8 +15,9 @@ from shardir.frontend.errors import TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import counted
 from shardir.frontend.numpy.axes import axis_of
-from shardir.frontend.numpy.known import is_known
+from shardir.frontend.numpy.known import is_known, numbers_of
 from shardir.frontend.numpy.masking import chosen, true_places
+from shardir.frontend.numpy.options import flag_of
 from shardir.frontend.numpy.positions import places_of
 from shardir.frontend.operands import as_tracer, kind_of, reshape, to_numpy
 from shardir.frontend.promotion import canonical, result_type
@@ -34,7 +35,7 @@ def known_in_numpy(what: str, *xs: Any) -> list[npt.NDArray[Any]]:
                 "state how many there are at most with size="
             )
         )
-    arrays = [to_numpy(np.asarray(x)) for x in xs]
+    arrays = [to_numpy(numbers_of(x, f"an argument of {what}")) for x in xs]
     dtype, _ = result_type(*(kind_of(array) for array in arrays))
     return [array.astype(NUMPY_DTYPES[dtype], copy=False) for array in arrays]
 
@@ -67,7 +68,11 @@ def unique(
     and how many there are of each. `size` states how many values there are; what is too few is
     `fill_value`, the smallest value unless told, and counts 0.
     """
-    flags = (return_index, return_inverse, return_counts)
+    flags = (
+        flag_of(return_index, "return_index of unique"),
+        flag_of(return_inverse, "return_inverse of unique"),
+        flag_of(return_counts, "return_counts of unique"),
+    )
     if size is not None:
         made = _unique(ar, fill_value, flags, axis, equal_nan, size)
         return made if any(flags) else made[0]
@@ -75,6 +80,9 @@ def unique(
     if free is not None and (canonical("i64") == "i32" or not any(flags)):
         return _looked_at(free[0], flags, equal_nan)
     (array,) = known_in_numpy("unique", ar)
+    if axis is not None:
+        axis = axis_of(axis, array.ndim)
+    equal_nan = flag_of(equal_nan, "equal_nan of unique")
     found = HOST.unique(array, *flags, axis=axis, equal_nan=equal_nan)
     if not any(flags):
         return from_numpys(found)

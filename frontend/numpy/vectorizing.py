@@ -10,6 +10,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, broadcast, broadcast_shapes, reshape
+from shardir.frontend.quoting import brief
 from shardir.frontend.tracer import Tracer
 
 _PART = r"\((\w+(,\w+)*)?\)"
@@ -46,6 +47,10 @@ def vectorize(
     for each argument, `ShapeError` for arguments whose dimensions it does not fit.
     """
     check_function(pyfunc, "vectorize")
+    if not isinstance(excluded, (set, frozenset, list, tuple, range)):
+        raise ArgumentError(
+            point(f"excluded of vectorize is {brief(excluded)}; it is a set of positions")
+        )
     inner = None if signature is None else _dimensions(signature)
 
     def function(*args: Any) -> Any:
@@ -62,6 +67,10 @@ def vectorize(
 
 def _dimensions(signature: str) -> list[list[str]]:
     """The names of the last dimensions of each argument."""
+    if not isinstance(signature, str):
+        raise ArgumentError(
+            point(f"the signature of vectorize is text as '(n),(n,m)->(m)', got {brief(signature)}")
+        )
     if not _SIGNATURE.fullmatch(signature.replace(" ", "")):
         raise ArgumentError(
             point(f"vectorize cannot read the signature {signature!r}; write '(n),(n,m)->(m)'")

@@ -5,7 +5,6 @@ They are computed in f64 where the call stands alone, and are constants of a pro
 
 from collections.abc import Callable
 from functools import lru_cache
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,11 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.creation import asarray
+from shardir.frontend.numpy.options import whole
 from shardir.frontend.numpy.pointwise import like, same
 from shardir.frontend.operands import SMALL, as_tracer, broadcast, convert
 from shardir.frontend.promotion import Abstract, canonical
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import TensorType
@@ -52,8 +53,10 @@ def kaiser(M: int, beta: float) -> Any:
         shape = float(beta)
     except ShardirError:
         raise
-    except (TypeError, ValueError):
-        raise ArgumentError(point(f"kaiser takes a real number as beta, got {beta!r}")) from None
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(
+            point(f"kaiser takes a real number as beta, got {brief(beta)}")
+        ) from None
     return _made(np.kaiser, _shaped, M, shape)
 
 
@@ -62,10 +65,10 @@ def _made(known: Callable[..., Any], computed: Callable[..., Any], M: Any, *rest
 
     Raises `ArgumentError` where `M` is no integer.
     """
-    if not hasattr(M, "__index__"):
+    count = whole(M)
+    if count is None:
         name = known.__name__
-        raise ArgumentError(point(f"{name} of {M!r} numbers; M must be an integer"))
-    count = index(M)
+        raise ArgumentError(point(f"{name} of {brief(M)} numbers; M must be an integer"))
     if count * 8 <= SMALL or current() is not None:
         return asarray(_known(known, count, *rest))
     # One kernel for all lengths: it is told what the length is, and kaiser's shape.

@@ -1,0 +1,286 @@
+"""Arguments of a kind that a function cannot take: what is wrong with which, and what it takes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir import numpy as snp
+from shardir.errors import OperationTypeError, ShardirError
+from shardir.frontend.errors import (
+    ArgumentError,
+    AxisError,
+    IndexingError,
+    NotAnArrayError,
+    ShapeError,
+    StructureError,
+    TracedValueError,
+)
+from tests.refusing import odd, refused
+
+X = snp.arange(3.0)
+ENDLESS: list[Any] = [1.0]
+ENDLESS.append(ENDLESS)
+HUGE = 10**30
+MASKED = np.ma.array([1.0, 2.0])
+TYPES = (
+    "is no element type; the element types are bool, int8, int16, int32, int64, uint8, uint16, "
+    "uint32, uint64, float16, bfloat16, float32, float64, complex64, complex128"
+)
+BEYOND = f"is {HUGE}; indices are of 32 bits, so it is at most 2147483647"
+NO_MASK = (
+    "is a masked array, and arrays here have no mask; pass x.filled(number), or the mask as an "
+    "array of its own"
+)
+CONTAINS_ITSELF = "the list [1.0, [...]] contains itself; arrays are found in containers that end"
+Case = tuple[Callable[[], Any], type[ShardirError], str]
+
+PLACES: list[Case] = [
+    (lambda: snp.tril_indices(odd("a")), ArgumentError,
+     "n of tril_indices is 'a', which is no whole number"),
+    (lambda: snp.tril_indices(3, odd(0.5)), ArgumentError,
+     "k of tril_indices is 0.5, which is no whole number"),
+    (lambda: snp.triu_indices(3, 0, odd([1])), ArgumentError,
+     "m of triu_indices is [1], which is no whole number"),
+    (lambda: snp.triu_indices(odd(np.ones(3, int))), ArgumentError,
+     "n of triu_indices is int64[3], which is no whole number"),
+    (lambda: snp.triu_indices(-3), ArgumentError, "n of triu_indices is -3; it is at least 0"),
+    (lambda: snp.tril_indices(3, 0, -1), ArgumentError,
+     "m of tril_indices is -1; it is at least 0"),
+    (lambda: snp.tril_indices(HUGE), ArgumentError, f"n of tril_indices {BEYOND}"),
+    (lambda: snp.tril_indices(odd(X)), ArgumentError,
+     "an array of type f32[3] is no index; indices are whole numbers"),
+    (lambda: snp.tril_indices_from(odd(None)), NotAnArrayError,
+     "argument arr of tril_indices_from is None of type NoneType, which is no array"),
+    (lambda: snp.tril_indices_from(X), OperationTypeError,
+     "tril_indices_from takes a matrix, got shape (3,)"),
+    (lambda: snp.triu_indices_from(snp.ones((2, 2)), odd("a")), ArgumentError,
+     "k of triu_indices_from is 'a', which is no whole number"),
+    (lambda: snp.diag_indices(odd(None)), ArgumentError,
+     "n of diag_indices is None, which is no whole number"),
+    (lambda: snp.diag_indices(2, odd("ab")), ArgumentError,
+     "ndim of diag_indices is 'ab', which is no whole number"),
+    (lambda: snp.diag_indices(2, HUGE), ArgumentError,
+     f"ndim of diag_indices is {HUGE}; arrays have at most 64 dimensions"),
+    (lambda: snp.diag_indices(HUGE), ArgumentError, f"n of diag_indices {BEYOND}"),
+    (lambda: snp.diag_indices_from(odd(3)), OperationTypeError,
+     "diag_indices_from takes an array of equal dimensions, got shape ()"),
+    (lambda: snp.diag_indices_from(odd("a")), NotAnArrayError,
+     "argument arr of diag_indices_from is 'a' of type str, which is no array"),
+    (lambda: snp.mask_indices(3, odd(4)), ArgumentError, "mask_indices takes a function, got 4"),
+    (lambda: snp.mask_indices(odd("a"), snp.triu), ArgumentError,
+     "n of mask_indices is 'a', which is no whole number"),
+    (lambda: snp.nonzero([[1, 2], [3]]), NotAnArrayError,
+     "argument a of nonzero is a nested list, which is no array: setting an array element with a "
+     "sequence. The requested array has an inhomogeneous shape after 1 dimensions. The detected "
+     "shape was (2,) + inhomogeneous part."),
+    (lambda: snp.nonzero(odd(None)), NotAnArrayError,
+     "argument a of nonzero is None of type NoneType, which is no array"),
+    (lambda: snp.nonzero([None]), NotAnArrayError,
+     "argument a of nonzero is [None], which is no array of numbers"),
+    (lambda: snp.nonzero(ENDLESS), StructureError, CONTAINS_ITSELF),
+    (lambda: snp.flatnonzero(odd("a")), NotAnArrayError,
+     "argument a of flatnonzero is 'a' of type str, which is no array"),
+    (lambda: snp.ravel_multi_index(odd(3), (2, 3)), IndexingError,
+     "ravel_multi_index takes a list of index arrays, or one along its first axis, got 3"),
+    (lambda: snp.ravel_multi_index(([0], [1]), odd("ab")), ShapeError,
+     "shape ('a', 'b') has the size 'a', which is no whole number"),
+    (lambda: snp.ravel_multi_index(([0], [1]), (2, 3), odd(3)), IndexingError,
+     "mode 3 is unknown; the modes are 'raise', 'clip' and 'wrap'"),
+    (lambda: snp.ravel_multi_index(("a", [1]), (2, 3)), NotAnArrayError,
+     "an index array of ravel_multi_index is 'a' of type str, which is no array"),
+    (lambda: snp.fill_diagonal(snp.ones((2, 2)), 0, inplace=odd(np.ones(2))), ArgumentError,
+     "inplace of fill_diagonal is float64[2]; it is True or False"),
+]  # fmt: skip
+
+CHOICES: list[Case] = [
+    (lambda: snp.choose([0, 1], odd(3)), ArgumentError,
+     "choose takes choices as a list, or along an array, got 3"),
+    (lambda: snp.choose([0, 1], odd({"a": 1})), ArgumentError,
+     "choose takes choices as a list, or along an array, got {'a': 1}"),
+    (lambda: snp.choose("a", [X]), NotAnArrayError,
+     "argument a of choose is 'a' of type str, which is no array"),
+    (lambda: snp.choose([0.5], [X]), IndexingError, "choose takes integers as indices, got f32"),
+    (lambda: snp.choose([0], [X], mode=odd(np.ones(2))), ArgumentError,
+     "choose has no mode float64[2]; its modes are 'raise', 'clip' and 'wrap'"),
+    (lambda: snp.extract(odd(None), X), NotAnArrayError,
+     "argument condition of compress is None of type NoneType, which is no array"),
+    (lambda: snp.compress([True], X, odd("a")), AxisError, "an axis is a whole number, got 'a'"),
+    (lambda: snp.compress([True], X, 3), AxisError,
+     "axis 3 is out of range for an array of rank 1"),
+    (lambda: snp.trim_zeros(odd(None)), NotAnArrayError,
+     "argument filt of trim_zeros is None of type NoneType, which is no array"),
+    (lambda: snp.trim_zeros([[0, 1], [2, 0]]), OperationTypeError,
+     "trim_zeros takes a vector, got shape (2, 2)"),
+    (lambda: snp.trim_zeros(odd(3)), OperationTypeError, "trim_zeros takes a vector, got shape ()"),
+    (lambda: snp.trim_zeros(X, odd(3)), ArgumentError,
+     "trim 3 is unknown; it is 'f', 'b' or 'fb'"),
+    (lambda: snp.searchsorted(X, 1, side=odd(np.ones(2))), ArgumentError,
+     "side float64[2] is unknown; it is 'left' or 'right'"),
+    (lambda: snp.searchsorted(X, 1, method=odd([1])), ArgumentError,
+     "method [1] is unknown; the methods are scan, scan_unrolled, sort, compare_all"),
+    (lambda: snp.interp(1, X, X, period=odd("a")), NotAnArrayError,
+     "argument period of interp is 'a' of type str, which is no array"),
+    (lambda: snp.interp(1, X, X, period=odd([1, 2])), ArgumentError,
+     "the period of interp is a number, got [1, 2]"),
+    (lambda: snp.unique(X, odd(MASKED)), ArgumentError,
+     "return_index of unique is float64[2]; it is True or False"),
+    (lambda: snp.unique(X, axis=odd("a")), AxisError, "an axis is a whole number, got 'a'"),
+    (lambda: snp.unique(X, axis=1), AxisError, "axis 1 is out of range for an array of rank 1"),
+    (lambda: snp.intersect1d(X, X, return_indices=odd(MASKED)), ArgumentError,
+     "return_indices of intersect1d is float64[2]; it is True or False"),
+    (lambda: snp.setdiff1d(X, X, odd(MASKED)), ArgumentError,
+     "assume_unique of setdiff1d is float64[2]; it is True or False"),
+    (lambda: snp.roots(odd(None)), NotAnArrayError,
+     "argument p of roots is None of type NoneType, which is no array"),
+    (lambda: snp.roots(MASKED), NotAnArrayError, f"argument p of roots {NO_MASK}"),
+]  # fmt: skip
+
+NUMBERS: list[Case] = [
+    (lambda: snp.bincount(odd("a")), NotAnArrayError,
+     "argument x of bincount is 'a' of type str, which is no array"),
+    (lambda: snp.bincount(snp.array([float("nan")])), OperationTypeError,
+     "bincount takes a vector of integers, got f32[1]"),
+    (lambda: snp.bincount(snp.arange(3), minlength=odd("a")), ArgumentError,
+     "minlength is 'a', which is no whole number"),
+    (lambda: snp.bincount(snp.arange(3), length=odd(1.5)), ArgumentError,
+     "length of bincount is 1.5, which is no whole number"),
+    (lambda: snp.bincount(snp.arange(3), length=-1), ArgumentError,
+     "length of bincount is -1; it is at least 0"),
+    (lambda: snp.histogram_bin_edges(X, odd(3.7)), ArgumentError,
+     "the number of bins is 3.7, which is no whole number"),
+    (lambda: snp.histogram_bin_edges(X, odd(float("nan"))), ArgumentError,
+     "the number of bins is nan, which is no whole number"),
+    (lambda: snp.histogram_bin_edges(X, 3, odd({"a": 1})), ArgumentError,
+     "range of a histogram is {'a': 1}; it is a pair, (lowest, highest)"),
+    (lambda: snp.histogram_bin_edges(X, 3, (1,)), ArgumentError,
+     "range of a histogram is (1,); it is a pair, (lowest, highest)"),
+    (lambda: snp.histogram(X, 3, density=odd(MASKED)), ArgumentError,
+     "density of histogram is float64[2]; it is True or False"),
+    (lambda: snp.histogramdd(odd(None)), NotAnArrayError,
+     "argument sample of histogramdd is None of type NoneType, which is no array"),
+    (lambda: snp.histogramdd(snp.ones((3, 2)), range=odd(3)), ArgumentError,
+     "range of histogramdd is 3; it is a list of a pair for each column"),
+    (lambda: snp.quantile(X, odd(1j)), ArgumentError,
+     "quantile takes a real number as q, got 1j"),
+    (lambda: snp.quantile(X, 10**400), ArgumentError,
+     f"quantile takes q from 0 to 1, got 1{'0' * 56}..."),
+    (lambda: snp.quantile(X, 0.5, method=odd(np.ones(2))), ArgumentError,
+     "quantile has no method float64[2]; the methods are linear, lower, higher, midpoint, nearest"),
+    (lambda: snp.percentile(X, HUGE), ArgumentError,
+     f"percentile takes q from 0 to 100, got {HUGE}"),
+    (lambda: snp.nanpercentile(X, odd(None)), NotAnArrayError,
+     "argument q of nanpercentile is None of type NoneType, which is no array"),
+    (lambda: snp.nanpercentile(X, odd(["a"])), NotAnArrayError,
+     "argument q of nanpercentile is ['a'], which is no array of numbers"),
+    (lambda: snp.hamming(odd(np.ones(3))), ArgumentError,
+     "hamming of float64[3] numbers; M must be an integer"),
+    (lambda: snp.kaiser(3, 10**400), ArgumentError,
+     f"kaiser takes a real number as beta, got 1{'0' * 56}..."),
+    (lambda: snp.linspace(0, 1, odd(np.ones(3))), ArgumentError,
+     "linspace of float64[3] numbers; num must be a whole number"),
+    (lambda: snp.mgrid["a"], ArgumentError,
+     "mgrid takes slices of numbers that are known, as mgrid[0:3, 0:1:5j], got 'a'"),
+    (lambda: snp.ogrid[0:3:0], ArgumentError,
+     "ogrid takes slices of numbers that are known, as ogrid[0:3, 0:1:5j], got slice(0, 3, 0)"),
+]  # fmt: skip
+
+TYPES_AND_SHAPES: list[Case] = [
+    (lambda: snp.asarray(1, np.array([1])), NotAnArrayError, f"int64[1] {TYPES}"),
+    (lambda: snp.asarray(1, odd([1])), NotAnArrayError, f"[1] {TYPES}"),
+    (lambda: snp.asarray(1, odd({"a": 1})), NotAnArrayError, f"{{'a': 1}} {TYPES}"),
+    (lambda: snp.asarray(X, order=odd(np.ones(2))), ArgumentError,
+     "arrays are stored in row-major order, there is no float64[2]"),
+    (lambda: snp.array(X, ndmin=odd(np.ones(2))), ArgumentError,
+     "ndmin of array is float64[2], which is no whole number"),
+    (lambda: snp.array(X, ndmin=HUGE), ArgumentError,
+     f"ndmin of array is {HUGE}; arrays have at most 64 dimensions"),
+    (lambda: snp.zeros(odd([np.ones(3)])), ShapeError,
+     "shape (array([1., 1., 1.]),) has the size array([1., 1., 1.]), which is no whole number"),
+    (lambda: snp.promote_types("f4", odd(None)), NotAnArrayError,
+     "an operand is None of type NoneType, which is no array"),
+    (lambda: snp.broadcast_shapes(odd(np.datetime64("2020-01-01"))), ShapeError,
+     "shape (np.datetime64('2020-01-01'),) has the size np.datetime64('2020-01-01'), which is no "
+     "whole number"),
+    (lambda: snp.broadcast_shapes(odd(X)), ArgumentError,
+     "an array of type f32[] is no index; indices are whole numbers"),
+    (lambda: snp.lexsort(odd({"a": 1})), OperationTypeError,
+     "lexsort takes a list of keys, or keys along an array, got a dict"),
+    (lambda: snp.array(X, copy=odd(MASKED)), ArgumentError,
+     "copy of array is float64[2]; it is True or False"),
+    (lambda: snp.can_cast("f4", "f8", odd(3)), ArgumentError,
+     "casting of can_cast is 3; the rules are 'no', 'equiv', 'safe', 'same_kind', 'unsafe'"),
+    (lambda: snp.array_split(X, HUGE), OperationTypeError,
+     f"a dimension of 3 in {HUGE} parts; more than 65536 of them would be empty"),
+    (lambda: snp.hsplit(odd(None), 2), NotAnArrayError,
+     "an operand is None of type NoneType, which is no array"),
+    (lambda: snp.array_split(X, ENDLESS), StructureError, CONTAINS_ITSELF),
+    (lambda: snp.einsum(snp.ones((2, 2)), [0, "a"]), ArgumentError,
+     "einsum takes lists of whole numbers as axes, got [0, 'a']"),
+    (lambda: snp.einsum(snp.ones((2, 2)), [0, 1], odd(5)), ArgumentError,
+     "einsum takes lists of whole numbers as axes, got [0, 1], 5"),
+    (lambda: snp.einsum_path("ij,jk", X, X), ArgumentError,
+     "einsum subscripts 'ij,jk': has 'ij' for an operand of rank 1"),
+    (lambda: snp.einsum_path("i,i", X, odd(None)), NotAnArrayError,
+     "operand 1 of einsum_path is None of type NoneType, which is no array"),
+    (lambda: snp.pad(X, 1, odd(len)), OperationTypeError,
+     "pad mode <built-in function len> is unknown; the modes are constant, empty, edge, wrap, "
+     "linear_ramp, reflect, symmetric, maximum, mean, median, minimum"),
+    (lambda: snp.pad(X, odd(None)), OperationTypeError,
+     "pad takes a width, a pair of widths, or 1 pairs of them, got None"),
+    (lambda: snp.pad(X, odd({"a": 1})), AxisError, "an axis is a whole number, got 'a'"),
+    (lambda: snp.pad(X, {2: 1}), AxisError, "axis 2 is out of range for an array of rank 1"),
+    (lambda: snp.vectorize(abs, excluded=odd(3)), ArgumentError,
+     "excluded of vectorize is 3; it is a set of positions"),
+    (lambda: snp.vectorize(abs, signature=odd(3)), ArgumentError,
+     "the signature of vectorize is text as '(n),(n,m)->(m)', got 3"),
+    (lambda: snp.apply_over_axes(lambda x, axis: None, X, 0), NotAnArrayError,
+     "argument a of asarray is None of type NoneType, which is no array"),
+    (lambda: snp.apply_over_axes(snp.sum, X, odd(np.array("a"))), AxisError,
+     "an axis is a whole number, got array('a', dtype='<U1')"),
+]  # fmt: skip
+
+CASES = [*PLACES, *CHOICES, *NUMBERS, *TYPES_AND_SHAPES]
+
+
+@pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[case[2][:40] for case in CASES])
+def test_an_error_says_what_is_wrong_with_which_argument(
+    wrong: Callable[[], Any], kind: type[ShardirError], text: str
+) -> None:
+    assert refused(kind, wrong) == text
+
+
+def test_what_einsum_path_says_of_an_order_is_told() -> None:
+    text = refused(ArgumentError, lambda: snp.einsum_path("i,i,i", X, X, X, optimize=odd("a")))
+    assert text.startswith("einsum_path knows no order 'a': ")
+
+
+def test_a_traced_number_says_itself_why_it_is_no_size() -> None:
+    for function in (snp.tril_indices, snp.diag_indices, snp.hamming):
+        with pytest.raises(TracedValueError, match="has no int value"):
+            sd.jit(function)(3)
+
+
+@pytest.mark.parametrize("k", [-HUGE, -5, -4, -1, 0, 2, 3, HUGE])
+def test_diagonals_beyond_the_corners_are_alike(k: int) -> None:
+    near = min(max(k, -9), 9)
+    for ours, theirs in ((snp.tril_indices, np.tril_indices), (snp.triu_indices, np.triu_indices)):
+        for mine, wanted in zip(ours(4, k, 3), theirs(4, near, 3), strict=True):
+            np.testing.assert_array_equal(mine, wanted)
+
+
+def test_what_is_unusual_and_right_stays_so() -> None:
+    assert snp.array_split(X, 5)[4].shape == (0,)
+    assert snp.promote_types([], "i4") == snp.float32
+    assert not snp.isdtype("S4", "numeric")
+    assert snp.histogram(X, np.int64(2))[0].tolist() == [1, 2]
+    assert snp.percentile(X, 100) == 2
+    assert snp.percentile(X, [0, 50]).tolist() == [0, 1]
+    assert snp.pad(X, {-1: (1, 0)}).tolist() == [0, 0, 1, 2]
+    assert snp.einsum(snp.ones((2, 3)), [1, 0], np.array([0, 1])).shape == (3, 2)
+    assert snp.mgrid[0:2, 0:1:3j].shape == (2, 2, 3)
+    assert snp.trim_zeros([0, 0]).shape == (0,)
+    assert snp.unique(X, axis=-1).tolist() == [0, 1, 2]
+    assert snp.compress([True, False], snp.ones((3, 2)), axis=-1).shape == (3, 1)
