@@ -15,7 +15,7 @@ from shardir.backends.cpu.native.runtime import calls
 from shardir.backends.cpu.native.runtime.answering import SELDOM, Table
 from shardir.frontend import answers, calling
 from shardir.frontend.array import Array
-from shardir.frontend.errors import NumberError
+from shardir.frontend.errors import NotAnArrayError, NumberError
 from shardir.frontend.jit import JitFunction
 from tests.counting import count_calls
 from tests.frontend.answered import (
@@ -183,6 +183,23 @@ def test_numbers_are_what_they_would_have_been() -> None:
         for _ in range(3):
             np.testing.assert_array_equal(wide + 2**40, np.arange(3) + 2**40)
             assert (snp.asarray(np.float64(0.0)) + 0.1).item() == 0.1
+
+
+@pytest.mark.parametrize("number", [3, 2.5, True, np.float32(2), np.int64(3)])
+def test_the_class_of_a_number_is_none(number: Any) -> None:
+    """However often a call with the number was answered, also within containers."""
+    doubled = sd.jit(lambda x: [each * 2 for each in x])
+    for _ in range(5):
+        snp.add(number, number)
+        doubled([number])
+    wrongs: list[Callable[[], Any]] = [
+        lambda: snp.add(type(number), number),
+        lambda: snp.add(type(number), type(number)),
+        lambda: doubled([type(number)]),
+    ]
+    for wrong in wrongs:
+        with pytest.raises(NotAnArrayError):
+            wrong()
 
 
 def test_static_arguments_are_told_apart() -> None:

@@ -5,9 +5,9 @@
 
 Equal tokens mean the same program and the same static arguments. An array gives its `signature`,
 one of NumPy in one piece its element type and shape, `bytes` how many there are, a number of Python
-its type; what is static gives itself: integers and floats by value, texts, classes, bools and the
-like as objects, containers by what is in them. The arrays and numbers that are no tokens are the
-*leaves*. False: something else is in there.
+its type; what is static gives itself: integers and floats by value, texts, bools and the like as
+objects, a class after the class that it is of, containers by what is in them. The arrays and
+numbers that are no tokens are the *leaves*. False: something else is in there.
 """
 
 from typing import Any
@@ -34,11 +34,11 @@ FACTOR = -7046029254386353131
 SCALARS = ("float32", "float64", "int32", "int64")
 """NumPy's numbers that Python takes for numbers, too."""
 CONTAINERS = ("tuple", "list", "dict")
-ITSELF = ("bool", "str", "type", "NoneType", "ellipsis")
+ITSELF = ("bool", "str", "NoneType", "ellipsis")
 """Types whose objects are tokens where they are static."""
 FACTS = (
     "kind", "signature", "int", "float", "slice", "dtypes", "bytes", "ndarray", *SCALARS,
-    *CONTAINERS, *ITSELF,
+    *CONTAINERS, *ITSELF, "type",
 )  # fmt: skip
 """Words that are the same for all functions: types, and the offset of a slot."""
 
@@ -169,7 +169,15 @@ class _Static(_Walk):
         itself = self.is_(ITSELF[0])
         for name in ITSELF[1:]:
             itself = itself | self.is_(name)
-        f.choose(itself, lambda: self.good.set(self.push(self.x)), self.number)
+
+        def maybe_class() -> None:
+            f.choose(self.is_("type"), of_class, self.number)
+
+        def of_class() -> None:
+            # Its own address alone is what a number of that class gives.
+            self.good.set(self.push(self.kind) & self.push(self.x))
+
+        f.choose(itself, lambda: self.good.set(self.push(self.x)), maybe_class)
 
     def number(self) -> None:
         f = self.f
