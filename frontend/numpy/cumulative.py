@@ -13,6 +13,7 @@ from shardir.frontend.numpy.axes import axes_of, axis_of
 from shardir.frontend.numpy.contraction import flat
 from shardir.frontend.numpy.floating import is_nan
 from shardir.frontend.numpy.layout import spread
+from shardir.frontend.numpy.options import whole_of
 from shardir.frontend.numpy.pointwise import choose, common, inexact, like, no_out, same
 from shardir.frontend.numpy.reductions import reduced, total
 from shardir.frontend.operands import (
@@ -100,18 +101,21 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     Of bools, whether they differ. `prepend` and `append` are put at the ends first.
     """
     x = as_tracer(a)
-    if n < 0:
-        raise ArgumentError(point(f"diff takes differences n={n} times; n must not be negative"))
+    times = whole_of(n, "n of diff")
+    if times < 0:
+        raise ArgumentError(
+            point(f"diff takes differences n={times} times; n must not be negative")
+        )
     if not x.ndim:
         raise ShapeError(point("diff takes an array with an axis, got a scalar"))
     dim = axis_of(axis, x.ndim)
     ends = [None if end is None else as_tracer(end) for end in (prepend, append)]
-    if n and ends != [None, None]:
+    if times and ends != [None, None]:
         kind = common(x, *(end for end in ends if end is not None))
         parts = [_end(part, x, dim) for part in (ends[0], x, ends[1]) if part is not None]
         x = joined(promote_to(kind, *parts), dim)
     op = "ne" if x.value.type.dtype == "bool" else "sub"
-    for _ in range(n):
+    for _ in range(min(times, x.shape[dim])):  # then nothing is left
         size = x.shape[dim]
         x = same(op, piece(x, dim, min(1, size), size), piece(x, dim, 0, max(size - 1, 0)))
     return x

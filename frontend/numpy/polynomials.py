@@ -177,10 +177,17 @@ def _counted(x: Tracer, count: int) -> tuple[Tracer, Tracer]:
     return like(steps, count), steps
 
 
+MOST = 1 << 10
+
+
 @public(static=("m",))
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """The `m`-th integral of a polynomial, with the constants `k` (0 unless told)."""
     order = _order("polyint", m)
+    if order > MOST:
+        raise ArgumentError(
+            point(f"polyint of order m={order}; a program has at most {MOST} integrals in a row")
+        )
     given = as_tracer(0 if k is None else k)
     name = inexact(promote(p, given)[0].value.type.dtype)
     coefficients, constants = promote_to((name, False), p, given)

@@ -221,6 +221,9 @@ TYPES_AND_SHAPES: list[Case] = [
      "einsum takes lists of whole numbers as axes, got [0, 'a']"),
     (lambda: snp.einsum(snp.ones((2, 2)), [0, 1], odd(5)), ArgumentError,
      "einsum takes lists of whole numbers as axes, got [0, 1], 5"),
+    (lambda: snp.diff(X, odd(1.5)), ArgumentError, "n of diff is 1.5, which is no whole number"),
+    (lambda: snp.polyint(X, HUGE), ArgumentError,
+     f"polyint of order m={HUGE}; a program has at most 1024 integrals in a row"),
     (lambda: snp.einsum_path("ij,jk", X, X), ArgumentError,
      "einsum subscripts 'ij,jk': has 'ij' for an operand of rank 1"),
     (lambda: snp.einsum_path("i,i", X, odd(None)), NotAnArrayError,
@@ -272,6 +275,7 @@ def test_diagonals_beyond_the_corners_are_alike(k: int) -> None:
 
 
 def test_what_is_unusual_and_right_stays_so() -> None:
+    assert snp.diff(X, HUGE).shape == (0,)
     assert snp.array_split(X, 5)[4].shape == (0,)
     assert snp.promote_types([], "i4") == snp.float32
     assert not snp.isdtype("S4", "numeric")
