@@ -57,7 +57,13 @@ class Bridge:
         sharding = self.shardings[number]
         assert sharding is not None, "something is said of every end of a manual computation"
         if add:
-            return self.shardings.number(with_manual(sharding, self.whole, self.cuts))
+            seen = with_manual(sharding, self.whole, self.cuts)
+            postponed = [x for x in sharding.replicated if x not in self.whole.replicated]
+            if postponed:  # Dimensions whose priority has not come: their axes are out of use.
+                mesh = self.shardings.meshes[sharding.mesh]
+                replicated = _in_order((*self.whole.replicated, *postponed), mesh)
+                seen = replace(seen, replicated=replicated)
+            return self.shardings.number(seen)
         return self.shardings.number(without_manual(sharding, self.axes))
 
 

@@ -97,6 +97,44 @@ func @f(
     assert "(%p: f32[8@-, 4@-]) =>" in str(module)
 
 
+@pytest.mark.parametrize(
+    ("outside", "inside"), [("4@y, 8@z", "4@z p1, 8"), ("4@y, 8@z?", "4, 8@z p1")]
+)
+def test_axes_of_a_later_priority_do_not_come_in_elsewhere(outside: str, inside: str) -> None:
+    """The parameter has `z` in use along one dimension, from that dimension's priority on."""
+    module = propagated(f"""\
+func @f(
+  %a: f32[{outside}],
+) -> (f32[4, 8]) {{
+  %r = manual_computation(%a, axes=[x], in_axes=[[[], []]], out_axes=[[[], []]]) : f32[4, 8] {{
+    (%p: f32[{inside}]) =>
+    %q = neg(%p) : f32[4, 8]
+    yield %q
+  }}
+  return %r
+}}
+""")
+    said = "(%p: f32[4@z, 8@-]) =>" if inside.startswith("4@z") else "(%p: f32[4@y, 8@z]) =>"
+    assert said in str(module)
+
+
+def test_a_result_of_a_later_priority_takes_no_axis_twice() -> None:
+    module = propagated("""\
+func @f(
+  %a: f32[4, 8@z],
+) -> (f32[4@z p1, 8]) {
+  %r = manual_computation(%a, axes=[x], in_axes=[[[], []]], out_axes=[[[], []]]) : f32[4@z p1, 8] {
+    (%p: f32[4, 8]) =>
+    %q = neg(%p) : f32[4, 8]
+    yield %q
+  }
+  return %r
+}
+""")
+    assert "manual_computation" in str(module)
+    assert ": f32[4@z, 8@-] {" in str(module)
+
+
 def test_the_way_into_a_manual_computation_is_told() -> None:
     explained = explain(parse(MESH + PROGRAM), "part")
     assert [(chain.axis, chain.annotation.name) for chain in explained.chains] == [
