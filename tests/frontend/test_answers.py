@@ -387,3 +387,11 @@ def test_functions_are_answered_when_machine_code_has_come(monkeypatch: pytest.M
     for _ in range(3):
         agrees(fun(X), A + 1)
     assert count_calls(lambda: fun(X)) == count_calls(lambda: None)
+
+
+@pytest.mark.parametrize("number", [1.5, 2, np.float32(2), np.float64(2), np.int32(2), np.int64(2)])
+def test_a_class_is_no_number_of_its_kind(number: Any) -> None:
+    for _ in range(3):
+        assert snp.negative(number) == -number
+    with pytest.raises(NotAnArrayError, match=r"argument x of negative is <class '"):
+        snp.negative(type(number))
