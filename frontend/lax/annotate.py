@@ -13,6 +13,7 @@ from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.placing import device_put
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings import NamedSharding, Sharding
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
@@ -75,4 +76,6 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
 
     It is part of the program here as any other function is; attributes are given by keyword.
     """
+    if not callable(decomposition):
+        raise ArgumentError(point(f"composite takes a function, got {brief(decomposition)}"))
     return wraps(decomposition)(partial(decomposition))

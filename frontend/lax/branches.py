@@ -13,7 +13,7 @@ from shardir.frontend.lax.blocks import Kind, kind, several, trace_body, with_ki
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.pointwise import truth
 from shardir.frontend.operands import as_tracer, convert, splat
-from shardir.frontend.parameters import check_call
+from shardir.frontend.parameters import called, check_call
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import shown
@@ -136,4 +136,4 @@ def platform_dependent(
                 "give it a default"
             )
         )
-    return chosen(*args)
+    return called(chosen, f"the function of platform_dependent for {platform}", args, {})

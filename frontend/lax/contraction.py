@@ -71,18 +71,20 @@ def dot_general(
     return emit("dot", x, y, dims=dims, result=TensorType(shape, dtype_of(preferred_element_type)))
 
 
+@public(static=("precision",))
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
     """Matrices in the last two dimensions, one product for each place of the dimensions before."""
-    rank = len(lhs.shape)
-    if rank < 2 or len(rhs.shape) != rank:
+    x, y = as_tracer(lhs), as_tracer(rhs)
+    rank = x.ndim
+    if rank < 2 or y.ndim != rank:
         raise OperationTypeError(
             point(
                 "batch_matmul takes arrays of the same rank, at least 2, got shapes "
-                f"{tuple(lhs.shape)} and {tuple(rhs.shape)}"
+                f"{x.shape} and {y.shape}"
             )
         )
     batch = tuple(range(rank - 2))
-    return dot_general(lhs, rhs, (((rank - 1,), (rank - 2,)), (batch, batch)), precision)
+    return dot_general(x, y, (((rank - 1,), (rank - 2,)), (batch, batch)), precision)
 
 
 @public(static=("precision", "preferred_element_type"))

@@ -1,15 +1,18 @@
 """Convolution under the names of `jax.lax`."""
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardir.errors import OperationTypeError, counted
+from shardir.errors import OperationTypeError, ShardirError, counted
+from shardir.frontend.amounts import sizes_of
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer
 from shardir.frontend.promotion import dtype_of
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import emit
 from shardir.types import TensorType
 
@@ -33,10 +36,7 @@ def pads_of(
 ) -> Pads:
     """Explicit padding: "VALID" is none, "SAME" as much as keeps ceil(size / stride)."""
     if not isinstance(padding, str):
-        try:
-            return tuple((int(low), int(high)) for low, high in padding)
-        except (TypeError, ValueError):
-            raise _unknown(padding) from None
+        return pairs_of(padding, len(sizes))
     kind = padding.upper()
     if kind == "VALID":
         return ((0, 0),) * len(sizes)
@@ -48,6 +48,20 @@ def pads_of(
         less, more = total // 2, total - total // 2
         pads.append((less, more) if kind == "SAME" else (more, less))
     return tuple(pads)
+
+
+def pairs_of(padding: Any, rank: int) -> Pads:
+    """The pairs of whole numbers that padding is given as, one for each of `rank` dimensions."""
+    try:
+        pairs = tuple((index(low), index(high)) for low, high in padding)
+    except ShardirError:
+        raise
+    except (TypeError, ValueError):
+        raise _unknown(padding) from None
+    if len(pairs) != rank:
+        count = counted(rank, "dimension")
+        raise OperationTypeError(point(f"padding has a pair for each of {count}, got {pairs}"))
+    return pairs
 
 
 def _unknown(padding: Any) -> OperationTypeError:
@@ -73,7 +87,10 @@ def padtype_to_pads(
     padding: Any,
 ) -> list[tuple[int, int]]:  # fmt: skip
     """The (low, high) pairs that "SAME" or "VALID" means."""
-    return list(pads_of(padding, in_shape, window_shape, window_strides))
+    sizes = sizes_of("in_shape of padtype_to_pads", in_shape)
+    windows = sizes_of("window_shape of padtype_to_pads", window_shape, len(sizes))
+    strides = steps_of("window_strides", window_strides, len(sizes))
+    return list(pads_of(padding, sizes, windows, strides))
 
 
 def conv_dimension_numbers(
@@ -81,20 +98,16 @@ def conv_dimension_numbers(
 ) -> ConvDimensionNumbers:
     """Dimension numbers from strings such as ("NHWC", "HWIO", "NHWC"), or from what they are.
 
-    Without them the order is batch, feature, spatial and out, in, spatial.
+    Without them the order is batch, feature, spatial and out, in, spatial. Raises
+    `OperationTypeError` for what names not each dimension once.
     """
-    rank = len(lhs_shape)
-    if isinstance(dimension_numbers, ConvDimensionNumbers):
-        return dimension_numbers
+    rank = len(sizes_of("lhs_shape of a convolution", lhs_shape))
+    sizes_of("rhs_shape of a convolution", rhs_shape, rank)
     if dimension_numbers is None:
         return ConvDimensionNumbers(*(tuple(range(rank)),) * 3)
-    texts = tuple(dimension_numbers)
-    if len(texts) != 3:
-        raise OperationTypeError(
-            point(f"dimension_numbers are three strings or tuples, got {dimension_numbers!r}")
-        )
+    texts = _three(dimension_numbers)
     if not all(isinstance(text, str) for text in texts):
-        return ConvDimensionNumbers(*(tuple(int(d) for d in spec) for spec in texts))
+        return ConvDimensionNumbers(*(_placed(spec, rank) for spec in texts))
     spatial = [c for c in texts[1] if c not in "IO"]
     wanted = [("N", "C"), ("O", "I"), ("N", "C")]
     for text, pair in zip(texts, wanted, strict=True):
@@ -111,6 +124,35 @@ def conv_dimension_numbers(
             for text, pair in zip(texts, wanted, strict=True)
         )
     )
+
+
+def _three(dimension_numbers: Any) -> tuple[Any, ...]:
+    found = tuple(dimension_numbers) if hasattr(dimension_numbers, "__iter__") else ()
+    if len(found) != 3:
+        raise OperationTypeError(
+            point(f"dimension_numbers are three strings or tuples, got {brief(dimension_numbers)}")
+        )
+    return found
+
+
+def rank_of(dimension_numbers: Any) -> int:
+    """How many dimensions they speak of, by the first of the three."""
+    first = _three(dimension_numbers)[0]
+    return len(first) if isinstance(first, str) else len(sizes_of("dimension_numbers", first))
+
+
+def _placed(spec: Any, rank: int) -> Spec:
+    """The places of dimensions, each of them once."""
+    if isinstance(spec, str) or sorted(places := sizes_of("dimension_numbers", spec)) != [
+        *range(rank)
+    ]:
+        raise OperationTypeError(
+            point(
+                f"dimension_numbers place each of the dimensions 0 to {rank - 1} once, got "
+                f"{brief(spec)}"
+            )
+        )
+    return places
 
 
 _LETTERS = (("b", "f"), ("o", "i"), ("b", "f"))

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.operands import kind_of
 from shardir.frontend.signature import ShapeDtypeStruct
 from shardir.types import FLOATS, TensorType
@@ -29,7 +30,7 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
                 f"and {other} of shape {np.shape(b)}"
             )
         )
-    sizes = tuple(shape)
+    sizes = shape_of(shape)
     dtype = TensorType(sizes, kind).numpy
 
     def draw(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -6,10 +6,17 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.amounts import count_of
+from shardir.frontend.eager import public
+from shardir.frontend.errors import NumberError
 from shardir.frontend.lax.movement import full
 from shardir.frontend.locations import point
-from shardir.frontend.operands import kind_of
+from shardir.frontend.numpy.axes import shape_of
+from shardir.frontend.operands import abstract_of, as_tracer, kind_of, reshape
 from shardir.frontend.promotion import user_dtype
+
+MOST_DIMENSIONS = 64
+"""NumPy's arrays, which results become, have no more."""
 
 
 def dtype(x: Any) -> Any:
@@ -22,25 +29,30 @@ def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
     return full(shape, 0, dtype, sharding=out_sharding)
 
 
+@public(static=("rank",))
 def broadcast_to_rank(x: Any, rank: int) -> Any:
     """`x` with dimensions of size 1 in front, so that it has `rank`."""
-    from shardir.frontend import numpy as snp
-
-    shape = np.shape(x)
-    if rank < len(shape):
+    array = as_tracer(x)
+    more = count_of("the rank of broadcast_to_rank", rank, most=MOST_DIMENSIONS) - array.ndim
+    if more < 0:
         raise OperationTypeError(
-            point(f"broadcast_to_rank adds dimensions, and shape {shape} has more than {rank}")
+            point(
+                f"broadcast_to_rank adds dimensions, and shape {array.shape} has more than {rank}"
+            )
         )
-    return snp.reshape(x, (1,) * (rank - len(shape)) + shape)
+    return reshape(array, (1,) * more + array.shape)
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
     """`arr` repeated so that it has the shape of `like_arr`."""
     from shardir.frontend import numpy as snp
 
-    return snp.broadcast_to(arr, np.shape(like_arr))
+    return snp.broadcast_to(arr, abstract_of(like_arr, "like_arr of broadcast_like").type.shape)
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:
     """The sizes of a shape as an array of i32."""
-    return np.asarray(tuple(shape), np.int32)
+    sizes = shape_of(shape)
+    if max(sizes, default=0) > np.iinfo(np.int32).max:
+        raise NumberError(point(f"the sizes of shape_as_value are of i32, and {sizes} has more"))
+    return np.asarray(sizes, np.int32)

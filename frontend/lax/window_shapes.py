@@ -3,20 +3,25 @@
 from collections.abc import Sequence
 from typing import Any
 
+from shardir.frontend.amounts import count_of, sizes_of
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.convolution import (
     ConvDimensionNumbers,
     conv_dimension_numbers,
     pads_of,
+    pairs_of,
+    rank_of,
     steps_of,
 )
 from shardir.frontend.lax.transposed_convolution import pads_turned
+from shardir.frontend.locations import point
 
 Shape = tuple[int, ...]
 
 
 def conv_general_permutations(dimension_numbers: Any) -> tuple[Shape, Shape, Shape]:
     """Where operand, filter and result have batch, feature and spatial dimensions."""
-    shape = (1,) * len(dimension_numbers[0])
+    shape = (1,) * rank_of(dimension_numbers)
     numbers = conv_dimension_numbers(shape, shape, dimension_numbers)
     return numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
 
@@ -29,8 +34,10 @@ def conv_shape_tuple(
     batch_group_count: int = 1,
 ) -> Shape:
     """The shape of `conv`, of batch-feature-spatial by out-in-spatial."""
-    sizes = reduce_window_shape_tuple(lhs_shape[2:], rhs_shape[2:], strides, pads)
-    return (lhs_shape[0] // batch_group_count, rhs_shape[0], *sizes)
+    x, w = _shapes("conv_shape_tuple", lhs_shape, rhs_shape)
+    groups = count_of("batch_group_count", batch_group_count, least=1)
+    sizes = reduce_window_shape_tuple(x[2:], w[2:], strides, pads)
+    return (x[0] // groups, w[0], *sizes)
 
 
 def conv_general_shape_tuple(
@@ -41,9 +48,10 @@ def conv_general_shape_tuple(
     dimension_numbers: Any,
 ) -> Shape:
     """The shape of `conv_general_dilated`."""
-    numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
-    x = tuple(lhs_shape[d] for d in numbers.lhs_spec)
-    w = tuple(rhs_shape[d] for d in numbers.rhs_spec)
+    operand, filter = _shapes("conv_general_shape_tuple", lhs_shape, rhs_shape)
+    numbers = conv_dimension_numbers(operand, filter, dimension_numbers)
+    x = tuple(operand[d] for d in numbers.lhs_spec)
+    w = tuple(filter[d] for d in numbers.rhs_spec)
     return _placed(conv_shape_tuple(x, w, window_strides, padding), numbers)
 
 
@@ -55,13 +63,14 @@ def conv_transpose_shape_tuple(
     dimension_numbers: Any,
 ) -> Shape:
     """The shape of `conv_transpose`."""
-    numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
-    batch, _, *sizes = (lhs_shape[d] for d in numbers.lhs_spec)
-    out, _, *window = (rhs_shape[d] for d in numbers.rhs_spec)
+    operand, filter = _shapes("conv_transpose_shape_tuple", lhs_shape, rhs_shape)
+    numbers = conv_dimension_numbers(operand, filter, dimension_numbers)
+    batch, _, *sizes = (operand[d] for d in numbers.lhs_spec)
+    out, _, *window = (filter[d] for d in numbers.rhs_spec)
     steps = steps_of("window_strides", window_strides, len(window))
-    pads = padding
-    if isinstance(padding, str):
-        pads = [pads_turned(k, s, padding) for k, s in zip(window, steps, strict=True)]
+    if isinstance(padding, str) and padding in ("SAME", "VALID"):
+        padding = [pads_turned(k, s, padding) for k, s in zip(window, steps, strict=True)]
+    pads = pairs_of(padding, len(window))
     made = [
         (i - 1) * s - k + 2 + low + high
         for i, k, s, (low, high) in zip(sizes, window, steps, pads, strict=True)
@@ -78,17 +87,27 @@ def reduce_window_shape_tuple(
     window_dilation: Any = None,
 ) -> Shape:
     """The shape of `reduce_window`."""
-    rank = len(window_dimensions)
+    sizes = sizes_of("operand_shape of a window", operand_shape)
+    rank = len(sizes)
+    window = steps_of("window_dimensions", window_dimensions, rank)
     strides = steps_of("window_strides", window_strides, rank)
     spread = steps_of("base_dilation", base_dilation, rank)
     apart = steps_of("window_dilation", window_dilation, rank)
-    sizes = [max((n - 1) * by + 1, 0) for n, by in zip(operand_shape, spread, strict=True)]
-    reach = [(n - 1) * by + 1 for n, by in zip(window_dimensions, apart, strict=True)]
-    pads = pads_of(padding, sizes, reach, strides)
+    whole = [max((n - 1) * by + 1, 0) for n, by in zip(sizes, spread, strict=True)]
+    reach = [(n - 1) * by + 1 for n, by in zip(window, apart, strict=True)]
+    pads = pads_of(padding, whole, reach, strides)
     return tuple(
         max((n + low + high - k) // s + 1, 0)
-        for n, k, s, (low, high) in zip(sizes, reach, strides, pads, strict=True)
+        for n, k, s, (low, high) in zip(whole, reach, strides, pads, strict=True)
     )
+
+
+def _shapes(what: str, lhs_shape: Any, rhs_shape: Any) -> tuple[Shape, Shape]:
+    """The shapes of operand and filter; raises `ArgumentError` unless they are of one rank."""
+    x, w = sizes_of(f"lhs_shape of {what}", lhs_shape), sizes_of(f"rhs_shape of {what}", rhs_shape)
+    if len(x) != len(w) or len(x) < 2:
+        raise ArgumentError(point(f"{what} takes shapes of one rank, at least 2, got {x} and {w}"))
+    return x, w
 
 
 def _placed(shape: Sequence[int], numbers: ConvDimensionNumbers) -> Shape:

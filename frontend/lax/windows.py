@@ -11,7 +11,7 @@ from shardir.frontend.lax.convolution import pads_of, steps_of
 from shardir.frontend.lax.folding import fold
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of
-from shardir.frontend.operands import as_tracer, broadcast, convert
+from shardir.frontend.operands import abstract_of, as_tracer, broadcast, convert
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.trace import emit, trace_block
 from shardir.frontend.tracer import Tracer
@@ -91,7 +91,8 @@ def reduce_xor(operand: Any, axes: Any) -> Any:
     """The exclusive or of the elements along `axes`, which are integers or truth values."""
     from shardir.frontend.lax.elementwise import bitwise_xor
 
-    return reduce(operand, np.zeros((), operand.dtype), bitwise_xor, axes)
+    like = abstract_of(operand, "operand of reduce_xor").type
+    return reduce(operand, np.zeros((), like.numpy), bitwise_xor, axes)
 
 
 def reduce_window(
@@ -109,16 +110,19 @@ def reduce_window(
     `init_value` must be what changes nothing: 0 of a sum, -inf of a maximum. `padding` is "SAME",
     "VALID" or (low, high) pairs, for all dimensions.
     """
-    given = np.asarray(init_value).item()
+    word = "init_value of reduce_window"
+    kind = abstract_of(init_value, word).type
+    if kind.shape or kind.dtype == "key":
+        raise OperationTypeError(point(f"the {word} is a number, got {kind}"))
     return _windowed(
         operand,
-        given,
+        np.asarray(init_value).item(),
         computation,
-        tuple(window_dimensions),
-        tuple(window_strides),
+        () if window_dimensions is None else window_dimensions,
+        window_strides,
         padding,
-        None if base_dilation is None else tuple(base_dilation),
-        None if window_dilation is None else tuple(window_dilation),
+        base_dilation,
+        window_dilation,
     )
 
 
@@ -131,11 +135,11 @@ def _windowed(
     operand: Any,
     init: Any,
     computation: Callable[[Any, Any], Any],
-    window: tuple[int, ...],
-    strides: tuple[int, ...],
+    window: Any,
+    strides: Any,
     padding: Any,
-    base_dilation: tuple[int, ...] | None,
-    dilation: tuple[int, ...] | None,
+    base_dilation: Any,
+    dilation: Any,
 ) -> Any:
     x = as_tracer(operand)
     dtype = x.value.type.dtype

@@ -1,0 +1,57 @@
+"""Amounts as users give them: whole numbers and real ones, known while tracing."""
+
+from operator import index
+from typing import Any
+
+from shardir.errors import ShardirError, counted
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.quoting import brief
+
+
+def whole(given: Any) -> int | None:
+    """The whole number that `given` is; `None` if it is none. A traced one says itself why not."""
+    try:
+        return index(given)
+    except ShardirError:
+        raise
+    except TypeError:
+        return None
+
+
+def count_of(what: str, given: Any, least: int = 0, most: int | None = None) -> int:
+    """The whole number `given`; raises `ArgumentError` unless it is one from `least` to `most`."""
+    count = whole(given)
+    if count is None:
+        raise ArgumentError(point(f"{what} is a whole number, got {brief(given)}"))
+    if count < least:
+        raise ArgumentError(point(f"{what} is at least {least}, got {count}"))
+    if most is not None and count > most:
+        raise ArgumentError(point(f"{what} is at most {most}, got {count}"))
+    return count
+
+
+def sizes_of(what: str, given: Any, rank: int | None = None) -> tuple[int, ...]:
+    """The whole numbers of `given`, as many as `rank` says, negative ones among them.
+
+    Raises `ArgumentError` for anything else.
+    """
+    listed = tuple(given) if hasattr(given, "__iter__") else (None,)
+    sizes = tuple(n for n in map(whole, listed) if n is not None)
+    if len(sizes) != len(listed):
+        raise ArgumentError(point(f"{what} is a tuple of whole numbers, got {brief(given)}"))
+    if rank is not None and rank != len(sizes):
+        raise ArgumentError(point(f"{what} has {counted(rank, 'number')} here, got {sizes}"))
+    return sizes
+
+
+def real_of(what: str, given: Any) -> float:
+    """The real number `given`; raises `ArgumentError` for anything else."""
+    try:
+        if not isinstance(given, (str, bytes)):
+            return float(given)
+    except ShardirError:
+        raise
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ArgumentError(point(f"{what} is a real number, got {brief(given)}"))

@@ -1,0 +1,192 @@
+"""What functions of `lax` say of arguments that are of no use at all."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir
+from shardir.errors import OperationTypeError, ShardirError
+from shardir.frontend.errors import (
+    ArgumentError,
+    NotAnArrayError,
+    NumberError,
+    ShapeError,
+)
+
+lax: Any = shardir.lax
+X = np.ones(3, np.float32)
+CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
+    (
+        lambda: lax.batch_matmul(None, X),
+        NotAnArrayError,
+        "argument lhs of batch_matmul is None of type NoneType, which is no array",
+    ),
+    (
+        lambda: lax.batch_matmul(X, X),
+        OperationTypeError,
+        "batch_matmul takes arrays of the same rank, at least 2, got shapes (3,) and (3,)",
+    ),
+    (
+        lambda: lax.broadcast_to_rank(X, "a"),
+        ArgumentError,
+        "the rank of broadcast_to_rank is a whole number, got 'a'",
+    ),
+    (
+        lambda: lax.broadcast_to_rank(X, 0),
+        OperationTypeError,
+        "broadcast_to_rank adds dimensions, and shape (3,) has more than 0",
+    ),
+    (
+        lambda: lax.broadcast_to_rank(X, 10**30),
+        ArgumentError,
+        "the rank of broadcast_to_rank is at most 64, got 1000000000000000000000000000000",
+    ),
+    (
+        lambda: lax.broadcast_like(X, None),
+        NotAnArrayError,
+        "like_arr of broadcast_like is None of type NoneType, which is no array",
+    ),
+    (
+        lambda: lax.shape_as_value((1, "a")),
+        ShapeError,
+        "shape (1, 'a') has the size 'a', which is no whole number",
+    ),
+    (
+        lambda: lax.shape_as_value((2**31,)),
+        NumberError,
+        "the sizes of shape_as_value are of i32, and (2147483648,) has more",
+    ),
+    (
+        lambda: lax.reduce_xor(None, (0,)),
+        NotAnArrayError,
+        "operand of reduce_xor is None of type NoneType, which is no array",
+    ),
+    (
+        lambda: lax.reduce_window(X, "a", lax.add, (1,), (1,), "SAME"),
+        NotAnArrayError,
+        "init_value of reduce_window is 'a' of type str, which is no array",
+    ),
+    (
+        lambda: lax.reduce_window(X, X, lax.add, (1,), (1,), "SAME"),
+        OperationTypeError,
+        "the init_value of reduce_window is a number, got f32[3]",
+    ),
+    (
+        lambda: lax.reduce_window(X, 0.0, lax.add, None, (1,), "SAME"),
+        OperationTypeError,
+        "window_dimensions must be 1 whole number above 0, got ()",
+    ),
+    (
+        lambda: lax.reduce_window(X, 0.0, lax.add, 2.5, (1,), "SAME"),
+        OperationTypeError,
+        "window_dimensions must be 1 whole number above 0, got 2.5",
+    ),
+    (
+        lambda: lax.reduce_window(X, 0.0, lax.add, (2,), (1,), [(0, 1), (1, 1)]),
+        OperationTypeError,
+        "padding has a pair for each of 1 dimension, got ((0, 1), (1, 1))",
+    ),
+    (
+        lambda: lax.reduce_window(X, 0.0, lax.add, (2,), (1,), [(0, 1.5)]),
+        OperationTypeError,
+        "padding [(0, 1.5)] is unknown; it is 'SAME', 'SAME_LOWER', 'VALID' or pairs",
+    ),
+    (
+        lambda: lax.platform_dependent(X, cpu=3),
+        ArgumentError,
+        "the function of platform_dependent for cpu must be a function, got 3",
+    ),
+    (
+        lambda: lax.platform_dependent(X, cpu=lambda: 3),
+        ArgumentError,
+        "the function of platform_dependent for cpu takes (): too many positional arguments",
+    ),
+    (
+        lambda: lax.rng_uniform(0.0, 1.0, "a"),
+        ShapeError,
+        "shape ('a',) has the size 'a', which is no whole number",
+    ),
+    (lambda: lax.composite(3, "cube"), ArgumentError, "composite takes a function, got 3"),
+    (
+        lambda: lax.padtype_to_pads(None, (1,), (1,), "SAME"),
+        ArgumentError,
+        "in_shape of padtype_to_pads is a tuple of whole numbers, got None",
+    ),
+    (
+        lambda: lax.padtype_to_pads((3,), (2, 2), (1,), "SAME"),
+        ArgumentError,
+        "window_shape of padtype_to_pads has 1 number here, got (2, 2)",
+    ),
+    (
+        lambda: lax.conv_dimension_numbers(None, (1, 2, 3), None),
+        ArgumentError,
+        "lhs_shape of a convolution is a tuple of whole numbers, got None",
+    ),
+    (
+        lambda: lax.conv_dimension_numbers((1, 2, 3), (1, 2), None),
+        ArgumentError,
+        "rhs_shape of a convolution has 3 numbers here, got (1, 2)",
+    ),
+    (
+        lambda: lax.conv_dimension_numbers((1, 2, 3), (1, 2, 3), 5),
+        OperationTypeError,
+        "dimension_numbers are three strings or tuples, got 5",
+    ),
+    (
+        lambda: lax.conv_dimension_numbers((1, 2, 3), (1, 2, 3), ((0, 1, 2), (0, 1, 1), (0, 1, 2))),
+        OperationTypeError,
+        "dimension_numbers place each of the dimensions 0 to 2 once, got (0, 1, 1)",
+    ),
+    (
+        lambda: lax.conv_dimension_numbers((1, 2, 3), (1, 2, 3), ((0, 1, 2), "OIH", (0, 1, 2))),
+        OperationTypeError,
+        "dimension_numbers place each of the dimensions 0 to 2 once, got 'OIH'",
+    ),
+    (
+        lambda: lax.conv_general_permutations(None),
+        OperationTypeError,
+        "dimension_numbers are three strings or tuples, got None",
+    ),
+    (
+        lambda: lax.conv_general_permutations((None, None, None)),
+        ArgumentError,
+        "dimension_numbers is a tuple of whole numbers, got None",
+    ),
+    (
+        lambda: lax.conv_shape_tuple((1, 2, 5), (4, 2), (1,), "SAME"),
+        ArgumentError,
+        "conv_shape_tuple takes shapes of one rank, at least 2, got (1, 2, 5) and (4, 2)",
+    ),
+    (
+        lambda: lax.conv_shape_tuple((2, 2, 5), (4, 2, 3), (1,), "SAME", 0),
+        ArgumentError,
+        "batch_group_count is at least 1, got 0",
+    ),
+    (
+        lambda: lax.conv_general_shape_tuple((1, 2, 5), (4, 2, 3), (1,), [(0, "a")], None),
+        OperationTypeError,
+        "padding [(0, 'a')] is unknown; it is 'SAME', 'SAME_LOWER', 'VALID' or pairs",
+    ),
+    (
+        lambda: lax.conv_transpose_shape_tuple((1, 2, 5), (4, 2, 3), (1,), "FULL", None),
+        OperationTypeError,
+        "padding 'FULL' is unknown; it is 'SAME', 'SAME_LOWER', 'VALID' or pairs",
+    ),
+    (
+        lambda: lax.reduce_window_shape_tuple(3, (2,), (1,), "VALID"),
+        ArgumentError,
+        "operand_shape of a window is a tuple of whole numbers, got 3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[text[:40] for *_, text in CASES])
+def test_an_error_says_what_is_wrong(
+    wrong: Callable[[], Any], kind: type[ShardirError], text: str
+) -> None:
+    with pytest.raises(ShardirError) as caught:
+        wrong()
+    assert type(caught.value) is kind
+    assert str(caught.value).split("\n")[0] == text
