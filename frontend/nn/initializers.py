@@ -11,9 +11,11 @@ from math import exp, prod, sqrt
 from typing import Any
 
 from shardir.frontend import numpy as jnp, random
+from shardir.frontend.amounts import real_of, sizes_of
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.axes import shape_of
+from shardir.frontend.numpy.axes import axis_of, shape_of
+from shardir.frontend.quoting import brief
 
 __all__ = [
     "Initializer",
@@ -125,6 +127,10 @@ def variance_scaling(
         "truncated_normal": _truncated,
         "uniform": _uniform,
     }
+    if not real_of("scale of variance_scaling", scale) >= 0:
+        raise ArgumentError(point(f"scale of variance_scaling is at least 0, got {brief(scale)}"))
+    for word, axes in {"in_axis": in_axis, "out_axis": out_axis, "batch_axis": batch_axis}.items():
+        sizes_of(f"{word} of variance_scaling", _listed(axes))
     _known("mode", mode, counts)
     _known("distribution", distribution, draws)
 
@@ -167,7 +173,7 @@ def _around(key: Any, shape: Any, dtype: Any, square: Callable[[Any], Any]) -> A
 
 
 def _known(word: str, given: str, known: dict[str, Any]) -> None:
-    if given not in known:
+    if not isinstance(given, str) or given not in known:
         raise ArgumentError(
             point(f"{word} of variance_scaling is one of {', '.join(known)}, got {given!r}")
         )
@@ -197,7 +203,7 @@ def _fans(shape: tuple[int, ...], ins: Axes, outs: Axes, batch: Axes) -> tuple[f
 
 
 def _listed(axes: Axes) -> Sequence[int]:
-    return (axes,) if isinstance(axes, int) else axes
+    return axes if isinstance(axes, Sequence) else (axes,)
 
 
 def _scaled(name: str, scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
@@ -231,7 +237,8 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
             raise ArgumentError(
                 point(f"orthogonal needs a shape of two dimensions or more, got {sizes}")
             )
-        columns = sizes[column_axis]
+        axis = axis_of(column_axis, len(sizes))
+        columns = sizes[axis]
         rows = prod(sizes) // max(columns, 1)
         tall = (rows, columns) if rows > columns else (columns, rows)
         q, r = jnp.linalg.qr(random.normal(key, tall, _float(dtype)))
@@ -239,8 +246,8 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
         q = q * (diagonal / jnp.abs(diagonal))
         if rows < columns:
             q = q.T
-        others = [size for i, size in enumerate(sizes) if i != column_axis % len(sizes)]
-        made = jnp.moveaxis(q.reshape(*others, columns), -1, column_axis)
+        others = [size for i, size in enumerate(sizes) if i != axis]
+        made = jnp.moveaxis(q.reshape(*others, columns), -1, axis)
         return made * jnp.asarray(scale, made.dtype)
 
     return init

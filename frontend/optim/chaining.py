@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 from shardir.frontend import tree
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.optim.checks import check_numbers
 from shardir.frontend.quoting import brief
+from shardir.frontend.tree_checks import check_function
 
 
 class Transformation(NamedTuple):
@@ -22,6 +24,7 @@ class EmptyState(NamedTuple):
 
 def stateless(fun: Callable[[Any, Any], Any]) -> Transformation:
     """The transformation that makes `fun(updates, params)` of updates."""
+    check_function("stateless", fun)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         return fun(updates, params), state
@@ -64,6 +67,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
     """The parameters with the updates added, each of the element type of its parameter."""
 
     def moved(param: Any, update: Any) -> Any:
+        check_numbers("apply_updates", param=param, update=update)
         return (param + update).astype(param.dtype) if hasattr(param, "dtype") else param + update
 
     return tree.map(moved, params, updates)

@@ -4,6 +4,7 @@ from typing import Any
 
 from shardir.frontend import numpy as snp, tree
 from shardir.frontend.optim.chaining import Transformation, stateless
+from shardir.frontend.optim.checks import check_numbers
 
 
 def global_norm(updates: Any) -> Any:
@@ -17,6 +18,7 @@ def global_norm(updates: Any) -> Any:
 
 def clip(max_delta: float) -> Transformation:
     """Every number between -max_delta and max_delta."""
+    check_numbers("clip", max_delta=max_delta)
     return stateless(
         lambda updates, params: tree.map(lambda x: snp.clip(x, -max_delta, max_delta), updates)
     )
@@ -27,6 +29,7 @@ def clip_by_global_norm(max_norm: float) -> Transformation:
 
     Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2012.
     """
+    check_numbers("clip_by_global_norm", max_norm=max_norm)
 
     def clipped(updates: Any, params: Any) -> Any:
         norm = global_norm(updates)

@@ -8,7 +8,9 @@ from shardir.frontend.calling import is_array_like
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.optim.chaining import Transformation, needed, stateless
+from shardir.frontend.optim.checks import check_numbers, check_state
 from shardir.frontend.optim.schedules import Schedule
+from shardir.frontend.tree_checks import check_function
 
 Mask = Any
 """A container of truth values like the parameters, or a function from parameters to one."""
@@ -16,6 +18,7 @@ Mask = Any
 
 def scale(factor: float) -> Transformation:
     """Updates times a number."""
+    check_numbers("scale", factor=factor)
     return stateless(lambda updates, params: tree.map(lambda x: x * factor, updates))
 
 
@@ -27,8 +30,10 @@ class CountState(NamedTuple):
 
 def scale_by_schedule(schedule: Schedule) -> Transformation:
     """Updates times `schedule` of the number of the step, from 0 on."""
+    check_function("scale_by_schedule", schedule)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("scale_by_schedule", state, CountState)
         factor = snp.asarray(schedule(state.count))
         scaled = tree.map(lambda x: x * factor.astype(x.dtype), updates)
         return scaled, CountState(state.count + 1)
@@ -59,8 +64,11 @@ class TraceState(NamedTuple):
 def trace(decay: float, nesterov: bool = False) -> Transformation:
     """The sum of all gradients so far, each decayed by `decay` a step; one step ahead if
     `nesterov`."""
+    check_numbers("trace", decay=decay)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("trace", state, TraceState)
+
         def grown(gradient: Any, before: Any) -> Any:
             return gradient + decay * before
 
@@ -98,12 +106,14 @@ def scale_by_adam(
     Kingma, Ba, "Adam: a method for stochastic optimization", 2014; with `nesterov`, Dozat,
     "Incorporating Nesterov momentum into Adam", 2016.
     """
+    check_numbers("scale_by_adam", b1=b1, b2=b2, eps=eps, eps_root=eps_root)
 
     def init(params: Any) -> AdamState:
         nothing = tree.map(snp.zeros_like, params)
         return AdamState(snp.zeros((), "int32"), nothing, tree.map(snp.zeros_like, params))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("scale_by_adam", state, AdamState)
         mu = tree.map(_mean(b1, 1), updates, state.mu)
         nu = tree.map(_mean(b2, 2), updates, state.nu)
         count = state.count + 1
@@ -138,8 +148,10 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) ->
 
     Tieleman, Hinton, "Lecture 6.5: RMSprop", 2012.
     """
+    check_numbers("scale_by_rms", decay=decay, eps=eps, initial=initial)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("scale_by_rms", state, MeanState)
         nu = tree.map(_mean(decay, 2), updates, state.nu)
         return tree.map(lambda g, v: g / snp.sqrt(v + eps), updates, nu), MeanState(nu)
 
@@ -154,8 +166,10 @@ def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transfo
 
     Duchi, Hazan, Singer, "Adaptive subgradient methods", 2011.
     """
+    check_numbers("scale_by_root_of_squares", initial=initial, eps=eps)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("scale_by_root_of_squares", state, MeanState)
         total = tree.map(lambda g, t: g * g + t, updates, state.nu)
 
         def scaled(g: Any, t: Any) -> Any:
@@ -180,8 +194,10 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
 
     Chen et al., "Symbolic discovery of optimization algorithms", 2023.
     """
+    check_numbers("scale_by_lion", b1=b1, b2=b2)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("scale_by_lion", state, LionState)
         signs = tree.map(lambda g, m: snp.sign((1 - b1) * g + b1 * m), updates, state.mu)
         return signs, LionState(tree.map(_mean(b2, 1), updates, state.mu))
 
@@ -190,6 +206,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
 
 def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformation:
     """Updates plus `weight_decay` times the parameters, those that `mask` chooses."""
+    check_numbers("add_decayed_weights", weight_decay=weight_decay)
 
     def decayed(updates: Any, params: Any) -> Any:
         weights = needed("add_decayed_weights", params)

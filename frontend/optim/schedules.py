@@ -8,9 +8,12 @@ from math import pi
 from typing import Any
 
 from shardir.frontend import numpy as snp
+from shardir.frontend.amounts import real_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.optim.checks import check_numbers, listed
 from shardir.frontend.quoting import brief
+from shardir.frontend.tree_checks import check_function
 
 Schedule = Callable[[Any], Any]
 
@@ -29,7 +32,12 @@ def polynomial_schedule(
 ) -> Schedule:
     """From `init_value` to `end_value` along the power of what is left of `transition_steps`."""
     _positive("transition_steps", transition_steps)
-    _numbers(init_value=init_value, end_value=end_value, power=power)
+    _numbers(
+        init_value=init_value,
+        end_value=end_value,
+        power=power,
+        transition_begin=transition_begin,
+    )
 
     def schedule(count: Any) -> Any:
         done = snp.clip(snp.asarray(count) - transition_begin, 0, transition_steps)
@@ -59,6 +67,12 @@ def exponential_decay(
     It does not go beyond `end_value`.
     """
     _positive("transition_steps", transition_steps)
+    _numbers(
+        init_value=init_value,
+        decay_rate=decay_rate,
+        transition_begin=transition_begin,
+        end_value=0.0 if end_value is None else end_value,
+    )
 
     def schedule(count: Any) -> Any:
         done = snp.asarray(count) - transition_begin
@@ -80,6 +94,7 @@ def cosine_decay_schedule(
     Loshchilov, Hutter, "SGDR: stochastic gradient descent with warm restarts", 2017.
     """
     _positive("decay_steps", decay_steps)
+    _numbers(init_value=init_value, alpha=alpha, exponent=exponent)
 
     def schedule(count: Any) -> Any:
         done = snp.minimum(snp.asarray(count), decay_steps) / decay_steps
@@ -93,7 +108,18 @@ def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
     """`init_value`, times a scale from each boundary on."""
-    scales = sorted((boundaries_and_scales or {}).items())
+    _numbers(init_value=init_value)
+    given = {} if boundaries_and_scales is None else boundaries_and_scales
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            point(
+                "piecewise_constant_schedule takes a dictionary from boundaries to scales, got "
+                f"{brief(given)}"
+            )
+        )
+    for boundary, scale in given.items():
+        _numbers(**{"a boundary": boundary, "a scale": scale})
+    scales = sorted(given.items())
 
     def schedule(count: Any) -> Any:
         value = snp.asarray(init_value)
@@ -106,6 +132,10 @@ def piecewise_constant_schedule(
 
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """One schedule after the other, each counting from where it begins."""
+    for each in listed("schedules of join_schedules", schedules):
+        check_function("join_schedules", each)
+    for boundary in listed("boundaries of join_schedules", boundaries):
+        _numbers(**{"a boundary": boundary})
     if len(boundaries) != len(schedules) - 1:
         raise ArgumentError(
             point(
@@ -136,21 +166,20 @@ def warmup_cosine_decay_schedule(
 
     `decay_steps` counts all steps, those of the line included.
     """
-    alpha = 0.0 if peak_value == 0 else end_value / peak_value
+    _numbers(init_value=init_value, end_value=end_value, decay_steps=decay_steps)
+    peak, warmup = real_of("peak_value", peak_value), real_of("warmup_steps", warmup_steps)
+    alpha = 0.0 if peak == 0 else end_value / peak_value
     falling = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
-    if warmup_steps == 0:
+    if warmup == 0:
         return falling
     rising = linear_schedule(init_value, peak_value, warmup_steps)
     return join_schedules([rising, falling], [warmup_steps])
 
 
 def _numbers(**values: Any) -> None:
-    for word, value in values.items():
-        if isinstance(value, str) or value is None:
-            raise ArgumentError(point(f"{word} of a schedule is a number, got {brief(value)}"))
+    check_numbers("a schedule", **values)
 
 
 def _positive(word: str, steps: int) -> None:
-    _numbers(**{word: steps})
-    if steps <= 0:
+    if real_of(f"{word} of a schedule", steps) <= 0:
         raise ArgumentError(point(f"{word} of a schedule is {steps}; it must be at least 1"))

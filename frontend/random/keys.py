@@ -10,7 +10,7 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import KeyKindError, NumberError, RandomError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import shape_of
-from shardir.frontend.operands import as_tracer, constant, convert
+from shardir.frontend.operands import abstract_of, as_tracer, constant, convert
 from shardir.frontend.promotion import KEY, KeyType
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
@@ -35,7 +35,11 @@ def keys_of(key: Any) -> tuple[Tracer, bool]:
     if type.dtype == "u32" and type.shape and type.shape[-1] == 2:
         made = emit("bitcast", tracer, result=TensorType(type.shape[:-1], "key"))
         return made, True
-    raise RandomError(point(f"a random key is wanted, got {type}; make one with random.key(seed)"))
+    raise _no_key(type)
+
+
+def _no_key(kind: TensorType) -> RandomError:
+    return RandomError(point(f"a random key is wanted, got {kind}; make one with random.key(seed)"))
 
 
 def single_key(key: Any) -> Tracer:
@@ -74,7 +78,10 @@ def key_data(keys: Any) -> Any:
 
 
 def key_impl(keys: Any) -> str:
-    """The algorithm that keys are for; there is one."""
+    """The algorithm that keys are for; there is one. Raises `RandomError` for what is no key."""
+    kind = abstract_of(keys, "the key of key_impl").type
+    if kind.dtype != "key" and (kind.dtype != "u32" or kind.shape[-1:] != (2,)):
+        raise _no_key(kind)
     return IMPLEMENTATION
 
 

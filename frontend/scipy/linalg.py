@@ -22,6 +22,7 @@ from shardir.frontend.numpy.decomposing import (
 )
 from shardir.frontend.numpy.linalg import det as _det, inv as _inv, solve as _solve, svd as _svd
 from shardir.frontend.operands import as_tracer, reshape
+from shardir.frontend.quoting import brief
 from shardir.frontend.scipy.linalg_functions import (
     expm as expm,
     expm_frechet as expm_frechet,
@@ -82,7 +83,9 @@ def cho_solve(
     c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True
 ) -> Any:
     """The x of a x = b, from the factor of `a`; `b` is a vector, or holds columns."""
-    factor, lower = c_and_lower
+    factor, lower = _both("cho_solve", "c_and_lower", "cho_factor", c_and_lower)
+    if getattr(lower, "shape", ()) != ():
+        raise ArgumentError(point(f"lower of cho_solve is one truth value, got {brief(lower)}"))
     return _cho_solve(factor, b, bool(lower))
 
 
@@ -179,12 +182,21 @@ def lu_solve(
     lu_and_piv: Any, b: Any, trans: Any = 0, overwrite_b: bool = False, check_finite: bool = True
 ) -> Any:
     """The x of op(a) x = b, from the factors of `a`; `trans` 1 transposes, 2 takes the adjoint."""
-    packed, pivots = lu_and_piv
+    packed, pivots = _both("lu_solve", "lu_and_piv", "lu_factor", lu_and_piv)
     return _lu_solve(packed, pivots, b, _transpose("lu_solve", trans))
 
 
+def _both(name: str, word: str, maker: str, given: Any) -> tuple[Any, Any]:
+    """The two parts of a factored matrix; raises `ArgumentError` for anything else."""
+    if not isinstance(given, (list, tuple)) or len(given) != 2:
+        raise ArgumentError(
+            point(f"{name} takes as {word} the pair that {maker} returns, got {brief(given)}")
+        )
+    return given[0], given[1]
+
+
 def _transpose(name: str, trans: Any) -> str:
-    if trans not in TRANSPOSES:
+    if not isinstance(trans, (int, str)) or trans not in TRANSPOSES:
         told = ", ".join(map(repr, TRANSPOSES))
         raise ArgumentError(point(f"{name} takes as trans one of {told}, got {trans!r}"))
     return TRANSPOSES[trans]

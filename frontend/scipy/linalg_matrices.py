@@ -1,11 +1,11 @@
 """Matrices of a certain build, under SciPy's names."""
 
 from math import comb, sqrt
-from operator import index
 from typing import Any
 
 import numpy as np
 
+from shardir.frontend.amounts import count_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
@@ -106,7 +106,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     from shardir.frontend import numpy as snp
 
     line = _vector("convolution_matrix", a)
-    size, count = line.shape[0], index(n)
+    size, count = line.shape[0], count_of("n of convolution_matrix", n)
     if mode not in ("full", "same", "valid") or count < 1 or not size:
         raise ArgumentError(
             point(f"convolution_matrix takes n of at least 1 and the modes 'full', 'same' and "
@@ -144,18 +144,28 @@ def fiedler(a: Any) -> Any:
     return abs(line[:, None] - line[None])
 
 
-def _sizes(name: str, n: Any) -> int:
-    size = index(n)
-    if size < 0:
-        raise ArgumentError(point(f"{name} of {size} rows; there has to be at least one"))
-    return size
+MOST_ROWS = 1 << 15
+"""NumPy makes these matrices, in one piece; more rows than these fill a machine."""
+
+MOST_WITH_BINOMIALS = 500
+"""Pascal's matrix of more rows, or its inverse, has numbers that are infinite in floats."""
+
+MOST_OF_INVERSE = 200
+"""So has the inverse of Hilbert's."""
+
+MOST_OF_EXACT_INVERSE = 14
+"""That of more rows has integers of more than 64 bits."""
+
+
+def _rows(name: str, n: Any, least: int = 0, most: int = MOST_ROWS) -> int:
+    return count_of(f"the number of rows of {name}", n, least, most)
 
 
 def dft(n: int, scale: str | None = None) -> Any:
     """The matrix of the Fourier transform of n elements; `scale` is "sqrtn", "n" or None."""
-    if scale not in (None, "sqrtn", "n"):
+    if scale is not None and not (isinstance(scale, str) and scale in ("sqrtn", "n")):
         raise ArgumentError(point(f"dft has the scales 'sqrtn', 'n' and None, not {scale!r}"))
-    size = _sizes("dft", n)
+    size = _rows("dft", n)
     powers = np.outer(np.arange(size), np.arange(size)) % max(size, 1)
     made = np.exp(-2j * np.pi * powers / max(size, 1))
     return asarray(made / {None: 1, "sqrtn": sqrt(max(size, 1)), "n": max(size, 1)}[scale])
@@ -163,7 +173,7 @@ def dft(n: int, scale: str | None = None) -> Any:
 
 def hadamard(n: int, dtype: Any = int) -> Any:
     """The matrix of 1 and -1 with orthogonal rows, for a power of two."""
-    size = _sizes("hadamard", n)
+    size = _rows("hadamard", n)
     if size < 1 or size & (size - 1):
         raise ArgumentError(point(f"hadamard takes a power of two, got {size}"))
     made = np.ones((1, 1), int)
@@ -174,26 +184,25 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 
 def helmert(n: int, full: bool = False) -> Any:
     """Orthonormal rows, each comparing an element with the mean of those before it."""
-    size = _sizes("helmert", n)
+    size = _rows("helmert", n, least=1)
     made = np.tril(np.ones((size, size)), -1) - np.diag(np.arange(size))
     made[0] = 1
     counts = np.arange(size)
     lengths = np.sqrt(counts * (counts + 1))
-    if size:
-        lengths[0] = sqrt(size)
+    lengths[0] = sqrt(size)
     made = made / lengths[:, None]
     return asarray(made if full else made[1:])
 
 
 def hilbert(n: int) -> Any:
     """The matrix of 1 / (i + j + 1)."""
-    size = np.arange(_sizes("hilbert", n))
+    size = np.arange(_rows("hilbert", n))
     return asarray(1 / (size[:, None] + size[None] + 1.0))
 
 
 def invhilbert(n: int, exact: bool = False) -> Any:
     """The inverse of `hilbert`."""
-    size = _sizes("invhilbert", n)
+    size = _rows("invhilbert", n, most=MOST_OF_EXACT_INVERSE if exact else MOST_OF_INVERSE)
     made = [
         [
             (-1) ** (i + j) * (i + j + 1) * comb(size + i, size - j - 1)
@@ -207,19 +216,24 @@ def invhilbert(n: int, exact: bool = False) -> Any:
 
 def pascal(n: int, kind: str | None = None) -> Any:
     """Pascal's triangle as a matrix: "lower", "upper", or "symmetric", their product."""
-    return asarray(_pascal("pascal", n, kind).astype(float))
+    return asarray(_pascal("pascal", n, kind))
 
 
 def _pascal(name: str, n: int, kind: str | None) -> np.ndarray[Any, Any]:
-    if kind not in (None, "symmetric", "lower", "upper"):
+    kinds = ("symmetric", "lower", "upper")
+    if kind is not None and not (isinstance(kind, str) and kind in kinds):
         raise ArgumentError(
             point(f"{name} has the kinds 'symmetric', 'lower' and 'upper', not {kind!r}")
         )
-    size = _sizes(name, n)
-    rows = [[comb(i, j) for j in range(size)] for i in range(size)]
-    lower = np.array(rows, int).reshape(size, size)
-    upper: np.ndarray[Any, Any] = lower.T
-    return lower if kind == "lower" else upper if kind == "upper" else lower @ upper
+    size = _rows(name, n, most=MOST_WITH_BINOMIALS)
+    places = range(size)
+    if kind in (None, "symmetric"):
+        rows = [[comb(i + j, j) for j in places] for i in places]
+    else:
+        rows = [[comb(i, j) for j in places] for i in places]
+    # Integers of 64 bits do not hold what is beyond the row 34.
+    made = np.array([[float(x) for x in row] for row in rows]).reshape(size, size)
+    return made.T if kind == "upper" else made
 
 
 def invpascal(n: int, kind: str | None = None) -> Any:
