@@ -19,6 +19,12 @@ def whole(given: Any) -> int | None:
         return None
 
 
+def several(given: Any) -> tuple[Any, ...]:
+    """The one thing that is given, or all of them."""
+    many = hasattr(given, "__iter__") and getattr(given, "ndim", 1) != 0
+    return tuple(given) if many else (given,)
+
+
 def count_of(what: str, given: Any, least: int = 0, most: int | None = None) -> int:
     """The whole number `given`; raises `ArgumentError` unless it is one from `least` to `most`."""
     count = whole(given)
@@ -36,7 +42,7 @@ def sizes_of(what: str, given: Any, rank: int | None = None) -> tuple[int, ...]:
 
     Raises `ArgumentError` for anything else.
     """
-    listed = tuple(given) if hasattr(given, "__iter__") else (None,)
+    listed = several(given) if hasattr(given, "__iter__") else (None,)
     sizes = tuple(n for n in map(whole, listed) if n is not None)
     if len(sizes) != len(listed):
         raise ArgumentError(point(f"{what} is a tuple of whole numbers, got {brief(given)}"))
@@ -55,3 +61,13 @@ def real_of(what: str, given: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         pass
     raise ArgumentError(point(f"{what} is a real number, got {brief(given)}"))
+
+
+def flag_of(what: str, given: Any) -> bool:
+    """Whether `given` is true; raises `ArgumentError` for what is neither true nor false."""
+    try:
+        return bool(given)
+    except ShardirError:
+        raise
+    except (TypeError, ValueError):
+        raise ArgumentError(point(f"{what} is True or False, got {brief(given)}")) from None

@@ -12,6 +12,7 @@ from shardir.frontend.devices import Device
 from shardir.frontend.digits import pieces
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.operands import to_numpy
 from shardir.frontend.partition_spec import PartitionSpec
 from shardir.frontend.prefix import spread
@@ -35,7 +36,8 @@ def make_array_from_single_device_arrays(
     Nothing is copied. Raises `ArgumentError` when devices have no part or several, and
     `ShapeError` for a part of another shape or element type than its place has.
     """
-    sizes, word = tuple(shape), "make_array_from_single_device_arrays"
+    sizes, word = shape_of(shape), "make_array_from_single_device_arrays"
+    _check_sharding(sharding, word)
     sharding.check_divides(sizes, REMEDY)
     parts: dict[Device, Array] = {}
     if not isinstance(arrays, (list, tuple)):
@@ -71,6 +73,16 @@ def make_array_from_single_device_arrays(
     return Array(signature_of(abstract, sharding), sharding, held)
 
 
+def _check_sharding(sharding: Any, word: str) -> None:
+    if not isinstance(sharding, Sharding):
+        raise ArgumentError(
+            point(
+                f"the sharding of {word} is {sharding!r}; "
+                "write NamedSharding(mesh, PartitionSpec(...))"
+            )
+        )
+
+
 def make_array_from_callback(
     shape: Sequence[int],
     sharding: Sharding,
@@ -82,14 +94,8 @@ def make_array_from_callback(
 
     The function is called once for all devices of this process that hold the same part.
     """
-    sizes = tuple(shape)
-    if not isinstance(sharding, Sharding):
-        raise ArgumentError(
-            point(
-                f"the sharding of make_array_from_callback is {sharding!r}; "
-                "write NamedSharding(mesh, PartitionSpec(...))"
-            )
-        )
+    sizes = shape_of(shape)
+    _check_sharding(sharding, "make_array_from_callback")
     if not callable(data_callback):
         raise ArgumentError(
             point(f"make_array_from_callback takes a function, got {data_callback!r}")

@@ -118,7 +118,7 @@ def pure_callback(
     `"broadcast_all"`. It has no derivative; give it one with `custom_jvp`.
     """
     methods = (None, "sequential", "expand_dims", "broadcast_all")
-    if vmap_method not in methods:
+    if not (vmap_method is None or isinstance(vmap_method, str)) or vmap_method not in methods:
         raise ArgumentError(
             point(
                 f"vmap_method of pure_callback is {vmap_method!r}; it is 'sequential', "

@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any
 
 from shardir.frontend import tree
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.calling import is_array_like, returned
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -100,7 +101,7 @@ def checkpoint(
     computes things twice, as it would in one program. `concrete` is accepted and must be false.
     May be used as a decorator, with options or without. Outside of any trace it is `jit(fun)`.
     """
-    if concrete:
+    if flag_of("concrete of checkpoint", concrete):
         raise ArgumentError(
             point("checkpoint has no option concrete=True; name such arguments in static_argnums")
         )
@@ -118,7 +119,7 @@ def checkpoint(
     known = Parameters.of(fun, static_argnums)
     alone = jit(fun, static_argnums=static_argnums)
     attrs: dict[str, Any] = {"save": clauses} if clauses else {}
-    if not prevent_cse:
+    if not flag_of("prevent_cse of checkpoint", prevent_cse):
         attrs["barrier"] = False
 
     @wraps(fun)

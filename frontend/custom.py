@@ -21,7 +21,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert, splat
 from shardir.frontend.parameters import Parameters, labels_of
 from shardir.frontend.promotion import Abstract
-from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.trace import (
     Trace,
     emit,
@@ -64,11 +64,12 @@ def numbers(fun: Callable[..., Any], word: str, argnums: Any, argnames: Any) -> 
     """The positions of arguments that have no derivative."""
     known = Parameters.of(fun, argnums, None, word=word.removesuffix("_argnames"))
     found = set(known.static)
-    for name in (argnames,) if isinstance(argnames, str) else tuple(argnames or ()):
-        if name not in known.names:
+    several = isinstance(argnames, (list, tuple, set, frozenset))
+    for name in argnames if several else () if argnames is None else (argnames,):
+        if not isinstance(name, str) or name not in known.names:
             raise ArgumentError(
                 point(
-                    f"{word} of {known.name} has {name!r}, but its parameters are "
+                    f"{word} of {known.name} has {brief(name)}, but its parameters are "
                     f"{', '.join(known.names) or 'none'}"
                 )
             )

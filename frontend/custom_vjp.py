@@ -19,7 +19,7 @@ from shardir.frontend.operands import as_tracer, convert, kind_of
 from shardir.frontend.parameters import name_of
 from shardir.frontend.trace import current, require, trace_block, wrap
 from shardir.frontend.tracer import Tracer
-from shardir.frontend.tree_checks import shown
+from shardir.frontend.tree_checks import check_function, shown
 from shardir.frontend.wrt import NO_GRADIENT
 from shardir.ir import Block, Value
 from shardir.types import FLOATS, INEXACT
@@ -203,6 +203,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     The rule returns the gradient of the argument, or a tuple of those of several, and may use what
     `fun` has computed. See `custom_vjp`.
     """
+    check_function("custom_gradient", fun)
     name = name_of(fun)
 
     @wraps(fun)

@@ -7,6 +7,8 @@ machine can be described, propagated and partitioned, though not run. GPUs are `
 for each that torch sees, or as many as the setting `num_gpu_devices` says, which may share them.
 """
 
+import numpy as np
+
 from shardir.backends.device_shards import get_device_backend
 from shardir.frontend.config import config
 from shardir.frontend.errors import DeviceError
@@ -98,6 +100,8 @@ def devices(backend: str | None = None) -> list[Device]:
     Raises `DeviceError` for a backend that does not exist, `NoGPUError` where there is no GPU.
     """
     platforms = tuple(dict.fromkeys((config.shown_platform, "cpu", "gpu")))
+    if backend is not None and not isinstance(backend, str):
+        raise DeviceError(f"a platform is a string, got {backend!r}")
     if backend in _OTHER_NAMES:
         backend = _OTHER_NAMES[backend]
     if backend == "gpu" and config.shown_platform != "gpu":
@@ -121,6 +125,8 @@ def local_devices(process_index: int | None = None, backend: str | None = None) 
     """The devices of one process, by default of this one."""
     there = here()
     index = there.index if process_index is None else process_index
+    if not isinstance(index, (int, np.integer)):
+        raise DeviceError(f"the index of a process is a whole number, got {index!r}")
     if not 0 <= index < there.count:
         raise DeviceError(
             f"no process has index {index}; this program has "

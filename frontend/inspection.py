@@ -17,6 +17,7 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.signature import ShapeDtypeStruct
 from shardir.frontend.trace import current, resumed, trace_block
 from shardir.frontend.tracer import Tracer
+from shardir.frontend.tree_checks import check_function
 
 
 def make_ir(
@@ -31,6 +32,7 @@ def make_ir(
     Arguments are arrays or `ShapeDtypeStruct`s. The program is a `Module`; `str` of it is its
     text. With `return_shape` the result is `(module, shapes of the results)`.
     """
+    check_function("make_ir", fun)
     compiled = jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
 
     @wraps(fun)

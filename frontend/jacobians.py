@@ -11,6 +11,7 @@ from typing import Any
 
 from shardir.errors import DifferentiateError
 from shardir.frontend import numpy as snp, tree
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.calling import run_fleeting
 from shardir.frontend.directions import jvp, vjp
 from shardir.frontend.locations import point
@@ -116,6 +117,8 @@ def _jacobian(
     make: Callable[[str, Inner, Sequence[Tracer]], tuple[Any, Any]],
 ) -> Callable[..., Any]:
     single = isinstance(argnums, int)
+    has_aux = flag_of(f"has_aux of {what}", has_aux)
+    holomorphic = flag_of(f"holomorphic of {what}", holomorphic)
     parameters = Parameters.of(fun)
 
     @wraps(fun)

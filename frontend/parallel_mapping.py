@@ -9,6 +9,7 @@ from functools import update_wrapper
 from types import MethodType
 from typing import Any, final
 
+from shardir.frontend.amounts import count_of
 from shardir.frontend.config import uneven_mode
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import (
@@ -71,6 +72,9 @@ def pmap(
             raise ArgumentError(
                 point(f"axis_name of pmap of {name} is {axis_name!r}, which is no string")
             )
+        size = None if axis_size is None else count_of(f"axis_size of pmap of {name}", axis_size)
+        if backend is not None and not isinstance(backend, str):
+            raise ArgumentError(point(f"backend of pmap of {name} is {brief(backend)}, no string"))
         for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
             check_axes(axes, f"{word} of pmap of {name}", "what all devices get")
         if not (in_axes is None or is_axis(in_axes) or isinstance(in_axes, (tuple, list))):
@@ -91,7 +95,7 @@ def pmap(
             chosen = tuple(listed)
         # Programs name what they were written for; what is here stands for other machines.
         kind = backend if backend in ("gpu", "cuda") else None
-        mapping = Mapping(name, fun, parameters, axis_name, ins, out_axes, chosen, axis_size, kind)
+        mapping = Mapping(name, fun, parameters, axis_name, ins, out_axes, chosen, size, kind)
         mode = uneven_mode(uneven, f"pmap of {name}") if uneven is not None else None
         return PmapFunction(mapping, static_broadcasted_argnums, donate_argnums, mode)
 

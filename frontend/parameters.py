@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from shardir.errors import ShardirError
 from shardir.frontend import tree
+from shardir.frontend.amounts import several
 from shardir.frontend.eager import static_key
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
@@ -194,11 +195,11 @@ def _numbers(
 ) -> frozenset[int]:
     if numbers is None:
         return frozenset()
-    listed = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+    listed = several(numbers)
     found = set()
     for number in listed:
         if not isinstance(number, int) or isinstance(number, bool):
-            raise ArgumentError(point(f"{word} of {fun} has {number!r}, which is no number"))
+            raise ArgumentError(point(f"{word} of {fun} has {brief(number)}, which is no number"))
         at = number + len(names) if number < 0 else number
         if at < 0 or (at >= len(names) and not variadic):
             takes = f"{len(names)} ({', '.join(names)})" if names else "none"

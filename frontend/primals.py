@@ -12,6 +12,7 @@ from typing import Any
 from shardir.build import Builder, inline
 from shardir.errors import DifferentiateError
 from shardir.frontend import tree
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.annotations import retold
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
@@ -163,6 +164,7 @@ class Primals:
                     )
                 )
         active = [i for i, leaf in enumerate(leaves) if kind_of(leaf)[0] in INEXACT]
+        has_aux = flag_of(f"has_aux of {what}", has_aux)
         return cls(what, fun, parameters.name, has_aux, leaves, structure, labels, active)
 
     @property

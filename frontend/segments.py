@@ -1,15 +1,16 @@
 """Rows of an array put together by the segments that they belong to."""
 
 from collections.abc import Callable
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from shardir.frontend import numpy as snp
+from shardir.frontend.amounts import whole
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.at import MODES
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS, NUMPY_DTYPES
@@ -92,8 +93,10 @@ def _gathered(
     num_segments: int | None,
     mode: str | None,
 ) -> Any:
-    if mode is not None and mode not in MODES:
-        raise ArgumentError(point(f"mode {mode!r} is unknown; the modes are {', '.join(MODES)}"))
+    if mode is not None and not (isinstance(mode, str) and mode in MODES):
+        raise ArgumentError(
+            point(f"mode {brief(mode)} is unknown; the modes are {', '.join(MODES)}")
+        )
     rows, ids = snp.asarray(data), snp.asarray(segment_ids)
     count = _count(ids, num_segments)
     kind = rows.abstract.type.dtype
@@ -105,13 +108,15 @@ def _gathered(
 
 def _count(ids: Any, given: int | None) -> int:
     if given is not None:
-        if isinstance(given, Tracer) or not hasattr(given, "__index__") or given < 0:
+        count = None if isinstance(given, Tracer) else whole(given)
+        if count is None or count < 0:
             raise ArgumentError(
-                point(f"num_segments is a whole number of at least 0, got {given!r}")
+                point(f"num_segments is a whole number of at least 0, got {brief(given)}")
             )
-        return index(given)
+        return count
     if current() is not None and isinstance(ids, Tracer):
         raise TracedValueError(
             point("how many segments there are is not known while tracing; state num_segments")
         )
-    return int(np.asarray(ids).max(initial=-1)) + 1
+    known = np.asarray(ids)
+    return int(known.max()) + 1 if known.size else 0

@@ -14,6 +14,7 @@ import numpy as np
 
 from shardir.errors import DifferentiateError
 from shardir.frontend import tree
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
@@ -67,6 +68,9 @@ def value_and_grad(
     that have none.
     """
     single = isinstance(argnums, int)
+    has_aux = flag_of("has_aux of grad", has_aux)
+    holomorphic = flag_of("holomorphic of grad", holomorphic)
+    allow_int = flag_of("allow_int of grad", allow_int)
     parameters = Parameters.of(fun)
 
     @wraps(fun)

@@ -12,6 +12,7 @@ from typing import Any
 
 from shardir.errors import VectorizeError
 from shardir.frontend import tree
+from shardir.frontend.amounts import count_of
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
 from shardir.frontend.locations import point
@@ -59,6 +60,7 @@ def vmap(
     in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
     for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         check_axes(axes, f"{word} of vmap of {name}", "what is not mapped")
+    size = None if axis_size is None else count_of(f"axis_size of vmap of {name}", axis_size)
     if axis_name is not None and not isinstance(axis_name, str):
         raise ArgumentError(
             point(f"axis_name of vmap of {name} is {axis_name!r}, which is no string")
@@ -79,7 +81,7 @@ def vmap(
             *(label for key in sorted(options) for label in labels_of(key, options[key])),
         ]
         axes = _in_axes(in_axes, args, options, name)
-        batch = _Batch(name, axis_name, axis_size, spmd_axis_name, out_axes)
+        batch = _Batch(name, axis_name, size, spmd_axis_name, out_axes)
         chosen = [i for i, axis in enumerate(axes) if axis is not None]
         batch.measure([(labels[i], leaves[i], axes[i]) for i in chosen])
 

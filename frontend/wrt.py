@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardir.errors import DifferentiateError
+from shardir.frontend.amounts import several
 from shardir.frontend.calling import is_array_like
 from shardir.frontend.emptiness import NO_GRADIENT as NO_GRADIENT
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import kind_of
 from shardir.frontend.parameters import Parameters
-from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.quoting import brief, brief_with_type
 from shardir.types import COMPLEX, INEXACT
 
 Argnums = int | Sequence[int]
@@ -20,16 +21,16 @@ def numbers_of(
     what: str, argnums: Argnums, args: Sequence[Any], parameters: Parameters
 ) -> list[int]:
     """Which arguments are meant; raises `ArgumentError` for one that was not given."""
-    listed = [argnums] if isinstance(argnums, int) else list(argnums)
+    listed = several(argnums)
     numbers = []
     for number in listed:
         at = number + len(args) if isinstance(number, int) and number < 0 else number
         if not isinstance(at, int) or not 0 <= at < len(args):
             raise ArgumentError(
                 point(
-                    f"{what} of {parameters.name} is asked with respect to argument {number!r}, "
-                    f"and it was called with {len(args)} positional arguments; change argnums, or "
-                    "pass the argument by position"
+                    f"{what} of {parameters.name} is asked with respect to argument "
+                    f"{brief(number)}, and it was called with {len(args)} positional arguments; "
+                    "change argnums, or pass the argument by position"
                 )
             )
         numbers.append(at)

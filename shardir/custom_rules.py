@@ -53,7 +53,7 @@ def register_rule(
             blocked=blocked,
             sizes=sizes,
         )
-    _check(name)
+    _check(name, rule)
     known = _process.get(name, rule)
     if known != rule and not replace:
         raise RuleError(
@@ -66,9 +66,11 @@ def register_rule(
 @contextmanager
 def rules(stated: Mapping[str, str | ShardingRule]) -> Iterator[None]:
     """A block in which operations have these rules, by name; inner blocks come first."""
+    if not isinstance(stated, Mapping):
+        raise RuleError(f"rules takes a dictionary from names to rules, got {stated!r}")
     read = {name: sharding_rule(r) if isinstance(r, str) else r for name, r in stated.items()}
-    for name in read:
-        _check(name)
+    for name, rule in read.items():
+        _check(name, rule)
     token = _block.set({**_block.get(), **read})
     try:
         yield
@@ -76,7 +78,11 @@ def rules(stated: Mapping[str, str | ShardingRule]) -> Iterator[None]:
         _block.reset(token)
 
 
-def _check(name: str) -> None:
+def _check(name: str, rule: object) -> None:
+    if not isinstance(name, str):
+        raise RuleError(f"a rule is for the operation of a name, got {name!r}")
+    if not isinstance(rule, ShardingRule):
+        raise RuleError(f"the rule of {name!r} is a text such as 'i j -> j i', got {rule!r}")
     if (spec := OPS.get(name)) and spec.blocks and spec.edges:
         raise RuleError(
             f"{name!r} has no loops of its own: cuts pass between its operands, its blocks and its "

@@ -76,11 +76,15 @@ def sharding_rule(
     behind the rule as in `reduction={j}`; `sizes`, of factors that no dimension walks alone, as in
     `{i=2, j=4}`. Factors of no kind pass cuts through. Raises `RuleError`.
     """
+    if not isinstance(text, str):
+        raise RuleError(f"a rule is a text such as 'i j -> j i', got {text!r}")
     bare, said, numbers = _sections(text)
     operands, results = _mapping(bare)
     listed = {"reduction": reduction, "need_replication": need_replication,
               "permutation": permutation, BLOCKED: blocked}  # fmt: skip
     for word, names in listed.items():
+        if not isinstance(names, (str, list, tuple)):
+            raise RuleError(f"{word} of a rule has names of factors, got {names!r}")
         chosen = names.replace(",", " ").split() if isinstance(names, str) else names
         said[word] = [*said.get(word, ()), *chosen]
     for name, size in (sizes or {}).items():

@@ -1,0 +1,196 @@
+"""What transformations, and what arranges arrays, say of arguments that are of no use."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir
+from shardir.errors import RuleError, ShardirError
+from shardir.frontend.errors import (
+    ArgumentError,
+    DeviceError,
+    NotAnArrayError,
+    ShapeError,
+    StructureError,
+)
+
+sd: Any = shardir
+snp: Any = shardir.numpy
+X = np.ones(3, np.float32)
+NO_TYPE = (
+    "is no element type; the element types are bool, int8, int16, int32, int64, uint8, uint16, "
+    "uint32, uint64, float16, bfloat16, float32, float64, complex64, complex128"
+)
+CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
+    (
+        lambda: sd.jit(len, static_argnums=len),
+        ArgumentError,
+        "static_argnums of len has <built-in function len>, which is no number",
+    ),
+    (
+        lambda: sd.jit(len, static_argnums=np.array(0)),
+        ArgumentError,
+        "static_argnums of len has array(0), which is no number",
+    ),
+    (
+        lambda: sd.grad(len, 3.7)(X),
+        ArgumentError,
+        "grad of len is asked with respect to argument 3.7, and it was called with 1 "
+        "positional arguments; change argnums, or pass the argument by position",
+    ),
+    (
+        lambda: sd.value_and_grad(len, has_aux=X),
+        ArgumentError,
+        "has_aux of grad is True or False, got float32[3]",
+    ),
+    (
+        lambda: sd.jacrev(len, holomorphic=X),
+        ArgumentError,
+        "holomorphic of jacrev is True or False, got float32[3]",
+    ),
+    (
+        lambda: sd.checkpoint(len, concrete=X),
+        ArgumentError,
+        "concrete of checkpoint is True or False, got float32[3]",
+    ),
+    (
+        lambda: sd.checkpoint(len, prevent_cse=X),
+        ArgumentError,
+        "prevent_cse of checkpoint is True or False, got float32[3]",
+    ),
+    (
+        lambda: sd.custom_jvp(len, nondiff_argnames=3),
+        ArgumentError,
+        "nondiff_argnames of len has 3, but its parameters are obj",
+    ),
+    (
+        lambda: sd.custom_vjp(len, nondiff_argnames=X),
+        ArgumentError,
+        "nondiff_argnames of len has float32[3], but its parameters are obj",
+    ),
+    (
+        lambda: sd.custom_gradient([]),
+        StructureError,
+        "custom_gradient takes a function, got []",
+    ),
+    (
+        lambda: sd.make_ir(None),
+        StructureError,
+        "make_ir takes a function, got None",
+    ),
+    (
+        lambda: sd.vmap(len, axis_size="a"),
+        ArgumentError,
+        "axis_size of vmap of len is a whole number, got 'a'",
+    ),
+    (
+        lambda: sd.pmap(len, axis_size="a"),
+        ArgumentError,
+        "axis_size of pmap of len is a whole number, got 'a'",
+    ),
+    (
+        lambda: sd.pmap(len, backend=X),
+        ArgumentError,
+        "backend of pmap of len is float32[3], no string",
+    ),
+    (
+        lambda: sd.pure_callback(len, X, vmap_method=X),
+        ArgumentError,
+        "vmap_method of pure_callback is array([1., 1., 1.], dtype=float32); it is "
+        "'sequential', 'expand_dims', 'broadcast_all' or None",
+    ),
+    (
+        lambda: sd.vjp(lambda x: x, X, has_aux=X),
+        ArgumentError,
+        "has_aux of vjp is True or False, got float32[3]",
+    ),
+    (
+        lambda: sd.devices(3),
+        DeviceError,
+        "a platform is a string, got 3",
+    ),
+    (
+        lambda: sd.local_devices("a"),
+        DeviceError,
+        "the index of a process is a whole number, got 'a'",
+    ),
+    (
+        lambda: sd.segment_sum(X, np.arange(3), X),
+        ArgumentError,
+        "num_segments is a whole number of at least 0, got float32[3]",
+    ),
+    (
+        lambda: sd.segment_sum(X, np.arange(3), mode=X),
+        ArgumentError,
+        "mode float32[3] is unknown; the modes are drop, fill, clip, promise_in_bounds",
+    ),
+    (
+        lambda: sd.make_array_from_callback(2.5, None, len),
+        ShapeError,
+        "shape (2.5,) has the size 2.5, which is no whole number",
+    ),
+    (
+        lambda: sd.make_array_from_single_device_arrays((3,), "x", []),
+        ArgumentError,
+        "the sharding of make_array_from_single_device_arrays is 'x'; write "
+        "NamedSharding(mesh, PartitionSpec(...))",
+    ),
+    (
+        lambda: sd.ShapeDtypeStruct((3,), np.arange(3)),
+        NotAnArrayError,
+        f"array([0, 1, 2]) {NO_TYPE}",
+    ),
+    (
+        lambda: sd.ShapeDtypeStruct((3,), [1]),
+        NotAnArrayError,
+        f"[1] {NO_TYPE}",
+    ),
+    (
+        lambda: sd.sharding_rule(3.7),
+        RuleError,
+        "a rule is a text such as 'i j -> j i', got 3.7",
+    ),
+    (
+        lambda: sd.sharding_rule("i j -> j i", reduction=3),
+        RuleError,
+        "reduction of a rule has names of factors, got 3",
+    ),
+    (
+        lambda: sd.register_rule([1], "i j -> j i"),
+        RuleError,
+        "a rule is for the operation of a name, got [1]",
+    ),
+    (
+        lambda: sd.register_rule("transpose", X),
+        RuleError,
+        "the rule of 'transpose' is a text such as 'i j -> j i', got array([1., 1., 1.], "
+        "dtype=float32)",
+    ),
+    (
+        lambda: sd.rules(3).__enter__(),
+        RuleError,
+        "rules takes a dictionary from names to rules, got 3",
+    ),
+    (
+        lambda: snp.zeros(3, [[1]]),
+        NotAnArrayError,
+        f"[[1]] {NO_TYPE}",
+    ),
+    (
+        lambda: sd.local_devices(X),
+        DeviceError,
+        "the index of a process is a whole number, got array([1., 1., 1.], dtype=float32)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "kind", "text"), CASES, ids=[text[:40] for *_, text in CASES])
+def test_an_error_says_what_is_wrong(
+    wrong: Callable[[], Any], kind: type[ShardirError], text: str
+) -> None:
+    with pytest.raises(ShardirError) as caught:
+        wrong()
+    assert type(caught.value) is kind
+    assert str(caught.value).split("\n")[0] == text
