@@ -22,7 +22,7 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings import Index, Sharding
 from shardir.frontend.signature import signature_of
 from shardir.frontend.wishes import granted
-from shardir.types import TensorType, dtype_name
+from shardir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 REMEDY = "choose a shape that divides"
 
@@ -95,6 +95,7 @@ def make_array_from_callback(
     The function is called once for all devices of this process that hold the same part.
     """
     sizes = shape_of(shape)
+    dtype = None if dtype is None else NUMPY_DTYPES[dtype_of(dtype)]
     _check_sharding(sharding, "make_array_from_callback")
     if not callable(data_callback):
         raise ArgumentError(

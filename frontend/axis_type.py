@@ -1,6 +1,6 @@
 """What may be asked of the axes of a mesh; here, always the same: that the compiler decides."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from shardir.frontend.errors import MeshError
@@ -28,7 +28,7 @@ def clean_axis_types(
     """One type for each axis; raises `MeshError` unless all are `Auto`."""
     if given is None:
         return (AxisType.Auto,) * len(names)
-    types = (given,) * len(names) if isinstance(given, AxisType) else tuple(given)
+    types = tuple(given) if isinstance(given, Iterable) else (given,) * len(names)
     if len(types) != len(names):
         raise MeshError(
             f"a Mesh has axes {tuple(names)} and axis_types {types}; give one type for each axis"

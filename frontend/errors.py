@@ -63,6 +63,10 @@ class TracedMaskError(TracedValueError, IndexError):
     """A traced mask as an index: how many elements it takes is not known."""
 
 
+class OutsideError(ShardirError, RuntimeError):
+    """Something that is part of a program, where none is traced."""
+
+
 class LeakedTracerError(ShardirError, TypeError, RuntimeError):
     """A traced value used after, or outside of, the trace it belongs to."""
 

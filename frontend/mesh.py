@@ -18,12 +18,15 @@ from shardir.frontend.axis_type import AxisType, clean_axis_types
 from shardir.frontend.devices import Device, devices as all_devices
 from shardir.frontend.errors import MeshError
 from shardir.frontend.locations import pointed
+from shardir.frontend.tree_checks import check_ends
 
 DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 
 
 def as_device_array(devices: object, what: str) -> DeviceArray:
     """A read-only array of distinct devices, from nested sequences or an array of them."""
+    if isinstance(devices, (list, tuple)):
+        check_ends(devices)
     array = np.array(devices, dtype=object)
     for device in array.flat:
         if not isinstance(device, Device):

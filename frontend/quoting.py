@@ -15,7 +15,10 @@ def brief(x: Any) -> str:
         return str(x.abstract.type)
     if isinstance(x, np.ndarray) and x.ndim:
         return f"{x.dtype}{[*x.shape]}"
-    text = " ".join(repr(x).split())
+    try:
+        text = " ".join(repr(x).split())
+    except Exception:  # The user's class, or one of ours that is not made yet.
+        text = f"one {type(x).__name__}"
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 

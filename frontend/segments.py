@@ -13,7 +13,7 @@ from shardir.frontend.numpy.at import MODES
 from shardir.frontend.quoting import brief
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
-from shardir.types import FLOATS, NUMPY_DTYPES
+from shardir.types import FLOATS, INTEGERS, NUMPY_DTYPES
 
 
 def segment_sum(
@@ -98,8 +98,10 @@ def _gathered(
             point(f"mode {brief(mode)} is unknown; the modes are {', '.join(MODES)}")
         )
     rows, ids = snp.asarray(data), snp.asarray(segment_ids)
-    count = _count(ids, num_segments)
     kind = rows.abstract.type.dtype
+    if method in ("max", "min") and kind not in FLOATS and kind not in INTEGERS and kind != "bool":
+        raise ArgumentError(point(f"segment_{method} compares real numbers, got {kind}"))
+    count = _count(ids, num_segments)
     whole = snp.full((count, *rows.shape[ids.ndim :]), start(kind), rows.dtype)
     # A negative number is no segment, though it is an index.
     known = snp.where(ids < 0, count, ids)
@@ -118,5 +120,7 @@ def _count(ids: Any, given: int | None) -> int:
         raise TracedValueError(
             point("how many segments there are is not known while tracing; state num_segments")
         )
+    if (kind := ids.abstract.type).dtype not in INTEGERS and kind.dtype != "bool":
+        raise ArgumentError(point(f"segment_ids are integers, got {kind}"))
     known = np.asarray(ids)
     return int(known.max()) + 1 if known.size else 0

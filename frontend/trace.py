@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shardir.build import infer
 from shardir.errors import OperationTypeError
 from shardir.frontend import locations
+from shardir.frontend.errors import OutsideError
 from shardir.frontend.locations import boundary, here, point
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.traced_program import Program
@@ -65,7 +66,7 @@ def require(what: str) -> Trace:
     """The block under construction; an error that names `what` needs it."""
     trace = _current.get()
     if trace is None:
-        raise RuntimeError(f"{what} outside of a trace")
+        raise OutsideError(point(f"{what} outside of a trace; do it inside of jit"))
     return trace
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardir.frontend import tree
+from shardir.frontend.amounts import count_of, sizes_of
 from shardir.frontend.errors import ArgumentError, PermutationError, ShapeError
 from shardir.frontend.lax.groups import Members, part_of, read_groups
 from shardir.frontend.lax.slicing import dynamic_slice_in_dim
@@ -185,6 +186,7 @@ def _pairs(perm: Pairs, named: Sequence[Named]) -> tuple[tuple[int, int], ...]:
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     """`x` of position `perm[i]` at position `i`; `perm` names every position once."""
     size = size_of(named_axes(axis_name, "pshuffle"))
+    perm = sizes_of("perm of pshuffle", perm)
     if sorted(perm) != list(range(size)):
         raise PermutationError(
             point(
@@ -198,6 +200,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     """`x` of position `source` at every position along the axis."""
     named = named_axes(axis_name, "pbroadcast")
     size = size_of(named)
+    source = count_of("source of pbroadcast", source, least=-size)
     if not 0 <= source < size:
         raise ArgumentError(
             point(
@@ -360,7 +363,7 @@ def pvary(x: Any, axis_name: AxisName) -> Any:
 
 def pcast(x: Any, axis_name: AxisName | None = None, *, to: str) -> Any:
     """`x` as a value that varies along the axes (`to="varying"`); see `pvary`."""
-    if to != "varying" or axis_name is None:
+    if not isinstance(to, str) or to != "varying" or axis_name is None:
         raise ArgumentError(
             point(f"pcast is to 'varying' along axes that are named, got to={to!r}")
         )

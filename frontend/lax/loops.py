@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import tree
+from shardir.frontend.amounts import whole
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ControlFlowError
 from shardir.frontend.lax.blocks import (
@@ -92,9 +93,10 @@ def scan(
 
 def _check_unroll(what: str, unroll: Any) -> None:
     """Raises `ArgumentError` unless a loop may be unrolled so often, though none is."""
-    if not hasattr(unroll, "__index__") or unroll < 0:
+    count = whole(unroll)
+    if count is None or count < 0:
         raise ArgumentError(
-            point(f"unroll of {what} is {unroll!r}; it is a bool or a whole number from 0 on")
+            point(f"unroll of {what} is {brief(unroll)}; it is a bool or a whole number from 0 on")
         )
 
 

@@ -9,7 +9,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import piece
-from shardir.frontend.numpy.axes import axes_of, axis_of
+from shardir.frontend.numpy.axes import axes_of, axis_of, shape_of
 from shardir.frontend.numpy.joining import stack as _stack, unstack as _unstack
 from shardir.frontend.operands import (
     as_tracer,
@@ -39,7 +39,7 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Any) -> Any
 def broadcast(operand: Any, sizes: Any) -> Any:
     """`operand` with new leading dimensions of `sizes`."""
     x = as_tracer(operand)
-    return _broadcast(x, (*sizes, *x.shape))
+    return _broadcast(x, (*shape_of(sizes), *x.shape))
 
 
 @public(static=("new_sizes", "dimensions"))
@@ -189,14 +189,14 @@ def iota(dtype: Any, size: int) -> Any:
 @public(static=("dtype", "shape", "dimension"))
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
     """The index along `dimension` of every element."""
-    sizes = tuple(shape)
+    sizes = shape_of(shape)
     dim = axis_of(dimension, len(sizes))
     return emit("iota", dim=dim, result=TensorType(sizes, dtype_of(dtype)))
 
 
 @public(static=("shape", "dtype"), name="full")
 def _full(shape: Any, fill_value: Any, dtype: Any) -> Any:
-    return _filled(tuple(shape), fill_value, None if dtype is None else dtype_of(dtype))
+    return _filled(shape_of(shape), fill_value, None if dtype is None else dtype_of(dtype))
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
@@ -209,7 +209,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
 def _full_like(x: Any, fill_value: Any, dtype: Any, shape: Any) -> Any:
     like = as_tracer(x)
     name = like.value.type.dtype if dtype is None else dtype_of(dtype)
-    return _filled(like.shape if shape is None else tuple(shape), fill_value, name)
+    return _filled(like.shape if shape is None else shape_of(shape), fill_value, name)
 
 
 def full_like(

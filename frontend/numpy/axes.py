@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.amounts import several, whole
 from shardir.frontend.errors import AxisError, ShapeError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.options import whole
+from shardir.frontend.quoting import brief
 
 
 def axis_of(axis: Any, rank: int) -> int:
@@ -25,7 +26,7 @@ def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
     """
     if axes is None:
         return tuple(range(rank))
-    given = _several(axes)
+    given = several(axes)
     found = tuple(axis_of(axis, rank) for axis in given)
     if len(set(found)) != len(found):
         raise AxisError(point(f"axes {tuple(given)} name one dimension twice"))
@@ -37,21 +38,15 @@ def shape_of(shape: Any) -> tuple[int, ...]:
 
     A traced number says itself why it cannot be a size.
     """
-    given, found = _several(shape), []
-    for each in given:
-        size = whole(each)
-        if size is None:
+    given = several(shape)
+    sizes = []
+    for size in given:
+        found = whole(size)
+        if found is None:
             raise ShapeError(
-                point(f"shape {given} has the size {each!r}, which is no whole number")
+                point(f"shape {brief(given)} has the size {size!r}, which is no whole number")
             )
-        found.append(size)
-    sizes = tuple(found)
+        sizes.append(found)
     if min(sizes, default=0) < 0:
-        raise ShapeError(point(f"shape {sizes} has a negative size"))
-    return sizes
-
-
-def _several(given: Any) -> tuple[Any, ...]:
-    """One thing or several; an array of rank 0, which cannot be iterated over, is one."""
-    several = hasattr(given, "__iter__") and getattr(given, "ndim", 1) != 0
-    return tuple(given) if several else (given,)
+        raise ShapeError(point(f"shape {tuple(sizes)} has a negative size"))
+    return tuple(sizes)

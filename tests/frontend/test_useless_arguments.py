@@ -11,6 +11,7 @@ from shardir.errors import RuleError, ShardirError
 from shardir.frontend.errors import (
     ArgumentError,
     DeviceError,
+    MeshError,
     NotAnArrayError,
     ShapeError,
     StructureError,
@@ -183,6 +184,22 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         DeviceError,
         "the index of a process is a whole number, got array([1., 1., 1.], dtype=float32)",
     ),
+    (
+        lambda: sd.segment_sum(X, X),
+        ArgumentError,
+        "segment_ids are integers, got f32[3]",
+    ),
+    (
+        lambda: sd.segment_max(1j * X, np.arange(3)),
+        ArgumentError,
+        "segment_max compares real numbers, got c64",
+    ),
+    (
+        lambda: sd.make_mesh((1,), ("x",), axis_types=True),
+        MeshError,
+        "the axis 'x' of a Mesh is True, and shardings are no part of types here; leave "
+        "axis_types out, and use with_sharding_constraint or shard_map",
+    ),
 ]
 
 
@@ -194,3 +211,10 @@ def test_an_error_says_what_is_wrong(
         wrong()
     assert type(caught.value) is kind
     assert str(caught.value).split("\n")[0] == text
+
+
+def test_devices_are_found_in_lists_that_end() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(StructureError, match="contains itself; arrays are found in containers"):
+        sd.Mesh(endless, "x")

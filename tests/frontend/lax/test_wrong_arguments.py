@@ -12,6 +12,7 @@ from shardir.frontend.errors import (
     ArgumentError,
     NotAnArrayError,
     NumberError,
+    OutsideError,
     ShapeError,
 )
 
@@ -178,6 +179,47 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         lambda: lax.reduce_window_shape_tuple(3, (2,), (1,), "VALID"),
         ArgumentError,
         "operand_shape of a window is a tuple of whole numbers, got 3",
+    ),
+    (
+        lambda: lax.axis_index(()),
+        OutsideError,
+        "constant outside of a trace; do it inside of jit",
+    ),
+    (
+        lambda: lax.pshuffle(X, (), 3),
+        ArgumentError,
+        "perm of pshuffle is a tuple of whole numbers, got 3",
+    ),
+    (
+        lambda: lax.pbroadcast(X, (), "a"),
+        ArgumentError,
+        "source of pbroadcast is a whole number, got 'a'",
+    ),
+    (
+        lambda: lax.pcast(X, "i", to=X),
+        ArgumentError,
+        "pcast is to 'varying' along axes that are named, got to=array([1., 1., 1.], "
+        "dtype=float32)",
+    ),
+    (
+        lambda: lax.fori_loop(0, 3, len, X, unroll=int),
+        ArgumentError,
+        "unroll of fori_loop is <class 'int'>; it is a bool or a whole number from 0 on",
+    ),
+    (
+        lambda: lax.fori_loop(0, 3, len, X, unroll=X),
+        ArgumentError,
+        "unroll of fori_loop is float32[3]; it is a bool or a whole number from 0 on",
+    ),
+    (
+        lambda: lax.full(np.ones((1, 1)), 0.0),
+        ShapeError,
+        "shape (array([1.]),) has the size array([1.]), which is no whole number",
+    ),
+    (
+        lambda: lax.shape_as_value(np.array([[3]])),
+        ShapeError,
+        "shape (array([3]),) has the size array([3]), which is no whole number",
     ),
 ]
 
