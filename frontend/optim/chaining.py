@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from shardir.frontend import tree
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.optim.checks import check_numbers
+from shardir.frontend.optim.checks import check_numbers, check_updates
 from shardir.frontend.quoting import brief
 from shardir.frontend.tree_checks import check_function
 
@@ -27,6 +27,7 @@ def stateless(fun: Callable[[Any, Any], Any]) -> Transformation:
     check_function("stateless", fun)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_updates(updates)
         return fun(updates, params), state
 
     return Transformation(lambda params: EmptyState(), update)

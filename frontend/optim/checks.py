@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
@@ -28,8 +29,17 @@ def listed(what: str, values: Any) -> Sequence[Any]:
     return values
 
 
-def check_state(what: str, state: Any, kind: type[Any]) -> None:
-    """Raises `ArgumentError` unless `state` has the fields of `kind`, as `what` makes it."""
+def check_updates(updates: Any) -> None:
+    """Raises `ArgumentError` unless all leaves of a container of updates are arrays."""
+    for leaf in tree.leaves(updates):
+        if not is_array_like(leaf):
+            raise ArgumentError(point(f"updates are arrays in containers, got {brief(leaf)}"))
+
+
+def check_state(what: str, state: Any, kind: type[Any], updates: Any) -> None:
+    """Raises `ArgumentError` unless `state` has the fields of `kind`, as `what` makes it, and
+    `updates` are arrays."""
+    check_updates(updates)
     if not all(hasattr(state, field) for field in kind._fields):
         raise ArgumentError(
             point(f"{what} got the state {brief(state)}; make one with its own init")

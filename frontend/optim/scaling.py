@@ -7,6 +7,7 @@ from shardir.frontend import numpy as snp, tree
 from shardir.frontend.calling import is_array_like
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.operands import abstract_of
 from shardir.frontend.optim.chaining import Transformation, needed, stateless
 from shardir.frontend.optim.checks import check_numbers, check_state
 from shardir.frontend.optim.schedules import Schedule
@@ -33,7 +34,7 @@ def scale_by_schedule(schedule: Schedule) -> Transformation:
     check_function("scale_by_schedule", schedule)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_schedule", state, CountState)
+        check_state("scale_by_schedule", state, CountState, updates)
         factor = snp.asarray(schedule(state.count))
         scaled = tree.map(lambda x: x * factor.astype(x.dtype), updates)
         return scaled, CountState(state.count + 1)
@@ -52,6 +53,9 @@ def scale_by_learning_rate(rate: Any) -> Transformation:
         raise ArgumentError(
             point(f"a learning rate is a number or a function of the step, got {rate!r}")
         )
+    kind = abstract_of(rate, "the learning rate").type.dtype
+    if kind in ("bool", "key"):
+        raise ArgumentError(point(f"a learning rate is a number, got {kind}"))
     return scale(-rate)
 
 
@@ -67,7 +71,7 @@ def trace(decay: float, nesterov: bool = False) -> Transformation:
     check_numbers("trace", decay=decay)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("trace", state, TraceState)
+        check_state("trace", state, TraceState, updates)
 
         def grown(gradient: Any, before: Any) -> Any:
             return gradient + decay * before
@@ -113,7 +117,7 @@ def scale_by_adam(
         return AdamState(snp.zeros((), "int32"), nothing, tree.map(snp.zeros_like, params))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_adam", state, AdamState)
+        check_state("scale_by_adam", state, AdamState, updates)
         mu = tree.map(_mean(b1, 1), updates, state.mu)
         nu = tree.map(_mean(b2, 2), updates, state.nu)
         count = state.count + 1
@@ -151,7 +155,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) ->
     check_numbers("scale_by_rms", decay=decay, eps=eps, initial=initial)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_rms", state, MeanState)
+        check_state("scale_by_rms", state, MeanState, updates)
         nu = tree.map(_mean(decay, 2), updates, state.nu)
         return tree.map(lambda g, v: g / snp.sqrt(v + eps), updates, nu), MeanState(nu)
 
@@ -169,7 +173,7 @@ def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transfo
     check_numbers("scale_by_root_of_squares", initial=initial, eps=eps)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_root_of_squares", state, MeanState)
+        check_state("scale_by_root_of_squares", state, MeanState, updates)
         total = tree.map(lambda g, t: g * g + t, updates, state.nu)
 
         def scaled(g: Any, t: Any) -> Any:
@@ -197,7 +201,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
     check_numbers("scale_by_lion", b1=b1, b2=b2)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_lion", state, LionState)
+        check_state("scale_by_lion", state, LionState, updates)
         signs = tree.map(lambda g, m: snp.sign((1 - b1) * g + b1 * m), updates, state.mu)
         return signs, LionState(tree.map(_mean(b2, 1), updates, state.mu))
 

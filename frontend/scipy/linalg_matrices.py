@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.amounts import count_of
+from shardir.frontend.amounts import count_of, flag_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
@@ -202,6 +202,7 @@ def hilbert(n: int) -> Any:
 
 def invhilbert(n: int, exact: bool = False) -> Any:
     """The inverse of `hilbert`."""
+    exact = flag_of("exact of invhilbert", exact)
     size = _rows("invhilbert", n, most=MOST_OF_EXACT_INVERSE if exact else MOST_OF_INVERSE)
     made = [
         [
@@ -238,7 +239,8 @@ def _pascal(name: str, n: int, kind: str | None) -> np.ndarray[Any, Any]:
 
 def invpascal(n: int, kind: str | None = None) -> Any:
     """The inverse of `pascal`."""
-    lower = _pascal("invpascal", n, "lower" if kind in (None, "symmetric") else kind)
+    symmetric = kind is None or (isinstance(kind, str) and kind == "symmetric")
+    lower = _pascal("invpascal", n, "lower" if symmetric else kind)
     places = np.arange(len(lower))
     signed = lower * (-1.0) ** (places[:, None] + places[None])
-    return asarray(signed if kind in ("lower", "upper") else signed.T @ signed)
+    return asarray(signed if not symmetric else signed.T @ signed)

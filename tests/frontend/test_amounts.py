@@ -130,6 +130,16 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         AxisError,
         "axis 5 is out of range for an array of rank 2",
     ),
+    (
+        lambda: linalg.invpascal(3, [1]),
+        ArgumentError,
+        "invpascal has the kinds 'symmetric', 'lower' and 'upper', not [1]",
+    ),
+    (
+        lambda: linalg.invhilbert(3, exact=X),
+        ArgumentError,
+        "exact of invhilbert is True or False, got float32[3]",
+    ),
 ]
 
 

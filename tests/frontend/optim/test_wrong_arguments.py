@@ -113,6 +113,21 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         ArgumentError,
         "update of apply_updates is a number, got 'a'",
     ),
+    (
+        lambda: optim.sgd(np.array([True])),
+        ArgumentError,
+        "a learning rate is a number, got bool",
+    ),
+    (
+        lambda: optim.scale(2.0).update({"w": "a"}, ()),
+        ArgumentError,
+        "updates are arrays in containers, got 'a'",
+    ),
+    (
+        lambda: optim.scale_by_rms().update({"w": len}, optim.scale_by_rms().init({"w": X})),
+        ArgumentError,
+        "updates are arrays in containers, got <built-in function len>",
+    ),
 ]
 
 
