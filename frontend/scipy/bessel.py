@@ -18,7 +18,7 @@ import numpy.typing as npt
 from shardir.frontend import numpy as snp
 from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.eager import public
-from shardir.frontend.numpy.pointwise import floats, like
+from shardir.frontend.numpy.pointwise import floats, like, ordered
 from shardir.frontend.scipy.narrow import in_single
 
 Array = npt.NDArray[Any]
@@ -167,22 +167,22 @@ def _i1_rule(primals: Any, tangents: Any) -> Any:
 @public()
 def i0e(x: Any) -> Any:
     """exp(-|x|) times the modified Bessel function of order 0."""
-    return _i0e(*floats(x))
+    return _i0e(*floats(*ordered("i0e", x)))
 
 
 @public()
 def i1e(x: Any) -> Any:
     """exp(-|x|) times the modified Bessel function of order 1."""
-    return _i1e(*floats(x))
+    return _i1e(*floats(*ordered("i1e", x)))
 
 
 @public()
 def i0(x: Any) -> Any:
     """The modified Bessel function of order 0."""
-    return _i0(*floats(x))
+    return _i0(*floats(*ordered("i0", x)))
 
 
 @public()
 def i1(x: Any) -> Any:
     """The modified Bessel function of order 1."""
-    return _i1(*floats(x))
+    return _i1(*floats(*ordered("i1", x)))

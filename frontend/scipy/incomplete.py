@@ -14,7 +14,7 @@ from shardir.frontend.custom_jvp import custom_jvp
 from shardir.frontend.directions import jvp
 from shardir.frontend.eager import public
 from shardir.frontend.lax.loops import while_loop
-from shardir.frontend.numpy.pointwise import floats, like
+from shardir.frontend.numpy.pointwise import floats, like, ordered
 from shardir.frontend.scipy.gammas import betaln, gammaln
 from shardir.frontend.scipy.large_gamma import both_large, is_large
 from shardir.frontend.scipy.stirling import log_beta_weight, log_poisson
@@ -181,13 +181,13 @@ def _higher_rule(primals: Any, tangents: Any) -> Any:
 @public()
 def gammainc(a: Any, x: Any) -> Any:
     """The regularised lower incomplete gamma function."""
-    return _lower(*floats(a, x))
+    return _lower(*floats(*ordered("gammainc", a, x)))
 
 
 @public()
 def gammaincc(a: Any, x: Any) -> Any:
     """The regularised upper incomplete gamma function."""
-    return _higher(*floats(a, x))
+    return _higher(*floats(*ordered("gammaincc", a, x)))
 
 
 def _betainc_plain(a: Any, b: Any, x: Any) -> Any:
@@ -229,4 +229,4 @@ def _betainc_rule(primals: Any, tangents: Any) -> Any:
 @public()
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """The regularised incomplete beta function."""
-    return _betainc(*floats(a, b, x))
+    return _betainc(*floats(*ordered("betainc", a, b, x)))

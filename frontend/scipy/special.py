@@ -11,7 +11,7 @@ from shardir.frontend.nn.softmax import (
     logsumexp as logsumexp,
     softmax as softmax,
 )
-from shardir.frontend.numpy.pointwise import floats as _floats, inexact, like, pointwise
+from shardir.frontend.numpy.pointwise import floats as _floats, inexact, like, ordered, pointwise
 from shardir.frontend.scipy.bessel import i0 as i0, i0e as i0e, i1 as i1, i1e as i1e
 from shardir.frontend.scipy.gammas import (
     beta as beta,
@@ -149,7 +149,7 @@ def _ndtr_rule(primals: Any, tangents: Any) -> Any:
 @public()
 def ndtr(x: Any) -> Any:
     """The probability that a standard normal number is at most x."""
-    return _ndtr(*_floats(x))
+    return _ndtr(*_floats(*ordered("ndtr", x)))
 
 
 @custom_jvp
@@ -167,7 +167,7 @@ def _log_ndtr_rule(primals: Any, tangents: Any) -> Any:
 @public()
 def log_ndtr(x: Any) -> Any:
     """The logarithm of `ndtr`, precise far to the left."""
-    return _log_ndtr(*_floats(x))
+    return _log_ndtr(*_floats(*ordered("log_ndtr", x)))
 
 
 @custom_jvp
@@ -184,4 +184,4 @@ def _ndtri_rule(primals: Any, tangents: Any) -> Any:
 @public()
 def ndtri(p: Any) -> Any:
     """The inverse of `ndtr`."""
-    return _ndtri(*_floats(p))
+    return _ndtri(*_floats(*ordered("ndtri", p)))

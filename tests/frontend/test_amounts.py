@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 import shardir
-from shardir.errors import ShardirError
+from shardir.errors import OperationTypeError, ShardirError
 from shardir.frontend.errors import ArgumentError, AxisError, NotAnArrayError, RandomError
 from shardir.nn import initializers as _initializers
-from shardir.scipy import linalg as _linalg
+from shardir.scipy import linalg as _linalg, special as _special
 
 snp: Any = shardir.numpy
 random: Any = shardir.random
 initializers: Any = _initializers
 linalg: Any = _linalg
+special: Any = _special
 
 X = np.ones(3, np.float32)
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
@@ -159,3 +160,13 @@ def test_large_binomials_are_not_wrapped() -> None:
         inverse = np.asarray(linalg.invpascal(40))
     assert found[39, 39] == float(comb(78, 39))
     assert inverse[0, 0] == 40
+
+
+@pytest.mark.parametrize("name", ["i0", "i0e", "i1", "i1e", "ndtr", "log_ndtr", "ndtri"])
+def test_functions_of_real_numbers_refuse_complex_ones(name: str) -> None:
+    with pytest.raises(OperationTypeError) as caught:
+        getattr(special, name)(1j)
+    text = f"{name} takes no complex numbers, they have no order; got c64[]"
+    assert str(caught.value).split("\n")[0] == text
+    with pytest.raises(OperationTypeError, match="gammainc takes no complex numbers"):
+        special.gammainc(1j, 2.0)
