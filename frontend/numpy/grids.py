@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import promotion
+from shardir.frontend.amounts import whole
 from shardir.frontend.array import Array
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -13,7 +14,6 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axis_of, shape_of
 from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.numpy.layout import spread
-from shardir.frontend.numpy.options import whole
 from shardir.frontend.numpy.pointwise import common, fitted, like, same
 from shardir.frontend.operands import (
     SMALL,

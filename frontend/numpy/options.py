@@ -1,30 +1,14 @@
 """Options as users give them: whole numbers, flags, a name out of a few; checked."""
 
 from collections.abc import Collection
-from operator import index
 from typing import Any
 
 import numpy as np
 
-from shardir.errors import ShardirError
+from shardir.frontend.amounts import whole
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.quoting import brief
-
-
-def whole(number: Any) -> int | None:
-    """A whole number as Python's; `None` for what is none.
-
-    A traced one, and an array, say themselves why they are none.
-    """
-    if not hasattr(number, "__index__"):
-        return None
-    try:
-        return index(number)
-    except ShardirError:
-        raise
-    except TypeError:  # NumPy's arrays have the method, and most of them are no number.
-        return None
 
 
 def whole_of(number: Any, what: str, least: int | None = None) -> int:

@@ -11,13 +11,13 @@ import numpy as np
 
 from shardir.backends.storage import Storage
 from shardir.errors import ShardirError
+from shardir.frontend.amounts import whole
 from shardir.frontend.array import Array, uncommitted
 from shardir.frontend.config import config
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.creation import asarray
-from shardir.frontend.numpy.options import whole
 from shardir.frontend.numpy.pointwise import like, same
 from shardir.frontend.operands import SMALL, as_tracer, broadcast, convert
 from shardir.frontend.promotion import Abstract, canonical
