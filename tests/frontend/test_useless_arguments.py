@@ -141,7 +141,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.ShapeDtypeStruct((3,), np.arange(3)),
         NotAnArrayError,
-        f"array([0, 1, 2]) {NO_TYPE}",
+        f"int64[3] {NO_TYPE}",
     ),
     (
         lambda: sd.ShapeDtypeStruct((3,), [1]),
