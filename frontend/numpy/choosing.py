@@ -158,12 +158,13 @@ def compress(
     """
     if out is not None:
         raise ArgumentError(point("compress has no out=; arrays are never written into"))
-    if axis is not None:
-        axis = axis_of(axis, type_of(a).rank)
-    if size is None:
+    if size is None and (axis is None or type(axis) is int):
         found = chosen(a, condition, axis)
         if found is not None:
             return found
+    if axis is not None:
+        axis = axis_of(axis, type_of(a).rank)
+    if size is None:
         from shardir.frontend.numpy.positions import known_places
 
         label = "argument condition of compress"
