@@ -40,11 +40,18 @@ def copied(numbers: Numbers, kind: np.dtype[Any]) -> Storage:
             # What `astype` gives for a number of NumPy has no memory of its own.
             return Storage.around(np.array(numbers, kind, order="C"))
     _prepare()
+    from shardir.backends.cpu.native.llvm.hints import goes_past_caches
     from shardir.backends.cpu.native.runtime.memory import allocate
 
     block = allocate(nbytes)
     if numbers.dtype is kind and numbers.flags.c_contiguous:
-        memmove(block.address, numbers.__array_interface__["data"][0], nbytes)
+        given = numbers.__array_interface__["data"][0]
+        if goes_past_caches(nbytes, nbytes):
+            from shardir.backends.cpu.native.runtime.bulk import bulk_copy
+
+            bulk_copy(nbytes)(given, block.address)
+        else:
+            memmove(block.address, given, nbytes)
     else:
         target = np.asarray(block)[:nbytes].view(kind).reshape(numbers.shape)
         with np.errstate(all="ignore"):

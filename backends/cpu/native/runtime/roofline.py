@@ -8,12 +8,13 @@ import numpy as np
 from shardir.backends.cpu.native.data import Kernel, Phase
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.backends.cpu.native.llvm.text import Function, Module, vector
+from shardir.backends.cpu.native.runtime.bulk import copying
 from shardir.backends.cpu.native.runtime.memory import allocate
 from shardir.backends.cpu.native.runtime.program import Run, load
 from shardir.backends.cpu.native.runtime.workers import Pool, pool
 
 COPIED_BYTES = 64 << 20
-COPY_TASKS = 64
+TASKS = 64
 STEPS = 1 << 12
 CHAINS = 12
 """Independent sums, so that no multiply-add waits for another."""
@@ -49,10 +50,10 @@ def measure(workers: Pool) -> Roofline:
     lanes = host().lanes(4)
     source, target = allocate(COPIED_BYTES), allocate(COPIED_BYTES)
     np.asarray(source)[...] = 1
-    copy = load([Phase(_copy(lanes), (COPIED_BYTES // COPY_TASKS,), COPY_TASKS, 1e7)], 3, workers)
-    fma = load([Phase(_multiply(lanes), (STEPS,), COPY_TASKS, 1e7)], 3, workers)
+    copy = load([copying(COPIED_BYTES)], 3, workers)
+    fma = load([Phase(_multiply(lanes), (STEPS,), TASKS, 1e7)], 3, workers)
     moved = 2 * COPIED_BYTES / _least(copy, source.address, target.address)
-    done = 2 * STEPS * COPY_TASKS * CHAINS * lanes / _least(fma, source.address, target.address)
+    done = 2 * STEPS * TASKS * CHAINS * lanes / _least(fma, source.address, target.address)
     return Roofline(moved, done)
 
 
@@ -64,25 +65,6 @@ def _least(run: Run, *addresses: int) -> float:
         run(*addresses)
         times.append(time.perf_counter() - begin)
     return min(times)
-
-
-def _copy(lanes: int) -> Kernel:
-    name = f"shardir_roofline_copy_{lanes}"
-
-    def text() -> str:
-        module = Module()
-        f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
-        bases, record, task, _ = f.params
-        count = f.load(record, "i64")
-        source, target = (f.load(f.offset(bases, 8 * slot), "ptr") for slot in (1, 2))
-        start = task * count
-        with f.loop(start, start + count, 4 * lanes) as i:
-            value = f.load(f.offset(source, i), vector("float", lanes))
-            f.store(value, f.offset(target, i), streaming=True)
-        f.leave()
-        return module.text()
-
-    return Kernel(name, text)
 
 
 def _multiply(lanes: int) -> Kernel:
