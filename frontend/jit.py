@@ -4,6 +4,7 @@ A call flattens its arguments, looks up the program that fits their signatures, 
 Inside another trace there is nothing to compile: the function becomes part of that program.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import update_wrapper
 from types import MethodType
@@ -110,7 +111,7 @@ class JitFunction:
 
     def _may_be_answered(self) -> bool:
         """Whether there is machine code that answers calls, which there was not before."""
-        if self._asked:
+        if self._asked or sys.is_finalizing():  # In the end nothing can be imported any more.
             return False
         from shardir.backends.cpu.native.runtime.calls import calls_soon
 

@@ -220,7 +220,8 @@ def test_python_ends_while_workers_wait() -> None:
 
 def test_a_call_after_the_workers_have_ended_runs_alone() -> None:
     program = """
-import sys
+import os, sys
+os.environ["SHARDIR_CACHE_DIR"] = ""  # So that nothing is there yet that answers calls.
 import shardir as sd, shardir.numpy as snp
 x = snp.ones((1024, 1024))
 f = sd.jit(lambda x: snp.sin(x) @ x)
