@@ -9,6 +9,7 @@ import pytest
 import shardir
 from shardir.errors import ShardirError
 from shardir.frontend.errors import ArgumentError, StructureError
+from tests.frontend.refused import assert_refused
 
 optim: Any = shardir.optim
 
@@ -135,7 +136,4 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
 def test_an_error_says_what_is_wrong(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
-    with pytest.raises(ShardirError) as caught:
-        wrong()
-    assert type(caught.value) is kind
-    assert str(caught.value).split("\n")[0] == text
+    assert_refused(wrong, kind, text)
