@@ -58,11 +58,10 @@ class Bridge:
         assert sharding is not None, "something is said of every end of a manual computation"
         if add:
             seen = with_manual(sharding, self.whole, self.cuts)
-            postponed = [x for x in sharding.replicated if x not in self.whole.replicated]
-            if postponed:  # Dimensions whose priority has not come: their axes are out of use.
-                mesh = self.shardings.meshes[sharding.mesh]
-                replicated = _in_order((*self.whole.replicated, *postponed), mesh)
-                seen = replace(seen, replicated=replicated)
+            # Axes of dimensions whose priority has not come are out of use on both sides.
+            out_of_use = dict.fromkeys((*self.whole.replicated, *sharding.replicated))
+            mesh = self.shardings.meshes[sharding.mesh]
+            seen = replace(seen, replicated=_in_order(tuple(out_of_use), mesh))
             return self.shardings.number(seen)
         return self.shardings.number(without_manual(sharding, self.axes))
 
