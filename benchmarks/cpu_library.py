@@ -118,13 +118,27 @@ class Worker:
         return {"first": first, "second": time.perf_counter() - begin}
 
     def time(self, number: int) -> dict[str, Any]:
+        """Seconds of so many runs, and what the machine does at most at that time."""
         assert self.run is not None
         seconds = []
         for _ in range(number):
             begin = time.perf_counter()
             self.run()
             seconds.append(time.perf_counter() - begin)
-        return {"seconds": seconds}
+        return {"seconds": seconds} | self.limits()
+
+    def limits(self) -> dict[str, float]:
+        """Bytes copied and floating-point operations (f32) a second."""
+        if self.library is None or self.library.name != "shardir":
+            return {}
+        from shardir.backends.cpu.native.availability import obstacle
+
+        if obstacle() is not None:
+            return {}
+        from shardir.backends.cpu.native.runtime.roofline import measure
+        from shardir.backends.cpu.native.runtime.workers import pool
+
+        return measure(pool())._asdict()
 
     def drop(self) -> dict[str, Any]:
         self.run = None
