@@ -4,6 +4,9 @@ Rows are packed a panel at a time, just before its first tile, and columns in gr
 their first tiles; meanwhile tiles ask for what is packed next.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from shardir.backends.cpu.native.contraction.soon import Soon
 from shardir.backends.cpu.native.contraction.staging import UNSTAGE
 from shardir.backends.cpu.native.contraction.straight import lanes_of
@@ -115,17 +118,14 @@ class _Sums:
         (top, count), (start, stop) = rows, columns
         low, block = parts_of(tile)[-1].height, task.block
         # A panel of rows stays in the nearest cache while columns come from the next one.
-        with (
-            f.loop(start, stop, task.sizes.stripe) as begin,
-            f.loop(0, count, tile.height) as panel,
-        ):
-            here = f.least(count - panel, tile.height)
-            left = f.offset(task.places["lhs"], panel * steps * size)
+        with f.loop(start, stop, task.sizes.stripe) as begin, self._panels(count) as found:
+            panel, place, here = found
+            left = f.offset(task.places["lhs"], place * steps * size)
             if not task.checked.gathers("lhs"):
                 with f.when(begin.is_("eq", 0)):
                     self._pack_rows(top + panel, here, now, steps, left)
             # The next rows that are packed: in the first stripe those below, else the next ones.
-            row = f.select(begin.is_("eq", 0), top + panel + tile.height, top + count)
+            row = f.select(begin.is_("eq", 0), top + panel + here, top + count)
             over = row.is_("sge", block.rows)
             line, far = f.select(over, 0, row), f.select(over, steps, 0)
             task.find(self.soon["lhs"], "lhs", self.lhs, line, far)
@@ -156,7 +156,7 @@ class _Sums:
                     elif task.checked.straight:
                         parts = self.parts["lhs"].get()
                         each = f.value(8 * lanes_of(tile.height), "i64") * parts
-                        starts = panel // tile.height * each + row * 8
+                        starts = place // tile.height * each + row * 8
                         starts = f.offset(task.places["lhs"], starts)
                         args = [parts, task.places["lhs_segments"], starts, packed, *out]
                     else:
@@ -164,6 +164,27 @@ class _Sums:
                         args = [steps, f.offset(left, part), packed, *asking, *out]
                     f.call(str(called), args)
                     column.set(j + wide)
+
+    @contextmanager
+    def _panels(self, count: Value) -> Iterator[tuple[Value, Value, Value]]:
+        """Do what follows for panels of so many rows: the first row of each, where it lies packed
+        (in rows) and how many it has.
+
+        Where a whole panel would leave few rows, which read columns too often, it gives some away.
+        """
+        f, height = self.task.f, self.task.sizes.tile.height
+        some = 2 * parts_of(self.task.sizes.tile)[-1].height
+        row, place = f.variable("i64", 0), f.variable("i64", 0)
+        with f.while_(lambda: row.get().is_("slt", count)):
+            now = row.get()
+            rest = count - now
+            here = f.least(rest, height)
+            if not self.task.checked.gathers("lhs"):
+                two = rest.is_("sgt", height) & rest.is_("sle", 2 * some)
+                here = f.select(two, some, here)
+            yield now, place.get(), here
+            row.set(now + here)
+            place.set(place.get() + height)
 
     def _asking(self, for_rows: Value) -> list[Value]:
         """What a tile asks for: rows, or more of the columns; in the end, for nothing new."""
