@@ -95,6 +95,9 @@ class _Sums:
         column = f.select(final, 0, end)
         some = f.least(task.block.columns - column, task.record["together"])
         self.asked.set(0)
+        if task.checked.pace:  # They are laid out as a whole.
+            self.asks.set(0)
+            return
         self.asks.set(f.select(source & self.packs | self.kept, task.asks_of(some), 0))
 
         def lying() -> None:
@@ -146,7 +149,12 @@ class _Sums:
                     adding = now.is_("ne", 0)
                     out = [f.offset(self.place, j * size), offsets, here - row, rest, adding]
                     part = row * task.numbers.part
-                    if task.checked.straight and task.checked.side == "rhs":
+                    if task.checked.pace:
+                        planes = f.offset(right, (j - start) * task.numbers.part)
+                        table = task.places["rhs_segments"]
+                        asking = self._asking(for_rows & j.is_("eq", begin))
+                        args = [steps, f.offset(left, part), planes, table, *asking, *out]
+                    elif task.checked.straight and task.checked.side == "rhs":
                         parts = self.parts["rhs"].get()
                         each = f.value(ENTRY * tile.width, "i64") * parts
                         table = f.offset(right, (j - start) // tile.columns * each)
@@ -191,7 +199,10 @@ class _Sums:
         f, asked = self.task.f, self.asked.get()
         more = asked.is_("slt", self.asks.get())
         of_rows = self.soon["lhs"].of(f.value(0, "i64"))
-        of_columns = self.soon["rhs"].of(f.select(more, asked, 0))
+        if self.task.checked.pace:
+            of_columns = of_rows
+        else:
+            of_columns = self.soon["rhs"].of(f.select(more, asked, 0))
         self.asked.set(asked + f.select(for_rows, 0, 1))
         start, *paces = (f.select(for_rows, a, b) for a, b in zip(of_rows, of_columns, strict=True))
         return [start, *(f.select(for_rows | more, pace, 0) for pace in paces)]

@@ -2,8 +2,14 @@
 
 from collections.abc import Sequence
 
+from shardir.backends.cpu.native.contraction.checked import Checked
 from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product
+from shardir.backends.cpu.native.contraction.elements import arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid
+from shardir.backends.cpu.native.contraction.sizes import WHOLE, Sizes, shares
+
+GROUP = 2
+"""Panels of columns that are packed at a time."""
 
 
 def described(
@@ -30,9 +36,34 @@ def described(
         "columns_rhs": _strides(work.columns, 2), "columns_out": _strides(work.columns, 3),
         "inner_lhs": _strides(work.inner, 1), "inner_rhs": _strides(work.inner, 2),
         "positions_0": (), "positions_1": (), "positions_2": (), "bounds": (),
+        "laid": (),
     }  # fmt: skip
     if work.patches:
         _describe_patches(work, work.patches, lists)
+    return fields, lists
+
+
+def blocked(
+    work: Product, grid: Grid, sizes: Sizes, staged: bool, checked: Checked
+) -> tuple[dict[str, int], dict[str, Sequence[tuple[int, ...]]]]:
+    """The same for the kernel that packs: in parts of the sum, and some rows and columns at a
+    time."""
+    _, _, columns, inner = work.sizes
+    width, height = sizes.tile.columns, sizes.tile.height
+    fields, lists = described(work, grid)
+    # Of rows that steps walk along, copies may lie beside the table of where they begin.
+    copied = checked.side == "lhs" and checked.walked >= 0
+    most = sizes.rows // 2 // height * height if copied else sizes.rows
+    held = shares(grid.rows, max(height, most), height)
+    # Columns are some at a time: the next ones come from memory while tiles of these are made.
+    some = grid.columns if checked.side else min(grid.columns, GROUP * width)
+    fields |= {
+        "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE), "held_rows": held,
+        "together": some, "panel_columns": padded(columns, width),
+    }  # fmt: skip
+    if staged:
+        size = arithmetic(work.out.dtype).size
+        lists["rows_made"] = [(grid.rows, grid.columns * size), (1, 0)]
     return fields, lists
 
 

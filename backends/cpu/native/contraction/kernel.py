@@ -14,6 +14,7 @@ from shardir.backends.cpu.native.contraction.checked import Checked
 from shardir.backends.cpu.native.contraction.elements import arithmetic
 from shardir.backends.cpu.native.contraction.packing import emit_across, emit_pack
 from shardir.backends.cpu.native.contraction.patches import emit_patches
+from shardir.backends.cpu.native.contraction.planes_tile import emit_planes, emit_planes_tile
 from shardir.backends.cpu.native.contraction.sizes import LINES, Sizes
 from shardir.backends.cpu.native.contraction.staging import emit_unstage
 from shardir.backends.cpu.native.contraction.straight import emit_starts, emit_straight_tile
@@ -40,7 +41,9 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
     emit_write(module, tile, numbers, host())
     for part in checked.parts_of(tile):
         place = module, called(part), part, tile, numbers, host()
-        if checked.straight and checked.side == "lhs":
+        if checked.pace:
+            emit_planes_tile(*place)
+        elif checked.straight and checked.side == "lhs":
             emit_straight_tile(*place, checked.dims)
         elif checked.straight:
             emit_windows_tile(*place, checked.dims, checked.walked)
@@ -49,7 +52,9 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
     for side, lines, dtype in (("lhs", tile.height, lhs), ("rhs", tile.columns, rhs)):
         dims = checked.of(side)
         straight = checked.straight and side == checked.side
-        if straight and side == "rhs":
+        if checked.pace and side == "rhs":
+            emit_planes(module, dtype, numbers, checked.pace)
+        elif straight and side == "rhs":
             emit_windows(module, f"starts_{side}", tile, numbers, dims, 8 * LINES, checked.walked)
         elif straight:
             along = checked.walked

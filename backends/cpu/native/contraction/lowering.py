@@ -10,11 +10,12 @@ from math import prod
 
 from shardir.backends.cpu.native.contraction.apart import each_lane
 from shardir.backends.cpu.native.contraction.checked import Checked
-from shardir.backends.cpu.native.contraction.describing import described, padded, tasks
+from shardir.backends.cpu.native.contraction.describing import blocked, described, tasks
 from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
 from shardir.backends.cpu.native.contraction.kernel import product_kernel
+from shardir.backends.cpu.native.contraction.laying import in_planes
 from shardir.backends.cpu.native.contraction.narrow import (
     narrow,
     rate,
@@ -22,16 +23,15 @@ from shardir.backends.cpu.native.contraction.narrow import (
     swept,
 )
 from shardir.backends.cpu.native.contraction.parts import parts_kernel
+from shardir.backends.cpu.native.contraction.planes import lying
 from shardir.backends.cpu.native.contraction.rearranged import laid
 from shardir.backends.cpu.native.contraction.record import written
-from shardir.backends.cpu.native.contraction.sizes import STEPS, WHOLE, Sizes, shares
+from shardir.backends.cpu.native.contraction.sizes import STEPS, Sizes
 from shardir.backends.cpu.native.contraction.straight import readable, walked
 from shardir.backends.cpu.native.contraction.windows import windowed
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.backends.cpu.native.moves.copying import copy_phases
 
-GROUP = 2
-"""Panels of columns that are packed at a time."""
 PARTED = 128
 """Bytes of columns from which on loops of columns are done one by one."""
 PACKED = 256 << 10
@@ -153,6 +153,8 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     item = work.out.itemsize
     if _better_turned(work):
         work = work.turned()
+    if phases := in_planes(work, context, label):
+        return phases
     while (
         not _dense_from(work.columns, item)
         and _run(work.columns, item) >= PARTED
@@ -179,6 +181,10 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
 def _better_turned(work: Product) -> bool:
     """Whether columns should be rows: to read patches where they lie, or to store at once."""
     item, turned = work.out.itemsize, work.turned()
+    if lying(work):
+        return False
+    if lying(turned) and not readable(work):
+        return True
     if windowed(work):
         return False
     if windowed(turned) and not readable(work):
@@ -237,20 +243,7 @@ def _packed_phases(
     kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
-    fields, lists = described(work, grid)
-    height = sizes.tile.height
-    # Of rows that steps walk along, copies may lie beside the table of where they begin.
-    copied = checked.side == "lhs" and checked.walked >= 0
-    most = sizes.rows // 2 // height * height if copied else sizes.rows
-    held = shares(grid.rows, max(height, most), height)
-    # Columns are some at a time: the next ones come from memory while tiles of these are made.
-    some = grid.columns if checked.side else min(grid.columns, GROUP * width)
-    fields |= {
-        "staged": int(staged), "steps": shares(inner, sizes.steps, WHOLE), "held_rows": held,
-        "together": some, "panel_columns": padded(columns, width),
-    }  # fmt: skip
-    if staged:
-        lists["rows_made"] = [(grid.rows, grid.columns * numbers.size), (1, 0)]
+    fields, lists = blocked(work, grid, sizes, staged, checked)
     if not grid.packed:
         return [Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label)]
     entries, size = [], fields["panel_columns"] * inner * numbers.size

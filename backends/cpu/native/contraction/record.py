@@ -22,6 +22,7 @@ LISTS = (
     "columns_rhs", "columns_out", "inner_lhs", "inner_rhs",
     "positions_0", "positions_1", "positions_2",  # of lines of patches, along checked dimensions
     "bounds",  # of (start, size) of each of these, then (walked, pace)
+    "laid",  # how patches are laid out: see `planes`
 )  # fmt: skip
 """Loops, innermost first; where not said otherwise, of (extent, stride)."""
 

@@ -3,6 +3,7 @@
 from shardir.backends.cpu.native.contraction.checked import Checked
 from shardir.backends.cpu.native.contraction.elements import Arithmetic
 from shardir.backends.cpu.native.contraction.packing import SEGMENT, panels_of
+from shardir.backends.cpu.native.contraction.planes_tile import LAY
 from shardir.backends.cpu.native.contraction.record import Block, Reader
 from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, Sizes
 from shardir.backends.cpu.native.contraction.soon import Soon
@@ -57,6 +58,11 @@ class Task:
         """Pack lines of an operand, but for those skipped, for the steps from `first` on, or find
         them in memory. How many segments these are."""
         f, dims, tile = self.f, self.checked.of(side), self.sizes.tile
+        if self.checked.pace and side == "rhs":
+            words, table = self.record.loops("laid")[0], self.places["rhs_segments"]
+            column = self.block.first_column + skipped
+            f.call(LAY, [to, base, words, table, first, steps, column, lines])
+            return f.value(0, "i64")
         name, segments = f"inner_{side}", self.places[f"{side}_segments"]
         args = [self.words, self.record.list(name), segments, first, steps]
         parts = f.call(f"segments_{dims}", args, "i64")

@@ -217,7 +217,7 @@ class TileSums:
             there = f.least(columns, tile.columns)
             f.call(WRITE, [kept, out, offsets, some, there, adding])
 
-        if tile == self.packed:
+        if tile.columns == self.packed.columns:
             f.choose(
                 rows.is_("uge", tile.height) & columns.is_("uge", tile.columns), whole, in_memory
             )

@@ -1,10 +1,10 @@
 """Columns that are patches, read where they lie: products that pack nothing of the image.
 
 Where vectors of columns are neighbours in the image (the channels of a pixel in gradients of
-filters, the places of a row where features come first), a tile reads them from there, with zeros
-for what lies outside. For each segment of steps a table says where each vector begins, which of its
-lanes exist, and from which step to which it lies inside. Numbers are summed in the same order as if
-they were packed.
+filters, places where features come first and windows are of one place), a tile reads them from
+there, with zeros for what lies outside. For each segment of steps a table says where each vector
+begins, which of its lanes exist, and from which step to which it lies inside. Numbers are summed in
+the same order as if they were packed.
 """
 
 from collections.abc import Callable

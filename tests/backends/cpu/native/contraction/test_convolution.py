@@ -228,28 +228,31 @@ def test_patches_whose_channels_are_neighbours_are_not_packed(features: int, pad
 
 
 @pytest.mark.parametrize(
-    ("dims", "left", "right"),
-    [("f01b,i01o->01bf", (2, 16, 16, 32), (2, 16, 16, 24)),
-     ("bf01,oi01->bf01", (2, 16, 16, 32), (24, 16, 3, 3))],
+    ("dims", "left", "right", "padding", "read"),
+    [("f01b,i01o->01bf", (2, 16, 16, 32), (2, 16, 16, 24), 1, "_rhs2_straight"),
+     ("bf01,oi01->bf01", (2, 32, 24, 32), (24, 32, 1, 1), 0, "_rhs0_straight"),
+     ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 1, "_planes1"),
+     ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 0, "_planes1")],
 )  # fmt: skip
 def test_patches_whose_neighbours_are_columns_are_not_packed(
-    dims: str, left: tuple[int, ...], right: tuple[int, ...]
+    dims: str, left: tuple[int, ...], right: tuple[int, ...], padding: int, read: str
 ) -> None:
-    """Channels of a pixel in gradients of filters, and places of a row where features are first."""
-    attrs = attributes(2, dims, padding=((1, 1), (1, 1)))
+    """Channels of a pixel in gradients of filters, and places where features are first, which are
+    laid out in planes if windows have more than one."""
+    attrs = attributes(2, dims, padding=((padding, padding),) * 2)
     x, w = np.ones(left, np.float32), np.ones(right, np.float32)
     op = op_on(convolution, TensorType(left, "f32"), TensorType(right, "f32"), **attrs)
     phases = lowered(RULES["convolution"], op, [x, w], [np.empty(op.result.type.shape, np.float32)])
     names = [phase.kernel.name for phase in phases or ()]
     products = [name for name in names if name.startswith("product")]
     assert products
-    assert all("_rhs2_straight" in name for name in products)
+    assert all(read in name for name in products)
 
 
 def test_a_filter_whose_rows_and_steps_lie_apart_is_copied_once() -> None:
     """Every task packs it: steps are neighbours in the copy."""
-    attrs = attributes(2, "bf01,oi01->bf01", padding=((1, 1), (1, 1)))
-    x, w = np.ones((4, 64, 28, 28), np.float32), np.ones((64, 64, 3, 3), np.float32)
+    attrs = attributes(2, "bf01,oi01->bf01", padding=((1, 1), (1, 1)), strides=(3, 3))
+    x, w = np.ones((4, 64, 84, 84), np.float32), np.ones((64, 64, 3, 3), np.float32)
     op = op_on(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
     phases = lowered(RULES["convolution"], op, [x, w], [np.empty(op.result.type.shape, np.float32)])
     copy, *products = (phase.kernel.name for phase in phases or ())

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shardir.backends.cpu.native.contraction import lowering
+from shardir.backends.cpu.native.contraction import describing
 from shardir.backends.cpu.native.contraction.rules import LAYOUTS, RULES
 from shardir.backends.cpu.native.llvm.target import host
 from shardir.ops import dot
@@ -342,7 +342,7 @@ def test_columns_are_packed_in_groups_of_any_size(
     x, y = numbers(rng, left, "f32"), numbers(rng, right, "f32")
     made = []
     for group in (1, 2, 3, 1000):
-        monkeypatch.setattr(lowering, "GROUP", group)
+        monkeypatch.setattr(describing, "GROUP", group)
         made.append(product(x, y, dims))
     assert all(np.array_equal(made[0], each) for each in made[1:])
 

@@ -1,0 +1,44 @@
+"""The phases of products whose columns are places of images laid out in planes: see `planes`."""
+
+from shardir.backends.cpu.native.contraction.checked import Checked
+from shardir.backends.cpu.native.contraction.describing import blocked, tasks
+from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
+from shardir.backends.cpu.native.contraction.elements import arithmetic
+from shardir.backends.cpu.native.contraction.grid import grid_of
+from shardir.backends.cpu.native.contraction.kernel import product_kernel
+from shardir.backends.cpu.native.contraction.narrow import rate
+from shardir.backends.cpu.native.contraction.planes import lying, one_run
+from shardir.backends.cpu.native.contraction.record import written
+from shardir.backends.cpu.native.contraction.sizes import Sizes
+from shardir.backends.cpu.native.contraction.windows import windowed
+from shardir.backends.cpu.native.data import Context, Phase
+
+
+def in_planes(work: Product, context: Context, label: str) -> list[Phase]:
+    """Its phases; none if it is better done otherwise."""
+    found = lying(work)
+    if not found or (not found.taps and windowed(found.work)):
+        return []
+    laid, work, numbers = found.laid(), found.ordered(), arithmetic(work.out.dtype)
+    batch, rows, columns, inner = work.sizes
+    sizes = Sizes.of(numbers, columns)
+    steps, most = laid.blocks(found.channels, numbers.size)
+    most = most // sizes.tile.columns * sizes.tile.columns
+    if not most:
+        return []
+    staged = numbers.dtype != work.out.dtype or not one_run(work.columns)
+    grid = grid_of(
+        batch, rows, columns, inner, sizes._replace(columns=most), numbers.size, staged, False,
+        context.workers, rate(numbers.part), packable=False,
+    )  # fmt: skip
+    if staged:
+        most = min(most, sizes.staged // grid.rows)
+    parts = context.workers if batch == 1 else 1
+    grid = grid._replace(columns=laid.whole_lines(columns, grid.columns, most, parts))
+    checked = Checked("rhs", pace=found.pace)
+    fields, lists = blocked(work, grid, sizes, staged, checked)
+    along = merged(Loop(loop.extent, loop.lhs, 0, 0) for loop in work.inner)
+    lists["inner_lhs"] = [(loop.extent, loop.lhs) for loop in reversed(along)] or [(1, 0)]
+    fields["steps"], lists["laid"] = steps, laid.words
+    kernel = product_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
+    return [Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label)]
