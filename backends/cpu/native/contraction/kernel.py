@@ -3,18 +3,20 @@
 The sum is taken in equal parts of some hundred steps. For each part, some rows of the left operand
 at a time, which the caches hold, meet all columns of the right one, tile after tile (`blocks`).
 Both are packed for that (`task`), columns once for all rows or by an earlier phase, which uses the
-same kernel (`straight` and `windows` say what needs no packing). Numbers are summed in the order of
-the steps whatever the blocks are, so that results do not depend on how the work is split.
+same kernel (`straight`, `windows` and `planes` say what needs no packing). Numbers are summed in
+the order of the steps whatever the blocks are, so that results do not depend on how the work is
+split.
 """
 
 from functools import cache
 
 from shardir.backends.cpu.native.contraction.blocks import called, emit_block
 from shardir.backends.cpu.native.contraction.checked import Checked
+from shardir.backends.cpu.native.contraction.copied_lines import emit_lay
 from shardir.backends.cpu.native.contraction.elements import arithmetic
 from shardir.backends.cpu.native.contraction.packing import emit_across, emit_pack
 from shardir.backends.cpu.native.contraction.patches import emit_patches
-from shardir.backends.cpu.native.contraction.planes_tile import emit_planes, emit_planes_tile
+from shardir.backends.cpu.native.contraction.planes_tile import emit_planes_tile
 from shardir.backends.cpu.native.contraction.sizes import LINES, Sizes
 from shardir.backends.cpu.native.contraction.staging import emit_unstage
 from shardir.backends.cpu.native.contraction.straight import emit_starts, emit_straight_tile
@@ -53,7 +55,7 @@ def _text(name: str, lhs: str, rhs: str, out: str, sizes: Sizes, checked: Checke
         dims = checked.of(side)
         straight = checked.straight and side == checked.side
         if checked.pace and side == "rhs":
-            emit_planes(module, dtype, numbers, checked.pace)
+            emit_lay(module, dtype, numbers, checked.pace)
         elif straight and side == "rhs":
             emit_windows(module, f"starts_{side}", tile, numbers, dims, 8 * LINES, checked.walked)
         elif straight:

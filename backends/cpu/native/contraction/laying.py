@@ -10,14 +10,13 @@ from shardir.backends.cpu.native.contraction.narrow import rate
 from shardir.backends.cpu.native.contraction.planes import lying, one_run
 from shardir.backends.cpu.native.contraction.record import written
 from shardir.backends.cpu.native.contraction.sizes import Sizes
-from shardir.backends.cpu.native.contraction.windows import windowed
 from shardir.backends.cpu.native.data import Context, Phase
 
 
 def in_planes(work: Product, context: Context, label: str) -> list[Phase]:
     """Its phases; none if it is better done otherwise."""
     found = lying(work)
-    if not found or (not found.taps and windowed(found.work)):
+    if not found:
         return []
     laid, work, numbers = found.laid(), found.ordered(), arithmetic(work.out.dtype)
     batch, rows, columns, inner = work.sizes

@@ -16,6 +16,7 @@ from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithme
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
 from shardir.backends.cpu.native.contraction.kernel import product_kernel
 from shardir.backends.cpu.native.contraction.laying import in_planes
+from shardir.backends.cpu.native.contraction.lines import in_lines
 from shardir.backends.cpu.native.contraction.narrow import (
     narrow,
     rate,
@@ -153,7 +154,7 @@ def _packed(work: Product, context: Context, label: str) -> list[Phase]:
     item = work.out.itemsize
     if _better_turned(work):
         work = work.turned()
-    if phases := in_planes(work, context, label):
+    if phases := in_planes(work, context, label) or in_lines(work, context, label):
         return phases
     while (
         not _dense_from(work.columns, item)

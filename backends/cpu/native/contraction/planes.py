@@ -52,8 +52,9 @@ class Laid(NamedTuple):
     """How an image is laid out.
 
     Steps of the sum are those of `taps` for each channel; of a tap it is said which plane it has,
-    and how many lines further on it begins there. An image has `lines` lines of `width` places;
-    `strides` lead to the next line, image and channel. Planes have `more` lines than places need.
+    and how many lines, and places, further on it begins there. An image has `lines` lines of
+    `width` places; `strides` lead to the next line, image and channel. Planes have `more` lines
+    than places need.
     """
 
     width: int
@@ -61,7 +62,7 @@ class Laid(NamedTuple):
     more: int
     strides: tuple[int, int, int]
     planes: tuple[Plane, ...]
-    taps: tuple[tuple[int, int], ...]
+    taps: tuple[tuple[int, int, int], ...]
 
     @property
     def words(self) -> tuple[tuple[int, ...], ...]:
@@ -144,11 +145,11 @@ class Lying(NamedTuple):
                     others.append((at, loop))
             key = (*(at for at, _ in others), rest)
             new = len(planes), self._plane(patches, others, rest, stride)
-            taps.append((planes.setdefault(key, new)[0], shift))
+            taps.append((planes.setdefault(key, new)[0], shift, 0))
         return Laid(
             self.near.extent,
             self.line.extent if self.image else ENDLESS,
-            max(shift for _, shift in taps),
+            max(shift for _, shift, _ in taps),
             (
                 self.line.rhs,
                 self.image.rhs if self.image else 0,
@@ -177,9 +178,9 @@ class Lying(NamedTuple):
             position = begin + sum(at * loop.steps[d] for at, loop in taps)
             position += rest * line.steps[d] // stride
             if near.steps[d]:
-                places = _inside(position, near.steps[d], size, near.extent)
+                places = inside_of(position, near.steps[d], size, near.extent)
             else:
-                low, high = _inside(position, line.steps[d], size, inside[1])
+                low, high = inside_of(position, line.steps[d], size, inside[1])
                 inside = max(inside[0], low), high
         start = sum(at * loop.rhs for at, loop in taps) + rest * (line.rhs // stride)
         return Plane(start, *places, *inside)
@@ -192,6 +193,8 @@ def lying(work: Product) -> Lying | None:
         return None
     if numbers.planes > 1 or work.rhs.dtype in COMPLEX or not converts(work.rhs.dtype, numbers):
         return None
+    if len(work.inner) == 1 and not patches.starts and work.columns[-1].rhs == work.rhs.itemsize:
+        return None  # Windows of one place.
     work = _with_batch(work)
     *others, near = work.columns
     item, line = work.rhs.itemsize, others[-1] if others else Loop(1, 0, 0, 0, (0,) * len(near[4]))
@@ -205,7 +208,7 @@ def lying(work: Product) -> Lying | None:
         return None
     if any(any(loop.steps) for loop in (*others[:-1], *work.batch)):
         return None
-    down = _down(work, line) if len(others) == 1 else None
+    down = loop_down(work, line) if len(others) == 1 else None
     channel = _channel(work, line, near, down)
     taps = sorted(
         (loop for loop in work.inner if loop is not channel), key=lambda loop: -abs(loop.lhs)
@@ -235,7 +238,7 @@ def one_run(columns: Sequence[Loop]) -> bool:
     return all(outer.out == inner.out * inner.extent for outer, inner in pairs)
 
 
-def _down(work: Product, line: Loop) -> Loop | None:
+def loop_down(work: Product, line: Loop) -> Loop | None:
     """The loop of the sum that goes from line to line, if it goes through few of them."""
     found = []
     for loop in work.inner:
@@ -261,7 +264,7 @@ def _channel(work: Product, line: Loop, near: Loop, down: Loop | None) -> Loop |
     return max(found, key=lambda loop: abs(loop.rhs), default=None)
 
 
-def _inside(position: int, step: int, size: int, count: int) -> tuple[int, int]:
+def inside_of(position: int, step: int, size: int, count: int) -> tuple[int, int]:
     """From which to which of `count` positions they are at least 0 and less than `size`."""
     if not step:
         return (0, count) if 0 <= position < size else (0, 0)

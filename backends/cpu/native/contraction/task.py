@@ -1,9 +1,9 @@
 """What a task of the kernel of products works with: scratch memory, tables, packed numbers."""
 
 from shardir.backends.cpu.native.contraction.checked import Checked
+from shardir.backends.cpu.native.contraction.copied_lines import LAY
 from shardir.backends.cpu.native.contraction.elements import Arithmetic
 from shardir.backends.cpu.native.contraction.packing import SEGMENT, panels_of
-from shardir.backends.cpu.native.contraction.planes_tile import LAY
 from shardir.backends.cpu.native.contraction.record import Block, Reader
 from shardir.backends.cpu.native.contraction.sizes import LEFT, LINES, RIGHT, STAGE, Sizes
 from shardir.backends.cpu.native.contraction.soon import Soon

@@ -45,6 +45,11 @@ CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("bf01,oi01->bf01", (2, 12, 20, 21), (24, 12, 3, 3), {"padding": ((5, 5), (5, 5))}),
     ("bf01,oi01->bf01", (2, 12, 10, 11), (24, 12, 3, 3),
      {"padding": ((2, 2), (2, 2)), "lhs_dilation": (2, 2)}),
+    ("bf01,oi01->bf01", (1, 6, 9, 170), (24, 6, 3, 5),
+     {"padding": ((9, 0), (5, 50)), "strides": (2, 2), "rhs_dilation": (1, 9)}),
+    ("bf01,oi01->bf01", (2, 6, 9, 170), (24, 6, 3, 3), {"padding": ((1, 1), (1, 200))}),
+    ("bf01,oi01->bf01", (2, 3, 9, 1), (24, 3, 3, 3),
+     {"padding": ((1, 1), (130, 130)), "strides": (1, 2)}),
     ("fb01,oi01->bf01", (12, 2, 20, 21), (24, 12, 3, 3), {"padding": AROUND}),
     ("bf01,oi01->b0f1", (2, 12, 20, 21), (24, 12, 3, 3), {"padding": AROUND}),
 ]  # fmt: skip
@@ -110,7 +115,7 @@ def test_rows_of_a_window_share_planes() -> None:
     of places, for each tap."""
     one, _ = laid((1, 4, 30, 30), (8, 4, 3, 3))
     assert (len(one.planes), one.more) == (3, 2)
-    assert one.taps[:4] == ((0, 0), (1, 0), (2, 0), (0, 1))
+    assert one.taps[:4] == ((0, 0, 0), (1, 0, 0), (2, 0, 0), (0, 1, 0))
     second, _ = laid((1, 4, 30, 30), (8, 4, 3, 3), 2)
     assert (len(second.planes), second.more) == (6, 1)
     small, _ = laid((2, 4, 7, 7), (8, 4, 3, 3))
