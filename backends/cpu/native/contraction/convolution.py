@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 from shardir.backends.cpu.native.contraction.einsum import Loop, Patches, Product, merged
 from shardir.backends.cpu.native.contraction.elements import arithmetic, converts
+from shardir.backends.cpu.native.contraction.framed import framed
 from shardir.backends.cpu.native.contraction.lowering import multiplied
+from shardir.backends.cpu.native.contraction.pitches import suits
 from shardir.backends.cpu.native.data import Context, Phase, View
 from shardir.ir import Op
 from shardir.ops.convolution_loops import Side, sides
@@ -32,7 +34,15 @@ def convolution_rule(
     numbers = arithmetic(out.dtype)
     if not all(converts(view.dtype, numbers) for view in operands):
         return None
-    products = list(products_of(op.attrs, operands[0], operands[1], out))
+    image, filter = operands
+    plan = framed(op.attrs, image, filter, out)
+    if plan:
+        (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out)
+        if suits(work, plan.moved, plan.after):
+            before, plan, after = plan.copied(image, filter, out, context)
+            (work,) = products_of(plan.attrs, plan.image, plan.filter, plan.out)
+            return [*before, *multiplied(work, context, "convolution"), *after]
+    products = list(products_of(op.attrs, image, filter, out))
     if any(work.patches and len(work.patches.starts) > CHECKED for work in products):
         return None
     return [phase for work in products for phase in multiplied(work, context, "convolution")]

@@ -24,6 +24,7 @@ from shardir.backends.cpu.native.contraction.narrow import (
     swept,
 )
 from shardir.backends.cpu.native.contraction.parts import parts_kernel
+from shardir.backends.cpu.native.contraction.pitches import pitched
 from shardir.backends.cpu.native.contraction.planes import lying
 from shardir.backends.cpu.native.contraction.rearranged import laid
 from shardir.backends.cpu.native.contraction.record import written
@@ -90,6 +91,7 @@ def _parts(work: Product) -> int:
 def _at_once(work: Product, context: Context, label: str) -> list[Phase]:
     return (
         each_lane(work, context, label)
+        or pitched(work, context, label)
         or narrow(work, context, label)
         or _packed(work, context, label)
     )

@@ -169,10 +169,29 @@ LARGE = [
     ("f01b,i01o->01bf", (5, 16, 18, 32), (5, 14, 16, 24), {}),
     ("bf01,oi01->bf01", (3, 20, 18, 34), (32, 20, 3, 3), {}),
     ("bf01,oi01->bf01", (3, 20, 18, 21), (43, 20, 3, 3), {}),
+    ("f01b,i01o->01bf", (7, 14, 13, 24), (7, 14, 13, 24), {"padding": ((1, 1), (1, 1))}),
+    ("f01b,i01o->01bf", (9, 20, 21, 3), (9, 10, 10, 70),
+     {"padding": ((3, 2), (2, 3)), "rhs_dilation": (2, 2)}),
+    ("f01b,i01o->01bf", (9, 12, 11, 1), (9, 12, 11, 20), {"padding": ((2, 2), (1, 3))}),
+    ("f01b,i01o->01bf", (9, 12, 11, 40), (9, 12, 13, 21), {"padding": ((-1, 2), (2, 2))}),
+    ("fb01,io01->bf01", (9, 24, 14, 14), (9, 20, 14, 14), {"padding": ((1, 1), (1, 1))}),
+    ("fb01,io01->bf01", (9, 2, 17, 14), (9, 33, 17, 14), {"padding": ((1, 1), (2, 2))}),
+    ("fb01,io01->bf01", (3, 40, 30, 30), (3, 36, 15, 15),
+     {"padding": ((1, 0), (1, 0)), "rhs_dilation": (2, 2)}),
+    ("f0b,i0o->0bf", (9, 100, 7), (9, 100, 40), {"padding": ((3, 3),)}),
+    ("fb0,io0->bf0", (9, 7, 100), (9, 40, 95), {"padding": ((0, 2),)}),
+    ("b01f,01io->b01f", (3, 23, 29, 1), (5, 5, 1, 32), {"padding": ((2, 2), (2, 2))}),
+    ("b01f,01io->b01f", (3, 23, 29, 1), (5, 4, 1, 18), {}),
+    ("b01f,01io->b01f", (3, 23, 29, 1), (3, 3, 1, 6),
+     {"padding": ((1, 2), (-1, 4)), "rhs_dilation": (2, 3)}),
+    ("bf01,oi01->bf01", (3, 1, 23, 29), (32, 1, 5, 5), {"padding": ((2, 2), (2, 2))}),
+    ("bf01,oi01->bf01", (3, 1, 23, 29), (12, 1, 5, 5),
+     {"padding": ((2, 2), (2, 2)), "strides": (2, 2)}),
+    ("b0f,0io->b0f", (3, 900, 1), (25, 1, 8), {"padding": ((12, 12),)}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "i16"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i16"])
 @pytest.mark.parametrize(("dims", "left", "right", "given"), LARGE)
 def test_shapes(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], given: dict[str, Any], dtype: str
@@ -229,7 +248,7 @@ def test_patches_whose_channels_are_neighbours_are_not_packed(features: int, pad
 
 @pytest.mark.parametrize(
     ("dims", "left", "right", "padding", "read"),
-    [("f01b,i01o->01bf", (2, 16, 16, 32), (2, 16, 16, 24), 1, "_rhs2_straight"),
+    [("f012b,i012o->012bf", (2, 5, 16, 16, 32), (2, 5, 16, 16, 24), 1, "_rhs3_straight"),
      ("bf01,oi01->bf01", (2, 32, 24, 32), (24, 32, 1, 1), 0, "_rhs0_straight"),
      ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 1, "_planes1"),
      ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 0, "_planes1")],
@@ -239,7 +258,8 @@ def test_patches_whose_neighbours_are_columns_are_not_packed(
 ) -> None:
     """Channels of a pixel in gradients of filters, and places where features are first, which are
     laid out in planes if windows have more than one."""
-    attrs = attributes(2, dims, padding=((padding, padding),) * 2)
+    rank = len(left) - 2
+    attrs = attributes(rank, dims, padding=((padding, padding),) * rank)
     x, w = np.ones(left, np.float32), np.ones(right, np.float32)
     op = op_on(convolution, TensorType(left, "f32"), TensorType(right, "f32"), **attrs)
     phases = lowered(RULES["convolution"], op, [x, w], [np.empty(op.result.type.shape, np.float32)])
@@ -247,6 +267,41 @@ def test_patches_whose_neighbours_are_columns_are_not_packed(
     products = [name for name in names if name.startswith("product")]
     assert products
     assert all(read in name for name in products)
+
+
+def kernels_of(dims: str, left: tuple[int, ...], right: tuple[int, ...], **given: Any) -> list[str]:
+    attrs = attributes(2, dims, **given)
+    types = [TensorType(shape, "f32") for shape in (left, right)]
+    op = op_on(convolution, *types, **attrs)
+    arrays = [np.ones(shape, np.float32) for shape in (left, right)]
+    out = np.empty(op.result.type.shape, np.float32)
+    phases = lowered(RULES["convolution"], op, arrays, [out])
+    return [phase.kernel.name for phase in phases or ()]
+
+
+@pytest.mark.parametrize(
+    ("dims", "left", "right"),
+    [("f01b,i01o->01bf", (2, 14, 14, 24), (2, 14, 14, 24)),
+     ("f01b,i01o->01bf", (8, 32, 32, 3), (8, 32, 32, 32)),
+     ("fb01,io01->bf01", (8, 24, 14, 14), (8, 24, 14, 14)),
+     ("b01f,01io->b01f", (4, 28, 28, 1), (5, 5, 1, 32)),
+     ("bf01,oi01->bf01", (4, 1, 28, 28), (32, 1, 5, 5))],
+)  # fmt: skip
+def test_gradients_of_filters_and_images_of_one_feature_have_a_frame(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    """Nothing is packed: rows of tiles lie beside each other in a copy with zeros around it."""
+    names = kernels_of(dims, left, right, padding=((1, 1), (1, 1)))
+    assert names[0] == "frame" or names[1] == "frame"
+    assert any(name.startswith("pitched") for name in names)
+    assert not any(name.startswith("product") for name in names)
+
+
+def test_a_result_that_is_dear_to_turn_is_packed() -> None:
+    """Of few places and many features, where features come first, copies would take too long."""
+    shape = (1, 256, 7, 7)
+    names = kernels_of("fb01,io01->bf01", shape, shape, padding=((1, 1), (1, 1)))
+    assert any(name.startswith("product") for name in names)
 
 
 def test_a_filter_whose_rows_and_steps_lie_apart_is_copied_once() -> None:

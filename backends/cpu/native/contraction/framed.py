@@ -1,0 +1,175 @@
+"""Copies around a convolution, so that its product is one whose rows lie beside each other.
+
+The image is copied with zeros around it, so that no step of a window has to be looked at, and what
+lies badly (features that are no neighbours) in another order. That is worth it for gradients of
+filters, and for images of one feature: see `pitches`.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple
+
+from shardir.backends.cpu.native.data import Context, Kernel, Phase, View, packed
+from shardir.backends.cpu.native.llvm.text import Function, Module, Value
+from shardir.backends.cpu.native.moves.copying import copy_phases
+from shardir.ops.convolution_loops import sides
+from shardir.types import TensorType
+
+RANK = 2
+"""Spatial dimensions that a frame may go around."""
+SQUARE = 16
+"""Numbers of a row, and features, from which on squares of them are turned as a whole."""
+TASK = 20_000.0
+"""Nanoseconds that a task should take at least."""
+RATE = 20.0
+"""Bytes that are set to zero in a nanosecond."""
+
+
+class Framed(NamedTuple):
+    """A convolution of copies: those in slot 0 are yet to be made.
+
+    The image goes `inside` of its frame, `between` the spatial dimensions and their padding;
+    `turned`: first to where only its dimensions lie in their order.
+    """
+
+    attrs: dict[str, Any]
+    image: View
+    filter: View
+    out: View
+    inside: View
+    spatial: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    order: tuple[int, ...]
+    turned: bool
+
+    @property
+    def moved(self) -> int:
+        """Numbers that are copied before the product."""
+        return self.inside.size + (self.filter.size if self.filter.slot == 0 else 0)
+
+    @property
+    def after(self) -> int:
+        """Numbers that are copied after it."""
+        return self.out.size if self.out.slot == 0 else 0
+
+    def copied(
+        self, x: View, w: View, out: View, context: Context
+    ) -> tuple[list[Phase], "Framed", list[Phase]]:
+        """The phases before the product of these views, the convolution, and the phases after."""
+        slot = context.temporary(self.image.nbytes)
+        image, inside = (view._replace(slot=slot) for view in (self.image, self.inside))
+        before: list[Phase] = []
+        if self.turned:
+            strides = packed(TensorType(x.shape, x.dtype), self.order)
+            plain = View(context.temporary(x.nbytes), 0, x.shape, strides, x.dtype)
+            before, x = copy_phases(x, plain, context), plain
+        images = prod(image.shape[d] for d in self.order[: self.order.index(self.spatial[0])])
+        before += _borders(image, self.spatial, self.padding, images, context)
+        before += copy_phases(x, inside, context)
+        filter, made = self.filter, self.out
+        if filter.slot == 0:
+            filter = filter._replace(slot=context.temporary(filter.nbytes))
+            before += copy_phases(w, filter, context)
+        after: list[Phase] = []
+        if made.slot == 0:
+            made = made._replace(slot=context.temporary(made.nbytes))
+            after = copy_phases(made, out, context)
+        return before, self._replace(image=image, filter=filter, out=made), after
+
+
+def framed(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Framed | None:
+    """The convolution of copies, if it is a gradient of a filter or of an image of one feature."""
+    of, by, to = sides(attrs["dims"])
+    if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1 or not out.size:
+        return None
+    if not 1 <= len(of.spatial) <= RANK or max(attrs["lhs_dilation"]) > 1:
+        return None
+    window = prod(w.shape[d] for d in by.spatial)
+    gradient = window > prod(out.shape[d] for d in to.spatial)
+    if not gradient and x.shape[of.second] > 1:
+        return None
+    order, turned = (of.first, *of.spatial, of.second), False
+    if gradient and x.strides[of.first] != x.itemsize and x.shape[of.first] < SQUARE:
+        order = (of.second, of.first, *of.spatial)
+    elif gradient:
+        order = (of.second, *of.spatial, of.first)
+        apart = x.strides[of.first] != x.itemsize
+        turned = apart and x.shape[of.spatial[-1]] < SQUARE
+    padding = tuple((max(low, 0), max(high, 0)) for low, high in attrs["padding"])
+    left = tuple((min(low, 0), min(high, 0)) for low, high in attrs["padding"])
+    shape = list(x.shape)
+    for d, (low, high) in zip(of.spatial, padding, strict=True):
+        shape[d] += low + high
+    strides = packed(TensorType(tuple(shape), x.dtype), order)
+    image = View(0, 0, tuple(shape), strides, x.dtype)
+    far = sum(low * strides[d] for d, (low, _) in zip(of.spatial, padding, strict=True))
+    return Framed(
+        {**attrs, "padding": left}, image, _lying(w, (by.first, *by.spatial, by.second)),
+        _lying(out, (*to.spatial, to.first, to.second)) if gradient else out,
+        image._replace(offset=far, shape=x.shape), of.spatial, padding, order, turned,
+    )  # fmt: skip
+
+
+def _lying(view: View, order: Sequence[int]) -> View:
+    """A dense view whose dimensions lie in this order; the same one, if the last does so."""
+    if view.strides[order[-1]] == view.itemsize or view.shape[order[-1]] == 1:
+        return view
+    strides = packed(TensorType(view.shape, view.dtype), order)
+    return View(0, 0, view.shape, strides, view.dtype)
+
+
+def _borders(
+    image: View, spatial: Sequence[int], padding: Sequence[tuple[int, int]], images: int,
+    context: Context,
+) -> list[Phase]:  # fmt: skip
+    """Zeros around each image: before its first row, between two rows, and after the last one."""
+    if not any(map(any, padding)):
+        return []
+    rows, (top, bottom) = 1, (0, 0)
+    if len(spatial) == RANK:
+        top, bottom = padding[0]
+        rows = image.shape[spatial[0]] - top - bottom
+    left, right = padding[-1]
+    pixel = image.strides[spatial[-1]]
+    pitch = image.shape[spatial[-1]] * pixel
+    head, gap, tail = (
+        top * pitch + left * pixel,
+        (left + right) * pixel,
+        bottom * pitch + right * pixel,
+    )
+    cost = images * (head + rows * gap + tail) / RATE
+    block = -(-images // max(1, min(int(cost / TASK), context.workers)))
+    record = (
+        image.slot, images, (rows + top + bottom) * pitch, rows, pitch, head, gap, tail, block
+    )  # fmt: skip
+    return [Phase(_kernel(), record, -(-images // block), cost, "frame of an image")]
+
+
+@cache
+def _kernel() -> Kernel:
+    return Kernel("frame", _text)
+
+
+def _text() -> str:
+    module = Module()
+    f = Function(module, "frame", ["ptr", "ptr", "i64", "i64"])
+    bases, record, task, _ = f.params
+    slot, images, image, rows, pitch, head, gap, tail, block = (
+        f.load(f.offset(record, 8 * i), "i64") for i in range(9)
+    )
+    base = f.load(f.offset(bases, slot, "ptr"), "ptr")
+    module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+
+    def clear(at: Value, nbytes: Value) -> None:
+        f.do(f"call void @llvm.memset.p0.i64(ptr {at}, i8 0, i64 {nbytes}, i1 false)")
+
+    with f.loop(task * block, f.least((task + 1) * block, images)) as number:
+        start = f.offset(base, number * image)
+        clear(start, head)
+        before = f.offset(start, head - gap)
+        with f.loop(1, rows) as row:
+            clear(f.offset(before, row * pitch), gap)
+        clear(f.offset(start, image - tail), tail)
+    f.leave()
+    return module.text()

@@ -1,0 +1,155 @@
+"""Products of which nothing is packed: rows a fixed distance apart, steps in three loops.
+
+A tile has `height` rows and `width` vectors of columns; or `times` as many rows, which lie
+anyhow, of `height` others each. All rows of a tile are read from one address on, at distances that
+the code has in it, so that sums fill the registers. What the tiles of a task read at a time fits
+into the second cache.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.contraction.record import Block, Reader
+from shardir.backends.cpu.native.contraction.vectors import Vectors
+from shardir.backends.cpu.native.data import Kernel
+from shardir.backends.cpu.native.llvm.hints import prefetch
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
+
+LOOPS = 3
+"""Loops of steps; those that a product lacks are of one step."""
+
+
+AHEAD = 64
+"""Steps ahead that columns are asked for, if they come from far."""
+
+
+class Shape(NamedTuple):
+    """A tile: `times` x `height` rows, `width` vectors of columns, `last` in the end; `cut`:
+    the last of these vectors is not full. Rows are `pitch` bytes apart; `ahead`: columns are asked
+    for before they are read."""
+
+    times: int
+    height: int
+    width: int
+    last: int
+    cut: bool
+    pitch: int
+    ahead: bool
+
+    @property
+    def name(self) -> str:
+        sizes = f"{self.times}x{self.height}x{self.width}_{self.last}{'cut' * self.cut}"
+        return f"{sizes}_{self.pitch}{'_ahead' * self.ahead}"
+
+
+@cache
+def pitched_kernel(kind: Vectors, shape: Shape) -> Kernel:
+    """The kernel for tiles of this shape."""
+    name = f"pitched_{kind.name}_{shape.name}"
+    return Kernel(name, lambda: _text(name, kind, shape))
+
+
+def _text(name: str, kind: Vectors, shape: Shape) -> str:
+    module = Module()
+    for wide, cut in {(shape.width, False): 0, (shape.last, shape.cut): 0}:
+        _emit_tile(module, kind, shape, wide, cut)
+    f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
+    bases, record, task, _ = f.params
+    r = Reader(f, record)
+    block = Block(f, r, task)
+    row_out = f.load(f.offset(r.loops("rows_out")[0], 8), "i64")
+    left, right = (r.loops(f"inner_{side}")[0] for side in ("lhs", "rhs"))
+    counts = [f.load(f.offset(left, 16 * level), "i64") for level in range(LOOPS)]
+    paces = [
+        [f.load(f.offset(side, 16 * level + 8), "i64") for level in range(LOOPS)]
+        for side in (left, right)
+    ]
+    columns = shape.width * kind.lanes
+    height = f.value(shape.height, "i64")
+    # Some steps of the outer loops at a time meet all rows and columns of the task.
+    with (
+        f.loop(0, counts[2], r["held_rows"]) as outer,
+        f.loop(0, counts[1], r["together"]) as middle,
+    ):
+        many = [
+            counts[0],
+            f.least(counts[1] - middle, r["together"]),
+            f.least(counts[2] - outer, r["held_rows"]),
+        ]
+        adding = (outer | middle).is_("ne", 0)
+        with block.products(bases) as (lhs, rhs, out, _):
+            far = [outer * each[2] + middle * each[1] for each in paces]
+            a, b = f.offset(lhs, far[0]), f.offset(rhs, far[1])
+            with f.loop(0, block.columns, columns) as j:
+                here = block.first_column + j
+                rest = block.columns - j
+                thin = rest.is_("sle", shape.last * kind.lanes)
+                called = f.select(
+                    thin, *(Value(f"@tile{wide}{'cut' * cut}", "ptr", f) for wide, cut in
+                            ((shape.last, shape.cut), (shape.width, False)))
+                )  # fmt: skip
+                with f.loop(0, block.rows, shape.height) as i:
+                    # Rows that are left are made with some before them, which are not stored.
+                    first = block.first_row + i
+                    top = f.least(first, r["rows"] - height)
+                    args = [
+                        f.offset(a, top * shape.pitch), f.offset(b, here * kind.item),
+                        f.offset(f.offset(out, top * row_out), here * kind.made),
+                        row_out, rest, first - top, adding, left, right, *many,
+                        r["panel_columns"], r["steps"],
+                    ]  # fmt: skip
+                    f.call(str(called), args)
+    f.leave()
+    return module.text()
+
+
+def _emit_tile(module: Module, kind: Vectors, shape: Shape, width: int, cut: bool) -> None:
+    """`tile{width}(lhs, rhs, out, row_out, columns, skipped, adding, left, right, inner, middle,
+    outer, apart, apart_out)`: loops of steps as `left` and `right` say; `times` rows are `apart`.
+    """
+    params = ["ptr noalias readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64", "i64",
+              "i1", "ptr noalias readonly", "ptr noalias readonly", "i64", "i64", "i64", "i64",
+              "i64"]  # fmt: skip
+    f = Function(module, f"tile{width}{'cut' * cut}", params, attributes=APART, internal=True)
+    lhs, rhs, out, row_out, columns, skipped, adding, left, right, *counts, apart, apart_out = (
+        f.params
+    )
+    lanes, made = kind.lanes, kind.made
+    masks = [
+        kind.mask(f, columns - j * lanes) if cut and j == width - 1 else None for j in range(width)
+    ]
+    rows = [(t, i) for t in range(shape.times) for i in range(shape.height)]
+    places = {(t, i): f.offset(f.offset(out, apart_out * t), row_out * i) for t, i in rows}
+    sums = {row: [kind.sums(f) for _ in range(width)] for row in rows}
+    with f.when(adding):
+        for row, place in places.items():
+            for j, mask in enumerate(masks):
+                value = kind.read(f, f.offset(place, j * lanes * made), mask)
+                sums[row][j][0].set(value)
+    paces = [[f.load(f.offset(side, 16 * level + 8), "i64") for level in range(LOOPS)]
+             for side in (left, right)]  # fmt: skip
+    with f.loop(0, counts[2]) as outer, f.loop(0, counts[1]) as middle:
+        starts = [
+            f.variable("ptr", f.offset(base, outer * pace[2] + middle * pace[1]))
+            for base, pace in zip((lhs, rhs), paces, strict=True)
+        ]
+        with f.loop(0, counts[0]):
+            a, b = (start.get() for start in starts)
+            vectors = [
+                kind.read(f, f.offset(b, j * lanes * kind.item), mask)
+                for j, mask in enumerate(masks)
+            ]
+            for j in range(width if shape.ahead else 0):
+                prefetch(f, f.offset(b, paces[1][0] * AHEAD + j * lanes * kind.item))
+            groups = [f.offset(a, apart * t) for t in range(shape.times)]
+            for t, i in rows:
+                number = kind.number(f, f.offset(groups[t], i * shape.pitch))
+                for total, each in zip(sums[t, i], vectors, strict=True):
+                    kind.add(f, total, number, [each])
+            for start, pace in zip(starts, paces, strict=True):
+                start.set(f.offset(start.get(), pace[0]))
+    for t, i in rows:
+        with f.when(skipped.is_("sle", i)):
+            for j, (mask, total) in enumerate(zip(masks, sums[t, i], strict=True)):
+                kind.write(f, total[0].get(), f.offset(places[t, i], j * lanes * made), mask)
+    f.leave()

@@ -1,0 +1,171 @@
+"""The phases of products whose rows lie a fixed distance apart: see `pitched`.
+
+Gradients of filters of few features, and convolutions of images of one: a run of numbers of a line
+of the image is rows or columns, and so are features of the other operand.
+"""
+
+from collections.abc import Iterator
+from math import ceil, inf, prod
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.contraction.describing import described, padded, tasks
+from shardir.backends.cpu.native.contraction.einsum import Loop, Product
+from shardir.backends.cpu.native.contraction.grid import Grid
+from shardir.backends.cpu.native.contraction.narrow import rate
+from shardir.backends.cpu.native.contraction.pitched import LOOPS, Shape, pitched_kernel
+from shardir.backends.cpu.native.contraction.rearranged import kind_of
+from shardir.backends.cpu.native.contraction.record import written
+from shardir.backends.cpu.native.data import Context, Phase, View, packed
+from shardir.backends.cpu.native.llvm.target import architecture, host
+from shardir.backends.cpu.native.moves.copying import copy_phases
+from shardir.types import TensorType
+
+PITCH = 512
+"""Bytes that rows of a filter may be apart; those of an image are neighbours."""
+WIDEST = 5
+"""Vectors of columns that a tile may have."""
+LATENCY = 4.0
+"""Cycles that a sum waits for the one before."""
+MOVE, TURN, SHARE, CLOCK = 0.1, 1.2, 0.35, 4.0
+"""Nanoseconds that a number takes that is copied in runs or squares, and one by one; the share of
+the time that this may take, and cycles in a nanosecond."""
+STILL = Loop(1, 0, 0, 0)
+TASK = 20_000.0
+"""Nanoseconds that a task should take at least."""
+
+
+class Tiling(NamedTuple):
+    """A tile, and the cycles that each step of all rows and columns takes."""
+
+    cycles: float
+    shape: Shape
+
+
+def tiling(work: Product) -> Tiling | None:
+    """The best tile for a product, if its rows lie so and its columns are neighbours."""
+    if not work.patches or work.patches.starts or not work.rows or not work.columns:
+        return None
+    if not work.sizes[3] or len(work.inner) > LOOPS or work.out.dtype not in ("f32", "f64"):
+        return None
+    near, last, item = work.rows[-1], work.columns[-1], work.out.itemsize
+    most = PITCH if work.patches.side == "rhs" else item
+    same = work.lhs.dtype == work.rhs.dtype == work.out.dtype
+    if not same or not 0 < near.lhs <= most or last.rhs != item:
+        return None
+    lanes = kind_of(work).lanes
+    vectors, cut = ceil(last.extent / lanes), last.extent % lanes > 0
+    others = prod(loop.extent for loop in (*work.rows[:-1], *work.columns[:-1]))
+    found = []
+    for times, height, width in _shapes(work):
+        thin, high = vectors % width or width, times * height
+        total = (vectors - thin) // width * _cycles(high, width) + _cycles(high, thin)
+        total *= ceil(near.extent / height) * others / times
+        found.append(Tiling(total, Shape(times, height, width, thin, cut, near.lhs, False)))
+    return min(found, key=lambda each: each.cycles)
+
+
+def _cycles(height: int, width: int) -> float:
+    """What a step of a tile takes: of sums, of what is read, or waiting for the step before."""
+    return max(height * width / 2, (height + width) / 2, LATENCY) + 0.25
+
+
+def _shapes(work: Product) -> Iterator[tuple[int, int, int]]:
+    """How often, how many rows, and how many vectors of columns."""
+    machine = host()
+    many = machine.vector_bytes == 64 or architecture(machine.triple) == "aarch64"
+    registers = 32 if many else 16
+    rows = work.rows[-1].extent
+    for width in range(1, WIDEST + 1):
+        most = (registers - 1 - (width if width > 1 else 1)) // width
+        count = ceil(rows / most)
+        yield 1, ceil(rows / count), width
+        if count == 1 and len(work.rows) > 1 and work.rows[-2].extent * rows <= most:
+            yield work.rows[-2].extent, rows, width
+
+
+def suits(work: Product, moved: int, turned: int) -> bool:
+    """Whether a convolution is better made so, if so many numbers are copied before, and after."""
+    best, _ = _best(work)
+    copies = MOVE * moved + TURN * turned
+    return best is not None and copies <= SHARE * best.cycles * work.sizes[3] / CLOCK
+
+
+def _best(work: Product) -> tuple[Tiling | None, Product]:
+    """The better of a product and the same turned around, and its tile."""
+
+    def cycles(pair: tuple[Tiling | None, Product]) -> float:
+        found, each = pair
+        if not found:
+            return inf
+        apart = each.columns[-1].out != each.out.itemsize
+        return found.cycles * each.sizes[3] + TURN / 2 * CLOCK * each.out.size * apart
+
+    return min(((tiling(each), each) for each in (work, work.turned())), key=cycles)
+
+
+def pitched(work: Product, context: Context, label: str) -> list[Phase]:
+    """Its phases; none if they are not worth it."""
+    best, work = _best(work)
+    if not best:
+        return []
+    if work.columns[-1].out == work.out.itemsize:
+        return [_phase(work, best, context, label)]
+    dense, source, target = _stored_apart(work, context)
+    return [_phase(dense, best, context, label), *copy_phases(source, target, context)]
+
+
+def _stored_apart(work: Product, context: Context) -> tuple[Product, View, View]:
+    """With a result whose columns are neighbours, elsewhere; that, and where it belongs."""
+    loops = [*work.batch, *work.rows, *work.columns]
+    shape = tuple(loop.extent for loop in loops)
+    type = TensorType(shape, work.out.dtype)
+    made = View(context.temporary(type.nbytes), 0, shape, packed(type), type.dtype)
+    strides = iter(made.strides)
+    batch, rows, columns = (
+        tuple(loop._replace(out=next(strides)) for loop in each)
+        for each in (work.batch, work.rows, work.columns)
+    )
+    target = work.out._replace(shape=shape, strides=tuple(loop.out for loop in loops))
+    return work._replace(out=made, batch=batch, rows=rows, columns=columns), made, target
+
+
+def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
+    shape, item, kind = best.shape, work.out.itemsize, kind_of(work)
+    # Neighbours come after each other, however few they are.
+    loops = sorted(work.inner, key=lambda loop: -abs(loop.lhs) - abs(loop.rhs))
+    inner = (*[STILL] * (LOOPS - len(loops)), *loops)
+    far = work.sizes[3] * abs(inner[-1].rhs) > host().caches[1]
+    split = -2 if shape.times > 1 else -1
+    group = work.rows[-2] if shape.times > 1 else STILL
+    flat = work._replace(
+        batch=(*work.batch, *work.rows[:split], *work.columns[:-1]),
+        rows=work.rows[-1:], columns=work.columns[-1:], inner=inner, patches=None,
+    )  # fmt: skip
+    batch, rows, columns, steps = flat.sizes
+    cost = 4.0 * best.cycles * steps / rate(item) * kind.lanes + 20.0 * batch
+    wanted = max(1, min(int(cost / TASK), 4 * context.workers))
+    products = -(-batch // min(batch, wanted))
+    wanted = -(-wanted // -(-batch // products))
+    step = shape.width * kind.lanes
+    wide = padded(ceil(columns / wanted), step) if wanted > 1 else columns
+    wanted = -(-wanted // -(-columns // wide))
+    high = padded(ceil(rows / wanted), shape.height) if wanted > 1 else rows
+    fields, lists = described(flat, Grid(high, wide, False, cost, products))
+    held, together = _read_at_once(inner)
+    fields |= {
+        "held_rows": held, "together": together, "panel_columns": group.lhs, "steps": group.out,
+    }  # fmt: skip
+    kernel = pitched_kernel(kind, shape._replace(ahead=far))
+    return Phase(kernel, written(fields, lists), tasks(fields), cost, label)
+
+
+def _read_at_once(inner: tuple[Loop, ...]) -> tuple[int, int]:
+    """How many steps of the outer loops tiles take at a time, whose numbers the second cache holds:
+    whole middle loops, if they can."""
+    most = host().caches[1] // 2
+    outer, middle, last = inner
+    line = last.extent * (abs(last.lhs) + abs(last.rhs))
+    image = max(1, line * middle.extent)
+    if image <= most:
+        return min(outer.extent, max(1, most // image)), middle.extent
+    return 1, max(1, min(middle.extent, most // max(1, line)))
