@@ -171,7 +171,7 @@ def _product(
     lines = merged(sorted(rows, key=lambda loop: (-abs(loop.lhs), -abs(loop.out))))
     steps_of_sum = _innermost(merged(inner), lines, x.itemsize)
     # One loop of each is a product like any other.
-    several = features > 1 and (len(lines) > 1 or len(steps_of_sum) > 1)
+    several = len(steps_of_sum) > 1 or (features > 1 and len(lines) > 1)
     patches = Patches("lhs", starts, sizes) if checked or several else None
     return Product(
         x._replace(offset=x.offset + move_x),

@@ -11,6 +11,7 @@ from math import prod
 from shardir.backends.cpu.native.contraction.apart import each_lane
 from shardir.backends.cpu.native.contraction.checked import Checked
 from shardir.backends.cpu.native.contraction.describing import blocked, described, tasks
+from shardir.backends.cpu.native.contraction.dots import dotted
 from shardir.backends.cpu.native.contraction.einsum import Loop, Product, merged
 from shardir.backends.cpu.native.contraction.elements import Arithmetic, arithmetic
 from shardir.backends.cpu.native.contraction.grid import Grid, grid_of
@@ -92,6 +93,7 @@ def _at_once(work: Product, context: Context, label: str) -> list[Phase]:
     return (
         each_lane(work, context, label)
         or pitched(work, context, label)
+        or dotted(work, context, label)
         or narrow(work, context, label)
         or _packed(work, context, label)
     )

@@ -119,7 +119,7 @@ def _tiny(work: Product, context: Context, label: str) -> list[Phase]:
     if not fits or (lying == "apart" and (kind.planes > 1 or columns * inner > MOST)):
         return []
     kernel = tiny_kernel(kind, rows, columns, inner, lying)
-    return _spread(work, kernel, (rows, columns), context, label)
+    return spread(work, kernel, (rows, columns), context, label)
 
 
 def _along(work: Product, context: Context, label: str) -> list[Phase]:
@@ -142,7 +142,7 @@ def _along(work: Product, context: Context, label: str) -> list[Phase]:
     height = min(rows, height, 8)
     kernel = along_kernel(kind, height, width, columns)
     # Groups are the same for any number of tasks, since the order of sums differs between them.
-    return _spread(work, kernel, (height, columns), context, label)
+    return spread(work, kernel, (height, columns), context, label)
 
 
 def swept(work: Product) -> bool:
@@ -175,7 +175,7 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
         kernel = across_kernel(kind, rows)
         pieces = 1 if batch >= context.workers else PIECES
         run = min(RUN // item, max(LEAST_RUN // item, ceil(columns / pieces)))
-        return _spread(work, kernel, (rows, padded(run, lanes)), context, label)
+        return spread(work, kernel, (rows, padded(run, lanes)), context, label)
     near = inner * columns * item <= bytes_near(work)
     if not (rows <= FEW_ROWS or columns <= lanes or near or _worth_reading(work)):
         return []
@@ -195,7 +195,7 @@ def _direct(work: Product, context: Context, label: str) -> list[Phase]:
     ahead = width > 1 and asked_for(work, height)
     kernel = direct_kernel(kind, height, width, ahead, last)
     step = width * lanes
-    return _spread(work, kernel, (8, step * ceil(256 / (step * item))), context, label)
+    return spread(work, kernel, (8, step * ceil(256 / (step * item))), context, label)
 
 
 def _cost(vectors: int, width: int) -> float:
@@ -266,7 +266,7 @@ def _registers() -> int:
     return 24 if _many_registers() else 12
 
 
-def _spread(
+def spread(
     work: Product, kernel: Kernel, steps: tuple[int, int], context: Context, label: str
 ) -> list[Phase]:
     """Tasks of a kernel that packs nothing, of multiples of `steps` rows and columns."""

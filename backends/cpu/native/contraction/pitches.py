@@ -11,7 +11,6 @@ from typing import NamedTuple
 from shardir.backends.cpu.native.contraction.describing import described, padded, tasks
 from shardir.backends.cpu.native.contraction.einsum import Loop, Product
 from shardir.backends.cpu.native.contraction.grid import Grid
-from shardir.backends.cpu.native.contraction.narrow import rate
 from shardir.backends.cpu.native.contraction.pitched import LOOPS, Shape, pitched_kernel
 from shardir.backends.cpu.native.contraction.rearranged import kind_of
 from shardir.backends.cpu.native.contraction.record import written
@@ -130,7 +129,7 @@ def _stored_apart(work: Product, context: Context) -> tuple[Product, View, View]
 
 
 def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
-    shape, item, kind = best.shape, work.out.itemsize, kind_of(work)
+    shape, kind = best.shape, kind_of(work)
     # Neighbours come after each other, however few they are.
     loops = sorted(work.inner, key=lambda loop: -abs(loop.lhs) - abs(loop.rhs))
     inner = (*[STILL] * (LOOPS - len(loops)), *loops)
@@ -142,7 +141,8 @@ def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
         rows=work.rows[-1:], columns=work.columns[-1:], inner=inner, patches=None,
     )  # fmt: skip
     batch, rows, columns, steps = flat.sizes
-    cost = 4.0 * best.cycles * steps / rate(item) * kind.lanes + 20.0 * batch
+    many = prod(loop.extent for loop in work.batch)
+    cost = many * best.cycles * steps / CLOCK + 20.0 * batch
     wanted = max(1, min(int(cost / TASK), 4 * context.workers))
     products = -(-batch // min(batch, wanted))
     wanted = -(-wanted // -(-batch // products))

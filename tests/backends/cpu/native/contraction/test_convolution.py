@@ -188,6 +188,20 @@ LARGE = [
     ("bf01,oi01->bf01", (3, 1, 23, 29), (12, 1, 5, 5),
      {"padding": ((2, 2), (2, 2)), "strides": (2, 2)}),
     ("b0f,0io->b0f", (3, 900, 1), (25, 1, 8), {"padding": ((12, 12),)}),
+    ("b01f,01io->b01f", (3, 18, 19, 33), (3, 3, 33, 1), {"padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (3, 18, 19, 33), (3, 3, 33, 1), {}),
+    ("b01f,01io->b01f", (3, 18, 19, 80), (3, 3, 80, 2),
+     {"padding": ((2, 1), (1, 2)), "strides": (2, 1)}),
+    ("b01f,01oi->b01f", (3, 48, 49, 64), (3, 3, 3, 64), {"padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (3, 18, 19, 24), (3, 3, 8, 15),
+     {"padding": ((1, 1), (1, 1)), "groups": 3}),
+    ("b01f,01io->b01f", (3, 28, 19, 3), (5, 5, 3, 1), {"padding": ((2, 2), (2, 2))}),
+    ("b01f,01io->b01f", (3, 28, 19, 40), (3, 3, 40, 6),
+     {"padding": ((2, 2), (-1, 3)), "rhs_dilation": (2, 2)}),
+    ("b01f,01io->b01f", (3, 15, 15, 16), (3, 3, 16, 3),
+     {"lhs_dilation": (2, 2), "padding": ((1, 2), (2, 1))}),
+    ("b0f,0io->b0f", (3, 900, 32), (5, 32, 12), {"padding": ((2, 2),)}),
+    ("bf01,oi01->bf01", (2, 6, 19, 70), (1, 6, 3, 3), {}),
 ]  # fmt: skip
 
 
@@ -295,6 +309,16 @@ def test_gradients_of_filters_and_images_of_one_feature_have_a_frame(
     assert names[0] == "frame" or names[1] == "frame"
     assert any(name.startswith("pitched") for name in names)
     assert not any(name.startswith("product") for name in names)
+
+
+@pytest.mark.parametrize("filter", ["io", "oi"])
+@pytest.mark.parametrize("features", [1, 3])
+def test_convolutions_to_few_features_are_dot_products(features: int, filter: str) -> None:
+    """Tiles would have vectors of columns that are mostly empty."""
+    right = (3, 3, 32, features) if filter == "io" else (3, 3, features, 32)
+    names = kernels_of(f"b01f,01{filter}->b01f", (2, 16, 16, 32), right, padding=((1, 1), (1, 1)))
+    copies = features > 1 and filter == "io"
+    assert [name.partition("_")[0] for name in names] == ["moves"] * copies + ["dotted"]
 
 
 def test_a_result_that_is_dear_to_turn_is_packed() -> None:

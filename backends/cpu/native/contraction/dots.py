@@ -1,0 +1,44 @@
+"""The phases of products of patches and few columns: see `dotted`."""
+
+from math import prod
+
+from shardir.backends.cpu.native.contraction.dotted import LONGEST, SEGMENTS, dotted_kernel
+from shardir.backends.cpu.native.contraction.einsum import Product
+from shardir.backends.cpu.native.contraction.narrow import spread
+from shardir.backends.cpu.native.contraction.rearranged import kind_of, laid
+from shardir.backends.cpu.native.contraction.straight import readable, walked
+from shardir.backends.cpu.native.data import Context, Phase
+from shardir.backends.cpu.native.llvm.target import architecture, host
+from shardir.backends.cpu.native.moves.copying import copy_phases
+
+MOST = 0.75
+"""The share of a vector that few columns fill."""
+COPIED = 1 << 20
+"""Bytes that copies of lines, which lie partly inside, may take."""
+HIGHEST = 8
+"""Rows of a tile: as many addresses have registers."""
+
+
+def dotted(work: Product, context: Context, label: str) -> list[Phase]:
+    """Its phases; none if there are too many columns, or runs are no neighbours."""
+    columns, item, kind = work.sizes[2], work.out.itemsize, kind_of(work)
+    few = columns <= MOST * kind.lanes
+    if not few or not readable(work) or work.rhs.dtype != work.out.dtype:
+        return []
+    run = work.inner[-1].extent
+    if run > LONGEST or prod(loop.extent for loop in work.inner[:-1]) > SEGMENTS:
+        return []
+    if walked(work) >= 0 and HIGHEST * work.sizes[3] * item > COPIED:
+        return []
+    before: list[Phase] = []
+    if work.inner[-1].rhs != item or len(work.columns) > 1:
+        kept = [loop for loop in work.batch if loop.rhs]
+        loops = [*kept, *work.columns, *work.inner]
+        slot = context.temporary(prod(loop.extent for loop in loops) * item)
+        work, source, target = laid(work, loops, slot)
+        before = copy_phases(source, target, context)
+    registers = 24 if host().vector_bytes == 64 or architecture(host().triple) == "aarch64" else 12
+    height = max(1, min(HIGHEST, registers // columns))
+    checks = len(work.patches.starts) if work.patches else 0
+    kernel = dotted_kernel(kind, height, columns, run, checks, walked(work) if checks else -1)
+    return [*before, *spread(work, kernel, (height, columns), context, label)]

@@ -1,0 +1,133 @@
+"""Patches that few columns meet: dot products, of runs that are read where they lie.
+
+Vectors of steps are multiplied and summed lane by lane, and the lanes at the end. Where the runs of
+some rows begin is looked up as for the tiles of `straight`, zeros for those that lie outside.
+"""
+
+from functools import cache
+
+from shardir.backends.cpu.native.contraction.along import store_sums
+from shardir.backends.cpu.native.contraction.record import Block, Reader
+from shardir.backends.cpu.native.contraction.sizes import LINES
+from shardir.backends.cpu.native.contraction.straight import emit_starts, lanes_of
+from shardir.backends.cpu.native.contraction.tables import OFFSETS, emit_offsets, emit_segments
+from shardir.backends.cpu.native.contraction.vectors import Vectors
+from shardir.backends.cpu.native.data import SCRATCH_BYTES, Kernel
+from shardir.backends.cpu.native.llvm.text import APART, Function, Module, Value
+
+LONGEST, SEGMENTS = 2048, 2048
+"""Steps of a run, and runs, that there may be."""
+UNROLLED = 4
+"""Vectors of a run that are written out one after the other."""
+
+
+@cache
+def dotted_kernel(
+    kind: Vectors, height: int, width: int, run: int, checks: int, along: int
+) -> Kernel:
+    """The kernel for `height` rows at a time and `width` columns, of runs of so many steps.
+
+    `checks` dimensions are checked; runs walk along one of them (-1: none).
+    """
+    name = f"dotted_{kind.name}_{height}x{width}_{run}_{checks}{'_along' * (along + 1)}"
+    return Kernel(name, lambda: _text(name, kind, (height, width), run, checks, along))
+
+
+def _text(
+    name: str, kind: Vectors, size: tuple[int, int], run: int, checks: int, along: int
+) -> str:
+    module, height = Module(), size[0]
+    emit_offsets(module)
+    for dims in sorted({0, checks}):
+        emit_segments(module, dims)
+    emit_starts(module, "starts", height, LONGEST, kind.numbers, checks, 8 * LINES, along)
+    _emit_dots(module, kind, size, run)
+    f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
+    bases, record, task, worker = f.params
+    r = Reader(f, record)
+    block = Block(f, r, task)
+    at, places = f.offset(f.load(bases, "ptr"), worker * SCRATCH_BYTES), {}
+    for table, nbytes in (
+        ("rows_lhs", 8 * LINES), ("rows_out", 8 * LINES),
+        *((f"positions_{d}", 8 * LINES) for d in range(checks)),
+        ("inner_lhs", (16 + 8 * checks) * SEGMENTS), ("inner_rhs", 16 * SEGMENTS), ("starts", 0),
+    ):  # fmt: skip
+        places[table] = at
+        at = f.offset(at, nbytes)
+    nothing = f.value(0, "i64")
+    parts = nothing
+    for side, dims in (("inner_rhs", 0), ("inner_lhs", checks)):
+        args = [record, r.list(side), places[side], nothing, r["inner"]]
+        parts = f.call(f"segments_{dims}", args, "i64")
+    column_in, column_out = (
+        f.load(f.offset(r.loops(side)[0], 8), "i64") for side in ("columns_rhs", "columns_out")
+    )
+    with f.loop(0, block.rows, LINES) as first:
+        count = f.least(block.rows - first, LINES)
+        for table in ("rows_lhs", "rows_out", *(f"positions_{d}" for d in range(checks))):
+            args = [record, r.list(table), places[table], block.first_row + first, count]
+            f.call(OFFSETS, args)
+        positions = places["positions_0"] if checks else places["rows_lhs"]
+        with block.products(bases) as (lhs, rhs, out, _), f.loop(0, count, height) as row:
+            here = f.least(count - row, height)
+            lines = f.offset(places["rows_lhs"], row, "i64")
+            args = [places["starts"], lhs, lines, here, places["inner_lhs"], parts]
+            args += [f.offset(positions, row, "i64"), r.loops("bounds")[0]]
+            f.call("starts", args)
+            to = f.offset(places["rows_out"], row, "i64")
+            args = [parts, places["starts"], places["inner_rhs"], rhs, column_in, out, to,
+                    column_out, here]  # fmt: skip
+            f.call("dots", args)
+    f.leave()
+    return module.text()
+
+
+def _emit_dots(module: Module, kind: Vectors, size: tuple[int, int], run: int) -> None:
+    """`dots(parts, starts, segments, rhs, column, out, rows, column_out, count)`."""
+    params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly", "i64",
+              "ptr noalias", "ptr noalias readonly", "i64", "i64"]  # fmt: skip
+    f = Function(module, "dots", params, attributes=APART, internal=True)
+    parts, starts, segments, rhs, column, out, rows, column_out, count = f.params
+    height, width = size
+    lanes, item = kind.lanes, kind.item
+    sums = [[kind.sums(f) for _ in range(width)] for _ in range(height)]
+    table, entry = f.variable("ptr", starts), f.variable("ptr", segments)
+    columns = [f.offset(rhs, column * j) for j in range(width)]
+
+    def step(lines: list[Value], others: list[Value], far: Value, mask: Value | None) -> None:
+        # The fewer are read first: sums leave few registers.
+        left, right = ([f.offset(each, far) for each in side] for side in (lines, others))
+        few, many = (left, right) if height < width else (right, left)
+        held = [kind.read(f, each, mask) for each in few]
+        for n, each in enumerate(many):
+            number = kind.read(f, each, mask)
+            for m, other in enumerate(held):
+                total = sums[m][n] if height < width else sums[n][m]
+                kind.add(f, total, [number], [other])
+
+    whole = run - run % lanes
+    rest = kind.mask(f, f.value(run - whole, "i64")) if whole < run else None
+    with f.loop(0, parts):
+        lines = [f.load(f.offset(table.get(), 8 * i), "ptr") for i in range(height)]
+        far = f.load(entry.get(), "i64")
+        others = [f.offset(each, far) for each in columns]
+        if whole <= UNROLLED * lanes:
+            for k in range(0, whole, lanes):
+                step(lines, others, f.value(k * item, "i64"), None)
+        else:
+            with f.loop(0, whole * item, lanes * item) as further:
+                step(lines, others, further, None)
+        if rest:
+            step(lines, others, f.value(whole * item, "i64"), rest)
+        table.set(f.offset(table.get(), 8 * lanes_of(height)))
+        entry.set(f.offset(entry.get(), 16))
+    unused = f.variable(f"[{item} x i8]").address
+    totals, addresses = [], []
+    for i, row in enumerate(sums):
+        to = f.offset(out, f.load(f.offset(rows, 8 * i), "i64"))
+        for j, total in enumerate(row):
+            totals.append([total[0].get()])
+            there = f.offset(to, column_out * j)
+            addresses.append(f.select(count.is_("sgt", i), there, unused))
+    store_sums(f, kind, totals, addresses)
+    f.leave()
