@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 from shardir.backends.cpu.native.contraction.einsum import Loop, Product
-from shardir.backends.cpu.native.contraction.lanes import CHECKS, lanes_kernel, written
+from shardir.backends.cpu.native.contraction.lane_sums import CHECKS, Lying
+from shardir.backends.cpu.native.contraction.lanes import lanes_kernel, written
 from shardir.backends.cpu.native.data import Context, Phase
-from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.target import architecture, host
 
 TASK = 20_000.0
 """Nanoseconds that a task should take at least."""
+HIGHEST = 8
+"""Lines that are made at once: their addresses are to have registers."""
 FEW = 4
 """Lanes that are worth a vector."""
 
@@ -26,13 +29,14 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
         return []
     item = work.out.itemsize
     others = [loop for loop in (*work.batch, *work.rows) if loop is not lane]
-    lines = sorted(others, key=lambda loop: abs(loop.out))
+    lines = sorted(others, key=lambda loop: abs(loop.out)) or [Loop(1, 0, 0, 0)]
     many = host().lanes(item)
     vectors = ceil(lane.extent / many)
-    width = 4 if vectors > 2 else vectors
+    height, width = _shape(lines[0], vectors)
     walked = next((d for d, step in enumerate(lane.steps) if step), -1)
     count, taps = prod(loop.extent for loop in lines), work.sizes[3]
-    cost = count * (taps * (1.5 + 0.6 * vectors) + 20.0)
+    each = (0.25 * height * width + 2.0) / (height * width)
+    cost = count * (taps * vectors * each + 20.0)
     tasks = max(1, min(int(cost / TASK), 4 * context.workers))
     block = ceil(count / min(tasks, count))
     pieces = min(ceil(tasks / ceil(count / block)), ceil(vectors / width))
@@ -49,9 +53,25 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
     for d in range(CHECKS):
         fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
         fields[f"size_{d}"] = sizes[d] if d < len(sizes) else 1
-    kernel = lanes_kernel(work.out.dtype, width, walked, lane.rhs == 0, lane.lhs // item)
-    record = written(fields, _words(lines), _words(work.inner[::-1]))
+    lying = Lying(len(starts), walked, lane.rhs == 0, lane.lhs // item)
+    kernel = lanes_kernel(work.out.dtype, height, width, lying)
+    inner = work.inner or (Loop(1, 0, 0, 0),)
+    record = written(fields, _words(lines), _words(inner[::-1]))
     return [Phase(kernel, record, ceil(count / block) * fields["lane_blocks"], cost, label)]
+
+
+def _shape(near: Loop, vectors: int) -> tuple[int, int]:
+    """How many lines, which share what is read of the right operand, and vectors of lanes are made
+    at once, as registers allow."""
+    wide = host().vector_bytes == 64 or architecture(host().triple) == "aarch64"
+    registers, most = (24, 4) if wide else (8, 2)
+    if near.rhs or near.extent == 1:
+        most *= 2
+    width = ceil(vectors / ceil(vectors / most))
+    if near.rhs or near.extent == 1:
+        return 1, width
+    height = min(HIGHEST, registers // width)
+    return ceil(near.extent / ceil(near.extent / height)), width
 
 
 def _lane(work: Product) -> Loop | None:

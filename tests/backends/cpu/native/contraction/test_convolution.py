@@ -202,6 +202,15 @@ LARGE = [
      {"lhs_dilation": (2, 2), "padding": ((1, 2), (2, 1))}),
     ("b0f,0io->b0f", (3, 900, 32), (5, 32, 12), {"padding": ((2, 2),)}),
     ("bf01,oi01->bf01", (2, 6, 19, 70), (1, 6, 3, 3), {}),
+    ("b01f,01io->b01f", (2, 11, 13, 40), (3, 3, 1, 40),
+     {"groups": 40, "padding": ((1, 1), (1, 1))}),
+    ("b01f,01io->b01f", (2, 11, 17, 72), (5, 5, 1, 72),
+     {"groups": 72, "padding": ((2, 2), (-1, 4)), "strides": (1, 3), "rhs_dilation": (2, 1)}),
+    ("bf01,oi01->bf01", (2, 6, 23, 29), (6, 1, 5, 5),
+     {"groups": 6, "padding": ((2, 2), (2, 2)), "strides": (2, 2)}),
+    ("bf0,oi0->bf0", (2, 1, 900), (1, 1, 701), {"padding": ((700, 700),)}),
+    ("fb01,io01->bf01", (5, 24, 17, 19), (5, 24, 17, 19),
+     {"batch_groups": 24, "padding": ((1, 1), (1, 1))}),
 ]  # fmt: skip
 
 
@@ -319,6 +328,21 @@ def test_convolutions_to_few_features_are_dot_products(features: int, filter: st
     names = kernels_of(f"b01f,01{filter}->b01f", (2, 16, 16, 32), right, padding=((1, 1), (1, 1)))
     copies = features > 1 and filter == "io"
     assert [name.partition("_")[0] for name in names] == ["moves"] * copies + ["dotted"]
+
+
+@pytest.mark.parametrize(
+    ("dims", "left", "right"),
+    [("b01f,01io->b01f", (2, 14, 14, 40), (3, 3, 1, 40)),
+     ("bf01,oi01->bf01", (2, 40, 14, 14), (40, 1, 3, 3))],
+)  # fmt: skip
+def test_features_by_themselves_share_what_is_read_of_the_filter(
+    dims: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    """Some places, or rows of places, are made at once."""
+    (name,) = kernels_of(dims, left, right, groups=40, padding=((1, 1), (1, 1)))
+    kind, _, size, *_ = name.split("_")
+    assert kind == "lanes"
+    assert int(size.partition("x")[0]) > 1
 
 
 def test_a_result_that_is_dear_to_turn_is_packed() -> None:

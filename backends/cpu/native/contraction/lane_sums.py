@@ -1,0 +1,188 @@
+"""The sums of some lanes of some lines: what `lanes` makes at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shardir.backends.cpu.native.contraction.elements import arithmetic
+from shardir.backends.cpu.native.contraction.tile import masked_load, masked_store, within
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value, vector
+
+CHECKS = 3
+"""Dimensions that may be checked."""
+ENTRY = 8 * (2 + CHECKS)
+"""Bytes of a tap in the table: two offsets and its positions."""
+
+
+class Lying(NamedTuple):
+    """How lanes lie: `checks` dimensions are checked, of which lanes are places of the one that is
+    `walked` (-1: of none); `shared`: all of them take the same number of the right operand. They
+    are every `pace`th number of the left one: 1 or 2."""
+
+    checks: int
+    walked: int
+    shared: bool
+    pace: int
+
+    @property
+    def name(self) -> str:
+        more = "_shared" * self.shared + "_every_second" * (self.pace - 1)
+        return f"{self.checks}_{self.walked + 1}{more}"
+
+
+@dataclass
+class LaneSums:
+    """The sums of some lanes of some lines, for the taps of the table."""
+
+    f: Function
+    dtype: str
+    height: int
+    width: int
+    lying: Lying
+    bounds: list[tuple[Value, Value]]
+    strides: list[Value]
+
+    def __post_init__(self) -> None:
+        self.numbers, self.machine = arithmetic(self.dtype), host()
+        self.many = self.machine.lanes(self.numbers.size)
+        self.lanes = self.width * self.many
+        self.type = vector(self.numbers.type, self.many)
+        self.sums = [
+            [self.f.variable(self.type) for _ in range(self.width)] for _ in range(self.height)
+        ]
+
+    def emit(
+        self, operands: list[Value], position: list[Value], table: Value, taps: Value, lane: Value,
+        stop: Value, adding: Value, count: Value,
+    ) -> None:  # fmt: skip
+        """Lines that are missing are made as the last one, and not stored."""
+        f, size, many = self.f, self.numbers.size, self.many
+        lhs, rhs, out = operands
+        rest = stop - lane
+        which = [f.least(count - 1, i) if i else f.value(0, "i64") for i in range(self.height)]
+        start = f.offset(lhs, lane * (size * self.lying.pace))
+        lines = [f.offset(start, i * self.strides[0]) for i in which]
+        to = f.offset(out, lane * size)
+        masks = [within(f, rest - j * many, many) for j in range(self.width)]
+        more = f.splat(adding.is_("ne", 0), many)
+        for i, row in zip(which, self.sums, strict=True):
+            for j, each in enumerate(row):
+                at = f.offset(f.offset(to, i * self.strides[2]), j * many * size)
+                each.set(masked_load(f, at, masks[j] & more, self.type, size))
+        with f.loop(0, taps) as tap:
+            entry = f.offset(table, tap * ENTRY)
+            checks = range(self.lying.checks)
+            moves = [f.load(f.offset(entry, 8 * k), "i64") for k in range(2 + len(checks))]
+            places = [position[d] + moves[2 + d] + self.bounds[d][0] for d in checks]
+            right = f.offset(rhs, moves[1])
+            if not self.lying.shared:
+                right = f.offset(right, lane * size)
+            self._tap(lines, moves[0], right, masks, rest, places, lane, which)
+        for n, row in enumerate(self.sums):
+            with f.when(count.is_("sgt", n)):
+                for j, each in enumerate(row):
+                    at = f.offset(f.offset(to, self.strides[2] * n), j * many * size)
+                    masked_store(f, each.get(), at, masks[j], size)
+
+    def _tap(
+        self, lines: list[Value], move: Value, right: Value, masks: list[Value], rest: Value,
+        places: list[Value], lane: Value, which: list[Value],
+    ) -> None:  # fmt: skip
+        f, walked, pace = self.f, self.lying.walked, self.lying.pace
+        whole, place = rest.is_("sge", self.lanes), None
+        if walked >= 0:
+            begin, extent = places[walked] + lane * pace, self.bounds[walked][1]
+            last = begin + (self.lanes - 1) * pace
+            whole = whole & begin.is_("sge", 0) & last.is_("slt", extent)
+            place = begin, extent
+
+        def inside(i: Value) -> Value:
+            found = f.value(1, "i1")
+            for d, at in enumerate(places):
+                if d != walked:
+                    moved = at + i * self.strides[3 + d]
+                    found = found & moved.is_("ult", self.bounds[d][1])
+            return found
+
+        def add(rows: Sequence[int], full: bool) -> None:
+            some = self._masks(masks, rest, place) if not full else None
+            numbers = self._right(right, None if full else masks)
+            for i in rows:
+                for j, each in enumerate(self.sums[i]):
+                    a = self._left(f.offset(lines[i], move), j, some)
+                    each.set(self.numbers.add_product(f, self.machine, a, numbers[j], each.get()))
+
+        def all_rows() -> None:
+            rows = range(self.height)
+            f.choose(whole, lambda: add(rows, True), lambda: add(rows, False))
+
+        def each_row() -> None:
+            for row in range(self.height):
+                with f.when(inside(which[row])):
+                    add([row], False)
+
+        # Lines lie one behind the other: if the first and the last one exist, all do.
+        if self.height == 1:
+            with f.when(inside(which[0])):
+                all_rows()
+        else:
+            f.choose(inside(which[0]) & inside(which[-1]), all_rows, each_row)
+
+    def _right(self, right: Value, masks: list[Value] | None) -> list[Value]:
+        """The vectors of the right operand; shared, its number."""
+        f, size, many = self.f, self.numbers.size, self.many
+        if self.lying.shared:
+            return [f.splat(f.load(right, self.numbers.type), many)] * self.width
+        return [
+            self._read(f.offset(right, j * many * size), masks[j] if masks else None)
+            for j in range(self.width)
+        ]
+
+    def _masks(
+        self, masks: list[Value], rest: Value, place: tuple[Value, Value] | None
+    ) -> list[list[Value]]:
+        """Which lanes of the left operand's vectors exist: of each, all that are read for it."""
+        f, many, pace = self.f, self.many, self.lying.pace
+        found = []
+        for j in range(self.width):
+            found.append([masks[j]])
+            if pace > 1 or place:
+                found[-1] = []
+                for first in self._firsts(j):
+                    mask = within(f, rest * pace - (pace - 1 + first), many)
+                    if place:
+                        mask = mask & self._existing(place[0] + first, place[1])
+                    found[-1].append(mask)
+        return found
+
+    def _firsts(self, j: int) -> tuple[int, ...]:
+        """Where the vectors begin that a vector is read from: every second number comes from two,
+        of which the later one ends with the last."""
+        lane, pace = j * self.many, self.lying.pace
+        return (lane * pace, lane * pace + self.many - 1)[:pace]
+
+    def _left(self, start: Value, j: int, masks: list[list[Value]] | None) -> Value:
+        """A vector of the left operand; of masked ones what exists."""
+        f, many = self.f, self.many
+        found = [
+            self._read(f.offset(start, first * self.numbers.size), masks[j][n] if masks else None)
+            for n, first in enumerate(self._firsts(j))
+        ]
+        if len(found) == 1:
+            return found[0]
+        return f.shuffle(found[0], found[1], [*range(0, many, 2), *range(many + 1, 2 * many, 2)])
+
+    def _existing(self, begin: Value, extent: Value) -> Value:
+        """The lanes whose places are at least 0 and less than the extent."""
+        f, many = self.f, self.many
+        numbers = ", ".join(f"i64 {lane}" for lane in range(many))
+        first = f.splat(begin, many)
+        places = f.emit(f"add {first.type} {first}, <{numbers}>", first.type)
+        return places.is_("ult", f.splat(extent, many))
+
+    def _read(self, at: Value, mask: Value | None) -> Value:
+        size = self.numbers.size
+        if mask is None:
+            return self.f.load(at, self.type, size)
+        return masked_load(self.f, at, mask, self.type, size)
