@@ -28,8 +28,10 @@ LATENCY = 4.0
 MOVE, TURN, SHARE, CLOCK = 0.1, 1.2, 0.35, 4.0
 """Nanoseconds that a number takes that is copied in runs or squares, and one by one; the share of
 the time that this may take, and cycles in a nanosecond."""
+SELDOM = 8
+"""How often columns are read, if those that come from far are to be asked for."""
 STILL = Loop(1, 0, 0, 0)
-TASK = 20_000.0
+TASK = 8_000.0
 """Nanoseconds that a task should take at least."""
 
 
@@ -133,7 +135,8 @@ def _phase(work: Product, best: Tiling, context: Context, label: str) -> Phase:
     # Neighbours come after each other, however few they are.
     loops = sorted(work.inner, key=lambda loop: -abs(loop.lhs) - abs(loop.rhs))
     inner = (*[STILL] * (LOOPS - len(loops)), *loops)
-    far = work.sizes[3] * abs(inner[-1].rhs) > host().caches[1]
+    read = work.sizes[1] // (shape.times * shape.height)
+    far = work.sizes[3] * abs(inner[-1].rhs) > host().caches[1] and read <= SELDOM
     split = -2 if shape.times > 1 else -1
     group = work.rows[-2] if shape.times > 1 else STILL
     flat = work._replace(
