@@ -404,6 +404,37 @@ def test_masks_may_be_written_while_they_are_read() -> None:
         thread.join()
 
 
+def test_truth_may_be_written_while_it_is_read() -> None:
+    octets, going = np.zeros(3_000_000, np.uint8), [True]
+    mask = octets.view(bool)
+
+    def write() -> None:
+        while going[0]:
+            octets[:] = 255
+            octets[:] = 0
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(30):
+            both = np.asarray(snp.logical_and(mask, mask)).view(np.uint8)
+            assert both.max() <= 1
+            assert int(snp.any(mask)) in (0, 1)
+            assert 0 <= int(snp.sum(mask)) <= mask.size
+            assert 0 <= int(snp.argmax(mask)) < mask.size
+    finally:
+        going[0] = False
+        thread.join()
+
+
+def test_large_truth_of_numpys_is_read_where_it_lies() -> None:
+    mask = np.zeros(16 << 20, bool)
+    mask[-1] = True
+    for _ in range(3):
+        assert snp.any(mask)
+    assert count_calls(lambda: snp.any(mask)) == count_calls(lambda: None)
+
+
 def test_members_of_numpys_integers_are_marked_as_ours_are() -> None:
     numbers = np.arange(5000, dtype=np.int32).reshape(50, 100) % 701
     tests = numbers[:20] * 3

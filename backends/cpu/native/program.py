@@ -249,7 +249,7 @@ class NativeProgram(WholeExecutable):
             home = (-1 - number, 0) if what is Kind.ARGUMENT else homes[number]
             results.append(launching.Result(*home, *typed, *each))
         arguments = [
-            launching.Argument(slot, shapes.get(k))
+            launching.Argument(slot, shapes.get(k), truth=k in schedule.truths)
             for k, slot in enumerate(schedule.arguments[:seen])
         ]
         launch = launching.launcher(

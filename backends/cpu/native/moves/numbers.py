@@ -1,6 +1,7 @@
 """Elements of every type as numbers in registers, and back in memory rounded once.
 
-Bools are bytes 0 and 1. Narrow floats are computed in f32 or f64.
+Bools are bytes 0 and 1, and 1 is what is read of every other byte. Narrow floats are computed in
+f32 or f64.
 """
 
 from math import inf
@@ -50,6 +51,8 @@ def load(f: Function, address: Value, kind: Kind, count: int) -> Value:
 def widened(f: Function, value: Value, kind: Kind) -> Value:
     """Elements as they are in memory, as numbers of the kind."""
     count = lanes(value.type)
+    if kind.dtype == "bool":
+        return value.is_("ne", 0).to(value.type, "zext")
     if kind.dtype in NARROW:
         value = singles(f, value, kind.dtype)
     if element(value.type) != kind.type:

@@ -2,23 +2,27 @@
 of two arrays, whether some product is true.
 
 What ends early is in no hurry: its tasks are shared with workers that are awake, but none is woken.
+The first task says what was found, whatever it is; the others look first whether one before them
+has found it. Every byte but 0 is true, as in NumPy's arrays.
 """
 
 from collections.abc import Sequence
 from functools import partial, reduce
-from operator import and_
+from operator import and_, or_
 
 from shardir.backends.cpu.native.data import Context, Kernel, Phase, Rule, View
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, vector
+from shardir.backends.cpu.native.runtime.parking import atomic_load, atomic_store
 from shardir.backends.cpu.native.schedule.views import is_packed
 from shardir.ir import Op
 
 WANTED = {"any": 1, "max": 1, "all": 0, "min": 0, "fused": 1}
 """The truth that decides, if there is one such byte."""
-PIECE = 1 << 18
-"""Bytes of a task."""
+PIECE, PIECES = 1 << 18, 64
+"""Bytes of a task at least, and about how many tasks there are at most."""
 COST_AT_MOST = 150_000.0
-STEP = 64
+STEP, ABREAST = 64, 4
+"""Bytes of a vector, and how many of those are looked at together."""
 
 
 def found_rule(
@@ -34,15 +38,13 @@ def found_rule(
     if any(other._replace(slot=0, offset=0) != x._replace(slot=0, offset=0) for other in operands):
         return None
     wanted, label = WANTED[op.name], op.name if op.name != "fused" else "any of and"
-    pieces = -(-x.size // PIECE)
-    if pieces == 1:
-        return [_phase(wanted, operands, y, 1, label)]
-    slot = context.temporary(pieces)
-    parts = View(slot, 0, (pieces,), (1,), "bool")
-    return [
-        _phase(wanted, operands, parts, pieces, label),
-        _phase(wanted, [parts], y, 1, label),
-    ]
+    pieces = -(-x.size // _piece(x.size))
+    first = _phase(wanted, operands, y, 0, 1, label)
+    return [first, _phase(wanted, operands, y, 1, pieces - 1, label)] if pieces > 1 else [first]
+
+
+def _piece(size: int) -> int:
+    return max(PIECE, size // (PIECES * STEP) * STEP)
 
 
 def _is_some_product(op: Op) -> bool:
@@ -70,31 +72,57 @@ def or_else(rule: Rule) -> Rule:
     return either
 
 
-def _phase(wanted: int, xs: Sequence[View], y: View, tasks: int, label: str) -> Phase:
+def _phase(wanted: int, xs: Sequence[View], y: View, first: int, pieces: int, label: str) -> Phase:
     size = xs[0].size
     name = f"found_{wanted}_{len(xs)}"
     kernel = Kernel(name, partial(_found_text, name, wanted, len(xs)))
-    record = (size, y.slot, y.offset, *(word for x in xs for word in (x.slot, x.offset)))
-    return Phase(kernel, record, tasks, min(size * len(xs) / 40, COST_AT_MOST), label)
+    places = (word for x in xs for word in (x.slot, x.offset))
+    record = (first, _piece(size), size, y.slot, y.offset, *places)
+    cost = min(size, pieces * _piece(size)) * len(xs) / 40
+    return Phase(kernel, record, pieces, min(cost, COST_AT_MOST), label)
 
 
 def _found_text(name: str, wanted: int, count: int) -> str:
     module = Module()
     f = Function(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
-    size, to, there = (f.load(f.offset(record, i, "i64"), "i64") for i in range(3))
-    begin = task * PIECE
-    sources = []
-    for k in range(count):
-        slot, offset = (f.load(f.offset(record, 3 + 2 * k + i, "i64"), "i64") for i in range(2))
-        base = f.load(f.offset(bases, slot, "ptr"), "ptr")
-        sources.append(f.offset(base, offset + begin))
-    steps = f.least(begin + PIECE, size) - begin
-    found = first_place(f, sources, steps, wanted).is_("slt", steps)
-    made = f.select(found, f.value(wanted, "i8"), 1 - wanted)
-    f.store(made, f.offset(f.load(f.offset(bases, to, "ptr"), "ptr"), there + task))
+    first, piece, size, to, there = (f.load(f.offset(record, i, "i64"), "i64") for i in range(5))
+    begin = (first + task) * piece
+    answer = f.offset(f.load(f.offset(bases, to, "ptr"), "ptr"), there)
+    is_first = begin.is_("eq", 0)
+    open_ = f.variable("i1", is_first)
+    with f.when(is_first ^ 1):
+        open_.set(atomic_load(f, answer, "i8", "monotonic").is_("ne", wanted))
+    with f.when(open_.get()):
+        sources = []
+        for k in range(count):
+            slot, offset = (f.load(f.offset(record, 5 + 2 * k + i, "i64"), "i64") for i in range(2))
+            base = f.load(f.offset(bases, slot, "ptr"), "ptr")
+            sources.append(f.offset(base, offset + begin))
+        found = _is_there(f, sources, f.least(begin + piece, size) - begin, wanted)
+        with f.when(is_first | found):
+            made = f.select(found, f.value(wanted, "i8"), 1 - wanted)
+            atomic_store(f, made, answer, "i8", "monotonic")
     f.leave()
     return module.text()
+
+
+def _is_there(f: Function, sources: Sequence[Value], steps: Value, wanted: int) -> Value:
+    """Whether one of `steps` bytes is what is wanted."""
+    at, found = f.variable("i64", 0), f.variable("i1", 0)
+
+    def goes_on() -> Value:
+        return (found.get() ^ 1) & (at.get() + ABREAST * STEP).is_("sle", steps)
+
+    with f.while_(goes_on):
+        seen = [_are(f, sources, at.get() + k * STEP, STEP, wanted) for k in range(ABREAST)]
+        found.set(reduce(or_, seen).to(f"i{STEP}", "bitcast").is_("ne", 0))
+        at.set(at.get() + ABREAST * STEP)
+    with f.when(found.get() ^ 1):
+        left = steps - at.get()
+        place = first_place(f, [f.offset(each, at.get()) for each in sources], left, wanted)
+        found.set(place.is_("slt", left))
+    return found.get()
 
 
 def first_place(f: Function, sources: Sequence[Value], steps: Value, wanted: int) -> Value:
@@ -103,14 +131,12 @@ def first_place(f: Function, sources: Sequence[Value], steps: Value, wanted: int
     Of several sources, of the bytes that are true in all of them.
     """
     at, flags = f.variable("i64", 0), f.variable("i64", 0)
-    unlike = "ne" if wanted else "eq"
 
     def goes_on() -> Value:
         return flags.get().is_("eq", 0) & (at.get() + STEP).is_("sle", steps)
 
     with f.while_(goes_on):
-        bytes_ = _bytes(f, sources, at.get(), vector("i8", STEP))
-        flags.set(bytes_.is_(unlike, 0).to("i64", "bitcast"))
+        flags.set(_are(f, sources, at.get(), STEP, wanted).to("i64", "bitcast"))
         at.set(at.get() + STEP)
 
     def within() -> None:
@@ -119,20 +145,21 @@ def first_place(f: Function, sources: Sequence[Value], steps: Value, wanted: int
         at.set(at.get() - STEP + place)
 
     def behind() -> None:
-        with f.while_(lambda: _is_other(f, sources, at.get(), steps, unlike)):
+        with f.while_(lambda: _is_other(f, sources, at.get(), steps, wanted)):
             at.set(at.get() + 1)
 
     f.choose(flags.get().is_("ne", 0), within, behind)
     return at.get()
 
 
-def _bytes(f: Function, sources: Sequence[Value], at: Value, type: str) -> Value:
-    loaded = [f.load(f.offset(source, at), type, 1) for source in sources]
-    return reduce(and_, loaded)
+def _are(f: Function, sources: Sequence[Value], at: Value, count: int, wanted: int) -> Value:
+    """Which of `count` bytes are as it is wanted, in all sources."""
+    how = "ne" if wanted else "eq"
+    loaded = [f.load(f.offset(source, at), vector("i8", count), 1) for source in sources]
+    return reduce(and_, [bytes_.is_(how, 0) for bytes_ in loaded])
 
 
-def _is_other(f: Function, sources: Sequence[Value], at: Value, steps: Value, unlike: str) -> Value:
+def _is_other(f: Function, sources: Sequence[Value], at: Value, steps: Value, wanted: int) -> Value:
     """Whether there is a byte here that is not wanted; nothing is read behind the last."""
     inside = at.is_("slt", steps)
-    byte = _bytes(f, sources, f.select(inside, at, 0), "i8")
-    return inside & (byte.is_(unlike, 0) ^ 1)
+    return inside & (_are(f, sources, f.select(inside, at, 0), 1, wanted) ^ 1)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, final
 
+import numpy as np
+
 from shardir.backends.cpu.native.llvm.compiler import Library
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value
 from shardir.backends.cpu.native.runtime import reading
@@ -194,6 +196,7 @@ class Answers:
         """
         header = ctypes.cast(launch.__self__, ctypes.POINTER(ctypes.c_int64))
         made_of = ctypes.cast(header[HEADER.index("made")], ctypes.POINTER(ctypes.c_int64))
+        rows = _read_where_they_lie(rows, header)
         # Into NumPy's arrays somebody may write, so what shows their numbers shows a copy.
         entries = {k: row.entry for k, row in enumerate(rows) if row.kind == "entering"}
         for k in range(header[HEADER.index("results")]):
@@ -233,6 +236,18 @@ class Row(NamedTuple):
     leaf: int
     constant: int = 0
     entry: Entry | None = None
+
+
+def _read_where_they_lie(rows: Sequence[Row], header: Any) -> list[Row]:
+    """Rows of which those of truth enter no more where a program takes their bytes as they are."""
+    count = header[HEADER.index("arguments")]
+    truths = ctypes.cast(header[HEADER.index("truths")], ctypes.POINTER(ctypes.c_int64))
+    return [
+        row._replace(kind="numpy")
+        if row.entry is not None and row.entry.given == np.bool_ and k < count and truths[k]
+        else row
+        for k, row in enumerate(rows)
+    ]
 
 
 @cache

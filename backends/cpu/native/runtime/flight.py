@@ -18,9 +18,10 @@ from shardir.backends.cpu.native.runtime.references import drop, take, type_of
 
 HEADER = (
     "program", "slots", "facts", "template", "arguments", "rows", "placed", "places", "results",
-    "made", "blocks", "sizes",
+    "made", "blocks", "sizes", "truths",
 )  # fmt: skip
-"""The words of a launch: counts, and addresses of tables. Without a program nothing runs."""
+"""The words of a launch: counts, and addresses of tables. Without a program nothing runs. `truths`
+says for each argument whether all that reads it takes every byte but 0 for true."""
 ROW_WORDS = 4
 """(slot, kind, shape, leaf) of an argument: where its address goes (below 0: nowhere), its kind out
 of `numbers.KINDS`, the shape that its storage must have (0: any), and which of the leaves it is. Of

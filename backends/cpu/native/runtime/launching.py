@@ -48,11 +48,13 @@ class Result(NamedTuple):
 
 class Argument(NamedTuple):
     """An argument: where its address goes (below 0: nowhere), and the shape that its storage must
-    have, if any. With an entry it is an array of NumPy in one piece, of which results may be."""
+    have, if any. With an entry it is an array of NumPy in one piece, of which results may be. With
+    `truth` it is read as such alone: every byte but 0 is true."""
 
     slot: int
     shape: tuple[int, ...] | None = None
     entry: Entry | None = None
+    truth: bool = False
 
 
 @cache
@@ -111,11 +113,16 @@ def launcher(
         (r.block, r.offset, id(r.shape), id(r.dtype), id(r.signature), id(r.sharding), int(r.part))
         for r in results
     ]
-    tables = [words(each) for each in (template, flat(rows), flat(places), flat(made), flat(asked))]
-    bases, taken, placed, written, wanted = map(ctypes.addressof, tables)
+    truths = [int(each.truth) for each in arguments]
+    tables = [
+        words(each)
+        for each in (template, flat(rows), flat(places), flat(made), flat(asked), truths)
+    ]
+    bases, taken, placed, written, wanted, known = map(ctypes.addressof, tables)
     header = words(
         [program, len(template), ctypes.addressof(facts), bases, len(arguments), taken,
-         len(places), placed, len(results), written, len(sizes), wanted]
+         len(places), placed, len(results), written, len(sizes), wanted,
+         known]
     )  # fmt: skip
     held = (keep, facts, tables, header, tuple(results), shapes, numbers, entries)
     made_function: Launch = function(code["launch"], ctypes.addressof(header), held)

@@ -16,6 +16,8 @@ FUTEX_WAIT, FUTEX_WAKE = 128, 129
 """Both private to a process."""
 MONOTONIC = {"linux": 1, "darwin": 8}
 """The clocks of `time.monotonic_ns`."""
+_SIZES = {"i8": 1, "i32": 4}
+"""Bytes of words that are read and written at once; of others 8."""
 
 
 def parking(triple: str) -> str:
@@ -70,7 +72,7 @@ def doze(f: Function, microseconds: int) -> None:
 
 def atomic_load(f: Function, address: Value, type: str, order: str = "acquire") -> Value:
     """Read a word that other threads write."""
-    size = 4 if type == "i32" else 8
+    size = _SIZES.get(type, 8)
     return f.emit(f"load atomic {type}, ptr {address} {order}, align {size}", type)
 
 
@@ -78,7 +80,7 @@ def atomic_store(
     f: Function, value: Number, address: Value, type: str, order: str = "seq_cst"
 ) -> None:
     """Write a word that other threads read."""
-    size = 4 if type == "i32" else 8
+    size = _SIZES.get(type, 8)
     given = f.value(value, type)
     f.do(f"store atomic {type} {given}, ptr {address} {order}, align {size}")
 

@@ -30,6 +30,7 @@ from shardir.backends.cpu.native.schedule.memory import (
     take_over,
 )
 from shardir.backends.cpu.native.schedule.schedule import ARENA, Schedule
+from shardir.backends.cpu.native.schedule.truths import read_as_truth
 
 FIRST_ARGUMENT = 2
 
@@ -98,6 +99,7 @@ class Builder:
             total,
             self._lowered.buffers,
             self._given(),
+            read_as_truth(items, self._lowered.buffers),
         )
 
     def _given(self) -> tuple[tuple[int, int], ...]:

@@ -23,7 +23,7 @@ class Schedule:
     `slots` counts its slots. `types` are those of its results. Of the arena's `arena_bytes`, each
     of `pinned` (slot, offset) has a slot of its own, temporaries included; `constants` are the
     numbers of those slots. `offered` are (argument, result) that may share memory if nobody else
-    needs the argument.
+    needs the argument. `truths` are the arguments that are read as truth alone.
     """
 
     items: tuple[Item, ...]
@@ -39,3 +39,4 @@ class Schedule:
     arena_bytes: int
     buffers: tuple[Buffer, ...]
     offered: tuple[tuple[int, int], ...]
+    truths: tuple[int, ...]

@@ -1,8 +1,9 @@
 """How elements are held in registers, and how they come from memory and go there.
 
-A `Held` is a vector of any number of lanes: bool is <N x i1> (a byte 0 or 1 in memory), f16 and
-bf16 are <N x float> of numbers that the narrow type has, a key is <N x i64>, a complex number is
-a pair of vectors, real and imaginary part (side by side in memory).
+A `Held` is a vector of any number of lanes: bool is <N x i1>, f16 and bf16 are <N x float> of
+numbers that the narrow type has, a key is <N x i64>, a complex number is a pair of vectors, real
+and imaginary part (side by side in memory). Truth is written as a byte 0 or 1; of what is read
+every byte but 0 is true, as in NumPy's arrays.
 """
 
 from shardir.backends.cpu.native.llvm.halves import halves, singles
@@ -102,9 +103,8 @@ def store(
 
 def widened(function: Function, stored: Value, dtype: str) -> Value:
     """What was read from memory (not complex) as it is held."""
-    count = lanes(stored.type)
     if dtype == "bool":
-        return stored.to(vector("i1", count), "trunc")
+        return stored.is_("ne", 0)
     if dtype in NARROW:
         return singles(function, stored, dtype)
     return stored
