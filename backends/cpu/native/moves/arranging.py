@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from shardir.backends.cpu.native.data import Context, Phase, Rule, View, packed
 from shardir.backends.cpu.native.moves.copying import copy_phases
+from shardir.backends.cpu.native.moves.interleaving import interleaved
 from shardir.backends.cpu.native.moves.views import broadcasted, part, sliced, turned
 from shardir.backends.cpu.native.schedule.views import restrided, seen_through
 from shardir.ir import Op
@@ -38,8 +39,12 @@ def reshape_phases(source: View, target: View, context: Context) -> list[Phase]:
 def concatenate_rule(
     op: Op, operands: Sequence[View], results: Sequence[View], context: Context
 ) -> list[Phase]:
-    """Every operand copied to its place."""
-    dim, start, phases = op.attrs["dim"], 0, []
+    """Every operand copied to its place, or the elements of all in turn."""
+    made = interleaved(operands, results[0], op.attrs["dim"], context)
+    if made is not None:
+        return made
+    dim, start = op.attrs["dim"], 0
+    phases: list[Phase] = []
     for view in operands:
         size = view.shape[dim]
         phases += copy_phases(view, part(results[0], dim, start, size), context)

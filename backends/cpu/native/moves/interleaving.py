@@ -1,0 +1,82 @@
+"""Arrays joined along a dimension in which each has one element and that lies innermost: the
+elements of all of them in turn (`stack` along the last axis, `dstack`, vectors as columns)."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from shardir.backends.cpu.native.data import Context, Phase, View
+from shardir.backends.cpu.native.llvm.hints import goes_past_caches
+from shardir.backends.cpu.native.llvm.target import host
+from shardir.backends.cpu.native.llvm.text import Function, Value, lanes as lanes_of
+from shardir.backends.cpu.native.moves.bodies import item_type
+from shardir.backends.cpu.native.moves.grid import Block, Form, grid_kernel, grid_of
+from shardir.backends.cpu.native.moves.loops import nest
+from shardir.backends.cpu.native.moves.views import part
+
+MOST = 4
+"""So many arrays at most."""
+ITEM_BYTES = (1, 2, 4, 8)
+COLUMNS = 1 << 13
+
+
+def interleaved(
+    operands: Sequence[View], y: View, dim: int, context: Context
+) -> list[Phase] | None:
+    """One phase for all operands; `None` where they or the result lie otherwise."""
+    count, size = len(operands), y.itemsize
+    if not 2 <= count <= MOST or size not in ITEM_BYTES or y.strides[dim] != size:
+        return None
+    if any(x.shape[dim] != 1 for x in operands):
+        return None
+    views = (*operands, part(y, dim, 0, 1))
+    found = nest(views)
+    lanes = host().lanes(size)
+    column = found.loops[-1] if found.loops else None
+    if column is None or column.extent < lanes:
+        return None
+    if column.strides != (*[size] * count, size * count):
+        return None
+    row = found.loops[-2] if len(found.loops) > 1 else None
+    whole = not any(
+        number % host().vector_bytes
+        for number in (y.offset, *(loop.strides[-1] for loop in found.loops[:-1]))
+    )
+    streaming = whole and goes_past_caches(y.nbytes, y.nbytes)
+    name = f"interleave{size}_{count}{'_streaming' if streaming else ''}"
+    grid = grid_of(views, found, row, column, max(1, COLUMNS // column.extent), COLUMNS)
+    kernel = grid_kernel(name, Form(count + 1), partial(_items_in_turn, size, streaming))
+    return [grid.phase(kernel, y.nbytes / 10, context.workers, "interleave")]
+
+
+def _items_in_turn(size: int, streaming: bool, f: Function, block: Block) -> None:
+    """A vector of each source makes as many of the target; a column is an item of each source."""
+    lanes, one = host().lanes(size), item_type(size)
+    count = len(block.addresses) - 1
+    with f.loop(0, block.rows) as row:
+        *sources, target = (
+            f.offset(address, row * stride)
+            for address, stride in zip(block.addresses, block.row_strides, strict=True)
+        )
+        whole = block.columns & -lanes
+        with f.loop(0, whole, lanes) as at:
+            read = [f.load(f.offset(each, at, one), f"<{lanes} x {one}>", 1) for each in sources]
+            place = f.offset(target, at * count, one)
+            for number in range(count):
+                made = _in_turn(f, read, number * lanes)
+                align = lanes * size if streaming else 1
+                f.store(made, f.offset(place, number * lanes, one), align, streaming)
+        with f.loop(whole, block.columns) as at:
+            for number, each in enumerate(sources):
+                item = f.load(f.offset(each, at, one), one, 1)
+                f.store(item, f.offset(target, at * count + number, one), 1)
+
+
+def _in_turn(f: Function, vectors: Sequence[Value], start: int) -> Value:
+    """As many elements as a vector has, of what all of them are in turn, from `start` on."""
+    count, lanes = len(vectors), lanes_of(vectors[0].type)
+    order = [at + which * lanes for at, which in (divmod(start + k, count) for k in range(lanes))]
+    if count == 2:
+        return f.shuffle(vectors[0], vectors[1], order)
+    a, b, c, d = [*vectors, vectors[-1]][:MOST]
+    both = range(2 * lanes)
+    return f.shuffle(f.shuffle(a, b, both), f.shuffle(c, d, both), order)
