@@ -228,19 +228,36 @@ def _rows(
     source: Value,
     width: Value,
 ) -> None:
-    """Copy `left` rows of any number of bytes, those where the mask is true."""
-    at, made = f.variable("i64", 0), f.variable("i64", 0)
+    """Copy `left` rows of any number of bytes, those where the mask is true.
+
+    The true places of many bytes are bits of a word: nothing is asked of those that are false.
+    """
+    at, made, flags = f.variable("i64", 0), f.variable("i64", 0), f.variable("i64", 0)
     wide = host().vector_bytes
 
     def one(here: Value) -> None:
-        with f.when(f.load(f.offset(mask, here), "i8").is_("ne", 0)):
-            old, new = f.offset(source, here * width), f.offset(target, made.get() * width)
-            copied = f.variable("i64", 0)
-            for kind, count in ((vector("i8", wide), wide), ("i64", 8), ("i8", 1)):
-                with f.while_(partial(fits, copied, width, count)):
-                    word = f.load(f.offset(old, copied.get()), kind, 1)
-                    f.store(word, f.offset(new, copied.get()), 1)
-                    copied.set(copied.get() + count)
-            made.set(made.get() + 1)
+        old, new = f.offset(source, here * width), f.offset(target, made.get() * width)
+        copied = f.variable("i64", 0)
+        for kind, count in ((vector("i8", wide), wide), ("i64", 8), ("i8", 1)):
+            with f.while_(partial(fits, copied, width, count)):
+                word = f.load(f.offset(old, copied.get()), kind, 1)
+                f.store(word, f.offset(new, copied.get()), 1)
+                copied.set(copied.get() + count)
+        made.set(made.get() + 1)
 
-    _walk(f, mask, length, left, at, made, one)
+    def rest() -> None:
+        flags.set(0)
+        with f.loop(0, length - at.get()) as i:
+            true = f.load(f.offset(mask, at.get() + i), "i8").is_("ne", 0)
+            flags.set(flags.get() | (true.to("i64", "zext") << i))
+
+    def many() -> None:
+        flags.set(_flags(f, f.offset(mask, at.get()), SKIPPED))
+
+    with f.while_(lambda: made.get().is_("slt", left)):
+        f.choose((at.get() + SKIPPED).is_("sle", length), many, rest)
+        with f.while_(lambda: flags.get().is_("ne", 0)):
+            seen = flags.get()
+            one(at.get() + f.intrinsic("cttz", seen, Value("true", "i1", f)))
+            flags.set(seen & (seen - 1))
+        at.set(at.get() + SKIPPED)
