@@ -217,12 +217,19 @@ def _finding(name: str, dtype: str, ranks: int, low: int, bits: int, first: bool
 
 
 def _walk(f: Function, counts: Value, digit: Variable, left: Variable) -> None:
-    """Go to the digit of the place that `left` says, and leave its place among its equals."""
+    """Go to the digit of the place that `left` says, and leave its place among its equals.
+
+    Where another thread writes into the elements, fewer may have been counted than there are; then
+    it is the last digit.
+    """
 
     def count() -> Value:
         return f.load(f.offset(counts, digit.get(), "i32"), "i32").to("i64", "zext")
 
-    with f.while_(lambda: count().is_("sle", left.get())):
+    def behind() -> Value:
+        return digit.get().is_("slt", COUNTS - 1) & count().is_("sle", left.get())
+
+    with f.while_(behind):
         left.set(left.get() - count())
         digit.set(digit.get() + 1)
 

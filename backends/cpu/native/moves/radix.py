@@ -3,7 +3,9 @@
 Elements become words, unsigned integers in their order, with their places below them where those
 are wanted. For each digit of eight bits, the words of every part of a line are counted, and then
 put where the counts say, behind all words of lower digits and in the order they came in; so parts
-are for tasks. A digit that all words of a line share moves none of them.
+are for tasks. A digit that all words of a line share moves none of them. Elements may be NumPy's,
+into which another thread writes between the two: however many are counted, none is put behind the
+end of its line.
 """
 
 from collections.abc import Callable
@@ -50,6 +52,8 @@ class Source(NamedTuple):
     """The word of what is at an address; a number says where in its line it is."""
     digit: Callable[[Function, Value, Value, Value], Value]
     """The digit of a word that is at an address, at a byte of words."""
+    own: bool
+    """Whether nobody else writes there, so that they are as many as were counted."""
 
 
 class Target(NamedTuple):
@@ -131,7 +135,9 @@ def words_of(width: int) -> Source:
     def digit(f: Function, word: Value, address: Value, byte: Value) -> Value:
         return f.load(f.offset(address, byte), "i8").to("i64", "zext")
 
-    return Source(f"word{width}", lambda f, address, _: f.load(address, f"i{width}", 8), digit)
+    return Source(
+        f"word{width}", lambda f, address, _: f.load(address, f"i{width}", 8), digit, True
+    )
 
 
 def words_to(width: int) -> Target:
@@ -158,7 +164,7 @@ def elements_of(dtype: str, places: bool) -> Source:
     def digit(f: Function, word: Value, address: Value, byte: Value) -> Value:
         return (word >> low).to("i8", "trunc").to("i64", "zext")
 
-    return Source(f"{dtype}{'_places' * places}", load, digit)
+    return Source(f"{dtype}{'_places' * places}", load, digit, False)
 
 
 def sorted_of(dtype: str, places: bool) -> Target:
@@ -276,13 +282,20 @@ def _moving(name: str, read: Source, made: Target) -> str:
         target = f.offset(base(to_slot), to_offset + piece.line * to_line)
         counts = f.offset(base(tables), piece.line * parts * TABLE_BYTES)
         alike = _begin(f, counts, parts, piece.number, steps, to_step, places)
+        last = (steps - 1) * to_step
+        lowest = f.least(last, 0)
+        room = f.select(last.is_("slt", 0), -last, last)
 
         def moved(place: Callable[[Value, Value], Value]) -> None:
             with f.loop(piece.begin, piece.end) as i:
                 address = f.offset(source, i * step)
                 found = read.load(f, address, i)
                 to = place(i, read.digit(f, found, address, digit))
-                made.store(f, found, f.offset(target, to))
+                if read.own:
+                    made.store(f, found, f.offset(target, to))
+                else:
+                    with f.when((to - lowest).is_("ule", room)):
+                        made.store(f, found, f.offset(target, to))
 
         def next_of(_: Value, digit: Value) -> Value:
             entry = f.offset(places, digit, "i64")
