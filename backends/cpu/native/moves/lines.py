@@ -195,7 +195,8 @@ class Lines:
                 place.set(place.get() + word.is_("slt", -1).to("i64", "zext"))
             with f.loop(0, steps) as i:
                 found = f.load(f.offset(source, i * self.block.extra(1)), bits, 1)
-                with f.when((found << 1).is_("eq", 0)):
+                # Another thread may have written there meanwhile: there is no row behind the last.
+                with f.when((found << 1).is_("eq", 0) & place.get().is_("slt", steps)):
                     negative = f.value(-1, self.word)
                     word = f.select(found.is_("eq", 0), 0, negative)
                     f.store(word, f.offset(self._row(place.get()), lane, self.word))

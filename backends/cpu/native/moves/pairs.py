@@ -174,11 +174,12 @@ def _zeros_text(name: str) -> str:
             bits = f.load(f.offset(source, i * step), "i64", 4)
             real, imaginary = ((half << 1).is_("eq", 0) for half in _halves(bits))
             with f.when(real | imaginary):
-                low = _first_of(f, words, steps, _word_of(f, bits))
+                # Another thread may have written it meanwhile: then it may be behind all words.
+                low = f.least(_first_of(f, words, steps, _word_of(f, bits)), steps - 1)
                 place = f.offset(seen, low, "i32")
                 before = f.load(place, "i32")
                 f.store(before + 1, place)
-                at = low + before.to("i64", "zext")
+                at = f.least(low + before.to("i64", "zext"), steps - 1)
                 f.store(bits, f.offset(target, at * to_step), 4)
     f.leave()
     return f.module.text()

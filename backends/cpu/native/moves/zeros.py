@@ -1,6 +1,7 @@
 """Zeros of sorted lines: they are equal whatever their signs, so they keep the order they came in.
 
 Sorted bits have those with a sign first. Where a line has both, its zeros are written once more.
+There may be fewer of them by then, where the elements are NumPy's and another thread writes there.
 """
 
 from functools import partial
@@ -65,7 +66,7 @@ def _restoring(name: str, dtype: str) -> str:
         ends = [f.load(f.offset(target, i * to_step), bits, 1) for i in (begin, end - 1)]
         at = f.variable("i64", f.select(lost | ends[0].is_("ne", ends[1]), begin, end))
         place = f.variable("i64", 0)
-        with f.while_(lambda: at.get().is_("slt", end)):
+        with f.while_(lambda: at.get().is_("slt", end) & place.get().is_("slt", steps)):
             found = f.load(f.offset(source, place.get() * step), bits, 1)
             with f.when((found << 1).is_("eq", 0)):
                 f.store(found, f.offset(target, at.get() * to_step), 1)

@@ -1,10 +1,16 @@
 """Elements that another thread changes between two looks go to wrong places of the result alone."""
 
+import threading
+
 import numpy as np
 import pytest
 
+import shardir.numpy as snp
+from shardir.backends.cpu.native.data import Phase, View
+from shardir.backends.cpu.native.moves.pairs import pairs_phases
 from shardir.backends.cpu.native.moves.picking import picked_phases
 from shardir.backends.cpu.native.moves.radix import sorted_phases
+from shardir.backends.cpu.native.moves.zeros import zeros_phases
 from tests.backends.cpu.native.running import Bench
 
 SIZE, AROUND = 100_000, 200_000
@@ -41,3 +47,53 @@ def test_a_place_among_elements_that_are_gone_is_a_number_all_the_same() -> None
     source[:] = -8.0
     bench.run(phases[2:])
     assert target[0, SIZE // 2].view(np.uint32) >> 21 == 0
+
+
+def test_zeros_that_are_gone_are_not_looked_for_behind_the_line() -> None:
+    source = np.resize(np.array([0.0, -0.0, 1.0], np.float32), (1, SIZE))
+    target = np.sort(source)
+    zeros, first = int((source == 0).sum()), target[0, 0]
+    target[0, zeros - 1] = -first
+    bench = Bench()
+    phases = zeros_phases(bench.view(source), bench.view(target), 1)
+    source[:] = 1.0
+    bench.run(phases)
+    np.testing.assert_array_equal(target[0], [0.0] * zeros + [1.0] * (SIZE - zeros))
+
+
+def test_complex_zeros_that_came_meanwhile_stay_within_the_line() -> None:
+    size = 1000
+    source = np.resize(np.array([-1, complex(-0.0, 0)], np.complex64), (1, size))
+    memory = np.full(3 * size, 77, np.complex64)
+    target = memory[size : 2 * size].reshape(1, size)
+    bench = Bench()
+
+    def sort(x: View, y: View) -> list[Phase] | None:
+        return sorted_phases(x, y, 1, False, bench)
+
+    phases = pairs_phases(bench.view(source), bench.view(target), 1, sort, bench)
+    assert phases is not None
+    bench.run(phases[:-1])
+    for wrong in (complex(-0.0, 0), complex(5, -0.0)):
+        source[:] = wrong
+        bench.run(phases[-1:])
+        assert (memory[:size] == 77).all()
+        assert (memory[2 * size :] == 77).all()
+
+
+def test_lines_side_by_side_are_sorted_while_zeros_come_and_go() -> None:
+    array, going = np.zeros((64, 4000), np.float32), [True]
+
+    def write() -> None:
+        while going[0]:
+            array[:] = -1.0
+            array[:] = -0.0
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(100):
+            assert np.isin(snp.sort(array, axis=0), [-1.0, 0.0]).all()
+    finally:
+        going[0] = False
+        thread.join()
