@@ -249,10 +249,11 @@ def parts(largest: bool, dtype: str, to: str, f: Function, block: Block) -> None
 def _first_equal(
     f: Function, source: Value, begin: Value, kind: numbers.Kind, best: Value, lanes: int
 ) -> Value:
-    """The first place from `begin` on that has the best, or the first NaN if that is one."""
+    """The first place of the piece from `begin` on that has the best, or the first NaN if that is
+    one; `begin` where it is gone, as another thread has written there meanwhile."""
     at, found = f.variable("i64", begin - lanes), f.variable("i64", 0)
-    many = f.splat(best, lanes)
-    with f.while_(lambda: found.get().is_("eq", 0)):
+    many, last = f.splat(best, lanes), begin + (PIECE - 1) * lanes
+    with f.while_(lambda: found.get().is_("eq", 0) & at.get().is_("slt", last)):
         at.set(at.get() + lanes)
         here = numbers.load(f, f.offset(source, at.get() * numbers.SIZES[kind.dtype]), kind, lanes)
         if kind.type in FLOATS:
@@ -262,4 +263,5 @@ def _first_equal(
         bits = equal.to(f"i{lanes}", "bitcast")
         found.set(bits if lanes == 64 else bits.to("i64", "zext"))
     f.module.declare("llvm.cttz.i64", "i64", ["i64", "i1"])
-    return at.get() + f.call("llvm.cttz.i64", [found.get(), f.value(1, "i1")], "i64")
+    lane = f.call("llvm.cttz.i64", [found.get(), f.value(0, "i1")], "i64")
+    return f.select(found.get().is_("ne", 0), at.get() + lane, begin)

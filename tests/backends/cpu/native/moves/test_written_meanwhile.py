@@ -1,6 +1,8 @@
 """Elements that another thread changes between two looks go to wrong places of the result alone."""
 
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -81,19 +83,35 @@ def test_complex_zeros_that_came_meanwhile_stay_within_the_line() -> None:
         assert (memory[2 * size :] == 77).all()
 
 
-def test_lines_side_by_side_are_sorted_while_zeros_come_and_go() -> None:
-    array, going = np.zeros((64, 4000), np.float32), [True]
+@contextmanager
+def written(array: np.ndarray, values: Sequence[float | np.ndarray]) -> Iterator[None]:
+    """Another thread writes these values into an array, one after the other, all over it."""
+    going = [True]
 
     def write() -> None:
         while going[0]:
-            array[:] = -1.0
-            array[:] = -0.0
+            for value in values:
+                array[:] = value
 
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        for _ in range(100):
-            assert np.isin(snp.sort(array, axis=0), [-1.0, 0.0]).all()
+        yield
     finally:
         going[0] = False
         thread.join()
+
+
+def test_lines_side_by_side_are_sorted_while_zeros_come_and_go() -> None:
+    array = np.zeros((64, 4000), np.float32)
+    with written(array, [-1.0, -0.0]):
+        for _ in range(100):
+            assert np.isin(snp.sort(array, axis=0), [-1.0, 0.0]).all()
+
+
+@pytest.mark.parametrize("size", [5000, 2_000_000])
+def test_the_largest_is_looked_for_within_the_array_while_it_goes(size: int) -> None:
+    array, falling = np.zeros(size, np.float32), np.arange(size, 0, -1, dtype=np.float32)
+    with written(array, [falling, falling + 0.25]):
+        for _ in range(200):
+            assert 0 <= int(snp.argmax(array)) < size
