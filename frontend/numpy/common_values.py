@@ -87,11 +87,18 @@ def _as_words(first: Tracer, second: Tracer) -> tuple[Tracer, Tracer, Tracer]:
     """Values in order, of equal ones those of the first array first; which these are; and which
     are like the next. NaN is unlike that of the other array."""
 
-    words = joined([_words(first, 0), _words(second, 1)], 0)
-    words = emit("sort", words, dim=0)
+    words = joined([_unsigned(_words(first, 0)), _unsigned(_words(second, 1))], 0)
+    words = _unsigned(emit("sort", words, dim=0))
     key = _right(words, 2)
     mine = same("eq", same("and", words, like(words, 2)), like(words, 0))
     return _values(words, key, first.value.type.dtype), mine, same("eq", key[1:], key[:-1])
+
+
+def _unsigned(words: Tracer) -> Tracer:
+    """Words without a sign in the same order, and back: what is sorted for `argsort`, too."""
+    to = "i64" if words.value.type.dtype == "u64" else "u64"
+    words = emit("bitcast", words, result=words.value.type.with_dtype(to))
+    return same("xor", words, like(words, 1 << 63 if to == "u64" else -(1 << 63)))
 
 
 def _words(x: Tracer, side: int) -> Tracer:
