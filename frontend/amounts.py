@@ -1,7 +1,10 @@
-"""Amounts as users give them: whole numbers and real ones, known while tracing."""
+"""Amounts and options as users give them, known while tracing: numbers, flags, names; checked."""
 
+from collections.abc import Collection
 from operator import index
 from typing import Any
+
+import numpy as np
 
 from shardir.errors import ShardirError, counted
 from shardir.frontend.errors import ArgumentError
@@ -25,16 +28,19 @@ def several(given: Any) -> tuple[Any, ...]:
     return tuple(given) if many else (given,)
 
 
-def count_of(what: str, given: Any, least: int = 0, most: int | None = None) -> int:
-    """The whole number `given`; raises `ArgumentError` unless it is one from `least` to `most`."""
-    count = whole(given)
-    if count is None:
+def whole_of(what: str, given: Any, least: int | None = None, most: int | None = None) -> int:
+    """The whole number `given`; raises `ArgumentError` unless it is one from `least` to `most`.
+
+    A traced number says itself why it cannot be one.
+    """
+    number = whole(given)
+    if number is None:
         raise ArgumentError(point(f"{what} is a whole number, got {brief(given)}"))
-    if count < least:
-        raise ArgumentError(point(f"{what} is at least {least}, got {count}"))
-    if most is not None and count > most:
-        raise ArgumentError(point(f"{what} is at most {most}, got {count}"))
-    return count
+    if least is not None and number < least:
+        raise ArgumentError(point(f"{what} is at least {least}, got {number}"))
+    if most is not None and number > most:
+        raise ArgumentError(point(f"{what} is at most {most}, got {number}"))
+    return number
 
 
 def sizes_of(what: str, given: Any, rank: int | None = None) -> tuple[int, ...]:
@@ -64,10 +70,21 @@ def real_of(what: str, given: Any) -> float:
 
 
 def flag_of(what: str, given: Any) -> bool:
-    """Whether `given` is true; raises `ArgumentError` for what is neither true nor false."""
+    """Whether `given` is true; raises `ArgumentError` for what is neither true nor false.
+
+    A traced value says itself why it is no flag.
+    """
     try:
-        return bool(given)
+        # An array of NumPy of no element would be false, and nobody means that.
+        if not isinstance(given, np.ndarray) or given.size == 1:
+            return bool(given)
     except ShardirError:
         raise
     except (TypeError, ValueError):
-        raise ArgumentError(point(f"{what} is True or False, got {brief(given)}")) from None
+        pass
+    raise ArgumentError(point(f"{what} is True or False, got {brief(given)}"))
+
+
+def is_one_of(value: Any, names: Collection[str]) -> bool:
+    """Whether a value is text, and one of the names."""
+    return isinstance(value, str) and value in names

@@ -9,7 +9,7 @@ from functools import update_wrapper
 from types import MethodType
 from typing import Any, final
 
-from shardir.frontend.amounts import count_of
+from shardir.frontend.amounts import whole_of
 from shardir.frontend.config import uneven_mode
 from shardir.frontend.devices import Device
 from shardir.frontend.errors import (
@@ -72,7 +72,11 @@ def pmap(
             raise ArgumentError(
                 point(f"axis_name of pmap of {name} is {axis_name!r}, which is no string")
             )
-        size = None if axis_size is None else count_of(f"axis_size of pmap of {name}", axis_size)
+        size = (
+            None
+            if axis_size is None
+            else whole_of(f"axis_size of pmap of {name}", axis_size, least=0)
+        )
         if backend is not None and not isinstance(backend, str):
             raise ArgumentError(point(f"backend of pmap of {name} is {brief(backend)}, no string"))
         for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):

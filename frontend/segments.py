@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import numpy as snp
-from shardir.frontend.amounts import whole
+from shardir.frontend.amounts import whole_of
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.at import MODES
@@ -110,12 +110,7 @@ def _gathered(
 
 def _count(ids: Any, given: int | None) -> int:
     if given is not None:
-        count = None if isinstance(given, Tracer) else whole(given)
-        if count is None or count < 0:
-            raise ArgumentError(
-                point(f"num_segments is a whole number of at least 0, got {brief(given)}")
-            )
-        return count
+        return whole_of("num_segments", given, least=0)
     if current() is not None and isinstance(ids, Tracer):
         raise TracedValueError(
             point("how many segments there are is not known while tracing; state num_segments")

@@ -12,7 +12,7 @@ from typing import Any
 
 from shardir.errors import VectorizeError
 from shardir.frontend import tree
-from shardir.frontend.amounts import count_of
+from shardir.frontend.amounts import whole_of
 from shardir.frontend.calling import is_array_like, returned, run_fleeting
 from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
 from shardir.frontend.locations import point
@@ -60,7 +60,9 @@ def vmap(
     in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
     for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         check_axes(axes, f"{word} of vmap of {name}", "what is not mapped")
-    size = None if axis_size is None else count_of(f"axis_size of vmap of {name}", axis_size)
+    size = (
+        None if axis_size is None else whole_of(f"axis_size of vmap of {name}", axis_size, least=0)
+    )
     if axis_name is not None and not isinstance(axis_name, str):
         raise ArgumentError(
             point(f"axis_name of vmap of {name} is {axis_name!r}, which is no string")

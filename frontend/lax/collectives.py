@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardir.frontend import tree
-from shardir.frontend.amounts import count_of, sizes_of
+from shardir.frontend.amounts import sizes_of, whole_of
 from shardir.frontend.errors import ArgumentError, PermutationError, ShapeError
 from shardir.frontend.lax.groups import Members, part_of, read_groups
 from shardir.frontend.lax.slicing import dynamic_slice_in_dim
@@ -200,7 +200,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     """`x` of position `source` at every position along the axis."""
     named = named_axes(axis_name, "pbroadcast")
     size = size_of(named)
-    source = count_of("source of pbroadcast", source, least=-size)
+    source = whole_of("source of pbroadcast", source, least=-size)
     if not 0 <= source < size:
         raise ArgumentError(
             point(

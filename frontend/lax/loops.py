@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend import tree
-from shardir.frontend.amounts import whole
+from shardir.frontend.amounts import whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ControlFlowError
 from shardir.frontend.lax.blocks import (
@@ -52,7 +52,7 @@ def scan(
     Raises `ControlFlowError` when the carry changes its containers, shape or element type, or the
     leading sizes of `xs` differ.
     """
-    _check_unroll("scan", unroll)
+    whole_of("unroll of scan", unroll, least=0)
     what = "the body of scan"
     carried, structure = tracers_of(init, "the carry of scan")
     stacked, stacked_structure = tracers_of(xs, "an entry of xs of scan")
@@ -89,15 +89,6 @@ def scan(
     weak = [*(c.weak_type for c in carried), *(y.weak for y in outs)]
     both: tuple[Any, Any] = tree.unflatten(traced.structure, with_kinds(results, weak))
     return both
-
-
-def _check_unroll(what: str, unroll: Any) -> None:
-    """Raises `ArgumentError` unless a loop may be unrolled so often, though none is."""
-    count = whole(unroll)
-    if count is None or count < 0:
-        raise ArgumentError(
-            point(f"unroll of {what} is {brief(unroll)}; it is a bool or a whole number from 0 on")
-        )
 
 
 def _pair(traced: Body, structure: tree.PyTreeDef, what: str) -> tuple[Abstract, ...]:
@@ -183,7 +174,7 @@ def fori_loop(
     `while_loop`. Bounds must be integers. `unroll` is accepted for compatibility and ignored.
     """
     if unroll is not None:
-        _check_unroll("fori_loop", unroll)
+        whole_of("unroll of fori_loop", unroll, least=0)
     start, stop = _known(lower), _known(upper)
     if start is not None and stop is not None:
         return _counted(start, max(stop - start, 0), body_fun, init_val)

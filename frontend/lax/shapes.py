@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.amounts import count_of
+from shardir.frontend.amounts import whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import NumberError
 from shardir.frontend.lax.movement import full
@@ -33,7 +33,7 @@ def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
 def broadcast_to_rank(x: Any, rank: int) -> Any:
     """`x` with dimensions of size 1 in front, so that it has `rank`."""
     array = as_tracer(x)
-    more = count_of("the rank of broadcast_to_rank", rank, most=MOST_DIMENSIONS) - array.ndim
+    more = whole_of("the rank of broadcast_to_rank", rank, 0, MOST_DIMENSIONS) - array.ndim
     if more < 0:
         raise OperationTypeError(
             point(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from shardir.frontend.amounts import count_of, sizes_of
+from shardir.frontend.amounts import sizes_of, whole_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.convolution import (
     ConvDimensionNumbers,
@@ -35,7 +35,7 @@ def conv_shape_tuple(
 ) -> Shape:
     """The shape of `conv`, of batch-feature-spatial by out-in-spatial."""
     x, w = _shapes("conv_shape_tuple", lhs_shape, rhs_shape)
-    groups = count_of("batch_group_count", batch_group_count, least=1)
+    groups = whole_of("batch_group_count", batch_group_count, least=1)
     sizes = reduce_window_shape_tuple(x[2:], w[2:], strides, pads)
     return (x[0] // groups, w[0], *sizes)
 

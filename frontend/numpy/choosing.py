@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.amounts import flag_of, is_one_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.locations import point
@@ -13,7 +14,6 @@ from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.inspection import type_of
 from shardir.frontend.numpy.known import is_known, known_array, numbers_of
 from shardir.frontend.numpy.masking import chosen
-from shardir.frontend.numpy.options import flag_of, is_one_of
 from shardir.frontend.numpy.pointwise import common, known
 from shardir.frontend.numpy.taking import indices_of, lined_up, take, take_along_axis
 from shardir.frontend.numpy.updates import fitted
@@ -70,7 +70,7 @@ def put_along_axis(
 
 def not_in_place(what: str, inplace: bool) -> None:
     """Raise `ArgumentError` if an array is to be written into."""
-    if flag_of(inplace, f"inplace of {what}"):
+    if flag_of(f"inplace of {what}", inplace):
         raise ArgumentError(
             point(f"{what} cannot write into an array; take the result and pass inplace=False")
         )

@@ -12,13 +12,13 @@ import numpy as np
 
 from shardir.frontend import promotion, tree
 from shardir.frontend.abstract_mesh import is_abstract
+from shardir.frontend.amounts import flag_of, is_one_of, whole_of
 from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import shape_of
-from shardir.frontend.numpy.options import flag_of, is_one_of, whole_of
 from shardir.frontend.operands import (
     abstract_of,
     as_tracer,
@@ -92,13 +92,13 @@ def array(
 
     So the result may be donated and `object` is still there.
     """
-    rank = whole_of(ndmin, "ndmin of array")
+    rank = whole_of("ndmin of array", ndmin)
     if rank > MOST_DIMENSIONS:
         raise ArgumentError(
             point(f"ndmin of array is {rank}; arrays have at most {MOST_DIMENSIONS} dimensions")
         )
     made = asarray(object, dtype, order)
-    if flag_of(copy, "copy of array") and made is object:
+    if flag_of("copy of array", copy) and made is object:
         made = _asarray(made)
     if made.ndim < rank:
         made = _reshaped(made, (1,) * (rank - made.ndim) + made.shape)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import pi
 from typing import Any
 
+from shardir.frontend.amounts import whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
@@ -13,7 +14,6 @@ from shardir.frontend.numpy.axes import axes_of, axis_of
 from shardir.frontend.numpy.contraction import flat
 from shardir.frontend.numpy.floating import is_nan
 from shardir.frontend.numpy.layout import spread
-from shardir.frontend.numpy.options import whole_of
 from shardir.frontend.numpy.pointwise import choose, common, inexact, like, no_out, same
 from shardir.frontend.numpy.reductions import reduced, total
 from shardir.frontend.operands import (
@@ -101,7 +101,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     Of bools, whether they differ. `prepend` and `append` are put at the ends first.
     """
     x = as_tracer(a)
-    times = whole_of(n, "n of diff")
+    times = whole_of("n of diff", n)
     if times < 0:
         raise ArgumentError(
             point(f"diff takes differences n={times} times; n must not be negative")

@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 
 from shardir.frontend import promotion
+from shardir.frontend.amounts import is_one_of
 from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.numpy.options import is_one_of
 from shardir.frontend.operands import as_tracer, check_fits, convert, kind_of
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import KEY, DType, dtype_of, no_element_type, user_dtype

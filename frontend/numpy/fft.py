@@ -11,7 +11,7 @@ from operator import index
 from typing import Any
 
 from shardir.frontend import promotion
-from shardir.frontend.amounts import count_of
+from shardir.frontend.amounts import whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
 from shardir.frontend.locations import point
@@ -256,7 +256,7 @@ def rfftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
 
 
 def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, half: bool) -> Any:
-    count = count_of(f"the number of elements of {name}", n)
+    count = whole_of(f"the number of elements of {name}", n, least=0)
     if count < 1:
         raise ArgumentError(point(f"{name} of n={count} elements; there has to be at least one"))
     made = _counted(count, d, float if dtype is None else dtype, half)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.array import Array
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -12,7 +13,6 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.decomposing import matrices
 from shardir.frontend.numpy.known import is_known, numbers_of
 from shardir.frontend.numpy.linalg import eigvals, lstsq
-from shardir.frontend.numpy.options import flag_of
 from shardir.frontend.operands import as_tracer, promote_inexact
 from shardir.frontend.tracer import Tracer
 
@@ -50,7 +50,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     Coefficients of 0 at either end are taken off first; how many there are shows in the numbers,
     so in traced functions `strip_zeros=False` is needed.
     """
-    if not flag_of(strip_zeros, "strip_zeros of roots"):
+    if not flag_of("strip_zeros of roots", strip_zeros):
         return _roots(p, 0)
     if not is_known(p):
         raise ArgumentError(

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.amounts import flag_of, whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.known import is_known, numbers_of
-from shardir.frontend.numpy.options import flag_of, whole_of
 from shardir.frontend.numpy.pointwise import known
 from shardir.frontend.numpy.searching import searchsorted
 from shardir.frontend.operands import (
@@ -38,7 +38,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     which is needed for a traced vector: numbers from there on are not counted. Negative ones count
     as 0.
     """
-    least = whole_of(minlength, "minlength")
+    least = whole_of("minlength", minlength)
     if least < 0:
         raise ArgumentError(point(f"minlength is at least 0, got {least}"))
     if length is None:
@@ -52,7 +52,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         numbers = numbers_of(x, "argument x of bincount")
         counted = numbers.size and numbers.dtype.kind in "iub"  # what else there is, is refused
         length = max(int(numbers.max()) + 1 if counted else 0, least)
-    return _bincount(x, weights, whole_of(length, "length of bincount", 0))
+    return _bincount(x, weights, whole_of("length of bincount", length, 0))
 
 
 @public(static=("length",))
@@ -93,7 +93,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         raise ArgumentError(
             point(f"range of a histogram is {brief(range)}; it is a pair, (lowest, highest)")
         )
-    return _edges(a, range, whole_of(bins, "the number of bins"))
+    return _edges(a, range, whole_of("the number of bins", bins))
 
 
 def _is_pair(range: Any) -> bool:
@@ -139,7 +139,7 @@ def histogram(
     vector of edges. The last bin has its upper edge, too. `weights` are summed instead of ones;
     `density` divides such that the integral is 1.
     """
-    dense = flag_of(density, "density of histogram")
+    dense = flag_of("density of histogram", density)
     edges = histogram_bin_edges(a, bins, range)
     counts = _histogram(a, weights, edges, dense)
     return counts, edges
@@ -242,7 +242,7 @@ def histogramdd(
     if len(each) != rank or len(ranges) != rank:
         raise ArgumentError(point(f"histogramdd takes bins and ranges for {rank} columns"))
     edges = [histogram_bin_edges(sample[:, i], each[i], ranges[i]) for i, _ in enumerate(each)]
-    return _grid(sample, weights, edges, flag_of(density, "density of histogramdd")), edges
+    return _grid(sample, weights, edges, flag_of("density of histogramdd", density)), edges
 
 
 @public(static=("density",), name="histogramdd")

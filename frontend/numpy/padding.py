@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError, ShardirError
+from shardir.frontend.amounts import is_one_of
 from shardir.frontend.eager import public
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import joined, piece, repeated, resized
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.inspection import type_of
 from shardir.frontend.numpy.known import frozen
-from shardir.frontend.numpy.options import is_one_of
 from shardir.frontend.operands import as_tracer, broadcast, convert, is_number, splat
 from shardir.frontend.quoting import brief
 from shardir.frontend.trace import emit

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from shardir.backends.storage import Storage
 from shardir.errors import OperationTypeError
+from shardir.frontend.amounts import is_one_of
 from shardir.frontend.array import Array, uncommitted
 from shardir.frontend.composing import composed
 from shardir.frontend.eager import public
@@ -24,7 +25,6 @@ from shardir.frontend.numpy.choosing import not_in_place
 from shardir.frontend.numpy.inspection import type_of
 from shardir.frontend.numpy.known import is_known, numbers_of
 from shardir.frontend.numpy.masking import is_plain_mask, true_places
-from shardir.frontend.numpy.options import is_one_of
 from shardir.frontend.numpy.pointwise import truth
 from shardir.frontend.operands import as_tracer, reshape
 from shardir.frontend.promotion import Abstract

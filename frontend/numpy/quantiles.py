@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.amounts import is_one_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
@@ -15,7 +16,6 @@ from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.numpy.floating import is_nan
 from shardir.frontend.numpy.known import is_known, numbers_of
 from shardir.frontend.numpy.layout import spread, transposed
-from shardir.frontend.numpy.options import is_one_of
 from shardir.frontend.numpy.pointwise import inexact, like, no_out, ordered, same
 from shardir.frontend.numpy.reductions import kept, reduced, size_of
 from shardir.frontend.numpy.rounding import WIDE

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.amounts import is_one_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import piece
 from shardir.frontend.numpy.known import is_known, numbers_of
-from shardir.frontend.numpy.options import is_one_of
 from shardir.frontend.numpy.pointwise import known, same
 from shardir.frontend.operands import (
     as_tracer,

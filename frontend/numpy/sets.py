@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.array import Array, from_numpy
 from shardir.frontend.eager import public
 from shardir.frontend.numpy.along import piece
 from shardir.frontend.numpy.common_values import values_of_both
-from shardir.frontend.numpy.options import flag_of
 from shardir.frontend.numpy.pointwise import known, same
 from shardir.frontend.numpy.unique import (
     HOST,
@@ -55,8 +55,8 @@ def intersect1d(
 
     What `size` makes too many is `fill_value` (the smallest value found unless told), at index 0.
     """
-    assume_unique = flag_of(assume_unique, "assume_unique of intersect1d")
-    return_indices = flag_of(return_indices, "return_indices of intersect1d")
+    assume_unique = flag_of("assume_unique of intersect1d", assume_unique)
+    return_indices = flag_of("return_indices of intersect1d", return_indices)
     if size is not None:
         made = _intersection(ar1, ar2, fill_value, size)
         return tuple(made) if return_indices else made[0]
@@ -98,7 +98,7 @@ def setdiff1d(
     fill_value: Any = None,
 ) -> Any:
     """The values of the first array that are not in the second, sorted; 0 where too few."""
-    assume_unique = flag_of(assume_unique, "assume_unique of setdiff1d")
+    assume_unique = flag_of("assume_unique of setdiff1d", assume_unique)
     if size is not None:
         return _difference(ar1, ar2, fill_value, size)
     free = None if assume_unique else free_arrays(ar1, ar2)

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.amounts import whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.choosing import not_in_place
 from shardir.frontend.numpy.creation import MOST_DIMENSIONS, arange
-from shardir.frontend.numpy.options import whole_of
 from shardir.frontend.numpy.positions import nonzero, places_of
 from shardir.frontend.operands import abstract_of, as_tracer, reshape
 from shardir.frontend.quoting import brief
@@ -22,7 +22,7 @@ MOST = (1 << 31) - 1
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The places of the main diagonal of an array with `ndim` dimensions of size `n`."""
     size = _size(n, "n of diag_indices")
-    rank = whole_of(ndim, "ndim of diag_indices", 0)
+    rank = whole_of("ndim of diag_indices", ndim, 0)
     if rank > MOST_DIMENSIONS:
         raise ArgumentError(
             point(
@@ -58,7 +58,7 @@ def _lines(name: str, n: Any, k: Any, m: Any, below: bool) -> tuple[Any, Any]:
     columns = height if m is None else _size(m, f"m of {name}")
     rows = np.arange(height, dtype=np.int32)
     # Beyond the corners all diagonals are alike.
-    first = min(max(whole_of(k, f"k of {name}"), -height - 1), columns) + below
+    first = min(max(whole_of(f"k of {name}", k), -height - 1), columns) + below
     edge = np.minimum(np.maximum(np.arange(first, first + height), 0), columns)
     counts, end = (edge, edge) if below else (columns - edge, columns)
     past = np.cumsum(counts)
@@ -69,7 +69,7 @@ def _lines(name: str, n: Any, k: Any, m: Any, below: bool) -> tuple[Any, Any]:
 
 def _size(number: Any, what: str) -> int:
     """How many rows or columns there are; raises `ArgumentError`."""
-    found = whole_of(number, what, 0)
+    found = whole_of(what, number, 0)
     if found > MOST:
         raise ArgumentError(
             point(f"{what} is {found}; indices are of 32 bits, so it is at most {MOST}")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.array import Array
 from shardir.frontend.eager import public
 from shardir.frontend.errors import TracedValueError
@@ -17,7 +18,6 @@ from shardir.frontend.numpy.along import counted
 from shardir.frontend.numpy.axes import axis_of
 from shardir.frontend.numpy.known import is_known, numbers_of
 from shardir.frontend.numpy.masking import chosen, true_places
-from shardir.frontend.numpy.options import flag_of
 from shardir.frontend.numpy.positions import places_of
 from shardir.frontend.operands import as_tracer, kind_of, reshape, to_numpy
 from shardir.frontend.promotion import canonical, result_type
@@ -69,9 +69,9 @@ def unique(
     `fill_value`, the smallest value unless told, and counts 0.
     """
     flags = (
-        flag_of(return_index, "return_index of unique"),
-        flag_of(return_inverse, "return_inverse of unique"),
-        flag_of(return_counts, "return_counts of unique"),
+        flag_of("return_index of unique", return_index),
+        flag_of("return_inverse of unique", return_inverse),
+        flag_of("return_counts of unique", return_counts),
     )
     if size is not None:
         made = _unique(ar, fill_value, flags, axis, equal_nan, size)
@@ -82,7 +82,7 @@ def unique(
     (array,) = known_in_numpy("unique", ar)
     if axis is not None:
         axis = axis_of(axis, array.ndim)
-    equal_nan = flag_of(equal_nan, "equal_nan of unique")
+    equal_nan = flag_of("equal_nan of unique", equal_nan)
     found = HOST.unique(array, *flags, axis=axis, equal_nan=equal_nan)
     if not any(flags):
         return from_numpys(found)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.amounts import count_of, flag_of
+from shardir.frontend.amounts import flag_of, whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
@@ -106,7 +106,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     from shardir.frontend import numpy as snp
 
     line = _vector("convolution_matrix", a)
-    size, count = line.shape[0], count_of("n of convolution_matrix", n)
+    size, count = line.shape[0], whole_of("n of convolution_matrix", n, least=0)
     if mode not in ("full", "same", "valid") or count < 1 or not size:
         raise ArgumentError(
             point(f"convolution_matrix takes n of at least 1 and the modes 'full', 'same' and "
@@ -158,7 +158,7 @@ MOST_OF_EXACT_INVERSE = 14
 
 
 def _rows(name: str, n: Any, least: int = 0, most: int = MOST_ROWS) -> int:
-    return count_of(f"the number of rows of {name}", n, least, most)
+    return whole_of(f"the number of rows of {name}", n, least, most)
 
 
 def dft(n: int, scale: str | None = None) -> Any:

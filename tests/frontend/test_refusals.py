@@ -169,12 +169,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.scan(lambda carry, x: (carry, x), 0, X, unroll=-1),
         ArgumentError,
-        "unroll of scan is -1; it is a bool or a whole number from 0 on",
+        "unroll of scan is at least 0, got -1",
     ),
     (
         lambda: lax.fori_loop(0, 3, lambda i, x: x, 0, unroll="a"),  # type: ignore[arg-type]
         ArgumentError,
-        "unroll of fori_loop is 'a'; it is a bool or a whole number from 0 on",
+        "unroll of fori_loop is a whole number, got 'a'",
     ),
     (
         lambda: sd.ShapeDtypeStruct((3,), "float32", sharding="x"),  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ def test_errors() -> None:
     )
     with pytest.raises(ArgumentError) as wrong:
         sd.segment_sum(ROWS["floats"], IDS, -1)
-    assert str(wrong.value).startswith("num_segments is a whole number of at least 0, got -1\n")
+    assert str(wrong.value).startswith("num_segments is at least 0, got -1\n")
     with pytest.raises(ArgumentError) as mode:
         sd.segment_sum(ROWS["floats"], IDS, 3, mode="odd")
     assert str(mode.value).startswith("mode 'odd' is unknown; the modes are drop, fill, clip, ")

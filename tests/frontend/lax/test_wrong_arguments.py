@@ -205,12 +205,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.fori_loop(0, 3, len, X, unroll=int),
         ArgumentError,
-        "unroll of fori_loop is <class 'int'>; it is a bool or a whole number from 0 on",
+        "unroll of fori_loop is a whole number, got <class 'int'>",
     ),
     (
         lambda: lax.fori_loop(0, 3, len, X, unroll=X),
         ArgumentError,
-        "unroll of fori_loop is float32[3]; it is a bool or a whole number from 0 on",
+        "unroll of fori_loop is a whole number, got float32[3]",
     ),
     (
         lambda: lax.full(np.ones((1, 1)), 0.0),
