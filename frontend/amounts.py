@@ -9,6 +9,7 @@ import numpy as np
 from shardir.errors import ShardirError, counted
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
+from shardir.frontend.operators import Operators
 from shardir.frontend.quoting import brief
 
 
@@ -75,8 +76,8 @@ def flag_of(what: str, given: Any) -> bool:
     A traced value says itself why it is no flag.
     """
     try:
-        # An array of NumPy of no element would be false, and nobody means that.
-        if not isinstance(given, np.ndarray) or given.size == 1:
+        # Several elements are no truth value, and none would be false, which nobody means.
+        if not isinstance(given, (np.ndarray, Operators)) or given.size == 1:
             return bool(given)
     except ShardirError:
         raise

@@ -360,4 +360,8 @@ def _unhashable(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) ->
                     "hashable, because it shapes the program"
                 )
             )
+    for arg in (*args, *options.values()):
+        for leaf in tree.leaves(arg):
+            if not is_array_like(leaf):
+                abstract_of(leaf)  # which raises, and `refuse` says whose argument it is
     return ArgumentError(point(f"{eager.name} has an argument that cannot be hashed"))

@@ -94,8 +94,8 @@ class NotAddressableError(ShardirError, RuntimeError):
 class NotAnArrayError(ShardirError, TypeError, ValueError):
     """A Python object that does not stand for an array."""
 
-    nameless: tuple[object, str] | tuple[()] = ()
-    """The object and what is said of it, where nobody has said yet whose argument it is."""
+    about: tuple[object, str] | tuple[()] = ()
+    """The object and what is said of it; the function that was called says whose argument it is."""
 
 
 class NumberError(ShardirError, OverflowError):

@@ -89,7 +89,7 @@ def to_numpy(x: Any, name: str = "") -> npt.NDArray[Any]:
 
 def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
     if isinstance(x, np.ma.MaskedArray):
-        raise _no_array(
+        raise no_array(
             x,
             name,
             "is a masked array, and arrays here have no mask; pass x.filled(number), or the mask "
@@ -101,14 +101,14 @@ def _as_array(x: Any, name: str) -> npt.NDArray[Any]:
         x, "__array__"
     ):
         way_out = "; make it one with snp.array" if isinstance(x, (list, tuple)) else ""
-        raise _no_array(x, name, f"is {brief_with_type(x)}, which is no array{way_out}")
+        raise no_array(x, name, f"is {brief_with_type(x)}, which is no array{way_out}")
     return np.asarray(x)
 
 
-def _no_array(x: Any, name: str, says: str) -> NotAnArrayError:
-    """The error for `x`; where it has no `name` yet, who was called with it will give it one."""
+def no_array(x: Any, name: str, says: str) -> NotAnArrayError:
+    """The error for `x`; who was called with it may know a better name for it."""
     error = NotAnArrayError(point(f"{name or 'an operand'} {says}"))
-    error.nameless = () if name else (x, says)
+    error.about = x, says
     return error
 
 
@@ -116,7 +116,7 @@ def _dtype_of(array: npt.NDArray[Any], x: Any, name: str) -> str:
     try:
         return canonical(dtype_name(array.dtype))
     except TypeError as error:
-        raise _no_array(x, name, f"is {brief_with_type(x)}: {error}") from None
+        raise no_array(x, name, f"is {brief_with_type(x)}: {error}") from None
 
 
 def narrowed(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str = "") -> npt.NDArray[Any]:

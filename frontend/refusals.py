@@ -7,13 +7,16 @@ not whose argument it is.
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from traceback import walk_tb
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from shardir.errors import ShardirError
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import is_internal, point
 from shardir.frontend.quoting import brief
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 FOREIGN = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
 """What Python and NumPy raise for values that they cannot take."""
@@ -32,7 +35,7 @@ def refuse(
 
     Where `error` is that one of them is no array, it says which.
     """
-    if isinstance(error, NotAnArrayError) and error.nameless:
+    if isinstance(error, NotAnArrayError) and error.about:
         _name(error, fun, name, args, options)
     if isinstance(error, TypeError) and not isinstance(error, ShardirError):
         from shardir.frontend.parameters import check_call
@@ -41,6 +44,20 @@ def refuse(
     found = _refusal(name, args, options, error)
     if found is not None:
         raise found from error
+
+
+def refusing(function: Function) -> Function:
+    """Errors about what a function of a namespace is called with name it and its parameters."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except FOREIGN as error:
+            refuse(function, function.__name__, args, options, error)
+            raise
+
+    return cast(Function, wrapper)
 
 
 def _name(
@@ -54,7 +71,7 @@ def _name(
     word, because that is the one the user called."""
     from shardir.frontend.parameters import Parameters
 
-    thing, says = error.nameless or (None, "")
+    thing, says = error.about or (None, "")
     known = Parameters.of(fun)
     given = [(known.label(i), arg) for i, arg in enumerate(args)]
     for label, arg in [*given, *options.items()]:

@@ -20,6 +20,7 @@ from shardir.frontend.numpy.updates import fitted
 from shardir.frontend.numpy.vectors import clamped, wrapped
 from shardir.frontend.operands import as_tracer, broadcast, broadcast_shapes, promote_to, reshape
 from shardir.frontend.quoting import brief
+from shardir.frontend.refusals import refusing
 from shardir.frontend.trace import emit
 from shardir.opset import Symbol
 
@@ -142,6 +143,7 @@ def _choose(a: Any, choices: Any, mode: str) -> Any:
     return reshape(take_along_axis(stacked, snp.maximum(where, 0), 0, "clip"), shape)
 
 
+@refusing
 def compress(
     condition: Any,
     a: Any,
@@ -204,6 +206,7 @@ def _compressed_to(condition: Any, a: Any, axis: int | None, size: int, fill_val
     return snp.where(there, found, fitted(x, fill_value))
 
 
+@refusing
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """The elements of `arr` where `condition` is true, both flat; see `compress` for `size`."""
     return compress(condition, arr, size=size, fill_value=fill_value)

@@ -24,6 +24,7 @@ from shardir.frontend.numpy.pointwise import like, same
 from shardir.frontend.numpy.rolling import roll
 from shardir.frontend.operands import as_tracer, convert, is_number, splat
 from shardir.frontend.placing import device_put
+from shardir.frontend.refusals import refusing
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.opset import Symbol
@@ -245,11 +246,13 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Any:
     return transform("irfft", "irfftn", a, s, axes, norm)
 
 
+@refusing
 def fftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies of the results of `fft` of n elements a distance of `d` apart."""
     return _frequencies("fftfreq", n, d, dtype, device, False)
 
 
+@refusing
 def rfftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies of the results of `rfft` of n elements a distance of `d` apart."""
     return _frequencies("rfftfreq", n, d, dtype, device, True)
@@ -263,7 +266,7 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, half: bool)
     return made if device is None else device_put(made, device)
 
 
-@public(static=("count", "dtype", "half"))
+@public(static=("count", "dtype", "half"), name="fftfreq")
 def _counted(count: int, d: Any, dtype: Any, half: bool) -> Any:
     name = promotion.dtype_of(dtype)
     if half:

@@ -58,7 +58,7 @@ def linspace(
     return made if device is None else device_put(made, device)
 
 
-@public(static=("start", "stop", "count", "endpoint", "retstep", "dtype", "axis"))
+@public(static=("start", "stop", "count", "endpoint", "retstep", "dtype", "axis"), name="linspace")
 def _known(
     start: Any, stop: Any, count: int, endpoint: bool, retstep: bool, dtype: Any, axis: int
 ) -> Any:
@@ -73,7 +73,7 @@ def _known(
         retstep) else constant(made)  # fmt: skip
 
 
-@public(static=("count", "endpoint", "retstep", "dtype", "axis"))
+@public(static=("count", "endpoint", "retstep", "dtype", "axis"), name="linspace")
 def _spaced(
     start: Any, stop: Any, count: int, endpoint: bool, retstep: bool, dtype: Any, axis: int
 ) -> Any:

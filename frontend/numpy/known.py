@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.frontend.errors import NotAnArrayError, TracedValueError
+from shardir.frontend.errors import TracedValueError
 from shardir.frontend.locations import point
-from shardir.frontend.operands import abstract_of
+from shardir.frontend.operands import abstract_of, no_array
 from shardir.frontend.quoting import brief
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import check_ends
@@ -49,11 +49,9 @@ def numbers_of(x: Any, label: str) -> npt.NDArray[Any]:
     try:
         found = np.asarray(x)
     except ValueError as error:
-        raise NotAnArrayError(
-            point(f"{label} is a nested list, which is no array: {error}")
-        ) from None
+        raise no_array(x, label, f"is a nested list, which is no array: {error}") from None
     if found.dtype.kind not in "biufcV":
-        raise NotAnArrayError(point(f"{label} is {brief(x)}, which is no array of numbers"))
+        raise no_array(x, label, f"is {brief(x)}, which is no array of numbers")
     return found
 
 

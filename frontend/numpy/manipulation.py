@@ -16,6 +16,7 @@ from shardir.frontend.operands import (
     broadcast_shapes as together,
     reshape as _reshape,
 )
+from shardir.frontend.refusals import refusing
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 
@@ -194,16 +195,19 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
             return flip(swapaxes(x, first, second), second)
 
 
+@refusing
 def atleast_1d(*arys: Any) -> Any:
     """With at least one dimension; of several arrays, a list."""
     return _at_least(arys, 1)
 
 
+@refusing
 def atleast_2d(*arys: Any) -> Any:
     """With at least two dimensions, new ones in front; of several arrays, a list."""
     return _at_least(arys, 2)
 
 
+@refusing
 def atleast_3d(*arys: Any) -> Any:
     """With at least three dimensions; a matrix gets one behind, a vector one on each side."""
     return _at_least(arys, 3)

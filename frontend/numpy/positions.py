@@ -29,6 +29,7 @@ from shardir.frontend.numpy.pointwise import truth
 from shardir.frontend.operands import as_tracer, reshape
 from shardir.frontend.promotion import Abstract
 from shardir.frontend.quoting import brief
+from shardir.frontend.refusals import refusing
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS, TensorType
 
@@ -115,6 +116,7 @@ def _nonzero(a: Any, size: int, fill_value: Any) -> Any:
     )
 
 
+@refusing
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The places in the flat array of the elements that are not zero; see `nonzero`."""
     from shardir.frontend.numpy.manipulation import ravel
@@ -128,6 +130,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
+@refusing
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The places of the elements that are not zero, one row of indices each; see `nonzero`."""
     from shardir.frontend import numpy as snp
@@ -145,7 +148,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     return made
 
 
-@public()
+@public(name="ix_")
 def _opened(*vectors: Any) -> tuple[Any, ...]:
     """Each vector along a dimension of its own."""
     rank, tracers = len(vectors), map(as_tracer, vectors)

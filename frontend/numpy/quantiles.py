@@ -30,6 +30,7 @@ from shardir.frontend.operands import (
     splat,
 )
 from shardir.frontend.quoting import brief
+from shardir.frontend.refusals import refusing
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import FLOATS
@@ -37,6 +38,7 @@ from shardir.types import FLOATS
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+@refusing
 def quantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False,
@@ -50,6 +52,7 @@ def quantile(
     return _quantile("quantile", a, q, axis, method, keepdims, False)
 
 
+@refusing
 def nanquantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False,
@@ -59,6 +62,7 @@ def nanquantile(
     return _quantile("nanquantile", a, q, axis, method, keepdims, True)
 
 
+@refusing
 def percentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False,
@@ -68,6 +72,7 @@ def percentile(
     return _quantile("percentile", a, _hundredth("percentile", q), axis, method, keepdims, False)
 
 
+@refusing
 def nanpercentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False,
@@ -79,6 +84,7 @@ def nanpercentile(
     )
 
 
+@refusing
 def median(
     a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     keepdims: bool = False,
@@ -88,6 +94,7 @@ def median(
     return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False)
 
 
+@refusing
 def nanmedian(
     a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     keepdims: bool = False,
@@ -156,12 +163,12 @@ FEW_PLACES, FEW_LINES, LONG = 4, 3, 1 << 16
 STATIC = ("axis", "method", "keepdims", "nans", "name")
 
 
-@public(static=("q", *STATIC))
+@public(static=("q", *STATIC), name="quantile")
 def _at_one(a: Any, q: float, axis: Any, method: str, keepdims: bool, nans: bool, name: str) -> Any:
     return _rows(a, (q,), axis, method, keepdims, nans, name)[0]
 
 
-@public(static=("q", *STATIC))
+@public(static=("q", *STATIC), name="quantile")
 def _at_few(
     a: Any, q: tuple[float, ...], axis: Any, method: str, keepdims: bool, nans: bool, name: str
 ) -> Any:
@@ -194,7 +201,7 @@ def _stacked(rows: Sequence[Tracer]) -> Tracer:
     return joined([reshape(row, (1, *row.shape)) for row in rows], 0)
 
 
-@public(static=STATIC)
+@public(static=STATIC, name="quantile")
 def _at_many(a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool, name: str) -> Any:
     x, lines, dims = _lined(name, a, axis)
     (fractions,) = promote_to((lines.value.type.dtype, False), as_tracer(q))

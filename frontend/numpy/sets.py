@@ -18,6 +18,7 @@ from shardir.frontend.numpy.unique import (
     unique,
 )
 from shardir.frontend.operands import align, broadcast, convert, promote, reshape
+from shardir.frontend.refusals import refusing
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import INTEGERS
@@ -32,6 +33,7 @@ FEW = 1 << 16
 """Up to so many comparisons are all made at once; for more, one side is sorted."""
 
 
+@refusing
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The values that are in one array or in both, sorted."""
     from shardir.frontend import numpy as snp
@@ -42,6 +44,7 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
     return unique(both, size=size, fill_value=fill_value)
 
 
+@refusing
 def intersect1d(
     ar1: Any,
     ar2: Any,
@@ -89,6 +92,7 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     return [found, here, snp.where(valid, snp.take(order, again, mode="clip"), 0)]
 
 
+@refusing
 def setdiff1d(
     ar1: Any,
     ar2: Any,
@@ -116,6 +120,7 @@ def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int) -> Any:
     return _those(values, ~isin(values, second) & (counts > 0), fill_value, size)
 
 
+@refusing
 def setxor1d(
     ar1: Any,
     ar2: Any,
@@ -125,6 +130,7 @@ def setxor1d(
     fill_value: Any = None,
 ) -> Any:
     """The values that are in exactly one of the arrays, sorted; 0 where too few."""
+    assume_unique = flag_of("assume_unique of setxor1d", assume_unique)
     if size is not None:
         return _exclusive(ar1, ar2, fill_value, size)
     free = free_arrays(ar1, ar2)

@@ -21,6 +21,7 @@ from shardir.frontend.numpy.masking import chosen, true_places
 from shardir.frontend.numpy.positions import places_of
 from shardir.frontend.operands import as_tracer, kind_of, reshape, to_numpy
 from shardir.frontend.promotion import canonical, result_type
+from shardir.frontend.refusals import refusing
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
 from shardir.types import COMPLEX, INEXACT, NUMPY_DTYPES, TensorType
@@ -50,6 +51,7 @@ def from_numpys(numbers: npt.NDArray[Any]) -> Any:
     return snp.asarray(numbers)
 
 
+@refusing
 def unique(
     ar: Any,
     return_index: bool = False,
@@ -73,6 +75,7 @@ def unique(
         flag_of("return_inverse of unique", return_inverse),
         flag_of("return_counts of unique", return_counts),
     )
+    equal_nan = flag_of("equal_nan of unique", equal_nan)
     if size is not None:
         made = _unique(ar, fill_value, flags, axis, equal_nan, size)
         return made if any(flags) else made[0]
@@ -82,7 +85,6 @@ def unique(
     (array,) = known_in_numpy("unique", ar)
     if axis is not None:
         axis = axis_of(axis, array.ndim)
-    equal_nan = flag_of("equal_nan of unique", equal_nan)
     found = HOST.unique(array, *flags, axis=axis, equal_nan=equal_nan)
     if not any(flags):
         return from_numpys(found)
@@ -259,24 +261,28 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
+@refusing
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
     """The different values, where the first of each is, the inverse, and counts; NaNs differ."""
     found = unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueAll(*found)
 
 
+@refusing
 def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
     """The different values and how many there are of each; NaNs differ."""
     found = unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueCounts(*found)
 
 
+@refusing
 def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
     """The different values and for each element the place of its value; NaNs differ."""
     found = unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueInverse(*found)
 
 
+@refusing
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The different values; NaNs differ."""
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)

@@ -106,7 +106,7 @@ CHOICES: list[Case] = [
     (lambda: snp.choose([0], [X], mode=odd(np.ones(2))), ArgumentError,
      "choose has no mode float64[2]; its modes are 'raise', 'clip' and 'wrap'"),
     (lambda: snp.extract(odd(None), X), NotAnArrayError,
-     "argument condition of compress is None of type NoneType, which is no array"),
+     "argument condition of extract is None of type NoneType, which is no array"),
     (lambda: snp.compress([True], X, odd("a")), AxisError, "an axis is a whole number, got 'a'"),
     (lambda: snp.compress([True], X, 3), AxisError,
      "axis 3 is out of range for an array of rank 1"),

@@ -1,0 +1,97 @@
+"""Errors name the function that was called and its parameter, whichever function met the error."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir
+from shardir.errors import ShardirError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from tests.frontend.refused import assert_refused
+
+snp: Any = shardir.numpy
+X = np.ones(3, np.float32)
+NO_ARRAY = "is 'ab' of type str, which is no array"
+NAMED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: snp.union1d("ab", X), "ar1 of union1d"),
+    (lambda: snp.union1d(X, "ab"), "ar2 of union1d"),
+    (lambda: snp.union1d(X, ["ab"]), "ar2.0 of union1d"),
+    (lambda: snp.union1d("ab", X, size=2), "ar1 of union1d"),
+    (lambda: snp.intersect1d("ab", X), "ar1 of intersect1d"),
+    (lambda: snp.intersect1d(X, "ab", return_indices=True), "ar2 of intersect1d"),
+    (lambda: snp.intersect1d(X, "ab", size=2), "ar2 of intersect1d"),
+    (lambda: snp.setdiff1d(X, "ab"), "ar2 of setdiff1d"),
+    (lambda: snp.setdiff1d("ab", X, assume_unique=True), "ar1 of setdiff1d"),
+    (lambda: snp.setxor1d("ab", X), "ar1 of setxor1d"),
+    (lambda: snp.unique("ab"), "ar of unique"),
+    (lambda: snp.unique("ab", axis=0), "ar of unique"),
+    (lambda: snp.unique_all("ab"), "x of unique_all"),
+    (lambda: snp.unique_counts("ab"), "x of unique_counts"),
+    (lambda: snp.unique_inverse("ab"), "x of unique_inverse"),
+    (lambda: snp.unique_values("ab"), "x of unique_values"),
+    (lambda: snp.isin("ab", X), "element of isin"),
+    (lambda: snp.argwhere("ab"), "a of argwhere"),
+    (lambda: snp.flatnonzero("ab"), "a of flatnonzero"),
+    (lambda: snp.where("ab"), "condition of where"),
+    (lambda: snp.extract("ab", X), "condition of extract"),
+    (lambda: snp.extract(X, "ab"), "arr of extract"),
+    (lambda: snp.compress(X, "ab"), "a of compress"),
+    (lambda: snp.median("ab"), "a of median"),
+    (lambda: snp.nanmedian("ab"), "a of nanmedian"),
+    (lambda: snp.quantile(X, "ab"), "q of quantile"),
+    (lambda: snp.nanquantile("ab", 0.5), "a of nanquantile"),
+    (lambda: snp.percentile("ab", [1.0, 2.0]), "a of percentile"),
+    (lambda: snp.nanpercentile("ab", 50), "a of nanpercentile"),
+    (lambda: snp.linspace("ab", 1), "start of linspace"),
+    (lambda: snp.atleast_2d("ab"), "arys.0 of atleast_2d"),
+    (lambda: snp.fft.fftfreq(3, "ab"), "d of fftfreq"),
+    (lambda: snp.fft.rfftfreq(3, "ab"), "d of rfftfreq"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "argument"), NAMED, ids=[argument for _, argument in NAMED])
+def test_what_is_no_array_is_an_argument_of_the_function_that_was_called(
+    wrong: Callable[[], Any], argument: str
+) -> None:
+    assert_refused(wrong, NotAnArrayError, f"argument {argument} {NO_ARRAY}")
+
+
+def test_what_has_no_hash_is_said_to_be_no_array() -> None:
+    assert_refused(
+        lambda: snp.asarray({1}),
+        NotAnArrayError,
+        "argument a of asarray is {1} of type set, which is no array",
+    )
+    assert_refused(
+        lambda: snp.union1d(X, {1}),
+        NotAnArrayError,
+        "argument ar2 of union1d is {1} of type set, which is no array",
+    )
+
+
+FLAGS: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
+    (
+        lambda: snp.unique(X, snp.ones(3)),
+        ArgumentError,
+        "return_index of unique is True or False, got f32[3]",
+    ),
+    (
+        lambda: snp.unique(X, equal_nan=np.ones(0)),
+        ArgumentError,
+        "equal_nan of unique is True or False, got float64[0]",
+    ),
+    (
+        lambda: snp.setxor1d(X, X, snp.ones(3)),
+        ArgumentError,
+        "assume_unique of setxor1d is True or False, got f32[3]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "kind", "text"), FLAGS, ids=[text for *_, text in FLAGS])
+def test_arrays_of_several_elements_are_no_flags(
+    wrong: Callable[[], Any], kind: type[ShardirError], text: str
+) -> None:
+    assert_refused(wrong, kind, text)
