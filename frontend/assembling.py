@@ -14,6 +14,7 @@ from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import shape_of
 from shardir.frontend.operands import to_numpy
+from shardir.frontend.parameters import called
 from shardir.frontend.partition_spec import PartitionSpec
 from shardir.frontend.prefix import spread
 from shardir.frontend.processes import process_index
@@ -96,18 +97,17 @@ def make_array_from_callback(
     """
     sizes = shape_of(shape)
     dtype = None if dtype is None else NUMPY_DTYPES[dtype_of(dtype)]
-    _check_sharding(sharding, "make_array_from_callback")
+    word = "make_array_from_callback"
+    _check_sharding(sharding, word)
     if not callable(data_callback):
-        raise ArgumentError(
-            point(f"make_array_from_callback takes a function, got {data_callback!r}")
-        )
+        raise ArgumentError(point(f"{word} takes a function, got {data_callback!r}"))
     sharding.check_divides(sizes, REMEDY)
     made: dict[tuple[tuple[int, int, int], ...], Any] = {}
     parts: list[Any] = []
     for index in local_indices(sharding, sizes):
         place = tuple(cut.indices(size) for cut, size in zip(index, sizes, strict=True))
         if place not in made:
-            given = data_callback(index)
+            given = called(data_callback, f"data_callback of {word}", (index,))
             part = np.array(to_numpy(given if dtype is None else np.asarray(given, dtype)))
             if part.shape != sharding.shard_shape(sizes):
                 raise ShapeError(
@@ -121,7 +121,6 @@ def make_array_from_callback(
     if len(kinds := sorted({str(part.dtype) for part in parts})) > 1:
         told = " and ".join(kinds)
         raise ShapeError(point(f"data_callback returned parts of several element types, {told}"))
-    word = "make_array_from_callback"
     name = dtype_name(parts[0].dtype) if parts else _told(dtype, word)
     abstract = Abstract(TensorType(sizes, name))
     return Array(signature_of(abstract, sharding), sharding, parts)

@@ -13,7 +13,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.blocks import several
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, check_fits, kind_of, narrowed
-from shardir.frontend.parameters import name_of
+from shardir.frontend.parameters import check_call, name_of
 from shardir.frontend.promotion import NARROW, dtype_of, result_type
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.trace import current, emit
@@ -83,6 +83,7 @@ def call(
     **attrs: Any,
 ) -> list[Any]:
     """The operation that calls a function, in the current trace or one of its own."""
+    check_call(function, name or name_of(function), args, options)
     leaves, structure = tree.flatten((args, options))
     fixed = tuple((i, leaf) for i, leaf in enumerate(leaves) if not is_array_like(leaf))
     chosen = [leaf for leaf in leaves if is_array_like(leaf)]

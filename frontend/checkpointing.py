@@ -14,7 +14,7 @@ from shardir.frontend.jit import jit
 from shardir.frontend.lax.blocks import several, with_kinds
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer
-from shardir.frontend.parameters import Parameters, labels_of, name_of
+from shardir.frontend.parameters import Parameters, called, labels_of, name_of
 from shardir.frontend.quoting import brief
 from shardir.frontend.trace import current, emit, trace_block
 from shardir.frontend.tracer import Tracer
@@ -71,13 +71,24 @@ class CheckpointPolicies:
 checkpoint_policies = CheckpointPolicies
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Asks a policy of the user's."""
+
+    policy: Callable[..., Any]
+
+    def __call__(self, name: str, *types: Any, **attrs: Any) -> bool:
+        found = called(self.policy, "the policy of checkpoint", (name, *types), attrs)
+        return flag_of("what the policy of checkpoint returns", found)
+
+
 def _clauses(policy: Any) -> tuple[str, ...]:
     if policy is None:
         return ()
     if isinstance(policy, Policy):
         return policy.save
     if callable(policy):
-        return (Hosted(name_of(policy), policy),)
+        return (Hosted(name_of(policy), Asked(policy)),)
     raise ArgumentError(
         point(
             f"policy of checkpoint is {policy!r}; use one of checkpoint_policies, or a function of "
@@ -162,7 +173,7 @@ def _traced(
         moving, named = tree.unflatten(structure, filled)
         given = iter(moving)
         whole = [arg if i in known.static else next(given) for i, arg in enumerate(args)]
-        out, results = tree.flatten(fun(*whole, **named))
+        out, results = tree.flatten(called(fun, known.name, whole, named))
         found.append(results)
         return [returned(x, i, results, known.name) for i, x in enumerate(out)]
 

@@ -5,13 +5,13 @@ from typing import Any, final
 
 import numpy as np
 
-from shardir.errors import DifferentiateError
+from shardir.errors import DifferentiateError, counted
 from shardir.frontend import tree
 from shardir.frontend.custom import Call, Primal, fitted, moving, numbers
 from shardir.frontend.custom_function import CustomFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.parameters import check_call
+from shardir.frontend.parameters import called
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import shown
 from shardir.frontend.wrt import NO_GRADIENT
@@ -56,11 +56,24 @@ class custom_jvp(CustomFunction):
                 point(f"defjvps of {self._name} cannot be with nondiff_argnums; use defjvp")
             )
 
+        for i, rule in enumerate(jvps):
+            if rule is not None and not callable(rule):
+                raise ArgumentError(
+                    point(f"rule {i} of defjvps of {self._name} is {rule!r}, which is no function")
+                )
+
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            if len(jvps) != len(primals):
+                raise DifferentiateError(
+                    point(
+                        f"defjvps of {self._name} was given {counted(len(jvps), 'rule')} for "
+                        f"{counted(len(primals), 'argument')}; give one for each, or None"
+                    )
+                )
             out = self(*primals)
             parts = [
-                rule(tangent, out, *primals)
-                for rule, tangent in zip(jvps, tangents, strict=True)
+                called(rule, f"rule {i} of {self._name}", (tangent, out, *primals))
+                for i, (rule, tangent) in enumerate(zip(jvps, tangents, strict=True))
                 if rule is not None
             ]
             if not parts:
@@ -99,8 +112,7 @@ def _traced(rule: Rule, call: Call, primal: Primal) -> Block:
             for a in abstracts
         ]
         args = (*call.rest, call.moving(primals), call.moving(tangents))
-        check_call(rule, what, args)
-        made = rule(*args)
+        made = called(rule, what, args)
         if not (isinstance(made, (tuple, list)) and len(made) == 2):
             raise DifferentiateError(
                 point(f"{what} must return (results, tangents); it returned {made!r}")

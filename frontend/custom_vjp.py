@@ -16,7 +16,7 @@ from shardir.frontend.custom_function import CustomFunction
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, convert, kind_of
-from shardir.frontend.parameters import name_of
+from shardir.frontend.parameters import called, name_of
 from shardir.frontend.trace import current, require, trace_block, wrap
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.tree_checks import check_function, shown
@@ -88,7 +88,7 @@ def _traced(
 
     def ahead(*leaves: Tracer) -> list[Tracer]:
         given = [CustomVJPPrimal(leaf) for leaf in leaves] if symbolic else leaves
-        made = fwd(*call.filled(given))
+        made = called(fwd, forth, call.filled(given))
         if not (isinstance(made, (tuple, list)) and len(made) == 2):
             raise DifferentiateError(
                 point(f"{forth} must return (results, residuals); it returned {made!r}")
@@ -105,9 +105,8 @@ def _traced(
 
     def backward(*leaves: Tracer) -> list[Tracer]:
         saved = tree.unflatten(kept[-1], leaves[: len(residuals)])
-        return _gradients(
-            bwd(*call.rest, saved, _cotangents(primal, leaves[len(residuals) :])), call, back
-        )
+        cotangents = _cotangents(primal, leaves[len(residuals) :])
+        return _gradients(called(bwd, back, (*call.rest, saved, cotangents)), call, back)
 
     last, _ = call.trace_rule(backward, [*residuals, *moving(primal.results)], back)
     return _with_closed(first, last, call, primal)
@@ -211,7 +210,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         given = positional(fun, name, args, options)
 
         def plain(*args: Any) -> Any:
-            return fun(*args)[0]
+            return _pair(fun, args, name)[0]
 
         if current() is None:
             return plain(*given)
@@ -223,17 +222,27 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def _pair(fun: Callable[..., Any], args: Sequence[Any], name: str) -> tuple[Any, Any]:
+    """The results and the rule that a function with a custom gradient returns."""
+    made = fun(*args)
+    if not (isinstance(made, (tuple, list)) and len(made) == 2 and callable(made[1])):
+        raise DifferentiateError(
+            point(f"custom_gradient of {name} must return (results, rule); it returned {made!r}")
+        )
+    return made[0], made[1]
+
+
 def _traced_together(fun: Callable[..., Any], call: Call, primal: Primal) -> tuple[Block, ...]:
     """The rule of a custom gradient: its way back may use what its way forward has computed."""
     what, count = f"the gradient of {call.name}", len(primal.results)
     found: list[Block] = []
 
     def ahead(*leaves: Tracer) -> list[Tracer]:
-        out, rule = fun(*call.filled(leaves))
+        out, rule = _pair(fun, call.filled(leaves), call.name)
         results = _results(out, primal, what)
 
         def backward(*cotangents: Tracer) -> list[Tracer]:
-            made = rule(_cotangents(primal, cotangents))
+            made = called(rule, f"the rule of {call.name}", (_cotangents(primal, cotangents),))
             alone = len(call.args) == 1 and not (isinstance(made, tuple) and len(made) == 1)
             return _gradients((made,) if alone else made, call, what)
 

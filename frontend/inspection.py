@@ -119,4 +119,5 @@ def named_scope(name: str) -> Iterator[None]:
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
     """`fun`; see `named_scope`."""
+    check_function("named_call", fun)
     return fun

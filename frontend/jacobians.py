@@ -16,7 +16,7 @@ from shardir.frontend.calling import run_fleeting
 from shardir.frontend.directions import jvp, vjp
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of, as_tracer, kind_of
-from shardir.frontend.parameters import Parameters, labels_of
+from shardir.frontend.parameters import Parameters, called, labels_of
 from shardir.frontend.trace import current
 from shardir.frontend.tracer import Tracer
 from shardir.frontend.vectorizing import vmap
@@ -134,7 +134,7 @@ def _jacobian(
             filled = tree.unflatten(structure, moving)
             for i, arg in zip(numbers, (filled,) if single else filled, strict=True):
                 whole[i] = arg
-            out = fun(*whole, **options)
+            out = called(fun, parameters.name, whole, options)
             return out if has_aux else (out, None)
 
         inner.__name__ = parameters.name

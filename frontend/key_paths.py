@@ -6,8 +6,19 @@ from typing import Any
 
 import optree
 
-from shardir.frontend.tree import NAMESPACE, PyTreeDef, map as map_tree
-from shardir.frontend.tree_checks import check_ends, check_function, check_is_leaf
+from shardir.frontend.amounts import flag_of
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.locations import point
+from shardir.frontend.parameters import called
+from shardir.frontend.quoting import brief
+from shardir.frontend.tree import NAMESPACE, PyTreeDef, flatten, map as map_tree
+from shardir.frontend.tree_checks import (
+    answering,
+    check_ends,
+    check_function,
+    check_is_leaf,
+    listed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,9 @@ def flatten_with_path(
     except RecursionError:
         check_ends(tree)
         raise
+    except (TypeError, RuntimeError):
+        flatten(tree, is_leaf)  # says what is wrong with `is_leaf`, if that is wrong
+        raise
     return [(_keys(place), leaf) for place, leaf in zip(places, leaves, strict=True)], spec
 
 
@@ -83,9 +97,10 @@ def _flatten_by_path(
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
     """One level after the other, since optree asks about containers without their paths."""
     chosen: list[tuple[KeyPath, Any]] = []
+    asked = answering(is_leaf)
 
     def walk(path: KeyPath, x: Any) -> Any:
-        if not is_leaf(path, x) and (children := children_with_keys(x)) is not None:
+        if not asked(path, x) and (children := children_with_keys(x)) is not None:
             _, spec = optree.tree_flatten(x, lambda y: y is not x, namespace=NAMESPACE)
             return optree.tree_unflatten(spec, [walk((*path, k), child) for k, child in children])
         chosen.append((path, x))
@@ -119,7 +134,8 @@ def map_with_path(
     paths = optree.tree_unflatten(spec, [_Held(path, leaf) for path, leaf in pairs])
 
     def apply(held: "_Held", *leaves: Any) -> Any:
-        return function(held.path, held.leaf, *leaves)
+        args = (held.path, held.leaf, *leaves)
+        return called(function, "the function of tree.map_with_path", args)
 
     return map_tree(apply, paths, *rest, is_leaf=lambda x: isinstance(x, _Held))
 
@@ -129,7 +145,10 @@ def keystr(keys: Iterable[KeyEntry], *, simple: bool = False, separator: str = "
 
     `simple` leaves brackets, quotes and dots away, and `separator` stands between the keys.
     """
-    return separator.join(_bare(key) if simple else str(key) for key in keys)
+    if not isinstance(separator, str):
+        raise ArgumentError(point(f"separator of keystr is text, got {brief(separator)}"))
+    simple = flag_of("simple of keystr", simple)
+    return separator.join(_bare(key) if simple else str(key) for key in listed("keys", keys))
 
 
 def children_with_keys(tree: Any) -> list[tuple[KeyEntry, Any]] | None:

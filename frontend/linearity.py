@@ -22,7 +22,7 @@ from shardir.frontend.trace import (
     wrap,
 )
 from shardir.frontend.tracer import Tracer
-from shardir.frontend.tree_checks import shown
+from shardir.frontend.tree_checks import check_function, shown
 from shardir.passes.differentiate import linearize
 from shardir.passes.regions import parted
 from shardir.types import INEXACT
@@ -82,6 +82,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
     arguments; `converted(*args, *closed)` is then what `fun(*args)` was. Outside of a trace there
     are none.
     """
+    check_function("closure_convert", fun)
     name = name_of(fun)
     if current() is None:
         return (lambda *args: fun(*args)), []

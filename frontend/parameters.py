@@ -167,10 +167,15 @@ def check_call(
         raise ArgumentError(point(f"{what} takes {takes}: {error}")) from None
 
 
-def called(fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
-    """What `fun` makes of these arguments; one that does not take them raises `ArgumentError`."""
+def called(
+    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
+) -> Any:
+    """What `fun`, called `what` in errors, makes of these arguments.
+
+    One that does not take them raises `ArgumentError`.
+    """
     try:
-        return fun(*args, **options)
+        return fun(*args, **(options or {}))
     except TypeError as error:
         if not isinstance(error, ShardirError):
             check_call(fun, what, args, options)

@@ -21,6 +21,9 @@ from shardir.frontend.directions import jvp, vjp
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.linearity import closure_convert, linear_transpose
 from shardir.frontend.locations import point
+from shardir.frontend.operands import abstract_of
+from shardir.frontend.parameters import called, check_call
+from shardir.frontend.quoting import brief
 from shardir.frontend.trace import current
 
 Function = Callable[..., Any]
@@ -33,15 +36,29 @@ def _check(name: str, **given: object) -> None:
             raise ArgumentError(point(f"{word} of {name} is {function!r}, which is no function"))
 
 
+def _solved(what: str, has_aux: bool, solve: Solver, function: Function, x: Any) -> Any:
+    """What a solver, called `what` in errors, makes of a function and an array."""
+    out = called(solve, what, (function, x))
+    if has_aux and not (isinstance(out, (tuple, list)) and len(out) == 2):
+        raise ArgumentError(
+            point(f"{what} with has_aux must return (solution, aux); it returned {brief(out)}")
+        )
+    for leaf in tree.leaves(out):
+        abstract_of(leaf, f"the result of {what}")
+    return out
+
+
 def root(
     f: Function, initial_guess: Any, solve: Solver, tangent_solve: Solver, has_aux: bool
 ) -> Any:
     """See `lax.custom_root`."""
     _check("custom_root", f=f, solve=solve, tangent_solve=tangent_solve)
+    check_call(f, "f of custom_root", (initial_guess,))
+    solved = partial(_solved, "solve of custom_root", has_aux, solve, f)
     if current() is None:
-        return solve(f, initial_guess)
+        return solved(initial_guess)
     equation, moving = closure_convert(f, initial_guess)
-    method, closed = closure_convert(partial(solve, f), initial_guess)
+    method, closed = closure_convert(solved, initial_guess)
 
     def solution(moving: Sequence[Any], closed: Sequence[Any], guess: Any) -> Any:
         return method(guess, *closed)
@@ -55,7 +72,8 @@ def root(
         def derivative(v: Any) -> Any:
             return jvp(lambda x: equation(x, *moving), (x,), (v,))[1]
 
-        moved = tree.map(lambda y: -y, tangent_solve(derivative, slope))
+        what = "tangent_solve of custom_root"
+        moved = tree.map(lambda y: -y, _solved(what, False, tangent_solve, derivative, slope))
         return out, (moved, _unmoved(aux)) if has_aux else moved
 
     found = custom_jvp(solution)
@@ -75,17 +93,22 @@ def linear(
 ) -> Any:
     """See `lax.custom_linear_solve`."""
     _check("custom_linear_solve", matvec=matvec, solve=solve)
+    if transpose_solve is not None:
+        _check("custom_linear_solve", transpose_solve=transpose_solve)
+    check_call(matvec, "matvec of custom_linear_solve", (b,))
+    solved = partial(_solved, "solve of custom_linear_solve", has_aux, solve, matvec)
     if current() is None:
-        return solve(matvec, b)
+        return solved(b)
     if transpose_solve is None and symmetric:
         transpose_solve = solve
     apply, moving = closure_convert(matvec, b)
-    method, closed = closure_convert(partial(solve, matvec), b)
+    method, closed = closure_convert(solved, b)
     back: Function | None = None
     known: list[Any] = []
     if transpose_solve is not None:
         vecmat = matvec if symmetric else _transposed(matvec, b)
-        back, known = closure_convert(partial(transpose_solve, vecmat), b)
+        what = "transpose_solve of custom_linear_solve"
+        back, known = closure_convert(partial(_solved, what, has_aux, transpose_solve, vecmat), b)
     system = _System(apply, method, back, symmetric, has_aux)
     return system.solution(moving, closed, known, b)
 

@@ -14,14 +14,18 @@ from typing import Any, TypeVar
 
 import optree
 
+from shardir.errors import ShardirError
 from shardir.frontend.errors import StructureError
 from shardir.frontend.locations import point
 from shardir.frontend.tree_checks import (
+    answering,
     check_ends,
     check_function,
     check_is_leaf,
     check_kind,
+    check_structure,
     known_already,
+    listed,
     shown,
 )
 
@@ -43,8 +47,10 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTree
     except RecursionError:
         check_ends(tree)
         raise
-    except TypeError:
+    except (TypeError, RuntimeError):
         check_is_leaf(is_leaf)
+        if is_leaf is not None:  # What it says, or that it cannot be called so, is looked at.
+            optree.tree_flatten(tree, answering(is_leaf), namespace=NAMESPACE)
         raise
     if _adopters and _adopted(found[0]):
         return flatten(tree, is_leaf)
@@ -139,11 +145,8 @@ def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
     Raises `StructureError` for another number of leaves, and for what is no structure.
     """
-    if not isinstance(structure, PyTreeDef):
-        raise StructureError(
-            point(f"tree.unflatten takes what tree.structure returns, got {structure!r}")
-        )
-    found = list(leaves)
+    check_structure("tree.unflatten", structure)
+    found = listed("leaves of tree.unflatten", leaves)
     if len(found) != structure.num_leaves:
         raise StructureError(
             point(
@@ -183,6 +186,10 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | N
             raise
         mine, other = shown(structure(tree)), shown(structure(mismatched[0]))
         raise StructureError(point(f"the containers do not match: {mine} and {other}")) from error
+    except (TypeError, RuntimeError) as error:
+        found = flatten(tree, is_leaf)[0]
+        _check_call(error, "map", function, found[:1] * (1 + len(rest)))
+        raise
 
 
 def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
@@ -203,10 +210,14 @@ def reduce(
     check_function("tree.reduce", function)
     found = leaves(tree, is_leaf)
     if initializer is not _MISSING:
-        return functools.reduce(function, found, initializer)
-    if not found:
+        found = [initializer, *found]
+    elif not found:
         raise StructureError(point("there are no leaves to combine; give an initializer"))
-    return functools.reduce(function, found)
+    try:
+        return functools.reduce(function, found)
+    except TypeError as error:
+        _check_call(error, "reduce", function, found[:1] * 2)
+        raise
 
 
 def reduce_associative(
@@ -229,8 +240,22 @@ def reduce_associative(
     while len(found) > 1:
         pairs = zip(found[::2], found[1::2], strict=False)
         odd = found[-1:] if len(found) % 2 else []
-        found = [*(operation(a, b) for a, b in pairs), *odd]
+        try:
+            found = [*(operation(a, b) for a, b in pairs), *odd]
+        except TypeError as error:
+            _check_call(error, "reduce_associative", operation, found[:2])
+            raise
     return found[0]
+
+
+def _check_call(
+    error: Exception, word: str, function: Callable[..., Any], args: Sequence[Any]
+) -> None:
+    """Raises `ArgumentError` if `error` is that a function was called with so many arguments."""
+    from shardir.frontend.parameters import check_call
+
+    if isinstance(error, TypeError) and not isinstance(error, ShardirError) and args:
+        check_call(function, f"the function of tree.{word}", args)
 
 
 def broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
@@ -244,6 +269,10 @@ def broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
     except ValueError as error:
         mine, whole = shown(structure(prefix)), shown(structure(full))
         raise StructureError(point(f"{mine} is no prefix of {whole}")) from error
+    except (TypeError, RuntimeError):
+        flatten(prefix, is_leaf)
+        flatten(full, is_leaf)
+        raise
 
 
 def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
@@ -252,11 +281,8 @@ def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
     Without `inner` it is the containers of the first place of `outer`. Raises `StructureError` for
     what is no structure, and for a tree of other containers.
     """
-    for each in (outer, inner):
-        if not (isinstance(each, PyTreeDef) or (each is None and each is inner)):
-            raise StructureError(
-                point(f"tree.transpose takes what tree.structure returns, got {each!r}")
-            )
+    for each in (outer,) if inner is None else (outer, inner):
+        check_structure("tree.transpose", each)
     wanted = f"{shown(outer)} with " + ("the same containers" if inner is None else shown(inner))
     try:
         inside = structure(outer.flatten_up_to(tree)[0]) if inner is None else inner
@@ -285,6 +311,11 @@ def register_node(
     return kind
 
 
+def _are_names(given: Any) -> bool:
+    listed = isinstance(given, (list, tuple, set, frozenset, dict))
+    return listed and builtins.all(isinstance(name, str) for name in given)
+
+
 def static(**options: Any) -> Any:
     """A field of a dataclass that is part of the structure: `dataclasses.field` with `options`."""
     metadata = {"static": True, **(options.pop("metadata", None) or {})}
@@ -305,6 +336,12 @@ def register_dataclass(
     `meta_fields` are part of the structure and must compare and hash. Without either, those made
     by `static()` are the meta fields. `drop_fields` are in neither, and are their defaults again.
     """
+    check_kind("register_dataclass", kind)
+    for word, given in (("data", data_fields), ("meta", meta_fields), ("drop", drop_fields)):
+        if not (given is None or _are_names(given)):
+            raise StructureError(
+                point(f"{word}_fields of {kind.__name__} are names of fields, got {given!r}")
+            )
     if not is_dataclass(kind) and (data_fields is None or meta_fields is None):
         raise StructureError(
             f"{kind.__name__} is no dataclass; decorate it with @dataclass first, or name its "

@@ -2,6 +2,7 @@
 and how errors show containers.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import optree
@@ -75,6 +76,35 @@ def check_is_leaf(is_leaf: Any) -> None:
                 f"is_leaf must be a function that says which containers are leaves, got {is_leaf!r}"
             )
         )
+
+
+def answering(is_leaf: Callable[..., Any]) -> Callable[..., bool]:
+    """`is_leaf`, which raises an error of ours for parameters and answers that it cannot have."""
+
+    def asked(*place: Any) -> bool:
+        from shardir.frontend.amounts import flag_of
+        from shardir.frontend.parameters import called
+
+        found = called(is_leaf, "is_leaf", place)
+        if not hasattr(found, "__bool__"):
+            raise StructureError(point(f"is_leaf returns True or False, it returned {found!r}"))
+        return flag_of("what is_leaf returns", found)
+
+    return asked
+
+
+def check_structure(what: str, structure: Any) -> None:
+    """Raise `StructureError` unless `what` was given the containers of a tree."""
+    if not isinstance(structure, optree.PyTreeSpec):
+        raise StructureError(point(f"{what} takes what tree.structure returns, got {structure!r}"))
+
+
+def listed(what: str, given: Any) -> list[Any]:
+    """All that is given; raises `StructureError` unless there are several things, or none."""
+    try:
+        return list(given)
+    except TypeError:
+        raise StructureError(point(f"{what} are several, got {given!r}")) from None
 
 
 class _Leaf:

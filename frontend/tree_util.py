@@ -38,7 +38,14 @@ from shardir.frontend.tree import (
     structure as tree_structure,
     transpose as tree_transpose,
 )
-from shardir.frontend.tree_checks import check_kind, known_already, shown
+from shardir.frontend.tree_checks import (
+    check_function,
+    check_kind,
+    check_structure,
+    known_already,
+    listed,
+    shown,
+)
 
 __all__ = [
     "DictKey",
@@ -88,9 +95,8 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
     Raises `StructureError` when there are more leaves or fewer than places.
     """
-    if not isinstance(treedef, PyTreeDef):
-        raise StructureError(f"tree_unflatten takes what tree_structure gives, got {treedef!r}")
-    found = list(leaves)
+    check_structure("tree_unflatten", treedef)
+    found = listed("leaves of tree_unflatten", leaves)
     if len(found) != treedef.num_leaves:
         raise StructureError(f"{shown(treedef)} has {treedef.num_leaves} leaves, got {len(found)}")
     return tree.unflatten(treedef, found)
@@ -98,7 +104,7 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
     """Whether no element is a container."""
-    return all(tree.structure(x, is_leaf).is_leaf() for x in iterable)
+    return all(tree.structure(x, is_leaf).is_leaf() for x in listed("elements", iterable))
 
 
 def is_tree_node(x: Any) -> bool:
@@ -122,17 +128,22 @@ def flatten_one_level_with_keys(x: Any) -> tuple[list[tuple[KeyEntry, Any]], Any
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
     """The containers one level down."""
+    check_structure("treedef_children", treedef)
     return treedef.children()
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Whether it is a leaf and no container."""
+    check_structure("treedef_is_leaf", treedef)
     return treedef.is_leaf()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     """A tuple of containers."""
-    return optree.treespec_tuple(tuple(treedefs), namespace=NAMESPACE)
+    found = listed("elements of treedef_tuple", treedefs)
+    for each in found:
+        check_structure("treedef_tuple", each)
+    return optree.treespec_tuple(tuple(found), namespace=NAMESPACE)
 
 
 def register_pytree_node(
@@ -194,12 +205,22 @@ def register_pytree_with_keys(
 def register_pytree_with_keys_class(cls: Class) -> Class:
     """A decorator for containers with `tree_flatten_with_keys` and `tree_unflatten`."""
     made: Any = cls
+    flatten, unflatten = (
+        getattr(cls, f"tree_{word}", None) for word in ("flatten_with_keys", "unflatten")
+    )
+    check_kind(
+        "register_pytree_with_keys_class",
+        cls,
+        tree_flatten_with_keys=flatten,
+        tree_unflatten=unflatten,
+    )
     register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(), made.tree_unflatten)
     return cls
 
 
 def register_static(cls: Class) -> Class:
     """Make a class a container without children, whose instances are part of the structure."""
+    check_kind("register_static", cls)
     return tree.register_node(cls, lambda x: ((), x), lambda x, _: x)
 
 
@@ -208,6 +229,7 @@ class Partial(functools.partial[Any]):
     the structure."""
 
     def __new__(cls, func: Callable[..., Any], *args: Any, **options: Any) -> "Partial":
+        check_function("Partial", func)
         if isinstance(func, functools.partial) and not isinstance(func, Partial):
             # Keeps the inner partial whole: its arguments are no leaves.
             inner = func

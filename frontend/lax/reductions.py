@@ -6,6 +6,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.eager import public
+from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.along import joined, piece, resized
 from shardir.frontend.numpy.axes import axes_of, axis_of
@@ -112,9 +113,11 @@ def associative_scan(
     The first result is the first element; with `reverse` the running starts at the end.
     """
     from shardir.frontend import tree
+    from shardir.frontend.lax.blocks import check_structure
     from shardir.frontend.parameters import check_call
 
-    check_call(fn, "the function of associative_scan", (elems, elems))
+    what = "the function of associative_scan"
+    check_call(fn, what, (elems, elems))
     leaves, structure = tree.flatten(elems)
     tracers = [as_tracer(x) for x in leaves]
     if not tracers:
@@ -129,7 +132,15 @@ def associative_scan(
 
     def combined(first: Sequence[Tracer], second: Sequence[Tracer]) -> list[Tracer]:
         found = fn(tree.unflatten(structure, first), tree.unflatten(structure, second))
-        return [as_tracer(x) for x in tree.leaves(found)]
+        results = [as_tracer(x) for x in tree.leaves(found)]
+        if len(results) != len(first):
+            check_structure(structure, tree.structure(found), what)
+        for given, made in zip(first, results, strict=True):
+            if given.shape != made.shape:
+                raise ControlFlowError(
+                    point(f"{what} must keep shapes, it made {made.shape} of two {given.shape}")
+                )
+        return results
 
     if reverse:
         tracers = [_turned(x, dim) for x in tracers]

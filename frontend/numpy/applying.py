@@ -12,6 +12,7 @@ from shardir.frontend.jit import JitFunction
 from shardir.frontend.locations import point
 from shardir.frontend.numpy.axes import axes_of, axis_of
 from shardir.frontend.operands import as_tracer
+from shardir.frontend.parameters import called
 from shardir.frontend.quoting import brief
 
 
@@ -63,7 +64,7 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: int | Sequenc
     x = a if hasattr(a, "shape") else snp.asarray(a)
     rank = len(x.shape)
     for axis in axes_of(axes, rank):
-        found = snp.asarray(func(x, axis))
+        found = snp.asarray(called(func, "the function of apply_over_axes", (x, axis)))
         if len(found.shape) == rank - 1:
             found = snp.expand_dims(found, axis)
         if len(found.shape) != rank:

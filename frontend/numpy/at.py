@@ -14,6 +14,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.numpy.subscripts import parse
 from shardir.frontend.numpy.updates import update, update_masked
 from shardir.frontend.operands import kind_of
+from shardir.frontend.parameters import called
 
 MODES = ("drop", "fill", "clip", "promise_in_bounds")
 
@@ -101,7 +102,9 @@ class Place:
     def apply(self, ufunc: Callable[[Any], Any], **options: Any) -> Any:
         """`ufunc` of what is there, once for each element."""
         there = self.get() if _mode(options) is None else self.get(mode="clip")
-        return self._updated("set", ufunc(there), options)
+        return self._updated(
+            "set", called(ufunc, "the function of at[...].apply", (there,)), options
+        )
 
     def get(self, *, fill_value: Any = None, **options: Any) -> Any:
         """What is there; indices out of range read the nearest element.

@@ -24,6 +24,7 @@ from shardir.frontend.operands import (
     convert,
     is_number,
 )
+from shardir.frontend.parameters import called
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import canonical, dtype_of
 from shardir.frontend.quoting import brief
@@ -199,7 +200,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
 def _fromfunction(
     function: Callable[..., Any], shape: Any, dtype: Any, kwargs: dict[str, Any]
 ) -> Any:
-    return function(*_places(shape, dtype), **kwargs)
+    return called(function, "the function of fromfunction", _places(shape, dtype), kwargs)
 
 
 def fromfunction(
@@ -211,7 +212,7 @@ def fromfunction(
     """
     if current() is not None or not callable(function):
         return _fromfunction(function, shape, dtype, kwargs)
-    made = function(*_places(shape, dtype), **kwargs)
+    made = called(function, "the function of fromfunction", _places(shape, dtype), kwargs)
     return made if type(made) is Array else _returned(made)
 
 

@@ -14,6 +14,7 @@ from shardir.frontend.numpy.choosing import not_in_place
 from shardir.frontend.numpy.creation import MOST_DIMENSIONS, arange
 from shardir.frontend.numpy.positions import nonzero, places_of
 from shardir.frontend.operands import abstract_of, as_tracer, reshape
+from shardir.frontend.parameters import called
 from shardir.frontend.quoting import brief
 
 MOST = (1 << 31) - 1
@@ -104,7 +105,8 @@ def mask_indices(
     if not callable(mask_func):
         raise ArgumentError(point(f"mask_indices takes a function, got {brief(mask_func)}"))
     rows = _size(n, "n of mask_indices")
-    return nonzero(mask_func(snp.ones((rows, rows)), k), size=size)
+    mask = called(mask_func, "mask_func of mask_indices", (snp.ones((rows, rows)), k))
+    return nonzero(mask, size=size)
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Any:

@@ -10,8 +10,8 @@ from shardir.frontend.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer, broadcast, broadcast_shapes, reshape
+from shardir.frontend.parameters import called
 from shardir.frontend.quoting import brief
-from shardir.frontend.tracer import Tracer
 
 _PART = r"\((\w+(,\w+)*)?\)"
 _SIGNATURE = re.compile(rf"{_PART}(,{_PART})*->{_PART}(,{_PART})*")
@@ -27,13 +27,15 @@ def _vectorized(function: Callable[..., Any], fixed: dict[int, Any], args: Seque
     rows = [broadcast(x, shape) for x in arrays]
     flat = [reshape(x, (x.value.type.size,)) for x in rows]
 
-    def of_elements(*elements: Tracer) -> Any:
-        rest = iter(elements)
-        count = len(elements) + len(fixed)
-        return function(*(fixed[i] if i in fixed else next(rest) for i in range(count)))
-
-    found = map_rows(lambda each: of_elements(*each), flat)
+    found = map_rows(lambda each: _of_parts(function, fixed, each), flat)
     return tree.map(lambda x: reshape(x, (*shape, *x.shape[1:])), found)
+
+
+def _of_parts(function: Callable[..., Any], fixed: dict[int, Any], parts: Sequence[Any]) -> Any:
+    """What the function makes of one element of each array, and of what is passed on as it is."""
+    rest = iter(parts)
+    args = [fixed[i] if i in fixed else next(rest) for i in range(len(parts) + len(fixed))]
+    return called(function, "the function of vectorize", args)
 
 
 def vectorize(
@@ -112,10 +114,5 @@ def _mapped(
         for x, own in zip(arrays, outer, strict=True)
     ]
 
-    def of_parts(*parts: Any) -> Any:
-        rest = iter(parts)
-        count = len(parts) + len(fixed)
-        return function(*(fixed[i] if i in fixed else next(rest) for i in range(count)))
-
-    found = vmap(of_parts)(*whole)
+    found = vmap(lambda *parts: _of_parts(function, fixed, parts))(*whole)
     return tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)

@@ -104,7 +104,7 @@ def test_flatten_and_unflatten_are_inverse() -> None:
     assert tree_util.tree_structure(again) == treedef
     with pytest.raises(shardir.ShardirError, match="has 7 leaves, got 2"):
         tree_util.tree_unflatten(treedef, [1, 2])
-    with pytest.raises(shardir.ShardirError, match="takes what tree_structure gives, got 3"):
+    with pytest.raises(shardir.ShardirError, match=r"takes what tree\.structure returns, got 3"):
         tree_util.tree_unflatten(3, [1])  # type: ignore[arg-type]
 
 
