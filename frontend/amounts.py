@@ -1,6 +1,6 @@
 """Amounts and options as users give them, known while tracing: numbers, flags, names; checked."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from operator import index
 from typing import Any
 
@@ -25,7 +25,7 @@ def whole(given: Any) -> int | None:
 
 def several(given: Any) -> tuple[Any, ...]:
     """The one thing that is given, or all of them."""
-    many = hasattr(given, "__iter__") and getattr(given, "ndim", 1) != 0
+    many = isinstance(given, Iterable) and getattr(given, "ndim", 1) != 0
     return tuple(given) if many else (given,)
 
 
@@ -49,7 +49,7 @@ def sizes_of(what: str, given: Any, rank: int | None = None) -> tuple[int, ...]:
 
     Raises `ArgumentError` for anything else.
     """
-    listed = several(given) if hasattr(given, "__iter__") else (None,)
+    listed = several(given) if isinstance(given, Iterable) else (None,)
     sizes = tuple(n for n in map(whole, listed) if n is not None)
     if len(sizes) != len(listed):
         raise ArgumentError(point(f"{what} is a tuple of whole numbers, got {brief(given)}"))

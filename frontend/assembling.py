@@ -177,7 +177,8 @@ def _from_local(sharding: Sharding, local_data: Any, global_shape: Sequence[int]
         place = tuple(cut.indices(size) for cut, size in zip(index, shape, strict=True))
         if place not in made:
             cuts = zip(place, starts, strict=True)
-            made[place] = numbers[tuple(slice(a - low, b - low) for (a, b, _), low in cuts)].copy()
+            here = tuple(slice(a - low, b - low) for (a, b, _), low in cuts)
+            made[place] = np.array(numbers[here])  # a scalar, too, as an array
         parts.append(made[place])
     abstract = Abstract(TensorType(shape, dtype_name(numbers.dtype)))
     return Array(signature_of(abstract, sharding), sharding, parts)

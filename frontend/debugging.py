@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from shardir.errors import ShardirError
+from shardir.frontend.array import Array
 from shardir.frontend.callbacks import call
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import as_tracer
-from shardir.frontend.parameters import name_of
+from shardir.frontend.parameters import called, check_call, name_of
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings import Sharding
 from shardir.frontend.trace import current, emit
 from shardir.frontend.tracer import Tracer
@@ -103,8 +105,14 @@ def callback(
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
     """Call `callback` with the sharding of an array; of a traced one when it is compiled."""
+    what = "callback of inspect_array_sharding"
+    check_call(callback, what, (None,))
     if current() is None or not isinstance(value, Tracer):
-        callback(value.sharding)
+        if not isinstance(value, Array):
+            raise NotAnArrayError(
+                point(f"inspect_array_sharding takes an array, got {brief_with_type(value)}")
+            )
+        called(callback, what, (value.sharding,))
         return
     emit("inspect-sharding", as_tracer(value), function=Hosted(name_of(callback), callback))
 

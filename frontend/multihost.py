@@ -11,6 +11,7 @@ import numpy as np
 
 from shardir.backends.base import Storage
 from shardir.frontend import tree
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.array import Array, uncommitted
 from shardir.frontend.assembling import make_array_from_process_local_data
 from shardir.frontend.buffers import Buffer
@@ -55,7 +56,8 @@ def _gathered(leaf: Any, tiled: bool) -> Any:
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     """The arrays of the process that says `is_source` (by default the first), in every process."""
-    source = here().index == 0 if is_source is None else is_source
+    flag = "is_source of broadcast_one_to_all"
+    source = here().index == 0 if is_source is None else flag_of(flag, is_source)
     sources = _of_all(source, "broadcast_one_to_all")
     if sum(sources) != 1:
         raise DistributedError(

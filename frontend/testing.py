@@ -21,6 +21,7 @@ from shardir.frontend.locations import point
 from shardir.frontend.operands import to_numpy
 from shardir.frontend.parameters import labels_of
 from shardir.frontend.placing import device_put
+from shardir.frontend.quoting import brief
 from shardir.frontend.runnable import pipeline
 from shardir.frontend.stages import Compiled, Lowered
 from shardir.interpret import run
@@ -181,6 +182,8 @@ def _lowered(program: Program, args: Sequence[Any]) -> Lowered:
         raise ArgumentError(
             point(f"a program is a function, a module or its text, got {program!r}")
         )
+    if not isinstance(args, (tuple, list)):
+        raise ArgumentError(point(f"args of a program are a tuple, got {brief(args)}"))
     function = program if isinstance(program, JitFunction) else jit(program)
     return function.lower(*args)
 

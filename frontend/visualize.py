@@ -14,7 +14,10 @@ from itertools import product
 from typing import Protocol, runtime_checkable
 
 from shardir.frontend.digits import pieces
-from shardir.frontend.errors import ShardingError
+from shardir.frontend.errors import ArgumentError, ShardingError
+from shardir.frontend.locations import point
+from shardir.frontend.numpy.axes import shape_of
+from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings import Sharding
 
 # A square is ten lines high, and a character two and a half times as high as wide. A box is drawn
@@ -58,6 +61,11 @@ def visualize_sharding(
 
     `use_color` is by default whether a terminal is watching and `NO_COLOR` is not set.
     """
+    shape = shape_of(shape)
+    if not isinstance(sharding, Sharding):
+        raise ArgumentError(
+            point(f"visualize_sharding takes a sharding, got {brief_with_type(sharding)}")
+        )
     if use_color is None:
         use_color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     print(draw_sharding(shape, sharding, colored=use_color))

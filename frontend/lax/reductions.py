@@ -5,6 +5,7 @@ from inspect import signature
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.amounts import whole_of
 from shardir.frontend.eager import public
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.locations import point
@@ -88,7 +89,7 @@ def sort_key_val(
 def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
     """The `k` largest along `axis`, largest first, and their i32 indices, as a list."""
     x = as_tracer(operand)
-    dim = axis_of(axis, x.ndim)
+    dim, k = axis_of(axis, x.ndim), whole_of("k of top_k", k)
     if not 0 <= k <= x.shape[dim]:
         raise OperationTypeError(
             point(f"top_k cannot take {k} of dimension {dim} of shape {x.shape}")

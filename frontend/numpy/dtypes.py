@@ -19,6 +19,7 @@ from shardir.frontend.operands import as_tracer, check_fits, convert, kind_of
 from shardir.frontend.placing import device_put
 from shardir.frontend.promotion import KEY, DType, dtype_of, no_element_type, user_dtype
 from shardir.frontend.quoting import brief
+from shardir.frontend.refusals import FOREIGN
 from shardir.frontend.tree_checks import check_ends
 from shardir.types import (
     COMPLEX,
@@ -50,7 +51,11 @@ class _OfNumPy(type):
     def __call__(cls, dtype: Any, *args: Any, **options: Any) -> np.dtype[Any]:
         if not args and not options and not isinstance(dtype, (list, dict)):
             return _numpy(dtype)
-        made: np.dtype[Any] = np.dtype(dtype, *args, **options)
+        try:
+            made: np.dtype[Any] = np.dtype(dtype, *args, **options)
+        except FOREIGN as error:
+            told = ", ".join(map(brief, (dtype, *args, *options.values())))
+            raise ArgumentError(point(f"dtype does not take ({told}): {error}")) from error
         return made
 
     def __instancecheck__(cls, x: object) -> bool:

@@ -15,7 +15,7 @@ from shardir.frontend.numpy.rounding import WIDE, toward_zero
 from shardir.frontend.operands import align, as_tracer, broadcast, broadcast_shapes, convert, splat
 from shardir.frontend.trace import emit
 from shardir.frontend.tracer import Tracer
-from shardir.types import FLOATS, INEXACT, INTEGERS, UNSIGNED
+from shardir.types import COMPLEX, FLOATS, INEXACT, INTEGERS, UNSIGNED
 
 MANTISSA = {"f32": 23, "f64": 52}
 """How many bits of a number are its mantissa."""
@@ -187,6 +187,8 @@ def frexp(x: Any, /) -> Any:
 
     (x,) = align(x, kind=inexact(x))
     name = x.value.type.dtype
+    if name in COMPLEX:
+        raise OperationTypeError(point(f"frexp takes real numbers, got {name}"))
     wide = convert(x, WIDE.get(name, name))
     exponent = _parts(wide)[1]
     mantissa = custom_jvp(lambda x: _parts(x)[0])

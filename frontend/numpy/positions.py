@@ -204,6 +204,7 @@ def _from_front(index: Tracer, size: int) -> Tracer:
     return counted
 
 
+@refusing
 def ravel_multi_index(
     multi_index: Any, dims: Any, mode: str | Sequence[str] = "raise", order: str = "C"
 ) -> Any:
@@ -216,7 +217,7 @@ def ravel_multi_index(
     modes: tuple[Any, ...] = (
         tuple(mode) if isinstance(mode, (list, tuple)) else (mode,) * len(sizes)
     )
-    if not isinstance(multi_index, (list, tuple)) and not getattr(multi_index, "shape", ()):
+    if not isinstance(multi_index, (list, tuple)) and not type_of(multi_index).rank:
         raise IndexingError(
             point(
                 "ravel_multi_index takes a list of index arrays, or one along its first axis, "

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from shardir.frontend import tree
+from shardir.frontend import numpy as snp, tree
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
-from shardir.frontend.optim.checks import check_numbers, check_updates
+from shardir.frontend.optim.checks import arrays, check_numbers
+from shardir.frontend.parameters import called
 from shardir.frontend.quoting import brief
 from shardir.frontend.tree_checks import check_function
 
@@ -27,8 +28,8 @@ def stateless(fun: Callable[[Any, Any], Any]) -> Transformation:
     check_function("stateless", fun)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_updates(updates)
-        return fun(updates, params), state
+        given = arrays("updates", updates), params
+        return called(fun, "the function of stateless", given), state
 
     return Transformation(lambda params: EmptyState(), update)
 
@@ -69,7 +70,8 @@ def apply_updates(params: Any, updates: Any) -> Any:
 
     def moved(param: Any, update: Any) -> Any:
         check_numbers("apply_updates", param=param, update=update)
-        return (param + update).astype(param.dtype) if hasattr(param, "dtype") else param + update
+        before = snp.asarray(param)
+        return (before + update).astype(before.dtype)
 
     return tree.map(moved, params, updates)
 
@@ -80,7 +82,7 @@ def needed(what: str, params: Any) -> Any:
         raise ArgumentError(
             point(f"{what} needs the parameters too; call update(gradients, state, params)")
         )
-    return params
+    return arrays("params", params)
 
 
 def _told(state: Any) -> str:

@@ -5,10 +5,13 @@ from typing import Any
 
 from shardir.frontend import tree
 from shardir.frontend.calling import is_array_like
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, StructureError
 from shardir.frontend.locations import point
+from shardir.frontend.numpy.creation import asarray
 from shardir.frontend.operands import abstract_of
+from shardir.frontend.operators import Operators
 from shardir.frontend.quoting import brief
+from shardir.frontend.tree_checks import shown
 
 
 def check_numbers(what: str, **values: Any) -> None:
@@ -29,18 +32,42 @@ def listed(what: str, values: Any) -> Sequence[Any]:
     return values
 
 
-def check_updates(updates: Any) -> None:
-    """Raises `ArgumentError` unless all leaves of a container of updates are arrays."""
-    for leaf in tree.leaves(updates):
-        if not is_array_like(leaf):
-            raise ArgumentError(point(f"updates are arrays in containers, got {brief(leaf)}"))
+def arrays(word: str, container: Any) -> Any:
+    """The container, NumPy's arrays and Python's numbers in it as arrays of this library.
+
+    Raises `ArgumentError` unless all its leaves, the `word` in errors, are arrays of numbers.
+    """
+    leaves = tree.leaves(container)
+    if not all(map(_is_number, leaves)):
+        odd = next(leaf for leaf in leaves if not _is_number(leaf))
+        raise ArgumentError(point(f"{word} are arrays in containers, got {brief(odd)}"))
+    plain = all(isinstance(leaf, Operators) for leaf in leaves)
+    return container if plain else tree.map(asarray, container)
 
 
-def check_state(what: str, state: Any, kind: type[Any], updates: Any) -> None:
-    """Raises `ArgumentError` unless `state` has the fields of `kind`, as `what` makes it, and
-    `updates` are arrays."""
-    check_updates(updates)
-    if not all(hasattr(state, field) for field in kind._fields):
+def _is_number(x: Any) -> bool:
+    return is_array_like(x) and abstract_of(x).type.dtype != "key"
+
+
+def with_state(what: str, state: Any, kind: type[Any], updates: Any) -> Any:
+    """The updates, as `arrays`; raises `ArgumentError` unless `state` has the fields of `kind`, as
+    `what` makes it."""
+    known = all(hasattr(state, field) for field in kind._fields)
+    fields = [getattr(state, field) for field in kind._fields] if known else []
+    if not (known and all(map(is_array_like, tree.leaves(fields)))):
         raise ArgumentError(
             point(f"{what} got the state {brief(state)}; make one with its own init")
+        )
+    for field in fields:
+        if not (structure := tree.structure(field)).is_leaf():
+            check_containers(f"the state of {what}", structure, updates)
+    return arrays("updates", updates)
+
+
+def check_containers(what: str, found: tree.PyTreeDef, updates: Any) -> None:
+    """Raises `StructureError` unless updates are in the containers that were `found` in `what`."""
+    wanted = tree.structure(updates)
+    if found != wanted:
+        raise StructureError(
+            point(f"{what} is in {shown(found)}, and the updates are in {shown(wanted)}")
         )

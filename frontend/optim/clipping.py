@@ -19,9 +19,12 @@ def global_norm(updates: Any) -> Any:
 def clip(max_delta: float) -> Transformation:
     """Every number between -max_delta and max_delta."""
     check_numbers("clip", max_delta=max_delta)
-    return stateless(
-        lambda updates, params: tree.map(lambda x: snp.clip(x, -max_delta, max_delta), updates)
-    )
+
+    def clipped(updates: Any, params: Any) -> Any:
+        least = snp.negative(max_delta)
+        return tree.map(lambda x: snp.clip(x, least, max_delta), updates)
+
+    return stateless(clipped)
 
 
 def clip_by_global_norm(max_norm: float) -> Transformation:

@@ -4,13 +4,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from shardir.frontend import numpy as snp, tree
+from shardir.frontend.amounts import flag_of
 from shardir.frontend.calling import is_array_like
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.locations import point
 from shardir.frontend.operands import abstract_of
 from shardir.frontend.optim.chaining import Transformation, needed, stateless
-from shardir.frontend.optim.checks import check_numbers, check_state
+from shardir.frontend.optim.checks import check_containers, check_numbers, with_state
 from shardir.frontend.optim.schedules import Schedule
+from shardir.frontend.parameters import called
 from shardir.frontend.tree_checks import check_function
 
 Mask = Any
@@ -34,8 +36,9 @@ def scale_by_schedule(schedule: Schedule) -> Transformation:
     check_function("scale_by_schedule", schedule)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_schedule", state, CountState, updates)
-        factor = snp.asarray(schedule(state.count))
+        updates = with_state("scale_by_schedule", state, CountState, updates)
+        what = "the schedule of scale_by_schedule"
+        factor = snp.asarray(called(schedule, what, (state.count,)))
         scaled = tree.map(lambda x: x * factor.astype(x.dtype), updates)
         return scaled, CountState(state.count + 1)
 
@@ -48,7 +51,13 @@ def scale_by_learning_rate(rate: Any) -> Transformation:
     Raises `ArgumentError` for anything else.
     """
     if callable(rate):
-        return scale_by_schedule(lambda count: -rate(count))
+
+        def turned(count: Any) -> Any:
+            found = called(rate, "the learning rate", (count,))
+            check_numbers("the learning rate", result=found)
+            return -found
+
+        return scale_by_schedule(turned)
     if not is_array_like(rate):
         raise ArgumentError(
             point(f"a learning rate is a number or a function of the step, got {rate!r}")
@@ -69,9 +78,10 @@ def trace(decay: float, nesterov: bool = False) -> Transformation:
     """The sum of all gradients so far, each decayed by `decay` a step; one step ahead if
     `nesterov`."""
     check_numbers("trace", decay=decay)
+    nesterov = flag_of("nesterov of trace", nesterov)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("trace", state, TraceState, updates)
+        updates = with_state("trace", state, TraceState, updates)
 
         def grown(gradient: Any, before: Any) -> Any:
             return gradient + decay * before
@@ -111,13 +121,14 @@ def scale_by_adam(
     "Incorporating Nesterov momentum into Adam", 2016.
     """
     check_numbers("scale_by_adam", b1=b1, b2=b2, eps=eps, eps_root=eps_root)
+    nesterov = flag_of("nesterov of scale_by_adam", nesterov)
 
     def init(params: Any) -> AdamState:
         nothing = tree.map(snp.zeros_like, params)
         return AdamState(snp.zeros((), "int32"), nothing, tree.map(snp.zeros_like, params))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_adam", state, AdamState, updates)
+        updates = with_state("scale_by_adam", state, AdamState, updates)
         mu = tree.map(_mean(b1, 1), updates, state.mu)
         nu = tree.map(_mean(b2, 2), updates, state.nu)
         count = state.count + 1
@@ -155,7 +166,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) ->
     check_numbers("scale_by_rms", decay=decay, eps=eps, initial=initial)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_rms", state, MeanState, updates)
+        updates = with_state("scale_by_rms", state, MeanState, updates)
         nu = tree.map(_mean(decay, 2), updates, state.nu)
         return tree.map(lambda g, v: g / snp.sqrt(v + eps), updates, nu), MeanState(nu)
 
@@ -173,7 +184,7 @@ def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transfo
     check_numbers("scale_by_root_of_squares", initial=initial, eps=eps)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_root_of_squares", state, MeanState, updates)
+        updates = with_state("scale_by_root_of_squares", state, MeanState, updates)
         total = tree.map(lambda g, t: g * g + t, updates, state.nu)
 
         def scaled(g: Any, t: Any) -> Any:
@@ -201,7 +212,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
     check_numbers("scale_by_lion", b1=b1, b2=b2)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_lion", state, LionState, updates)
+        updates = with_state("scale_by_lion", state, LionState, updates)
         signs = tree.map(lambda g, m: snp.sign((1 - b1) * g + b1 * m), updates, state.mu)
         return signs, LionState(tree.map(_mean(b2, 1), updates, state.mu))
 
@@ -214,9 +225,16 @@ def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformatio
 
     def decayed(updates: Any, params: Any) -> Any:
         weights = needed("add_decayed_weights", params)
+        check_containers("params", tree.structure(weights), updates)
         if mask is None:
             return tree.map(lambda g, p: g + weight_decay * p, updates, weights)
-        chosen = mask(weights) if callable(mask) else mask
-        return tree.map(lambda g, p, m: g + weight_decay * p if m else g, updates, weights, chosen)
+        what, mine = "the mask of add_decayed_weights", "each of the mask of add_decayed_weights"
+        chosen = called(mask, what, (weights,)) if callable(mask) else mask
+        return tree.map(
+            lambda g, p, m: g + weight_decay * p if flag_of(mine, m) else g,
+            updates,
+            weights,
+            chosen,
+        )
 
     return stateless(decayed)
