@@ -223,7 +223,7 @@ def _scattered(work: Product) -> bool:
 def _gathered(work: Product, context: Context, label: str) -> list[Phase]:
     """With a copy of the filter first, whose steps are neighbours: every task packs it."""
     work = work.turned()
-    loops = [loop for loop in (*work.batch, *work.columns, *work.inner) if loop.rhs]
+    loops = [*(loop for loop in (*work.batch, *work.columns) if loop.rhs), *work.inner]
     slot = context.temporary(prod(loop.extent for loop in loops) * work.rhs.itemsize)
     made, source, target = laid(work, loops, slot)
     return [*copy_phases(source, target, context), *_packed(made.turned(), context, label)]

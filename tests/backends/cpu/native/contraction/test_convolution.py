@@ -364,6 +364,15 @@ def test_a_filter_whose_rows_and_steps_lie_apart_is_copied_once() -> None:
     assert all(name.startswith("product") for name in products)
 
 
+@pytest.mark.parametrize("inputs", [16, 0])
+def test_a_filter_that_lies_apart_may_be_the_same_at_all_places_of_a_window(inputs: int) -> None:
+    """The sum has these steps all the same, or none at all."""
+    rng = np.random.default_rng(0)
+    x, each = numbers(rng, (2, inputs, 16, 30), "f32"), numbers(rng, (24, 2 * inputs), "f32")
+    w = np.broadcast_to(each[:, ::2, None, None], (24, inputs, 3, 3))
+    convolved(x, w, attributes(2, "bf01,oi01->bf01", padding=((1, 1), (1, 1))))
+
+
 @pytest.mark.parametrize(("window", "steps"), [(3, [3, 3, 3]), (7, [3, 7, 7])])
 def test_steps_do_not_walk_where_neighbours_leave_the_image(window: int, steps: list[int]) -> None:
     """Places of a row are neighbours where features come first: channels, or taps from row to row,
