@@ -8,7 +8,6 @@ on doing them.
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -26,6 +25,7 @@ from shardir.backends.cpu.native.runtime.answering import (
 from shardir.backends.cpu.native.runtime.calls import calls_soon
 from shardir.backends.cpu.native.runtime.entering import Entry
 from shardir.backends.cpu.native.runtime.objects import offsets
+from shardir.backends.cpu.native.runtime.once import once
 from shardir.backends.cpu.native.runtime.tokens import facts_of
 from shardir.frontend import config, mesh, running, trace, tree
 from shardir.frontend.array import Array
@@ -46,7 +46,7 @@ _AROUND = Surroundings(
 )
 
 
-@cache
+@once
 def _facts() -> ctypes.Array[ctypes.c_int64] | None:
     found = offsets(object.__new__(Array), ("signature",))
     if found is None:
@@ -56,7 +56,7 @@ def _facts() -> ctypes.Array[ctypes.c_int64] | None:
 
 
 def answers_for(
-    thing: object,
+    thing: Any,
     static: Static,
     table: Table | None = None,
     swap: bool = False,
@@ -64,38 +64,35 @@ def answers_for(
     """Answers to the calls of an object of a `quick_class`; `None`: not here, or not yet.
 
     A `table` is that of a function whose calls are the same; with `swap`, its two arguments turned
-    around.
+    around. An object that has answers keeps them.
     """
     from shardir.backends.cpu.native.runtime.callables import is_quick
 
+    known: Answers | None = thing._answers
+    if known is not None:
+        return known.install(thing)
     facts = _facts() if is_quick(thing) else None
     code = calls_soon() if facts is not None else None
     if facts is None or code is None:
         return None
     slow: Any = type(thing).__call__
-    made = Answers(code, facts, _AROUND, slow, static, table, swap)
-    made.install(thing)
-    return made
+    return Answers(code, facts, _AROUND, slow, static, table, swap).install(thing)
 
 
 def remember(
     thing: object,
-    answers: Answers | None,
     static: Static,
     launch: Launch,
     structure: tree.PyTreeDef | None,
     args: tuple[Any, ...],
     options: dict[str, Any],
     leaves: Sequence[Any],
-) -> Answers | None:
+) -> None:
     """Have calls of an object like this one answered by a launch, which takes `leaves` in their
-    order. Returns its answers, which are made where there are none yet."""
-    if type(launch) is not BuiltinFunctionType:
-        return answers
-    if answers is None:
-        answers = answers_for(thing, static)
+    order."""
+    answers = answers_for(thing, static) if type(launch) is BuiltinFunctionType else None
     if answers is None or not answers.table.is_worth_it():
-        return answers
+        return
     call = answers.read(args, options)
     rows = None
     if call is not None and len(call.leaves) == len(leaves):
@@ -106,7 +103,6 @@ def remember(
         kept: list[object] = []
         _keep((args, options), kept)
         answers.learn(call, launch, rows, _form(structure), kept)
-    return answers
 
 
 def told_apart(

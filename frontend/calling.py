@@ -181,9 +181,7 @@ def call_eagerly(eager: Eager, args: tuple[Any, ...], options: dict[str, Any]) -
     elif launch is not None and unchanged(where[2]):
         from shardir.frontend.answers import remember
 
-        eager.answers = remember(
-            eager.thing, eager.answers, eager.kept_out, launch, structure, *given, leaves
-        )
+        remember(eager.thing, eager.kept_out, launch, structure, *given, leaves)
     return made
 
 

@@ -45,11 +45,11 @@ class Composed:
 
     __name__: str
     __qualname__: str
-    answers: "Answers | None" = None
 
     def __init__(self, fun: Callable[..., Any], unused: bool, blind: bool) -> None:
         update_wrapper(self, fun)
         self._fun, self._unused, self._blind = fun, unused, blind
+        self._answers: Answers | None = None
 
     @property
     def static(self) -> "Static":
@@ -67,7 +67,7 @@ class Composed:
     def _called(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         if current() is not None or watched.get() is not None or not is_quick(self):
             return self._fun(*args, **options)
-        answers = self.answers
+        answers = self._answers
         if answers is not None and not answers.table.is_worth_it():
             return self._fun(*args, **options)
         done: list[Did] = []
@@ -85,10 +85,9 @@ class Composed:
     def _learn(self, made: Any, did: Did, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         from shardir.frontend.answers import answers_for, learn_composed
 
-        if self.answers is None:
-            self.answers = answers_for(self, self.static)
-        if self.answers is not None:
-            learn_composed(self.answers, made, did, args, options, self._unused, self._blind)
+        answers = answers_for(self, self.static)
+        if answers is not None:
+            learn_composed(answers, made, did, args, options, self._unused, self._blind)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

@@ -66,6 +66,7 @@ class Public:
     def __init__(self, fun: Callable[..., Any], outside: "Eager") -> None:
         update_wrapper(self, fun)
         self._fun, self.outside = fun, outside
+        self._answers: Answers | None = None
         outside.thing = self
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -79,10 +80,6 @@ class Public:
         except RecursionError:
             check_ends((*args, *options.values()))
             raise
-
-    @property
-    def answers(self) -> "Answers | None":
-        return self.outside.answers
 
     @property
     def static(self) -> "Static":
@@ -101,11 +98,10 @@ class Public:
 class Eager:
     """Calls one function outside of traces.
 
-    `thing` is what a user calls, and `answers` are the calls of it that machine code knows.
+    `thing` is what a user calls, which has the calls that machine code knows.
     """
 
     thing: Any = None
-    answers: "Answers | None" = None
 
     def __init__(
         self, fun: Callable[..., Any], static: Sequence[str], cached: bool, name: str

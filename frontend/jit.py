@@ -169,9 +169,7 @@ class JitFunction:
 
                 told = told_apart(args, options, leaves)
                 static = Static(sorted(known.static), sorted(known.static_names))
-                self._answers = remember(
-                    self, self._answers, static, program.launch, results, *told
-                )
+                remember(self, static, program.launch, results, *told)
             if alone is not None:
                 if len(self._quick) >= MANY:
                     self._quick.clear()

@@ -105,10 +105,11 @@ class Operator:
         update_wrapper(self, fun)
         self._fun, self._of, self._swapped, self._function = fun, name, swapped, function
         self._answers: Any = None
+        self._joins = True
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         made = self._fun(*args, **options)
-        if self._answers is None:
+        if self._answers is None and self._joins:
             self._join()
         return made
 
@@ -116,12 +117,12 @@ class Operator:
         """Have machine code answer what it answers of the function."""
         function: Any = self._function(self._of)
         if not is_quick(function):
-            self._answers = ()
-        elif function.answers is not None:
+            self._joins = False
+        elif function._answers is not None:
             from shardir.frontend.answers import answers_for
 
-            table = function.answers.table
-            self._answers = answers_for(self, function.static, table, self._swapped) or ()
+            table = function._answers.table
+            self._joins = answers_for(self, function.static, table, self._swapped) is not None
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.backends.cpu.native.runtime.answering import Answers, Static
 from shardir.backends.cpu.native.runtime.memory import statistics
+from shardir.frontend import answers
 from shardir.frontend.array import Array
 from shardir.frontend.errors import DeletedArrayError, NumberError
+from tests.counting import count_calls
 from tests.frontend.answered import (
     WHOLE,
     A,
@@ -58,6 +62,25 @@ def test_threads_call_while_answers_come_and_go() -> None:
 
     at_once(work, range(4))
     assert wrong == []
+
+
+def test_a_function_keeps_the_answers_that_were_there_first() -> None:
+    """Two threads may make them at once, and machine code works by their addresses."""
+    fun = sd.jit(lambda x: x + 1)
+    for _ in range(3):
+        fun(X)
+    first, facts = fun._answers, answers._facts()
+    assert first is not None
+    assert facts is not None
+    others = Answers(first.code, facts, answers._AROUND, type(fun).__call__, Static())
+    seen = weakref.ref(others.table)
+    assert others.install(fun) is fun._answers is first
+    del others
+    gc.collect()
+    assert seen() is None
+    calls = count_calls(lambda: fun(X))
+    np.testing.assert_array_equal(fun(X), A + 1)
+    assert calls == count_calls(lambda: None)
 
 
 def test_arrays_that_are_gone_are_missed() -> None:

@@ -77,10 +77,13 @@ class Table:
 
     def __init__(self) -> None:
         self._lines: dict[bytes, _Line] = {}
+        self._leaving: list[object] = []
+        """What machine code may still find, if what a signal's handler raised ended a change."""
+        self._kept: list[ctypes.Array[ctypes.c_int64]] = []
         self._asked = self.failed = 0
         self._memory = words([0, 0])
         self.address = ctypes.addressof(self._memory)
-        self._build(4)
+        self._build()
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -94,29 +97,41 @@ class Table:
     def add(self, tokens: bytes, line: _Line) -> None:
         """Keep an answer; one for the same tokens goes."""
         with _writing:
-            known = self._lines.get(tokens)  # Kept until nobody finds it any more.
             if len(self._lines) >= MANY:
                 self.clear()
+            known = self._lines.get(tokens)
+            self._leaving.append(known)
             self._lines[tokens] = line
             if known or 2 * len(self._lines) > len(self._places):
-                self._build(len(self._places) * (1 if known else 2))
+                self._build()
+                self._leaving.clear()
             else:
                 self._put(self._places, line)
 
     def clear(self) -> None:
         """Forget all answers."""
         with _writing:
-            before, self._lines = self._lines, {}
-            self._build(4)
-            before.clear()
+            self._leaving.append(self._lines)
+            self._lines = {}
+            self._build()
+            self._leaving.clear()
 
-    def _build(self, size: int) -> None:
+    @property
+    def _places(self) -> ctypes.Array[ctypes.c_int64]:
+        return self._kept[-1]
+
+    def _build(self) -> None:
+        """Let machine code look among new places, at most half of which are taken."""
+        size = 4
+        while size < 2 * len(self._lines):
+            size *= 2
         places = words([0] * size)
         for line in self._lines.values():
             self._put(places, line)
+        self._kept.append(places)
         # Nobody looks before both words are there: that takes the GIL.
         self._memory[:] = [ctypes.addressof(places), size - 1]
-        self._places = places
+        del self._kept[:-1]
 
     def _put(self, places: ctypes.Array[ctypes.c_int64], line: _Line) -> None:
         last = len(places) - 1
@@ -161,9 +176,18 @@ class Answers:
         self._keep = facts, around, lists, names, static, slow
         self._around = around
 
-    def install(self, thing: object) -> None:
-        """Have calls of an object answered; it has to keep these answers as long as it lives."""
-        install(thing, self.code["answer"], ctypes.addressof(self._header))
+    def install(self, thing: Any) -> "Answers":
+        """Have calls of an object answered, by other answers if it has some; returns those.
+
+        The object keeps them from before machine code works by them, and for as
+        long as it lives: they never change.
+        """
+        with _writing:
+            if thing._answers is None:
+                thing._answers = self
+            install(thing, self.code["answer"], ctypes.addressof(thing._answers._header))
+        kept: Answers = thing._answers
+        return kept
 
     def read(self, args: tuple[Any, ...], options: dict[str, Any]) -> "Call | None":
         """A call as machine code sees it; `None`: it does not go that way."""

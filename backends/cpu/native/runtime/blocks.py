@@ -6,12 +6,12 @@ of that happens under the GIL, in one step for other threads.
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from shardir.backends.cpu.native.llvm.text import Function, Module
 from shardir.backends.cpu.native.runtime.entry import function
 from shardir.backends.cpu.native.runtime.objects import readable
+from shardir.backends.cpu.native.runtime.once import once
 from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
 from shardir.backends.cpu.native.runtime.references import take
 from shardir.backends.cpu.native.runtime.specs import (
@@ -30,7 +30,7 @@ Hand = Callable[..., Any]
 """`hand(type, home, nbytes, address)`: a new block for an address, a block of the home for 0."""
 
 
-@cache
+@once
 def small_block_type(dealloc: int) -> type | None:
     """The type of blocks; `dealloc` is the address of `retire`. `None`: not in this Python."""
     if not readable():

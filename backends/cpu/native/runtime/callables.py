@@ -7,11 +7,11 @@ such objects by a flag of their class, which is set here, and tried out.
 
 import ctypes
 from ctypes import pythonapi
-from functools import cache
 from types import FunctionType
 from typing import Any, TypeVar
 
 from shardir.backends.cpu.native.runtime.objects import readable
+from shardir.backends.cpu.native.runtime.once import once
 from shardir.backends.cpu.native.runtime.specs import (
     BASETYPE,
     HAVE_VECTORCALL,
@@ -35,7 +35,7 @@ _FLAGS_PLACE = 168
 _LEFT_OUT = "__dict__", "__weakref__", "__get__"
 
 
-@cache
+@once
 def _base() -> Any:
     return made_type(
         "shardir.backends.cpu.native.runtime.callables.Quick",

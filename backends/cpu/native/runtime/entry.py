@@ -9,11 +9,11 @@ worth it, and lets Python's signal handlers run between phases of long programs.
 
 import ctypes
 from ctypes import pythonapi
-from functools import cache
 from typing import Any
 
 from shardir.backends.cpu.native.llvm.text import Function, Module, Value, Variable
 from shardir.backends.cpu.native.runtime import control as at
+from shardir.backends.cpu.native.runtime.once import once
 from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
 
 METH_FASTCALL = 0x80
@@ -28,7 +28,7 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-@cache
+@once
 def _method(code: int) -> _MethodDef:
     return _MethodDef(b"program", code, METH_FASTCALL, b"Run with the addresses of slots.")
 

@@ -14,7 +14,6 @@ part of an argument, which nobody has to run for.
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 from shardir.backends.cpu.native.llvm.compiler import Library
@@ -27,6 +26,7 @@ from shardir.backends.cpu.native.runtime.flight import word
 from shardir.backends.cpu.native.runtime.memory import Block
 from shardir.backends.cpu.native.runtime.numbers import KINDS
 from shardir.backends.cpu.native.runtime.objects import offsets
+from shardir.backends.cpu.native.runtime.once import once
 from shardir.backends.cpu.native.runtime.python import python_object, refuse_count
 from shardir.backends.cpu.native.runtime.references import take
 from shardir.backends.storage import Storage
@@ -57,7 +57,7 @@ class Argument(NamedTuple):
     truth: bool = False
 
 
-@cache
+@once
 def _facts(kind: type, retire: int, hand: int) -> ctypes.Array[ctypes.c_int64] | None:
     """The facts about a class of arrays; kept for ever."""
     array = offsets(object.__new__(kind), ARRAY_SLOTS)

@@ -4,6 +4,7 @@ import copy
 import gc
 import sys
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -44,15 +45,41 @@ def test_a_line_is_kept_as_long_as_it_can_be_found(monkeypatch: pytest.MonkeyPat
     del held
     seen: list[bool] = []
 
-    def look(self: Table, size: int) -> None:
+    def look(self: Table) -> None:
         seen.append(there() is not None)
-        build(size)
+        build()
         seen.append(there() is not None)
 
     monkeypatch.setattr(Table, "_build", look)
     table.add(b"tokens", answering._Line(()))
     assert seen == [True, True]
     assert there() is None
+
+
+@pytest.mark.parametrize("change", ["_build", "_put"])
+@pytest.mark.parametrize("clearing", [True, False])
+def test_a_line_is_kept_where_a_handler_ended_a_change(
+    clearing: bool, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    table, held = Table(), Counted("held")
+    table.add(b"tokens", answering._Line((held,)))
+    there, places = weakref.ref(held), [*table._places]
+    del held
+    with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+        patched.setattr(Table, change, interrupt)
+        if clearing:
+            table.clear()
+        else:
+            table.add(b"tokens", answering._Line(()))
+    if [*table._places] == places:
+        assert there() is not None
+    table.add(b"tokens", answering._Line(()))
+    table.add(b"tokens", answering._Line(()))
+    assert there() is None
+    assert filled(table) == len(table) == 1
 
 
 def test_what_fails_is_seldom_tried() -> None:
