@@ -15,7 +15,7 @@ from shardir.backends.cpu.native.contraction.describing import described, tasks
 from shardir.backends.cpu.native.contraction.einsum import Loop, Product
 from shardir.backends.cpu.native.contraction.elements import arithmetic, converts
 from shardir.backends.cpu.native.contraction.grid import Grid
-from shardir.backends.cpu.native.contraction.lines_kernel import lines_kernel
+from shardir.backends.cpu.native.contraction.lines_kernel import Tiles, lines_kernel
 from shardir.backends.cpu.native.contraction.narrow import rate
 from shardir.backends.cpu.native.contraction.planes import (
     ENDLESS,
@@ -84,10 +84,10 @@ def in_lines(work: Product, context: Context, label: str) -> list[Phase]:
     lists["rows_lhs"] = [(near.extent, found.pace), (line.extent, found.apart)]
     lists["rows_out"] = [(near.extent, near.out), (line.extent, line.out)]
     lists["laid"] = laid.words
-    high = ceil(near.extent / ceil(near.extent / sizes.tile.height))
+    tiles = Tiles.of(columns, sizes.tile)
+    tiles = tiles.of_height(ceil(near.extent / ceil(near.extent / tiles.height)))
     dtypes = work.lhs.dtype, work.rhs.dtype, work.out.dtype
-    rest = columns % sizes.tile.columns
-    kernel = lines_kernel(dtypes, sizes, high, found.pace, rest)
+    kernel = lines_kernel(dtypes, sizes, tiles, found.pace)
     return [Phase(kernel, written(fields, lists), tasks(fields), grid.cost, label)]
 
 

@@ -5,10 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardir.backends.cpu.native.contraction import lines_kernel
 from shardir.backends.cpu.native.contraction.convolution import products_of
 from shardir.backends.cpu.native.contraction.lines import Lined, lined
+from shardir.backends.cpu.native.contraction.lines_kernel import Tiles
 from shardir.backends.cpu.native.contraction.rules import RULES
+from shardir.backends.cpu.native.contraction.tile import Tile
 from shardir.backends.cpu.native.data import View, packed
+from shardir.backends.cpu.native.llvm.target import host
 from shardir.ops import convolution
 from shardir.types import TensorType
 from tests.backends.cpu.native.contraction.test_convolution import attributes, convolved
@@ -54,12 +58,29 @@ def test_shapes(
     assert one == three
 
 
-@pytest.mark.parametrize("features", range(1, 40))
-def test_any_number_of_features_is_made(features: int) -> None:
+@pytest.mark.parametrize("places", [7, 13, 32])
+@pytest.mark.parametrize("features", range(1, 60))
+def test_any_number_of_features_is_made(features: int, places: int) -> None:
     """Columns that fill no vector, or half of one, are written without what follows them."""
     rng = np.random.default_rng(0)
-    x, w = numbers(rng, (2, 9, 13, 3), "f32"), numbers(rng, (3, 3, 3, features), "f32")
+    x, w = numbers(rng, (2, 5, places, 3), "f32"), numbers(rng, (3, 3, 3, features), "f32")
     convolved(x, w, attributes(2, "b01f,01io->b01f", padding=AROUND))
+
+
+def test_rows_share_half_of_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is a whole one beside it, and the widest registers have halves; more rows have
+    room then, unless whole tiles need it."""
+    monkeypatch.setattr(lines_kernel, "host", lambda: host()._replace(vector_bytes=64))
+    tile = Tile(12, 2, 16)
+    for columns, folded, height, parts in (
+        (24, True, 16, [32]), (17, True, 16, [32]), (25, False, 12, [32]), (8, False, 12, [8]),
+        (56, True, 12, [32, 32]), (40, False, 12, [32, 8]), (64, False, 12, [32]),
+    ):  # fmt: skip
+        tiles = Tiles.of(columns, tile)
+        found = [part.columns for part in (tiles.whole, tiles.last) if part]
+        assert (tiles.folded, tiles.height, found) == (folded, height, parts)
+    monkeypatch.setattr(lines_kernel, "host", lambda: host()._replace(vector_bytes=32))
+    assert not Tiles.of(12, Tile(6, 2, 8)).folded
 
 
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2), (1, 2)])
