@@ -25,8 +25,8 @@ WIDEST = 5
 """Vectors of columns that a tile may have."""
 LATENCY = 4.0
 """Cycles that a sum waits for the one before."""
-MOVE, TURN, SHARE, CLOCK = 0.1, 1.2, 0.35, 4.0
-"""Nanoseconds that a number takes that is copied in runs or squares, and one by one; the share of
+MOVE, TURN, SHARE, CLOCK = 0.08, 1.6, 0.5, 4.0
+"""Nanoseconds that a number takes that is copied in runs or squares, or else; the share of
 the time that this may take, and cycles in a nanosecond."""
 SELDOM = 8
 """How often columns are read, if those that come from far are to be asked for."""
