@@ -20,6 +20,7 @@ FEW = 4
 def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
     """Its phases; none where lanes are no neighbours, or an operand has columns of its own."""
     views = (work.lhs, work.rhs, work.out)
+    work, times = _together(work)
     if work.sizes[2] != 1 or len({view.dtype for view in views}) != 1:
         return []
     if work.out.dtype not in ("f32", "f64") or (work.patches and work.patches.side != "lhs"):
@@ -53,11 +54,26 @@ def each_lane(work: Product, context: Context, label: str) -> list[Phase]:
     for d in range(CHECKS):
         fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
         fields[f"size_{d}"] = sizes[d] if d < len(sizes) else 1
-    lying = Lying(len(starts), walked, lane.rhs == 0, lane.lhs // item)
+    lying = Lying(len(starts), walked, lane.rhs == 0, lane.lhs // item, times)
     kernel = lanes_kernel(work.out.dtype, height, width, lying)
     inner = work.inner or (Loop(1, 0, 0, 0),)
     record = written(fields, _words(lines), _words(inner[::-1]))
     return [Phase(kernel, record, ceil(count / block) * fields["lane_blocks"], cost, label)]
+
+
+def _together(work: Product) -> tuple[Product, int]:
+    """Columns as lanes, and how many of them take the same number of the left operand."""
+    item, lanes = work.out.itemsize, host().lanes(work.out.itemsize)
+    for column in work.columns if len(work.columns) == 1 else ():
+        times = column.extent
+        for loop in work.batch if lanes % times == 0 and times < lanes else ():
+            if (column.rhs, column.out, loop.lhs) == (item,) * 3 and (
+                loop.rhs == loop.out == times * item
+            ):
+                lane = loop._replace(extent=loop.extent * times, rhs=item, out=item)
+                batch = tuple(lane if each is loop else each for each in work.batch)
+                return work._replace(batch=batch, columns=()), times
+    return work, 1
 
 
 def _shape(near: Loop, vectors: int) -> tuple[int, int]:

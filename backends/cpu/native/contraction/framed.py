@@ -46,7 +46,8 @@ class Framed(NamedTuple):
     @property
     def moved(self) -> int:
         """Numbers that are copied before the product."""
-        return self.inside.size + (self.filter.size if self.filter.slot == 0 else 0)
+        copies = (self.inside, self.image), (self.filter, self.filter)
+        return sum(view.size for view, made in copies if made.slot == 0)
 
     @property
     def after(self) -> int:
@@ -57,17 +58,10 @@ class Framed(NamedTuple):
         self, x: View, w: View, out: View, context: Context
     ) -> tuple[list[Phase], "Framed", list[Phase]]:
         """The phases before the product of these views, the convolution, and the phases after."""
-        slot = context.temporary(self.image.nbytes)
-        image, inside = (view._replace(slot=slot) for view in (self.image, self.inside))
         before: list[Phase] = []
-        if self.turned:
-            strides = packed(TensorType(x.shape, x.dtype), self.order)
-            plain = View(context.temporary(x.nbytes), 0, x.shape, strides, x.dtype)
-            before, x = copy_phases(x, plain, context), plain
-        images = prod(image.shape[d] for d in self.order[: self.order.index(self.spatial[0])])
-        before += _borders(image, self.spatial, self.padding, images, context)
-        before += copy_phases(x, inside, context)
-        filter, made = self.filter, self.out
+        image, filter, made = self.image, self.filter, self.out
+        if image.slot == 0:
+            before, image = self._image(x, context)
         if filter.slot == 0:
             filter = filter._replace(slot=context.temporary(filter.nbytes))
             before += copy_phases(w, filter, context)
@@ -76,6 +70,19 @@ class Framed(NamedTuple):
             made = made._replace(slot=context.temporary(made.nbytes))
             after = copy_phases(made, out, context)
         return before, self._replace(image=image, filter=filter, out=made), after
+
+    def _image(self, x: View, context: Context) -> tuple[list[Phase], View]:
+        """What makes the copy of the image, and the copy."""
+        slot = context.temporary(self.image.nbytes)
+        image, inside = (view._replace(slot=slot) for view in (self.image, self.inside))
+        phases: list[Phase] = []
+        if self.turned:
+            strides = packed(TensorType(x.shape, x.dtype), self.order)
+            plain = View(context.temporary(x.nbytes), 0, x.shape, strides, x.dtype)
+            phases, x = copy_phases(x, plain, context), plain
+        images = prod(image.shape[d] for d in self.order[: self.order.index(self.spatial[0])])
+        phases += _borders(image, self.spatial, self.padding, images, context)
+        return [*phases, *copy_phases(x, inside, context)], image
 
 
 def framed(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Framed | None:
@@ -103,6 +110,8 @@ def framed(attrs: Mapping[str, Any], x: View, w: View, out: View) -> Framed | No
         shape[d] += low + high
     strides = packed(TensorType(tuple(shape), x.dtype), order)
     image = View(0, 0, tuple(shape), strides, x.dtype)
+    if (x.shape, x.strides) == (image.shape, strides):
+        image = x
     far = sum(low * strides[d] for d, (low, _) in zip(of.spatial, padding, strict=True))
     return Framed(
         {**attrs, "padding": left}, image, _lying(w, (by.first, *by.spatial, by.second)),

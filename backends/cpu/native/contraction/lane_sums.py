@@ -18,16 +18,18 @@ ENTRY = 8 * (2 + CHECKS)
 class Lying(NamedTuple):
     """How lanes lie: `checks` dimensions are checked, of which lanes are places of the one that is
     `walked` (-1: of none); `shared`: all of them take the same number of the right operand. They
-    are every `pace`th number of the left one: 1 or 2."""
+    are every `pace`th number of the left one: 1 or 2; or each of them is `times` lanes."""
 
     checks: int
     walked: int
     shared: bool
     pace: int
+    times: int
 
     @property
     def name(self) -> str:
         more = "_shared" * self.shared + "_every_second" * (self.pace - 1)
+        more += f"_each{self.times}" * (self.times > 1)
         return f"{self.checks}_{self.walked + 1}{more}"
 
 
@@ -61,7 +63,7 @@ class LaneSums:
         lhs, rhs, out = operands
         rest = stop - lane
         which = [f.least(count - 1, i) if i else f.value(0, "i64") for i in range(self.height)]
-        start = f.offset(lhs, lane * (size * self.lying.pace))
+        start = f.offset(lhs, lane * (size * self.lying.pace) // self.lying.times)
         lines = [f.offset(start, i * self.strides[0]) for i in which]
         to = f.offset(out, lane * size)
         masks = [within(f, rest - j * many, many) for j in range(self.width)]
@@ -144,10 +146,12 @@ class LaneSums:
     ) -> list[list[Value]]:
         """Which lanes of the left operand's vectors exist: of each, all that are read for it."""
         f, many, pace = self.f, self.many, self.lying.pace
-        found = []
+        found, times = [], self.lying.times
         for j in range(self.width):
             found.append([masks[j]])
-            if pace > 1 or place:
+            if times > 1:
+                found[-1] = [within(f, (rest - j * many) // times, many // times)]
+            elif pace > 1 or place:
                 found[-1] = []
                 for first in self._firsts(j):
                     mask = within(f, rest * pace - (pace - 1 + first), many)
@@ -159,16 +163,21 @@ class LaneSums:
     def _firsts(self, j: int) -> tuple[int, ...]:
         """Where the vectors begin that a vector is read from: every second number comes from two,
         of which the later one ends with the last."""
-        lane, pace = j * self.many, self.lying.pace
+        lane, pace = j * self.many // self.lying.times, self.lying.pace
         return (lane * pace, lane * pace + self.many - 1)[:pace]
 
     def _left(self, start: Value, j: int, masks: list[list[Value]] | None) -> Value:
         """A vector of the left operand; of masked ones what exists."""
-        f, many = self.f, self.many
+        f, many, times = self.f, self.many, self.lying.times
+        type = vector(self.numbers.type, many // times)
         found = [
-            self._read(f.offset(start, first * self.numbers.size), masks[j][n] if masks else None)
+            self._read(
+                f.offset(start, first * self.numbers.size), masks[j][n] if masks else None, type
+            )
             for n, first in enumerate(self._firsts(j))
         ]
+        if times > 1:
+            return f.shuffle(found[0], found[0], [lane // times for lane in range(many)])
         if len(found) == 1:
             return found[0]
         return f.shuffle(found[0], found[1], [*range(0, many, 2), *range(many + 1, 2 * many, 2)])
@@ -181,8 +190,8 @@ class LaneSums:
         places = f.emit(f"add {first.type} {first}, <{numbers}>", first.type)
         return places.is_("ult", f.splat(extent, many))
 
-    def _read(self, at: Value, mask: Value | None) -> Value:
-        size = self.numbers.size
+    def _read(self, at: Value, mask: Value | None, type: str = "") -> Value:
+        type, size = type or self.type, self.numbers.size
         if mask is None:
-            return self.f.load(at, self.type, size)
-        return masked_load(self.f, at, mask, self.type, size)
+            return self.f.load(at, type, size)
+        return masked_load(self.f, at, mask, type, size)

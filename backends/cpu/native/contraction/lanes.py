@@ -1,10 +1,10 @@
 """Products whose operands share a dimension: one sum a lane, as of each feature by itself.
 
 `out[line, lane] = sum over taps of lhs[line, tap, lane] * rhs[line, tap, lane]`, where lanes are
-neighbours in the result, neighbours or every second number in the left operand, and neighbours or
-the same number in the right one. Some lines, which share what is read of the right operand, are
-made at once. Taps of patches may lie outside the image, as whole lines or, where lanes are places
-of a row, lane by lane.
+neighbours in the result, neighbours or every second number in the left operand, or some lanes the
+same number, and neighbours or the same number in the right one. Some lines, which share what is
+read of the right operand, are made at once. Taps of patches may lie outside the image, as whole
+lines or, where lanes are places of a row, lane by lane.
 """
 
 from collections.abc import Sequence

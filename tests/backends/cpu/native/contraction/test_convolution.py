@@ -211,6 +211,11 @@ LARGE = [
     ("bf0,oi0->bf0", (2, 1, 900), (1, 1, 701), {"padding": ((700, 700),)}),
     ("fb01,io01->bf01", (5, 24, 17, 19), (5, 24, 17, 19),
      {"batch_groups": 24, "padding": ((1, 1), (1, 1))}),
+    *(
+        ("b01f,01io->b01f", (2, 11, 13, 20), (3, 3, 1, 20 * times),
+         {"groups": 20, "padding": ((1, 1), (1, 2)), "strides": (1, 2)})
+        for times in (2, 3, 4)
+    ),
 ]  # fmt: skip
 
 
@@ -320,6 +325,11 @@ def test_gradients_of_filters_and_images_of_one_feature_have_a_frame(
     assert not any(name.startswith("product") for name in names)
 
 
+def test_an_image_of_one_feature_without_padding_is_not_copied() -> None:
+    (name,) = kernels_of("b01f,01io->b01f", (4, 28, 28, 1), (5, 5, 1, 32))
+    assert name.startswith("pitched")
+
+
 @pytest.mark.parametrize("filter", ["io", "oi"])
 @pytest.mark.parametrize("features", [1, 3])
 def test_convolutions_to_few_features_are_dot_products(features: int, filter: str) -> None:
@@ -343,6 +353,14 @@ def test_features_by_themselves_share_what_is_read_of_the_filter(
     kind, _, size, *_ = name.split("_")
     assert kind == "lanes"
     assert int(size.partition("x")[0]) > 1
+
+
+def test_two_features_made_of_each_are_lanes() -> None:
+    """Both take the same number of the image."""
+    right = (3, 3, 1, 80)
+    (name,) = kernels_of("b01f,01io->b01f", (2, 14, 14, 40), right, groups=40)
+    assert name.startswith("lanes")
+    assert name.endswith("each2")
 
 
 def test_a_result_that_is_dear_to_turn_is_packed() -> None:
